@@ -1,12 +1,12 @@
 /**
- * Options of a library for statistics that upstream's agent took over by accident. Scripts still give them; here the figures come
- * from cgroups and the runtime without that library.
+ * The options of cAdvisor that the kubelet registered by mistake. Scripts still set them, so they are accepted without
+ * effect: this agent reads statistics from cgroups and the container runtime.
  */
 import { option } from './option.ts';
 
 const GROUP = 'Accepted for compatibility';
-const WHY = 'figures are read from cgroups and the container runtime without cAdvisor';
-const STORAGE = 'figures are served, not stored in a database';
+const WHY = 'statistics are read from cgroups and the container runtime without cAdvisor';
+const STORAGE = 'statistics are served and not stored in a database';
 const DEPRECATED =
   'This is a cadvisor flag that was mistakenly registered with the Kubelet. Due to legacy concerns, it will follow the standard CLI deprecation timeline before being removed.';
 
@@ -18,7 +18,7 @@ export const cadvisorOptions = {
     group: GROUP,
     deprecated: DEPRECATED,
     noEffect: WHY,
-    help: 'Application metrics of a container.',
+    help: 'Maximum number of application metrics of a container.',
   }),
   bootIdFile: option({
     name: 'boot-id-file',
@@ -27,7 +27,7 @@ export const cadvisorOptions = {
     group: GROUP,
     deprecated: DEPRECATED,
     noEffect: WHY,
-    help: 'Files that hold the boot id.',
+    help: 'Files that contain the boot id.',
   }),
   containerHints: option({
     name: 'container-hints',
@@ -36,7 +36,7 @@ export const cadvisorOptions = {
     group: GROUP,
     deprecated: DEPRECATED,
     noEffect: WHY,
-    help: 'File of hints about containers.',
+    help: 'File with hints about containers.',
   }),
   containerd: option({
     name: 'containerd',
@@ -63,7 +63,7 @@ export const cadvisorOptions = {
     group: GROUP,
     deprecated: DEPRECATED,
     noEffect: WHY,
-    help: 'Read the load of processors.',
+    help: 'Read the load of the CPUs.',
   }),
   eventStorageAgeLimit: option({
     name: 'event-storage-age-limit',
@@ -72,7 +72,7 @@ export const cadvisorOptions = {
     group: GROUP,
     deprecated: DEPRECATED,
     noEffect: WHY,
-    help: 'How long events of statistics are kept.',
+    help: 'How long statistics events are kept.',
   }),
   eventStorageEventLimit: option({
     name: 'event-storage-event-limit',
@@ -81,7 +81,7 @@ export const cadvisorOptions = {
     group: GROUP,
     deprecated: DEPRECATED,
     noEffect: WHY,
-    help: 'Events of statistics that are kept.',
+    help: 'Maximum number of statistics events that are kept.',
   }),
   globalHousekeepingInterval: option({
     name: 'global-housekeeping-interval',
@@ -107,7 +107,7 @@ export const cadvisorOptions = {
     group: GROUP,
     deprecated: DEPRECATED,
     noEffect: WHY,
-    help: 'Log the use of the statistics container.',
+    help: 'Log the usage of the statistics container.',
   }),
   machineIdFile: option({
     name: 'machine-id-file',
@@ -116,7 +116,7 @@ export const cadvisorOptions = {
     group: GROUP,
     deprecated: DEPRECATED,
     noEffect: WHY,
-    help: 'Files that hold the machine id.',
+    help: 'Files that contain the machine id.',
   }),
   maxHousekeepingInterval: option({
     name: 'max-housekeeping-interval',

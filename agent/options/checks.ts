@@ -1,4 +1,7 @@
-/** What values of options must satisfy: each check gives the reason for a refusal, or `undefined`. */
+/**
+ * Checks of option values. A check returns the reason to reject a value, or `undefined` if it is valid. The option
+ * table refers to them.
+ */
 import { isIP } from 'node:net';
 
 type Check<T> = (value: T) => string | undefined;
@@ -11,7 +14,7 @@ export function atLeast(low: number): Check<number> {
   return (value) => (value >= low ? undefined : `must be at least ${low}`);
 }
 
-/** 0 is "no port". */
+/** 0 means no port. */
 export const portOrNone: Check<number> = within(0, 65_535);
 export const percent: Check<number> = within(0, 100);
 export const notNegative: Check<number> = atLeast(0);
@@ -25,7 +28,7 @@ export const addresses: Check<readonly string[]> = (list) => {
   return wrong === undefined ? undefined : `${JSON.stringify(wrong)} is not an IP address`;
 };
 
-/** One address, or one of each family; `::` and `0.0.0.0` alone name the family that goes first. */
+/** Accepts one address, or one of each family. `::` or `0.0.0.0` alone only selects the preferred family. */
 export const nodeAddresses: Check<readonly string[]> = (list) => {
   const wrong = addresses(list);
   if (wrong !== undefined) return wrong;
@@ -37,7 +40,7 @@ export const nodeAddresses: Check<readonly string[]> = (list) => {
   return isIP(first) === isIP(second) ? 'must contain one IPv4 and one IPv6 address' : undefined;
 };
 
-/** One range, or one of each family, with a comma between. */
+/** Accepts one CIDR, or one of each family separated by a comma. */
 export const podRanges: Check<string> = (text) => {
   if (text === '') return undefined;
   const ranges = text.split(',').map((range) => /^(.+)\/(\d{1,3})$/.exec(range));
@@ -55,7 +58,7 @@ const QUANTITY = /^[+-]?(\d+(?:\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+
 export const quantity: Check<string> = (text) =>
   QUANTITY.test(text) ? undefined : `${JSON.stringify(text)} is not a quantity such as 10Mi`;
 
-/** Resources that may be reserved, with an amount each. */
+/** Accepts an amount for each resource that can be reserved. */
 export const reservation: Check<Readonly<Record<string, string>>> = (amounts) => {
   for (const [name, amount] of Object.entries(amounts)) {
     if (!['cpu', 'memory', 'ephemeral-storage', 'pid'].includes(name) && !name.startsWith('hugepages-'))
@@ -67,7 +70,7 @@ export const reservation: Check<Readonly<Record<string, string>>> = (amounts) =>
   return undefined;
 };
 
-/** `key=value:effect`. */
+/** Accepts `key=value:effect`. */
 export const taints: Check<readonly string[]> = (list) => {
   for (const text of list) {
     const match = /^[^=:]+(?:=[^:]*)?:(\w+)$/.exec(text);
@@ -78,5 +81,5 @@ export const taints: Check<readonly string[]> = (list) => {
   return undefined;
 };
 
-/** `--cpu-cfs-quota-period`: 1 ms to 1 s. */
+/** The range of `--cpu-cfs-quota-period`: 1 ms to 1 s. */
 export const quotaPeriod: Check<number> = within(1, 1000);

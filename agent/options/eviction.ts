@@ -1,4 +1,7 @@
-/** Options: eviction under pressure, collection of dead containers, figures. */
+/**
+ * The options of eviction, container garbage collection and graceful shutdown. The option table combines them with the
+ * other groups.
+ */
 import { SIGNALS } from '../resources/eviction/thresholds.ts';
 import { notNegative } from './checks.ts';
 import { gracePeriods, thresholds } from './json-forms.ts';
@@ -39,7 +42,7 @@ export const evictionOptions = {
     placeholder: 'signal<amount,…',
     check: amounts,
     config: { path: 'evictionHard', keepsZero: true, json: thresholds },
-    help: 'Pods are evicted at once below these.',
+    help: 'Thresholds below which pods are evicted without grace period.',
   }),
   evictionSoft: option({
     name: 'eviction-soft',
@@ -49,7 +52,7 @@ export const evictionOptions = {
     placeholder: 'signal<amount,…',
     check: amounts,
     config: { path: 'evictionSoft', json: thresholds },
-    help: 'Pods are evicted below these, after a grace period.',
+    help: 'Thresholds below which pods are evicted after a grace period.',
   }),
   evictionSoftGracePeriod: option({
     name: 'eviction-soft-grace-period',
@@ -59,7 +62,7 @@ export const evictionOptions = {
     placeholder: 'signal=duration,…',
     check: signals,
     config: { path: 'evictionSoftGracePeriod' },
-    help: 'How long each soft threshold may stand.',
+    help: 'How long a soft threshold must be met before pods are evicted.',
   }),
   evictionMinimumReclaim: option({
     name: 'eviction-minimum-reclaim',
@@ -69,7 +72,7 @@ export const evictionOptions = {
     placeholder: 'signal=amount,…',
     check: amounts,
     config: { path: 'evictionMinimumReclaim' },
-    help: 'What is freed at least when a threshold was met.',
+    help: 'Minimum amount that an eviction frees.',
   }),
   evictionPressureTransitionPeriod: option({
     name: 'eviction-pressure-transition-period',
@@ -78,7 +81,7 @@ export const evictionOptions = {
     group: EVICTION,
     check: notNegative,
     config: { path: 'evictionPressureTransitionPeriod' },
-    help: 'How long a pressure condition outlasts its cause.',
+    help: 'How long a pressure condition stays true after the pressure ended.',
   }),
   evictionMaxPodGracePeriod: option({
     name: 'eviction-max-pod-grace-period',
@@ -86,14 +89,14 @@ export const evictionOptions = {
     default: 0,
     group: EVICTION,
     config: { path: 'evictionMaxPodGracePeriod' },
-    help: 'Most seconds that a pod has to end on a soft threshold; negative leaves it to the pod.',
+    help: "Maximum grace period in seconds of a pod that is evicted for a soft threshold. A negative value uses the pod's own grace period.",
   }),
   mergeDefaultEvictionSettings: field({
     type: 'boolean',
     default: false,
     group: EVICTION,
     config: { path: 'mergeDefaultEvictionSettings', keepsZero: true },
-    help: 'Signals that evictionHard does not name keep their defaults; otherwise they are switched off.',
+    help: 'Keep the default thresholds of signals that evictionHard does not set. Otherwise they are disabled.',
   }),
   kernelMemcgNotification: option({
     name: 'kernel-memcg-notification',
@@ -101,8 +104,8 @@ export const evictionOptions = {
     default: false,
     group: EVICTION,
     config: { path: 'kernelMemcgNotification' },
-    noEffect: 'memory is looked at every few seconds',
-    help: 'Let the kernel tell when memory gets short.',
+    noEffect: 'memory is polled every few seconds',
+    help: 'Get kernel notifications about memory pressure.',
   }),
   experimentalKernelMemcgNotification: option({
     name: 'experimental-kernel-memcg-notification',
@@ -110,7 +113,7 @@ export const evictionOptions = {
     default: false,
     group: EVICTION,
     deprecated: 'use --kernel-memcg-notification',
-    noEffect: 'memory is looked at every few seconds',
+    noEffect: 'memory is polled every few seconds',
     help: 'As --kernel-memcg-notification.',
   }),
   experimentalAllocatableIgnoreEviction: option({
@@ -119,7 +122,7 @@ export const evictionOptions = {
     default: false,
     group: EVICTION,
     deprecated: 'will be removed in 1.25 or later.',
-    help: 'Do not keep the hard eviction threshold back from what pods may request.',
+    help: 'Do not subtract the hard eviction thresholds from node allocatable.',
   }),
   localStorageCapacityIsolation: option({
     name: 'local-storage-capacity-isolation',
@@ -127,7 +130,7 @@ export const evictionOptions = {
     default: true,
     group: EVICTION,
     config: { path: 'localStorageCapacityIsolation', keepsZero: true },
-    help: 'Hold pods to their limits of ephemeral storage, and tell how much there is.',
+    help: "Enforce the ephemeral storage limits of pods, and report the node's ephemeral storage.",
   }),
   maximumDeadContainers: option({
     name: 'maximum-dead-containers',
@@ -135,7 +138,7 @@ export const evictionOptions = {
     default: -1,
     group: EVICTION,
     deprecated: USE_EVICTION,
-    help: 'Dead containers that are kept on the node. Negative is no limit.',
+    help: 'Maximum number of dead containers on the node. A negative value means no limit.',
   }),
   maximumDeadContainersPerContainer: option({
     name: 'maximum-dead-containers-per-container',
@@ -143,7 +146,7 @@ export const evictionOptions = {
     default: 1,
     group: EVICTION,
     deprecated: USE_EVICTION,
-    help: 'Dead containers that are kept for each container of a pod.',
+    help: 'Maximum number of dead instances of each container of a pod.',
   }),
   minimumContainerTtlDuration: option({
     name: 'minimum-container-ttl-duration',
@@ -151,7 +154,7 @@ export const evictionOptions = {
     default: 0,
     group: EVICTION,
     deprecated: USE_EVICTION,
-    help: 'Dead containers that are younger are not collected.',
+    help: 'Minimum age of a dead container before it is removed.',
   }),
   volumeStatsAggPeriod: option({
     name: 'volume-stats-agg-period',
@@ -159,13 +162,13 @@ export const evictionOptions = {
     default: 60_000,
     group: EVICTION,
     config: { path: 'volumeStatsAggPeriod' },
-    help: 'How often the use of volumes is measured. Negative is never.',
+    help: 'How often the disk usage of volumes is measured. A negative value disables it.',
   }),
   shutdownGracePeriodByPodPriority: field({
     type: 'map',
     default: {},
     group: 'Node',
     config: { path: 'shutdownGracePeriodByPodPriority', json: gracePeriods },
-    help: 'Seconds that pods have at a shutdown, by their priority.',
+    help: 'Grace period in seconds for the pods of each priority at a node shutdown.',
   }),
 } as const;

@@ -1,16 +1,16 @@
 /**
- * The feature gates that the agent takes: those of the specification and those of Kubernetes 1.36, with stage and default. Where
- * both name a gate the specification's stage and default hold. Unknown gates are refused, locked ones cannot be changed, and
- * every gate that is set without anything following from it here is told so.
+ * The feature gates that the agent accepts: those of the specification and those of Kubernetes 1.36, with stage and
+ * default. If both define a gate, the specification's stage and default apply. Unknown gates are rejected, and locked
+ * gates cannot be changed. The agent logs each gate that is set but has no effect.
  */
 export type GateStage = 'alpha' | 'beta' | 'ga' | 'deprecated';
 
 export interface FeatureGate {
   readonly stage: GateStage;
   readonly default: boolean;
-  /** Cannot be set to anything but its default. */
+  /** The gate can only be set to its default. */
   readonly locked: boolean;
-  /** Named by the specification, by Kubernetes 1.36, or by both. */
+  /** Whether the specification, Kubernetes 1.36 or both define the gate. */
   readonly named: 'specification' | 'release' | 'both';
 }
 
@@ -155,38 +155,40 @@ function gateTable(): ReadonlyMap<string, FeatureGate> {
   return new Map([...table].toSorted(([left], [right]) => (left < right ? -1 : 1)));
 }
 
-/** By name, in order. */
+/** Sorted by name. */
 export const featureGates: ReadonlyMap<string, FeatureGate> = gateTable();
 
-/** The gates that the agent reads, and what each does. */
+/** The gates that have an effect in the agent, and the effect of each. */
 export const activeGates = {
   ComponentFlagz: '/flagz shows the flags',
-  ComponentStatusz: '/statusz shows what runs since when',
+  ComponentStatusz: '/statusz shows the version and the uptime',
   ContainerCheckpoint: 'POST /checkpoint/<namespace>/<pod>/<container> writes the state of a container into an archive',
-  NodeLogQuery: '/logs/?query= reads the logs of services where enableSystemLogQuery says so',
-  PodLogsQuerySplitStreams: 'one of the two streams of a log may be asked for',
-  ClusterTrustBundleProjection: 'projected volumes may hold certificates of cluster trust bundles',
-  CPUManager: '--cpu-manager-policy static gives containers processors of their own',
-  CPUManagerPolicyAlphaOptions: 'alpha options in --cpu-manager-policy-options are taken',
-  CPUManagerPolicyBetaOptions: 'beta options in --cpu-manager-policy-options are taken',
-  PodCertificateRequest: 'projected volumes may hold keys and certificates of their pods',
-  EnvFiles: 'variables may come from files of volumes (env valueFrom fileKeyRef)',
-  DevicePlugins: 'device plugins may register',
-  KubeletPodResources: 'pod-resources/kubelet.sock tells which pod has which resources',
-  MemoryManager: '--memory-manager-policy Static promises containers memory of NUMA nodes',
-  NodeDeclaredFeatures: 'the status of the node tells features that schedulers may count on',
-  ResourceHealthStatus: 'statuses of pods tell the health of their devices',
+  NodeLogQuery: '/logs/?query= reads the logs of services if enableSystemLogQuery is set',
+  PodLogsQuerySplitStreams: 'clients can request one of the two streams of a log',
+  ClusterTrustBundleProjection: 'projected volumes can contain the certificates of ClusterTrustBundles',
+  CPUManager: '--cpu-manager-policy static allocates exclusive CPUs to containers',
+  CPUManagerPolicyAlphaOptions: 'alpha options are accepted in --cpu-manager-policy-options',
+  CPUManagerPolicyBetaOptions: 'beta options are accepted in --cpu-manager-policy-options',
+  PodCertificateRequest: 'projected volumes can contain keys and certificates of their pods',
+  EnvFiles: 'environment variables can come from files of volumes (env valueFrom fileKeyRef)',
+  DevicePlugins: 'device plugins can register',
+  KubeletPodResources: 'pod-resources/kubelet.sock reports the resources of each pod',
+  MemoryManager: '--memory-manager-policy Static allocates memory of NUMA nodes to containers',
+  NodeDeclaredFeatures: 'the node status declares features for the scheduler',
+  ResourceHealthStatus: 'pod statuses report the health of allocated devices',
   TopologyManager: '--topology-manager-policy aligns resources',
-  TopologyManagerPolicyAlphaOptions: 'alpha options in --topology-manager-policy-options are taken',
-  TopologyManagerPolicyBetaOptions: 'beta options in --topology-manager-policy-options are taken',
-  KubeletEnsureSecretPulledImages: 'imagePullCredentialsVerificationPolicy holds for images that are on the node',
-  KubeletCrashLoopBackOffMax: 'crashLoopBackOff.maxContainerRestartPeriod shortens the longest wait between restarts',
-  GracefulNodeShutdown: 'a shutdown of the host waits for pods where shutdownGracePeriod says so',
+  TopologyManagerPolicyAlphaOptions: 'alpha options are accepted in --topology-manager-policy-options',
+  TopologyManagerPolicyBetaOptions: 'beta options are accepted in --topology-manager-policy-options',
+  KubeletEnsureSecretPulledImages:
+    'imagePullCredentialsVerificationPolicy applies to images that are present on the node',
+  KubeletCrashLoopBackOffMax: 'crashLoopBackOff.maxContainerRestartPeriod limits the back-off between restarts',
+  GracefulNodeShutdown: 'a shutdown of the host waits for pods for the shutdownGracePeriod',
   GracefulNodeShutdownBasedOnPodPriority: 'shutdownGracePeriodByPodPriority counts',
   KubeletServiceAccountTokenForCredentialProviders:
-    'credential provider plugins may be given tokens of service accounts (tokenAttributes)',
-  ReduceDefaultCrashLoopBackOffDecay: 'restarts of a crashing container wait 1 s at first and 60 s at most',
-  RotateKubeletServerCertificate: '--rotate-server-certificates asks the cluster for the serving certificate',
+    'credential provider plugins can get service account tokens (tokenAttributes)',
+  ReduceDefaultCrashLoopBackOffDecay:
+    'the restart back-off of a crashing container begins at 1 s and is limited to 60 s',
+  RotateKubeletServerCertificate: '--rotate-server-certificates requests the serving certificate from the cluster',
 } as const;
 
 export type ActiveGate = keyof typeof activeGates;

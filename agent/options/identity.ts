@@ -1,4 +1,4 @@
-/** Options: the configuration file, who the node is, how it reaches the API server. */
+/** The options of the configuration file, the node's identity and the connection to the kube-apiserver. */
 import { option } from './option.ts';
 import { notNegative } from './checks.ts';
 import { booleans } from './json-forms.ts';
@@ -19,7 +19,7 @@ export const identityOptions = {
     type: 'string',
     default: '',
     group: CONFIGURATION,
-    help: 'Directory of drop-ins (*.conf, in order of their names), each a KubeletConfiguration whose fields override those of --config.',
+    help: 'Directory of drop-ins (*.conf, in the order of their names). Each is a KubeletConfiguration whose fields override those of --config.',
   }),
   featureGates: option({
     name: 'feature-gates',
@@ -28,7 +28,7 @@ export const identityOptions = {
     group: CONFIGURATION,
     placeholder: 'Gate=true|false,…',
     config: { path: 'featureGates', json: booleans },
-    help: 'Turns features on and off; docs/agent-flags.md lists them.',
+    help: 'Enable or disable feature gates; docs/agent-flags.md lists them.',
   }),
   version: option({
     name: 'version',
@@ -45,21 +45,21 @@ export const identityOptions = {
     type: 'string',
     default: '',
     group: IDENTITY,
-    help: 'Kubeconfig of the API server; without it the agent runs its static pods alone.',
+    help: 'Kubeconfig of the API server. Without it, the agent only runs static pods.',
   }),
   bootstrapKubeconfig: option({
     name: 'bootstrap-kubeconfig',
     type: 'string',
     default: '',
     group: IDENTITY,
-    help: 'Kubeconfig with which a certificate is asked for when --kubeconfig is missing or has expired.',
+    help: 'Kubeconfig for requesting a client certificate if --kubeconfig is missing or its certificate has expired.',
   }),
   certDir: option({
     name: 'cert-dir',
     type: 'string',
     default: '/var/lib/kubelet/pki',
     group: IDENTITY,
-    help: 'Directory of keys and certificates; pki below the root directory where only --root-dir is given.',
+    help: 'Directory of keys and certificates. If only --root-dir is set, it is the directory pki below it.',
   }),
   rotateCertificates: option({
     name: 'rotate-certificates',
@@ -67,7 +67,7 @@ export const identityOptions = {
     default: true,
     group: IDENTITY,
     config: { path: 'rotateCertificates', keepsZero: true },
-    help: 'Renew the client certificate that came by --bootstrap-kubeconfig before it expires.',
+    help: 'Renew the client certificate from --bootstrap-kubeconfig before it expires.',
   }),
   rotateServerCertificates: option({
     name: 'rotate-server-certificates',
@@ -75,14 +75,14 @@ export const identityOptions = {
     default: false,
     group: IDENTITY,
     config: { path: 'serverTLSBootstrap' },
-    help: 'Ask the cluster for the serving certificate, and renew it. Needs the gate RotateKubeletServerCertificate.',
+    help: 'Request the serving certificate from the cluster and renew it. Requires the feature gate RotateKubeletServerCertificate.',
   }),
   hostnameOverride: option({
     name: 'hostname-override',
     type: 'string',
     default: '',
     group: IDENTITY,
-    help: 'Name of the node; the host name otherwise.',
+    help: 'Name of the node. The default is the host name.',
   }),
   kubeApiQps: option({
     name: 'kube-api-qps',
@@ -91,7 +91,7 @@ export const identityOptions = {
     group: IDENTITY,
     check: notNegative,
     config: { path: 'kubeAPIQPS' },
-    help: 'Requests a second to the API server; 0 is the default. Events and heartbeats of the node are not counted.',
+    help: 'Maximum requests per second to the API server; 0 means the default. Events and heartbeats of the node do not count.',
   }),
   kubeApiBurst: option({
     name: 'kube-api-burst',
@@ -100,7 +100,7 @@ export const identityOptions = {
     group: IDENTITY,
     check: notNegative,
     config: { path: 'kubeAPIBurst' },
-    help: 'Requests to the API server that may be saved up; 0 is the default.',
+    help: 'Burst of requests to the API server; 0 means the default.',
   }),
   kubeApiContentType: option({
     name: 'kube-api-content-type',
@@ -108,7 +108,7 @@ export const identityOptions = {
     default: 'application/vnd.kubernetes.protobuf',
     group: IDENTITY,
     config: { path: 'contentType' },
-    help: 'Media type of objects in requests and answers; JSON where it is not the protobuf one. Patches are JSON always.',
+    help: 'Media type of requests and responses; any type other than protobuf means JSON. Patches always use JSON.',
   }),
   cloudProvider: option({
     name: 'cloud-provider',
@@ -116,7 +116,7 @@ export const identityOptions = {
     default: '',
     group: IDENTITY,
     choices: ['', 'external'],
-    help: 'external: the node waits, tainted, for a cloud controller to initialize it.',
+    help: 'With external, a new node has a taint until a cloud controller manager initializes it.',
   }),
   cloudConfig: option({
     name: 'cloud-config',
@@ -124,8 +124,8 @@ export const identityOptions = {
     default: '',
     group: IDENTITY,
     deprecated: 'will be removed in 1.25 or later, in favor of removing cloud provider code from Kubelet.',
-    noEffect: 'there are no cloud providers in the agent; use --cloud-provider=external',
-    help: 'Settings of a cloud provider.',
+    noEffect: 'the agent contains no cloud providers; use --cloud-provider=external',
+    help: 'Configuration file of a cloud provider.',
   }),
   providerId: option({
     name: 'provider-id',
@@ -133,6 +133,6 @@ export const identityOptions = {
     default: '',
     group: IDENTITY,
     config: { path: 'providerID' },
-    help: 'Name of the machine with its provider.',
+    help: 'Id of the machine at its cloud provider.',
   }),
 } as const;

@@ -1,4 +1,4 @@
-/** Options: pulling and collecting images. */
+/** The options of image pulls and image garbage collection. */
 import { atLeast, notNegative, percent } from './checks.ts';
 import { field, option } from './option.ts';
 
@@ -19,7 +19,7 @@ export const imageOptions = {
     group: IMAGES,
     check: atLeast(0),
     config: { path: 'maxParallelImagePulls', optional: true },
-    help: 'Images that are pulled at a time where serializeImagePulls is false. 0 is no limit.',
+    help: 'Maximum number of concurrent image pulls if serializeImagePulls is false. 0 means no limit.',
   }),
   registryQps: option({
     name: 'registry-qps',
@@ -28,7 +28,7 @@ export const imageOptions = {
     group: IMAGES,
     check: notNegative,
     config: { path: 'registryPullQPS', keepsZero: true },
-    help: 'Image pulls a second. 0 is no limit.',
+    help: 'Maximum image pulls per second. 0 means no limit.',
   }),
   registryBurst: option({
     name: 'registry-burst',
@@ -37,14 +37,14 @@ export const imageOptions = {
     group: IMAGES,
     check: notNegative,
     config: { path: 'registryBurst' },
-    help: 'Image pulls that may be saved up.',
+    help: 'Burst of image pulls.',
   }),
   imagesDir: option({
     name: 'images-dir',
     type: 'string',
     default: '',
     group: IMAGES,
-    help: 'Directory of image archives that are loaded at the start and never collected.',
+    help: 'Directory of image archives that are loaded at start and never removed.',
   }),
   imageGcHighThreshold: option({
     name: 'image-gc-high-threshold',
@@ -53,7 +53,7 @@ export const imageOptions = {
     group: IMAGES,
     check: percent,
     config: { path: 'imageGCHighThresholdPercent', keepsZero: true },
-    help: 'Percent of the disk from which on unused images are collected. 100 is never.',
+    help: 'Disk usage in percent above which unused images are removed. 100 disables it.',
   }),
   imageGcLowThreshold: option({
     name: 'image-gc-low-threshold',
@@ -62,7 +62,7 @@ export const imageOptions = {
     group: IMAGES,
     check: percent,
     config: { path: 'imageGCLowThresholdPercent', keepsZero: true },
-    help: 'Percent of the disk to which images are collected.',
+    help: 'Disk usage in percent to which unused images are removed.',
   }),
   minimumImageTtlDuration: option({
     name: 'minimum-image-ttl-duration',
@@ -71,7 +71,7 @@ export const imageOptions = {
     group: IMAGES,
     config: { path: 'imageMinimumGCAge' },
     check: notNegative,
-    help: 'Images that are younger are not collected.',
+    help: 'Minimum age of an unused image before it is removed.',
   }),
   imageMaximumGcAge: field({
     type: 'duration',
@@ -79,21 +79,21 @@ export const imageOptions = {
     group: IMAGES,
     check: notNegative,
     config: { path: 'imageMaximumGCAge' },
-    help: 'Images that were not used for so long are collected. 0 is never.',
+    help: 'Images that are unused for longer are removed. 0 disables it.',
   }),
   imageCredentialProviderConfig: option({
     name: 'image-credential-provider-config',
     type: 'string',
     default: '',
     group: IMAGES,
-    help: 'File, or directory of files, that says which credential provider plugins there are (CredentialProviderConfig).',
+    help: 'File or directory with the configuration of credential provider plugins (CredentialProviderConfig).',
   }),
   imageCredentialProviderBinDir: option({
     name: 'image-credential-provider-bin-dir',
     type: 'string',
     default: '',
     group: IMAGES,
-    help: 'Directory of the programs of credential provider plugins.',
+    help: 'Directory of the executables of credential provider plugins.',
   }),
   imagePullCredentialsVerificationPolicy: field({
     type: 'string',
@@ -101,13 +101,13 @@ export const imageOptions = {
     choices: ['NeverVerify', 'NeverVerifyPreloadedImages', 'NeverVerifyAllowlistedImages', 'AlwaysVerify'],
     group: IMAGES,
     config: { path: 'imagePullCredentialsVerificationPolicy' },
-    help: 'Of which images on the node pods must have the credentials that they were pulled with.',
+    help: 'For which images on the node a pod must have the credentials with which the image was pulled.',
   }),
   preloadedImagesVerificationAllowlist: field({
     type: 'list',
     default: [],
     group: IMAGES,
     config: { path: 'preloadedImagesVerificationAllowlist' },
-    help: 'With NeverVerifyAllowlistedImages: images, or prefixes that end in /*, that every pod may use where they are there.',
+    help: 'With NeverVerifyAllowlistedImages: images, or prefixes ending in /*, that every pod can use if they are on the node.',
   }),
 } as const;

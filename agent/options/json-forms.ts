@@ -1,4 +1,7 @@
-/** Options whose value in the configuration file is not what the flag's type suggests: taints, headers, gates, thresholds. */
+/**
+ * Options whose value in the configuration file has another form than the flag: taints, headers, feature gates,
+ * thresholds and others. Each form reads and writes the JSON value.
+ */
 import { formatDuration, parseDuration } from '../../api/component/duration.ts';
 import type { JsonForm } from './option.ts';
 
@@ -8,7 +11,7 @@ function isMembers(json: unknown): json is Members {
   return typeof json === 'object' && json !== null && !Array.isArray(json);
 }
 
-/** Each item by a function; the first problem wins. */
+/** Reads each item with a function. Returns the first problem. */
 function readList<T>(
   json: unknown,
   what: string,
@@ -28,7 +31,7 @@ function onlyKnown(members: Members, known: readonly string[]): boolean {
   return Object.keys(members).every((name) => known.includes(name));
 }
 
-/** `map[string]bool` in the file, `Gate=true` among flags. */
+/** `map[string]bool` in the file, and `Gate=true` as a flag. */
 export const booleans: JsonForm<'map'> = {
   form: 'map of true and false',
   read(json) {
@@ -43,7 +46,7 @@ export const booleans: JsonForm<'map'> = {
   write: (value) => Object.fromEntries(Object.entries(value).map(([name, on]) => [name, /^(1|t|true)$/i.test(on)])),
 };
 
-/** `memory.available: 100Mi` in the file, `memory.available<100Mi` among flags. */
+/** `memory.available: 100Mi` in the file, and `memory.available<100Mi` as a flag. */
 export const thresholds: JsonForm<'map'> = {
   form: 'map of signals to thresholds',
   read(json) {
@@ -51,7 +54,7 @@ export const thresholds: JsonForm<'map'> = {
     const value: Record<string, string> = {};
     for (const [signal, threshold] of Object.entries(json)) {
       if (typeof threshold !== 'string')
-        return { problem: `${JSON.stringify(signal)} must be text, such as "100Mi" or "10%"` };
+        return { problem: `${JSON.stringify(signal)} must be a string such as "100Mi" or "10%"` };
       value[signal] = `<${threshold}`;
     }
     return { value };
@@ -59,12 +62,12 @@ export const thresholds: JsonForm<'map'> = {
   write: (value) => plainThresholds(value),
 };
 
-/** Without the `<` that flags have. */
+/** Removes the `<` of the flag's format. */
 export function plainThresholds(value: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.entries(value).map(([signal, threshold]) => [signal, threshold.replace(/^</, '')]));
 }
 
-/** A list of taints in the file, `key=value:effect` among flags. */
+/** A list of taints in the file, and `key=value:effect` as a flag. */
 export const taintList: JsonForm<'list'> = {
   form: 'list of taints (key, value, effect)',
   read: (json) =>
@@ -78,14 +81,14 @@ export const taintList: JsonForm<'list'> = {
   write: (value) => value.map((text) => parseTaint(text)),
 };
 
-/** `key=value:effect`, `key:effect`. */
+/** Parses `key=value:effect` or `key:effect`. */
 export function parseTaint(text: string): { readonly key: string; readonly value?: string; readonly effect: string } {
   const [rest = '', effect = ''] = text.split(':');
   const [key = '', value] = rest.split('=');
   return { key, ...(value === undefined || value === '' ? {} : { value }), effect };
 }
 
-/** `map[string][]string` in the file, `name:value` among flags. */
+/** `map[string][]string` in the file, and `name:value` as a flag. */
 export const headers: JsonForm<'list'> = {
   form: 'map of names to lists of values',
   read(json) {
@@ -93,7 +96,7 @@ export const headers: JsonForm<'list'> = {
     const value: string[] = [];
     for (const [name, values] of Object.entries(json)) {
       if (!Array.isArray(values) || values.some((text) => typeof text !== 'string'))
-        return { problem: `${JSON.stringify(name)} must be a list of text` };
+        return { problem: `${JSON.stringify(name)} must be a list of strings` };
       for (const text of values) value.push(`${name}:${text}`);
     }
     return { value };
@@ -122,7 +125,7 @@ export const numbers: JsonForm<'list'> = {
   write: (value) => value.map(Number),
 };
 
-/** `[{priority, shutdownGracePeriodSeconds}]`; here a map of the one to the other. */
+/** `[{priority, shutdownGracePeriodSeconds}]` in the file, and a map from the first to the second here. */
 export const gracePeriods: JsonForm<'map'> = {
   form: 'list of priority and shutdownGracePeriodSeconds',
   read(json) {
@@ -142,7 +145,7 @@ export const gracePeriods: JsonForm<'map'> = {
     })),
 };
 
-/** `[{numaNode, limits}]` in the file, `0:memory=1Gi,hugepages-2Mi=64Mi;1:…` as a flag. */
+/** `[{numaNode, limits}]` in the file, and `0:memory=1Gi,hugepages-2Mi=64Mi;1:…` as a flag. */
 export const memoryReservations: JsonForm<'string'> = {
   form: 'list of numaNode and limits',
   read(json) {
@@ -168,7 +171,7 @@ export const memoryReservations: JsonForm<'string'> = {
     })),
 };
 
-/** `[{filePattern, verbosity}]` in the file, `pattern=N,…` as a flag. */
+/** `[{filePattern, verbosity}]` in the file, and `pattern=N,…` as a flag. */
 export const filePatterns: JsonForm<'map'> = {
   form: 'list of filePattern and verbosity',
   read(json) {
@@ -185,7 +188,7 @@ export const filePatterns: JsonForm<'map'> = {
     Object.entries(value).map(([filePattern, verbosity]) => ({ filePattern, verbosity: Number(verbosity) })),
 };
 
-/** A duration, or nanoseconds as a number (what the field once was). */
+/** A duration, or a number of nanoseconds, which is the former format of the field. */
 export const durationOrNanoseconds: JsonForm<'duration'> = {
   form: 'duration',
   read(json) {

@@ -1,11 +1,11 @@
-/** Options: the agent's own log. The flags of the old logging library are still taken; the log goes to standard error. */
+/** The options of the agent's own log. The flags of klog are accepted. The log always goes to standard error. */
 import { notNegative, quantity } from './checks.ts';
 import { durationOrNanoseconds, filePatterns } from './json-forms.ts';
 import { option } from './option.ts';
 
 const LOGS = 'Logs';
-const STDERR = 'the log goes to standard error; the service manager or a redirection takes it from there';
-const AT_ONCE = 'lines are written at once, to standard error';
+const STDERR = 'the log goes to standard error, which the service manager or a redirection can store';
+const AT_ONCE = 'lines are written to standard error without buffering';
 const OLD = 'will be removed in a future release';
 
 export const logOptions = {
@@ -16,7 +16,7 @@ export const logOptions = {
     group: LOGS,
     check: notNegative,
     config: { path: 'logging.verbosity', keepsZero: true, flagStays: true },
-    help: 'How much is logged: 0 what matters to operators, 4 what helps to find faults.',
+    help: 'Verbosity of the log: 0 for operators, 4 for debugging.',
   }),
   vmodule: option({
     name: 'vmodule',
@@ -25,8 +25,8 @@ export const logOptions = {
     group: LOGS,
     placeholder: 'pattern=N,…',
     config: { path: 'logging.vmodule', json: filePatterns, flagStays: true },
-    noEffect: 'verbosity is one for the whole agent; use --v',
-    help: 'Verbosity of single source files.',
+    noEffect: 'the whole agent has one verbosity; use --v',
+    help: 'Verbosity by source file.',
   }),
   loggingFormat: option({
     name: 'logging-format',
@@ -44,7 +44,7 @@ export const logOptions = {
     group: LOGS,
     config: { path: 'logging.flushFrequency', flagStays: true, json: durationOrNanoseconds },
     noEffect: AT_ONCE,
-    help: 'Longest time that lines stay in memory.',
+    help: 'Maximum time that lines are buffered.',
   }),
   logTextInfoBufferSize: option({
     name: 'log-text-info-buffer-size',
@@ -54,7 +54,7 @@ export const logOptions = {
     check: quantity,
     config: { path: 'logging.options.text.infoBufferSize', keepsZero: true },
     noEffect: AT_ONCE,
-    help: 'Buffer of informational lines (text).',
+    help: 'Buffer size for informational lines (text).',
   }),
   logTextSplitStream: option({
     name: 'log-text-split-stream',
@@ -63,7 +63,7 @@ export const logOptions = {
     group: LOGS,
     config: { path: 'logging.options.text.splitStream' },
     noEffect: AT_ONCE,
-    help: 'Informational lines to standard output (text).',
+    help: 'Write informational lines to standard output (text).',
   }),
   logJsonInfoBufferSize: option({
     name: 'log-json-info-buffer-size',
@@ -73,7 +73,7 @@ export const logOptions = {
     check: quantity,
     config: { path: 'logging.options.json.infoBufferSize', keepsZero: true },
     noEffect: AT_ONCE,
-    help: 'Buffer of informational lines (JSON).',
+    help: 'Buffer size for informational lines (JSON).',
   }),
   logJsonSplitStream: option({
     name: 'log-json-split-stream',
@@ -82,7 +82,7 @@ export const logOptions = {
     group: LOGS,
     config: { path: 'logging.options.json.splitStream' },
     noEffect: AT_ONCE,
-    help: 'Informational lines to standard output (JSON).',
+    help: 'Write informational lines to standard output (JSON).',
   }),
   addDirHeader: option({
     name: 'add-dir-header',
@@ -90,8 +90,8 @@ export const logOptions = {
     default: false,
     group: LOGS,
     deprecated: OLD,
-    noEffect: 'lines name no source file',
-    help: 'Name the directory of the source file in each line.',
+    noEffect: 'lines do not contain source files',
+    help: 'Add the directory of the source file to each line.',
   }),
   alsologtostderr: option({
     name: 'alsologtostderr',
@@ -108,8 +108,8 @@ export const logOptions = {
     default: ':0',
     group: LOGS,
     deprecated: OLD,
-    noEffect: 'errors are logged with their stack',
-    help: 'Print a stack at a line of the source.',
+    noEffect: 'errors are logged with their stack trace',
+    help: 'Log a stack trace at a line of the source.',
   }),
   logDir: option({
     name: 'log-dir',
@@ -137,7 +137,7 @@ export const logOptions = {
     deprecated: OLD,
     noEffect: STDERR,
     check: notNegative,
-    help: 'Largest log file in MB. 0 is no limit.',
+    help: 'Maximum size of a log file in MB. 0 means no limit.',
   }),
   logtostderr: option({
     name: 'logtostderr',
@@ -155,7 +155,7 @@ export const logOptions = {
     group: LOGS,
     deprecated: OLD,
     noEffect: STDERR,
-    help: 'Write a line to the log of its severity only.',
+    help: 'Write each line only to the log of its own severity.',
   }),
   skipHeaders: option({
     name: 'skip-headers',
@@ -164,7 +164,7 @@ export const logOptions = {
     group: LOGS,
     deprecated: OLD,
     noEffect: STDERR,
-    help: 'Leave the prefix of lines out.',
+    help: 'Omit the prefix of each line.',
   }),
   skipLogHeaders: option({
     name: 'skip-log-headers',
@@ -173,7 +173,7 @@ export const logOptions = {
     group: LOGS,
     deprecated: OLD,
     noEffect: STDERR,
-    help: 'Leave the header of log files out.',
+    help: 'Omit the header of log files.',
   }),
   stderrthreshold: option({
     name: 'stderrthreshold',
@@ -182,6 +182,6 @@ export const logOptions = {
     group: LOGS,
     deprecated: OLD,
     noEffect: STDERR,
-    help: 'Severity from which on lines go to standard error too.',
+    help: 'Minimum severity of lines that also go to standard error.',
   }),
 } as const;

@@ -1,6 +1,7 @@
 /**
- * Which labels `--node-labels` may give: those outside the `kubernetes.io` and `k8s.io` namespaces, those under the prefixes that
- * are left to nodes, and the well-known ones. A node must not label itself into pods that are not meant for it.
+ * Validates the labels of `--node-labels`. Allowed are labels outside of the `kubernetes.io` and `k8s.io` namespaces,
+ * labels under the prefixes that are reserved for nodes, and well-known labels. Otherwise a node could add labels that
+ * attract pods that must not run on it.
  */
 const PREFIXES = ['kubelet.kubernetes.io', 'node.kubernetes.io'];
 
@@ -25,15 +26,15 @@ function isUnder(namespace: string, parent: string): boolean {
   return namespace === parent || namespace.endsWith(`.${parent}`);
 }
 
-/** A reason to refuse the labels, or `undefined`. */
+/** Returns the reason to reject the labels, or `undefined`. */
 export function nodeLabelProblem(labels: Readonly<Record<string, string>>): string | undefined {
   const unknown: string[] = [];
   for (const [key, value] of Object.entries(labels)) {
     const slash = key.indexOf('/');
     const namespace = slash < 0 ? '' : key.slice(0, slash);
     if (!NAME.test(key.slice(slash + 1)) || (slash >= 0 && !SUBDOMAIN.test(namespace)))
-      return `${JSON.stringify(key)} is not the name of a label`;
-    if (value !== '' && !NAME.test(value)) return `${JSON.stringify(value)} is not the value of a label`;
+      return `${JSON.stringify(key)} is not a valid label name`;
+    if (value !== '' && !NAME.test(value)) return `${JSON.stringify(value)} is not a valid label value`;
     const isGuarded = isUnder(namespace, 'kubernetes.io') || isUnder(namespace, 'k8s.io');
     if (isGuarded && !WELL_KNOWN.has(key) && !PREFIXES.some((prefix) => isUnder(namespace, prefix))) unknown.push(key);
   }

@@ -1,4 +1,4 @@
-/** Options: the node object, what it tells, and how many pods it takes. */
+/** The options of the Node object, its status and the number of pods. */
 import { atLeast, nodeAddresses, notNegative, positiveDuration, reservation, taints } from './checks.ts';
 import { taintList } from './json-forms.ts';
 import { nodeLabelProblem } from './node-labels.ts';
@@ -13,14 +13,14 @@ export const nodeOptions = {
     default: true,
     group: NODE,
     config: { path: 'registerNode', keepsZero: true },
-    help: 'Create the node in the API server.',
+    help: 'Register the node with the API server.',
   }),
   registerSchedulable: option({
     name: 'register-schedulable',
     type: 'boolean',
     default: true,
     group: NODE,
-    help: 'Register the node schedulable.',
+    help: 'Register the node as schedulable.',
     deprecated: 'will be removed in a future version',
   }),
   registerWithTaints: option({
@@ -31,7 +31,7 @@ export const nodeOptions = {
     placeholder: 'key=value:effect,…',
     check: taints,
     config: { path: 'registerWithTaints', json: taintList },
-    help: 'Taints of a new node.',
+    help: 'Taints of a node that is registered for the first time.',
   }),
   nodeLabels: option({
     name: 'node-labels',
@@ -39,7 +39,7 @@ export const nodeOptions = {
     default: {},
     group: NODE,
     check: nodeLabelProblem,
-    help: 'Labels of the node. Of those in the kubernetes.io namespace some are allowed: names under kubelet.kubernetes.io and node.kubernetes.io, and the well-known ones.',
+    help: 'Labels of the node. In the kubernetes.io namespace, only labels under kubelet.kubernetes.io and node.kubernetes.io and the well-known labels are allowed.',
   }),
   nodeIp: option({
     name: 'node-ip',
@@ -47,7 +47,7 @@ export const nodeOptions = {
     default: [],
     group: NODE,
     check: nodeAddresses,
-    help: 'Address of the node, or one of each family; :: alone prefers IPv6, 0.0.0.0 alone IPv4.',
+    help: 'Address of the node, or one of each family. :: alone prefers IPv6, and 0.0.0.0 alone prefers IPv4.',
   }),
   nodeStatusUpdateFrequency: option({
     name: 'node-status-update-frequency',
@@ -56,7 +56,7 @@ export const nodeOptions = {
     group: NODE,
     check: positiveDuration,
     config: { path: 'nodeStatusUpdateFrequency' },
-    help: 'How often the state of the node is looked at.',
+    help: 'How often the node status is computed.',
   }),
   nodeStatusReportFrequency: field({
     type: 'duration',
@@ -64,7 +64,7 @@ export const nodeOptions = {
     group: NODE,
     check: positiveDuration,
     config: { path: 'nodeStatusReportFrequency' },
-    help: 'How often the status of the node is sent though nothing changed.',
+    help: 'How often the node status is sent if it has not changed.',
   }),
   nodeLeaseDurationSeconds: field({
     type: 'integer',
@@ -72,7 +72,7 @@ export const nodeOptions = {
     group: NODE,
     check: atLeast(1),
     config: { path: 'nodeLeaseDurationSeconds' },
-    help: "Life of the node's lease, which is renewed four times in it.",
+    help: "Duration of the node's lease, which is renewed four times in this period.",
   }),
   nodeStatusMaxImages: option({
     name: 'node-status-max-images',
@@ -81,7 +81,7 @@ export const nodeOptions = {
     group: NODE,
     check: atLeast(-1),
     config: { path: 'nodeStatusMaxImages', keepsZero: true },
-    help: 'Images that the status of the node lists. -1 is all.',
+    help: 'Maximum number of images in the node status. -1 means all.',
   }),
   maxPods: option({
     name: 'max-pods',
@@ -90,7 +90,7 @@ export const nodeOptions = {
     group: NODE,
     check: notNegative,
     config: { path: 'maxPods' },
-    help: 'Pods that the node takes.',
+    help: 'Maximum number of pods on the node.',
   }),
   podsPerCore: option({
     name: 'pods-per-core',
@@ -99,7 +99,7 @@ export const nodeOptions = {
     group: NODE,
     check: notNegative,
     config: { path: 'podsPerCore' },
-    help: 'Pods that the node takes for each processor, within --max-pods. 0 is no limit.',
+    help: 'Maximum number of pods per CPU, within the limit of --max-pods. 0 means no limit.',
   }),
   kubeReserved: option({
     name: 'kube-reserved',
@@ -108,7 +108,7 @@ export const nodeOptions = {
     group: NODE,
     check: reservation,
     config: { path: 'kubeReserved' },
-    help: 'Resources kept for the agent and the runtime: cpu, memory, ephemeral-storage, pid.',
+    help: 'Resources reserved for the agent and the runtime: cpu, memory, ephemeral-storage, pid.',
   }),
   systemReserved: option({
     name: 'system-reserved',
@@ -117,7 +117,7 @@ export const nodeOptions = {
     group: NODE,
     check: reservation,
     config: { path: 'systemReserved' },
-    help: 'Resources kept for the rest of the system.',
+    help: 'Resources reserved for other system processes.',
   }),
   reservedCpus: option({
     name: 'reserved-cpus',
@@ -125,9 +125,8 @@ export const nodeOptions = {
     default: '',
     group: NODE,
     config: { path: 'reservedSystemCPUs' },
-    check: (text) =>
-      /^(\d+(-\d+)?(,\d+(-\d+)?)*)?$/.test(text) ? undefined : 'must be a list of processors such as 0-3,7',
-    help: 'Processors kept for the system: their number replaces the cpu of --kube-reserved and --system-reserved.',
+    check: (text) => (/^(\d+(-\d+)?(,\d+(-\d+)?)*)?$/.test(text) ? undefined : 'must be a list of CPUs such as 0-3,7'),
+    help: 'CPUs reserved for the system. Their number replaces the cpu of --kube-reserved and --system-reserved.',
   }),
   shutdownGracePeriod: field({
     type: 'duration',
@@ -143,6 +142,6 @@ export const nodeOptions = {
     group: NODE,
     check: notNegative,
     config: { path: 'shutdownGracePeriodCriticalPods' },
-    help: 'The part of shutdownGracePeriod that critical pods have.',
+    help: 'The part of shutdownGracePeriod that is reserved for critical pods.',
   }),
 } as const;

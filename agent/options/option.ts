@@ -1,32 +1,32 @@
 /**
- * A row of the agent's option table: a flag, a field of the `KubeletConfiguration` file, or both. Parser, file reader, `--help`,
- * documentation, completion and `/configz` derive from the rows. Every row either is read by the agent or says in `noEffect`
- * why nothing follows from it here; a test holds that.
+ * Defines a row of the agent's option table: a flag, a field of the `KubeletConfiguration` file, or both. The parser,
+ * the file reader, `--help`, the documentation, shell completion and `/configz` are derived from the rows. The agent
+ * reads the value of every row, or `noEffect` says why the option has no effect. A test enforces this.
  */
 import type { Flag, FlagType, FlagTypes } from '../../api/component/flags.ts';
 
-/** How a value stands in the configuration file, where it is not what its type suggests. */
+/** The form of a value in the configuration file, if it differs from the flag. */
 export interface JsonForm<T extends FlagType> {
-  /** What the file's documentation calls it: `list of taints`. */
+  /** The name of the form in the documentation, such as `list of taints`. */
   readonly form: string;
-  /** The value, or an error text. `null` and absence never come here. */
+  /** Returns the value or an error text. Never called for `null` or an absent field. */
   readonly read: (json: unknown) => { readonly value: FlagTypes[T] } | { readonly problem: string };
   readonly write: (value: FlagTypes[T]) => unknown;
 }
 
 export interface ConfigField<T extends FlagType> {
-  /** `authentication.x509.clientCAFile`. */
+  /** For example `authentication.x509.clientCAFile`. */
   readonly path: string;
-  /** Zero is a value of its own; for the other fields zero in the file means the default, as upstream. */
+  /** Zero is a valid value. For other fields, zero in the file means the default, as in the kubelet. */
   readonly keepsZero?: true;
-  /** Not set by default: `/configz` shows it only when it is. */
+  /** The field has no default. `/configz` shows it only if it is set. */
   readonly optional?: true;
-  /** The default where a configuration file is given. */
+  /** The default if a configuration file is used. */
   readonly fileDefault?: FlagTypes[T];
-  /** A path: relative to the directory of the file that says it. */
+  /** The value is a path, relative to the directory of the file that contains it. */
   readonly isPath?: true;
   readonly json?: JsonForm<T>;
-  /** The flag is as good as the field: nobody is told to use the file instead. */
+  /** The flag is not deprecated in favour of the field, so it causes no warning. */
   readonly flagStays?: true;
 }
 
@@ -41,14 +41,14 @@ export function option<T extends FlagType>(row: AgentOption<T>): AgentOption<T> 
   return row;
 }
 
-/** A field of the configuration file that has no flag. */
+/** Declares a field of the configuration file that has no flag. */
 export function field<T extends FlagType>(
   row: Omit<AgentOption<T>, 'name' | 'config'> & { readonly config: ConfigField<T> },
 ): AgentOption<T> {
   return { ...row, name: '' };
 }
 
-/** How messages call the option: `--port`, or `the field nodeLeaseDurationSeconds`. */
+/** Returns the name of the option for messages: `--port`, or `the field nodeLeaseDurationSeconds`. */
 export function nameOf(row: AnyOption): string {
   return row.name === '' ? `the field ${row.config?.path ?? '?'}` : `--${row.name}`;
 }

@@ -1,4 +1,4 @@
-/** Options: how pods are run. */
+/** The options of how the agent runs pods, and of the events that it sends. */
 import { addresses, atLeast, notNegative, positiveDuration, quantity } from './checks.ts';
 import { field, option } from './option.ts';
 
@@ -13,7 +13,7 @@ export const podOptions = {
     group: PODS,
     check: positiveDuration,
     config: { path: 'syncFrequency' },
-    help: 'Longest time between two looks at a running pod.',
+    help: 'Maximum time between two syncs of a running pod.',
   }),
   clusterDns: option({
     name: 'cluster-dns',
@@ -22,7 +22,7 @@ export const podOptions = {
     group: PODS,
     check: addresses,
     config: { path: 'clusterDNS' },
-    help: 'Name servers of pods with the policy ClusterFirst.',
+    help: 'DNS servers of pods with the DNS policy ClusterFirst.',
   }),
   clusterDomain: option({
     name: 'cluster-domain',
@@ -30,7 +30,7 @@ export const podOptions = {
     default: '',
     group: PODS,
     config: { path: 'clusterDomain' },
-    help: "Domain that pods search besides the host's.",
+    help: 'DNS search domain of pods, in addition to those of the host.',
   }),
   resolvConf: option({
     name: 'resolv-conf',
@@ -38,7 +38,7 @@ export const podOptions = {
     default: '/etc/resolv.conf',
     group: PODS,
     config: { path: 'resolvConf', keepsZero: true, isPath: true },
-    help: "File of the host's name servers; an empty name is none.",
+    help: 'The resolv.conf of the host. An empty path means none.',
   }),
   podPidsLimit: option({
     name: 'pod-max-pids',
@@ -47,7 +47,7 @@ export const podOptions = {
     group: PODS,
     check: atLeast(-1),
     config: { path: 'podPidsLimit', keepsZero: true },
-    help: 'Processes that a pod may have. -1 is no limit.',
+    help: 'Maximum number of processes in a pod. -1 means no limit.',
   }),
   allowedUnsafeSysctls: option({
     name: 'allowed-unsafe-sysctls',
@@ -55,7 +55,7 @@ export const podOptions = {
     default: [],
     group: PODS,
     config: { path: 'allowedUnsafeSysctls' },
-    help: 'Unsafe sysctls, or patterns ending in *, that pods may set.',
+    help: 'Unsafe sysctls, or patterns ending in *, that pods can set.',
   }),
   seccompDefault: option({
     name: 'seccomp-default',
@@ -63,7 +63,7 @@ export const podOptions = {
     default: false,
     group: PODS,
     config: { path: 'seccompDefault', keepsZero: true, flagStays: true },
-    help: "Containers without a seccomp profile have the runtime's.",
+    help: 'Use the RuntimeDefault seccomp profile for containers that set no profile.',
   }),
   maxContainerRestartPeriod: field({
     type: 'duration',
@@ -71,7 +71,7 @@ export const podOptions = {
     group: PODS,
     config: { path: 'crashLoopBackOff.maxContainerRestartPeriod' },
     check: (ms) => (ms >= 1000 && ms <= 300_000 ? undefined : 'must be between 1s and 5m0s'),
-    help: 'Longest wait between restarts of a container that crashes. Needs the gate KubeletCrashLoopBackOffMax.',
+    help: 'Maximum back-off between restarts of a crashing container. Requires the feature gate KubeletCrashLoopBackOffMax.',
   }),
   configMapAndSecretChangeDetectionStrategy: field({
     type: 'string',
@@ -79,8 +79,8 @@ export const podOptions = {
     choices: ['Watch', 'Cache', 'Get'],
     group: PODS,
     config: { path: 'configMapAndSecretChangeDetectionStrategy' },
-    noEffect: 'changes are always seen by watching',
-    help: 'How changes of config maps and secrets are found.',
+    noEffect: 'changes are always observed with a watch',
+    help: 'How changes of ConfigMaps and Secrets are detected.',
   }),
   enableControllerAttachDetach: option({
     name: 'enable-controller-attach-detach',
@@ -88,14 +88,14 @@ export const podOptions = {
     default: true,
     group: PODS,
     config: { path: 'enableControllerAttachDetach', keepsZero: true },
-    help: 'The node says that the attach-detach controller attaches its volumes.',
+    help: "Let the attach-detach controller attach the node's volumes.",
   }),
   userNamespaceIdsPerPod: field({
     type: 'integer',
     default: 65_536,
     group: PODS,
     config: { path: 'userNamespaces.idsPerPod', optional: true },
-    help: 'User ids of each pod with a user namespace, a multiple of 65536.',
+    help: 'Number of user ids of each pod with a user namespace. Must be a multiple of 65536.',
     check: (ids) => (ids > 0 && ids % 65_536 === 0 ? undefined : 'must be a multiple of 65536'),
   }),
   masterServiceNamespace: option({
@@ -105,7 +105,7 @@ export const podOptions = {
     group: PODS,
     deprecated: 'This flag will be removed in 1.27',
     noEffect: 'the kubernetes service is in the namespace default',
-    help: 'Namespace of the services that every pod sees in its environment.',
+    help: 'Namespace of the services that appear in the environment of every pod.',
   }),
   keepTerminatedPodVolumes: option({
     name: 'keep-terminated-pod-volumes',
@@ -113,8 +113,8 @@ export const podOptions = {
     default: false,
     group: PODS,
     deprecated: 'will be removed in a future version',
-    noEffect: 'volumes go with their pod',
-    help: 'Keep volumes of terminated pods mounted.',
+    noEffect: 'volumes are removed with their pod',
+    help: 'Keep the volumes of terminated pods mounted.',
   }),
   experimentalMounterPath: option({
     name: 'experimental-mounter-path',
@@ -122,8 +122,8 @@ export const podOptions = {
     default: 'mount',
     group: PODS,
     deprecated: 'will be removed in 1.25 or later. in favor of using CSI.',
-    noEffect: "the host's mount is used",
-    help: 'Program that mounts.',
+    noEffect: "the host's mount program is used",
+    help: 'Path of the mount program.',
   }),
   volumePluginDir: option({
     name: 'volume-plugin-dir',
@@ -131,7 +131,7 @@ export const podOptions = {
     default: '/usr/libexec/kubernetes/kubelet-plugins/volume/exec/',
     group: PODS,
     config: { path: 'volumePluginDir', isPath: true },
-    noEffect: 'FlexVolume is deprecated upstream and not here; use CSI drivers',
+    noEffect: 'the agent does not support FlexVolume; use CSI drivers',
     help: 'Directory of FlexVolume plugins.',
   }),
   containerLogMaxSize: option({
@@ -141,7 +141,7 @@ export const podOptions = {
     group: PODS,
     check: quantity,
     config: { path: 'containerLogMaxSize' },
-    help: "Size from which on a container's log is rotated.",
+    help: "Size at which a container's log is rotated.",
   }),
   containerLogMaxFiles: option({
     name: 'container-log-max-files',
@@ -150,7 +150,7 @@ export const podOptions = {
     group: PODS,
     check: atLeast(2),
     config: { path: 'containerLogMaxFiles' },
-    help: "Files of a container's log that are kept, 2 at least.",
+    help: 'Maximum number of log files of a container, at least 2.',
   }),
   containerLogMaxWorkers: field({
     type: 'integer',
@@ -158,7 +158,7 @@ export const podOptions = {
     group: PODS,
     check: atLeast(1),
     config: { path: 'containerLogMaxWorkers' },
-    help: 'Logs that are rotated at a time.',
+    help: 'Maximum number of concurrent log rotations.',
   }),
   containerLogMonitorInterval: field({
     type: 'duration',
@@ -166,7 +166,7 @@ export const podOptions = {
     group: PODS,
     check: positiveDuration,
     config: { path: 'containerLogMonitorInterval' },
-    help: 'How often sizes of logs are looked at.',
+    help: 'How often the sizes of container logs are checked.',
   }),
   eventQps: option({
     name: 'event-qps',
@@ -175,7 +175,7 @@ export const podOptions = {
     group: EVENTS,
     check: notNegative,
     config: { path: 'eventRecordQPS' },
-    help: 'Events a second; 0 is the default.',
+    help: 'Maximum events per second; 0 means the default.',
   }),
   eventBurst: option({
     name: 'event-burst',
@@ -184,6 +184,6 @@ export const podOptions = {
     group: EVENTS,
     check: notNegative,
     config: { path: 'eventBurst' },
-    help: 'Events that may be saved up.',
+    help: 'Burst of events.',
   }),
 } as const;

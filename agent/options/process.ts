@@ -1,4 +1,4 @@
-/** Options: the process of the agent, the host it demands, its directories. */
+/** The options of the agent's process, its requirements on the host, and its directories. */
 import { notNegative, within } from './checks.ts';
 import { field, option } from './option.ts';
 
@@ -19,21 +19,21 @@ export const processOptions = {
     default: '/var/log/pods',
     group: DIRECTORIES,
     config: { path: 'podLogsDir', isPath: true, flagStays: true },
-    help: "Directory of the containers' logs.",
+    help: 'Directory of container logs.',
   }),
   lockFile: option({
     name: 'lock-file',
     type: 'string',
     default: '',
     group: PROCESS,
-    help: 'File that is locked while the agent runs; a second agent waits for it.',
+    help: 'File that is locked while the agent runs. A second agent waits for the lock.',
   }),
   exitOnLockContention: option({
     name: 'exit-on-lock-contention',
     type: 'boolean',
     default: false,
     group: PROCESS,
-    help: 'End when another process wants the lock file.',
+    help: 'Exit if another process requests the lock file.',
   }),
   oomScoreAdj: option({
     name: 'oom-score-adj',
@@ -42,7 +42,7 @@ export const processOptions = {
     group: PROCESS,
     check: within(-1000, 1000),
     config: { path: 'oomScoreAdj', keepsZero: true },
-    help: 'How gladly the kernel kills the agent when memory runs out, -1000 to 1000.',
+    help: 'OOM score adjustment of the agent, -1000 to 1000.',
   }),
   maxOpenFiles: option({
     name: 'max-open-files',
@@ -51,7 +51,7 @@ export const processOptions = {
     group: PROCESS,
     check: notNegative,
     config: { path: 'maxOpenFiles' },
-    help: 'Files that the agent may have open.',
+    help: 'Maximum number of open files of the agent.',
   }),
   failSwapOn: option({
     name: 'fail-swap-on',
@@ -59,7 +59,7 @@ export const processOptions = {
     default: true,
     group: PROCESS,
     config: { path: 'failSwapOn', keepsZero: true },
-    help: 'Refuse to start on a host that swaps.',
+    help: 'Refuse to start on a host with swap enabled.',
   }),
   failCgroupV1: option({
     name: 'fail-cgroupv1',
@@ -67,7 +67,7 @@ export const processOptions = {
     default: false,
     group: PROCESS,
     config: { path: 'failCgroupV1', keepsZero: true, flagStays: true },
-    help: 'Refuse to start on a host with cgroup v1. Unlike upstream this is not the default: both versions are supported.',
+    help: "Refuse to start on a host with cgroup v1. The default differs from the kubelet's, because both versions are supported.",
   }),
   protectKernelDefaults: option({
     name: 'protect-kernel-defaults',
@@ -75,22 +75,22 @@ export const processOptions = {
     default: false,
     group: PROCESS,
     config: { path: 'protectKernelDefaults' },
-    help: 'Refuse to start where kernel parameters differ from those that nodes have; otherwise they are set.',
+    help: 'Refuse to start if kernel parameters differ from the required values. Otherwise the agent sets them.',
   }),
   tracingEndpoint: field({
     type: 'string',
     default: '',
     group: PROCESS,
     config: { path: 'tracing.endpoint', keepsZero: true, optional: true },
-    noEffect: 'no traces are made',
-    help: 'Collector of traces.',
+    noEffect: 'the agent has no tracing',
+    help: 'Address of the trace collector.',
   }),
   tracingSamplingRate: field({
     type: 'integer',
     default: 0,
     group: PROCESS,
     config: { path: 'tracing.samplingRatePerMillion', keepsZero: true, optional: true },
-    noEffect: 'no traces are made',
-    help: 'Requests in a million that are traced.',
+    noEffect: 'the agent has no tracing',
+    help: 'Number of requests per million that are traced.',
   }),
 } as const;

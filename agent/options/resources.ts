@@ -1,4 +1,4 @@
-/** Options: cgroups, processors, memory, and what managers of them do. */
+/** The options of cgroups and of the CPU, memory and topology managers. */
 import { quotaPeriod } from './checks.ts';
 import { memoryReservations } from './json-forms.ts';
 import { field, option } from './option.ts';
@@ -13,7 +13,7 @@ export const resourceOptions = {
     choices: ['cgroupfs', 'systemd'],
     group: CGROUPS,
     config: { path: 'cgroupDriver' },
-    help: 'Who makes cgroups. Where the runtime tells its own driver, that one is used.',
+    help: 'The cgroup driver. If the runtime reports its own driver, that one is used.',
   }),
   cgroupRoot: option({
     name: 'cgroup-root',
@@ -21,7 +21,7 @@ export const resourceOptions = {
     default: '',
     group: CGROUPS,
     config: { path: 'cgroupRoot' },
-    help: 'Cgroup below which pods have theirs.',
+    help: 'Parent cgroup of all pods.',
   }),
   cgroupsPerQos: option({
     name: 'cgroups-per-qos',
@@ -29,7 +29,7 @@ export const resourceOptions = {
     default: true,
     group: CGROUPS,
     config: { path: 'cgroupsPerQOS', keepsZero: true },
-    help: 'A cgroup for each QoS class and each pod.',
+    help: 'Create a cgroup for each QoS class and each pod.',
   }),
   cpuCfsQuota: option({
     name: 'cpu-cfs-quota',
@@ -37,7 +37,7 @@ export const resourceOptions = {
     default: true,
     group: CGROUPS,
     config: { path: 'cpuCFSQuota', keepsZero: true },
-    help: 'Hold containers to their CPU limits.',
+    help: 'Enforce the CPU limits of containers with CFS quotas.',
   }),
   cpuCfsQuotaPeriod: option({
     name: 'cpu-cfs-quota-period',
@@ -46,7 +46,7 @@ export const resourceOptions = {
     group: CGROUPS,
     check: quotaPeriod,
     config: { path: 'cpuCFSQuotaPeriod' },
-    help: 'Period of the CPU quota, 1ms to 1s.',
+    help: 'CFS quota period, 1ms to 1s.',
   }),
   enforceNodeAllocatable: option({
     name: 'enforce-node-allocatable',
@@ -54,7 +54,7 @@ export const resourceOptions = {
     default: ['pods'],
     group: CGROUPS,
     config: { path: 'enforceNodeAllocatable', keepsZero: true },
-    help: 'Which cgroups are limited to what is allocatable: none, pods, system-reserved, kube-reserved.',
+    help: 'Which cgroups are limited: pods (to node allocatable), system-reserved and kube-reserved, or none.',
     check: (list) =>
       list.every((name) =>
         [
@@ -68,7 +68,7 @@ export const resourceOptions = {
         ].includes(name),
       )
         ? undefined
-        : 'must hold only none, pods, system-reserved, kube-reserved',
+        : 'must contain only none, pods, system-reserved, kube-reserved',
   }),
   kubeReservedCgroup: option({
     name: 'kube-reserved-cgroup',
@@ -76,7 +76,7 @@ export const resourceOptions = {
     default: '',
     group: CGROUPS,
     config: { path: 'kubeReservedCgroup' },
-    help: 'Cgroup of the agent and the runtime, held to --kube-reserved where --enforce-node-allocatable has kube-reserved.',
+    help: 'Cgroup of the agent and the runtime. If --enforce-node-allocatable contains kube-reserved, it is limited to --kube-reserved.',
   }),
   systemReservedCgroup: option({
     name: 'system-reserved-cgroup',
@@ -84,7 +84,7 @@ export const resourceOptions = {
     default: '',
     group: CGROUPS,
     config: { path: 'systemReservedCgroup' },
-    help: 'Cgroup of the rest of the system, held to --system-reserved where --enforce-node-allocatable has system-reserved.',
+    help: 'Cgroup of other system processes. If --enforce-node-allocatable contains system-reserved, it is limited to --system-reserved.',
   }),
   kubeletCgroups: option({
     name: 'kubelet-cgroups',
@@ -109,8 +109,8 @@ export const resourceOptions = {
     default: '',
     group: CGROUPS,
     config: { path: 'systemCgroups' },
-    noEffect: 'processes of the system are not moved',
-    help: 'Cgroup into which processes of the system are moved.',
+    noEffect: 'system processes are not moved',
+    help: 'Cgroup to which system processes are moved.',
   }),
   qosReserved: option({
     name: 'qos-reserved',
@@ -118,8 +118,8 @@ export const resourceOptions = {
     default: {},
     group: CGROUPS,
     config: { path: 'qosReserved' },
-    noEffect: 'the gate QOSReserved is alpha and not here',
-    help: 'Percent of requested memory that lower QoS classes may not use.',
+    noEffect: 'the alpha feature QOSReserved is not implemented',
+    help: 'Percentage of requested memory that lower QoS classes cannot use.',
   }),
   memorySwapBehavior: field({
     type: 'string',
@@ -127,15 +127,15 @@ export const resourceOptions = {
     choices: ['', 'NoSwap', 'LimitedSwap'],
     group: CGROUPS,
     config: { path: 'memorySwap.swapBehavior' },
-    help: 'Whether pods may use swap: with LimitedSwap, on cgroup v2, burstable ones by their share of memory.',
+    help: 'Whether pods can use swap. With LimitedSwap and cgroup v2, Burstable pods can use swap in proportion to their memory requests.',
   }),
   memoryThrottlingFactor: field({
     type: 'number',
     default: 0.9,
     group: CGROUPS,
     config: { path: 'memoryThrottlingFactor', keepsZero: true },
-    noEffect: 'the gate MemoryQoS is alpha and not here',
-    help: 'Part of the memory limit from which on containers are slowed down.',
+    noEffect: 'the alpha feature MemoryQoS is not implemented',
+    help: 'Fraction of the memory limit above which a container is throttled.',
   }),
   memoryReservationPolicy: field({
     type: 'string',
@@ -143,16 +143,16 @@ export const resourceOptions = {
     choices: ['None', 'TieredReservation'],
     group: CGROUPS,
     config: { path: 'memoryReservationPolicy' },
-    noEffect: 'the gate MemoryQoS is alpha and not here',
-    help: 'How requested memory is kept for pods.',
+    noEffect: 'the alpha feature MemoryQoS is not implemented',
+    help: 'How the kernel protects the requested memory of pods.',
   }),
   singleProcessOomKill: field({
     type: 'boolean',
     default: false,
     group: CGROUPS,
     config: { path: 'singleProcessOOMKill', keepsZero: true, optional: true },
-    noEffect: 'the runtime decides whether a container dies as one',
-    help: 'Kill one process, not the container, when memory runs out.',
+    noEffect: 'the runtime decides whether the OOM killer kills the whole container',
+    help: 'Let the OOM killer kill single processes instead of the whole container.',
   }),
   cpuManagerPolicy: option({
     name: 'cpu-manager-policy',
@@ -161,7 +161,7 @@ export const resourceOptions = {
     choices: ['none', 'static'],
     group: CGROUPS,
     config: { path: 'cpuManagerPolicy' },
-    help: 'Whether containers may have processors of their own.',
+    help: 'CPU manager policy: whether containers can get exclusive CPUs.',
   }),
   cpuManagerPolicyOptions: option({
     name: 'cpu-manager-policy-options',
@@ -169,7 +169,7 @@ export const resourceOptions = {
     default: {},
     group: CGROUPS,
     config: { path: 'cpuManagerPolicyOptions' },
-    help: 'Fine points of the CPU manager.',
+    help: 'Options of the CPU manager policy.',
   }),
   cpuManagerReconcilePeriod: option({
     name: 'cpu-manager-reconcile-period',
@@ -177,7 +177,7 @@ export const resourceOptions = {
     default: 10_000,
     group: CGROUPS,
     config: { path: 'cpuManagerReconcilePeriod' },
-    help: 'How often processors of containers are set right.',
+    help: 'How often the CPU sets of containers are reconciled.',
   }),
   memoryManagerPolicy: option({
     name: 'memory-manager-policy',
@@ -186,7 +186,7 @@ export const resourceOptions = {
     choices: ['None', 'Static'],
     group: CGROUPS,
     config: { path: 'memoryManagerPolicy' },
-    help: 'Whether containers may have memory of one NUMA node.',
+    help: 'Memory manager policy: whether containers can get memory of particular NUMA nodes.',
   }),
   reservedMemory: option({
     name: 'reserved-memory',
@@ -198,7 +198,7 @@ export const resourceOptions = {
       text === '' || text.split(';').every((node) => /^\d+:[^=,;]+=[^=,;]+(,[^=,;]+=[^=,;]+)*$/.test(node))
         ? undefined
         : 'must be node:type=amount,…;…',
-    help: 'Memory of each NUMA node that is kept from pods: 0:memory=1Gi;1:memory=2Gi.',
+    help: 'Memory of each NUMA node that is reserved for the system: 0:memory=1Gi;1:memory=2Gi.',
   }),
   topologyManagerPolicy: option({
     name: 'topology-manager-policy',
@@ -207,7 +207,7 @@ export const resourceOptions = {
     choices: ['none', 'best-effort', 'restricted', 'single-numa-node'],
     group: CGROUPS,
     config: { path: 'topologyManagerPolicy' },
-    help: 'How resources of one NUMA node are kept together.',
+    help: 'Topology manager policy: how resources are aligned to NUMA nodes.',
   }),
   topologyManagerPolicyOptions: option({
     name: 'topology-manager-policy-options',
@@ -215,7 +215,7 @@ export const resourceOptions = {
     default: {},
     group: CGROUPS,
     config: { path: 'topologyManagerPolicyOptions' },
-    help: 'Fine points of the topology manager.',
+    help: 'Options of the topology manager policy.',
   }),
   topologyManagerScope: option({
     name: 'topology-manager-scope',
@@ -224,6 +224,6 @@ export const resourceOptions = {
     choices: ['container', 'pod'],
     group: CGROUPS,
     config: { path: 'topologyManagerScope' },
-    help: 'What the topology manager looks at.',
+    help: 'Whether the topology manager aligns containers or whole pods.',
   }),
 } as const;

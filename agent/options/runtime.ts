@@ -1,4 +1,4 @@
-/** Options: the container runtime. */
+/** The options of the container runtime and of pod networking. */
 import { podRanges, positiveDuration } from './checks.ts';
 import { PAUSE_IMAGE } from '../runtime/images/pause-image.ts';
 import { option } from './option.ts';
@@ -12,7 +12,7 @@ export const runtimeOptions = {
     default: '',
     choices: ['', 'docker', 'remote'],
     group: RUNTIME,
-    help: 'docker, or remote for a CRI runtime; what answers on the known sockets otherwise, CRI first.',
+    help: 'docker, or remote for a CRI runtime. By default, the first runtime that responds on a known socket, CRI first.',
   }),
   containerRuntimeEndpoint: option({
     name: 'container-runtime-endpoint',
@@ -28,21 +28,21 @@ export const runtimeOptions = {
     default: '',
     group: RUNTIME,
     config: { path: 'imageServiceEndpoint' },
-    help: 'Socket of the CRI image service; that of the runtime otherwise.',
+    help: 'Socket of the CRI image service. The default is the socket of the runtime.',
   }),
   dockerEndpoint: option({
     name: 'docker-endpoint',
     type: 'string',
     default: 'unix:///var/run/docker.sock',
     group: RUNTIME,
-    help: 'Socket of Docker.',
+    help: 'Socket of the Docker Engine.',
   }),
   podInfraContainerImage: option({
     name: 'pod-infra-container-image',
     type: 'string',
     default: PAUSE_IMAGE,
     group: RUNTIME,
-    help: "Image that holds a pod's namespaces on Docker; never collected. The default is made by the agent itself, any other is pulled where it is missing. A CRI runtime has its own.",
+    help: 'Image of the pause container on Docker; never removed. The agent builds the default itself and pulls any other image if it is missing. A CRI runtime has its own.',
   }),
   runtimeRequestTimeout: option({
     name: 'runtime-request-timeout',
@@ -51,7 +51,7 @@ export const runtimeOptions = {
     group: RUNTIME,
     check: positiveDuration,
     config: { path: 'runtimeRequestTimeout' },
-    help: 'Time after which a request to the runtime is given up (pulls, logs, exec and attach are not).',
+    help: 'Timeout of requests to the runtime. Image pulls, logs, exec and attach have no timeout.',
   }),
   podCidr: option({
     name: 'pod-cidr',
@@ -60,7 +60,7 @@ export const runtimeOptions = {
     group: RUNTIME,
     check: podRanges,
     config: { path: 'podCIDR' },
-    help: "Addresses of this node's pods, where no API server says them; one range of each family at most.",
+    help: 'Pod CIDR of this node if no API server assigns one; at most one CIDR of each family.',
   }),
   hairpinMode: option({
     name: 'hairpin-mode',
@@ -69,7 +69,7 @@ export const runtimeOptions = {
     choices: ['promiscuous-bridge', 'hairpin-veth', 'none'],
     group: RUNTIME,
     config: { path: 'hairpinMode' },
-    help: "How a pod in Docker's network reaches itself through a service: by its veth, or with none not at all. CNI plugins settle it themselves.",
+    help: 'How a pod in a Docker network reaches itself through a service: by hairpin mode of its veth, or not at all with none. CNI plugins configure this themselves.',
   }),
   makeIptablesUtilChains: option({
     name: 'make-iptables-util-chains',
@@ -77,8 +77,8 @@ export const runtimeOptions = {
     default: true,
     group: RUNTIME,
     config: { path: 'makeIPTablesUtilChains', keepsZero: true },
-    noEffect: 'the agent writes no firewall rules; the service proxy and the network plugin make theirs',
-    help: 'Keep utility chains in iptables.',
+    noEffect: 'the agent writes no such iptables rules; the service proxy and the network plugin write their own',
+    help: "Create the kubelet's utility chains in iptables.",
   }),
   iptablesMasqueradeBit: option({
     name: 'iptables-masquerade-bit',
@@ -86,7 +86,7 @@ export const runtimeOptions = {
     default: 14,
     group: RUNTIME,
     config: { path: 'iptablesMasqueradeBit', keepsZero: true },
-    help: 'Mark of packets for SNAT, 0 to 31, with --service-proxy.',
+    help: 'Packet mark bit for SNAT, 0 to 31, with --service-proxy.',
     check: (bit) => (bit >= 0 && bit <= 31 ? undefined : 'must be between 0 and 31, inclusive'),
   }),
   iptablesDropBit: option({
@@ -95,8 +95,8 @@ export const runtimeOptions = {
     default: 15,
     group: RUNTIME,
     config: { path: 'iptablesDropBit', keepsZero: true },
-    noEffect: 'the agent writes no firewall rules',
-    help: 'Mark of packets to drop, 0 to 31.',
+    noEffect: 'the agent writes no such iptables rules',
+    help: 'Packet mark bit for dropping, 0 to 31.',
     check: (bit) => (bit >= 0 && bit <= 31 ? undefined : 'must be between 0 and 31, inclusive'),
   }),
 } as const;

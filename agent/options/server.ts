@@ -1,4 +1,4 @@
-/** Options: the agent's own server, who may use it, and its health port. */
+/** The options of the agent's server, its authentication and authorization, and its health port. */
 import { cipherName } from '../server/tls-names.ts';
 import { address, notNegative, portOrNone } from './checks.ts';
 import { numbers } from './json-forms.ts';
@@ -22,7 +22,7 @@ export const serverOptions = {
     group: SERVER,
     check: address,
     config: { path: 'address' },
-    help: "Address that the agent's server listens on.",
+    help: "Address on which the agent's server listens.",
   }),
   port: option({
     name: 'port',
@@ -31,7 +31,7 @@ export const serverOptions = {
     group: SERVER,
     check: portOrNone,
     config: { path: 'port' },
-    help: "Port of the agent's server; 0 takes a free one.",
+    help: "Port of the agent's server. 0 selects a free port.",
   }),
   readOnlyPort: option({
     name: 'read-only-port',
@@ -40,7 +40,7 @@ export const serverOptions = {
     group: SERVER,
     check: portOrNone,
     config: { path: 'readOnlyPort', keepsZero: true, fileDefault: 0 },
-    help: 'Port for reading without authentication. 0 is none, and so is the default without an API server.',
+    help: 'Read-only port without authentication. 0 disables it, and it is disabled by default without an API server.',
   }),
   healthzBindAddress: option({
     name: 'healthz-bind-address',
@@ -58,7 +58,7 @@ export const serverOptions = {
     group: SERVER,
     check: portOrNone,
     config: { path: 'healthzPort', keepsZero: true },
-    help: 'Port of /healthz. 0 is none.',
+    help: 'Port of /healthz. 0 disables it.',
   }),
   enableDebuggingHandlers: option({
     name: 'enable-debugging-handlers',
@@ -73,7 +73,7 @@ export const serverOptions = {
     type: 'boolean',
     default: false,
     group: SERVER,
-    help: "Run pods that authorized callers submit to /podManifests of the agent's server.",
+    help: "Run pods that authorized clients submit to /podManifests of the agent's server.",
   }),
   enableSystemLogHandler: option({
     name: 'enable-system-log-handler',
@@ -106,7 +106,7 @@ export const serverOptions = {
     choices: ['', 'VersionTLS10', 'VersionTLS11', 'VersionTLS12', 'VersionTLS13'],
     group: SERVER,
     config: { path: 'tlsMinVersion' },
-    help: 'Lowest version of TLS; 1.2 is the lowest that is spoken.',
+    help: 'Minimum TLS version. The lowest supported version is 1.2.',
   }),
   tlsCipherSuites: option({
     name: 'tls-cipher-suites',
@@ -118,18 +118,18 @@ export const serverOptions = {
       return unknown === undefined ? undefined : `Cipher suite ${unknown} not supported or doesn't exist`;
     },
     config: { path: 'tlsCipherSuites' },
-    help: "Cipher suites by their IANA names, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256; Node.js' defaults otherwise.",
+    help: 'Cipher suites by IANA name, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256. The default is that of Node.js.',
   }),
   tlsCurvePreferences: field({
     type: 'list',
     default: [],
     group: SERVER,
     config: { path: 'tlsCurvePreferences', json: numbers },
-    help: 'Groups for the key exchange by their TLS numbers: 23, 24, 25 (NIST P-256, P-384, P-521), 29 (X25519), 4588 (X25519MLKEM768).',
+    help: 'Key exchange groups by TLS number: 23, 24, 25 (NIST P-256, P-384, P-521), 29 (X25519), 4588 (X25519MLKEM768).',
     check: (list) =>
       list.every((id) => ['23', '24', '25', '29', '4588'].includes(id))
         ? undefined
-        : 'must hold known groups only: 23, 24, 25, 29, 4588',
+        : 'must contain only known groups: 23, 24, 25, 29, 4588',
   }),
   clientCaFile: option({
     name: 'client-ca-file',
@@ -137,7 +137,7 @@ export const serverOptions = {
     default: '',
     group: SERVER,
     config: { path: 'authentication.x509.clientCAFile', isPath: true },
-    help: 'Authorities of client certificates (PEM).',
+    help: 'CA bundle for client certificates (PEM).',
   }),
   anonymousAuth: option({
     name: 'anonymous-auth',
@@ -145,7 +145,7 @@ export const serverOptions = {
     default: true,
     group: SERVER,
     config: { path: 'authentication.anonymous.enabled', keepsZero: true, fileDefault: false },
-    help: 'Requests without credentials are those of system:anonymous. Without an API server they get /healthz alone, unless this flag or --authorization-mode is given.',
+    help: 'Accept requests without credentials as system:anonymous. Without an API server they can only read /healthz, unless this flag or --authorization-mode is set.',
   }),
   authenticationTokenWebhook: option({
     name: 'authentication-token-webhook',
@@ -153,7 +153,7 @@ export const serverOptions = {
     default: false,
     group: SERVER,
     config: { path: 'authentication.webhook.enabled', keepsZero: true, fileDefault: true },
-    help: 'Bearer tokens are reviewed by the API server.',
+    help: 'Verify bearer tokens with TokenReviews of the API server.',
   }),
   authenticationTokenWebhookCacheTtl: option({
     name: 'authentication-token-webhook-cache-ttl',
@@ -161,7 +161,7 @@ export const serverOptions = {
     default: 120_000,
     group: SERVER,
     config: { path: 'authentication.webhook.cacheTTL' },
-    help: 'How long reviews of tokens are kept.',
+    help: 'How long token reviews are cached.',
   }),
   authorizationMode: option({
     name: 'authorization-mode',
@@ -170,7 +170,7 @@ export const serverOptions = {
     choices: ['AlwaysAllow', 'Webhook'],
     group: SERVER,
     config: { path: 'authorization.mode', fileDefault: 'Webhook' },
-    help: 'Webhook asks the API server whether a user may.',
+    help: 'With Webhook, the API server authorizes requests with SubjectAccessReviews.',
   }),
   authorizationWebhookCacheAuthorizedTtl: option({
     name: 'authorization-webhook-cache-authorized-ttl',
@@ -178,7 +178,7 @@ export const serverOptions = {
     default: 300_000,
     group: SERVER,
     config: { path: 'authorization.webhook.cacheAuthorizedTTL' },
-    help: 'How long "allowed" is kept.',
+    help: 'How long allowed authorizations are cached.',
   }),
   authorizationWebhookCacheUnauthorizedTtl: option({
     name: 'authorization-webhook-cache-unauthorized-ttl',
@@ -186,7 +186,7 @@ export const serverOptions = {
     default: 30_000,
     group: SERVER,
     config: { path: 'authorization.webhook.cacheUnauthorizedTTL' },
-    help: 'How long "not allowed" is kept.',
+    help: 'How long denied authorizations are cached.',
   }),
   streamingConnectionIdleTimeout: option({
     name: 'streaming-connection-idle-timeout',
@@ -195,21 +195,21 @@ export const serverOptions = {
     group: SERVER,
     check: notNegative,
     config: { path: 'streamingConnectionIdleTimeout' },
-    help: 'Streams that are silent for so long are closed. 0 is never.',
+    help: 'Close streams that are idle for this long. 0 disables it.',
   }),
   enableSystemLogQuery: field({
     type: 'boolean',
     default: false,
     group: SERVER,
     config: { path: 'enableSystemLogQuery', keepsZero: true },
-    help: 'Answer queries of services’ logs under /logs/ (?query=, tailLines, sinceTime, untilTime, pattern, boot).',
+    help: 'Serve queries of service logs under /logs/ (?query=, tailLines, sinceTime, untilTime, pattern, boot).',
   }),
   enableProfilingHandler: field({
     type: 'boolean',
     default: true,
     group: SERVER,
     config: { path: 'enableProfilingHandler', keepsZero: true },
-    noEffect: 'there are no pprof profiles of a Node.js program; start it with --inspect or --cpu-prof',
+    noEffect: 'a Node.js program has no pprof profiles; start it with --inspect or --cpu-prof',
     help: 'Serve profiles under /debug/pprof/.',
   }),
   enableDebugFlagsHandler: field({
@@ -217,7 +217,7 @@ export const serverOptions = {
     default: true,
     group: SERVER,
     config: { path: 'enableDebugFlagsHandler', keepsZero: true },
-    help: 'PUT /debug/flags/v changes the verbosity.',
+    help: 'Allow changing the verbosity with PUT /debug/flags/v.',
   }),
   contentionProfiling: option({
     name: 'contention-profiling',
@@ -225,15 +225,15 @@ export const serverOptions = {
     default: false,
     group: SERVER,
     config: { path: 'enableContentionProfiling' },
-    noEffect: 'one thread contends for no locks',
-    help: 'Profile contention for locks.',
+    noEffect: 'the agent has a single thread without lock contention',
+    help: 'Enable profiling of lock contention.',
   }),
   showHiddenMetricsForVersion: field({
     type: 'string',
     default: '',
     group: SERVER,
     config: { path: 'showHiddenMetricsForVersion' },
-    noEffect: 'no metric is hidden',
-    help: 'Show metrics that this release hides.',
+    noEffect: 'no metrics are hidden',
+    help: 'Show metrics that are hidden in this release.',
   }),
 } as const;

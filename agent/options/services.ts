@@ -1,4 +1,4 @@
-/** Options: what the agent does for services and names of the cluster, beside or in place of add-ons. */
+/** The options of the service proxy and the DNS server, which replace kube-proxy and the cluster's DNS add-on. */
 import { option } from './option.ts';
 
 const SERVICES = 'Services';
@@ -10,13 +10,13 @@ export const serviceOptions = {
     default: 'auto',
     choices: ['auto', 'none', 'iptables'],
     group: SERVICES,
-    help: "How this node gives services their addresses. 'none' leaves it to kube-proxy or a network plugin; 'auto' does too, but in a cluster whose kube-dns says that nodes serve it.",
+    help: "How services are reachable on this node. 'none' leaves it to kube-proxy or a network plugin. 'auto' does so too, except in a cluster whose kube-dns service is marked as served by nodes.",
   }),
   serveClusterDns: option({
     name: 'serve-cluster-dns',
     type: 'boolean',
     default: false,
     group: SERVICES,
-    help: 'Answer names of the cluster on this node, with --service-proxy=iptables. --cluster-dns, or the service kube-dns, has the address.',
+    help: "Serve the cluster's DNS on this node. Requires --service-proxy=iptables. The address is that of --cluster-dns or of the kube-dns service.",
   }),
 } as const;

@@ -1,4 +1,4 @@
-/** Options: where pods come from besides the API server. */
+/** The options of pod sources other than the API server. */
 import { positiveDuration } from './checks.ts';
 import { headers } from './json-forms.ts';
 import { option } from './option.ts';
@@ -12,7 +12,7 @@ export const sourceOptions = {
     default: '',
     group: SOURCES,
     config: { path: 'staticPodPath', isPath: true },
-    help: 'File or folder of static pods. Files whose names begin with a dot are left out.',
+    help: 'File or directory of static pods. Files whose names begin with a dot are ignored.',
   }),
   fileCheckFrequency: option({
     name: 'file-check-frequency',
@@ -21,7 +21,7 @@ export const sourceOptions = {
     group: SOURCES,
     check: positiveDuration,
     config: { path: 'fileCheckFrequency' },
-    help: 'How often the folder is looked at besides the notifications of the kernel.',
+    help: 'How often the directory is read, in addition to kernel notifications.',
   }),
   manifestUrl: option({
     name: 'manifest-url',
@@ -42,7 +42,7 @@ export const sourceOptions = {
       return wrong === undefined ? undefined : `${JSON.stringify(wrong)} must be name:value`;
     },
     config: { path: 'staticPodURLHeader', json: headers },
-    help: 'Headers for the URL. May be repeated.',
+    help: 'HTTP headers for requests to the URL. Can be repeated.',
   }),
   httpCheckFrequency: option({
     name: 'http-check-frequency',
@@ -51,14 +51,14 @@ export const sourceOptions = {
     group: SOURCES,
     check: positiveDuration,
     config: { path: 'httpCheckFrequency' },
-    help: 'How often the URL is asked.',
+    help: 'How often the URL is fetched.',
   }),
   podCheckpoints: option({
     name: 'pod-checkpoints',
     type: 'boolean',
     default: true,
     group: SOURCES,
-    help: 'Keep the pods of the API server, with their config maps, secrets and tokens, in the root directory (readable by root alone), so that they start after a power cut before it answers.',
+    help: 'Store the pods of the API server, with their ConfigMaps, Secrets and tokens, in the root directory (readable by root only), so that they start after a reboot before the API server is reachable.',
   }),
   runonce: option({
     name: 'runonce',
@@ -66,6 +66,6 @@ export const sourceOptions = {
     default: false,
     group: SOURCES,
     config: { path: 'runOnce' },
-    help: 'Start the pods of files and URL without an API server, and exit when they run; they run on.',
+    help: 'Start the pods of files and URL without an API server, and exit when they run. The pods keep running.',
   }),
 } as const;

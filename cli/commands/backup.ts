@@ -1,8 +1,7 @@
 /** `orchlet backup` and `orchlet restore`: all that a control plane keeps, in one file. */
 import { randomBytes } from 'node:crypto';
-import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, open, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { chown, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { json } from 'node:stream/consumers';
 import { formatTime, systemClock } from '../../api/machinery/clock.ts';
@@ -20,6 +19,7 @@ import {
   type TrialRestore,
 } from '../../controlplane/backup/backup.ts';
 import { isStorageError } from '../../controlplane/storage/storage.ts';
+import { readBackupArchive, writeBackupArchive } from '../backup-archive.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
 import { runningProcess } from '../processes.ts';
@@ -83,15 +83,11 @@ async function writeArchive(file: string, directory: string, storage: string): P
     await rename(storage, join(stage, STORAGE_FILE));
     shrinkCopy(join(stage, STORAGE_FILE));
     await writeFile(join(stage, ABOUT), JSON.stringify({ format: FORMAT, made: formatTime(systemClock.now()) }));
-    const rest = BACKED_UP.filter((name) => existsSync(join(directory, name)));
-    await (await open(file, 'wx', 0o600)).close();
-    tar(['-czf', file, '-C', stage, ABOUT, STORAGE_FILE, '-C', directory, ...rest]);
-    const handle = await open(file, 'r');
-    try {
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
+    await writeBackupArchive(file, [
+      { directory: stage, path: ABOUT },
+      { directory: stage, path: STORAGE_FILE },
+      ...BACKED_UP.filter((name) => existsSync(join(directory, name))).map((path) => ({ directory, path })),
+    ]);
   } finally {
     await rm(stage, { recursive: true, force: true });
   }
@@ -109,13 +105,6 @@ async function verifyArchive(file: string, directory: string): Promise<TrialRest
   } finally {
     await rm(trial, { recursive: true, force: true });
   }
-}
-
-/** The host's own: names that lead out of the directory are refused by it. */
-function tar(args: readonly string[]): void {
-  const done = spawnSync('tar', args, { encoding: 'utf8' });
-  if (done.status !== 0)
-    throw new CommandError(`tar failed: ${done.error?.message ?? done.stderr.trim().split('\n')[0] ?? ''}`);
 }
 
 export const restore: Command = {
@@ -138,6 +127,7 @@ export const restore: Command = {
     try {
       await readArchive(file, fresh);
       const revision = checkedStorage(join(fresh, STORAGE_FILE));
+      if (process.getuid?.() === 0) await giveToOwner(fresh, await stat(directory));
       const old = await exchange(directory, fresh);
       io.stdout.write(
         `${directory} is as it was at revision ${revision}${old === undefined ? '' : `; what was there is in ${old}`}\n`,
@@ -160,15 +150,32 @@ function checkedStorage(file: string): number {
 
 async function readArchive(file: string, directory: string): Promise<void> {
   try {
-    tar(['-xzf', file, '-C', directory]);
+    await readBackupArchive(file, directory, { storage: STORAGE_FILE, rest: [ABOUT, ...BACKED_UP] });
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new CommandError(`${file} cannot be read as a backup: ${why}`, { cause: error });
   }
-  const text = await readFile(join(directory, ABOUT), 'utf8').catch(() => '{}');
-  const { format } = JSON.parse(text) as { readonly format?: number };
-  if (format !== FORMAT || !existsSync(join(directory, STORAGE_FILE)))
+  if ((await formatOf(join(directory, ABOUT))) !== FORMAT || !existsSync(join(directory, STORAGE_FILE)))
     throw new CommandError(`${file} is no backup that this version of orchlet knows`);
+}
+
+/** `undefined` where the file is missing or holds something else. */
+async function formatOf(about: string): Promise<unknown> {
+  const text = await readFile(about, 'utf8').catch(() => '{}');
+  try {
+    const read: unknown = JSON.parse(text);
+    return typeof read === 'object' && read !== null && 'format' in read ? read.format : undefined;
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+/** What was restored belongs to the owner of the data directory, as which the control plane runs. */
+async function giveToOwner(path: string, { uid, gid }: { readonly uid: number; readonly gid: number }): Promise<void> {
+  await chown(path, uid, gid);
+  if (!(await stat(path)).isDirectory()) return;
+  for (const name of await readdir(path)) await giveToOwner(join(path, name), { uid, gid });
 }
 
 /** What is there moves aside, what was read takes its place. */

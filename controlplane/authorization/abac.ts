@@ -1,4 +1,7 @@
-/** ABAC: a file of policies, one JSON object a line, read at the start. Anonymous callers are covered only where they are named. */
+/**
+ * The ABAC authorizer: a file with one policy as a JSON object per line, read at start. A policy applies to anonymous
+ * callers only if it names them.
+ */
 import { isRecord } from '../authentication/jwt.ts';
 import type {
   AuthorizationAttributes,
@@ -23,7 +26,7 @@ const VERSIONS = new Set(['abac.authorization.kubernetes.io/v1beta1', 'abac.auth
 const READ_VERBS = new Set(['get', 'list', 'watch']);
 const AUTHENTICATED = 'system:authenticated';
 
-/** Throws with the line for what is no policy. */
+/** Throws an error with the line number for an invalid policy. */
 export function abacAuthorizer(text: string, path: string): Authorizer & RuleResolver {
   const policies: AbacPolicy[] = [];
   for (const [i, raw] of text.split('\n').entries()) {
@@ -84,7 +87,10 @@ function readPolicy(line: string, where: string): AbacPolicy {
   };
 }
 
-/** The form without a version: what is empty means everything, and everybody who is known. */
+/**
+ * Converts a policy without a version. In this format, an empty field matches everything, and an empty subject matches
+ * every authenticated user.
+ */
 function oldPolicy(value: Record<string, unknown>, text: (field: string) => string): AbacPolicy {
   const user = text('user');
   const group = text('group');
@@ -100,7 +106,7 @@ function oldPolicy(value: Record<string, unknown>, text: (field: string) => stri
 }
 
 function subjectMatches(policy: AbacPolicy, user: AuthorizationAttributes['user']): boolean {
-  // A wildcard covers whoever is known; nobody is not.
+  // A wildcard matches every authenticated user, but not anonymous callers.
   const isKnown = user.groups.includes(AUTHENTICATED);
   let matched = false;
   if (policy.user !== '') {

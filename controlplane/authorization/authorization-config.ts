@@ -1,14 +1,20 @@
-/** Reads the `--authorization-config` file: authorizers in order, webhooks with their own settings and match conditions. */
+/**
+ * Parses the `--authorization-config` file: the authorizers in their order, and the settings and match conditions of
+ * webhooks.
+ */
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { parseDuration } from '../../api/component/duration.ts';
 import { isRecord } from '../authentication/jwt.ts';
 
 export interface MatchCondition {
-  /** Gets the SubjectAccessReview as `request` has its `spec`; throws where the expression fails. */
+  /**
+   * Evaluates the condition. The SubjectAccessReview's `spec` is the variable `request`. Throws if the evaluation
+   * fails.
+   */
   matches(review: Readonly<Record<string, unknown>>): boolean;
 }
 
-/** Throws with a reason for an expression that does not compile. */
+/** Throws an error with the reason if the expression does not compile. */
 export type MatchConditionCompiler = (expression: string) => MatchCondition;
 
 export interface WebhookSettings {
@@ -53,7 +59,7 @@ export function loadAuthorizationConfig(
   const types = new Set<string>();
   const names = new Set<string>();
   return authorizers.map((item: unknown, i): AuthorizerEntry => {
-    if (!isRecord(item)) return refuse(`authorizers[${i}] is no object`);
+    if (!isRecord(item)) return refuse(`authorizers[${i}] must be an object`);
     const { type, name, webhook } = item;
     if (typeof type !== 'string' || type === '') return refuse(`authorizers[${i}].type is required`);
     if (typeof name !== 'string' || name === '') return refuse(`authorizers[${i}].name is required`);
@@ -77,7 +83,7 @@ function webhookSettings(
   const duration = (field: string, fallback: string, cacheField = ''): number => {
     if (cacheField !== '' && webhook[cacheField] === false) return 0;
     const text = webhook[field] ?? fallback;
-    return (typeof text === 'string' ? parseDuration(text) : undefined) ?? refuse(`${at}.${field} is no duration`);
+    return (typeof text === 'string' ? parseDuration(text) : undefined) ?? refuse(`${at}.${field} must be a duration`);
   };
   const version = webhook['subjectAccessReviewVersion'];
   if (version !== 'v1' && version !== 'v1beta1')

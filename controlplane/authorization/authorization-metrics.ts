@@ -1,4 +1,4 @@
-/** What `/metrics` shows of authorization, under the reference's names. */
+/** Registers the metrics of authorization, under kube-apiserver's names. */
 import type { Counter, Histogram, MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Authorizer, Decision } from './authorization.ts';
 
@@ -10,9 +10,9 @@ const RESULTS: Readonly<Record<Decision['decision'], string>> = {
 };
 
 export interface AuthorizationMetrics {
-  /** Counts what one authorizer of the list decided; its lack of an opinion is no decision. */
+  /** Counts the decisions of one authorizer. No opinion does not count as a decision. */
   counted(authorizer: Authorizer, of: { readonly type: string; readonly name: string }): Authorizer;
-  /** Counts and times the answers of the whole list. */
+  /** Counts and times the decisions of the whole chain. */
   measured(authorizer: Authorizer, monotonic: () => number): Authorizer;
 }
 
@@ -37,12 +37,12 @@ export function authorizationMetrics(registry: MetricsRegistry): AuthorizationMe
 function measured(registry: MetricsRegistry, authorizer: Authorizer, monotonic: () => number): Authorizer {
   const attempts = registry.counter({
     name: 'authorization_attempts_total',
-    help: 'Requests by what came of asking whether they are allowed.',
+    help: 'Requests by the result of their authorization.',
     labels: ['result'],
   });
   const durations = registry.histogram({
     name: 'authorization_duration_seconds',
-    help: 'Time that asking whether a request is allowed took.',
+    help: 'Duration of the authorization of requests.',
     labels: ['result'],
     buckets: BUCKETS,
   });
@@ -62,7 +62,10 @@ function measured(registry: MetricsRegistry, authorizer: Authorizer, monotonic: 
   });
 }
 
-/** `begin` is called before the question, what it gives with the answer. Synchronous where the authorizer is. */
+/**
+ * Calls `begin` before the authorization, and passes the decision to the function that it returns. Synchronous if the
+ * authorizer is.
+ */
 function watched(inner: Authorizer, begin: () => (answer: Decision) => Decision): Authorizer {
   return {
     authorize(attributes) {

@@ -1,4 +1,6 @@
-/** What an authorizer is. `union.ts` asks them in the order of `--authorization-mode` until one decides. */
+/**
+ * Defines the interface of authorizers. `union.ts` calls them in the order of `--authorization-mode` until one decides.
+ */
 import type { UserInfo } from '../authentication/authentication.ts';
 
 export interface SelectorRequirement {
@@ -11,14 +13,14 @@ export interface AuthorizationAttributes {
   readonly user: UserInfo;
   readonly verb: string;
   readonly isResourceRequest: boolean;
-  /** Resource requests; empty strings otherwise. */
+  /** For resource requests; empty strings otherwise. */
   readonly group: string;
   readonly version: string;
   readonly resource: string;
   readonly subresource: string;
   readonly namespace: string;
   readonly name: string;
-  /** Of the request; always set. */
+  /** The request path. Always set. */
   readonly path: string;
   readonly fieldSelector?: readonly SelectorRequirement[];
   readonly labelSelector?: readonly SelectorRequirement[];
@@ -31,7 +33,10 @@ export interface Decision {
 }
 
 export interface Authorizer {
-  /** Never throws: a fault is `no-opinion` or `deny` with `evaluationError`. Synchronous where it can be: it is on the hot path. */
+  /**
+   * Authorizes a request. Never throws: a fault becomes `no-opinion` or `deny` with an `evaluationError`. It returns
+   * synchronously if possible, because every request waits for it.
+   */
   authorize(attributes: AuthorizationAttributes): Decision | Promise<Decision>;
 }
 
@@ -47,7 +52,7 @@ export interface NonResourceRule {
   readonly nonResourceURLs: readonly string[];
 }
 
-/** For SelfSubjectRulesReview. */
+/** Enumerates rules for SelfSubjectRulesReview. */
 export interface RuleResolver {
   rulesFor(
     user: UserInfo,

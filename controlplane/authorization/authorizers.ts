@@ -1,6 +1,6 @@
 /**
- * The authorizers of a control plane in the order of `--authorization-mode`, made from its options; and the rows from which
- * the documentation's table is made. Called by main.ts.
+ * Creates the authorizers of a control plane from its options, in the order of `--authorization-mode`, and defines the
+ * rows of the documentation's table. main.ts calls it.
  */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -41,9 +41,9 @@ export const AUTHORIZERS: readonly SecurityPart[] = [
 export interface AuthorizersOptions {
   readonly clock: Clock;
   readonly sources: Sources;
-  /** `--authorization-mode`, in order. Not used with `configFile`. */
+  /** The value of `--authorization-mode`. Not used with `configFile`. */
   readonly modes: readonly string[];
-  /** `--authorization-config`, and what it says now. */
+  /** The value of `--authorization-config`, and the current content of the file. */
   readonly configFile?: string;
   readonly configText?: string;
   readonly policyFile?: string;
@@ -53,7 +53,7 @@ export interface AuthorizersOptions {
     readonly authorizedTtlMs: number;
     readonly unauthorizedTtlMs: number;
   };
-  /** CEL of match conditions; without it a configuration with conditions is refused. */
+  /** Compiles CEL match conditions. Without it, a configuration with match conditions is rejected. */
   readonly compileCondition?: MatchConditionCompiler;
   readonly metrics?: AuthorizationMetrics;
 }
@@ -61,9 +61,12 @@ export interface AuthorizersOptions {
 export interface Authorizers {
   readonly authorizer: Authorizer;
   readonly rules: RuleResolver;
-  /** Escalation checks ask it even where requests are authorized otherwise. */
+  /** Escalation checks use it even if requests are authorized by other modes. */
   readonly rbac: RbacAuthorizer;
-  /** Another list from now on (the text of a `--authorization-config` file). Throws, with the old one in force, for what will not do. */
+  /**
+   * Replaces the authorizers by those of a new `--authorization-config` text. If the text is invalid, throws and keeps
+   * the old authorizers.
+   */
   replace(text: string): Promise<void>;
   close(): void;
 }
@@ -127,7 +130,7 @@ async function makeWebhook(entry: AuthorizerEntry, options: AuthorizersOptions, 
     throw new Error(`authorizer type ${entry.type} is not allowed if it was not enabled at initial server startup`);
   if (entry.type !== 'Webhook')
     throw new StartError(
-      `"${entry.type}" is no authorization mode: use Node, ABAC, RBAC, Webhook, AlwaysAllow or AlwaysDeny`,
+      `"${entry.type}" is not an authorization mode, use Node, ABAC, RBAC, Webhook, AlwaysAllow or AlwaysDeny`,
     );
   const settings = entry.webhook ?? options.webhook;
   if (settings === undefined) throw new Error('authorization mode Webhook needs --authorization-webhook-config-file');

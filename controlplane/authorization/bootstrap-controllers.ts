@@ -1,4 +1,7 @@
-/** What each controller may do: a ClusterRole `system:controller:<name>` bound to its service account in kube-system. */
+/**
+ * Defines the permissions of each controller: a ClusterRole `system:controller:<name>`, which is bound to the
+ * controller's service account in kube-system.
+ */
 import { eventsRule, rule, type BootstrapBinding, type BootstrapRole } from './bootstrap-policy.ts';
 import type { PolicyRule } from './rbac-rules.ts';
 

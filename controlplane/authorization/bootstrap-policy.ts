@@ -1,16 +1,16 @@
 /**
- * The roles and bindings that every cluster has, as data; `bootstrap-controllers.ts` adds those of the controllers and
- * `bootstrap-reconcile.ts` brings them into the store. Names and rules are those of the reference's release 1.36.
+ * Defines the roles and bindings that every cluster has, with the names and rules of Kubernetes 1.36.
+ * `bootstrap-controllers.ts` adds those of the controllers, and `bootstrap-reconcile.ts` writes them to the API.
  */
 import type { PolicyRule } from './rbac-rules.ts';
 
 export interface BootstrapRole {
   readonly name: string;
-  /** Absent: a ClusterRole. */
+  /** Absent for a ClusterRole. */
   readonly namespace?: string;
   readonly rules?: readonly PolicyRule[];
   readonly labels?: Readonly<Record<string, string>>;
-  /** The role gathers the rules of roles with these labels. */
+  /** The role aggregates the rules of ClusterRoles with these labels. */
   readonly aggregates?: Readonly<Record<string, string>>;
 }
 
@@ -23,7 +23,7 @@ export interface BootstrapSubject {
 export interface BootstrapBinding {
   readonly name: string;
   readonly namespace?: string;
-  /** A Role of the same namespace, or a ClusterRole where there is no namespace. */
+  /** A Role of the same namespace, or a ClusterRole if there is no namespace. */
   readonly role: string;
   readonly subjects: readonly BootstrapSubject[];
 }
@@ -35,7 +35,9 @@ const READ_UPDATE = 'get list patch update watch';
 
 const sorted = (words: string): string[] => words.split(/\s+/).filter(Boolean).sort();
 
-/** `rule('get list', '', 'pods pods/log')`; groups are separated by `,` because the core group is empty. */
+/**
+ * Builds a rule: `rule('get list', '', 'pods pods/log')`. Groups are separated by `,` because the core group is empty.
+ */
 export function rule(verbs: string, groups: string, resources: string, resourceNames = ''): PolicyRule {
   return {
     verbs: sorted(verbs),
@@ -119,7 +121,7 @@ const ADMIN: readonly PolicyRule[] = [
   rule(READ_WRITE, 'rbac.authorization.k8s.io', 'rolebindings roles'),
 ];
 
-/** For the node agents' user where the Node authorizer is not in use; the binding has no subjects. */
+/** The permissions of kubelets without the Node authorizer. The default binding has no subjects. */
 const NODE: readonly PolicyRule[] = [
   rule('create', 'authentication.k8s.io', 'tokenreviews'),
   rule('create', 'authorization.k8s.io', 'localsubjectaccessreviews subjectaccessreviews'),

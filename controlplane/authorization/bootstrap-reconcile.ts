@@ -1,7 +1,7 @@
 /**
- * Brings the default roles and bindings into the store at every start: what is missing is created, and rules or subjects
- * that somebody took away are added again, unless the object says `rbac.authorization.kubernetes.io/autoupdate: "false"`.
- * Nothing is ever removed. Called once by main.ts when the API can be written.
+ * Reconciles the default roles and bindings at every start. It creates missing objects, and adds missing rules and
+ * subjects, unless the object has the annotation `rbac.authorization.kubernetes.io/autoupdate: "false"`. It never
+ * removes anything. main.ts calls it once when the API accepts writes.
  */
 import type { Client } from '../../api/machinery/client.ts';
 import type { ResourceOf } from '../../api/machinery/resources.ts';
@@ -67,7 +67,7 @@ async function reconcileAll<T extends KubeObject>(
         const merged = merge(structuredClone(found), object);
         if (merged !== undefined) await client.update(resource, merged);
       } catch (error) {
-        // Somebody else (another API server) did the same at the same time.
+        // Another API server created or updated the object at the same time.
         if (!isAlreadyExists(error) && !isConflict(error)) throw error;
       }
     }),
@@ -109,7 +109,7 @@ function bindingObject(binding: BootstrapBinding): KubeObject {
   };
 }
 
-/** Labels and annotations that are missing; `true` when one was. */
+/** Adds missing labels and annotations. Returns true if it added any. */
 function mergeMetadata(existing: KubeObject, wanted: KubeObject): boolean {
   let changed = false;
   for (const field of ['labels', 'annotations'] as const) {
@@ -125,12 +125,12 @@ function mergeMetadata(existing: KubeObject, wanted: KubeObject): boolean {
 
 const isProtected = (object: KubeObject): boolean => object.metadata.annotations?.[AUTOUPDATE] === 'false';
 
-/** `undefined`: nothing to do. Changes `existing`. */
+/** Returns `undefined` if no change is needed. Modifies `existing`. */
 function mergeRole(existing: KubeObject, wanted: KubeObject): KubeObject | undefined {
   if (isProtected(existing)) return undefined;
   let changed = mergeMetadata(existing, wanted);
   if (wanted['aggregationRule'] !== undefined) {
-    // Its rules belong to the aggregation controller.
+    // The ClusterRole aggregation controller owns the rules of this role.
     if (existing['aggregationRule'] === undefined || existing['aggregationRule'] === null) {
       existing['aggregationRule'] = wanted['aggregationRule'];
       changed = true;

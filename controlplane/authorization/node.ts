@@ -1,8 +1,8 @@
 /**
- * The Node authorizer: a node agent reads only what the pods bound to its node refer to.
+ * The Node authorizer: a kubelet can only read objects that pods bound to its node refer to.
  *
- * Which nodes reach an object is kept as counts that change with pods, so that a decision is one look-up: never a search.
- * Secrets of a persistent volume are reached through the claim that is bound to it.
+ * It counts the references from each node to each object and updates the counts when pods change, so that a decision is
+ * a lookup. The secrets of a PersistentVolume are reachable through the claim that is bound to it.
  */
 import type { PersistentVolume, Pod, ResourceSlice, VolumeAttachment } from '../../api/machinery/kinds.ts';
 import { persistentVolumes, pods, resourceSlices, volumeAttachments } from '../../api/machinery/resources.ts';
@@ -18,7 +18,7 @@ const USER_PREFIX = 'system:node:';
 const GROUP = 'system:nodes';
 const LEASES_NAMESPACE = 'kube-node-lease';
 
-/** `undefined`: not a node. Empty: a node without a name. */
+/** Returns `undefined` if the user is not a node, and an empty string for a node without a name. */
 export function nodeNameOf(user: UserInfo): string | undefined {
   return user.name.startsWith(USER_PREFIX) && user.groups.includes(GROUP)
     ? user.name.slice(USER_PREFIX.length)
@@ -28,7 +28,7 @@ export function nodeNameOf(user: UserInfo): string | undefined {
 const ALLOW: Decision = { decision: 'allow', reason: '' };
 const no = (reason: string): Decision => ({ decision: 'no-opinion', reason });
 
-/** What every node may do, where it is not told apart by object. */
+/** The permissions of every node that do not depend on the object. */
 const RULES: readonly PolicyRule[] = [
   rule('create', 'authentication.k8s.io', 'tokenreviews'),
   rule('create', 'authorization.k8s.io', 'localsubjectaccessreviews subjectaccessreviews'),
@@ -43,7 +43,7 @@ const RULES: readonly PolicyRule[] = [
   rule('get list watch', 'certificates.k8s.io', 'clustertrustbundles'),
 ];
 
-/** Target (`secrets/ns/name`) → node → how many pods of the node refer to it. */
+/** Counts references: target (`secrets/ns/name`) → node → number of the node's pods that refer to the target. */
 class Reach {
   readonly #counts = new Map<string, Map<string, number>>();
 
@@ -69,9 +69,9 @@ class Reach {
 
 export class NodeAuthorizer implements Authorizer, RuleResolver {
   readonly #reach = new Reach();
-  /** Persistent volume → the claim it is bound to, as a target. */
+  /** The claim (as a target) that each PersistentVolume is bound to. */
   readonly #claimOfVolume = new Map<string, string>();
-  /** Secret (target) → the persistent volumes that need it. */
+  /** The PersistentVolumes that use each secret (as a target). */
   readonly #volumesOfSecret = new Map<string, Set<string>>();
 
   constructor(sources: Sources) {
@@ -84,7 +84,7 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
   #takePod({ current, previous }: SourceChange<Pod>): void {
     const before = previous?.spec?.nodeName ?? '';
     const after = current?.spec?.nodeName ?? '';
-    // A status update, the most frequent change, leaves what is referred to as it was.
+    // A status update is the most frequent change and does not change references.
     if (previous !== undefined && current !== undefined && before === after) {
       if (previous.metadata.uid === current.metadata.uid && sameReferences(previous, current)) return;
     }
@@ -152,7 +152,7 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
     return RULES.some((one) => ruleAllows(one, query)) ? ALLOW : no('');
   }
 
-  /** `undefined`: the resource is not told apart by object. */
+  /** Returns `undefined` if the decision does not depend on the object. */
   #subdivided(node: string, attributes: AuthorizationAttributes): Decision | undefined {
     const { group, resource, subresource } = attributes;
     switch (group === '' ? resource : `${resource}.${group}`) {
@@ -268,7 +268,7 @@ function lease(node: string, attributes: AuthorizationAttributes): Decision {
   }
   if (attributes.namespace !== LEASES_NAMESPACE)
     return no(`can only access leases in the ${quote(LEASES_NAMESPACE)} system namespace`);
-  // The name of what is created is not known yet: NodeRestriction looks at it.
+  // The name of a new object is not known at authorization. The NodeRestriction admission plugin checks it.
   if (attributes.verb !== 'create' && attributes.name !== node) {
     return no('can only access node lease with the same name as the requesting node');
   }
@@ -323,8 +323,8 @@ function sameReferences(a: Pod, b: Pod): boolean {
 const MIRROR = 'kubernetes.io/config.mirror';
 
 /**
- * The objects that the pod's node may read because of the pod, each once. A mirror pod gives access to itself alone: the node
- * creates it, so its references must not widen what the node may read.
+ * Returns the objects that the pod's node may read because of the pod, without duplicates. A mirror pod only gives
+ * access to itself: the node creates it, so its references must not extend the node's permissions.
  */
 function targetsOf(pod: Pod): string[] {
   const namespace = pod.metadata.namespace ?? '';

@@ -1,4 +1,7 @@
-/** What a pod's specification refers to by name in its own namespace. Used by the Node authorizer and by admission of mirror pods. */
+/**
+ * Collects the objects that a pod's spec refers to in its own namespace. The Node authorizer and the admission of
+ * mirror pods use it.
+ */
 import type { Pod } from '../../api/machinery/kinds.ts';
 
 export interface PodReferences {

@@ -1,4 +1,6 @@
-/** One RBAC rule: compiled for decisions, compared for escalation checks, and written the way refusals show it. */
+/**
+ * Operations on RBAC rules: matching of requests, comparison for escalation checks, and the format of error messages.
+ */
 import { quote } from '../../api/meta/field-error.ts';
 import type { AuthorizationAttributes } from './authorization.ts';
 
@@ -10,13 +12,13 @@ export interface PolicyRule {
   readonly nonResourceURLs?: readonly string[];
 }
 
-/** What a rule needs of a request; `combined` is `pods` or `pods/log`. */
+/** The attributes of a request that rules match. `combined` is `pods` or `pods/log`. */
 export interface RuleQuery {
   readonly verb: string;
   readonly isResourceRequest: boolean;
   readonly group: string;
   readonly combined: string;
-  /** `*\/log` for `pods/log`, else empty. */
+  /** `*\/log` for `pods/log`; otherwise empty. */
   readonly anyParent: string;
   readonly name: string;
   readonly path: string;
@@ -37,7 +39,7 @@ export function ruleQuery(attributes: AuthorizationAttributes): RuleQuery {
 
 const ALL = '*';
 
-/** Lists of rules are short (one to five words): scanning them beats hashing. */
+/** The lists of a rule are short (one to five words), so a scan is faster than a hash lookup. */
 export function ruleAllows(rule: PolicyRule, query: RuleQuery): boolean {
   const { verbs } = rule;
   if (!verbs.includes(query.verb) && !verbs.includes(ALL)) return false;
@@ -66,7 +68,10 @@ const has = (list: readonly string[] | undefined, item: string): boolean => list
 const hasAll = (list: readonly string[] | undefined, items: readonly string[]): boolean =>
   items.every((item) => has(list, item));
 
-/** What of `wanted` no rule of `held` covers, one verb at a time, compacted by resource. Empty: covered. */
+/**
+ * Returns the parts of `wanted` that no rule of `held` covers, split by verb and then compacted by resource. Empty if
+ * everything is covered.
+ */
 export function missingRules(held: readonly PolicyRule[], wanted: readonly PolicyRule[]): PolicyRule[] {
   const missing = wanted.flatMap(breakDown).filter((single) => !held.some((rule) => covers(rule, single)));
   return compact(missing);
@@ -113,7 +118,7 @@ function covers(owner: PolicyRule, single: PolicyRule): boolean {
   return names.length > 0 && hasAll(ownerNames, names);
 }
 
-/** Rules of one group, resource and name become one with all their verbs. */
+/** Merges the rules of one group, resource and name into one rule with all their verbs. */
 export function compact(rules: readonly PolicyRule[]): PolicyRule[] {
   const simple = new Map<string, PolicyRule & { verbs: string[] }>();
   const others: PolicyRule[] = [];
@@ -135,7 +140,7 @@ export function compact(rules: readonly PolicyRule[]): PolicyRule[] {
   return [...others, ...simple.values()];
 }
 
-/** `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}` */
+/** Formats a rule like `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`. */
 export function formatRule(rule: PolicyRule): string {
   const parts: string[] = [];
   const add = (name: string, list: readonly string[] | undefined): void => {

@@ -1,9 +1,9 @@
 /**
- * RBAC: roles and bindings, indexed by subject, kept current by change.
+ * The RBAC authorizer: an index of roles and bindings by subject, which informer events keep current.
  *
- * A decision touches only the bindings of the caller's name and groups, in the request's namespace and the cluster; no
- * list of bindings is ever scanned, and nothing is awaited. Rules are read from roles when a decision needs them, so that
- * a changed role is in force with the event that tells of it.
+ * A decision only visits the bindings of the caller's name and groups, in the request's namespace and cluster-wide. It
+ * never scans all bindings and never waits. It reads the rules from roles at decision time, so that a changed role
+ * takes effect with its event.
  */
 import type { ClusterRole, ClusterRoleBinding, Role, RoleBinding } from '../../api/machinery/kinds.ts';
 import { clusterRoleBindings, clusterRoles, roleBindings, roles } from '../../api/machinery/resources.ts';
@@ -27,9 +27,9 @@ interface RoleRef {
   readonly name: string;
 }
 
-/** A binding as seen from one of its subjects. */
+/** A binding, as indexed for one of its subjects. */
 interface Grant {
-  /** Empty: cluster-wide. */
+  /** Empty for a ClusterRoleBinding. */
   readonly namespace: string;
   readonly bindingName: string;
   readonly roleRef: RoleRef;
@@ -47,7 +47,7 @@ export interface ResolvedRules {
 export class RbacAuthorizer implements Authorizer, RuleResolver {
   readonly #roles: Source<Role>;
   readonly #clusterRoles: Source<ClusterRole>;
-  /** Namespace (`''`: cluster) → subject → binding's name → grant. */
+  /** Grants by namespace (`''` for cluster-wide), subject and name of the binding. */
   readonly #grants = new Map<string, Map<string, Map<string, Grant>>>();
 
   constructor(sources: Sources) {
@@ -97,7 +97,7 @@ export class RbacAuthorizer implements Authorizer, RuleResolver {
     if (bySubject.size === 0) this.#grants.delete(namespace);
   }
 
-  /** Calls for each grant of the user, cluster-wide ones first; stops when `visit` returns true. */
+  /** Visits each grant of the user, cluster-wide grants first. Stops when `visit` returns true. */
   #visit(user: UserInfo, namespace: string, visit: (grant: Grant) => boolean): void {
     for (const scope of namespace === '' ? [''] : ['', namespace]) {
       const bySubject = this.#grants.get(scope);
@@ -111,7 +111,7 @@ export class RbacAuthorizer implements Authorizer, RuleResolver {
     }
   }
 
-  /** Rules of the referenced role; an error's text where it is not there. */
+  /** Returns the rules of the referenced role, or an error text if the role does not exist. */
   roleRules(ref: RoleRef, namespace: string): readonly PolicyRule[] | string {
     const isCluster = ref.kind === 'ClusterRole';
     const role = isCluster ? this.#clusterRoles.get('', ref.name) : this.#roles.get(namespace, ref.name);
@@ -140,14 +140,14 @@ export class RbacAuthorizer implements Authorizer, RuleResolver {
     return { decision: 'no-opinion', reason: errors.length === 0 ? '' : `RBAC: ${aggregate(errors)}` };
   }
 
-  /** Every rule that the user has in the namespace (`''`: cluster-wide ones alone). */
+  /** Returns all rules of the user in the namespace. With `''`, only cluster-wide rules. */
   resolve(user: UserInfo, namespace: string): ResolvedRules {
     const rules: PolicyRule[] = [];
     const errors: string[] = [];
     this.#visit(user, namespace, (grant) => {
       const found = this.roleRules(grant.roleRef, grant.namespace);
       if (typeof found === 'string') errors.push(found);
-      // Rules on URLs count only where they are bound for the whole cluster.
+      // Non-resource rules only take effect through a ClusterRoleBinding.
       else rules.push(...found.filter((rule) => grant.namespace === '' || (rule.nonResourceURLs?.length ?? 0) === 0));
       return false;
     });
@@ -176,13 +176,13 @@ export class RbacAuthorizer implements Authorizer, RuleResolver {
   }
 }
 
-/** Several errors stand in brackets, equal ones once. */
+/** Formats several errors as a list in brackets, without duplicates. */
 export function aggregate(errors: readonly string[]): string {
   const texts = [...new Set(errors)];
   return texts.length === 1 ? (texts[0] ?? '') : `[${texts.join(', ')}]`;
 }
 
-/** A service account is the user that its tokens authenticate as. */
+/** A service account as a subject is the user that its tokens authenticate as. */
 function subjectKey(subject: Subject, namespace: string): string | undefined {
   switch (subject.kind) {
     case 'User':

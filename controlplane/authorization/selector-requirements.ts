@@ -1,9 +1,12 @@
-/** Selectors as authorizers see them: what a request selects by, and what a review asks about. */
+/**
+ * Converts label and field selectors into the requirements that authorizers see: those of requests, and those of access
+ * reviews.
+ */
 import { parseFieldSelector } from '../../api/meta/field-selector.ts';
 import { parseSelector } from '../../api/meta/selector-parser.ts';
 import type { SelectorRequirement } from './authorization.ts';
 
-/** What has no word here (`gt`, `lt`) is left out. */
+/** Operators without an equivalent (`gt`, `lt`) are omitted. */
 const LABEL_OPERATORS: Readonly<Record<string, string>> = {
   in: 'In',
   '=': 'In',
@@ -14,7 +17,7 @@ const LABEL_OPERATORS: Readonly<Record<string, string>> = {
   '!': 'DoesNotExist',
 };
 
-/** Throws a Status where the text is no selector. */
+/** Throws a `StatusError` if the text is not a selector. */
 export function labelRequirements(text: string): SelectorRequirement[] {
   return parseSelector(text).requirements.flatMap((one) => {
     const operator = LABEL_OPERATORS[one.operator];
@@ -22,7 +25,7 @@ export function labelRequirements(text: string): SelectorRequirement[] {
   });
 }
 
-/** Throws a Status where the text is no selector. */
+/** Throws a `StatusError` if the text is not a selector. */
 export function fieldRequirements(text: string): SelectorRequirement[] {
   return parseFieldSelector(text).requirements.map((one) => ({
     key: one.field,

@@ -1,4 +1,7 @@
-/** Authorizers in order, and the small ones: always allow, always deny, privileged groups; and what a refusal says. */
+/**
+ * Combines authorizers in order, implements the simple ones (AlwaysAllow, AlwaysDeny, privileged groups), and formats
+ * the message of a forbidden request.
+ */
 import { quote } from '../../api/meta/field-error.ts';
 import type { AuthorizationAttributes, Authorizer, Decision, RuleResolver } from './authorization.ts';
 
@@ -19,7 +22,10 @@ export const alwaysDeny: Authorizer & RuleResolver = {
   rulesFor: () => ({ resourceRules: [], nonResourceRules: [], incomplete: false }),
 };
 
-/** Whoever is in one of the groups may do everything, whatever the policy says: the way back in. */
+/**
+ * Allows everything to members of the groups, whatever the policy is, so that administrators cannot lock themselves
+ * out.
+ */
 export function privilegedGroups(groups: readonly string[]): Authorizer {
   const allowed: Decision = { decision: 'allow', reason: '' };
   return {
@@ -27,7 +33,10 @@ export function privilegedGroups(groups: readonly string[]): Authorizer {
   };
 }
 
-/** Synchronous until an authorizer answers with a promise. Nobody's opinion is a refusal with all reasons. */
+/**
+ * Calls the authorizers in order. Synchronous until an authorizer returns a promise. If no authorizer has an opinion,
+ * the request is denied with all reasons.
+ */
 export function unionAuthorizer(authorizers: readonly Authorizer[]): Authorizer {
   const ask = (
     attributes: AuthorizationAttributes,
@@ -58,7 +67,7 @@ export function unionAuthorizer(authorizers: readonly Authorizer[]): Authorizer 
   return { authorize: (attributes) => ask(attributes, 0, []) };
 }
 
-/** Rules of all resolvers; incomplete where one cannot say. */
+/** Merges the rules of all resolvers. The result is incomplete if a resolver cannot enumerate its rules. */
 export function unionRules(resolvers: readonly RuleResolver[]): RuleResolver {
   return {
     rulesFor(user, namespace) {
@@ -74,12 +83,12 @@ export function unionRules(resolvers: readonly RuleResolver[]): RuleResolver {
   };
 }
 
-/** `User "ann" cannot list resource "pods" in API group "" in the namespace "x"` */
+/** Returns a message such as `User "ann" cannot list resource "pods" in API group "" in the namespace "x"`. */
 export function forbiddenMessage(attributes: AuthorizationAttributes): string {
   return plainMessage(attributes).replace(/[&<>]/g, (char) => ESCAPES[char] ?? char);
 }
 
-/** Callers choose names and paths; whoever shows the text in a page must not be harmed by them. */
+/** Callers choose names and paths, so the text is escaped for clients that show it as HTML. */
 const ESCAPES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;' };
 
 function plainMessage(attributes: AuthorizationAttributes): string {

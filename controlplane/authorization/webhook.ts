@@ -1,4 +1,7 @@
-/** Asks a remote service by SubjectAccessReview; both kinds of answers are remembered for their own time. */
+/**
+ * The webhook authorizer: it sends a SubjectAccessReview to a remote service. Allowed and denied responses are cached
+ * for separate times.
+ */
 import type { Clock } from '../../api/machinery/clock.ts';
 import { ExpiringCache } from '../authentication/cached-token.ts';
 import { isRecord } from '../authentication/jwt.ts';
@@ -26,7 +29,7 @@ export interface WebhookAuthorizerOptions {
 
 const GROUP = 'authorization.k8s.io';
 const BACKOFF_MS = [500, 750, 1125, 1690];
-/** A caller can make keys of any length: what is larger is not kept. */
+/** A caller controls the size of cache keys, so larger ones are not cached. */
 const MAX_KEY_BYTES = 10_000;
 
 export function webhookAuthorizer(options: WebhookAuthorizerOptions): Authorizer & RuleResolver {
@@ -71,7 +74,7 @@ async function ask(body: string, options: WebhookAuthorizerOptions): Promise<Dec
       const answer = await options.client.call(await options.endpoint(), { method: 'POST', body, signal });
       if (answer.status === 200 || answer.status === 201) return decisionOf(JSON.parse(answer.body.toString('utf8')));
       if (pauseMs === undefined || answer.status < 500)
-        throw new Error(`webhook ${options.name} answered ${answer.status}`);
+        throw new Error(`webhook ${options.name} responded with status ${answer.status}`);
     } catch (error) {
       const isTransient = error instanceof WebhookCallError && error.code === 'unreachable';
       if (!isTransient || pauseMs === undefined) throw error;
@@ -82,7 +85,7 @@ async function ask(body: string, options: WebhookAuthorizerOptions): Promise<Dec
 
 function decisionOf(answer: unknown): Decision {
   const status = isRecord(answer) ? answer['status'] : undefined;
-  if (!isRecord(status)) throw new Error('the authorization webhook answered without a status');
+  if (!isRecord(status)) throw new Error('the response of the authorization webhook has no status');
   const reason = typeof status['reason'] === 'string' ? status['reason'] : '';
   if (status['denied'] === true && status['allowed'] === true)
     throw new Error('webhook subject access review returned both allow and deny response');
@@ -90,7 +93,7 @@ function decisionOf(answer: unknown): Decision {
   return { decision: status['allowed'] === true ? 'allow' : 'no-opinion', reason };
 }
 
-/** The SubjectAccessReview of an action, in the field names of either version. */
+/** Builds the SubjectAccessReview of an action, with the field names of the given version. */
 export function reviewOf(attributes: AuthorizationAttributes, version: 'v1' | 'v1beta1'): Record<string, unknown> {
   const { user } = attributes;
   const given = (fields: Record<string, string>): Record<string, string> =>

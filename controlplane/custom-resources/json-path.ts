@@ -19,7 +19,7 @@ type Step =
 export type JsonPath = readonly Step[];
 
 const MEMBER = /^(\.\.?)((?:\\.|[^.[\]\\])+)/;
-const QUOTED = /^\.?\[(?:'((?:\\.|[^'])*)'|"((?:\\.|[^"])*)")\]/;
+const QUOTED = /^\.?\[(?:'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)")\]/;
 const SLICE = /^\.?\[(-?\d+)?(?:(:)(-?\d+)?)?\]/;
 const FILTER = /^\.?\[\?\(\s*@/;
 const FILTER_END = ')]';

@@ -63,14 +63,16 @@ function attacksOn(expression: RegExp): Attack[] {
     .filter((word) => word.length > 1)
     .slice(0, 4);
   const kinds = kindsOf(source);
-  const pairs = kinds.slice(0, MAX_PAIRED).flatMap((first) => kinds.slice(0, MAX_PAIRED).map((next) => first + next));
+  const pairs = kinds.slice(0, MAX_PAIRED).flatMap((one) => kinds.slice(0, MAX_PAIRED).map((next) => one + next));
   const pumps = [
     ...kinds,
     ...pairs,
     ...words,
     ...words.flatMap((word) => kinds.slice(0, 3).map((kind) => word + kind)),
   ];
-  const prefixes = [...new Set(['', 'é', literalPrefix(source), ...words.slice(0, 2), ...kinds.slice(0, 4)])];
+  const first = literalPrefix(source);
+  const entered = kinds.slice(0, MAX_PAIRED).map((kind) => first + kind);
+  const prefixes = [...new Set(['', 'é', first, ...entered, ...words.slice(0, 2), ...kinds.slice(0, 4)])];
   const suffixes = ['', '\0', '\n', '!', 'é '];
   return pumps.flatMap((pump) => prefixes.flatMap((prefix) => suffixes.map((suffix) => ({ prefix, pump, suffix }))));
 }

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { AgentProcess, type RuntimeName } from './agent-process.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
-import { skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
+import { type KubectlResult, skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
 import { until } from '../until.ts';
 
 export const IMAGE = 'orchlet.local/demo:1';
@@ -67,10 +67,23 @@ export class TwoRuntimes {
     return this.#agents.get(on)?.nodeName ?? '';
   }
 
+  /** Defined once `start` prepares the agents. */
+  agent(on: RuntimeName): AgentProcess {
+    const agent = this.#agents.get(on);
+    if (agent === undefined) throw new Error(`there is no agent on ${on} yet`);
+    return agent;
+  }
+
+  /** kubectl, which must succeed. */
   run(args: readonly string[], input?: object): string {
-    const done = this.#plane?.kubectl(args, input === undefined ? {} : { input: JSON.stringify(input) });
-    assert.equal(done?.code, 0, `kubectl ${args.join(' ')}: ${done?.stderr}${done?.stdout}`);
+    const done = this.try(args, input);
+    assert.equal(done.code, 0, `kubectl ${args.join(' ')}: ${done.stderr}${done.stdout}`);
     return done.stdout;
+  }
+
+  try(args: readonly string[], input?: object): KubectlResult {
+    if (this.#plane === undefined) throw new Error('the control plane does not run yet');
+    return this.#plane.kubectl(args, input === undefined ? {} : { input: JSON.stringify(input) });
   }
 
   apply(...items: object[]): void {

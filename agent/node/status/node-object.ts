@@ -134,7 +134,7 @@ function foreign(list: Record<string, string> | undefined): Record<string, strin
  * leading numbers, without what a distribution adds (`1.6.20~ds1`).
  */
 export function semanticVersion(text: string): string {
-  const [, numbers = '', rest = ''] = /^\s*v?(\d+(?:\.\d+)+)(.*)$/.exec(text) ?? [];
+  const [, numbers = '', rest = ''] = /^\s*v?(\d+(?:\.\d+)+)(.*)$/s.exec(text) ?? [];
   if (numbers === '') return text;
   const parts = numbers.split('.').map(Number);
   const isSemantic = parts.length === 3 && /^(?:-[\dA-Za-z.-]+)?(?:\+[\dA-Za-z.-]+)?$/.test(rest);

@@ -4,6 +4,7 @@
  */
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
+import { archiveReferences } from '../images/archive-check.ts';
 import type { ImageInfo, RegistryAuth } from '../runtime.ts';
 import { RuntimeError } from '../runtime.ts';
 import { isCode, toRuntimeError, type DockerClient } from './docker-client.ts';
@@ -105,6 +106,7 @@ export class DockerImages {
   }
 
   async load(archive: string | NodeJS.ReadableStream): Promise<readonly string[]> {
+    if (typeof archive === 'string') await archiveReferences(archive);
     const references: string[] = [];
     try {
       const bytes = typeof archive === 'string' ? createReadStream(archive) : archive;

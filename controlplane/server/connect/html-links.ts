@@ -109,10 +109,10 @@ export class HtmlLinks {
           break;
         }
         case 'tag':
-          at = scanTag(state, text, at);
+          at = scanTag(state, text, at, Math.min(text.length, at + LONGEST_TAG - state.text.length));
           state.text += text.slice(start, at);
           if (text[at - 1] === '>' && state.quote === '') out += this.#close(state.text);
-          else if (state.text.length > LONGEST_TAG) {
+          else if (state.text.length >= LONGEST_TAG) {
             out += state.text;
             this.#state = TEXT;
           }
@@ -199,9 +199,9 @@ function skip(text: string, from: number, wanted: (char: string) => boolean): nu
   return at;
 }
 
-/** Goes on to the character after the tag's `>`, or to the end of the text. Quotes count only at the start of a value. */
-function scanTag(state: Extract<State, { at: 'tag' }>, text: string, from: number): number {
-  for (let at = from; at < text.length; at += 1) {
+/** Goes on to the character after the tag's `>`, or to `end`. Quotes count only at the start of a value. */
+function scanTag(state: Extract<State, { at: 'tag' }>, text: string, from: number, end: number): number {
+  for (let at = from; at < end; at += 1) {
     const char = text.charAt(at);
     if (state.quote !== '') {
       if (char === state.quote) state.quote = '';
@@ -212,7 +212,7 @@ function scanTag(state: Extract<State, { at: 'tag' }>, text: string, from: numbe
       state.afterEquals = false;
     }
   }
-  return text.length;
+  return end;
 }
 
 /** A search that goes on where the last piece of the page ended (the algorithm of Knuth, Morris and Pratt). */

@@ -153,6 +153,6 @@ test('AlwaysDeny is no opinion with a reason, which only the privileged pass', a
 test('a mode that nobody knows stops the start', async () => {
   await assert.rejects(
     buildAuthorizers({ clock: new FakeClock(), sources, modes: ['Magic'] }),
-    /"Magic" is no authorization mode/,
+    /"Magic" is not an authorization mode/,
   );
 });

@@ -34,3 +34,9 @@ for (const [path, found] of CASES) {
     assert.deepEqual(parsed === undefined ? undefined : findAll(OBJECT, parsed), found);
   });
 }
+
+test('a quoted name of many escapes that does not end is no path', () => {
+  const start = performance.now();
+  assert.equal(parseJsonPath(`['${'\\a'.repeat(40)}`), undefined);
+  assert.ok(performance.now() - start < 1000);
+});

@@ -72,6 +72,16 @@ for (const [what, page] of HOSTILE)
     }
   });
 
+test('a tag at the limit is treated alike, however the page is cut', () => {
+  for (const length of [16_000, 16_383, 16_384, 16_385, 20_000]) {
+    const page = `<a title="${'x'.repeat(length)}" href="/x">`;
+    const whole = new HtmlLinks(turn);
+    const pieces = new HtmlLinks(turn);
+    const expected = whole.push(page) + whole.end();
+    assert.equal([...page].map((char) => pieces.push(char)).join('') + pieces.end(), expected, `${length}`);
+  }
+});
+
 test('quotes within words are no delimiters', () => {
   const links = new HtmlLinks(turn);
   assert.equal(links.push(`<a title=don't href="/x">it's</a>`), `<a title=don't href="[/x]">it's</a>`);

@@ -254,7 +254,7 @@ test('what the file sets without effect is told once, unless it is the default',
   );
   const { warnings } = await load('--config', config);
   assert.deepEqual(warnings, [
-    `${config}: the field memoryThrottlingFactor has no effect: the gate MemoryQoS is alpha and not here`,
+    `${config}: the field memoryThrottlingFactor has no effect: the alpha feature MemoryQoS is not implemented`,
   ]);
 });
 
@@ -265,7 +265,7 @@ test('a flag without effect and a deprecated one are told when they are given', 
     '--register-schedulable=false',
   ]);
   assert.deepEqual(warnings, [
-    'Flag --system-cgroups has no effect: processes of the system are not moved',
+    'Flag --system-cgroups has no effect: system processes are not moved',
     'Flag --register-schedulable has been deprecated, will be removed in a future version',
   ]);
 });

@@ -1,0 +1,72 @@
+/**
+ * Judges an image archive before a container runtime reads it: an archive that is truncated, leads out of itself, or holds
+ * anything but files, directories and links gets no further. Finds the names of the images on the way.
+ */
+import { createReadStream } from 'node:fs';
+import { open, stat } from 'node:fs/promises';
+import type { Transform } from 'node:stream';
+import { createGunzip, createZstdDecompress } from 'node:zlib';
+import { tarEntries, type TarEntry } from '../../../api/codec/tar-entries.ts';
+
+const MAX_MANIFEST_BYTES = 1 << 20;
+/** As image names with a tag or a digest are spelled; never an option of a command. */
+const REFERENCE = /^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,1023}$/;
+
+const COMPRESSIONS: readonly { readonly magic: string; readonly decompress: () => Transform }[] = [
+  { magic: '1f8b', decompress: () => createGunzip() },
+  { magic: '28b52ffd', decompress: () => createZstdDecompress() },
+];
+
+/** References of the archive's images. Rejects, in one line, where it is no archive that a runtime should see. */
+export async function archiveReferences(archive: string): Promise<readonly string[]> {
+  // A FIFO would keep its reader waiting.
+  if (!(await stat(archive)).isFile()) throw new Error(`${archive} is not a regular file`);
+  const magic = await beginning(archive);
+  const compression = COMPRESSIONS.find((candidate) => magic.startsWith(candidate.magic));
+  try {
+    return await referencesOf(tarEntries(createReadStream(archive), compression?.decompress()));
+  } catch (error) {
+    const why = error instanceof Error ? error.message.split('\n')[0] : String(error);
+    throw new Error(`${archive} cannot be read as an image archive: ${why}`, { cause: error });
+  }
+}
+
+async function beginning(path: string): Promise<string> {
+  const file = await open(path);
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(4), 0, 4, 0);
+    return buffer.toString('hex', 0, bytesRead);
+  } finally {
+    await file.close();
+  }
+}
+
+async function referencesOf(entries: AsyncIterable<TarEntry>): Promise<readonly string[]> {
+  let references: readonly string[] | undefined;
+  let isLayout = false;
+  for await (const { parts, type, sizeBytes, content } of entries) {
+    const path = parts.join('/');
+    if (path === 'index.json') isLayout = true;
+    if (path !== 'manifest.json') continue;
+    if (references !== undefined) throw new Error('it has a second manifest.json');
+    if (type !== 'file') throw new Error('its manifest.json is no file');
+    if (sizeBytes > MAX_MANIFEST_BYTES) throw new Error(`its manifest.json has more than ${MAX_MANIFEST_BYTES} bytes`);
+    const chunks: Buffer[] = [];
+    for await (const chunk of content) chunks.push(chunk);
+    references = tagsOf(Buffer.concat(chunks).toString());
+  }
+  if (references === undefined && !isLayout) throw new Error('it has neither a manifest.json nor an index.json');
+  return references ?? [];
+}
+
+function tagsOf(text: string): readonly string[] {
+  const manifest: unknown = JSON.parse(text);
+  if (!Array.isArray(manifest)) throw new Error('its manifest.json is no list');
+  return manifest.flatMap((entry: unknown) => {
+    const tags: unknown = typeof entry === 'object' && entry !== null && 'RepoTags' in entry ? entry.RepoTags : null;
+    if (tags === null) return [];
+    if (!Array.isArray(tags) || !tags.every((tag) => typeof tag === 'string' && REFERENCE.test(tag)))
+      throw new Error('its manifest.json has a name that is no name of an image');
+    return tags as string[];
+  });
+}

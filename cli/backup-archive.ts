@@ -1,0 +1,96 @@
+/**
+ * The archive of a backup: a compressed tar of `backup.json`, the storage, and the control plane's certificates and keys. Reading
+ * takes exactly these files and refuses every archive with anything else, so that nothing is written outside of the directory and
+ * nothing but regular files comes into it, whoever made the archive.
+ */
+import { createReadStream, createWriteStream } from 'node:fs';
+import { chmod, mkdir, readdir, stat, statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import type { Pack } from 'tar-stream';
+import { pipeline } from 'node:stream/promises';
+import { createGunzip, createGzip } from 'node:zlib';
+import { tarEntries } from '../api/codec/tar-entries.ts';
+
+/** Of each file but the storage. */
+const MAX_FILE_BYTES = 1 << 20;
+const MAX_FILES = 1000;
+
+export interface BackupLayout {
+  /** Path of the storage below the directory. */
+  readonly storage: string;
+  /** Files and directories of files, of which each may be missing. */
+  readonly rest: readonly string[];
+}
+
+/** Writes the files of the directories, each path relative to the directory that is given for it, to a new file. */
+export async function writeBackupArchive(
+  file: string,
+  sources: readonly { readonly directory: string; readonly path: string }[],
+): Promise<void> {
+  const { pack } = await import('tar-stream');
+  const archive = pack();
+  const writing = pipeline(archive, createGzip(), createWriteStream(file, { flags: 'wx', mode: 0o600, flush: true }));
+  const adding = (async (): Promise<void> => {
+    for (const { directory, path } of sources) await add(archive, directory, path);
+    archive.finalize();
+  })().catch((error: unknown) => {
+    archive.destroy(error instanceof Error ? error : new Error(String(error)));
+    throw error;
+  });
+  await Promise.all([adding, writing]);
+}
+
+/** Links are followed: an archive with links would not be read. */
+async function add(archive: Pack, directory: string, path: string): Promise<void> {
+  const source = join(directory, path);
+  const found = await stat(source);
+  const { size, mode, mtime } = found;
+  if (found.isDirectory()) {
+    archive.entry({ name: `${path}/`, type: 'directory', mode: mode & 0o777, mtime });
+    for (const name of await readdir(source)) await add(archive, directory, `${path}/${name}`);
+    return;
+  }
+  const entry = archive.entry({ name: path, size, mode: mode & 0o777, mtime });
+  await pipeline(size === 0 ? Readable.from([]) : createReadStream(source, { end: size - 1 }), entry);
+}
+
+/** Writes what the archive holds into an empty directory. Rejects in one line where it is no backup, or not whole. */
+export async function readBackupArchive(file: string, directory: string, layout: BackupLayout): Promise<void> {
+  if (!(await stat(file)).isFile()) throw new Error('it is not a regular file');
+  let count = 0;
+  for await (const { parts, type, sizeBytes, mode, content } of tarEntries(createReadStream(file), createGunzip())) {
+    const path = parts.join('/');
+    count += 1;
+    if (count > MAX_FILES) throw new Error(`it has more than ${MAX_FILES} files`);
+    if (!belongs(parts, layout))
+      throw new Error(`it has an entry ${JSON.stringify(path.slice(0, 100))}, which no backup has`);
+    if (type === 'link') throw new Error(`its entry ${JSON.stringify(path)} is a link`);
+    const target = join(directory, path);
+    await mkdir(type === 'directory' ? target : join(target, '..'), { recursive: true, mode: 0o700 });
+    if (type === 'directory') continue;
+    await checkSize(path, sizeBytes, { directory, isStorage: path === layout.storage });
+    await pipeline(content, createWriteStream(target, { flags: 'wx', mode: 0o600 }));
+    // No archive makes a file that others write, or that runs as somebody else.
+    await chmod(target, mode & 0o644);
+  }
+}
+
+function belongs(parts: readonly string[], { storage, rest }: BackupLayout): boolean {
+  const path = parts.join('/');
+  return storage === path || storage.startsWith(`${path}/`) || rest.includes(parts[0] ?? '');
+}
+
+async function checkSize(
+  path: string,
+  sizeBytes: number,
+  { directory, isStorage }: { readonly directory: string; readonly isStorage: boolean },
+): Promise<void> {
+  if (!isStorage) {
+    if (sizeBytes > MAX_FILE_BYTES) throw new Error(`its file ${path} has more than ${MAX_FILE_BYTES} bytes`);
+    return;
+  }
+  const { bavail, bsize } = await statfs(directory);
+  if (sizeBytes > bavail * bsize)
+    throw new Error(`its storage has ${sizeBytes} bytes, and ${directory} has room for ${bavail * bsize}`);
+}

@@ -1,0 +1,129 @@
+/** Tar archives that lead out of themselves, hold what they must not hold, or are not whole: for all that reads archives. */
+import { type Header, pack } from 'tar-stream';
+
+export interface ArchivePart {
+  readonly header: Partial<Header> & { readonly name: string };
+  readonly content?: string | Buffer;
+}
+
+/** The end of a refusal. `outside` is a directory that nothing may be written to. */
+export interface HostileArchive {
+  readonly what: string;
+  readonly refusal: RegExp;
+  readonly make: (outside: string) => Promise<Buffer>;
+}
+
+export async function tarOf(parts: readonly ArchivePart[]): Promise<Buffer> {
+  const archive = pack();
+  for (const { header, content } of parts) archive.entry(header, content ?? '');
+  archive.finalize();
+  const chunks: Buffer[] = [];
+  for await (const chunk of archive) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
+/** The header of a file of 2^63 bytes, of which none follow. */
+async function headerOfHugeFile(name: string): Promise<Buffer> {
+  const header = Buffer.from((await tarOf([{ header: { name } }])).subarray(0, 512));
+  header.fill(0, 124, 136);
+  header[124] = 0x80;
+  header[128] = 0x80;
+  header.fill(' ', 148, 156);
+  const sum = header.reduce((total, byte) => total + byte, 0);
+  header.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148);
+  return header;
+}
+
+/** Each begins as `whole`, a good archive, does. `name` is one that a good archive may have. */
+export function hostileArchives(whole: readonly ArchivePart[], name: string): readonly HostileArchive[] {
+  const added = (what: string, refusal: RegExp, ...parts: ((outside: string) => ArchivePart)[]): HostileArchive => ({
+    what,
+    refusal,
+    make: (outside) => tarOf([...whole, ...parts.map((part) => part(outside))]),
+  });
+  const entry =
+    (header: (outside: string) => ArchivePart['header'], content = 'planted') =>
+    (outside: string): ArchivePart => ({
+      header: header(outside),
+      ...(header(outside).type === undefined ? { content } : {}),
+    });
+  return [
+    added(
+      'a path that leads out',
+      /leads out of the archive$/,
+      entry(() => ({ name: '../planted' })),
+    ),
+    added(
+      'a path that leads out in its middle',
+      /leads out of the archive$/,
+      entry(() => ({ name: 'a/../../planted' })),
+    ),
+    added(
+      'an absolute path',
+      /has an absolute path$/,
+      entry((outside) => ({ name: `${outside}/planted` })),
+    ),
+    added(
+      'an absolute link',
+      /has an absolute path$/,
+      entry((outside) => ({ name, type: 'symlink', linkname: outside })),
+    ),
+    added(
+      'a link that leads out',
+      /leads out of the archive$/,
+      entry(() => ({ name, type: 'symlink', linkname: '../../etc' })),
+    ),
+    added(
+      'a file below a link that leads out',
+      /leads out of the archive$/,
+      entry(() => ({ name, type: 'symlink', linkname: '../..' })),
+      entry(() => ({ name: `${name}/planted` })),
+    ),
+    added(
+      'a hard link to a file of the host',
+      /has an absolute path$/,
+      entry(() => ({ name, type: 'link', linkname: '/etc/shadow' })),
+    ),
+    added(
+      'a hard link that leads out',
+      /leads out of the archive$/,
+      entry(() => ({ name, type: 'link', linkname: '../etc/shadow' })),
+    ),
+    added(
+      'a device',
+      /is a character-device$/,
+      entry(() => ({ name, type: 'character-device', devmajor: 1, devminor: 5 })),
+    ),
+    added(
+      'a disk',
+      /is a block-device$/,
+      entry(() => ({ name, type: 'block-device', devmajor: 8, devminor: 0 })),
+    ),
+    added(
+      'a FIFO',
+      /is a fifo$/,
+      entry(() => ({ name, type: 'fifo' })),
+    ),
+    {
+      what: 'an entry of eight exabytes',
+      refusal: /Unexpected end of data$|has more than \d+ bytes$|has room for \d+$/,
+      make: async () => Buffer.concat([await headerOfHugeFile(name), Buffer.alloc(1024)]),
+    },
+    {
+      what: 'an end in the middle of a file',
+      refusal: /Unexpected end of data$|unexpected end of file$/,
+      make: async () =>
+        (await tarOf([...whole, { header: { name: `${name}2` }, content: Buffer.alloc(8192) }])).subarray(0, -5000),
+    },
+    {
+      what: 'no archive in it',
+      refusal: /Invalid tar header/,
+      make: () => Promise.resolve(Buffer.alloc(4096, 'no archive ')),
+    },
+    {
+      what: 'nothing in it',
+      refusal: /neither a manifest\.json|no backup/,
+      make: () => Promise.resolve(Buffer.alloc(0)),
+    },
+  ];
+}
