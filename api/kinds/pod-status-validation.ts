@@ -15,8 +15,8 @@ export function podReportErrors(pod: Pod, old: Pod): FieldError[] {
   for (const list of ['containerStatuses', 'initContainerStatuses', 'ephemeralContainerStatuses'] as const)
     errors.push(...userErrors(status[list] ?? [], `status.${list}`, pod.spec?.os?.name ?? 'linux'));
   errors.push(...deviceErrors(pod, 'containerStatuses'), ...deviceErrors(pod, 'initContainerStatuses'));
-  for (const [index, { allocatedResourcesStatus: told }] of (status.ephemeralContainerStatuses ?? []).entries()) {
-    if ((told ?? []).length === 0) continue;
+  for (const [index, { allocatedResourcesStatus: reported }] of (status.ephemeralContainerStatuses ?? []).entries()) {
+    if ((reported ?? []).length === 0) continue;
     const field = `status.ephemeralContainerStatuses[${index}].allocatedResourcesStatus`;
     errors.push(forbidden(field, 'must not be specified in container status'));
   }

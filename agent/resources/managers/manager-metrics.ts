@@ -101,11 +101,12 @@ function followManagers(metrics: MetricsRegistry, cpus: CpuManager, memory: Memo
     help: 'The number of ResourceClaims that are currently in use on the node, by driver name (driver_name label value) and across all drivers (special value <any> for driver_name). Note that the sum of all by-driver counts is not the total number of in-use ResourceClaims because the same ResourceClaim might use devices from different drivers. Instead, use the count for the <any> driver_name.',
     labels: ['driver_name'],
   });
-  const told = new Set(['<any>']);
+  const reported = new Set(['<any>']);
   metrics.collect(() => {
     const counts = claims.inUse();
-    for (const driver of counts.keys()) told.add(driver);
-    for (const driver of told) inUse.with(driver).set(driver === '<any>' ? claims.count : (counts.get(driver) ?? 0));
+    for (const driver of counts.keys()) reported.add(driver);
+    for (const driver of reported)
+      inUse.with(driver).set(driver === '<any>' ? claims.count : (counts.get(driver) ?? 0));
   });
   const counted = (name: string, help: string, read: () => number): void => {
     const counter = metrics.counter({ name, help }).with();

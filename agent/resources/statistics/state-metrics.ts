@@ -38,7 +38,7 @@ export function registerStateMetrics(metrics: MetricsRegistry, { gates, pods, mo
     help: 'Number of volumes in Volume Manager',
     labels: ['plugin_name', 'state'],
   });
-  const told = new Set<string>();
+  const reported = new Set<string>();
   metrics.collect(() => {
     const all = pods();
     ephemeral.set(all.reduce((sum, { spec }) => sum + (spec.ephemeralContainers ?? []).length, 0));
@@ -47,7 +47,7 @@ export function registerStateMetrics(metrics: MetricsRegistry, { gates, pods, mo
         (status?.conditions ?? []).some(({ type, status: is }) => type === 'PodResizeInProgress' && is === 'True'),
       ).length,
     );
-    const counts = new Map<string, number>([...told].map((key) => [key, 0]));
+    const counts = new Map<string, number>([...reported].map((key) => [key, 0]));
     const count = (plugin: string, state: string): void => {
       const key = `${plugin} ${state}`;
       counts.set(key, (counts.get(key) ?? 0) + 1);
@@ -61,7 +61,7 @@ export function registerStateMetrics(metrics: MetricsRegistry, { gates, pods, mo
       }
     }
     for (const [key, number] of counts) {
-      told.add(key);
+      reported.add(key);
       const [plugin = '', state = ''] = key.split(' ');
       volumes.with(plugin, state).set(number);
     }

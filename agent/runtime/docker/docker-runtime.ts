@@ -190,7 +190,7 @@ class DockerRuntime implements Runtime {
     } catch (error) {
       if (isCode(error, 'not-found')) this.#network.forget();
       await this.removeSandbox(id).catch((cause: unknown) =>
-        this.#options.logger.warn({ cause, id }, 'Cannot remove a sandbox that did not start'),
+        this.#options.logger.warn({ err: cause, id }, 'Cannot remove a sandbox that did not start'),
       );
       throw error;
     }

@@ -99,8 +99,8 @@ export class PluginResources {
     endpoint.stop();
     resource.endpoint = undefined;
     resource.goneAtMs = this.#options.clock.monotonic();
-    const sick = [...resource.devices].map(([id, device]) => [id, { ...device, health: 'Unhealthy' }] as const);
-    this.#replace(name, resource, new Map(sick));
+    const unhealthy = [...resource.devices].map(([id, device]) => [id, { ...device, health: 'Unhealthy' }] as const);
+    this.#replace(name, resource, new Map(unhealthy));
     this.#options.clock.after(GRACE_MS, () => this.#options.onExpiry());
   }
 

@@ -1,4 +1,4 @@
-/** The option table: complete, and nothing in it is silently ignored. */
+/** Tests that the option table is complete and that no option is silently ignored. */
 import assert from 'node:assert/strict';
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -19,7 +19,10 @@ function upstream(file: string): string[][] {
     .map((line) => line.split('\t'));
 }
 
-/** Where values are used: the agent and its commands, without the table and what only copies or compares. */
+/**
+ * The files that read option values: the agent and its commands, without the table and code that only copies or
+ * compares values.
+ */
 const readers = globSync(['agent/**/*.ts', 'cli/commands/agent.ts'], { cwd: ROOT })
   .filter(
     (path) =>
@@ -29,7 +32,7 @@ const readers = globSync(['agent/**/*.ts', 'cli/commands/agent.ts'], { cwd: ROOT
   .map((path) => readFileSync(join(ROOT, path), 'utf8'))
   .join('\n');
 
-test('every option is read by the agent, or says why it has no effect', () => {
+test('every option is read by the agent, or documents why it has no effect', () => {
   const ignored = options.filter(
     ([key, row]) => row.noEffect === undefined && !new RegExp(`\\b(flags|values)\\.${key}\\b`).test(readers),
   );
@@ -39,7 +42,7 @@ test('every option is read by the agent, or says why it has no effect', () => {
   );
 });
 
-test('no option that is read says that it has no effect', () => {
+test('no option that is read claims to have no effect', () => {
   const wrong = options.filter(
     ([key, row]) => row.noEffect !== undefined && new RegExp(`\\bflags\\.${key}\\b`).test(readers),
   );
@@ -49,7 +52,7 @@ test('no option that is read says that it has no effect', () => {
   );
 });
 
-test('every feature gate that is said to act is asked for', () => {
+test('every feature gate with an effect is read', () => {
   const unasked = Object.keys(activeGates).filter(
     (gate) =>
       !new RegExp(`enabled\\('${gate}'\\)`).test(
@@ -59,7 +62,7 @@ test('every feature gate that is said to act is asked for', () => {
   assert.deepEqual(unasked, []);
 });
 
-test('every flag of the reference is there, with its type', () => {
+test('every flag of the kubelet exists, with its type', () => {
   const names = new Map(options.map(([, row]) => [row.name, row]));
   const types: Readonly<Record<string, string>> = {
     ip: 'string',
@@ -80,11 +83,11 @@ test('every flag of the reference is there, with its type', () => {
         (names.get(name) === undefined || (types[type] !== undefined && names.get(name)?.type !== types[type])),
     )
     .map(([name]) => name);
-  // Upstream's type of the address is text with commas.
+  // The kubelet's type of an address list is comma-separated text.
   assert.deepEqual(wrong, ['node-ip']);
 });
 
-/** Flags whose default is not upstream's, and why. */
+/** The flags whose default differs from the kubelet's, and the reason. */
 const OTHER_DEFAULTS: Readonly<Record<string, string>> = {
   'container-runtime-endpoint': 'the socket that answers is taken',
   'eviction-hard': 'the specification names the thresholds',
@@ -93,7 +96,7 @@ const OTHER_DEFAULTS: Readonly<Record<string, string>> = {
   'rotate-certificates': 'a node that was bootstrapped keeps its identity',
 };
 
-test('every flag of the reference has its default, but for those that are known to differ', () => {
+test("every flag has the kubelet's default, except for known differences", () => {
   const names = new Map(options.map(([, row]) => [row.name, row]));
   const differing = upstream('flags-kubelet.tsv').flatMap(([name = '', , , wanted = '']) => {
     const row = names.get(name);
@@ -105,7 +108,7 @@ test('every flag of the reference has its default, but for those that are known 
   assert.deepEqual(differing, Object.keys(OTHER_DEFAULTS));
 });
 
-test('every field of the configuration file is there', () => {
+test('every field of the configuration file exists', () => {
   const rows = upstream('kubelet-config-v1beta1.tsv').map(([type = '', field = '', goType = '']) => ({
     type,
     field,
@@ -135,7 +138,7 @@ test('names, keys and paths are unique', () => {
   assert.equal(new Set(paths).size, paths.length);
 });
 
-test('every gate of the reference is there; the specification decides on stage and default where it names one', () => {
+test('every feature gate of Kubernetes exists; the specification determines the stage and the default if it defines the gate', () => {
   const missing = upstream('feature-gates-1.36.tsv').filter(([name = '']) => !featureGates.has(name));
   assert.deepEqual(missing, []);
   const differing = upstream('feature-gates-1.36.tsv').filter(([name = '', stage = '', on = '']) => {
@@ -198,7 +201,7 @@ test('every default passes its own check', () => {
   );
 });
 
-test('flags take values as the reference does', () => {
+test('flags accept the values that the kubelet accepts', () => {
   const parse = (...words: string[]): ReturnType<typeof parseFlags<typeof agentFlags>>['values'] =>
     parseFlags(agentFlags, words).values;
   assert.equal(parse('--max-pods', '20').maxPods, 20);

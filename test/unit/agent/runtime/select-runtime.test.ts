@@ -9,7 +9,7 @@ import { type RuntimeChoice, selectRuntime, unmetCondition } from '../../../../a
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 
-describe('choosing the container runtime', () => {
+describe('the selection of the container runtime', () => {
   let directory = '';
   const servers: Server[] = [];
   beforeEach(async () => void (directory = await mkdtemp(join(tmpdir(), 'select-'))));
@@ -37,7 +37,7 @@ describe('choosing the container runtime', () => {
     return error.message;
   };
 
-  it('says what was tried, and how to name another', async () => {
+  it('reports the sockets it tried, and how to select another', async () => {
     assert.equal(
       await problem({ kind: 'remote' }),
       `no container runtime: ${join(directory, 'none.sock')}: no response ` +
@@ -45,7 +45,7 @@ describe('choosing the container runtime', () => {
     );
   });
 
-  it('looks only at the Docker socket that somebody named', async () => {
+  it('only tries the Docker socket that the user named', async () => {
     const endpoint = `unix://${join(directory, 'docker.sock')}`;
     assert.equal(
       await problem({ dockerEndpoint: endpoint }),
@@ -54,7 +54,7 @@ describe('choosing the container runtime', () => {
     );
   });
 
-  it('passes over a socket that does not speak CRI', async () => {
+  it('skips a socket that does not speak CRI', async () => {
     const path = join(directory, 'other.sock');
     const server = createServer((socket) => socket.destroy());
     servers.push(server);
@@ -62,7 +62,7 @@ describe('choosing the container runtime', () => {
     assert.match(await problem({ kind: 'remote', knownCriSockets: [path] }), /other\.sock: rpc error: code = /);
   });
 
-  it('does not mind what a runtime only warns of', () => {
+  it('ignores warnings of the runtime', () => {
     const condition = (type: string, ready: boolean) => ({ type, ready, reason: 'r', message: 'm' });
     const warning = condition('ContainerdHasNoDeprecationWarnings', false);
     const ready = ['RuntimeReady', 'NetworkReady'].map((type) => condition(type, true));
@@ -71,7 +71,7 @@ describe('choosing the container runtime', () => {
       assert.equal(unmetCondition([warning, condition(type, false)])?.type, type);
   });
 
-  it('takes no other than the CRI socket that somebody named', async () => {
+  it('only tries the CRI socket that the user named', async () => {
     assert.match(await problem({ criEndpoint: `unix://${join(directory, 'named.sock')}` }), /^rpc error: code = /);
   });
 });

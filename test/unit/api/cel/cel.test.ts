@@ -1,4 +1,4 @@
-/** Expressions against the values that the language's definition gives them. */
+/** Tests expressions against the values that the CEL definition specifies. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { authorizerType, authorizerValue } from '../../../../api/cel/authorizer.ts';
@@ -72,7 +72,7 @@ const VALUES: readonly (readonly [string, unknown])[] = [
   ["jsonpatch.escapeKey('a/b~c')", 'a~1b~0c'],
 ];
 
-describe('an expression comes to the value that the language gives it', () => {
+describe('an expression has the value that the CEL definition specifies', () => {
   for (const [source, expected] of VALUES) test(source, () => assert.deepEqual(run(source), expected));
 });
 
@@ -86,7 +86,7 @@ const FAILURES: readonly (readonly [string, string])[] = [
   ['object.spec.items.all(i, i.m > 0)', 'no such key: m'],
 ];
 
-describe('what goes wrong while it runs has a short text', () => {
+describe('an evaluation error has a short text', () => {
   for (const [source, expected] of FAILURES) {
     test(source, () =>
       assert.throws(
@@ -132,7 +132,7 @@ const REFUSED: readonly (readonly [string, string])[] = [
   ],
 ];
 
-describe('what cannot be right is refused with its place', () => {
+describe('an invalid expression is rejected with its position', () => {
   for (const [source, expected] of REFUSED) {
     test(source, () => {
       assert.throws(
@@ -143,13 +143,13 @@ describe('what cannot be right is refused with its place', () => {
   }
 });
 
-test('an expression that would run for ever runs out of budget', () => {
+test('an expression that would run forever exceeds its budget', () => {
   const nested = 'object.l.all(a, object.l.all(b, object.l.all(c, object.l.all(d, a + b + c + d >= 0))))';
   const items = Array.from({ length: 200 }, (_item, index) => index);
   assert.throws(() => compile(nested, environment).run(() => ({ l: items })), CostExceeded);
 });
 
-test('a pattern that other engines choke on is matched in linear time', () => {
+test('a pattern that needs exponential time in other engines is matched in linear time', () => {
   const program = compile("object.t.matches('^(a+)+$')", environment);
   assert.equal(
     program.run(() => ({ t: `${'a'.repeat(50)}!` })),
@@ -157,7 +157,7 @@ test('a pattern that other engines choke on is matched in linear time', () => {
   );
 });
 
-test('a check that is decided later is waited for, and asked once', async () => {
+test('an expression waits for an asynchronous authorization check, which runs once', async () => {
   let asked = 0;
   const value = authorizerValue(({ verb, resource }) => {
     asked += 1;
@@ -172,13 +172,13 @@ test('a check that is decided later is waited for, and asked once', async () => 
   assert.equal(asked, 1);
 });
 
-test('texts that an expression makes longer and longer end at the budget', () => {
+test('an expression that builds ever longer strings exceeds its budget', () => {
   const grown = `'aaaaaaaaaa'${".replace('a', 'aaaaaaaaaa')".repeat(11)}`;
   assert.throws(() => run(grown), CostExceeded);
   assert.throws(() => run(`'aaaaaaaaaa'${".split('').join('aaaaaaaaaa')".repeat(12)}`), CostExceeded);
 });
 
-test('replace puts a text between all characters, and as often as it is told', () => {
+test('replace inserts a string between all characters, as often as requested', () => {
   assert.equal(run("'ab'.replace('', 'x')"), 'xaxbx');
   assert.equal(run("'ab'.replace('', 'x', 2)"), 'xaxb');
   assert.equal(run("'a💩'.replace('', '-')"), '-a-💩-');
@@ -190,7 +190,7 @@ test('a chain of thousands of operators does not compile', () => {
   assert.throws(() => compile(`1${'[0]'.repeat(20_000)}`, environment), CelCompileError);
 });
 
-test('of thousands of faults a hundred are shown; an expression of megabytes is refused', () => {
+test('of thousands of errors a hundred are reported; an expression of megabytes is rejected', () => {
   const faulty = `[${Array.from({ length: 5000 }, () => 'none').join(',')}]`;
   assert.throws(
     () => compile(faulty, environment),

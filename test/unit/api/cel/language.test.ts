@@ -1,4 +1,4 @@
-/** What the definition of the language says of literals, numbers, texts, times and names, as kube-apiserver sets it up. */
+/** Tests literals, numbers, strings, times and names against the CEL definition, as kube-apiserver configures it. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { compile } from '../../../../api/cel/cel.ts';
@@ -64,7 +64,7 @@ const TRUE: Readonly<Record<string, readonly string[]>> = {
   addresses: ["!ip('255.255.255.255').isGlobalUnicast()", "ip('203.0.113.1').isGlobalUnicast()"],
 };
 
-/** Expressions that are refused when they are compiled or run. */
+/** Expressions that are rejected at compile time or run time. */
 const REFUSED: Readonly<Record<string, readonly string[]>> = {
   'literals that are not closed': ['"a', '"""a""', `r"a\nb"`, "'a\nb'", String.raw`"a\"`],
   escapes: [
@@ -103,7 +103,7 @@ describe('expressions that are true', () => {
   }
 });
 
-describe('expressions that are refused', () => {
+describe('expressions that are rejected', () => {
   for (const [name, sources] of Object.entries(REFUSED)) {
     test(name, () => {
       for (const source of sources) assert.throws(() => run(source), { name: 'Error' }, source);

@@ -133,7 +133,7 @@ for (const [name, spec, errors] of REFUSED) {
   });
 }
 
-test('an annotation of confinement says what the field says', () => {
+test('an AppArmor or seccomp annotation must agree with its field', () => {
   const spec = container({ securityContext: { appArmorProfile: { type: 'RuntimeDefault' } } });
   const key = 'container.apparmor.security.beta.kubernetes.io/c';
   assert.deepEqual(errorsOf(spec, { [key]: 'runtime/default' }), []);
@@ -142,18 +142,18 @@ test('an annotation of confinement says what the field says', () => {
   ]);
 });
 
-test('the node of old clients can be read by its old name', () => {
+test('the node name can be read by its former field name', () => {
   const env = [{ name: 'A', valueFrom: { fieldRef: { fieldPath: 'spec.host' } } }];
   assert.deepEqual(errorsOf(container({ env })), []);
 });
 
-test('a template may leave ports of the host and an image to its pods', () => {
+test('a template may omit host ports and images', () => {
   const spec = podOf(container({ ports: [{ containerPort: 80 }] })).spec ?? {};
   const template = { spec: { ...spec, hostNetwork: true, volumes: [{ name: 'v', image: { pullPolicy: 'Always' } }] } };
   assert.deepEqual(podTemplateErrors(template, 'spec.template'), []);
 });
 
-test('a container may mount a part of an image volume', () => {
+test('a container can mount a part of an image volume', () => {
   const mounts = container({
     volumeMounts: [
       { name: 'v', mountPath: '/a', subPath: 'a' },
@@ -163,7 +163,7 @@ test('a container may mount a part of an image volume', () => {
   assert.deepEqual(errorsOf({ ...volume({ image: { reference: 'i' } }), ...mounts }), []);
 });
 
-test('the mirror annotation of a pod never changes', () => {
+test('the mirror annotation of a pod is immutable', () => {
   const old = podOf({ nodeName: 'n' }, { 'kubernetes.io/config.mirror': 'x' });
   const pod = podOf({ nodeName: 'n' }, { 'kubernetes.io/config.mirror': 'y' });
   assert.deepEqual(podUpdateErrors(pod, old).map(String), [
@@ -186,7 +186,7 @@ test('a pod has one address of each family', () => {
   ]);
 });
 
-test('selectors that match nothing and paths that hide a token are warned of', () => {
+test('empty selectors and paths that hide a token cause warnings', () => {
   const spec: PodSpec = {
     affinity: { podAffinity: { requiredDuringSchedulingIgnoredDuringExecution: [{ topologyKey: 'z' }] } },
     volumes: [

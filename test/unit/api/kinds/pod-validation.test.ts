@@ -85,14 +85,14 @@ for (const [what, pod, errors] of REFUSED) {
   test(`refused: ${what}`, () => assert.deepEqual(errorsOf(pod), errors));
 }
 
-test('a comparing toleration is refused with the operators that will be served', () => {
+test('a comparison operator of a toleration is rejected, and the message lists all operators', () => {
   const refusal = (operator: string): string[] =>
     errorsOf(podOf({ tolerations: [{ key: 'a', operator, value: '1' }] }));
   assert.match(refusal('Gt')[0] ?? '', /"Equal", "Exists", "Lt", "Gt"$/);
   assert.match(refusal('Near')[0] ?? '', /"Equal", "Exists"$/);
 });
 
-test('pod-level requests are what the containers ask for, else the pod-level limit', () => {
+test("pod-level requests default to the containers' requests, or to the pod-level limit", () => {
   const { spec } = podOf({
     resources: { limits: { cpu: '2' } },
     ...container({ resources: { requests: { memory: '1Mi' } } }),
@@ -100,7 +100,7 @@ test('pod-level requests are what the containers ask for, else the pod-level lim
   assert.deepEqual(spec?.resources?.requests, { cpu: '2', memory: '1Mi' });
 });
 
-test('fields of features that are off are dropped unless the stored pod has them', () => {
+test('fields of disabled features are dropped unless the stored pod has them', () => {
   const spec = container({ lifecycle: { stopSignal: 'SIGUSR1' } });
   dropDisabledPodFields(spec, structuredClone(spec));
   assert.equal(spec.containers?.[0]?.lifecycle?.stopSignal, 'SIGUSR1');
@@ -108,7 +108,7 @@ test('fields of features that are off are dropped unless the stored pod has them
   assert.equal(spec.containers?.[0]?.lifecycle, undefined);
 });
 
-test('ports that repeat in another container are warned about', () => {
+test('duplicate ports in another container cause a warning', () => {
   const ports = [{ containerPort: 80, name: 'web', protocol: 'TCP' }];
   const texts = podWarnings(
     {},
@@ -123,7 +123,7 @@ test('ports that repeat in another container are warned about', () => {
   ]);
 });
 
-test('a container that has ended for good does not run again', () => {
+test('a finally terminated container does not run again', () => {
   const state = (one: object): Pod => ({
     metadata: { name: 'p' },
     spec: { restartPolicy: 'Never', ...container({}) },

@@ -4,10 +4,10 @@ import { conditionErrors } from '../../../../api/meta/conditions.ts';
 
 const GOOD = { type: 'Ready', status: 'True', reason: 'Done', message: '', lastTransitionTime: '2026-01-01T00:00:00Z' };
 
-describe('conditions of the common form', () => {
-  it('takes a complete one', () => deepStrictEqual(conditionErrors([GOOD], 'status.conditions'), []));
+describe('conditions of the common type', () => {
+  it('accepts a complete condition', () => deepStrictEqual(conditionErrors([GOOD], 'status.conditions'), []));
 
-  it('names every field that is wrong, in order', () => {
+  it('reports every invalid field in order', () => {
     const wrong = { type: 'a b', status: 'x', observedGeneration: -1, reason: '1', lastTransitionTime: null };
     const fields = conditionErrors([wrong], 'c').map(({ field }) => field);
     deepStrictEqual(fields, [
@@ -19,7 +19,7 @@ describe('conditions of the common form', () => {
     ]);
   });
 
-  it('wants each type once', () =>
+  it('accepts each type once', () =>
     deepStrictEqual(
       conditionErrors([GOOD, GOOD], 'c').map(({ field, type }) => `${type} ${field}`),
       ['FieldValueDuplicate c[1].type'],

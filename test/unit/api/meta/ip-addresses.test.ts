@@ -34,7 +34,7 @@ test('an address has one canonical text', () => {
   for (const [text, wanted] of Object.entries(texts)) assert.equal(canonicalIp(text), wanted, text);
 });
 
-test('any address survives its text', () => {
+test('parsing and formatting an address returns the same address', () => {
   const address = fc.oneof(
     fc.bigInt({ min: 0n, max: 2n ** 32n - 1n }).map((value) => ({ family: 4 as const, value })),
     fc.bigInt({ min: 2n ** 64n, max: 2n ** 128n - 1n }).map((value) => ({ family: 6 as const, value })),
@@ -48,7 +48,7 @@ test('any address survives its text', () => {
   );
 });
 
-test('blocks contain their addresses', () => {
+test('CIDRs contain their addresses', () => {
   const block = parseCidr('10.96.0.0/12');
   const inside = parseIp('10.111.255.255');
   const outside = parseIp('10.112.0.0');
@@ -60,7 +60,7 @@ test('blocks contain their addresses', () => {
   assert.equal(formatCidr(block), '10.96.0.0/12');
 });
 
-test('validation says what is wrong', () => {
+test('validation reports the reason', () => {
   assert.deepEqual(ipErrors('ip', 'x').map(String), [
     'ip: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
   ]);

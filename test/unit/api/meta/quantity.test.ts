@@ -48,7 +48,7 @@ test('the canonical text has no fraction and the largest exact suffix', () => {
   for (const [given, wanted] of canonical) assert.equal(canonicalQuantity(given), wanted, `of ${given}`);
 });
 
-test('what is no quantity is refused with the reason', () => {
+test('an invalid quantity is rejected with the reason', () => {
   for (const text of ['lots', '1e3m', '1 2', '1.2.3', '1Mi ', ' 1']) {
     assert.throws(
       () => parseQuantity(text),
@@ -61,7 +61,7 @@ test('what is no quantity is refused with the reason', () => {
   }
 });
 
-test('a hostile exponent costs nothing', () => {
+test('a hostile exponent is cheap', () => {
   assert.throws(() => parseQuantity('1e1000000000'), QuantityError);
   assert.equal(canonicalQuantity('1e-1000000000'), '1e-9');
 });
@@ -80,7 +80,7 @@ const quantityText = fc
   )
   .map(([number, suffix]) => `${number}${suffix}`);
 
-test('the canonical text means the same and is its own canonical text', () => {
+test('the canonical text has the same value and is canonical itself', () => {
   fc.assert(
     fc.property(quantityText, (text) => {
       const parsed = parseQuantity(text);
@@ -91,7 +91,7 @@ test('the canonical text means the same and is its own canonical text', () => {
   );
 });
 
-test('adding and taking away again changes nothing', () => {
+test('adding and subtracting a quantity changes nothing', () => {
   fc.assert(
     fc.property(quantityText, quantityText, (a, b) => {
       const sum = addQuantities(parseQuantity(a), parseQuantity(b));
@@ -100,7 +100,7 @@ test('adding and taking away again changes nothing', () => {
   );
 });
 
-test('a number of more digits than any machine has is refused', () => {
+test('a number with too many digits is rejected', () => {
   assert.throws(() => parseQuantity(`1${'0'.repeat(100_000)}`), QuantityError);
   assert.throws(() => parseQuantity(`${'1'.repeat(100_000)}x`), QuantityError);
 });

@@ -5,7 +5,7 @@ import { parseFieldSelector } from '../../../../api/meta/field-selector.ts';
 import { parseSelector } from '../../../../api/meta/selector-parser.ts';
 import { fromLabelSelector, validateLabelSelector } from '../../../../api/meta/selector.ts';
 
-test('selectors match as they read', () => {
+test('selectors match objects', () => {
   const labels = { app: 'web', tier: 'front', size: '7' };
   for (const text of [
     '',
@@ -26,7 +26,7 @@ test('selectors match as they read', () => {
   }
 });
 
-test('faults are named', () => {
+test('invalid selectors are rejected with the reason', () => {
   const faults: Record<string, string> = {
     'a=b=c': "found '=', expected: ',' or 'end of string'",
     ',': "found ',', expected: !, identifier, or 'end of string'",
@@ -41,7 +41,7 @@ test('faults are named', () => {
     assert.throws(() => parseSelector(text), { code: 400, message });
 });
 
-test("an object's selector: absent selects nothing, empty everything", () => {
+test('an absent selector of an object selects nothing, an empty one everything', () => {
   assert.equal(fromLabelSelector(undefined).matches({}), false);
   assert.equal(fromLabelSelector({}).matches({}), true);
   const selector = fromLabelSelector({
@@ -67,7 +67,7 @@ const requirement = fc.oneof(
   key.map((name) => `!${name}`),
 );
 
-test('the text of a selector means the same selector', () => {
+test('the text of a selector parses to the same selector', () => {
   fc.assert(
     fc.property(fc.array(requirement), fc.dictionary(key, value), (requirements, labels) => {
       const selector = parseSelector(requirements.join(','));
@@ -78,7 +78,7 @@ test('the text of a selector means the same selector', () => {
   );
 });
 
-test('field selectors are read with escapes', () => {
+test('field selectors are parsed with escapes', () => {
   const selector = parseFieldSelector('a=b,c!=d\\,e');
   assert.deepEqual(selector.requirements, [
     { field: 'a', operator: '=', value: 'b' },

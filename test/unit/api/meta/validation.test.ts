@@ -9,7 +9,7 @@ import { validateMetadata, validateMetadataUpdate } from '../../../../api/meta/v
 const rules = { namespaced: true, nameRule: nameIsSubdomain, builtIn: true };
 const faults = (meta: ObjectMeta): string[] => validateMetadata({ namespace: 'ns', ...meta }, rules).map(String);
 
-test('metadata that is right has no faults', () => {
+test('valid metadata has no errors', () => {
   assert.deepEqual(
     faults({
       name: 'a.b',
@@ -21,7 +21,7 @@ test('metadata that is right has no faults', () => {
   );
 });
 
-test('every fault is reported, in order', () => {
+test('every error is reported in order', () => {
   const found = faults({
     name: 'l',
     ownerReferences: [{ apiVersion: 'v1', kind: 'ConfigMap', name: '', uid: '' }],
@@ -35,20 +35,20 @@ test('every fault is reported, in order', () => {
   assert.deepEqual(faults({}), ['metadata.name: Required value: name or generateName is required']);
 });
 
-test('one owner at most controls', () => {
+test('an object has at most one controller', () => {
   const owner = (name: string): object => ({ apiVersion: 'v1', kind: 'ConfigMap', name, uid: name, controller: true });
   assert.deepEqual(faults({ name: 'a', ownerReferences: [owner('x'), owner('y')] as never }), [
     'metadata.ownerReferences: Invalid value: [{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x","controller":true},{"apiVersion":"v1","kind":"ConfigMap","name":"y","uid":"y","controller":true}]: Only one reference can have Controller set to true. Found "true" in references for ConfigMap/x and ConfigMap/y',
   ]);
 });
 
-test('annotations are limited in sum', () => {
+test('the total size of annotations is limited', () => {
   assert.deepEqual(faults({ name: 'a', annotations: { a: 'x'.repeat(256 * 1024) } }), [
     'metadata.annotations: Too long: may not be more than 262144 bytes',
   ]);
 });
 
-test('what the server set cannot change, and a dying object gets no finalizers', () => {
+test('server-set fields are immutable, and a terminating object gets no new finalizers', () => {
   const old = { name: 'a', namespace: 'ns', uid: 'u', resourceVersion: '1', deletionTimestamp: '2026-01-01T00:00:00Z' };
   const next = { ...old, uid: 'v', finalizers: ['example.com/three'] };
   assert.deepEqual(validateMetadataUpdate(next, old, { builtIn: true }).map(String), [
@@ -57,12 +57,12 @@ test('what the server set cannot change, and a dying object gets no finalizers',
   ]);
 });
 
-test('generated names keep the base and stay short enough', () => {
+test('generated names keep the base and do not become too long', () => {
   assert.match(generateName('web-'), /^web-[bcdfghjklmnpqrstvwxz2456789]{5}$/);
   assert.equal(generateName('x'.repeat(100)).length, 63);
 });
 
-test('errors that each quote a large value are told up to a bound and then counted', () => {
+test('errors that quote large values are listed up to a bound and then counted', () => {
   const value = 'x'.repeat(10_000);
   const errors = Array.from({ length: 10_000 }, (_, at) => invalid(`f${at}`, value, 'wrong'));
   const { status } = newInvalid({ group: '', resource: 'Pod' }, 'a', errors);

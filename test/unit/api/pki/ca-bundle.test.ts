@@ -31,7 +31,7 @@ const keyHash = (pem: string): string =>
     .update(new X509Certificate(pem).publicKey.export({ type: 'spki', format: 'der' }))
     .digest('hex')}`;
 
-/** An agent that trusts `ca`, with its own files in a folder of its own. */
+/** An agent that trusts `ca`, with a directory of its own. */
 async function follower(t: TestContext, ca: string, clientCaFile = '') {
   const directory = await folder(t);
   const kubeconfig = join(directory, 'kubeconfig');
@@ -50,7 +50,7 @@ async function follower(t: TestContext, ca: string, clientCaFile = '') {
 }
 
 describe('a signed CA bundle', () => {
-  it('is believed by who trusts its signer, and by nobody else', async (t) => {
+  it('is accepted by clients that trust its signer, and by no others', async (t) => {
     const [one, other] = [await folder(t), await folder(t)];
     const ours = await ensureAuthority(one, 'ca', 'kubernetes', NOW);
     const theirs = await ensureAuthority(other, 'ca', 'kubernetes', NOW);
@@ -74,7 +74,7 @@ describe('a signed CA bundle', () => {
       assert.equal(verifyCaBundle(text, ours.certificatePem), undefined, text);
   });
 
-  it('lists CAs alone: a certificate of a client in it makes it worthless', async (t) => {
+  it('contains only CAs: a client certificate in it invalidates the bundle', async (t) => {
     const ours = await ensureAuthority(await folder(t), 'ca', 'kubernetes', NOW);
     const leaf = await issue({ subject: { commonName: 'x' }, usage: 'client auth', lifetimeMs: 1e9 }, ours, NOW);
     const certificates = ours.certificatePem + leaf.certificatePem;
@@ -82,7 +82,7 @@ describe('a signed CA bundle', () => {
       verifyCaBundle(signCaBundle({ certificates, issuedAtMs: NOW }, ours.privateKey), ours.certificatePem),
       undefined,
     );
-    // The key of a client vouches for nothing, though its CA is trusted.
+    // A bundle signed with a client's key is invalid, even if its CA is trusted.
     const byClient = signCaBundle(
       { certificates: ours.certificatePem, issuedAtMs: NOW },
       createPrivateKey(leaf.privateKeyPem),
@@ -92,14 +92,14 @@ describe('a signed CA bundle', () => {
 });
 
 describe('an agent in a CA rotation', () => {
-  it('follows each stage, keeps what it took over restarts, and takes no earlier bundle again', async (t) => {
+  it('follows each stage, keeps its CAs over restarts, and accepts no earlier bundle', async (t) => {
     const pki = await folder(t);
     const old = (await ensureAuthority(pki, 'ca', 'kubernetes', NOW)).certificatePem;
     const { authority, restarted } = await follower(t, old);
     const published: string[] = [];
     const stages = [prepareAuthority, switchAuthority, finishAuthority];
     for (const [index, stage] of stages.entries()) {
-      // The clock of the host may even go backwards.
+      // The clock of the host may go backwards.
       await stage(pki, NOW - index);
       const signed = (await readSignedBundle(pki)) ?? '';
       published.push(signed);
@@ -110,12 +110,12 @@ describe('an agent in a CA rotation', () => {
     assert.equal(authority.ca.includes(old), false);
     const again = restarted(authority.ca);
     for (const signed of published) assert.equal(await again.take(signed), false);
-    // Nor does one that has only ever known the new CA learn to trust the old one.
+    // An agent that has only known the new CA does not learn to trust the old one.
     const { authority: fresh } = await follower(t, authority.ca);
     for (const signed of published.slice(0, 2)) assert.equal(await fresh.take(signed), false);
   });
 
-  it('believes no CA that somebody else wrote, beside the real one or alone', async (t) => {
+  it('accepts no unsigned CA from the ConfigMap, with the real one or alone', async (t) => {
     const real = await ensureAuthority(await folder(t), 'ca', 'kubernetes', NOW);
     const evil = await ensureAuthority(await folder(t), 'ca', 'kubernetes', NOW);
     const { authority } = await follower(t, real.certificatePem);
@@ -124,7 +124,7 @@ describe('an agent in a CA rotation', () => {
     assert.equal(authority.ca, real.certificatePem);
   });
 
-  it('writes its own file of client CAs, and never the one of the control plane', async (t) => {
+  it('writes its own file of client CAs, and never that of the control plane', async (t) => {
     const pki = await folder(t);
     const old = (await ensureAuthority(pki, 'ca', 'kubernetes', NOW)).certificatePem;
     const own = join(await folder(t), 'client-ca.crt');
@@ -140,8 +140,8 @@ describe('an agent in a CA rotation', () => {
   });
 });
 
-describe('a host that joins', () => {
-  it('trusts the CA whose hash it was given and what that signed, not all that cluster-info lists', async (t) => {
+describe('a joining host', () => {
+  it('trusts the CA with the given hash and what it signed, not every CA in cluster-info', async (t) => {
     const pki = await folder(t);
     const old = (await ensureAuthority(pki, 'ca', 'kubernetes', NOW)).certificatePem;
     const evil = (await ensureAuthority(await folder(t), 'ca', 'kubernetes', NOW)).certificatePem;

@@ -1,4 +1,4 @@
-/** Elements of DER that are malformed in their content are refused. */
+/** Tests that DER elements with malformed content are rejected. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type DerElement, DerError, readElement, readBoolean, readTime } from '../../../../api/pki/der.ts';
@@ -13,13 +13,13 @@ test('a time is read to the second', () => {
   assert.equal(readTime(element(GENERALIZED_TIME, '20500101000000Z')), Date.UTC(2050, 0, 1));
 });
 
-test('a day or an hour that does not exist is refused', () => {
+test('a day or an hour that does not exist is rejected', () => {
   for (const text of ['230230000000Z', '230229000000Z', '230431000000Z', '231301000000Z', '230101240000Z']) {
     assert.throws(() => readTime(element(UTC_TIME, text)), DerError, text);
   }
 });
 
-test('a BOOLEAN without content is refused', () => {
+test('a BOOLEAN without content is rejected', () => {
   assert.throws(() => readBoolean(element(1, '')), DerError);
   assert.equal(readBoolean(element(1, '\u00ff')), true);
   assert.equal(readBoolean(element(1, '\0')), false);

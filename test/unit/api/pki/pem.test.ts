@@ -20,7 +20,7 @@ for (const [name, text, labels] of [
   });
 }
 
-test('a block keeps its text, and the headers are no part of its bytes', () => {
+test('a block keeps its text, and its headers are not part of its bytes', () => {
   const [block] = readPem(`-----BEGIN A-----\r\nProc-Type: 4\r\n\r\nYWI=\r\n-----END A-----`);
   assert.deepEqual(block?.der.toString(), 'ab');
   assert.equal(block?.hasHeaders, true);

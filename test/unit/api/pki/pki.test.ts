@@ -88,7 +88,7 @@ for (const type of ['ecdsa', 'rsa'] as const) {
   });
 }
 
-test('a chain through an intermediate is trusted, without it it is not', async () => {
+test('a chain is valid only with its intermediate', async () => {
   const root = await authority('root');
   const middle = await authority('middle', {}, root);
   const made = leaf(await generateKey('ecdsa'), middle);
@@ -97,7 +97,7 @@ test('a chain through an intermediate is trusted, without it it is not', async (
   assert.equal(verifyChain(made, { ...options, intermediates: [] }).valid, false);
 });
 
-test('certificates that must not be believed', async () => {
+test('invalid certificates are rejected', async () => {
   const root = await authority('root');
   const other = await authority('root');
   const notCa = await authority('no', { basicConstraints: { isCa: false } }, root);
@@ -130,6 +130,6 @@ test('addresses keep their value', () => {
   assert.equal(ipText(ipBytes('::ffff:10.0.0.1')), '::ffff:a00:1');
 });
 
-test('a UTF8String of other bytes is an error of the encoding', () => {
+test('a UTF8String with invalid bytes is an encoding error', () => {
   assert.throws(() => readText({ ...readElement(utf8String('ab')), content: Buffer.from([0xff]) }), DerError);
 });

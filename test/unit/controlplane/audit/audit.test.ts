@@ -1,4 +1,4 @@
-/** Audit: what a policy decides, what events say and do not say, and backends that are bounded. */
+/** Tests the audit policy, the content of events, and the bounds of the backends. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -76,7 +76,7 @@ for (const [name, asked, level] of decisions) {
   test(`the policy decides on ${name}: ${level}`, () => assert.equal(policy.decide(asked).level, level));
 }
 
-test('stages that are omitted add up', () => {
+test('omitted stages of policy and rule are combined', () => {
   assert.deepEqual(
     [...policy.decide(request({ namespace: 'deep' })).omitStages],
     ['RequestReceived', 'ResponseStarted'],
@@ -98,7 +98,7 @@ for (const [why, rule] of [
   });
 }
 
-test('the log is rotated by size, and old ones go', async () => {
+test('the log is rotated by size, and old backups are removed', async () => {
   const path = join(directory, 'rotated', 'audit.log');
   let nowMs = Date.parse('2026-01-01T00:00:00Z');
   const sink = logSink({
@@ -118,7 +118,7 @@ test('the log is rotated by size, and old ones go', async () => {
   assert.equal((last as { i: number }).i, 5);
 });
 
-test('an event that is too large loses its bodies, and says so; what is written at once is bounded too', async () => {
+test('a large event loses its bodies and is marked as truncated; batches are bounded too', async () => {
   const batches: AuditEvent[][] = [];
   let dropped = 0;
   const sink = truncating(
@@ -148,7 +148,7 @@ for (const isStrict of [false, true]) {
   });
 }
 
-test('the legacy format is the words of the metadata', () => {
+test("the legacy format contains the event's metadata", () => {
   const event = {
     auditID: 'id',
     stage: 'ResponseComplete',
@@ -173,7 +173,7 @@ test('the legacy format is the words of the metadata', () => {
   );
 });
 
-test('the webhook gets events in batches, a failed batch again, and what does not fit the buffer is dropped', async () => {
+test('the webhook gets batches, a failed batch is retried, and events beyond the buffer are dropped', async () => {
   const batches: number[] = [];
   let failures = 1;
   const server = createServer((message, response) => {
@@ -213,7 +213,9 @@ test('the webhook gets events in batches, a failed batch again, and what does no
   assert.equal(dropped, 2);
 });
 
-/** A server whose every request is audited; what came of a request to a path that throws, and to one as nobody. */
+/**
+ * A server that audits every request. Returns the results of a request to a path that throws, and of an anonymous one.
+ */
 async function audited(isKept: boolean): Promise<{
   readonly events: readonly AuditEvent[];
   readonly metrics: MetricsRegistry;
@@ -244,7 +246,7 @@ async function audited(isKept: boolean): Promise<{
   };
 }
 
-test('a request that ends in a bug ends in the stage Panic', async () => {
+test('a request that fails with a bug ends in the stage Panic', async () => {
   const server = await audited(true);
   try {
     assert.equal(await server.ask('/broken'), 500);
@@ -265,7 +267,7 @@ test('a request that ends in a bug ends in the stage Panic', async () => {
   }
 });
 
-test('who is refused waits for the record too, and what cannot be recorded is counted', async () => {
+test('a forbidden request also waits for its event, and lost events are counted', async () => {
   for (const [isKept, code] of [
     [true, 401],
     [false, 500],
@@ -280,7 +282,7 @@ test('who is refused waits for the record too, and what cannot be recorded is co
   }
 });
 
-test('a server in strict mode refuses what it cannot record', async () => {
+test('a server in strict mode rejects requests that it cannot record', async () => {
   const policyFile = join(directory, 'strict.yaml');
   writeFileSync(
     policyFile,
@@ -311,7 +313,7 @@ test('a server in strict mode refuses what it cannot record', async () => {
   }
 });
 
-test('a running server records who did what, refusals too, and never what a secret holds', async () => {
+test('a running server records requests and rejections, and never the content of a secret', async () => {
   const policyFile = join(directory, 'policy.yaml');
   const log = join(directory, 'audit.log');
   writeFileSync(

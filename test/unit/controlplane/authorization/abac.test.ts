@@ -1,4 +1,4 @@
-/** ABAC: what a line of the policy file allows. */
+/** Tests what a line of the ABAC policy file allows. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { abacAuthorizer } from '../../../../controlplane/authorization/abac.ts';

@@ -1,4 +1,4 @@
-/** The list of authorizers: its order, what may come and go while the server runs, and what is counted. */
+/** Tests the list of authorizers: its order, its reload, and its metrics. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -16,7 +16,7 @@ import { FakeClock } from '../../../fakes/fake-clock.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'orchlet-authorizers-'));
 const kubeconfig = join(directory, 'webhook.yaml');
-/** Denies what its user is called after, has no opinion of others. */
+/** Denies the user with its own name, and has no opinion on others. */
 const server = createServer((message, response) => {
   let text = '';
   message.on('data', (chunk: Buffer) => (text += chunk.toString()));
@@ -87,7 +87,7 @@ const sources = fixedSources([
   },
 ]);
 
-test('authorizers come and go with their file, in its order, and each decision is counted', async () => {
+test('authorizers are added and removed with their file, in its order, and each decision is counted', async () => {
   const metrics = new MetricsRegistry();
   const built = await buildAuthorizers({
     clock: new FakeClock(),
@@ -110,7 +110,7 @@ test('authorizers come and go with their file, in its order, and each decision i
     assert.ok(counted('type="Webhook",name="early",decision="denied"'));
     assert.ok(counted('type="RBAC",name="rbac",decision="allowed"'));
     assert.match(metrics.text(), /authorization_attempts_total\{result="denied"\} 1/);
-    // Whoever is privileged needs nobody's opinion.
+    // Privileged users need no authorizer.
     const root = { ...ask('mallory'), user: { name: 'mallory', groups: ['system:masters'] } };
     assert.equal((await built.authorizer.authorize(root)).decision, 'allow');
   } finally {
@@ -139,7 +139,7 @@ for (const [why, text, reason] of [
   });
 }
 
-test('AlwaysDeny is no opinion with a reason, which only the privileged pass', async () => {
+test('AlwaysDeny has no opinion and a reason, so that only privileged users are allowed', async () => {
   const built = await buildAuthorizers({ clock: new FakeClock(), sources, modes: ['AlwaysDeny'] });
   assert.deepEqual(await built.authorizer.authorize(ask('ann')), {
     decision: 'no-opinion',
@@ -150,7 +150,7 @@ test('AlwaysDeny is no opinion with a reason, which only the privileged pass', a
   built.close();
 });
 
-test('a mode that nobody knows stops the start', async () => {
+test('an unknown mode prevents the start', async () => {
   await assert.rejects(
     buildAuthorizers({ clock: new FakeClock(), sources, modes: ['Magic'] }),
     /"Magic" is not an authorization mode/,

@@ -1,4 +1,4 @@
-/** What the pods of a node let that node read. */
+/** Tests which objects a node can read because of its pods. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Resource } from '../../../../api/machinery/client.ts';
@@ -6,7 +6,7 @@ import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { SourceChange, Sources } from '../../../../controlplane/readers/sources.ts';
 import { NodeAuthorizer } from '../../../../controlplane/authorization/node.ts';
 
-/** Sources that announce what the test puts into them. */
+/** Listers that notify about the objects that the test adds. */
 class FakeSources {
   readonly #listeners = new Map<string, (change: SourceChange<KubeObject>) => void>();
   readonly #objects = new Map<string, KubeObject>();
@@ -60,7 +60,7 @@ const boundVolume = {
 } as unknown as KubeObject;
 
 describe('a node', () => {
-  it('reads the claim of an ephemeral volume, the volume behind it and its secret', () => {
+  it('reads the claim of an ephemeral volume, the volume bound to it and its secret', () => {
     const { sources, reads } = setUp();
     sources.put('persistentvolumes', boundVolume);
     assert.equal(reads('persistentvolumeclaims', 'ns', 'data-mysql-0'), false);
@@ -69,7 +69,7 @@ describe('a node', () => {
     assert.equal(reads('secrets', 'kube-system', 'ceph'), true);
   });
 
-  it('reads nothing by way of a mirror pod, which it makes itself', () => {
+  it('reads nothing because of a mirror pod, which it creates itself', () => {
     const { sources, reads } = setUp();
     sources.put('persistentvolumes', boundVolume);
     const spec = { ...ephemeral, imagePullSecrets: [{ name: 'pull' }], serviceAccountName: 'robot' };

@@ -1,4 +1,4 @@
-/** What a pod on a node lets the node read, by kinds of pods and of references. */
+/** Tests which objects a pod lets its node read, by kinds of pods and of references. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { persistentVolumes, pods } from '../../../../api/machinery/resources.ts';
@@ -60,20 +60,20 @@ const authorizerOf = (object: KubeObject): NodeAuthorizer =>
     ]),
   );
 
-test('a node reads all that an ordinary pod on it refers to', () => {
+test('a node reads all objects that an ordinary pod on it refers to', () => {
   assert.deepEqual(
     reached(authorizerOf(pod({}))),
     TARGETS.map((target) => target.join('/')),
   );
 });
 
-test('a node reads nothing that a mirror pod refers to, but the mirror pod itself', () => {
+test('a node reads nothing that a mirror pod refers to, except the mirror pod itself', () => {
   const authorizer = authorizerOf(pod({ 'kubernetes.io/config.mirror': 'x' }));
   assert.deepEqual(reached(authorizer), []);
   assert.equal(authorizer.reaches('n', 'pods', ns, 'data'), true);
 });
 
-test('a claim that the scheduler makes for extended resources is reached when the status names it', () => {
+test('a claim that the scheduler creates for extended resources is readable when the pod status names it', () => {
   let notify: ((change: SourceChange<KubeObject>) => void) | undefined;
   const still = fixedSources([]);
   const sources: Sources = {

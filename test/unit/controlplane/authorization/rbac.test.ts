@@ -82,7 +82,7 @@ const rbac = new RbacAuthorizer(
   ]),
 );
 
-test('decisions of roles and bindings', () => {
+test('roles and bindings decide requests', () => {
   const account = { name: 'system:serviceaccount:ns:sa', groups: [] };
   const devs = { name: 'eve', groups: ['devs'] };
   const cases: [string, Partial<AuthorizationAttributes>, boolean][] = [
@@ -109,7 +109,7 @@ test('decisions of roles and bindings', () => {
   );
 });
 
-test('what a rule gives beyond what is held is listed a resource a line', () => {
+test('an escalation error lists the missing rules, one resource in a line', () => {
   const held = [{ verbs: ['get', 'list'], apiGroups: [''], resources: ['configmaps'] }];
   const wanted = [{ verbs: ['get', 'delete'], apiGroups: [''], resources: ['configmaps', 'pods'] }];
   assert.deepEqual(missingRules(held, wanted).map(formatRule).sort(), [
@@ -119,7 +119,7 @@ test('what a rule gives beyond what is held is listed a resource a line', () => 
   assert.deepEqual(missingRules([{ verbs: ['*'], apiGroups: ['*'], resources: ['*'] }], wanted), []);
 });
 
-test('a refusal names what was asked and harms no page', () => {
+test('a forbidden message names the request and is escaped for HTML', () => {
   const message = forbiddenMessage(ask({ user: { name: '<b>', groups: [] }, subresource: 'log' }));
   assert.equal(message, 'User "&lt;b&gt;" cannot get resource "pods/log" in API group "" in the namespace "ns"');
 });

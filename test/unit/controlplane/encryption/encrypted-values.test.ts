@@ -1,4 +1,4 @@
-/** Encryption at rest: providers, who reads what, and a key service over gRPC. */
+/** Tests encryption at rest: the providers, which of them decrypt, and a key management service over gRPC. */
 import assert from 'node:assert/strict';
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -73,7 +73,7 @@ test('a value of AES-GCM cannot be moved to another object', () => {
   assert.throws(() => values.open('/core/secrets/default/b', sealed), /cannot be decrypted/);
 });
 
-test('the first provider writes, all of them read', () => {
+test('the first provider encrypts, all of them decrypt', () => {
   const old = gcm('old');
   const young = gcm('young');
   const sealed = rowOf(old).seal(KEY, TEXT);
@@ -83,7 +83,7 @@ test('the first provider writes, all of them read', () => {
   assert.match(both.seal(KEY, TEXT).toString('latin1'), /^k8s:enc:aesgcm:v1:young:/);
 });
 
-test('what no provider has made, and plain text without identity, is refused by name', () => {
+test('a value that no provider encrypted, and plain text without identity, are rejected by name', () => {
   assert.throws(() => rowOf(gcm('a')).open(KEY, rowOf(gcm('b')).seal(KEY, TEXT)), /secrets\/default\/a cannot be read/);
   assert.throws(() => rowOf(gcm('a')).open(KEY, TEXT), /identity is not a configured provider/);
 });
@@ -123,7 +123,7 @@ function config(provider: string): string {
   return `kind: EncryptionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nresources:\n- resources: [secrets]\n  providers:\n  - ${provider}\n`;
 }
 
-test('storage holds no text in clear, opens it after a restart, and says what is missing without the configuration', async () => {
+test('storage contains no plain text, decrypts it after a restart, and reports what is missing without the configuration', async () => {
   const path = join(directory, 'config.yaml');
   const secretOf = (): string => randomBytes(32).toString('base64');
   const first = secretOf();
@@ -163,7 +163,7 @@ test('storage holds no text in clear, opens it after a restart, and says what is
   await again.close();
 });
 
-/** Wraps with a key of its own, as a key management service would. */
+/** Encrypts with its own key, like a key management service. */
 function startKms(socket: string): Promise<{ readonly calls: string[]; close(): void }> {
   const key = randomBytes(32);
   const calls: string[] = [];
@@ -203,7 +203,7 @@ function startKms(socket: string): Promise<{ readonly calls: string[]; close(): 
 
 const keep = (bytes: Buffer): Buffer => bytes;
 
-test('a key service wraps one seed, and a later start has it unwrapped once', async () => {
+test('a key management service encrypts one seed, and a later start has it decrypted once', async () => {
   const socket = join(directory, 'kms.sock');
   const kms = await startKms(socket);
   const options = { name: 'vault', endpoint: `unix://${socket}`, timeoutMs: 10_000 };
@@ -234,7 +234,7 @@ test('a key service wraps one seed, and a later start has it unwrapped once', as
   }
 });
 
-test('a changed configuration is taken up without a restart, a broken one is not', async () => {
+test('a changed configuration is applied without a restart, an invalid one is not', async () => {
   const path = join(directory, 'reload.yaml');
   const write = (...providers: string[]): void =>
     writeFileSync(
@@ -276,7 +276,7 @@ test('a changed configuration is taken up without a restart, a broken one is not
   encryption.close();
 });
 
-test('a key service that is ill or away fails the health check, and is asked again later', async () => {
+test('an unhealthy or unreachable key management service fails the health check, and is checked again later', async () => {
   let health = 'ok';
   const clock = new FakeClock();
   let asked = 0;

@@ -1,4 +1,4 @@
-/** The rules of the built-in signers: what they refuse, and what a certificate holds whatever the request says. */
+/** Tests the rules of the built-in signers: what they reject, and what a certificate contains. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { parseCertificate, createCertificate } from '../../../../api/pki/certificate.ts';
@@ -138,14 +138,14 @@ function certificateOf(result: ReturnType<typeof sign>) {
   return parseCertificate(readPem(result.certificate)[0]?.der ?? assert.fail());
 }
 
-test('no certificate is an authority’s, and names and usages are those of the signer’s rules', () => {
+test("no certificate is a CA, and names and usages follow the signer's rules", () => {
   const certificate = certificateOf(sign(CLIENT, { subject: JANE, ...dns }, CLIENT_USAGES));
   assert.notEqual(certificate.basicConstraints?.isCa, true);
   assert.deepEqual(certificate.names.dns, ['a.example']);
   assert.deepEqual(certificateOf(sign(NODE_CLIENT, { subject: NODE }, CLIENT_USAGES)).names.dns, []);
 });
 
-test('a certificate lives as long as was asked, and never longer than the cluster allows', () => {
+test("a certificate has the requested lifetime, limited by the cluster's maximum", () => {
   const hour = certificateOf(sign(CLIENT, { subject: JANE }, CLIENT_USAGES, 3600));
   assert.equal(hour.notAfterMs, NOW + 3_600_000);
   const long = certificateOf(sign(CLIENT, { subject: JANE }, CLIENT_USAGES, 20 * 365 * 86_400));

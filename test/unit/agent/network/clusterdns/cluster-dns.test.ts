@@ -49,7 +49,7 @@ const names: ClusterNames = {
     slices.filter(({ endpoints }) => endpoints?.some(({ addresses }) => addresses.includes(address))),
 };
 
-describe("the cluster's name server", () => {
+describe('the cluster DNS server', () => {
   let dns: ClusterDns;
   let upstream: ReturnType<typeof createSocket>;
   let resolver: Resolver;
@@ -87,18 +87,18 @@ describe("the cluster's name server", () => {
       (error: NodeJS.ErrnoException) => error.code ?? '',
     );
 
-  it('knows services by their addresses of both families, whatever the case of the letters', async () => {
+  it('resolves services to their addresses of both families, without regard to case', async () => {
     assert.deepEqual(await resolver.resolve4('Web.shop.svc.CLUSTER.local'), ['10.96.0.7']);
     assert.deepEqual(await resolver.resolve6('web.shop.svc.cluster.local'), ['fd00::7']);
   });
 
-  it('knows the ready endpoints of headless services, and each by its name', async () => {
+  it('resolves headless services to their ready endpoints, and each endpoint by its name', async () => {
     assert.deepEqual((await resolver.resolve4('db.shop.svc.cluster.local')).toSorted(), ['10.0.0.1', '10.0.0.2']);
     assert.deepEqual(await resolver.resolve4('db-0.db.shop.svc.cluster.local'), ['10.0.0.1']);
     assert.deepEqual(await resolver.resolve4('10-0-0-2.db.shop.svc.cluster.local'), ['10.0.0.2']);
   });
 
-  it('knows where ports are', async () => {
+  it('resolves SRV records of ports', async () => {
     const [http] = await resolver.resolveSrv('_http._tcp.web.shop.svc.cluster.local');
     assert.deepEqual([http?.name, http?.port], ['web.shop.svc.cluster.local', 80]);
     const found = await resolver.resolveSrv('_sql._tcp.db.shop.svc.cluster.local');
@@ -109,31 +109,31 @@ describe("the cluster's name server", () => {
     assert.equal(await code(resolver.resolveSrv('_ftp._tcp.web.shop.svc.cluster.local')), 'ENOTFOUND');
   });
 
-  it('knows pods by their addresses, and names by theirs', async () => {
+  it('resolves pods by their addresses, and addresses to names', async () => {
     assert.deepEqual(await resolver.resolve4('10-0-0-9.shop.pod.cluster.local'), ['10.0.0.9']);
     assert.deepEqual(await resolver.reverse('10.96.0.7'), ['web.shop.svc.cluster.local']);
     assert.deepEqual(await resolver.reverse('10.0.0.1'), ['db-0.db.shop.svc.cluster.local']);
     assert.deepEqual(await resolver.reverse('fd00::7'), ['web.shop.svc.cluster.local']);
   });
 
-  it('tells a name that is not there from one without such records', async () => {
+  it('distinguishes a name that does not exist from a name without such records', async () => {
     assert.equal(await code(resolver.resolve4('none.shop.svc.cluster.local')), 'ENOTFOUND');
     assert.equal(await code(resolver.resolve4('web.none.svc.cluster.local')), 'ENOTFOUND');
     assert.equal(await code(resolver.resolveTxt('web.shop.svc.cluster.local')), 'ENODATA');
     assert.equal(await code(resolver.resolve4('shop.svc.cluster.local')), 'ENODATA');
   });
 
-  it('follows services that are names for other names, in the cluster and outside', async () => {
+  it('follows ExternalName services, in the cluster and outside', async () => {
     assert.deepEqual(await resolver.resolveCname('away.shop.svc.cluster.local'), ['shop.example.org']);
     assert.deepEqual(await resolver.resolve4('away.shop.svc.cluster.local'), ['203.0.113.5']);
     assert.deepEqual(await resolver.resolve4('alias.shop.svc.cluster.local'), ['10.96.0.7']);
   });
 
-  it("asks the host's servers for everything else", async () => {
+  it("forwards all other queries to the host's name servers", async () => {
     assert.deepEqual(await resolver.resolve4('example.org'), ['203.0.113.5']);
   });
 
-  it('cuts what is too long for a datagram, and has it whole over a connection', async () => {
+  it('truncates a long response over UDP, and sends it whole over TCP', async () => {
     assert.equal((await resolver.resolve4('crowd.shop.svc.cluster.local')).length, 120);
     const question = dnsPacket.encode({
       type: 'query',
@@ -156,7 +156,7 @@ describe("the cluster's name server", () => {
     assert.equal(dnsPacket.decode(whole).answers?.length, 120);
   });
 
-  it('says that it cannot tell yet while its caches are not full', async () => {
+  it('fails with SERVFAIL while its informers have not synced', async () => {
     isSynced = false;
     try {
       assert.equal(await code(resolver.resolve4('web.shop.svc.cluster.local')), 'ESERVFAIL');
@@ -165,7 +165,7 @@ describe("the cluster's name server", () => {
     }
   });
 
-  it('is not disturbed by what is no question', async () => {
+  it('ignores messages that are not queries', async () => {
     const client = createSocket('udp4');
     for (const message of ['', 'x', '\0'.repeat(12), '\xff'.repeat(600)])
       await new Promise((resolve) => client.send(Buffer.from(message, 'latin1'), dns.port, '127.0.0.1', resolve));
@@ -175,7 +175,7 @@ describe("the cluster's name server", () => {
 });
 
 describe('the address of a name server', () => {
-  it('may have a port', () => {
+  it('can have a port', () => {
     assert.deepEqual(
       ['192.0.2.1', '192.0.2.1:5353', 'fd00::1', '[fd00::1]:5353'].map((text) =>
         Object.values(parseUpstream(text)).join(' '),

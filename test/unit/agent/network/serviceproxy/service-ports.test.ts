@@ -30,8 +30,8 @@ const ips = (endpoints: readonly { readonly ip: string }[]): string[] => endpoin
 const only = (services: Service[], slices: EndpointSlice[], family: 'IPv4' | 'IPv6' = 'IPv4') =>
   servicePorts(services, () => slices, family, PLACE);
 
-describe('what a node does with traffic to services', () => {
-  it('sends it to ready endpoints, and an absent condition is ready', () => {
+describe('the service ports of a node', () => {
+  it('use ready endpoints, and treat an absent condition as ready', () => {
     const [port] = only(
       [service({})],
       [slice([{ addresses: ['10.0.0.1'] }, { addresses: ['10.0.0.2'], conditions: { ready: false } }])],
@@ -39,7 +39,7 @@ describe('what a node does with traffic to services', () => {
     assert.deepEqual(port?.internal, [{ ip: '10.0.0.1', port: 8080 }]);
   });
 
-  it('falls back to endpoints that end but still serve', () => {
+  it('fall back to terminating endpoints that still serve', () => {
     const ending = { ready: false, serving: true, terminating: true };
     const [port] = only(
       [service({})],
@@ -54,7 +54,7 @@ describe('what a node does with traffic to services', () => {
     assert.equal(port?.hasEndpoints, true);
   });
 
-  it('keeps traffic on the node where a policy says Local, and knows of the others', () => {
+  it('only use local endpoints under a Local policy, and know whether others exist', () => {
     const slices = [
       slice([
         { addresses: ['10.0.0.1'], nodeName: 'here' },
@@ -75,7 +75,7 @@ describe('what a node does with traffic to services', () => {
     assert.deepEqual([nobody?.internal, nobody?.hasEndpoints], [[], true]);
   });
 
-  it('follows hints to its zone or node where every ready endpoint has one', () => {
+  it('follow topology hints to the zone or node if every ready endpoint has one', () => {
     const inZone = (ip: string, zone: string) => ({ addresses: [ip], hints: { forZones: [{ name: zone }] } });
     const [near] = only([service({})], [slice([inZone('10.0.0.1', 'a'), inZone('10.0.0.2', 'b')])]);
     assert.deepEqual(ips(near?.internal ?? []), ['10.0.0.1']);
@@ -88,7 +88,7 @@ describe('what a node does with traffic to services', () => {
     assert.deepEqual(ips(own?.internal ?? []), ['10.0.0.2']);
   });
 
-  it('leaves out headless services, names for other names, and those of another proxy', () => {
+  it('omit headless and ExternalName services, and services of another proxy', () => {
     assert.deepEqual(
       only(
         [
@@ -105,7 +105,7 @@ describe('what a node does with traffic to services', () => {
     );
   });
 
-  it('has for each family its addresses and endpoints', () => {
+  it('have the addresses and endpoints of each family', () => {
     const both = service({ clusterIPs: ['10.96.0.7', 'fd00::7'], externalIPs: ['192.0.2.9', '2001:db8::9'] });
     const slices = [slice([{ addresses: ['10.0.0.1'] }]), slice([{ addresses: ['fd01::1'] }], { addressType: 'IPv6' })];
     const [v6] = only([both], slices, 'IPv6');
@@ -115,7 +115,7 @@ describe('what a node does with traffic to services', () => {
     );
   });
 
-  it('tells balancers of endpoints on this node', () => {
+  it('have health check ports with the number of local endpoints', () => {
     const balanced = service({ type: 'LoadBalancer', externalTrafficPolicy: 'Local', healthCheckNodePort: 31_000 });
     const slices = [
       slice([

@@ -55,12 +55,12 @@ function setUp(lockName: string) {
 }
 
 const settle = async (clock: FakeClock, until: () => boolean): Promise<void> => {
-  // The lock is a real socket: nobody knows when it is there.
+  // The lock is a real socket, so the test cannot know when it is bound.
   while (!until()) await clock.advance(500);
 };
 
 describe('the service proxy', () => {
-  it('applies a change once, and what a killed agent left is deleted with the first rules', async () => {
+  it('applies a change once, and deletes the chains of a killed agent with the first rules', async () => {
     const { clock, client, informers, proxy, done } = setUp(`test-proxy-a-${process.pid}`);
     const started = proxy.start(new AbortController().signal);
     await settle(clock, () => done.applied.length === 1);
@@ -77,7 +77,7 @@ describe('the service proxy', () => {
     assert.deepEqual(done.removed, ['IPv4']);
   });
 
-  it('tries again after a failure, and puts back what somebody took away', async () => {
+  it('retries after a failure, and restores removed jumps', async () => {
     const { clock, informers, proxy, done } = setUp(`test-proxy-b-${process.pid}`);
     done.failures = 1;
     const started = proxy.start(new AbortController().signal);

@@ -1,4 +1,6 @@
-/** Dynamic resources, with a driver over a real socket: preparing, sharing, the runtime's devices, unpreparing, a restart. */
+/**
+ * Tests dynamic resources with a driver over a real socket: preparing, sharing, CDI devices, unpreparing and restarts.
+ */
 import assert from 'node:assert/strict';
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -154,7 +156,7 @@ test('a pod that prepares a claim while the last holder releases it has its devi
   assert.deepEqual(rig.manager.pods(), ['b']);
 });
 
-test('a pod waits where its claim is not its own, not allocated, or the driver is not there or does not want', async (t) => {
+test('a pod waits if its claim belongs to another pod or is not allocated, or the driver is not registered or fails', async (t) => {
   const rig = await setUp(t, 'v1beta1.DRAPlugin');
   const refused = (why: RegExp): Promise<void> => assert.rejects(rig.manager.prepare(pod('a')), why);
   await refused(/not found/);
@@ -175,7 +177,7 @@ test('a pod waits where its claim is not its own, not allocated, or the driver i
   assert.deepEqual(devices(rig.manager, pod('a'))[0]?.length, 2);
 });
 
-test('the claim of a template is waited for, and one that needs no object is none', async (t) => {
+test('a pod waits for the claim of a template; a template that needs no claim is skipped', async (t) => {
   const rig = await setUp(t);
   const templated = (status: object): Pod => {
     const of = pod('a');
@@ -190,7 +192,7 @@ test('the claim of a template is waited for, and one that needs no object is non
   assert.deepEqual(rig.calls, []);
 });
 
-test('after a restart what is prepared is known, and what a driver could not take back is tried again', async (t) => {
+test('after a restart prepared claims are known, and a failed unprepare is retried', async (t) => {
   const rig = await setUp(t);
   await rig.register(rig.manager);
   rig.client.seed(resourceClaims, claim(['a']));
@@ -210,7 +212,7 @@ test('after a restart what is prepared is known, and what a driver could not tak
   assert.deepEqual(rig.calls, ['prepare mine', 'unprepare mine']);
 });
 
-test('a driver that speaks nothing of ours is refused', async (t) => {
+test('a driver without a supported service is rejected', async (t) => {
   const rig = await setUp(t);
   assert.throws(
     () => rig.manager.handler().validate({ name: DRIVER, endpoint: '/x', supportedVersions: ['v9.DRAPlugin'] }),

@@ -1,4 +1,7 @@
-/** Which processors are chosen: on hosts of several sockets, NUMA nodes and threads, read from trees of files. */
+/**
+ * Tests which CPUs are chosen on hosts with several sockets, NUMA nodes and threads, which are read from directory
+ * trees.
+ */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import fc from 'fast-check';
@@ -11,7 +14,8 @@ const PLAIN = { spread: false, alignByUncoreCache: false };
 const hosts: Record<'ht' | 'dual' | 'quad' | 'flat' | 'caches', CpuTopology> = {} as never;
 
 before(async () => {
-  // Four cores with two threads each; two sockets of six; two sockets of two nodes each; four single cores; four caches.
+  // The hosts: four cores with two threads each; two sockets of six cores; two sockets with two NUMA nodes each; four
+  // single cores; four caches.
   hosts.ht = new CpuTopology(await hostOf({ sockets: 1, coresPerNode: 4, threads: 2 }));
   hosts.dual = new CpuTopology(await hostOf({ sockets: 2, coresPerNode: 3, threads: 2 }));
   hosts.quad = new CpuTopology(await hostOf({ sockets: 2, nodesPerSocket: 2, coresPerNode: 10, threads: 2 }));
@@ -22,53 +26,54 @@ before(async () => {
 const packed = (host: CpuTopology, free: string, count: number, options = PLAIN): string =>
   formatCpuSet(takePacked(host, parseCpuSet(free), count, options));
 
-test('packed: whole cores and sockets stay whole where that is possible', () => {
+test('packed: whole cores and sockets stay free if possible', () => {
   assert.equal(packed(hosts.ht, '0-7', 1), '0');
   assert.equal(packed(hosts.ht, '0-7', 2), '0,4');
   assert.equal(packed(hosts.ht, '0-7', 3), '0-1,4');
   assert.equal(packed(hosts.ht, '0-7', 8), '0-7');
-  // A thread of a broken core goes before a whole core is broken.
+  // A thread of a partly used core is taken before a whole core is split.
   assert.equal(packed(hosts.ht, '0-3,5-7', 1), '0');
   assert.equal(packed(hosts.ht, '1,2,3,5,6,7', 2), '1,5');
-  // A whole socket for as many as it has; the fuller of two for fewer.
+  // A whole socket is taken if the request has its size. For fewer CPUs, the fuller socket is taken.
   assert.equal(packed(hosts.dual, '0-11', 6), '0-2,6-8');
   assert.equal(packed(hosts.dual, '1-11', 6), '3-5,9-11');
   assert.equal(packed(hosts.dual, '0,2-11', 2), '0,6');
   assert.equal(packed(hosts.dual, '2-11', 2), '2,8');
-  // A node of a socket with two.
+  // A NUMA node of a socket with two nodes.
   assert.equal(packed(hosts.quad, '0-79', 20), '0-9,40-49');
   assert.equal(packed(hosts.quad, '0-79', 40), '0-19,40-59');
 });
 
-test('packed: no more can be taken than there is', () => {
+test('packed: a request for more than the free CPUs fails', () => {
   assert.throws(
     () => packed(hosts.ht, '0,2,4,6', 5),
     /^CpuAllocationError: not enough cpus available to satisfy request: requested=5, available=4$/,
   );
 });
 
-test('spread over cores: a second thread of a core comes after the first of all others', () => {
+test('spread over cores: second threads are taken only after the first threads of all cores', () => {
   assert.equal(packed(hosts.ht, '0-7', 3, { ...PLAIN, spread: true }), '0-2');
   assert.equal(packed(hosts.ht, '0-7', 5, { ...PLAIN, spread: true }), '0-4');
 });
 
-test('aligned by the last-level cache: one that fits is preferred to pieces of two', () => {
+test('aligned by uncore cache: a single cache that fits is preferred to parts of two', () => {
   const aligned = { ...PLAIN, alignByUncoreCache: true };
-  // Caches: 0-1,8-9 / 2-3,10-11 / 4-5,12-13 / 6-7,14-15. The first has one core left: four take a whole other one.
+  // Caches: 0-1,8-9 / 2-3,10-11 / 4-5,12-13 / 6-7,14-15. The first has one free core, so four CPUs take another whole
+  // cache.
   assert.equal(packed(hosts.caches, '1-7,9-15', 4, aligned), '2-3,10-11');
   assert.equal(packed(hosts.caches, '1-7,9-15', 2, aligned), '1,9');
   assert.equal(packed(hosts.caches, '1-7,9-15', 6, aligned), '1-3,9-11');
   assert.equal(packed(hosts.caches, '1-7,9-15', 4), '1-2,9-10');
 });
 
-test('distributed: as many from each node as from the others, in whole groups', () => {
+test('distributed: every NUMA node provides the same number of CPUs, in whole groups', () => {
   const take = (free: string, count: number, group: number): string =>
     formatCpuSet(takeDistributed(hosts.quad, parseCpuSet(free), count, group, PLAIN));
   assert.equal(take('0-79', 8, 1), '0-3,40-43');
   assert.equal(take('0-79', 40, 1), '0-19,40-59');
   assert.equal(take('0-79', 24, 1), '0-5,10-15,40-45,50-55');
   assert.equal(take('0-79', 60, 1), '0-29,40-69');
-  // In groups of two threads no core is torn apart, though 44 does not divide by the nodes.
+  // In groups of two threads no core is split, although 44 is not divisible by the number of nodes.
   const cores = takeDistributed(hosts.quad, parseCpuSet('0-79'), 44, 2, PLAIN);
   assert.equal(cores.size, 44);
   for (const cpu of cores) assert.ok(cores.has((cpu + 40) % 80), 'both threads of each core');
@@ -85,7 +90,7 @@ const hostsAndFree = fc.constantFrom('ht', 'dual', 'quad', 'flat', 'caches').cha
   }),
 );
 
-test('what is chosen is free, and just as many as were asked for, whatever the host', () => {
+test('the chosen CPUs are free and as many as requested, on every host', () => {
   fc.assert(
     fc.property(hostsAndFree, ({ name, free, share, group, ...options }) => {
       const available = new Set(free);
@@ -102,7 +107,7 @@ test('what is chosen is free, and just as many as were asked for, whatever the h
   );
 });
 
-test('lists of processors are read as they are written', () => {
+test("CPU lists are parsed in the kernel's format", () => {
   fc.assert(
     fc.property(fc.uniqueArray(fc.nat(300)), (cpus) => {
       assert.ok(sameCpus(parseCpuSet(formatCpuSet(new Set(cpus))), new Set(cpus)));

@@ -1,4 +1,6 @@
-/** The CPU manager: who gets processors of his own, who shares, and what the runtime is told. */
+/**
+ * Tests the CPU manager: which containers get exclusive CPUs, which share, and the CPU sets that the runtime applies.
+ */
 import assert from 'node:assert/strict';
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -50,12 +52,12 @@ async function admit(manager: CpuManager, pod: ReturnType<typeof exclusivePod>):
     await manager.allocate(pod, container);
 }
 
-test('guaranteed containers with whole processors have them alone, others share what is left', async () => {
+test('Guaranteed containers with whole CPUs get them exclusively, others share the rest', async () => {
   const manager = await start();
   await admit(manager, exclusivePod('a', 2));
   assert.equal(manager.cpus('a', 'main'), '1,5');
   assert.equal(manager.cpus('other', 'main'), '0,2-4,6-7');
-  // Not whole, and not guaranteed: they share.
+  // These containers share: one requests no whole CPUs, and the other is not Guaranteed.
   await admit(manager, exclusivePod('b', '1500m'));
   await admit(manager, resourcePod('c', [{ limits: { cpu: '2', memory: '1Gi' }, requests: { cpu: '1' } }]));
   assert.equal(manager.cpus('b', 'main'), '0,2-4,6-7');
@@ -64,7 +66,7 @@ test('guaranteed containers with whole processors have them alone, others share 
   assert.deepEqual(manager.figures(), { requests: 1, errors: 0, exclusive: 2, sharedMilli: 5000 });
 });
 
-test('the reserved processors are never given away, though everybody who shares may use them', async () => {
+test('reserved CPUs are never allocated exclusively, but shared containers can use them', async () => {
   const manager = await start({ reservedCpus: parseCpuSet('0,4'), reservedCount: 2 });
   await admit(manager, exclusivePod('a', 6));
   assert.equal(manager.cpus('a', 'main'), '1-3,5-7');
@@ -76,7 +78,7 @@ test('the reserved processors are never given away, though everybody who shares 
   assert.equal(manager.figures().errors, 1);
 });
 
-test('strict reservation keeps shared containers off the reserved processors as well', async () => {
+test('strict reservation also keeps shared containers off the reserved CPUs', async () => {
   const manager = await start({
     reservedCpus: parseCpuSet('0,4'),
     reservedCount: 2,
@@ -85,7 +87,7 @@ test('strict reservation keeps shared containers off the reserved processors as 
   assert.equal(manager.cpus('shared', 'main'), '1-3,5-7');
 });
 
-test('a pod that has ended gives back what it had', async () => {
+test('a terminated pod releases its CPUs', async () => {
   const manager = await start();
   await admit(manager, exclusivePod('a', 4));
   manager.release('a');
@@ -93,7 +95,7 @@ test('a pod that has ended gives back what it had', async () => {
   assert.equal(manager.cpus('shared', 'main'), '0-7');
 });
 
-test('what init containers had goes to the containers after them; a sidecar keeps its own', async () => {
+test('later containers reuse the CPUs of init containers; a sidecar keeps its own', async () => {
   const manager = await start();
   const limits = { cpu: '2', memory: '1Gi' };
   await admit(manager, resourcePod('a', [{ limits }], [{ name: 'init', limits: { cpu: '4', memory: '1Gi' } }]));
@@ -105,7 +107,7 @@ test('what init containers had goes to the containers after them; a sidecar keep
   assert.ok(parseCpuSet(manager.cpus('b', 'main')).isDisjointFrom(parseCpuSet(manager.cpus('b', 'side'))));
 });
 
-test('after a restart everybody has what he had', async () => {
+test('after a restart every container has the same CPUs', async () => {
   const rootDirectory = await mkdtemp(join(tmpdir(), 'cpus-'));
   const before = await start({ rootDirectory });
   await admit(before, exclusivePod('a', 3));
@@ -115,7 +117,7 @@ test('after a restart everybody has what he had', async () => {
   assert.equal(after.cpus('shared', 'main'), before.cpus('shared', 'main'));
 });
 
-test('a state that does not fit the host or the options is refused', async () => {
+test('a state that does not fit the host or the options is rejected', async () => {
   const rootDirectory = await mkdtemp(join(tmpdir(), 'cpus-'));
   await admit(await start({ rootDirectory }), exclusivePod('a', 2));
   const refused = (wish: Wish, why: RegExp): Promise<void> =>
@@ -136,7 +138,7 @@ test('a state that does not fit the host or the options is refused', async () =>
   await refused({ reservedCount: 0 }, /greater than zero: give --reserved-cpus/);
 });
 
-test('full cores only: odd numbers and torn cores are refused with the reason', async () => {
+test('full-pcpus-only: odd numbers and split cores are rejected with the reason', async () => {
   const manager = await start({ fine: { 'full-pcpus-only': 'true' } });
   const refused = (cpus: number, message: string): Promise<void> =>
     assert.rejects(admit(manager, exclusivePod(`p${cpus}`, cpus)), (error: unknown) => {
@@ -146,7 +148,7 @@ test('full cores only: odd numbers and torn cores are refused with the reason', 
       return true;
     });
   await refused(3, 'SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2');
-  // The core of the reserved thread is as good as taken.
+  // The sibling of the reserved thread is not available.
   await refused(
     8,
     'SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 6, requested CPUs = 8, CPUs per core = 2',
@@ -155,7 +157,7 @@ test('full cores only: odd numbers and torn cores are refused with the reason', 
   assert.equal(manager.cpus('a', 'main'), '1-3,5-7');
 });
 
-test('processors come from the nodes that were chosen, and of a socket where that is asked for', async () => {
+test('CPUs come from the NUMA nodes of the hint, and from one socket with align-by-socket', async () => {
   const affinity = { affinity: () => ({ affinity: maskOf([1]), preferred: true }) };
   const manager = await start({ machine: DUAL, affinity });
   await admit(manager, exclusivePod('a', 4));
@@ -163,11 +165,11 @@ test('processors come from the nodes that were chosen, and of a socket where tha
   const split: Machine = { sockets: 2, nodesPerSocket: 2, coresPerNode: 2 };
   const socket = await start({ machine: split, affinity, fine: { 'align-by-socket': 'true' } });
   await admit(socket, exclusivePod('a', 3));
-  // Node 1 has two; the third is of its socket, and not the reserved one.
+  // Node 1 has two free CPUs. The third is on its socket and not reserved.
   assert.equal(socket.cpus('a', 'main'), '1-3');
 });
 
-test('hints: nodes with enough, preferred those of as few as an empty host needs', async () => {
+test('hints: NUMA nodes with enough CPUs, preferred if they are as few as an empty host needs', async () => {
   const manager = await start({ machine: DUAL });
   const hintsFor = (cpus: number) => {
     const pod = exclusivePod('h', cpus);
@@ -177,7 +179,7 @@ test('hints: nodes with enough, preferred those of as few as an empty host needs
   };
   const on = (preferred: boolean, ...nodes: number[]) => ({ affinity: maskOf(nodes), preferred });
   assert.deepEqual(hintsFor(2), { cpu: [on(true, 0), on(true, 1), on(false, 0, 1)] });
-  // Node 0 has the reserved one.
+  // Node 0 contains the reserved CPU.
   assert.deepEqual(hintsFor(8), { cpu: [on(true, 1), on(false, 0, 1)] });
   assert.deepEqual(hintsFor(12), { cpu: [on(true, 0, 1)] });
   assert.deepEqual(
@@ -192,7 +194,7 @@ test('hints: nodes with enough, preferred those of as few as an empty host needs
   assert.deepEqual(manager.podHints(exclusivePod('shared', '500m')), {});
 });
 
-test('what runs is told of a changed pool once, and again only when it has changed', async () => {
+test('a running container is updated once when the shared pool changes', async () => {
   const told: string[] = [];
   const container = (podUid: string, id: string): RunningContainer => ({
     podUid,
@@ -214,7 +216,7 @@ test('what runs is told of a changed pool once, and again only when it has chang
   assert.deepEqual(told, ['id-a 0-7', 'id-s 0-7', 'id-a 1,5', 'id-s 0,2-4,6-7']);
 });
 
-test('without a policy nobody is pinned', async () => {
+test('without a policy no container is pinned', async () => {
   const manager = await start({ policy: 'none', reservedCount: 0 });
   await admit(manager, exclusivePod('a', 2));
   assert.equal(manager.cpus('a', 'main'), '');

@@ -1,4 +1,4 @@
-/** Device plugins, over real sockets: registration, devices and their health, allocation, and what survives a restart. */
+/** Tests device plugins over real sockets: registration, devices and their health, allocation, and restarts. */
 import assert from 'node:assert/strict';
 import { mkdtemp, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -73,7 +73,7 @@ async function admit(manager: DeviceManager, pod: ReturnType<typeof gpuPod>): Pr
 const deviceIds = (manager: DeviceManager, uid: string, container = 'main'): string[] =>
   (manager.containerDevices(uid, container).get(GPU) ?? []).map(({ id }) => id);
 
-test('a plugin registers, its devices are on the node, the sick ones not to be had', async (t) => {
+test('a plugin registers and its devices appear on the node; unhealthy ones are not allocatable', async (t) => {
   const { manager, plugin } = await setUp(t);
   const gpus = await plugin({ devices: healthy({ a: undefined, b: undefined }) });
   assert.deepEqual(manager.capacity(), { capacity: { [GPU]: '2' }, allocatable: { [GPU]: '2' } });
@@ -82,7 +82,7 @@ test('a plugin registers, its devices are on the node, the sick ones not to be h
   assert.deepEqual(manager.capacity(), { capacity: { [GPU]: '3' }, allocatable: { [GPU]: '2' } });
 });
 
-test('a plugin of another version, or for a name that is none, is told so', async (t) => {
+test('a plugin with another version or an invalid resource name is rejected with the reason', async (t) => {
   const { directory } = await setUp(t);
   const plugin = new FakeDevicePlugin({ directory, devices: [] });
   await assert.rejects(plugin.register(GPU, 'v2'), /requested API version \\?"v2\\?" is not supported by kubelet/);
@@ -90,7 +90,7 @@ test('a plugin of another version, or for a name that is none, is told so', asyn
   await assert.rejects(plugin.register('kubernetes.io/gpu'), /is invalid/);
 });
 
-test('a plugin that goes away leaves sick devices, and after five minutes none', async (t) => {
+test('a disconnected plugin leaves unhealthy devices, which disappear after five minutes', async (t) => {
   const { manager, plugin, clock } = await setUp(t);
   const gpus = await plugin({ devices: healthy({ a: undefined, b: undefined }) });
   await gpus.close();
@@ -100,7 +100,7 @@ test('a plugin that goes away leaves sick devices, and after five minutes none',
   assert.deepEqual(manager.capacity(), { capacity: { [GPU]: '0' }, allocatable: { [GPU]: '0' } });
 });
 
-test('a plugin that is back within its time has its devices again', async (t) => {
+test('a plugin that reconnects in time has its devices again', async (t) => {
   const { manager, plugin, clock } = await setUp(t);
   await (await plugin({ devices: healthy({ a: undefined }) })).close();
   await until('the change of what is allocatable', () => manager.capacity().allocatable[GPU] === '0');
@@ -109,7 +109,7 @@ test('a plugin that is back within its time has its devices again', async (t) =>
   await until('the change of what is allocatable', () => manager.capacity().allocatable[GPU] === '1');
 });
 
-test('containers get devices, the runtime what the plugin says of them; nobody gets what another has', async (t) => {
+test("containers get devices and the plugin's container options; no device is allocated twice", async (t) => {
   const { manager, plugin } = await setUp(t);
   const gpus = await plugin({
     devices: healthy({ a: undefined, b: undefined, c: undefined }),
@@ -151,14 +151,14 @@ test('containers get devices, the runtime what the plugin says of them; nobody g
   await admit(manager, gpuPod('q', 3));
 });
 
-test('what init containers had goes on to the containers after them', async (t) => {
+test('later containers reuse the devices of init containers', async (t) => {
   const { manager, plugin } = await setUp(t);
   await plugin({ devices: healthy({ a: undefined, b: undefined }) });
   await admit(manager, resourcePod('p', [{ limits: { [GPU]: '1' } }], [{ name: 'init', limits: { [GPU]: '2' } }]));
   assert.equal(new Set([...deviceIds(manager, 'p', 'init'), ...deviceIds(manager, 'p')]).size, 2);
 });
 
-test('devices come from the nodes that were chosen, as the plugin prefers among them', async (t) => {
+test("devices come from the NUMA nodes of the hint, and among these by the plugin's preference", async (t) => {
   const { manager, plugin } = await setUp(t, {
     affinity: { affinity: () => ({ affinity: maskOf([1]), preferred: true }) },
   });
@@ -181,7 +181,7 @@ test('devices come from the nodes that were chosen, as the plugin prefers among 
   assert.deepEqual(deviceIds(manager, 'q').toSorted(), ['a0', 'b1']);
 });
 
-test('hints: nodes with enough devices; no preference of devices without nodes', async (t) => {
+test('hints: NUMA nodes with enough devices; devices without NUMA node have no preference', async (t) => {
   const { manager, plugin } = await setUp(t);
   const gpus = await plugin({ devices: healthy({ a: 0, b: 1, c: 1 }) });
   const on = (preferred: boolean, ...nodes: number[]) => ({ affinity: maskOf(nodes), preferred });
@@ -197,7 +197,7 @@ test('hints: nodes with enough devices; no preference of devices without nodes',
   assert.deepEqual(manager.podHints(gpuPod('p', 2)), { [GPU]: undefined });
 });
 
-test('the health of a device that a container has is told in the status of its pod', async (t) => {
+test('the pod status reports the health of allocated devices', async (t) => {
   const { manager, plugin, changedPods } = await setUp(t);
   const gpus = await plugin({ devices: healthy({ a: undefined, b: undefined }) });
   const pod = gpuPod('p', 2);
@@ -218,7 +218,7 @@ test('the health of a device that a container has is told in the status of its p
   );
 });
 
-test('after a restart containers have what they had, and the node has no devices until the plugin is back', async (t) => {
+test('after a restart containers keep their devices, and the node has none until the plugin reconnects', async (t) => {
   const first = await setUp(t);
   await first.plugin({ devices: healthy({ a: 0, b: 1 }) });
   const pod = gpuPod('p', 1);
@@ -243,7 +243,7 @@ test('after a restart containers have what they had, and the node has no devices
   assert.notDeepEqual(deviceIds(again.manager, 'q'), deviceIds(again.manager, 'p'));
 });
 
-test('a plugin that registers by the plugin watcher is taken in and out as well', async (t) => {
+test('a plugin that registers through the plugin watcher is added and removed', async (t) => {
   const { manager, directory } = await setUp(t);
   const gpus = new FakeDevicePlugin({ directory, devices: healthy({ a: undefined }) });
   await gpus.serve();

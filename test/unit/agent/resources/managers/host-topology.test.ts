@@ -1,4 +1,4 @@
-/** What sysfs says of processors and memory. */
+/** Tests how CPUs and memory are read from sysfs. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseCpuSet } from '../../../../../agent/resources/managers/cpu-set.ts';
@@ -9,7 +9,7 @@ import {
 } from '../../../../../agent/resources/managers/topology/host-topology.ts';
 import { hostOf, sysfsTree } from '../../../../fakes/sysfs-tree.ts';
 
-test('threads, cores, caches, NUMA nodes and sockets are told apart', async () => {
+test('threads, cores, caches, NUMA nodes and sockets are distinguished', async () => {
   const host = await hostOf({ sockets: 2, nodesPerSocket: 2, coresPerNode: 4, threads: 2, coresPerCache: 2 });
   assert.equal(host.cpus.size, 32);
   assert.deepEqual(host.cpus.get(21), { cpu: 21, core: 5, socket: 0, numaNode: 1, uncoreCache: 4 });
@@ -21,7 +21,7 @@ test('threads, cores, caches, NUMA nodes and sockets are told apart', async () =
   assert.deepEqual(cpus.cpusIn('socket', [1]), parseCpuSet('8-15,24-31'));
 });
 
-test('memory, huge pages and distances are of each NUMA node', async () => {
+test('memory, huge pages and distances belong to a NUMA node', async () => {
   const { numaNodes } = await hostOf({
     sockets: 2,
     nodesPerSocket: 2,
@@ -44,7 +44,7 @@ test('memory, huge pages and distances are of each NUMA node', async () => {
   );
 });
 
-test('processors that are switched off are not there, and a lone thread is a core', async () => {
+test('offline CPUs do not exist, and a single thread is a core', async () => {
   const host = await hostOf({ sockets: 1, coresPerNode: 2, threads: 2, offline: [0, 3] });
   assert.deepEqual([...host.cpus.keys()], [1, 2]);
   assert.equal(host.cpus.get(2)?.core, 2);
@@ -60,13 +60,13 @@ test('a host without NUMA has one node with everything', async () => {
   assert.equal(host.cpus.get(1)?.numaNode, 0);
 });
 
-test('this host can be read', () => {
+test('the topology of this host can be read', () => {
   const host = readHostTopology({ root: '/sys/devices/system', memoryBytes: 1024 });
   assert.ok(host.cpus.size > 0);
   assert.ok(host.numaNodes.length > 0);
 });
 
-test('huge pages are called by their size', () => {
+test('huge page resources are named by their size', () => {
   assert.deepEqual([64 * 1024, 2 ** 21, 2 ** 30].map(hugePageResource), [
     'hugepages-64Ki',
     'hugepages-2Mi',

@@ -1,4 +1,4 @@
-/** The memory manager: memory and huge pages of NUMA nodes, promised to guaranteed containers. */
+/** Tests the memory manager: memory and huge pages of NUMA nodes for Guaranteed containers. */
 import assert from 'node:assert/strict';
 import { mkdtemp, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -15,7 +15,7 @@ import { exclusivePod, resourcePod } from '../../../../fakes/resource-pod.ts';
 import { hostOf } from '../../../../fakes/sysfs-tree.ts';
 
 const GIB = 2 ** 30;
-/** Two nodes of 8 GiB, 1 GiB of each in huge pages; 1 GiB of each kept for the system. */
+/** Two NUMA nodes of 8 GiB, each with 1 GiB of huge pages and 1 GiB reserved for the system. */
 const host = (): Promise<HostTopology> =>
   hostOf({ sockets: 2, coresPerNode: 2, memoryPerNodeBytes: 8 * GIB, hugePages: 512 });
 const RESERVED = { reserved: '0:memory=1Gi;1:memory=1Gi', nodeReserved: { memory: 2 * GIB, cpu: 1 } };
@@ -43,7 +43,7 @@ const allocatable = (manager: MemoryManager) =>
     manager.allocatable().map(({ numaAffinity, type, size }) => [`${numaAffinity.join()}/${type}`, size / GIB]),
   );
 
-test('what may be promised is what a node has without its reservation and its huge pages', async () => {
+test('allocatable memory excludes the reservation and the huge pages of a node', async () => {
   assert.deepEqual(allocatable(await start()), {
     '0/hugepages-2Mi': 1,
     '0/memory': 6,
@@ -52,7 +52,7 @@ test('what may be promised is what a node has without its reservation and its hu
   });
 });
 
-test('reservations must add up to what the node keeps from pods', async () => {
+test('reservations must add up to what the node reserves', async () => {
   await assert.rejects(
     start({ reserved: '0:memory=1Gi' }),
     /the total amount "1Gi" of type "memory" is not equal to the value "2Gi" determined by Node Allocatable feature/,
@@ -64,7 +64,7 @@ test('reservations must add up to what the node keeps from pods', async () => {
   await assert.rejects(start({ reserved: '', nodeReserved: {} }), /you should specify the system reserved memory/);
 });
 
-test('a guaranteed container has its memory and pages of one node, the runtime is told which', async () => {
+test('a Guaranteed container gets memory and huge pages of one NUMA node, which the runtime applies', async () => {
   const manager = await start();
   await admit(manager, resourcePod('a', [{ limits: { cpu: '1', memory: '4Gi', 'hugepages-2Mi': '512Mi' } }]));
   assert.equal(manager.numaNodes('a', 'main'), '0');
@@ -78,11 +78,11 @@ test('a guaranteed container has its memory and pages of one node, the runtime i
   assert.equal(manager.numaNodes('burstable', 'main'), '');
 });
 
-test('what no node has alone comes of a group, and the group is not torn up by others', async () => {
+test('a request that exceeds every node gets a group, and other containers do not split the group', async () => {
   const manager = await start();
   await admit(manager, exclusivePod('wide', 1, '8Gi'));
   assert.equal(manager.numaNodes('wide', 'main'), '0,1');
-  // A node of the group is not taken out of it: the small one has the whole group as well.
+  // A node of the group cannot serve alone, so the small container gets the whole group as well.
   await admit(manager, exclusivePod('narrow', 1, '1Gi'));
   assert.equal(manager.numaNodes('narrow', 'main'), '0,1');
   manager.release('narrow');
@@ -91,7 +91,7 @@ test('what no node has alone comes of a group, and the group is not torn up by o
   await assert.rejects(admit(manager, exclusivePod('wide', 1, '8Gi')), /no NUMA nodes with enough memory is available/);
 });
 
-test('what init containers had is used again, and the account says so', async () => {
+test('later containers reuse the memory of init containers, and the state records it', async () => {
   const manager = await start();
   await admit(
     manager,
@@ -108,7 +108,7 @@ test('what init containers had is used again, and the account says so', async ()
   assert.equal(manager.numaNodes('b', 'main'), '0');
 });
 
-test('the nodes that the topology manager chose are used, and widened where they have too little', async () => {
+test('memory comes from the nodes of the hint, which is extended if they have too little', async () => {
   const at = (...nodes: number[]) => ({ affinity: () => ({ affinity: maskOf(nodes), preferred: false }) });
   const one = await start({ affinity: at(1) });
   await admit(one, exclusivePod('a', 1, '2Gi'));
@@ -118,7 +118,7 @@ test('the nodes that the topology manager chose are used, and widened where they
   assert.equal(wide.numaNodes('a', 'main'), '0,1');
 });
 
-test('hints: nodes with enough, preferred those of as few as an empty host needs', async () => {
+test('hints: NUMA nodes with enough memory, preferred if they are as few as an empty host needs', async () => {
   const manager = await start();
   const on = (preferred: boolean, ...nodes: number[]) => ({ affinity: maskOf(nodes), preferred });
   assert.deepEqual(manager.podHints(exclusivePod('a', 1, '4Gi')), {
@@ -130,7 +130,7 @@ test('hints: nodes with enough, preferred those of as few as an empty host needs
   assert.deepEqual(manager.podHints(exclusivePod('c', 1, '100Gi')), { memory: [] });
 });
 
-test('the account survives a restart, and is refused on another host', async () => {
+test('the state survives a restart, and is rejected on another host', async () => {
   const rootDirectory = await mkdtemp(join(tmpdir(), 'memory-'));
   await admit(await start({ rootDirectory }), exclusivePod('a', 1, '4Gi'));
   const file = JSON.parse(await readFile(join(rootDirectory, 'memory_manager_state'), 'utf8')) as { entries: object };
@@ -144,7 +144,7 @@ test('the account survives a restart, and is refused on another host', async () 
   );
 });
 
-test('without a policy nothing is promised', async () => {
+test('without a policy no memory is allocated', async () => {
   const manager = await start({ policy: 'None', reserved: '', nodeReserved: {} });
   await admit(manager, exclusivePod('a', 1));
   assert.equal(manager.numaNodes('a', 'main'), '');

@@ -1,4 +1,4 @@
-/** Fine points of policies: which are known, which gates they need, what excludes what. */
+/** Tests the policy options: which exist, which feature gates they need, and which exclude each other. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
@@ -9,7 +9,7 @@ import {
 
 const DEFAULTS = { alpha: false, beta: true };
 
-test('options of the CPU manager need the gate of their stage', () => {
+test('options of the CPU manager require the feature gate of their stage', () => {
   assert.equal(
     cpuPolicyOptions({ 'full-pcpus-only': 'true' }, { alpha: false, beta: false }).fullPhysicalCpusOnly,
     true,
@@ -30,7 +30,7 @@ test('options of the CPU manager need the gate of their stage', () => {
   );
 });
 
-test('options that contradict each other or the host are refused', () => {
+test('options that contradict each other or the host are rejected', () => {
   const all = { alpha: true, beta: true };
   assert.throws(
     () => cpuPolicyOptions({ 'full-pcpus-only': 'true', 'distribute-cpus-across-cores': 'true' }, all),
@@ -44,7 +44,7 @@ test('options that contradict each other or the host are refused', () => {
   assert.throws(fits(2, 1, 'restricted'), /number of sockets are more than number of NUMA/);
 });
 
-test('options of the topology manager', () => {
+test('options of the topology manager are validated', () => {
   assert.deepEqual(topologyPolicyOptions({}, DEFAULTS), { preferClosest: false, maxNumaNodes: 8 });
   assert.deepEqual(
     topologyPolicyOptions({ 'prefer-closest-numa-nodes': 'true', 'max-allowable-numa-nodes': '12' }, DEFAULTS),

@@ -1,4 +1,4 @@
-/** The managers together: alignment by policy and scope, refusals, what is taken back, and what the pod-resources socket tells. */
+/** Tests the managers together: alignment by policy and scope, rejections, releases, and the pod-resources socket. */
 import assert from 'node:assert/strict';
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -36,11 +36,11 @@ interface Rig {
   readonly active: Set<string>;
   readonly clock: FakeClock;
   readonly admissions: { refused: boolean }[];
-  /** The next question for the active pods throws. */
+  /** Makes the next call of `activePods` throw. */
   readonly failure: { next: boolean };
 }
 
-/** Two sockets of four cores and 8 GiB; two GPUs on node 1, one on node 0. */
+/** Two sockets with four cores and 8 GiB each; two GPUs on node 1 and one on node 0. */
 async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' | 'pod' = 'container'): Promise<Rig> {
   const rootDirectory = await mkdtemp(join(tmpdir(), 'rm-'));
   const directory = join(rootDirectory, 'device-plugins');
@@ -123,7 +123,7 @@ async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' 
 const pod = (uid: string, cpu: number, memory: string, gpus = 0): Pod =>
   resourcePod(uid, [{ limits: { cpu: String(cpu), memory, ...(gpus === 0 ? {} : { [GPU]: String(gpus) }) } }]);
 
-/** The pod is known to the agent from then on. */
+/** Makes the pod known to the agent. */
 function admit(rig: Rig, of: Pod) {
   rig.active.add(of.metadata.uid);
   return rig.managers.admit(of);
@@ -135,12 +135,12 @@ const placement = ({ managers }: Rig, of: Pod) => {
   return managers.placement(of, container);
 };
 
-test('single-numa-node: processors, memory and devices of one node, or none at all', async (t) => {
+test('single-numa-node: CPUs, memory and devices come from one NUMA node, or the pod is rejected', async (t) => {
   const rig = await setUp(t, 'single-numa-node');
   const two = pod('two', 2, '2Gi', 2);
   assert.equal(await admit(rig, two), undefined);
   assert.deepEqual(placement(rig, two), { cpus: '4-5', mems: '1', isExclusive: true });
-  // The node with a free GPU has processors enough, but not the memory.
+  // The node with a free GPU has enough CPUs but too little memory.
   assert.deepEqual(await admit(rig, pod('much', 2, '7500Mi', 1)), {
     reason: 'TopologyAffinityError',
     message: 'Resources cannot be allocated with Topology locality',
@@ -148,20 +148,20 @@ test('single-numa-node: processors, memory and devices of one node, or none at a
   assert.deepEqual(rig.admissions, [{ refused: false }, { refused: true }]);
 });
 
-test('best-effort: what cannot be aligned is taken from where it is', async (t) => {
+test('best-effort: resources that cannot be aligned are allocated from any node', async (t) => {
   const rig = await setUp(t, 'best-effort');
   const three = pod('three', 2, '1Gi', 3);
   assert.equal(await admit(rig, three), undefined);
   assert.equal(placement(rig, three).isExclusive, true);
 });
 
-test('restricted: refused where as few nodes as an empty host needs cannot serve it', async (t) => {
+test('restricted: a pod is rejected if it needs more nodes than on an empty host', async (t) => {
   const rig = await setUp(t, 'restricted');
   assert.equal(await admit(rig, pod('first', 2, '1Gi', 2)), undefined);
   assert.equal((await admit(rig, pod('second', 4, '1Gi', 1)))?.reason, 'TopologyAffinityError');
 });
 
-test('scope pod: containers that would fit on two nodes are put on one', async (t) => {
+test('scope pod: containers that would fit on two nodes are placed on one', async (t) => {
   const limits = { cpu: '2', memory: '1Gi' };
   const containers = [
     { name: 'a', limits: { ...limits, [GPU]: '1' } },
@@ -176,7 +176,7 @@ test('scope pod: containers that would fit on two nodes are put on one', async (
   assert.deepEqual(parseCpuSet(`${first?.cpus},${second?.cpus}`), parseCpuSet('4-7'));
 });
 
-test('what nobody expects is told as such, and what was taken before is given back', async (t) => {
+test('an unexpected error is reported as such, and allocated resources are released', async (t) => {
   const rig = await setUp(t, 'none');
   assert.deepEqual(await admit(rig, pod('much', 9, '1Gi', 2)), {
     reason: 'UnexpectedAdmissionError',
@@ -186,7 +186,7 @@ test('what nobody expects is told as such, and what was taken before is given ba
   assert.equal(await admit(rig, pod('all', 1, '1Gi', 3)), undefined);
 });
 
-test('pods are admitted one after the other: what one was given the next one cannot have', async (t) => {
+test('pods are admitted one after the other, so that no resource is allocated twice', async (t) => {
   const rig = await setUp(t, 'none');
   const answers = await Promise.all(['a', 'b', 'c'].map((uid) => admit(rig, pod(uid, 1, '1Gi', 2))));
   assert.deepEqual(
@@ -195,7 +195,7 @@ test('pods are admitted one after the other: what one was given the next one can
   );
 });
 
-test('a failure in one admission refuses that pod and no later one', async (t) => {
+test('a failed admission rejects only its own pod', async (t) => {
   const rig = await setUp(t, 'none');
   rig.failure.next = true;
   assert.equal((await admit(rig, pod('unlucky', 1, '1Gi')))?.reason, 'UnexpectedAdmissionError');
@@ -203,12 +203,12 @@ test('a failure in one admission refuses that pod and no later one', async (t) =
   assert.equal(placement(rig, pod('next', 1, '1Gi')).isExclusive, true);
 });
 
-test('a pod that asks for nothing of the kind need not wait', async (t) => {
+test('a pod without exclusive resources does not wait', async (t) => {
   const rig = await setUp(t, 'restricted');
   assert.equal(admit(rig, resourcePod('plain', [{ limits: { cpu: '100m' } }])), undefined);
 });
 
-test('what pods have that are gone is taken back, of those that are active it is not', async (t) => {
+test('resources of pods that no longer exist are released, those of active pods are kept', async (t) => {
   const rig = await setUp(t, 'none');
   await admit(rig, pod('gone', 2, '1Gi', 1));
   await admit(rig, pod('here', 2, '1Gi', 1));
@@ -218,7 +218,7 @@ test('what pods have that are gone is taken back, of those that are active it is
   assert.equal(placement(rig, pod('here', 2, '1Gi')).isExclusive, true);
 });
 
-test('the pod-resources socket tells who has what, and what there is', async (t) => {
+test('the pod-resources socket reports the allocations and the allocatable resources', async (t) => {
   const rig = await setUp(t, 'single-numa-node');
   const mine = pod('mine', 2, '2Gi', 2);
   await admit(rig, mine);
@@ -271,7 +271,7 @@ test('the pod-resources socket tells who has what, and what there is', async (t)
     client.call('get', { podName: 'other', podNamespace: 'default' }, options),
     /pod other in namespace default not found/,
   );
-  // Ten at once, then a hundred a second.
+  // The rate limit has a burst of ten and a hundred requests per second.
   const answers = await Promise.allSettled(Array.from({ length: 10 }, () => client.call('list', {}, options)));
   const refused = answers.filter((answer) => answer.status === 'rejected');
   assert.equal(refused.length, 4);
@@ -281,7 +281,7 @@ test('the pod-resources socket tells who has what, and what there is', async (t)
   assert.equal(observed.at(-1), 'list false');
 });
 
-test('a host with more NUMA nodes than are allowed is refused', async () => {
+test('a host with too many NUMA nodes is rejected', async () => {
   const host = await hostOf({ sockets: 9, coresPerNode: 1 });
   assert.throws(
     () =>

@@ -1,4 +1,4 @@
-/** State files are the reference's: written by it they are read here, and the other way round. */
+/** Tests that state files are compatible with the kubelet's in both directions. */
 import assert from 'node:assert/strict';
 import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -19,7 +19,7 @@ import {
 
 const directory = (): Promise<string> => mkdtemp(join(tmpdir(), 'state-'));
 
-test('checksums of processors are those of files that the reference wrote', () => {
+test("checksums of CPU states equal those of the kubelet's files", () => {
   assert.equal(cpuStateChecksum({ policyName: 'none', defaultCpuSet: '' }), 1_353_318_690);
   assert.equal(cpuStateChecksum({ policyName: 'static', defaultCpuSet: '0-27' }), 273_146_150);
   assert.equal(
@@ -35,7 +35,7 @@ test('checksums of processors are those of files that the reference wrote', () =
   );
 });
 
-test('the checksum of memory is that of a file that the reference accepts', () => {
+test('the checksum of the memory state is one that the kubelet accepts', () => {
   const memory = { total: 2048, systemReserved: 512, allocatable: 1536, reserved: 512, free: 1024 };
   const sum = memoryStateChecksum({
     policyName: 'static',
@@ -45,7 +45,7 @@ test('the checksum of memory is that of a file that the reference accepts', () =
   assert.equal(sum, 4_215_593_881);
 });
 
-test('the checksum of devices is that of a file that the reference wrote', () => {
+test("the checksum of the device checkpoint equals that of the kubelet's file", () => {
   const json = JSON.parse(
     '{"Data":{"PodDeviceEntries":[{"PodUID":"bf52b2cd-b611-4e79-86b1-280b283185c3","ContainerName":"check","ResourceName":"nvidia.com/gpu","DeviceIDs":{"-1":["tegra"]},"AllocResp":"Ch8KFk5WSURJQV9WSVNJQkxFX0RFVklDRVMSBXRlZ3Jh"}],"RegisteredDevices":{"nvidia.com/gpu":["tegra"]}},"Checksum":3660592824}',
   ) as { Data: Parameters<typeof deviceChecksum>[0] };
@@ -54,7 +54,7 @@ test('the checksum of devices is that of a file that the reference wrote', () =>
   assert.throws(() => readDeviceCheckpoint({ ...json, Checksum: 1 }), /checkpoint is corrupted/);
 });
 
-test('the state of processors is written as the reference writes it, and read back', async () => {
+test("the CPU state is written in the kubelet's format and can be read again", async () => {
   const root = await directory();
   const state = await CpuState.load(root, 'static', silentLogger);
   state.shared = parseCpuSet('0,13');
@@ -70,7 +70,7 @@ test('the state of processors is written as the reference writes it, and read ba
   assert.deepEqual(again.shared, parseCpuSet('0,13'));
 });
 
-test('a state that is not whole, or of another policy, is refused with the file and the remedy', async () => {
+test('a corrupted state or one of another policy is rejected with the file and the remedy', async () => {
   const root = await directory();
   const file = join(root, 'cpu_manager_state');
   const refused = (why: RegExp): Promise<void> =>
@@ -91,7 +91,7 @@ test('a state that is not whole, or of another policy, is refused with the file 
   await refused(/could not restore state from checkpoint/);
 });
 
-test('the state of memory without a policy says only so', async () => {
+test('without a policy the memory state only records the policy', async () => {
   const root = await directory();
   await (await MemoryState.load(root, 'None', silentLogger)).save();
   const text = await readFile(join(root, 'memory_manager_state'), 'utf8');

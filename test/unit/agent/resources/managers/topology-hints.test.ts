@@ -1,4 +1,4 @@
-/** How hints of several resources become one. */
+/** Tests how the hints of several resources are merged. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -10,7 +10,7 @@ import {
   type TopologyHint,
 } from '../../../../../agent/resources/managers/topologymanager/hints.ts';
 
-/** Nodes 0 and 1 are near each other, as are 2 and 3. */
+/** Nodes 0 and 1 are close to each other, and so are 2 and 3. */
 const nodes = (count: number): NumaNode[] =>
   Array.from({ length: count }, (_, id) => ({
     id,
@@ -28,7 +28,7 @@ const merge = (
   options: Partial<MergeOptions> = {},
 ) => mergeHints(hints, { policy, numaNodes: nodes(2), preferClosest: false, ...options });
 
-test('nobody cares: any node, admitted by every policy', () => {
+test('without preferences every policy admits any node', () => {
   for (const policy of ['best-effort', 'restricted'] as const)
     assert.deepEqual(merge(policy, [{}, { cpu: undefined }]), { hint: hint(true, 0, 1), admitted: true });
   assert.deepEqual(merge('single-numa-node', [{}]), { hint: { affinity: undefined, preferred: true }, admitted: true });
@@ -41,14 +41,14 @@ test('the common node of all preferred hints wins', () => {
     assert.deepEqual(merge(policy, [cpu, gpu]), { hint: hint(true, 1), admitted: true });
 });
 
-test('resources on different nodes: taken as they are, or refused, by the policy', () => {
+test('resources on different nodes are admitted or rejected by the policy', () => {
   const apart = [{ cpu: [hint(true, 0)] }, { gpu: [hint(true, 1)] }];
   assert.deepEqual(merge('best-effort', apart), { hint: hint(false, 0, 1), admitted: true });
   assert.equal(merge('restricted', apart).admitted, false);
   assert.equal(merge('single-numa-node', apart).admitted, false);
 });
 
-test('what needs two nodes is refused by single-numa-node alone', () => {
+test('only single-numa-node rejects a request that needs two nodes', () => {
   const wide = [{ cpu: [hint(true, 0, 1)] }];
   assert.equal(merge('best-effort', wide).admitted, true);
   assert.deepEqual(merge('restricted', wide), { hint: hint(true, 0, 1), admitted: true });
@@ -58,12 +58,12 @@ test('what needs two nodes is refused by single-numa-node alone', () => {
   });
 });
 
-test('a resource that cannot be given is never preferred', () => {
+test('a resource that no node can provide is never preferred', () => {
   assert.equal(merge('restricted', [{ cpu: [hint(true, 0)] }, { gpu: [] }]).admitted, false);
   assert.equal(merge('best-effort', [{ gpu: [] }]).admitted, true);
 });
 
-test('near nodes are preferred where that is asked for', () => {
+test('with prefer-closest-numa-nodes, close nodes are preferred', () => {
   const pairs = [{ cpu: [hint(true, 0, 2), hint(true, 2, 3)] }];
   const four = { numaNodes: nodes(4) };
   assert.deepEqual(merge('best-effort', pairs, four).hint, hint(true, 0, 2));
@@ -85,7 +85,7 @@ const someHints = fc.array(
   { maxLength: 3 },
 );
 
-test('laws: hints lie within the host, policies are ordered by strictness, the order of providers does not matter', () => {
+test('hints lie within the host, policies are ordered by strictness, and the order of providers does not matter', () => {
   const all = maskOf([0, 1, 2, 3]);
   const four = { numaNodes: nodes(4) };
   fc.assert(

@@ -5,8 +5,8 @@ import { parseNetDev, parsePressure } from '../../../../../agent/resources/stati
 import { createCgroupReader } from '../../../../../agent/resources/statistics/cgroup-reader.ts';
 import { v1, v2, withTree } from './cgroup-fixture.ts';
 
-describe('the figures of a cgroup', () => {
-  it('are read of version 1 from every controller', async () => {
+describe('the usage of a cgroup', () => {
+  it('is read from every controller in cgroup v1', async () => {
     await withTree(
       v1('/kubepods/podX', { cpuNs: 5_000_000_000, memory: 100_000, inactive: 30_000 }),
       async (directory) => {
@@ -32,7 +32,7 @@ describe('the figures of a cgroup', () => {
     );
   });
 
-  it('are read of version 2, with pressure', async () => {
+  it('is read from cgroup v2, with pressure', async () => {
     await withTree(
       {
         'cgroup.controllers': 'cpu memory pids\n',
@@ -62,7 +62,7 @@ describe('the figures of a cgroup', () => {
     );
   });
 
-  it('of the root of version 2, which tells no usage, are what is not free', async () => {
+  it('of the root in cgroup v2 is all memory that is not free', async () => {
     await withTree(
       {
         'cgroup.controllers': '',
@@ -76,7 +76,7 @@ describe('the figures of a cgroup', () => {
     );
   });
 
-  it('of one that is gone are none', async () => {
+  it('of a removed cgroup is undefined', async () => {
     await withTree({ 'cgroup.controllers': '' }, async (directory) => {
       assert.equal(await (await createCgroupReader(directory)).read('/gone'), undefined);
     });
@@ -86,8 +86,8 @@ describe('the figures of a cgroup', () => {
   });
 });
 
-describe('files of the kernel', () => {
-  it("of network interfaces are read without loopback and the hosts' ends of pods", () => {
+describe('kernel files', () => {
+  it('of network interfaces are read without loopback and the host ends of pods', () => {
     const text = `Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
     lo:    9    9    0    0    0     0          0         0    9    9    0    0    0     0       0          0
@@ -110,7 +110,7 @@ veth12: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0
     assert.deepEqual(parseNetDev(''), []);
   });
 
-  it('of pressure are told in nanoseconds; without a line there is none', () => {
+  it('of pressure are read in nanoseconds; a missing line means none', () => {
     assert.deepEqual(parsePressure('some avg10=0.10 avg60=0.20 avg300=0.30 total=5\n'), {
       some: { avg10: 0.1, avg60: 0.2, avg300: 0.3, total: 5000 },
       full: { avg10: 0, avg60: 0, avg300: 0, total: 0 },

@@ -58,8 +58,8 @@ async function withCollector(
   });
 }
 
-describe('usage of pods', () => {
-  it("is found by the container's id below the pod's cgroup, and has a rate from the second look on", async () => {
+describe('the usage of pods', () => {
+  it("is found by the container's id below the pod's cgroup, and has a rate from the second snapshot", async () => {
     await withCollector(async (collector, clock, directory) => {
       const first = await collector.snapshot(0);
       assert.equal(first.pods[0]?.containers[0]?.usage.cpu.usageNs, 1_000_000_000);
@@ -71,7 +71,7 @@ describe('usage of pods', () => {
     });
   });
 
-  it('is looked at once for all who ask within a while', async () => {
+  it('is read once for concurrent clients', async () => {
     await withCollector(async (collector, clock) => {
       const first = await collector.snapshot(5_000);
       await clock.advance(4_000);
@@ -81,7 +81,7 @@ describe('usage of pods', () => {
     });
   });
 
-  it("is the runtime's where the cgroup is out of reach", async () => {
+  it('comes from the runtime if the cgroup is not accessible', async () => {
     const stats = {
       id: ID,
       labels: {},
@@ -111,8 +111,8 @@ describe('usage of pods', () => {
   });
 });
 
-describe('pages of figures', () => {
-  it('of resources have the names and labels that metrics-server reads', async () => {
+describe('the metrics endpoints', () => {
+  it('have the names and labels that metrics-server reads in /metrics/resource', async () => {
     await withCollector(async (collector, clock) => {
       const lines = resourceMetrics(await collector.snapshot(0)).split('\n');
       const now = clock.now();
@@ -130,7 +130,7 @@ describe('pages of figures', () => {
     });
   });
 
-  it('of cgroups have the labels that dashboards join by', async () => {
+  it('have the labels that dashboards join by in /metrics/cadvisor', async () => {
     await withCollector(async (collector) => {
       const text = cadvisorMetrics({
         usage: await collector.snapshot(0),
@@ -174,7 +174,7 @@ describe('pages of figures', () => {
     });
   });
 
-  it('of the summary have the shape of the reference', async () => {
+  it("have the kubelet's format in the summary", async () => {
     await withCollector(async (collector) => {
       const usage = await collector.snapshot(0);
       const filesystem = {

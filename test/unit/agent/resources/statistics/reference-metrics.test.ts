@@ -1,4 +1,7 @@
-/** Figures have the names, types and labels that the reference's pages showed, so that dashboards need not be changed. */
+/**
+ * Tests that metrics have the names, types and labels that were recorded from the kubelet, so that existing dashboards
+ * work.
+ */
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -11,13 +14,13 @@ import { startAgentInMemory } from '../../../../fakes/agent-in-memory.ts';
 
 type Page = 'metrics' | 'resource' | 'probes' | 'cadvisor';
 
-/** Name to type and labels, as recorded; what Go's runtime and the API machinery's libraries tell of themselves is left out. */
+/** The recorded names with their types and labels, without the metrics of the Go runtime and of libraries. */
 const recorded = JSON.parse(await readFile(join(import.meta.dirname, 'reference-metrics.json'), 'utf8')) as Record<
   Page,
   Record<string, string>
 >;
 
-/** Recorded, and not here: there is nothing in this agent that they would count. */
+/** The recorded metrics that this agent does not have, and why. */
 const ABSENT: readonly (readonly [pattern: RegExp, why: string])[] = [
   [
     /^force_cleaned_failed_volume|^reconstruct_volume/,
@@ -71,7 +74,7 @@ function page(path: string): Promise<string> {
   });
 }
 
-/** Name to type and labels; a histogram once. */
+/** Returns the type and labels by name. A histogram counts once. */
 function shown(text: string): Map<string, string> {
   const types = new Map([...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name = '', type = '']) => [name, type]));
   const found = new Map<string, string>();
@@ -105,7 +108,7 @@ for (const [name, path] of [
   });
 }
 
-test('/metrics: every recorded figure is there, or it is said why not', () => {
+test('/metrics: every recorded metric exists, or is listed with a reason', () => {
   const families = new Map(
     agent.metrics.families().map(({ name, kind, labels }) => [name, `${kind} ${labels.toSorted().join(',')}`.trim()]),
   );

@@ -4,7 +4,7 @@ import { buildCodecs } from '../../../../../agent/protocols/grpc/codec.ts';
 import { MESSAGES, METHODS, STOP_SIGNALS } from '../../../../../agent/runtime/cri/schema.ts';
 
 describe('the wire format of CRI', () => {
-  it('has every message that a method or another message names', () => {
+  it('defines every message that a method or another message refers to', () => {
     const known = new Set<string>(Object.keys(MESSAGES));
     const scalars = new Set(['string', 'bool', 'bytes', 'int32', 'int64', 'uint32', 'uint64', 'map']);
     for (const [name, fields] of Object.entries(MESSAGES)) {
@@ -18,7 +18,7 @@ describe('the wire format of CRI', () => {
     for (const [, request, answer] of Object.values(METHODS)) assert.ok(known.has(request) && known.has(answer));
   });
 
-  it('writes fields by their numbers, numbers in a row packed', async () => {
+  it('writes fields by their numbers, and repeated numbers packed', async () => {
     const codec = await buildCodecs('runtime', MESSAGES);
     assert.equal(
       codec('PortForwardRequest')
@@ -34,7 +34,7 @@ describe('the wire format of CRI', () => {
     );
   });
 
-  it('reads what is left out as the default of its type', async () => {
+  it('reads an absent field as the default of its type', async () => {
     const codec = await buildCodecs('runtime', MESSAGES);
     const status = codec('ContainerStatus').decode(Buffer.from('0a0161', 'hex')) as Record<string, unknown>;
     assert.deepEqual(
@@ -43,7 +43,7 @@ describe('the wire format of CRI', () => {
     );
   });
 
-  it('skips fields that are newer than the table', async () => {
+  it('skips fields that are not in the table', async () => {
     const codec = await buildCodecs('runtime', MESSAGES);
     const answer = codec('ExecResponse').decode(Buffer.from('0a0175fa3f0178', 'hex')) as { url: string };
     assert.equal(answer.url, 'u');

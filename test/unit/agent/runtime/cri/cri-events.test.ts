@@ -14,31 +14,31 @@ const containers = (states: Readonly<Record<string, number>>): Look =>
 const told = (before: Look, after: Look): readonly string[] =>
   changes(before, after).map(({ type, containerId }) => `${type} ${containerId}`);
 
-describe('events from two looks at a runtime', () => {
-  it('tells of creation, start and end', () => {
+describe('events between two lists of a runtime', () => {
+  it('reports creation, start and exit', () => {
     assert.deepEqual(told(containers({}), containers({ a: created })), ['created a']);
     assert.deepEqual(told(containers({ a: created }), containers({ a: running })), ['started a']);
     assert.deepEqual(told(containers({ a: running }), containers({ a: exited })), ['stopped a']);
     assert.deepEqual(told(containers({ a: exited }), containers({})), ['deleted a']);
   });
 
-  it('leaves out nothing of what was too quick to be seen', () => {
+  it('reports all steps of a change that was too quick to be observed', () => {
     assert.deepEqual(told(containers({}), containers({ a: exited })), ['created a', 'started a', 'stopped a']);
     assert.deepEqual(told(containers({ a: created }), containers({ a: exited })), ['started a', 'stopped a']);
   });
 
-  it('says nothing where nothing changed', () =>
+  it('reports nothing if nothing changed', () =>
     assert.deepEqual(told(containers({ a: running }), containers({ a: running })), []));
 
-  it('tells of a sandbox as such', () => {
+  it('reports the change of a sandbox', () => {
     const sandbox = (state: number): Look => new Map([['s', { podUid: 'pod', state, sandbox: true }]]);
     assert.deepEqual(told(sandbox(0), sandbox(1)), ['sandbox-changed s']);
     assert.deepEqual(told(sandbox(1), new Map()), ['sandbox-changed s']);
   });
 });
 
-describe('events of a runtime that has none of its own', () => {
-  /** A runtime with one container; `lists` counts what it was asked. */
+describe('events of a runtime without container events', () => {
+  /** A runtime with one container. `lists` counts the list requests. */
   async function follow(containerd: boolean) {
     const clock = new FakeClock();
     const abort = new AbortController();
@@ -85,7 +85,7 @@ describe('events of a runtime that has none of its own', () => {
     return { clock, state, told, end };
   }
 
-  it('looks at the lists again until they show the end that containerd told', async () => {
+  it('lists again until the lists show the exit that containerd reported', async () => {
     const { clock, state, told, end } = await follow(true);
     state.exit('a');
     await clock.advance(100);
@@ -98,7 +98,7 @@ describe('events of a runtime that has none of its own', () => {
     await end();
   });
 
-  it('leaves to the next slow look what the lists do not show', async () => {
+  it('leaves an exit that the lists do not show to the next periodic poll', async () => {
     const { clock, state, told, end } = await follow(true);
     state.exit('a');
     await clock.advance(9_000);
@@ -109,7 +109,7 @@ describe('events of a runtime that has none of its own', () => {
     await end();
   });
 
-  it('looks once after a request of its own', async () => {
+  it('lists once after a request of its own', async () => {
     const { clock, state, told, end } = await follow(true);
     state.container = exited;
     state.own();
@@ -119,7 +119,7 @@ describe('events of a runtime that has none of its own', () => {
     await end();
   });
 
-  it('tells at once what a request of its own has set going, and asks for no list', async () => {
+  it('reports at once what its own request started, without a list', async () => {
     const { clock, state, told, end } = await follow(true);
     state.own({ id: 's', podUid: 'pod', sandbox: true });
     state.own({ id: 'b', podUid: 'pod', sandbox: false });
@@ -128,7 +128,7 @@ describe('events of a runtime that has none of its own', () => {
     await end();
   });
 
-  it('looks at what has ended before its start was answered', async () => {
+  it('lists if a container exited before the response to its start', async () => {
     const { clock, state, told, end } = await follow(true);
     state.exit('b');
     state.own({ id: 'b', podUid: 'pod', sandbox: false });
@@ -137,7 +137,7 @@ describe('events of a runtime that has none of its own', () => {
     await end();
   });
 
-  it('looks after a start where nothing tells of ends', async () => {
+  it('lists after a start if no exit events are available', async () => {
     const { clock, state, end } = await follow(false);
     state.own({ id: 'b', podUid: 'pod', sandbox: false });
     await clock.advance(5);
@@ -145,7 +145,7 @@ describe('events of a runtime that has none of its own', () => {
     await end();
   });
 
-  it('looks every second where nothing tells of ends', async () => {
+  it('polls every second if no exit events are available', async () => {
     const { clock, state, told, end } = await follow(false);
     state.container = exited;
     await clock.advance(3_500);

@@ -1,4 +1,4 @@
-/** The client's side of a runtime's streams against a server that behaves as containerd's does, and worse. */
+/** Tests the client of a runtime's streams against a server that behaves like containerd, or worse. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
@@ -19,7 +19,7 @@ afterEach(() => {
   server?.close();
 });
 
-/** Serves one connection when the streams that `wanted` names are there. */
+/** Serves one connection when all streams of `wanted` exist. */
 async function serve(
   wanted: readonly string[],
   run: (streams: Streams, connection: SpdyConnection, socket: Duplex) => Promise<void> | void,
@@ -58,7 +58,7 @@ const collect = (): { readonly stream: PassThrough; readonly text: () => string 
 describe('a command over the streams of a runtime', () => {
   const signal = AbortSignal.timeout(60_000);
 
-  it('gets its input to the end, gives its output and exit code', async () => {
+  it('passes its whole input, and returns its output and exit code', async () => {
     const url = await serve(['error', 'stdin', 'stdout', 'stderr'], async (streams) => {
       let input = '';
       for await (const chunk of streams.get('stdin') ?? []) input += String(chunk);
@@ -73,13 +73,13 @@ describe('a command over the streams of a runtime', () => {
     assert.deepEqual([stdout.text(), stderr.text()], ['HELLO', 'err']);
   });
 
-  it('loses nothing when the runtime resets its streams at the end', async () => {
+  it('loses no data if the runtime resets its streams at the end', async () => {
     const size = 600_000;
     const url = await serve(['error', 'stdout'], async (streams) => {
       const out = streams.get('stdout');
       await new Promise((done) => out?.write('x'.repeat(size), done));
       await new Promise((done) => streams.get('error')?.write(success, done));
-      // Reset without an end, as spdystream's connection does when it is closed.
+      // Reset without an end of stream, as spdystream does when its connection is closed.
       for (const stream of streams.values()) stream.destroy();
     });
     const stdout = collect();
@@ -101,7 +101,7 @@ describe('a command over the streams of a runtime', () => {
     assert.equal(sizes, '{"Width":80,"Height":25}');
   });
 
-  it('reads the last word of a runtime that resets the connection while input is on its way', async () => {
+  it('reads the last message of a runtime that resets the connection during input', async () => {
     const stdin = new PassThrough();
     stdin.write('early');
     const url = await serve(['error', 'stdin', 'stdout'], async (streams, _connection, socket) => {
@@ -109,7 +109,7 @@ describe('a command over the streams of a runtime', () => {
       streams.get('stdout')?.end('last words');
       streams.get('error')?.end(failure(7));
       (socket as Socket).resetAndDestroy();
-      // Fails in the kernel before anything of the above is read.
+      // The write fails in the kernel before the client reads the data above.
       stdin.write('too late');
     });
     const stdout = collect();
@@ -117,13 +117,13 @@ describe('a command over the streams of a runtime', () => {
     assert.equal(stdout.text(), 'last words');
   });
 
-  it('resets no stream that the runtime has ended: the connection may be closed already', async () => {
+  it('does not reset a stream that the runtime has ended, because the connection may be closed', async () => {
     let frames = Buffer.alloc(0);
     const url = await serve(['error', 'stdout'], async (streams, _connection, socket) => {
       socket.on('data', (chunk: Buffer) => (frames = Buffer.concat([frames, chunk])));
       streams.get('stdout')?.end('x');
       await once(streams.get('stdout') ?? socket, 'finish');
-      // What the client would send for its stdout comes before the answer to a question that is asked now.
+      // Anything that the client sent for its stdout would arrive before the response to a later ping.
       const asked = once(socket, 'data');
       socket.write(Buffer.from('800300060000000400000002', 'hex'));
       await asked;
@@ -134,10 +134,10 @@ describe('a command over the streams of a runtime', () => {
   });
 
   for (const [what, said] of [
-    ['without a word', ''],
-    ['in the middle of its last word', '{"status":"Succ'],
+    ['without a result', ''],
+    ['in the middle of the result', '{"status":"Succ'],
   ] as const) {
-    it(`takes a connection that ends ${what} for a failure, not for success`, async () => {
+    it(`fails if the connection ends ${what}`, async () => {
       const url = await serve(['error', 'stdout'], (streams, _connection, socket) => {
         if (said !== '') streams.get('error')?.write(said);
         socket.end();
@@ -149,9 +149,9 @@ describe('a command over the streams of a runtime', () => {
     });
   }
 
-  it('does not wait for ever for a command that has ended while its input goes on without end', async () => {
+  it('does not wait forever for an exited command whose input never ends', async () => {
     const url = await serve(['error', 'stdin', 'stdout'], (streams) => {
-      // Neither reads the input nor says how the command ended.
+      // The server neither reads the input nor reports the result of the command.
       streams.get('stdout')?.end('done');
     });
     const stdin = new PassThrough();
@@ -174,7 +174,7 @@ describe('a command over the streams of a runtime', () => {
     assert.equal(stdout.text(), 'done');
   });
 
-  it('ends when the caller gives up', async () => {
+  it('stops when the caller aborts', async () => {
     const url = await serve(['error', 'stdout'], () => undefined);
     const abort = new AbortController();
     const running = runRemoteCommand(url, { stdout: collect().stream, tty: false, signal: abort.signal }, systemClock);
@@ -184,7 +184,7 @@ describe('a command over the streams of a runtime', () => {
 });
 
 describe('a port over the streams of a runtime', () => {
-  it('is a connection both ways', async () => {
+  it('carries data in both directions', async () => {
     const url = await serve(['error', 'data'], async (streams) => {
       const data = streams.get('data');
       assert.equal(data?.headers['port'], '8080');
@@ -199,7 +199,7 @@ describe('a port over the streams of a runtime', () => {
     assert.equal(text, 'PING');
   });
 
-  it('fails with what the runtime says', async () => {
+  it("fails with the runtime's error", async () => {
     const url = await serve(['error', 'data'], (streams) => void streams.get('error')?.end('connection refused'));
     const connection = await forwardRemotePort(url, 8080, AbortSignal.timeout(60_000));
     await assert.rejects(

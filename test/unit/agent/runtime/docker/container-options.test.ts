@@ -1,4 +1,4 @@
-/** What the Docker Engine is asked for. */
+/** Tests the options of requests to the Docker Engine. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { containerCreateOptions } from '../../../../../agent/runtime/docker/container-options.ts';
@@ -63,13 +63,13 @@ const config = (changes: Partial<ContainerConfig> = {}): ContainerConfig => ({
   ...changes,
 });
 
-test('a container is put on its processors and memory nodes', () => {
+test('a container is restricted to its CPUs and NUMA nodes', () => {
   const { HostConfig } = containerCreateOptions(sandbox, config(), OPTIONS, FACTS);
   assert.deepEqual([HostConfig?.CpusetCpus, HostConfig?.CpusetMems, HostConfig?.CpuQuota], ['1,5', '0', 0]);
   assert.equal(HostConfig?.DeviceRequests, undefined);
 });
 
-test('a container of Podman joins the host name of its pod, which comes with the network on Docker', () => {
+test("a container joins the pod's UTS namespace on Podman; on Docker the host name comes with the network", () => {
   const modes = [FACTS, { ...FACTS, isPodman: true }].map((facts) => {
     const { HostConfig } = containerCreateOptions(sandbox, config(), OPTIONS, facts);
     return [HostConfig?.NetworkMode, HostConfig?.UTSMode];
@@ -80,7 +80,7 @@ test('a container of Podman joins the host name of its pod, which comes with the
   ]);
 });
 
-test('devices of the host, and those that the container device interface names, are asked for', () => {
+test('host devices and CDI devices are requested', () => {
   const devices = [{ hostPath: '/dev/null', containerPath: '/dev/thing', permissions: 'rw' }];
   const { HostConfig } = containerCreateOptions(
     sandbox,

@@ -1,4 +1,4 @@
-/** A container that hangs in the engine delays what is asked about its own pod, and nothing else. */
+/** Tests that a container that hangs in the engine only delays requests about its own pod. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { ContainerStates } from '../../../../../agent/runtime/docker/container-states.ts';
@@ -12,7 +12,7 @@ const labels = (pod: string): Record<string, string> => ({
   'io.kubernetes.container.name': 'main',
 });
 
-/** Two running containers; the inspection of one never ends. */
+/** Two running containers. The inspection of one never returns. */
 function states(clock: FakeClock): ContainerStates {
   const entries = ['well', 'hung'].map((id) => ({
     Id: id,
@@ -51,7 +51,7 @@ function states(clock: FakeClock): ContainerStates {
 }
 
 describe('a container that hangs', () => {
-  it('is shown as the list shows it when everything is looked at', async () => {
+  it('has the status of its list entry in a list of all containers', async () => {
     const clock = new FakeClock();
     const looking = states(clock).containers({});
     await clock.advance(5_000);
@@ -70,7 +70,7 @@ describe('a container that hangs', () => {
     );
   });
 
-  it('does not delay a look at another pod', async () => {
+  it('does not delay a list of another pod', async () => {
     const found = await states(new FakeClock()).containers({ podUid: 'well' });
     assert.deepEqual(
       found.map(({ id }) => id),

@@ -1,4 +1,4 @@
-/** What the Docker client brings into memory. */
+/** Tests which modules the Docker client loads. */
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { test } from 'node:test';

@@ -1,4 +1,4 @@
-/** What an engine is asked about itself, and how often. */
+/** Tests the cache of the engine's version and info. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { DockerClient } from '../../../../../agent/runtime/docker/docker-client.ts';
@@ -26,7 +26,7 @@ function engineUnderTest(): {
   return Object.assign(state, { engine: new EngineSelf(client, clock), clock });
 }
 
-test('an engine is asked once what it is, however many want to know', async () => {
+test('concurrent callers share one request', async () => {
   const { engine, asked } = engineUnderTest();
   assert.deepEqual(
     (await Promise.all([engine.version(), engine.version()])).map(({ Version }) => Version),
@@ -37,7 +37,7 @@ test('an engine is asked once what it is, however many want to know', async () =
   assert.deepEqual(asked, ['version', 'info']);
 });
 
-test('it is asked again when its events have broken off, and after a while', async () => {
+test('the request is repeated after the event stream breaks, and after a while', async () => {
   const { engine, asked, clock } = engineUnderTest();
   await engine.version();
   engine.forget();
@@ -48,7 +48,7 @@ test('it is asked again when its events have broken off, and after a while', asy
   assert.equal(asked.length, 3);
 });
 
-test('what it could not answer is not remembered', async () => {
+test('a failed request is not cached', async () => {
   const under = engineUnderTest();
   under.fails = true;
   await assert.rejects(under.engine.info(), /no answer/);

@@ -15,14 +15,14 @@ const t = (digit: number): string => `2026-01-02T03:04:0${digit}.000000000Z`;
 const none = { time: '', count: 0 };
 
 describe('the CRI log of a Docker container', () => {
-  it('marks a whole line F and a part of one P', () => {
+  it('marks a whole line with F and a partial line with P', () => {
     const parser = new EntryParser(none);
     const frame = (text: string): string =>
       parser.frame({ stream: 'stderr', payload: Buffer.from(text), last: true }).toString();
     assert.equal(frame(`${t(1)} hello\n`), `${t(1)} stderr F hello\n`);
     assert.equal(frame(`${t(2)} half`), `${t(2)} stderr P half\n`);
   });
-  it('puts together an entry that comes in pieces', () => {
+  it('joins the pieces of an entry', () => {
     const parser = new EntryParser(none);
     assert.equal(parser.frame({ stream: 'stdout', payload: Buffer.from(`${t(1)} he`), last: false }).length, 0);
     assert.equal(
@@ -30,7 +30,7 @@ describe('the CRI log of a Docker container', () => {
       `${t(1)} stdout F hello\n`,
     );
   });
-  it('splits the output of a terminal by lines, wherever chunks end', () => {
+  it('splits the output of a terminal into lines, wherever chunks end', () => {
     const text = `${t(1)} a\n${t(2)} b c\n`;
     for (let cut = 0; cut <= text.length; cut++) {
       const parser = new EntryParser(none);
@@ -42,7 +42,7 @@ describe('the CRI log of a Docker container', () => {
       assert.equal(out, `${t(1)} stdout F a\n${t(2)} stdout F b c\n`);
     }
   });
-  it('goes on after the last line that is there, also where several bear one time', () => {
+  it('continues after the last line in the file, even if several lines have its time', () => {
     const from = lastPosition(`${t(1)} stdout F a\n${t(2)} stdout F b\n${t(2)} stdout F c\n`);
     assert.deepEqual(from, { time: t(2), count: 2 });
     const parser = new EntryParser(from);
@@ -51,14 +51,14 @@ describe('the CRI log of a Docker container', () => {
     );
     assert.deepEqual(frames, ['', '', `${t(2)} stdout F d\n`]);
   });
-  it('does not count a line that was cut off by a crash', () => {
+  it('ignores an incomplete line that a crash left', () => {
     assert.deepEqual(lastPosition(`${t(1)} stdout F a\n${t(2)} stdout F b`), { time: t(1), count: 1 });
     assert.deepEqual(lastPosition(''), none);
   });
 });
 
 describe('the writers of CRI logs', () => {
-  it('have nothing to do for a container that goes while they begin', async () => {
+  it('do nothing for a container that is removed while they start', async () => {
     const inspect = async (): Promise<never> => {
       throw new RuntimeError('not-found', 'No such container: c');
     };
@@ -79,7 +79,9 @@ describe('the writer of a CRI log', () => {
   });
   afterEach(() => rm(directory, { recursive: true, force: true }));
 
-  /** The engine has lines at each second from 1; a follow gives those from the time that it asks for, until it breaks. */
+  /**
+   * The engine has one line for each second from 1. A log stream returns those from the requested time until it breaks.
+   */
   const engine = (lines: number, breaksAfter: readonly number[]): { client: DockerClient; asked: string[] } => {
     const asked: string[] = [];
     const logs = ({ since = '' }: { since?: string }): Promise<Readable> => {
@@ -112,7 +114,7 @@ describe('the writer of a CRI log', () => {
   it('writes every line once', async () =>
     assert.equal(await write(join(directory, '0.log'), engine(3, [])), whole(3)));
 
-  it('cuts off what a killed agent or a full disk left of a line, and writes it anew', async () => {
+  it('truncates an incomplete line that a killed agent or a full disk left, and writes it again', async () => {
     const path = join(directory, '0.log');
     await writeFile(path, `${whole(2)}${t(3)} stdout F li`);
     const from = engine(4, []);
@@ -120,19 +122,19 @@ describe('the writer of a CRI log', () => {
     assert.deepEqual(from.asked.length, 1);
   });
 
-  it('repeats nothing when the follow breaks in the middle', async () => {
+  it('repeats nothing if the stream breaks in the middle', async () => {
     const clock = new FakeClock();
     const path = join(directory, '0.log');
     const from = engine(5, [2]);
     let looks = 0;
     const writer = new LogWriter(
       { id: 'c', tty: false, logPath: path },
-      // It runs until the connection is there again.
+      // The writer runs until the connection works again.
       { client: from.client, clock, logger: silentLogger, running: () => Promise.resolve(++looks <= 2) },
     );
     let isFinished = false;
     void writer.finished.then(() => (isFinished = true));
-    // Real files are written between the waits: nobody knows when the writer waits for the clock.
+    // Real files are written between the waits, so the test cannot know when the writer waits for the clock.
     while (!isFinished) await clock.advance(1_000);
     assert.equal(await readFile(path, 'utf8'), whole(5));
     assert.equal(from.asked.length, 2);

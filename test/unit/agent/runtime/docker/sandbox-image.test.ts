@@ -1,4 +1,4 @@
-/** The image of pod sandboxes, brought where it is missing. */
+/** Tests how a missing image of pod sandboxes is provided. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { extract } from 'tar-stream';
@@ -19,7 +19,7 @@ async function namesIn(archive: NodeJS.ReadableStream): Promise<string[]> {
   return names;
 }
 
-test("the agent's own is loaded, once for all that wait, and again when it is gone again", async () => {
+test("the agent's own image is loaded once for all waiting pods, and again after it was removed", async () => {
   const loaded: string[][] = [];
   const load = async (archive: string | NodeJS.ReadableStream): Promise<string[]> => {
     assert.ok(typeof archive !== 'string');
@@ -35,7 +35,7 @@ test("the agent's own is loaded, once for all that wait, and again when it is go
   assert.equal(loaded.length, 2);
 });
 
-test('any other is pulled, and a pull that fails is tried again by the next', async () => {
+test('another image is pulled, and the next pod retries a failed pull', async () => {
   const pulled: string[] = [];
   const pull = (reference: string): Promise<string> => {
     pulled.push(reference);
