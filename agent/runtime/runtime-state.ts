@@ -21,7 +21,7 @@ export class RuntimeState {
   readonly #options: RuntimeStateOptions;
   #lastReadyMs: number | undefined;
   #runtimeMessage = '';
-  #networkMessage = 'container runtime network not ready: it has not answered yet';
+  #networkMessage = 'container runtime network not ready: it has not responded yet';
 
   constructor(options: RuntimeStateOptions) {
     this.#options = options;

@@ -64,7 +64,7 @@ export function parseCsr(pem: string): CertificateRequest {
 export function parseCsrDer(raw: Buffer): CertificateRequest {
   const parts = der.readAll(der.readOnly(raw, der.TAG.sequence).content);
   const [, subject, spki, attributes] = der.readAll(der.expect(parts[0], der.TAG.sequence).content);
-  if (subject === undefined || spki === undefined) throw new der.DerError('a request is cut off');
+  if (subject === undefined || spki === undefined) throw new der.DerError('a request is truncated');
   const publicKey = createPublicKey({ key: spki.whole, type: 'spki', format: 'der' });
   const extensions: Extension[] = [];
   for (const attribute of attributes === undefined ? [] : der.readAll(attributes.content)) {

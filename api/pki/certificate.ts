@@ -132,9 +132,9 @@ export function parseCertificate(raw: Buffer): Certificate {
   if (body[0]?.tag === der.contextTag(0)) body.shift();
   const [serial, , issuer, validity, subject, spki, ...optional] = body;
   if (subject === undefined || issuer === undefined || spki === undefined)
-    throw new der.DerError('a certificate is cut off');
+    throw new der.DerError('a certificate is truncated');
   const [notBefore, notAfter] = der.readAll(der.expect(validity, der.TAG.sequence).content);
-  if (notBefore === undefined || notAfter === undefined) throw new der.DerError('a validity is cut off');
+  if (notBefore === undefined || notAfter === undefined) throw new der.DerError('a validity is truncated');
   const list = optional.find((element) => element.tag === der.contextTag(3));
   const extensions = list === undefined ? [] : readExtensions(der.readElement(list.content));
   const value = (oid: string): Buffer | undefined => extensions.find((extension) => extension.oid === oid)?.value;

@@ -106,20 +106,20 @@ export interface DerElement {
 export function readElement(data: Buffer): DerElement {
   const tag = data[0];
   const short = data[1];
-  if (tag === undefined || short === undefined) throw new DerError('data is cut off');
-  if ((tag & 0x1f) === 0x1f) throw new DerError('tags above 30 are not read');
+  if (tag === undefined || short === undefined) throw new DerError('data is truncated');
+  if ((tag & 0x1f) === 0x1f) throw new DerError('tags above 30 are not supported');
   let start = 2;
   let length = short;
   if (short === 0x80) throw new DerError('an indefinite length is not DER');
   if (short > 0x80) {
     const count = short & 0x7f;
-    if (count > 4 || data.length < 2 + count) throw new DerError('a length does not fit');
+    if (count > 4 || data.length < 2 + count) throw new DerError('a length is invalid');
     length = data.readUIntBE(2, count);
     if (length < 0x80 || (count > 1 && data[2] === 0)) throw new DerError('a length is not minimal');
     start += count;
   }
   const end = start + length;
-  if (end > data.length) throw new DerError('data is cut off');
+  if (end > data.length) throw new DerError('data is truncated');
   return { tag, content: data.subarray(start, end), whole: data.subarray(0, end) };
 }
 
@@ -167,7 +167,7 @@ export function readOid(element: DerElement): string {
 
 export function readBoolean(element: DerElement): boolean {
   expect(element, TAG.boolean);
-  if (element.content.length !== 1) throw new DerError('a BOOLEAN has not one byte');
+  if (element.content.length !== 1) throw new DerError('a BOOLEAN must have one byte');
   return element.content[0] !== 0;
 }
 
@@ -178,11 +178,11 @@ export function readText(element: DerElement): string {
   switch (element.tag) {
     case TAG.printableString: {
       const text = element.content.toString('latin1');
-      if (!PRINTABLE.test(text)) throw new DerError('a PrintableString holds other characters');
+      if (!PRINTABLE.test(text)) throw new DerError('a PrintableString contains invalid characters');
       return text;
     }
     case TAG.utf8String: {
-      if (!isUtf8(element.content)) throw new DerError('a UTF8String holds other bytes');
+      if (!isUtf8(element.content)) throw new DerError('a UTF8String contains invalid bytes');
       return element.content.toString();
     }
     case TAG.ia5String:

@@ -67,7 +67,7 @@ export function writeExtension(extension: Extension): Buffer {
 export function readExtensions(list: der.DerElement): Extension[] {
   return der.readAll(der.expect(list, der.TAG.sequence).content).map((item) => {
     const [id, second, third] = der.readAll(der.expect(item, der.TAG.sequence).content);
-    if (id === undefined || second === undefined) throw new der.DerError('an extension is cut off');
+    if (id === undefined || second === undefined) throw new der.DerError('an extension is truncated');
     const critical = second.tag === der.TAG.boolean && der.readBoolean(second);
     const value = der.expect(second.tag === der.TAG.boolean ? third : second, der.TAG.octetString);
     return { oid: der.readOid(id), critical, value: value.content };

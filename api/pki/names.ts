@@ -40,7 +40,7 @@ export function readName(element: der.DerElement): ParsedName {
   for (const rdn of der.readAll(der.expect(element, der.TAG.sequence).content)) {
     for (const pair of der.readAll(der.expect(rdn, der.TAG.set).content)) {
       const [type, value] = der.readAll(der.expect(pair, der.TAG.sequence).content);
-      if (type === undefined || value === undefined) throw new der.DerError('an attribute of a name is cut off');
+      if (type === undefined || value === undefined) throw new der.DerError('an attribute of a name is truncated');
       attributes.push({ oid: der.readOid(type), value: der.readText(value) });
     }
   }

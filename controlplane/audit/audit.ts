@@ -48,7 +48,7 @@ export function createAudit(options: AuditOptions): Audit {
   });
   const rejected = options.metrics.counter({
     name: 'apiserver_audit_requests_rejected_total',
-    help: 'Requests that were refused because their arrival could not be recorded.',
+    help: 'Requests that were rejected because their audit event could not be written.',
     labels: [],
   });
   events.with();

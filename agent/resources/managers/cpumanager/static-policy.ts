@@ -47,7 +47,7 @@ export class StaticCpuPolicy {
     const { topology, reservedCpus, reservedCount } = deps;
     if (reservedCount === 0)
       throw new StateError(
-        '[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero: give --reserved-cpus, or cpu in --kube-reserved or --system-reserved',
+        '[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero: set --reserved-cpus, or cpu in --kube-reserved or --system-reserved',
       );
     this.reserved =
       reservedCpus.size > 0

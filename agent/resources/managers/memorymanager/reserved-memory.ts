@@ -72,7 +72,7 @@ export function reservedMemory(
       );
   }
   if ([...result.values()].every((ofNode) => (ofNode['memory'] ?? 0) === 0))
-    throw new StateError('[memorymanager] you should specify the system reserved memory: give --reserved-memory');
+    throw new StateError('[memorymanager] you should specify the system reserved memory: set --reserved-memory');
   return result;
 }
 

@@ -135,7 +135,7 @@ test('a state that does not fit the host or the options is rejected', async () =
   );
   await refused({ fine: { 'strict-cpu-reservation': 'true' } }, /some of strictly reserved cpus: "0" are present/);
   await refused({ policy: 'none' }, /configured policy "none" differs/);
-  await refused({ reservedCount: 0 }, /greater than zero: give --reserved-cpus/);
+  await refused({ reservedCount: 0 }, /greater than zero: set --reserved-cpus/);
 });
 
 test('full-pcpus-only: odd numbers and split cores are rejected with the reason', async () => {
