@@ -575,7 +575,7 @@ async function assemble(
     shutdown.run(signal),
   ];
   const running = Promise.all(loops).catch((error: unknown) => {
-    if (!signal.aborted) logger.error({ error }, 'A loop of the agent broke');
+    if (!signal.aborted) logger.error({ err: error }, 'A loop of the agent broke');
   });
   return { core, server, shutdown, running };
 }

@@ -361,6 +361,19 @@ test('there are no escapes from the type system, and no empty catch', () => {
   assert.deepEqual(escapes, []);
 });
 
+test('errors stand in the field err of a log line, where the logger prints their stack', () => {
+  const wrong = sources.flatMap(({ path, text }) =>
+    [
+      ...text.matchAll(
+        /\blog(?:ger)?\.(?:debug|info|warn|error)\(\s*\{[^{}]*?(?<![\w.:] ?)\b(?:error|cause)\s*[,}][^\n]*/g,
+      ),
+    ]
+      .filter(([call]) => !/err: (?:error|cause)\s*[,}]/.test(call))
+      .map(([call]) => `${path}: ${call}`),
+  );
+  assert.deepEqual(wrong, []);
+});
+
 test('there are no barrel files, and no folder of odds and ends', () => {
   const bad = sources
     .map(({ path }) => path)

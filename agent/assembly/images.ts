@@ -85,6 +85,6 @@ async function pullVerification(
   });
   await verification
     .takeUp(() => runtime.listImages())
-    .catch((error: unknown) => logger.error({ error }, 'Pulls that were cut short cannot be looked for'));
+    .catch((error: unknown) => logger.error({ err: error }, 'Pulls that were cut short cannot be looked for'));
   return verification;
 }

@@ -130,7 +130,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
       try {
         this.#apply(update.type, pod);
       } catch (error) {
-        this.#deps.logger.error({ error, pod: formatPod(pod) }, 'A change of a pod could not be taken up');
+        this.#deps.logger.error({ err: error, pod: formatPod(pod) }, 'A change of a pod could not be taken up');
       }
     }
   }
@@ -226,7 +226,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
       await this.#deps.mirrors?.delete(mirror);
     } catch (error) {
       this.#deps.logger.debug(
-        { error, pod: formatPod(mirror) },
+        { err: error, pod: formatPod(mirror) },
         'A mirror pod without its static pod could not be deleted yet',
       );
     }

@@ -79,7 +79,7 @@ async function tellLastKnown(
     logger.warn({ pods: pods.length }, 'The API server does not answer: the last known pods of this node are run');
     onPods(pods, { provisional: true });
   } catch (error) {
-    logger.error({ error }, 'The last known pods could not be read');
+    logger.error({ err: error }, 'The last known pods could not be read');
   }
 }
 

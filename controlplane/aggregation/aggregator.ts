@@ -219,7 +219,10 @@ export class Aggregator {
     this.#checked(name)
       .catch((error: unknown) => {
         if (this.#options.signal.aborted || isConflict(error) || isNotFound(error)) return;
-        this.#options.logger.warn({ error, apiService: name }, 'The status of an API service could not be written');
+        this.#options.logger.warn(
+          { err: error, apiService: name },
+          'The status of an API service could not be written',
+        );
       })
       .finally(() => {
         this.#checking.delete(name);
@@ -271,7 +274,7 @@ export class Aggregator {
       rows = rowsOf(group, version, await fetchPath(pathOf(service)));
     } catch (error) {
       this.#options.logger.debug(
-        { error, apiService: service.metadata.name },
+        { err: error, apiService: service.metadata.name },
         'A backend tells nothing of its resources',
       );
       return { ...before, stale: true };
@@ -280,7 +283,7 @@ export class Aggregator {
       return { rows, stale: false, openApi: await fetchOpenApi(fetchPath, { group, version }, before.openApi) };
     } catch (error) {
       this.#options.logger.debug(
-        { error, apiService: service.metadata.name },
+        { err: error, apiService: service.metadata.name },
         'A backend tells nothing of its schemas',
       );
       return { rows, stale: false, openApi: before.openApi };

@@ -64,7 +64,7 @@ export function startAutoRegistration(options: AutoRegistrationOptions): void {
       .catch((error: unknown) => {
         if (signal.aborted) return;
         const expected = isConflict(error) || isNotFound(error) || isAlreadyExists(error);
-        if (!expected) logger.warn({ error, apiService: name }, 'An API service could not be kept');
+        if (!expected) logger.warn({ err: error, apiService: name }, 'An API service could not be kept');
         clock.after(RETRY_MS, () => {
           if (!signal.aborted) wake(name);
         });

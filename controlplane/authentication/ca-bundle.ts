@@ -45,7 +45,7 @@ export function fileCaBundle(path: string, clock: Clock, logger: Logger): CaBund
         logger.info({ path, certificates: next.certificates.length }, 'Read the CA bundle again');
       }
     } catch (error) {
-      logger.warn({ error, path }, 'The CA bundle cannot be read; the old one stays in use');
+      logger.warn({ err: error, path }, 'The CA bundle cannot be read; the old one stays in use');
     }
   };
   return {

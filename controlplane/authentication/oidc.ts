@@ -202,7 +202,7 @@ class IssuerKeys {
         this.#isLoaded = true;
       })
       .catch((error: unknown) =>
-        logger.warn({ error, issuer: issuerUrl }, 'The keys of the OpenID issuer cannot be fetched'),
+        logger.warn({ err: error, issuer: issuerUrl }, 'The keys of the OpenID issuer cannot be fetched'),
       )
       .finally(() => {
         this.#refresh = undefined;

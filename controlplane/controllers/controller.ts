@@ -122,7 +122,7 @@ export async function every(
     try {
       await turn();
     } catch (error) {
-      if (!signal.aborted) environment.logger.warn({ error: String(error) }, 'a periodic turn failed');
+      if (!signal.aborted) environment.logger.warn({ err: error }, 'a periodic turn failed');
     }
     if (signal.aborted) return;
     await environment.clock.sleep(periodMs, signal).catch((error: unknown) => {

@@ -149,7 +149,7 @@ export class CustomResources {
       } while (entry.again && !signal.aborted);
     } catch (error) {
       if (!signal.aborted) {
-        if (!isConflict(error)) logger.warn({ error, definition: name }, 'A custom resource could not be served');
+        if (!isConflict(error)) logger.warn({ err: error, definition: name }, 'A custom resource could not be served');
         clock.after(RETRY_MS, () => {
           if (!signal.aborted) this.#changed(name);
         });
@@ -273,7 +273,7 @@ export class CustomResources {
     this.#deleteObjects(name, definition)
       .catch((error: unknown) => {
         if (signal.aborted || isNotFound(error)) return;
-        logger.warn({ error, definition: name }, 'The objects of a custom resource could not be deleted');
+        logger.warn({ err: error, definition: name }, 'The objects of a custom resource could not be deleted');
         clock.after(RETRY_MS, () => this.#changed(name));
       })
       .finally(() => this.#cleaning.delete(name));

@@ -131,7 +131,7 @@ class Mirror<T extends KubeObject> implements Source<T> {
       (handle) => signal.addEventListener('abort', () => handle.close(), { once: true }),
       (error: unknown) => {
         if (signal.aborted) return;
-        logger.warn({ error, resource: rest.info.resource }, 'Objects could not be watched');
+        logger.warn({ err: error, resource: rest.info.resource }, 'Objects could not be watched');
         again();
       },
     );

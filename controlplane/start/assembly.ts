@@ -119,7 +119,7 @@ function usageRests(
   const summaries = createAgentSummaries({
     clock,
     dialer,
-    onFailure: (node, error) => parts().logger.debug({ error, node }, 'A node does not tell what it uses'),
+    onFailure: (node, error) => parts().logger.debug({ err: error, node }, 'A node does not tell what it uses'),
     credentials: () => {
       const { kubeletClient } = parts().pki.material();
       return { cert: kubeletClient.certificatePem, key: kubeletClient.privateKeyPem };

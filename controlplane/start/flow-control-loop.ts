@@ -4,6 +4,7 @@
  */
 import { flowSchemas, priorityLevelConfigurations } from '../../api/machinery/resources.ts';
 import type { Parts } from './assembly.ts';
+import { StartError } from '../model/start-error.ts';
 import { ensureFlowControl, keepDanglingConditions } from '../bootstrap/flow-control-objects.ts';
 import type { Stores } from '../registry/registry.ts';
 import type { PriorityAndFairnessOptions } from '../server/filters/priority-and-fairness.ts';
@@ -23,7 +24,12 @@ type FlowControlParts = Pick<Parts, 'flags' | 'clock' | 'logger' | 'sources' | '
 export function startFlowControl(parts: FlowControlParts, signal: AbortSignal): PriorityAndFairnessOptions | undefined {
   const { flags, clock, registry } = parts;
   if (!flags.enablePriorityAndFairness) return undefined;
-  const control = new FlowControl({ clock, totalSeats: flags.maxRequestsInflight + flags.maxMutatingRequestsInflight });
+  const totalSeats = flags.maxRequestsInflight + flags.maxMutatingRequestsInflight;
+  if (totalSeats <= 0)
+    throw new StartError(
+      '--max-requests-inflight and --max-mutating-requests-inflight must not both be 0 while --enable-priority-and-fairness is true',
+    );
+  const control = new FlowControl({ clock, totalSeats });
   const metrics = new FlowMetrics(parts.metrics, control, clock);
   const configure = followObjects(parts, control, signal);
   keep(parts, { control, metrics, configure }, signal).catch((error: unknown) => {

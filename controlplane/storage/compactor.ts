@@ -35,7 +35,7 @@ export function startCompactor({ storage, clock, logger, windowMs = HISTORY_WIND
       looks = looks.filter((one) => one.atMs >= old.atMs);
       storage.compact(old.revision).catch((error: unknown) => {
         if (!isStorageError(error, 'closed'))
-          logger.warn({ error }, 'The history of the storage could not be compacted.');
+          logger.warn({ err: error }, 'The history of the storage could not be compacted.');
       });
     }
     arm();

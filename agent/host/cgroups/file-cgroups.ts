@@ -138,7 +138,7 @@ export class FileCgroups implements CgroupManager {
     if (this.#warned) return;
     this.#warned = true;
     this.#logger.warn(
-      { error },
+      { err: error },
       'Cgroups cannot be written here: pods, their classes and what is reserved are not held as a whole; containers keep their limits',
     );
   }

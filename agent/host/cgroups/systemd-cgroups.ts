@@ -162,7 +162,7 @@ export class SystemdCgroups implements CgroupManager {
     if (this.#warned) return;
     this.#warned = true;
     this.#options.logger.warn(
-      { error },
+      { err: error },
       'systemd does not take limits of slices (busctl of its package asks it over the system bus): they are written to the cgroup files, which systemd may take back',
     );
   }

@@ -95,7 +95,7 @@ export async function setKernelParameters({
       await writeFile(path, `${wanted}\n`);
       logger.info({ parameter: name, before: actual, now: wanted }, 'Set a kernel parameter');
     } catch (error) {
-      logger.debug({ error, parameter: name }, 'A kernel parameter differs and cannot be set');
+      logger.debug({ err: error, parameter: name }, 'A kernel parameter differs and cannot be set');
     }
   }
 }

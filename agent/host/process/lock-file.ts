@@ -96,7 +96,7 @@ async function watchForOthers(
         return;
       }
     } catch (error) {
-      logger.warn({ error }, 'Waiters for the lock file cannot be seen: /proc/locks is not readable');
+      logger.warn({ err: error }, 'Waiters for the lock file cannot be seen: /proc/locks is not readable');
       return;
     }
     await clock.sleep(LOOK_MS, signal).catch(() => undefined);

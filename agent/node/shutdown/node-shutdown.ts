@@ -139,7 +139,7 @@ export class NodeShutdown {
         this.#lock ??= await logind.inhibit();
       }
     } catch (error) {
-      logger.error({ error }, 'a shutdown of the host could not be waited for');
+      logger.error({ err: error }, 'a shutdown of the host could not be waited for');
       await this.#release();
     }
   }
@@ -175,7 +175,7 @@ export class NodeShutdown {
     try {
       await this.#options.kill(pod, { gracePeriodSeconds, status: { reason: REASON, message: MESSAGE } });
     } catch (error) {
-      this.#options.logger.warn({ error, pod: formatPod(pod) }, 'a pod did not end before the host goes down');
+      this.#options.logger.warn({ err: error, pod: formatPod(pod) }, 'a pod did not end before the host goes down');
     }
   }
 
@@ -186,7 +186,7 @@ export class NodeShutdown {
       await mkdir(dirname(stateFile), { recursive: true, mode: 0o750 });
       await replaceFile(stateFile, JSON.stringify(times), { mode: 0o644 });
     } catch (error) {
-      logger.warn({ error }, 'the times of the shutdown could not be kept');
+      logger.warn({ err: error }, 'the times of the shutdown could not be kept');
     }
   }
 
@@ -196,7 +196,7 @@ export class NodeShutdown {
       onTimes(inSeconds(JSON.parse(await readFile(stateFile, 'utf8')) as Times));
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
-        logger.warn({ error }, 'the times of the last shutdown could not be read');
+        logger.warn({ err: error }, 'the times of the last shutdown could not be read');
     }
   }
 }

@@ -64,7 +64,7 @@ export class CheckpointStore {
       return JSON.parse(await readFile(path, 'utf8')) as unknown;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
-        this.#options.logger.warn({ error, path }, 'A checkpoint cannot be read; it is left out');
+        this.#options.logger.warn({ err: error, path }, 'A checkpoint cannot be read; it is left out');
       return undefined;
     }
   }
@@ -138,7 +138,7 @@ export class CheckpointStore {
     } catch (error) {
       if (!this.#failing)
         this.#options.logger.error(
-          { error, directory: this.#options.directory },
+          { err: error, directory: this.#options.directory },
           'Checkpoints cannot be written: what changes from now on is not known after a power cut; see to the disk',
         );
       this.#failing = true;

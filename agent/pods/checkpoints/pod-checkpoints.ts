@@ -76,7 +76,7 @@ export class PodCheckpoints {
       }
     } catch (error) {
       this.#pruned = false;
-      this.#logger.debug({ error }, 'Checkpoints that nobody needs could not be looked through');
+      this.#logger.debug({ err: error }, 'Checkpoints that nobody needs could not be looked through');
     }
   }
 

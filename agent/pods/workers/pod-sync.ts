@@ -233,7 +233,7 @@ export class PodSync implements PodSyncer {
     try {
       if (await mirrors.ensure(pod, pods.mirrorOf(pod))) return undefined;
     } catch (error) {
-      logger.debug({ error, pod: formatPod(pod) }, 'The mirror of a static pod is not there yet');
+      logger.debug({ err: error, pod: formatPod(pod) }, 'The mirror of a static pod is not there yet');
     }
     return clock.now() + MIRROR_RETRY_MS;
   }

@@ -295,7 +295,7 @@ export class PodWorkers {
       if (this.#closed) return undefined;
       // The step was cut short for another one, which is due now.
       if (signal.aborted) return 0;
-      logger.warn({ error, pod: formatPod(pod), state: state.kind }, 'A step of a pod failed; it is tried again');
+      logger.warn({ err: error, pod: formatPod(pod), state: state.kind }, 'A step of a pod failed; it is tried again');
       return state.kind === 'syncing' ? this.#jittered(RETRY_MS) : worker.backoff.next();
     }
   }

@@ -91,7 +91,7 @@ export class EvictionManager {
       try {
         evicted = await this.synchronize();
       } catch (error) {
-        logger.warn({ error }, 'The eviction manager could not look at the node');
+        logger.warn({ err: error }, 'The eviction manager could not look at the node');
       }
       const pressed = (this.#state.met.length > 0 && !this.#exhausted) || evicted;
       const waitMs = pressed ? PRESSED_POLL_MS : CALM_POLL_MS;
@@ -197,7 +197,7 @@ export class EvictionManager {
       try {
         await work[step]();
       } catch (error) {
-        logger.warn({ error }, 'Not all that could be was removed');
+        logger.warn({ err: error }, 'Not all that could be was removed');
       }
     }
     const { observations } = await observe();

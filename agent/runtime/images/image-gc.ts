@@ -100,7 +100,7 @@ export class ImageGc {
         failures = 0;
       } catch (error) {
         failures++;
-        logger.warn({ error }, 'Images could not be collected');
+        logger.warn({ err: error }, 'Images could not be collected');
         // Once may be the runtime's start.
         if (failures > 1) this.#options.aboutNode('ImageGCFailed', (error as Error).message);
       }
@@ -192,7 +192,7 @@ export class ImageGc {
       onRemoved?.(reason);
       return true;
     } catch (error) {
-      logger.debug({ error, image: image.id }, 'An unused image could not be removed');
+      logger.debug({ err: error, image: image.id }, 'An unused image could not be removed');
       return false;
     }
   }

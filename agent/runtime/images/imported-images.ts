@@ -47,7 +47,7 @@ export async function loadPreloadedImages(
       await rememberImported(rootDirectory, await runtime.loadImages(archive));
       logger.info({ archive }, 'Loaded an image archive');
     } catch (error) {
-      logger.error({ error, archive }, 'An image archive could not be loaded');
+      logger.error({ err: error, archive }, 'An image archive could not be loaded');
     }
   }
 }

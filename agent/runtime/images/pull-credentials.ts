@@ -72,7 +72,7 @@ export async function nodeCredentials(
       return ordered(matching(image, auths, undefined));
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
-        logger.warn({ path, error }, 'The credentials of registries cannot be read');
+        logger.warn({ path, err: error }, 'The credentials of registries cannot be read');
     }
   }
   return [];

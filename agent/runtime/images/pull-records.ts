@@ -118,7 +118,7 @@ export class PullRecords {
       try {
         fields = JSON.parse(await readFile(join(directory, name), 'utf8'));
       } catch (error) {
-        this.#logger.debug({ error, name }, 'A record of an image pull is no JSON');
+        this.#logger.debug({ err: error, name }, 'A record of an image pull is no JSON');
       }
       if (isFields(fields) && isOf(fields, kind) && take(fields)) continue;
       this.#broken.add(name);

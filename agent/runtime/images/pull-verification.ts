@@ -177,7 +177,7 @@ export class PullVerification {
     } catch (error) {
       // The intent stays: the image is still known as ours.
       this.#leave(image);
-      this.#options.logger.error({ error, image }, 'The record of an image pull cannot be written');
+      this.#options.logger.error({ err: error, image }, 'The record of an image pull cannot be written');
       return;
     }
     await this.failed(image);
@@ -189,7 +189,7 @@ export class PullVerification {
     await this.#options.records
       .removeIntent(image)
       .catch((error: unknown) =>
-        this.#options.logger.error({ error, image }, 'The intent of an image pull cannot be removed'),
+        this.#options.logger.error({ err: error, image }, 'The intent of an image pull cannot be removed'),
       );
   }
 
@@ -244,7 +244,7 @@ export class PullVerification {
 
   async #remember(image: string, imageRef: string, secret: PullSecret): Promise<void> {
     await this.#record(image, imageRef, { kubernetesSecrets: [secret] }).catch((error: unknown) =>
-      this.#options.logger.error({ error, image }, 'The record of an image pull cannot be written'),
+      this.#options.logger.error({ err: error, image }, 'The record of an image pull cannot be written'),
     );
   }
 

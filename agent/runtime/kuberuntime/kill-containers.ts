@@ -88,7 +88,10 @@ async function preStop(
     await runHook(hook, { id, container, podIp }, { runtime, clock, warn }, signal);
   } catch (error) {
     if (signal.aborted) return;
-    logger.warn({ error, pod: formatPod(pod), container: container.name }, 'The preStop hook of a container failed');
+    logger.warn(
+      { err: error, pod: formatPod(pod), container: container.name },
+      'The preStop hook of a container failed',
+    );
     events.event(pod, 'Warning', 'FailedPreStopHook', 'PreStopHook failed', { fieldPath });
   }
 }

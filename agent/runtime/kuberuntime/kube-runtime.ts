@@ -384,7 +384,7 @@ export class KubeRuntime {
       await runHook(hook, { id, container, podIp: session.ips[0] ?? '' }, { runtime, clock, warn }, session.signal);
     } catch (error) {
       logger.warn(
-        { error, pod: formatPod(session.pod), container: container.name },
+        { err: error, pod: formatPod(session.pod), container: container.name },
         'The postStart hook of a container failed',
       );
       events.event(session.pod, 'Warning', 'FailedPostStartHook', 'PostStartHook failed', {
@@ -419,7 +419,7 @@ export class KubeRuntime {
       await rm(link, { force: true });
       await symlink(target, link);
     } catch (error) {
-      this.#options.logger.warn({ error, link }, 'Cannot link the log of a container');
+      this.#options.logger.warn({ err: error, link }, 'Cannot link the log of a container');
     }
   }
 

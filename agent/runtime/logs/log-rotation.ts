@@ -53,7 +53,7 @@ export class LogRotation {
     try {
       waiting = (await runtime.listContainers()).filter(({ state, logPath }) => state === 'running' && logPath !== '');
     } catch (error) {
-      logger.debug({ error }, 'Cannot list the containers whose logs may have to be rotated');
+      logger.debug({ err: error }, 'Cannot list the containers whose logs may have to be rotated');
       return;
     }
     const work = async (): Promise<void> => {
@@ -62,7 +62,7 @@ export class LogRotation {
           await this.#look(next);
         } catch (error) {
           // The next look finds it as it is, and tries again.
-          logger.error({ error, path: next.logPath, container: next.id }, 'Cannot rotate a container log');
+          logger.error({ err: error, path: next.logPath, container: next.id }, 'Cannot rotate a container log');
         }
       }
     };

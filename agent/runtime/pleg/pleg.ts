@@ -121,7 +121,7 @@ export class Pleg {
       } while (state.again);
     } catch (error) {
       // Not recorded: the next look finds the same difference again.
-      logger.debug({ error, podUid }, 'Cannot look at the containers of a pod');
+      logger.debug({ err: error, podUid }, 'Cannot look at the containers of a pod');
     } finally {
       this.#looking.delete(podUid);
     }
@@ -143,7 +143,7 @@ export class Pleg {
       this.#options.onRelist?.(this.#lastRelistMs - fromMs);
       return true;
     } catch (error) {
-      logger.debug({ error }, 'Cannot list the containers');
+      logger.debug({ err: error }, 'Cannot list the containers');
       return false;
     }
   }

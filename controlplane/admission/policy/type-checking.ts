@@ -49,7 +49,7 @@ export function startTypeChecking(options: TypeCheckingOptions): void {
     write(current, generation, options).catch((error: unknown) => {
       // A newer state of the policy will be heard of.
       if (options.signal.aborted || isConflict(error) || isNotFound(error)) return;
-      options.logger.warn({ error, policy: current.metadata.name }, 'The status of a policy could not be written');
+      options.logger.warn({ err: error, policy: current.metadata.name }, 'The status of a policy could not be written');
     });
   });
 }

@@ -83,6 +83,20 @@ describe('a failure ends with 1 and one line without a stack', () => {
       /NONE|cipher/i,
     ],
     [
+      [
+        'controlplane',
+        '--storage-backend',
+        'memory',
+        '--secure-port',
+        '0',
+        '--max-requests-inflight',
+        '0',
+        '--max-mutating-requests-inflight',
+        '0',
+      ],
+      /must not both be 0/,
+    ],
+    [
       ['controlplane', '--storage-backend', 'memory', '--secure-port', '0', '--audit-policy-file', '/nonexistent'],
       /\/nonexistent/,
     ],
