@@ -25,6 +25,8 @@ test('an installed package gives the control plane with its storage, and the com
   for (const name of readdirSync(join(ROOT, 'node_modules')).filter((candidate) => !candidate.startsWith('.')))
     symlinkSync(join(ROOT, 'node_modules', name), join(project, 'node_modules', name));
   writeFileSync(join(project, 'program.mjs'), PROGRAM);
+  // Without it a package.json of a directory above would be the project's.
+  writeFileSync(join(project, 'package.json'), '{"private": true}\n');
 
   const run = (file: string, args: readonly string[]): string =>
     execFileSync(file, args, { cwd: project, encoding: 'utf8', timeout: 120_000 });
