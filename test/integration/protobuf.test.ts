@@ -11,6 +11,7 @@ import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts
 import { servedResources } from '../../controlplane/registry/runtime-config.ts';
 import { fill, pick } from '../parity/json-path.ts';
 import { areas, scenariosOf } from '../parity/scenario.ts';
+import { until } from '../until.ts';
 
 const PROTOBUF = 'application/vnd.kubernetes.protobuf';
 const schema = loadSchema();
@@ -165,12 +166,16 @@ describe('protobuf over HTTP', () => {
       kinds.add(`${body.apiVersion ?? ''} ${body.kind ?? ''}`);
       const { name = '', uid } = object.metadata ?? {};
       if (uid === undefined) continue;
-      const [binary, text] = [
-        await call('GET', `${path}/${name}`, PROTOBUF),
-        await call('GET', `${path}/${name}`, 'application/json'),
-      ];
-      assert.equal(text.status, 200, path);
-      assert.deepEqual(withoutZeros(decoded(binary)), withoutZeros(JSON.parse(text.bytes.toString())), path);
+      // A controller may write the status between two reads.
+      const { binary, json } = await until(`one revision of ${path}/${name} in both encodings`, async () => {
+        const read = decoded(await call('GET', `${path}/${name}`, PROTOBUF)) as KubeObject;
+        const text = await call('GET', `${path}/${name}`, 'application/json');
+        assert.equal(text.status, 200, path);
+        const parsed = JSON.parse(text.bytes.toString()) as KubeObject;
+        const same = read.metadata?.resourceVersion === parsed.metadata?.resourceVersion;
+        return same ? { binary: read, json: parsed } : undefined;
+      });
+      assert.deepEqual(withoutZeros(binary), withoutZeros(json), path);
       const lists = [await call('GET', path, PROTOBUF), await call('GET', path, 'application/json')] as const;
       const list = decoded(lists[0]) as { items?: object[] };
       const wanted = JSON.parse(lists[1].bytes.toString()) as { items: object[] };

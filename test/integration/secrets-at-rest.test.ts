@@ -73,7 +73,7 @@ test('secrets are never in clear on the disk, and keys are exchanged while the s
     // Until the changed file is taken up, the command writes with the old key.
     for (;;) {
       const { stdout } = await reencrypt();
-      assert.match(stdout, /^\d+ objects written anew\n$/);
+      assert.match(stdout, /^\d+ objects rewritten\n$/);
       if (kept().includes('k8s:enc:secretbox:v1:new:')) break;
       assert.ok(Date.now() < deadline, 'the changed file is not taken up');
     }

@@ -14,6 +14,8 @@ test(
     const { violations, counts } = await soak({ seconds: 30, seed, only: [] });
     assert.deepEqual(violations, [], `replay with: npm run soak -- --minutes 0.5 --seed ${seed}`);
     assert.ok((counts.get('writes done') ?? 0) > 100, JSON.stringify([...counts]));
-    assert.ok((counts.get('starts') ?? 0) > 2, JSON.stringify([...counts]));
+    // Which faults come is drawn: not every draw kills the server more than once.
+    const faults = [...counts].filter(([what]) => what.startsWith('fault ')).map(([, count]) => count);
+    assert.ok(faults.reduce((sum, count) => sum + count, 0) > 2, JSON.stringify([...counts]));
   },
 );

@@ -20,6 +20,9 @@ import { passBody, type TargetDialing } from './passed-response.ts';
 /** From dialing to the head of the answer. */
 const ANSWER_TIMEOUT_MS = 30_000;
 
+/** How long one side may take to end after the other has closed. */
+const LINGER_MS = 5_000;
+
 /** Agents and pods are known by their address, not by their name. */
 const ANY_NAME = { checkServerIdentity: () => undefined };
 
@@ -55,7 +58,7 @@ export async function tunnel(request: ApiRequest, target: TunnelTarget): Promise
   client.write(switchingHead(answer.message));
   if (answer.head.length > 0) client.write(answer.head);
   if (upgrade.head.length > 0) answer.socket.write(upgrade.head);
-  await join(client, answer.socket);
+  await join(client, answer.socket, target.clock);
 }
 
 type Answer =
@@ -115,20 +118,35 @@ function switchingHead({ rawHeaders }: IncomingMessage): string {
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
 
-/** Ends when either side has ended and what it had sent is through. */
-function join(client: Duplex, backend: Duplex): Promise<void> {
+/**
+ * Ends when both sides have closed. What one side had sent before it closed is written to the other, which then has
+ * `LINGER_MS` to close. Input of a client whose target has closed is read and dropped: a client that is blocked in a write
+ * does not see the end, and its connection would stay open.
+ */
+function join(client: Duplex, backend: Duplex, clock: Clock): Promise<void> {
   return new Promise((resolve) => {
     let open = 2;
     const closed = (): void => {
       open -= 1;
       if (open === 0) resolve();
     };
+    const destroyLater = (side: Duplex): void => {
+      const timer = clock.after(LINGER_MS, () => side.destroy());
+      side.once('close', () => timer.cancel());
+    };
     client.once('close', () => {
-      if (!backend.destroyed) backend.end(() => backend.destroy());
+      if (!backend.destroyed) {
+        backend.end(() => backend.destroy());
+        destroyLater(backend);
+      }
       closed();
     });
     backend.once('close', () => {
-      client.end();
+      if (!client.destroyed) {
+        client.unpipe(backend);
+        client.resume();
+        client.end(() => destroyLater(client));
+      }
       closed();
     });
     client.on('error', () => backend.destroy());

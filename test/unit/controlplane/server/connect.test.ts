@@ -60,6 +60,10 @@ before(async () => {
   target.on('upgrade', (request, socket, head) => {
     seen.push({ url: request.url ?? '', headers: request.headers, body: head.toString() });
     socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n');
+    if (request.url?.endsWith('/ends') === true) {
+      socket.end(() => socket.destroy());
+      return;
+    }
     socket.on('data', (chunk: Buffer) => socket.write(chunk.toString().toUpperCase()));
     socket.on('end', () => socket.end());
     socket.on('error', () => socket.destroy());
@@ -79,6 +83,22 @@ after(async () => {
   await fake.close();
   target.closeAllConnections();
   target.close();
+});
+
+test('a client that still writes when its target closes is read until it has closed', { timeout: 60_000 }, async () => {
+  const socket = connectTls({
+    port: fake.port,
+    host: '127.0.0.1',
+    rejectUnauthorized: false,
+    ALPNProtocols: ['http/1.1'],
+  });
+  socket.on('error', () => undefined);
+  socket.write(
+    'POST /api/v1/namespaces/n/pods/ends/exec?command=ls HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ann\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n',
+  );
+  // More than the buffers of both connections hold.
+  socket.once('data', () => socket.resume().write(Buffer.alloc(64 * 1024 * 1024)));
+  await once(socket, 'close');
 });
 
 test('an upgrade is tunnelled byte for byte, without the credentials of the caller', async () => {
