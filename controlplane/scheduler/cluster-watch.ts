@@ -3,6 +3,7 @@
  * While a pod is being decided on, changes wait, so that a decision that pauses still sees one state of the cluster.
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
+import type { Logger } from '../../api/component/logger.ts';
 import type { Informers } from '../../api/machinery/informer.ts';
 import type { Node, Pod } from '../../api/machinery/kinds.ts';
 import {
@@ -52,9 +53,14 @@ function isOurs(pod: Pod): boolean {
 const isGated = (pod: Pod): boolean => (pod.spec?.schedulingGates ?? []).length > 0;
 const isFinished = (pod: Pod): boolean => pod.status?.phase === 'Succeeded' || pod.status?.phase === 'Failed';
 
-export function watchCluster(informers: Informers, state: ClusterState, queue: SchedulingQueue): ClusterWatch {
+export function watchCluster(
+  informers: Informers,
+  state: ClusterState,
+  queue: SchedulingQueue,
+  logger: Logger,
+): ClusterWatch {
   const nominations = new Nominations();
-  const gate = new ChangeGate();
+  const gate = new ChangeGate(logger);
   const all = {
     pods: informers.for(pods),
     nodes: informers.for(nodes),
@@ -111,14 +117,21 @@ interface Handler<T> {
   delete(object: T): void;
 }
 
-class ChangeGate {
+/** Applies changes in the order in which they come, and not while a decision is under way. */
+export class ChangeGate {
+  readonly #logger: Logger;
   #waiting: (() => void)[] | undefined;
+
+  constructor(logger: Logger) {
+    this.#logger = logger;
+  }
 
   change(apply: () => void): void {
     if (this.#waiting === undefined) apply();
     else this.#waiting.push(apply);
   }
 
+  /** A change that fails is logged: it must stop neither the changes after it nor the scheduler. */
   async hold(decide: () => Promise<void>): Promise<void> {
     this.#waiting = [];
     try {
@@ -126,7 +139,15 @@ class ChangeGate {
     } finally {
       const waiting = this.#waiting;
       this.#waiting = undefined;
-      for (const apply of waiting) apply();
+      for (const apply of waiting) this.#applyLate(apply);
+    }
+  }
+
+  #applyLate(apply: () => void): void {
+    try {
+      apply();
+    } catch (error) {
+      this.#logger.error({ err: error }, 'A change of the cluster could not be taken up by the scheduler');
     }
   }
 

@@ -76,7 +76,7 @@ class RunningScheduler implements Scheduler {
     this.#recorder = options.recorder ?? new EventSeriesRecorder({ client, clock, logger, component: SCHEDULER_NAME });
     this.#writes = podWrites(typedClient(client), clock);
     this.#queue = new SchedulingQueue(clock, () => this.#wake());
-    this.#watch = watchCluster(informers, this.#state, this.#queue);
+    this.#watch = watchCluster(informers, this.#state, this.#queue, logger);
   }
 
   start(): void {
@@ -104,16 +104,19 @@ class RunningScheduler implements Scheduler {
   }
 
   async #run(): Promise<void> {
-    // Changes that arrive together are in the state before the first decision.
-    await this.#slice.pause();
-    // A binding that ends wakes it again.
-    while (this.#bindings < BINDINGS && !this.#abort.signal.aborted) {
-      const pod = this.#queue.pop();
-      if (pod === undefined) break;
-      await this.#watch.hold(() => this.#decide(pod));
-      if (this.#slice.isSpent) await this.#slice.pause();
+    try {
+      // Changes that arrive together are in the state before the first decision.
+      await this.#slice.pause();
+      // A binding that ends wakes it again.
+      while (this.#bindings < BINDINGS && !this.#abort.signal.aborted) {
+        const pod = this.#queue.pop();
+        if (pod === undefined) break;
+        await this.#watch.hold(() => this.#decide(pod));
+        if (this.#slice.isSpent) await this.#slice.pause();
+      }
+    } finally {
+      this.#running = false;
     }
-    this.#running = false;
   }
 
   async #decide(pod: PodInfo): Promise<void> {
