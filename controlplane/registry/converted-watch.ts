@@ -15,7 +15,12 @@ export interface ConvertedWatch {
   attach(handle: WatchHandle): WatchHandle;
 }
 
-export function convertWatch(client: WatchSink, convert: ConvertEvents): ConvertedWatch {
+/** `failed` reports what a client throws that is already at its end. */
+export function convertWatch(
+  client: WatchSink,
+  convert: ConvertEvents,
+  failed: (error: unknown) => void,
+): ConvertedWatch {
   let source: WatchHandle | undefined;
   /** Settles with the batch that is being converted; what must come after it waits. */
   let converting: Promise<void> | undefined;
@@ -25,9 +30,18 @@ export function convertWatch(client: WatchSink, convert: ConvertEvents): Convert
     if (isOver) return;
     isOver = true;
     source?.close();
-    if (error !== undefined) client.onEvents([{ type: 'ERROR', error }]);
-    client.onEnd();
+    try {
+      if (error !== undefined) client.onEvents([{ type: 'ERROR', error }]);
+    } catch (cause) {
+      failed(cause);
+    }
+    try {
+      client.onEnd();
+    } catch (cause) {
+      failed(cause);
+    }
   };
+  const endBy = (error: unknown): void => end(error instanceof Error ? error : new Error(String(error)));
   const later = async (batch: Promise<readonly WatchEvent[]>): Promise<void> => {
     try {
       const events = await batch;
@@ -35,12 +49,12 @@ export function convertWatch(client: WatchSink, convert: ConvertEvents): Convert
       if (!isOver && client.onEvents(events)) source?.resume();
     } catch (error) {
       converting = undefined;
-      end(error instanceof Error ? error : new Error(String(error)));
+      endBy(error);
     }
   };
   const afterConversion = (action: () => void): void => {
     if (converting === undefined) action();
-    else converting = converting.then(action);
+    else converting = converting.then(action).catch(endBy);
   };
 
   return {

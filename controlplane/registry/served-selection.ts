@@ -46,19 +46,24 @@ export async function listMatching(
   page: (options: ListOptions) => Promise<ListResult> | ListResult,
 ): Promise<ListResult> {
   const entries: Entry[] = [];
+  // As for other lists: with resourceVersion=0 the limit is ignored.
+  const limit = options.continue === '' && options.resourceVersion === '0' ? 0 : options.limit;
   let next = storedSelectors(options);
   for (;;) {
-    const asked = { ...next, limit: options.limit === 0 ? 0 : Math.max(options.limit, LEAST_PAGE) };
+    const asked = { ...next, limit: limit === 0 ? 0 : Math.max(limit, LEAST_PAGE) };
     const result = await page(asked);
     for (const [index, entry] of result.entries.entries()) {
       if (!matches(entry)) continue;
       entries.push(entry);
-      if (options.limit === 0 || entries.length < options.limit || index + 1 === result.entries.length) continue;
-      // The token of a shorter page continues right after the last entry that is taken.
-      const cut = await page({ ...next, limit: index + 1 });
+      if (limit === 0 || entries.length < limit || index + 1 === result.entries.length) continue;
+      // The token of a shorter page continues right after the last entry that is taken: of the same revision, which a
+      // continue token names already.
+      const revision =
+        next.continue === '' ? { resourceVersion: result.resourceVersion, resourceVersionMatch: 'Exact' as const } : {};
+      const cut = await page({ ...next, ...revision, limit: index + 1 });
       return { ...cut, entries, remainingItemCount: undefined };
     }
-    if (result.continue === '' || entries.length === options.limit) {
+    if (result.continue === '' || entries.length === limit) {
       return { ...result, entries, remainingItemCount: undefined };
     }
     next = { ...next, continue: result.continue, resourceVersion: '', resourceVersionMatch: '' };

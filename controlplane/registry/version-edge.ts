@@ -119,10 +119,12 @@ export class VersionEdge {
     if (conversion === undefined) return open(client);
     if (conversion.convertAll === undefined)
       return open({ onEvents: (events) => client.onEvents(this.#shared(events)), onEnd: () => client.onEnd() });
-    const watch = convertWatch(client, (events) => {
+    const convert = (events: readonly WatchEvent[]): readonly WatchEvent[] | Promise<readonly WatchEvent[]> => {
       const ready = this.ready(events.flatMap((event) => ('entry' in event ? [event.entry] : [])));
       return ready === undefined ? this.#shared(events) : ready.then(() => this.#shared(events));
-    });
+    };
+    const { store, info } = this.#version;
+    const watch = convertWatch(client, convert, (error) => store.storage.watchFailed(error, info.resource));
     return watch.attach(await open(watch.sink));
   }
 

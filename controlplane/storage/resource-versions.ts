@@ -1,7 +1,7 @@
 /**
  * All versions of the objects of one resource: what is there, in order of keys, and what changed above the compacted revision.
  * The one place where the storage keeps values: the revision log writes here as it commits, and the resource's watch cache
- * reads the same maps. A backend that is elsewhere (etcd) fills them from its watch.
+ * reads the same maps.
  */
 import { SortedKeys } from './sorted-keys.ts';
 

@@ -1,6 +1,6 @@
 /**
  * Strings in order, in chunks of some hundred, so that adding one among 50,000 moves little memory and a page of a list
- * costs what it holds. Used by the revision log for all keys and by each watch cache for its own.
+ * costs what it holds. Used by `resource-versions.ts`, once for each resource.
  */
 
 const CHUNK_LIMIT = 512;

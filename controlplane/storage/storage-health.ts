@@ -48,11 +48,13 @@ export class StorageHealth {
 
   /** The outcome of a write is unknown, or the backend is gone: nothing is written until the process restarts. */
   fail(cause: unknown): void {
-    if (this.#failure !== undefined || this.#isClosed) return;
+    if (this.#failure !== undefined) return;
     const { logger, onFailure } = this.#options;
     this.#failure = cause instanceof Error ? cause : new Error(String(cause));
     this.#probe?.cancel();
     logger.error({ err: this.#failure }, 'The storage failed and takes no writes until the process restarts');
+    // Whoever closes the storage ends the process anyway.
+    if (this.#isClosed) return;
     try {
       onFailure?.(this.#failure);
     } catch (error) {

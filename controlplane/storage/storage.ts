@@ -1,5 +1,5 @@
 /**
- * The revision log: what every backend (`sqlite/`, `memory.ts`, later `etcd/`) implements, and what its contract suite
+ * The revision log: what every backend (`sqlite/`, `memory.ts`) implements, and what its contract suite
  * (`test/contract/storage-contract.ts`) tests.
  *
  * Keys are `/<group>/<resource>/[<namespace>/]<name>` (group `core` is written `core`); values are opaque bytes. One

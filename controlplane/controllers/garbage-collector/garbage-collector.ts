@@ -56,7 +56,8 @@ class GarbageCollector {
     this.#environment.catalog.onChange(() => {
       if (!this.#stopped) this.#follow();
     });
-    const graph = { synced: () => this.#graphFilled(signal) };
+    const filled = this.#graphFilled(signal);
+    const graph = { synced: () => filled };
     await Promise.all([this.#checks.run(signal, graph), this.#orphans.run(signal, graph), aborted(signal)]);
     this.#stopped = true;
     for (const { registration } of this.#followed.values()) registration.remove();

@@ -13,6 +13,7 @@ const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolv
 
 function open(convert: ConvertEvents, clientTakes: () => boolean = () => true) {
   const shown: string[] = [];
+  const failures: unknown[] = [];
   let resumed = 0;
   let closed = false;
   const watch = convertWatch(
@@ -25,9 +26,10 @@ function open(convert: ConvertEvents, clientTakes: () => boolean = () => true) {
       onEnd: () => shown.push('end'),
     },
     convert,
+    (error) => failures.push(error),
   );
   const handle = watch.attach({ resume: () => (resumed += 1), close: () => (closed = true) });
-  return { shown, sink: watch.sink, handle, resumed: () => resumed, closed: () => closed };
+  return { shown, failures, sink: watch.sink, handle, resumed: () => resumed, closed: () => closed };
 }
 
 const errorOf = (event: WatchEvent): string => (event.type === 'ERROR' ? event.error.message : '');
@@ -99,4 +101,18 @@ test('a client that closed its watch is shown nothing more', async () => {
   pending.resolve([bookmark(1)]);
   await settle();
   assert.deepEqual(shown, []);
+});
+
+test('a client that throws whatever it is shown ends its watch, and is reported', async () => {
+  const { sink, shown, failures, closed } = open(
+    (events) => Promise.resolve(events),
+    () => {
+      throw new Error('a client that is broken');
+    },
+  );
+  sink.onEvents([bookmark(1)]);
+  await settle();
+  assert.deepEqual(shown, ['1', 'ERROR a client that is broken', 'end']);
+  assert.equal(closed(), true);
+  assert.equal(failures.length, 1);
 });

@@ -75,6 +75,34 @@ test('an inequality spares what has the value after the conversion', async () =>
   assert.ok(wanted.every((name) => !found.includes(name)));
 });
 
+test('with resourceVersion=0 the limit is ignored, as the store does', async () => {
+  const asked = { ...options('host=host1', 2), resourceVersion: '0' };
+  const matches = servedMatcher(asked, readers);
+  assert(matches !== undefined);
+  const unlimited = (page: ListOptions): ListResult =>
+    pagesOf(all)(page.resourceVersion === '0' ? { ...page, limit: 0 } : page);
+  const result = await listMatching(asked, matches, unlimited);
+  assert.deepEqual([names(result.entries), result.continue], [wanted, '']);
+});
+
+test('a page and its token are of one revision, though objects come while it is converted', async () => {
+  const asked = options('host=host1', 2);
+  const matches = servedMatcher(asked, readers);
+  assert(matches !== undefined);
+  const seen: Pick<ListOptions, 'resourceVersion' | 'resourceVersionMatch'>[] = [];
+  await listMatching(asked, matches, (page) => {
+    seen.push(page);
+    return { ...pagesOf(all)(page), resourceVersion: '17' };
+  });
+  assert.deepEqual(
+    seen.map(({ resourceVersion, resourceVersionMatch }) => [resourceVersion, resourceVersionMatch]),
+    [
+      ['', ''],
+      ['17', 'Exact'],
+    ],
+  );
+});
+
 test('selectors of names alone are left to the cache', () => {
   assert.equal(servedMatcher(options('metadata.name=a,metadata.namespace!=b'), readers), undefined);
 });

@@ -167,6 +167,26 @@ describe('a backend that throws synchronously', { timeout: 10_000 }, () => {
     assert.equal(failures.length, 1);
   });
 
+  it('takes no further write after an unknown outcome, though it is closing', async () => {
+    const backend = new FakeLogBackend();
+    const { log } = open(backend);
+    const appended = Promise.withResolvers<void>();
+    let appends = 0;
+    backend.append = () => {
+      appends += 1;
+      return appended.promise;
+    };
+    const first = log.create('/core/x/a', value);
+    await new Promise(setImmediate);
+    const second = log.create('/core/x/b', value);
+    const closed = log.close();
+    appended.reject(new Error('fsync failed'));
+    const outcomes = await Promise.allSettled([first, second]);
+    assert.ok(outcomes.every(({ status }) => status === 'rejected'));
+    assert.equal(appends, 1);
+    await closed;
+  });
+
   it('fails where a durable value cannot be shown, and answers its writers', async () => {
     const failures: Error[] = [];
     const stamp = (): never => {
