@@ -36,6 +36,8 @@ export type ReadCounted = (count: (bytes: number) => void) => Promise<Buffer>;
 export interface RequestPlace {
   /** Reads the body; resolves when the request may go on. */
   receive(read: ReadCounted): Promise<Buffer>;
+  /** Resolves when a request may go on whose body is passed on instead of read. */
+  enter(): Promise<void>;
   /** Gives back what the request holds, before its end; idempotent. */
   leave(): void;
 }

@@ -13,6 +13,8 @@ import { passBody, requestTarget } from './passed-response.ts';
 import { tunnel } from './tunnel.ts';
 
 const CHECK_TIMEOUT_MS = 5000;
+/** What an answer to a check, or a description of the API, may hold. */
+const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
 
 /**
  * Takes the request if an APIService names another server for its group and version, also for the OpenAPI document of that
@@ -68,6 +70,7 @@ async function passed(
   const { exchange } = request;
   // The other server limits its watches itself.
   if (request.info.verb === 'watch') request.place?.leave();
+  await request.place?.enter();
   const headers = forwardedHeaders(request, stripped);
   headers.push(['host', serverName], ...userHeaders(request.user));
   const target = request.rawQuery === '' ? request.rawPath : `${request.rawPath}?${request.rawQuery}`;
@@ -122,7 +125,13 @@ export async function fetchAggregated(
     signal: AbortSignal.timeout(CHECK_TIMEOUT_MS),
   });
   const chunks: Buffer[] = [];
-  for await (const chunk of message) chunks.push(chunk as Buffer);
+  let length = 0;
+  for await (const chunk of message as AsyncIterable<Buffer>) {
+    chunks.push(chunk);
+    length += chunk.length;
+    if (length > MAX_ANSWER_BYTES)
+      throw new Error(`https://${target.host}:${target.port}${path} answers with more than ${MAX_ANSWER_BYTES} bytes`);
+  }
   if (message.statusCode !== 200) {
     const why = `bad status from https://${target.host}:${target.port}${path}: ${message.statusCode}`;
     throw newStatusError(message.statusCode ?? 502, '', why);

@@ -3,8 +3,9 @@
  * and takes the seats back when it has been answered. Streams that are no watches take none; a watch gives its seats back as
  * soon as it has begun.
  *
- * A request with a body that is read as a whole takes its seats after the body has come (`bodyReceived`), which is where this
- * differs from kube-apiserver: there a slow body holds a seat. Until then the body counts for the intake of the level.
+ * A request with a body that is read as a whole takes its seats after the body has come (`RequestPlace.receive`), which is
+ * where this differs from kube-apiserver: there a slow body holds a seat. Until then the body counts for the intake of the
+ * level. A body that is passed on to an aggregated API is not gathered, so that request is seated first, as there.
  */
 import type { Reception } from '../flowcontrol/body-intake.ts';
 import type { FlowControl, LevelFlow } from '../flowcontrol/flow-control.ts';
@@ -23,7 +24,7 @@ export interface PriorityAndFairnessOptions {
   readonly waitLimitMs: number;
 }
 
-/** Verbs whose handlers read the body as a whole. */
+/** Verbs whose handlers read the body as a whole, or pass it on (`RequestPlace.enter`). */
 const READ_WHOLE: ReadonlySet<string> = new Set(['create', 'update', 'patch', 'delete', 'deletecollection']);
 
 const READS: ReadonlySet<string> = new Set(['get', 'list', 'watch', 'head', 'options']);
@@ -98,6 +99,14 @@ class Place implements RequestPlace {
     const bytes = await this.#received(read);
     await this.take();
     return bytes;
+  }
+
+  async enter(): Promise<void> {
+    if (!this.#expectsBody) return;
+    this.#expectsBody = false;
+    if (this.#yielded !== undefined) throw this.#yielded;
+    this.#reception?.close();
+    await this.take();
   }
 
   async #received(read: ReadCounted): Promise<Buffer> {

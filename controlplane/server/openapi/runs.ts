@@ -4,6 +4,7 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import { stringifyJson } from '../../../api/codec/json.ts';
+import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import type { JsonObject } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import { compressRun, type Run } from '../compressed-runs.ts';
@@ -44,7 +45,7 @@ export class OpenApiRuns {
   readonly #customRuns = new WeakMap<ResourceInfo, Map<string, Promise<PartRuns>>>();
   readonly #sharedV3 = new Map<Encoding, Promise<readonly Run[]>>();
   /** One part is built at a time: many at once would be one long stretch. */
-  #turn: Promise<unknown> = Promise.resolve();
+  readonly #turns = new SerialQueue();
 
   constructor(source: OpenApiSource) {
     this.#source = source;
@@ -81,7 +82,7 @@ export class OpenApiRuns {
     const custom = rows.filter((row) => isCustom(this.#source, row));
     const parts: PartRuns[] = [];
     if (custom.length < rows.length || rows.length === 0) {
-      parts.push(await this.#inTurn(async () => encodePart(await buildPartV3(this.#source, name), 3, encoding)));
+      parts.push(await this.#turns.run(async () => encodePart(await buildPartV3(this.#source, name), 3, encoding)));
     } else parts.push({ paths: [], definitions: await this.#sharedOf(encoding) });
     for (const row of custom) {
       parts.push(await this.#customOf(row, 3, encoding, () => buildCustomPartV3(this.#source, row)));
@@ -111,13 +112,13 @@ export class OpenApiRuns {
     if (this.#base === undefined || !same) {
       this.#builtFrom = from;
       this.#baseRuns.clear();
-      this.#base = this.#inTurn(() => buildBaseV2(this.#source));
+      this.#base = this.#turns.run(() => buildBaseV2(this.#source));
     }
     return this.#base;
   }
 
   #baseOf(encoding: Encoding, base: BaseV2): Promise<PartRuns> {
-    return kept(this.#baseRuns, encoding, () => this.#inTurn(() => encodePart(base, 2, encoding)));
+    return kept(this.#baseRuns, encoding, () => this.#turns.run(() => encodePart(base, 2, encoding)));
   }
 
   #customOf(row: ResourceInfo, version: 2 | 3, encoding: Encoding, build: () => Part): Promise<PartRuns> {
@@ -127,7 +128,7 @@ export class OpenApiRuns {
       this.#customRuns.set(row, runs);
     }
     return kept(runs, `${version} ${encoding}`, () =>
-      this.#inTurn(async () => {
+      this.#turns.run(async () => {
         await setImmediate();
         return encodePart(build(), version, encoding);
       }),
@@ -136,18 +137,8 @@ export class OpenApiRuns {
 
   #sharedOf(encoding: Encoding): Promise<readonly Run[]> {
     return kept(this.#sharedV3, encoding, () =>
-      this.#inTurn(async () => encodeMembers(await buildSharedV3(this.#source), V3_SCHEMAS, encoding)),
+      this.#turns.run(async () => encodeMembers(await buildSharedV3(this.#source), V3_SCHEMAS, encoding)),
     );
-  }
-
-  #inTurn<T>(build: () => Promise<T>): Promise<T> {
-    const result = this.#turn.then(build);
-    // A failure is the caller's; the next turn comes all the same.
-    this.#turn = result.then(
-      () => undefined,
-      () => undefined,
-    );
-    return result;
   }
 }
 

@@ -1,15 +1,21 @@
 /** API priority and fairness through the port: what one user can take from others, and what answers show. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { createServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
 import type { ClientHttp2Stream } from 'node:http2';
 import { test } from 'node:test';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
+import { createDialer } from '../../../../../api/machinery/dialer.ts';
+import type { Aggregator } from '../../../../../controlplane/aggregation/aggregator.ts';
+import { passAggregated } from '../../../../../controlplane/server/connect/aggregated.ts';
+import { strippedHeaders } from '../../../../../controlplane/server/connect/forwarded-headers.ts';
 import { installFlowControlDumps } from '../../../../../controlplane/server/flowcontrol/flow-control-dumps.ts';
 import { PathHandlers } from '../../../../../controlplane/server/path-handlers.ts';
 import { FakeCatalog, FakeResource, fakeInfo } from '../../../../fakes/fake-catalog.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { fakeFairness, type FakeFairness } from '../../../../fakes/fake-fairness.ts';
-import { startFakeServer, type FakeServer } from '../../../../fakes/fake-server.ts';
+import { selfSigned, startFakeServer, type FakeServer } from '../../../../fakes/fake-server.ts';
 import { until } from '../../../../until.ts';
 
 const MAPS = '/api/v1/namespaces/n/configmaps';
@@ -197,6 +203,51 @@ test('watches hold seats only until they have begun', async () => {
     }
     await reached(() => levelOf(fairness, 'global-default').set.seatsInUse === 0);
   });
+});
+
+test('writes to an aggregated API take seats while the other server answers', async () => {
+  const gate = Promise.withResolvers<void>();
+  const backend = createServer(await selfSigned(), (request, response) => {
+    request.resume();
+    gate.promise.then(() => response.end('{}'), assert.fail);
+  });
+  await once(backend.listen(0, '127.0.0.1'), 'listening');
+  const { port } = backend.address() as AddressInfo;
+  const service = 'service/ns/other';
+  const aggregated = passAggregated(
+    {
+      find: (group) => (group === 'example.com' ? {} : undefined) as ReturnType<Aggregator['find']>,
+      isAvailable: () => true,
+      target: () => ({
+        host: '127.0.0.1',
+        port,
+        service,
+        serverName: 'other.ns.svc',
+        tls: { cert: '', key: '', servername: 'other.ns.svc', rejectUnauthorized: false },
+      }),
+    },
+    systemClock,
+    strippedHeaders({ names: [], prefixes: [] }),
+    createDialer({ loopbackTargets: new Set([service]) }),
+  );
+  const fairness = fakeFairness(systemClock);
+  const fake = await startFakeServer(new FakeCatalog([]), { fairness, aggregated });
+  try {
+    const path = '/apis/example.com/v1/namespaces/n/things';
+    const answers = Array.from({ length: 3 }, () =>
+      fake.request('POST', path, { ...JSON_TYPE, ...alice }, object('a')),
+    );
+    const { set, intake } = levelOf(fairness, 'global-default');
+    await reached(() => set.executing === 3);
+    assert.equal(intake.bytes, 0);
+    gate.resolve();
+    for (const { status } of await Promise.all(answers)) assert.equal(status, 200);
+    await reached(() => set.executing === 0);
+  } finally {
+    gate.resolve();
+    await fake.close();
+    backend.close();
+  }
 });
 
 test('a list of many objects takes more seats, up to its share of the level', async () => {
