@@ -73,17 +73,22 @@ for (const [name, portOf] of Object.entries(ports)) {
   test(`${CONNECTIONS} silent connections do not keep ${name} from others`, async (t) => {
     const before = process.memoryUsage().rss;
     const sockets: Socket[] = [];
+    let connected = 0;
     await Promise.all(
       Array.from(
         { length: CONNECTIONS },
         () =>
           new Promise<void>((resolve) => {
-            const socket = connectTcp(portOf(), '127.0.0.1', resolve);
+            const socket = connectTcp(portOf(), '127.0.0.1', () => {
+              connected += 1;
+              resolve();
+            });
             socket.on('error', () => resolve());
             sockets.push(socket);
           }),
       ),
     );
+    assert.equal(connected, CONNECTIONS);
     const waited = await answerMs(portOf());
     const grown = process.memoryUsage().rss - before;
     for (const socket of sockets) socket.destroy();
@@ -96,6 +101,7 @@ for (const [name, portOf] of Object.entries(ports)) {
 test('a client that opens and resets streams without end is cut off, and others are served', async (t) => {
   const before = process.memoryUsage().rss;
   const session = connectHttp2(plane.url, { ca: plane.ca });
+  await once(session, 'connect');
   const cut = new Promise<void>((resolve) => {
     session.on('error', () => resolve());
     session.on('goaway', () => resolve());

@@ -125,6 +125,7 @@ describe('orchlet doctor', () => {
     const text = await orchlet(['doctor', '--ports', '1']);
     const json = await orchlet(['doctor', '--ports', '1', '--output', 'json']);
     const findings = JSON.parse(json.stdout) as { name: string; verdict: string }[];
+    assert.ok(findings.length > 3, json.stdout);
     for (const { name } of findings) assert.ok(text.stdout.includes(name), name);
     assert.equal(json.code, findings.some(({ verdict }) => verdict === 'fail') ? 1 : 0);
     assert.equal(text.code, json.code);

@@ -96,9 +96,12 @@ test('a client that still writes when its target closes is read until it has clo
   socket.write(
     'POST /api/v1/namespaces/n/pods/ends/exec?command=ls HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ann\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n',
   );
+  const [head] = (await once(socket, 'data')) as [Buffer];
+  assert.match(head.toString(), /^HTTP\/1\.1 101 /);
   // More than the buffers of both connections hold.
-  socket.once('data', () => socket.resume().write(Buffer.alloc(64 * 1024 * 1024)));
+  socket.resume().write(Buffer.alloc(64 * 1024 * 1024));
   await once(socket, 'close');
+  assert.ok(seen.some(({ url }) => url.endsWith('/ends')));
 });
 
 test('an upgrade is tunnelled byte for byte, without the credentials of the caller', async () => {

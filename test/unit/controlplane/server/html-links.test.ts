@@ -52,7 +52,7 @@ test('links of a page are turned, whatever its pieces are, and the rest stays as
     }
 });
 
-/** How many characters of a page the scanner reads; a linear scanner reads each once. */
+/** Pages of unfinished markup, by size. */
 const HOSTILE: readonly (readonly [string, (size: number) => string])[] = [
   ['open tags', (size) => '<a'.repeat(size / 2)],
   ['one attribute name', (size) => `<a ${'x'.repeat(size)}`],

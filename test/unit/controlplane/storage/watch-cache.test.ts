@@ -328,7 +328,7 @@ describe('the watch cache: what fails in delivery', { timeout: 10_000 }, () => {
         },
       );
       await settle();
-      // A pod of another namespace's name that no bookmark watch lacks: only the storage moves on.
+      // An object of another resource: only the revision of the storage moves on.
       if (moment === 'at a commit') await fixture.put('b', {});
       if (moment === 'at a bookmark') {
         await fixture.storage.create('/core/other/x', Buffer.from('{"kind":"O","apiVersion":"v1","metadata":{}}'));
