@@ -120,15 +120,17 @@ export class ClusterAuthority {
   async #trust({ certificates: ca }: CaBundle): Promise<void> {
     const { clientCaFile, credentialsFile, kubeconfig, logger, onChange, server } = this.#options;
     const credentials = { certificateFile: credentialsFile, keyFile: credentialsFile };
-    await writeKubeconfig(
-      kubeconfig,
-      newKubeconfig({ cluster: 'default-cluster', server, ca, user: 'default-auth', credentials }),
-    );
     if (clientCaFile !== '' && !(await isOfControlPlane(clientCaFile))) {
       const there = await readFile(clientCaFile, 'utf8');
       if (JSON.stringify(blocksOf(there)) === JSON.stringify(blocksOf(this.#ca)))
         await replaceFile(clientCaFile, ca, { mode: 0o644 });
     }
+    // Written after the file of client CAs: after a crash in between, the kubeconfig still has the old bundle, and the next
+    // agent takes the new one again.
+    await writeKubeconfig(
+      kubeconfig,
+      newKubeconfig({ cluster: 'default-cluster', server, ca, user: 'default-auth', credentials }),
+    );
     this.#ca = ca;
     logger.info({ kubeconfig, certificates: blocksOf(ca).length }, 'Trusting the new CA bundle of the cluster');
     onChange(ca);
