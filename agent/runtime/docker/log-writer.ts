@@ -64,9 +64,15 @@ export class LogWriter {
 
   /** Called after the log file was renamed. Creates a new file at once and writes all further output to it. */
   async reopen(): Promise<void> {
-    if (this.#file === undefined) return;
     const moved = this.#file;
-    this.#file = await openLog(this.#source.logPath, APPEND, 0o640);
+    if (moved === undefined) return;
+    const next = await openLog(this.#source.logPath, APPEND, 0o640);
+    // The container ended meanwhile, and its file is closed.
+    if (this.#file !== moved) {
+      await next.close();
+      return;
+    }
+    this.#file = next;
     await this.#appending;
     await moved.close();
   }
@@ -99,8 +105,10 @@ export class LogWriter {
           await this.#deps.clock.sleep(RETRY_MS, signal).catch(() => undefined);
       }
     } finally {
-      await this.#file?.close();
+      // Cleared before it is closed: a reopening that is under way then finds that it came too late.
+      const file = this.#file;
       this.#file = undefined;
+      await file?.close();
     }
   }
 

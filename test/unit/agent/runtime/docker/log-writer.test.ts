@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
+import { PassThrough, Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { ContainerLogs } from '../../../../../agent/runtime/docker/container-logs.ts';
 import type { DockerClient } from '../../../../../agent/runtime/docker/docker-client.ts';
@@ -120,6 +121,32 @@ describe('the writer of a CRI log', () => {
     const from = engine(4, []);
     assert.equal(await write(path, from), whole(4));
     assert.deepEqual(from.asked.length, 1);
+  });
+
+  it('leaves no descriptor open if the container ends while its log is rotated', async () => {
+    const open = async (): Promise<readonly string[]> => {
+      const descriptors = await readdir('/proc/self/fd');
+      const paths = await Promise.all(descriptors.map((fd) => readlink(`/proc/self/fd/${fd}`).catch(() => '')));
+      return paths.filter((path) => path.startsWith(directory));
+    };
+    for (let round = 0; round < 10; round++) {
+      const output = new PassThrough();
+      let isFollowed = false;
+      const logs = (): Promise<Readable> => {
+        isFollowed = true;
+        return Promise.resolve(output);
+      };
+      const client = { docker: { getContainer: () => ({ logs }) } } as unknown as DockerClient;
+      const writer = new LogWriter(
+        { id: 'c', tty: false, logPath: join(directory, `${round}.log`) },
+        { client, clock: new FakeClock(), logger: silentLogger, running: () => Promise.resolve(false) },
+      );
+      while (!isFollowed) await sleep(1);
+      const reopened = writer.reopen();
+      output.end();
+      await Promise.all([reopened, writer.finished]);
+      assert.deepEqual(await open(), []);
+    }
   });
 
   it('repeats nothing if the stream breaks in the middle', async () => {
