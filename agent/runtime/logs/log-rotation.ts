@@ -90,29 +90,26 @@ export class LogRotation {
   async #rotate(id: ContainerStatus['id'], folder: Directory, log: string): Promise<void> {
     const rotated = await withoutLeftovers(folder, log);
     // Twice within a second there is no name for: the next look comes soon enough.
-    if (rotated.includes(this.#nameOf(log))) return;
+    const moved = `${log}.${timestamp(this.#options.clock.now())}`;
+    if (rotated.includes(moved)) return;
     // One place for the log, one for what it becomes now.
     const excess = rotated.length - (this.#options.maxFiles - 2);
     for (const name of rotated.slice(0, Math.max(0, excess))) await folder.removeTree(name);
     for (const name of rotated.slice(Math.max(0, excess))) {
-      if (!name.endsWith(COMPRESSED)) await compress(folder, name);
+      // A pod with a host path may put a link or a FIFO there: it stays as it is, and does not stop the rotation.
+      if (!name.endsWith(COMPRESSED) && (await folder.lstat(name)).isFile()) await compress(folder, name);
     }
-    await this.#moveAway(id, folder, log);
+    await this.#moveAway(id, folder, log, moved);
   }
 
-  #nameOf(log: string): string {
-    return `${log}.${timestamp(this.#options.clock.now())}`;
-  }
-
-  async #moveAway(id: ContainerStatus['id'], folder: Directory, log: string): Promise<void> {
+  async #moveAway(id: ContainerStatus['id'], folder: Directory, log: string, moved: string): Promise<void> {
     const { runtime } = this.#options;
-    const rotated = this.#nameOf(log);
-    await folder.rename(log, rotated);
+    await folder.rename(log, moved);
     try {
       await runtime.reopenLog(id);
     } catch (error) {
       // It still writes into the old file, under whatever name.
-      await folder.rename(rotated, log);
+      await folder.rename(moved, log);
       // It has terminated meanwhile: its log is complete.
       if (error instanceof RuntimeError && error.code === 'not-found') return;
       throw error;

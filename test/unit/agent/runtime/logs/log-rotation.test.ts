@@ -95,6 +95,25 @@ describe('rotating container logs', () => {
     ]);
   });
 
+  it('goes on where something else than a file stands among the rotated files', { timeout: 20_000 }, async () => {
+    await writeFile(log, 'content of a log');
+    execFileSync('mkfifo', [`${log}.20260101-000000`]);
+    await symlink('/nowhere', `${log}.20260101-000001`);
+    await writeFile(`${log}.20260101-000002`, 'a file');
+    await once(5);
+    assert.deepEqual(await files(), [
+      '0.log',
+      '0.log.20260101-000000',
+      '0.log.20260101-000001',
+      '0.log.20260101-000002.gz',
+      '0.log.20260102-030405',
+    ]);
+    await appendFile(log, 'the second content');
+    await clock.advance(1000);
+    await once(3);
+    assert.deepEqual(await files(), ['0.log', '0.log.20260102-030405.gz', '0.log.20260102-030406']);
+  });
+
   it('does not write over a file of the same second', async () => {
     await writeFile(log, 'content of a log');
     await once();
