@@ -44,15 +44,11 @@ async function give(directory: Directory, options: OwnershipOptions, level: numb
 async function giveEntry(directory: Directory, name: string, options: OwnershipOptions, level: number): Promise<void> {
   const entry = await directory.pin(name).catch(ifMissing);
   if (entry === undefined) return;
+  let inner: Directory | undefined;
   try {
     const stat = await entry.stat();
     if (stat.isDirectory()) {
-      const inner = await Directory.open(descriptorPath(entry));
-      try {
-        await give(inner, options, level + 1);
-      } finally {
-        await inner.close();
-      }
+      inner = await Directory.open(descriptorPath(entry));
     } else if (stat.isSymbolicLink()) {
       await directory.lchown(name, stat.uid, options.gid).catch(ifMissing);
     } else {
@@ -61,6 +57,12 @@ async function giveEntry(directory: Directory, name: string, options: OwnershipO
     }
   } finally {
     await entry.close();
+  }
+  if (inner === undefined) return;
+  try {
+    await give(inner, options, level + 1);
+  } finally {
+    await inner.close();
   }
 }
 

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
 import { chmod, lstat, mkdir, mkdtemp, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -30,6 +31,23 @@ describe('the ownership of a volume', { skip: !isRoot }, () => {
     assert.equal((await lstat(join(volume, 'link'))).gid, 4321);
     const host = await stat(join(outside, 'file'));
     assert.deepEqual([host.gid, host.mode & 0o7777], [0, 0o600]);
+  });
+
+  it('holds one descriptor open for each level', async (t) => {
+    const volume = await folder(t);
+    const levels = 300;
+    await mkdir(join(volume, ...Array.from({ length: levels }, () => 'd')), { recursive: true });
+    const count = (): number => readdirSync('/proc/self/fd').length;
+    const before = count();
+    let most = 0;
+    let isWalking = true;
+    const walk = setVolumeOwnership(volume, GROUP).finally(() => (isWalking = false));
+    while (isWalking) {
+      most = Math.max(most, count() - before);
+      await new Promise(setImmediate);
+    }
+    await walk;
+    assert.ok(most >= levels && most < levels + 20, `${most} descriptors for ${levels} levels`);
   });
 
   it('never reaches a file of the host through a directory or file that becomes a link meanwhile', async (t) => {
