@@ -16,6 +16,7 @@ import {
   mkdir,
   open,
   readdir,
+  readFile,
   readlink,
   rename,
   rmdir,
@@ -205,7 +206,7 @@ export class Directory {
     if (await this.#unlinkUnlessDirectory(name)) return;
     const top = await this.enter(name);
     try {
-      await this.#checkSameFileSystem(top, name);
+      await this.#checkSameMount(top, name);
       await top.#clear();
     } finally {
       await top.close();
@@ -220,7 +221,7 @@ export class Directory {
         if (await this.#unlinkUnlessDirectory(name)) continue;
         const inner = await this.enter(name);
         try {
-          await this.#checkSameFileSystem(inner, name);
+          await this.#checkSameMount(inner, name);
           for (const child of await inner.names()) {
             if (await inner.#unlinkUnlessDirectory(child)) continue;
             await rename(inner.#at(child), this.#at(`.removed-${randomBytes(12).toString('hex')}`));
@@ -233,9 +234,16 @@ export class Directory {
     }
   }
 
-  async #checkSameFileSystem(inner: Directory, name: string): Promise<void> {
-    if ((await inner.stat()).dev !== (await this.stat()).dev)
-      throw new Error(`${JSON.stringify(name)} is on another file system: nothing is removed through a mount`);
+  async #checkSameMount(inner: Directory, name: string): Promise<void> {
+    // A bind mount of the same file system has the same device, but an id of its own.
+    if ((await inner.stat()).dev !== (await this.stat()).dev || (await inner.#mountId()) !== (await this.#mountId()))
+      throw new Error(`${JSON.stringify(name)} is a mount: nothing is removed through it`);
+  }
+
+  /** The id of the mount that the directory is on, which nothing else has while the descriptor is open. */
+  async #mountId(): Promise<string | undefined> {
+    const facts = await readFile(`/proc/self/fdinfo/${this.#handle.fd}`, 'utf8');
+    return /^mnt_id:\s*(\d+)$/m.exec(facts)?.[1];
   }
 
   /** Whether nothing stands at the name any more. */

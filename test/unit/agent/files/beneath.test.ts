@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { constants } from 'node:fs';
 import { lstat, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -16,6 +16,9 @@ async function folders(t: TestContext): Promise<{ readonly inside: string; reado
   await writeFile(join(outside, 'secret'), 'of the host');
   return { inside, outside };
 }
+
+/** Only root may mount, and not in every container. */
+const mayMount = spawnSync('unshare', ['--mount', 'mount', '--bind', '/tmp', '/tmp']).status === 0;
 
 describe('files beneath a directory', () => {
   it('are not reached through links, neither to files nor through directories', async (t) => {
@@ -101,5 +104,21 @@ describe('files beneath a directory', () => {
     await assert.rejects(lstat(tree), { code: 'ENOENT' });
     assert.equal((await stat(join(outside, 'secret'))).size, 11);
     await removeTree(tree);
+  });
+
+  it('are not removed through a mount, not even one of the same file system', { skip: !mayMount }, async (t) => {
+    const { inside, outside } = await folders(t);
+    const tree = join(inside, 'tree');
+    for (const mount of [tree, join(tree, 'mount'), join(tree, 'deep', 'mount')]) {
+      await mkdir(mount, { recursive: true });
+      execFileSync('mount', ['--bind', outside, mount]);
+      try {
+        await assert.rejects(removeTree(tree));
+      } finally {
+        execFileSync('umount', [mount]);
+      }
+      assert.deepEqual(await readdir(outside), ['secret']);
+      await removeTree(tree);
+    }
   });
 });
