@@ -6,6 +6,9 @@ import { randomBytes } from 'node:crypto';
 import { open, rename, rm, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
+/** What stands after the path of a file in the name of its draft. */
+export const DRAFT_SUFFIX = /\.[0-9a-f]{12}\.tmp$/;
+
 export interface ReplaceFileOptions {
   /** Permission bits of the new file, exactly: the process' umask does not apply. */
   readonly mode: number;

@@ -6,12 +6,12 @@
  * disk that takes no writes is told once and tried again: nobody waits for a checkpoint. Directories are 0700, files 0600.
  */
 import { createHash } from 'node:crypto';
-import { mkdir, readdir, readFile, unlink } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
-import { replaceFile, syncFolder } from '../../../api/machinery/replace-file.ts';
+import { DRAFT_SUFFIX, replaceFile, syncFolder } from '../../../api/machinery/replace-file.ts';
 
 export interface CheckpointStoreOptions {
   readonly directory: string;
@@ -39,6 +39,7 @@ export class CheckpointStore {
   #lastBatchMs: number | undefined;
   #writing: Promise<void> | undefined;
   #failing = false;
+  #hasRemovedDrafts = false;
   #closed = false;
 
   constructor(options: CheckpointStoreOptions) {
@@ -119,6 +120,8 @@ export class CheckpointStore {
   async #write(): Promise<void> {
     const directories = new Set<string>();
     try {
+      if (!this.#hasRemovedDrafts) await this.#removeDrafts();
+      this.#hasRemovedDrafts = true;
       for (const [key, value] of [...this.#dirty]) {
         const path = this.#pathOf(key);
         const content = value();
@@ -143,6 +146,18 @@ export class CheckpointStore {
         );
       this.#failing = true;
     }
+  }
+
+  /** An agent that was killed while it wrote leaves the draft of a file, perhaps of a secret, which nobody would remove. */
+  async #removeDrafts(): Promise<void> {
+    const entries = await readdir(this.#options.directory, { recursive: true, withFileTypes: true }).catch(
+      (error: unknown) => {
+        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+        throw error;
+      },
+    );
+    for (const { name, parentPath } of entries)
+      if (DRAFT_SUFFIX.test(name)) await rm(join(parentPath, name), { force: true });
   }
 
   /** Whether the directory changed. */

@@ -1,11 +1,13 @@
 /** What is kept for after a power cut: whole, readable by root alone, written seldom, and never in anybody's way. */
 import assert from 'node:assert/strict';
+import { watch } from 'node:fs';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { CheckpointStore } from '../../../../../agent/pods/checkpoints/checkpoint-store.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
+import { DRAFT_SUFFIX, replaceFile } from '../../../../../api/machinery/replace-file.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 
 describe('checkpoints', () => {
@@ -83,6 +85,35 @@ describe('checkpoints', () => {
     store.put('pods/u1', () => 'whole');
     await store.close();
     assert.equal(await readFile(join(directory, 'pods', 'u1.json'), 'utf8'), '"whole"');
+  });
+
+  it('are written without the drafts that a killed agent left', async () => {
+    const objects = join(directory, 'objects');
+    await mkdir(objects, { recursive: true });
+    for (const path of [join(directory, 'node.json'), join(objects, 'secrets_a_b.json')]) {
+      await writeFile(path, '1');
+      await writeFile(`${path}.0123456789ab.tmp`, '"half');
+    }
+    const store = open();
+    store.put('pods/u1', () => 1);
+    await store.close();
+    assert.deepEqual((await readdir(directory)).toSorted(), ['node.json', 'objects', 'pods']);
+    assert.deepEqual(await readdir(objects), ['secrets_a_b.json']);
+    assert.equal(await store.get('objects/secrets_a_b'), 1);
+  });
+
+  it('have drafts that are known by their names', async () => {
+    await mkdir(directory);
+    const names = new Set<string>();
+    const seen = watch(directory, (_event, name) => names.add(name ?? ''));
+    await replaceFile(join(directory, 'node.json'), '1', { mode: 0o600 });
+    while (!names.has('node.json')) await new Promise(setImmediate);
+    seen.close();
+    names.delete('node.json');
+    assert.deepEqual(
+      [...names].map((name) => DRAFT_SUFFIX.test(name)),
+      [true],
+    );
   });
 
   it('that the disk does not take are told once, kept, and written when it does', async () => {
