@@ -96,7 +96,7 @@ export class NodeManager implements NodeInfo {
         if (failures !== 1 && failures % 10 !== 0) return;
         options.logger.warn(
           { node: options.nodeName, err: error instanceof Error ? error.message : error },
-          'The status of the node could not be sent; it is tried again',
+          'The status of the node could not be brought up to date; it is tried again',
         );
       },
     });
