@@ -1,7 +1,7 @@
 /**
- * The path and query of a request to the agent's server, parsed once for authorization, routing, streams and metrics. A path
- * that two readers could understand differently (dot segments, empty segments, encoded slashes, backslashes) is refused: no
- * path of the agent has them.
+ * The path and query of a request to the agent's server, read in the same way by authorization, routing, streams and metrics.
+ * A path that two readers could understand differently (dot segments, empty segments, encoded slashes, backslashes) is
+ * refused: no path of the agent has them.
  */
 import {
   apiForwardingFault,

@@ -26,7 +26,6 @@ interface Kept {
   sent: number;
   /** What the API server made of the last patch, and what it left out: an older one has not all fields. */
   answer?: { readonly status: Pod['status']; readonly untaken: StatusPatch };
-  /** The last try failed, and that was told. */
   /** Failed attempts to send the status in a row. */
   failures?: number;
   /** Since when the API server lags behind. */

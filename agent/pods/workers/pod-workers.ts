@@ -309,8 +309,7 @@ export class PodWorkers {
       worker.state = { kind: 'terminating', ending: { gracePeriodSeconds: undefined, status: undefined } };
       return 0;
     }
-    // A container that waits for its back-off does not keep the others from their regular sync, and its own status gets the
-    // reason for which it waits (CrashLoopBackOff, ImagePullBackOff) in the sync after the one that found it.
+    // Containers that wait for their back-off do not keep the others from their regular sync.
     const resyncMs = this.#jittered(outcome.errors.length > 0 ? RETRY_MS : this.#options.resyncMs);
     if (outcome.retryAtMs === undefined) return resyncMs;
     return Math.min(Math.max(outcome.retryAtMs - clock.now(), SOON_MS), resyncMs);
