@@ -120,7 +120,7 @@ export interface VolumeMeasure {
 export interface VolumeManager {
   /**
    * Makes every volume of the pod ready (idempotent, keeps them up to date afterwards until `unmount`). Throws `VolumeError`
-   * with the reference's text (`unmounted volumes=[a], unattached volumes=[], failed to process volumes=[]: context deadline exceeded`)
+   * with the kubelet's text (`unmounted volumes=[a], unattached volumes=[], failed to process volumes=[]: context deadline exceeded`)
    * after the pod's mount timeout; events (`FailedMount`) are its own.
    */
   mount(pod: Pod, signal: AbortSignal): Promise<void>;
@@ -258,7 +258,7 @@ export interface LogOptions {
   readonly stream?: 'All' | 'Stdout' | 'Stderr';
 }
 
-/** Errors are `StatusError`s (404 no such pod or container, 400 waiting to start, …) with the reference's words. */
+/** Errors are `StatusError`s (404 no such pod or container, 400 waiting to start, …) with the kubelet's words. */
 export interface PodHost {
   pods(): readonly Pod[];
   /** By the runtime: name, namespace, uid and containers that run. */

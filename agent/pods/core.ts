@@ -448,7 +448,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
       await readLog(chosen.logPath, options, out, { clock: this.#deps.clock, isRunning }, signal);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-      // Nothing was written yet, or the file is gone; the answer has begun, as with the reference.
+      // Nothing was written yet, or the file is gone; the answer has begun, as with the kubelet.
       if (chosen.state !== 'running') out.write(`unable to retrieve container logs for ${chosen.id}`);
     }
   }

@@ -1,4 +1,4 @@
-/** `/containerLogs`: the options of a log, checked as the reference checks them, and the log streamed as it is read. */
+/** `/containerLogs`: the options of a log, checked as the kubelet checks them, and the log streamed as it is read. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import type { LogOptions, PodHost } from '../model/core-types.ts';

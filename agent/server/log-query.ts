@@ -1,4 +1,4 @@
-/** What `/logs/?query=` asks for: parsed, and checked as the reference checks it. Called by `system-logs.ts`. */
+/** What `/logs/?query=` asks for: parsed, and checked as the kubelet checks it. Called by `system-logs.ts`. */
 import { FieldError } from '../../api/meta/field-error.ts';
 
 export interface LogQuery {

@@ -214,6 +214,6 @@ async function runCommand(
     const said = Buffer.concat(stderr.chunks).toString();
     throw newStatusError(500, 'InternalError', `command '${cmd}' exited with ${exitCode}: ${said}`);
   }
-  // The reference calls it JSON, whatever the command wrote.
+  // The kubelet calls it JSON, whatever the command wrote.
   return reply.type('application/json').send(Buffer.concat([...stdout.chunks, ...stderr.chunks]));
 }

@@ -1,4 +1,4 @@
-/** The checks of hostPath types, with the reference's words. */
+/** The checks of hostPath types, with the kubelet's words. */
 import { mkdir, stat, writeFile, chmod } from 'node:fs/promises';
 import { dirname } from 'node:path';
 

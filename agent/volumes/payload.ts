@@ -1,6 +1,6 @@
 /**
  * What the files of configMap, secret, downwardAPI and projected volumes hold. Pure, but for the objects and tokens that it
- * is given. Errors name the missing reference as the reference's events do.
+ * is given. Errors name the missing reference as the kubelet's events do.
  */
 import type { Container, Pod, PodSpec, ReferencedObjects } from '../model/core-types.ts';
 import type { Payload, PayloadFile } from './atomic-writer.ts';

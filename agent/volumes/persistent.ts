@@ -27,7 +27,7 @@ export interface ClaimReference {
   readonly isPods: boolean;
 }
 
-/** The volume of a claim that a pod names. Throws with the reference's words while it is not bound. */
+/** The volume of a claim that a pod names. Throws with the kubelet's words while it is not bound. */
 export async function resolveClaim(
   client: Client | undefined,
   pod: Pod,

@@ -357,7 +357,7 @@ class HostVolumes implements VolumeManager {
   }
 }
 
-/** The pod's error, as the reference words it, and when to try again. */
+/** The pod's error, as the kubelet words it, and when to try again. */
 function unmounted(
   pending: ReadonlySet<string>,
   failures: ReadonlyMap<string, unknown>,

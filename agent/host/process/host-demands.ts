@@ -1,6 +1,6 @@
 /**
  * What the agent demands of its host before it starts (no swap, kernel parameters, cgroup v2 where that is wanted), and what it
- * sets for its own process (OOM score, open files). A demand that is not met is an error with the reference's words; a setting
+ * sets for its own process (OOM score, open files). A demand that is not met is an error with the kubelet's words; a setting
  * that the agent may not make is a warning, once.
  */
 import { execFile } from 'node:child_process';

@@ -11,7 +11,7 @@ export interface RunOnceHost {
   sourcesReady(): boolean;
 }
 
-/** As long as the reference tries: eleven times, each wait twice the one before. */
+/** As long as the kubelet tries: eleven times, each wait twice the one before. */
 const LONGEST_MS = 1_023_000;
 
 /** Resolves with a sentence when each pod runs or has ended, or the signal aborts; throws where one never does. */

@@ -1,5 +1,5 @@
 /**
- * Key and certificate in one PEM file, as the reference keeps them: `<dir>/<name>-<time>.pem`, and a link
+ * Key and certificate in one PEM file, as the kubelet keeps them: `<dir>/<name>-<time>.pem`, and a link
  * `<name>-current.pem` that is swapped when a new pair is there. A crash leaves the old pair or the new one.
  */
 import { readPem } from '../../../api/pki/pem.ts';

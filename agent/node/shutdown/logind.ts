@@ -63,7 +63,7 @@ export function systemLogind(options: LogindOptions = {}): Logind {
 
     async raiseInhibitDelay(ms) {
       await mkdir(configurationDirectory, { recursive: true, mode: 0o755 });
-      // The name that the reference uses: of two agents that follow each other on a host, one file stays.
+      // The name that the kubelet uses: of two agents that follow each other on a host, one file stays.
       const text = `# The node agent waits so long for pods\n[Login]\nInhibitDelayMaxSec=${Math.ceil(ms / 1000)}\n`;
       await writeFile(join(configurationDirectory, '99-kubelet.conf'), text, { mode: 0o644 });
       const unit = ['org.freedesktop.systemd1', '/org/freedesktop/systemd1', 'org.freedesktop.systemd1.Manager'];

@@ -44,7 +44,7 @@ export interface NodeFacts {
 
 export type Setter = (status: NodeStatus, facts: NodeFacts) => void;
 
-/** In the order of the reference's conditions: pressures first, Ready last. */
+/** In the order of the kubelet's conditions: pressures first, Ready last. */
 export const setters: readonly Setter[] = [
   setAddresses,
   setCapacity,

@@ -18,7 +18,7 @@ export function flagz({ flags, origins }: EffectiveOptions): Readonly<Record<str
   );
 }
 
-/** As the flag library of the reference writes it. */
+/** As pflag, the flag library of the kubelet, writes it. */
 function textOf(type: FlagType, value: FlagTypes[FlagType]): string {
   if (type === 'duration' && typeof value === 'number') return formatDuration(value);
   if (Array.isArray(value)) return `[${value.join(',')}]`;

@@ -1,6 +1,6 @@
 /**
  * Eviction signals and thresholds: what the flags say, parsed; which thresholds an observation crosses. Pure. The words of
- * the errors are the reference's.
+ * the errors are the kubelet's.
  */
 import { parseDuration } from '../../../api/component/duration.ts';
 import {
@@ -106,7 +106,7 @@ function signalOf(name: string): Signal {
 function parseValue(written: string, signal: Signal, what: 'threshold' | 'reclaim'): ThresholdValue {
   const text = written.replace(/^</, '');
   if (text.endsWith('%')) {
-    // The reference counts in single precision, and what is allocatable shows it.
+    // The kubelet counts in single precision, and what is allocatable shows it.
     const percent = Math.fround(Number(text.slice(0, -1)) / 100);
     if (Number.isNaN(percent))
       throw new ThresholdError(`strconv.ParseFloat: parsing "${text.slice(0, -1)}": invalid syntax`);
@@ -140,7 +140,7 @@ function parseGrace(text: string): number {
 
 /** In units of the signal: bytes, inodes, processes. */
 export function amountOf(value: ThresholdValue, capacity: number): number {
-  // Percentages in single precision, as the reference has them: what nodes tell is the same to the byte.
+  // Percentages in single precision, as the kubelet has them: what nodes tell is the same to the byte.
   return 'percent' in value ? Math.floor(capacity * Math.fround(value.percent)) : Number(wholeUnits(value.quantity));
 }
 

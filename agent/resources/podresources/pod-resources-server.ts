@@ -1,6 +1,6 @@
 /**
  * `<root-dir>/pod-resources/kubelet.sock`: tells monitors and schedulers of the host which containers have which devices,
- * processors and memory of their own, and what there is to be given. Limited in its rate, as the reference limits it.
+ * processors and memory of their own, and what there is to be given. Limited in its rate, as the kubelet limits it.
  */
 import { join } from 'node:path';
 import type { Clock } from '../../../api/machinery/clock.ts';

@@ -161,7 +161,7 @@ export class ImageManager {
     try {
       return await this.#options.runtime.imageStatus(reference);
     } catch (error) {
-      // The reference names no image here.
+      // The kubelet names no image here.
       const message = `Failed to inspect image "": ${(error as Error).message}`;
       say('Warning', 'InspectFailed', message);
       throw new ImageError('ImageInspectError', message, { cause: error });

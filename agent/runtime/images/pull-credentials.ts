@@ -25,7 +25,7 @@ export interface CredentialSource {
 export interface PullCredential {
   readonly auth: RegistryAuth;
   readonly source: CredentialSource | undefined;
-  /** As the reference counts it, so that its records hold here. */
+  /** As the kubelet counts it, so that its records hold here. */
   readonly hash: string;
 }
 

@@ -1,5 +1,5 @@
 /**
- * What this node's agent knows of its pulls, in the reference's files: `image_manager/pulling` has a file an image that is being
+ * What this node's agent knows of its pulls, in the kubelet's files: `image_manager/pulling` has a file an image that is being
  * pulled, `image_manager/pulled` one an image that was, with the credentials that could. Read once at the start, kept in memory,
  * written whole before a call resolves; either agent takes over from the other.
  */

@@ -1,5 +1,5 @@
 /**
- * Files of variables (`fileKeyRef`), in the reference's strict form: `NAME='value'` on lines of their own, blank lines and
+ * Files of variables (`fileKeyRef`), in the kubelet's strict form: `NAME='value'` on lines of their own, blank lines and
  * comments between them; a value is taken as it stands and may have several lines. Pure; `environment.ts` calls it.
  */
 

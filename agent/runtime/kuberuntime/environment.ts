@@ -1,5 +1,5 @@
 /**
- * A container's environment: services, then `envFrom`, then `env` with `$(VAR)` expansion, in the reference's order.
+ * A container's environment: services, then `envFrom`, then `env` with `$(VAR)` expansion, in the kubelet's order.
  */
 import {
   type Container,

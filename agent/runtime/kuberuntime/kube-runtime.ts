@@ -1,6 +1,6 @@
 /**
  * Makes a pod what its specification says, step by step, on the container runtime: computes the actions, executes them in
- * the reference's order, says in events what happened, and remembers why a container waits. The pod worker calls it, one
+ * the kubelet's order, says in events what happened, and remembers why a container waits. The pod worker calls it, one
  * call a pod at a time.
  */
 import { mkdir, readdir, rm, symlink } from 'node:fs/promises';

@@ -2,7 +2,7 @@
  * The user namespaces of pods (`hostUsers: false`): each pod has ids of this host for itself, as many as `userNamespaces.idsPerPod`
  * says, never those of the host's own users and never those of another pod.
  *
- * What a pod was given stands in its directory (`pods/<uid>/userns`, the reference's form) before its sandbox is made; those
+ * What a pod was given stands in its directory (`pods/<uid>/userns`, the kubelet's form) before its sandbox is made; those
  * files are all that is known, so that an agent that starts anew gives nothing twice, and ids are free once a pod's directory is gone.
  */
 import { mkdir, readdir, readFile } from 'node:fs/promises';

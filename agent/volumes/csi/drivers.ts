@@ -35,7 +35,7 @@ export class CsiDrivers implements PluginHandler {
     this.#logger = options.logger;
   }
 
-  /** Throws with the reference's words where there is none. */
+  /** Throws with the kubelet's words where there is none. */
   get(name: string): CsiDriver {
     const driver = this.#drivers.get(name);
     if (driver === undefined) throw new Error(`driver name ${name} not found in the list of registered CSI drivers`);

@@ -1,5 +1,5 @@
 /**
- * Where volumes of CSI drivers stand below the root directory, as the reference lays them out (drivers know some of it), and
+ * Where volumes of CSI drivers stand below the root directory, as the kubelet lays them out (drivers know some of it), and
  * the `vol_data.json` beside each: all that is needed to take the volume down again without the API server.
  */
 import { createHash } from 'node:crypto';

@@ -1,4 +1,4 @@
-/** The plain routes of the agent's server, path by path, as the reference answers them. */
+/** The plain routes of the agent's server, path by path, as the kubelet answers them. */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';

@@ -141,7 +141,7 @@ describe('a subPath', () => {
 });
 
 describe('the type of a hostPath', () => {
-  it('is checked with the words of the reference', async (t) => {
+  it('is checked with the words of the kubelet', async (t) => {
     const root = await scratch(t);
     await writeFile(join(root, 'file'), '');
     await mkdir(join(root, 'directory'));

@@ -1,4 +1,4 @@
-/** The status of a node, held against one that the reference wrote. */
+/** The status of a node, held against one that the kubelet wrote. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { NodeObject } from '../../../../../agent/model/core-types.ts';
@@ -85,7 +85,7 @@ const facts: NodeFacts = {
 const status = (changes: Partial<NodeFacts> = {}, before = BLANK) =>
   withStatus(before, { ...facts, ...changes }).status;
 
-test('it is to the byte what the reference told of the same host', () => {
+test('it is to the byte what the kubelet told of the same host', () => {
   const condition = (type: string, is: string, reason: string, message: string) => ({
     type,
     status: is,

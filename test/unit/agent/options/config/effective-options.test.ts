@@ -352,7 +352,7 @@ const OTHER_DEFAULTS: Readonly<Record<string, unknown>> = {
   },
 };
 
-test('/configz has the form of the reference', async () => {
+test('/configz has the form of the kubelet', async () => {
   const recorded = JSON.parse(await readFile(join(import.meta.dirname, 'upstream-configz.json'), 'utf8')) as {
     kubeletconfig: object;
   };

@@ -286,7 +286,7 @@ describe('readiness gates', () => {
   const readyOf = (conditions: PodCondition[]): PodCondition | undefined =>
     withReadiness(pod, status(conditions)).conditions?.find(({ type }) => type === 'Ready');
 
-  it('hold a pod back with the words of the reference', () => {
+  it('hold a pod back with the words of the kubelet', () => {
     const ready = readyOf([condition('a', 'False')]);
     assert.deepEqual([ready?.status, ready?.reason], ['False', 'ReadinessGatesNotReady']);
     assert.equal(

@@ -1,4 +1,4 @@
-/** Resizes in place: taken up where they fit, put off or refused with the reference's words, the pod going on as it was. */
+/** Resizes in place: taken up where they fit, put off or refused with the kubelet's words, the pod going on as it was. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { NodeObject, Pod } from '../../../../../agent/model/core-types.ts';

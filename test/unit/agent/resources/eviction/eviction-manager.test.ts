@@ -135,7 +135,7 @@ describe('the eviction manager', () => {
     }
   });
 
-  it('evicts the first of the ranking, one at a time, with the words of the reference', async () => {
+  it('evicts the first of the ranking, one at a time, with the words of the kubelet', async () => {
     const it_ = world({ 'memory.available': '100Mi' });
     it_.observations.set('memory.available', { available: 50 * MI, capacity: 1000 * MI });
     it_.pods.push(pod({ name: 'within', memory: '400Mi' }), pod({ name: 'above', memory: '100Mi' }));

@@ -34,7 +34,7 @@ describe('eviction thresholds', () => {
     assert.equal(formatValue(only({ hard: { 'nodefs.available': '<10%' } }).value), '10%');
   });
 
-  it('count percentages as the reference does, so that what is allocatable is the same to the byte', () => {
+  it('count percentages as the kubelet does, so that what is allocatable is the same to the byte', () => {
     const { value } = only({ hard: { 'nodefs.available': '10%' } });
     assert.equal(270_553_174_016 - amountOf(value, 270_553_174_016), 243_497_856_212);
   });

@@ -269,7 +269,7 @@ describe('a pull', () => {
       await Promise.all(wanted);
     });
 
-  it('beyond the rate of the registry is refused, as the reference does', async () => {
+  it('beyond the rate of the registry is refused, as the kubelet does', async () => {
     const { ensure, pulls, settle, clock } = setUp({ registryQps: 1, registryBurst: 2 });
     const wanted = [1, 2].map((tag) => ensure(podOf('p'), `app:${tag}`));
     await settle();

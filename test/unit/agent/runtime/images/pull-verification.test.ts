@@ -161,7 +161,7 @@ describe('an image on the node', () => {
 });
 
 describe('records of pulls', () => {
-  it('are the reference’s files, kept from others, and read in both versions', async (t) => {
+  it('are the kubelet’s files, kept from others, and read in both versions', async (t) => {
     const { root, open, pull, files, clock, asks } = await setUp(t);
     const verification = await open();
     await pull(verification, secret('a'));

@@ -32,7 +32,7 @@ describe('user namespaces of pods', () => {
     const given = await Promise.all(['a', 'b', 'c'].map((uid) => firstId(all, uid)));
     assert.deepEqual(given, [IDS, 2 * IDS, 3 * IDS]);
   });
-  it('are kept over a restart, in the form of the reference', async () => {
+  it('are kept over a restart, in the form of the kubelet', async () => {
     await firstId(open(), 'a');
     await firstId(open(), 'b');
     const again = open();
