@@ -6,12 +6,7 @@ import { flag } from '../../api/component/flags.ts';
 import { formatDuration } from '../../api/component/duration.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { parseCertificates } from '../../api/pki/certificate.ts';
-import {
-  AuthorityStageError,
-  finishAuthority,
-  prepareAuthority,
-  switchAuthority,
-} from '../../controlplane/pki/authority-rotation.ts';
+import { finishAuthority, prepareAuthority, switchAuthority } from '../../controlplane/pki/authority-rotation.ts';
 import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { ensurePki } from '../../controlplane/pki/pki.ts';
 import { hostAddresses, hostNames } from '../../controlplane/start/host-address.ts';
@@ -140,17 +135,13 @@ export const certsRotateCa: Command = {
   examples: ['orchlet certs rotate-ca --stage prepare'],
   async run(parsed, io) {
     const directory = join(String(parsed.values['dataDir']), 'pki');
-    await validityOf(String(parsed.values['dataDir']), io.clock.now());
+    const nowMs = io.clock.now();
+    await validityOf(String(parsed.values['dataDir']), nowMs);
     const stage = String(parsed.values['stage']);
-    try {
-      if (stage === 'prepare') await prepareAuthority(directory, systemClock.now());
-      else if (stage === 'switch') await switchAuthority(directory, systemClock.now());
-      else if (stage === 'finish') await finishAuthority(directory, systemClock.now());
-      else throw new CommandError('say which stage: --stage prepare, switch or finish');
-    } catch (error) {
-      if (error instanceof AuthorityStageError) throw new CommandError(error.message, { cause: error });
-      throw error;
-    }
+    if (stage === 'prepare') await prepareAuthority(directory, nowMs);
+    else if (stage === 'switch') await switchAuthority(directory, nowMs);
+    else if (stage === 'finish') await finishAuthority(directory, nowMs);
+    else throw new CommandError('say which stage: --stage prepare, switch or finish');
     io.stdout.write(`${NEXT_STEPS[stage] ?? ''}\n`);
     return 0;
   },

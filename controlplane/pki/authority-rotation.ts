@@ -7,13 +7,15 @@
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { PlainError } from '../../api/component/plain-error.ts';
 import { signCaBundle, verifyCaBundle } from '../../api/pki/ca-bundle.ts';
 import { parseCertificates } from '../../api/pki/certificate.ts';
 import { readPem } from '../../api/pki/pem.ts';
 import { ensureAuthority } from './authority.ts';
 import { readIfThere, writeFileAtomic } from './files.ts';
 
-export class AuthorityStageError extends Error {
+/** A stage that cannot run now; the message says what to do first. */
+export class AuthorityStageError extends PlainError {
   override readonly name = 'AuthorityStageError';
 }
 
