@@ -39,13 +39,18 @@ export interface ScheduledBackups {
 const NAME = /^orchlet-\d{8}T\d{6}Z\.tgz$/;
 const LONGEST_MS = 30 * 60_000;
 
-/** Throws where the schedule cannot be read. */
+/** Throws where the schedule cannot be read. For before the start: node-cron is not loaded where it is not needed. */
+export async function checkBackupSchedule({ schedule }: BackupScheduleOptions): Promise<void> {
+  if (schedule === '') return;
+  const { default: cron } = await import('node-cron');
+  if (!cron.validate(schedule))
+    throw new CommandError(`--backup-schedule ${JSON.stringify(schedule)} is not a cron schedule`);
+}
+
+/** The schedule was checked before. */
 export async function scheduleBackups(options: BackupScheduleOptions, logger: Logger): Promise<ScheduledBackups> {
   if (options.schedule === '') return { stop: () => Promise.resolve() };
   const { default: cron } = await import('node-cron');
-  if (!cron.validate(options.schedule))
-    throw new CommandError(`--backup-schedule ${JSON.stringify(options.schedule)} is not a cron schedule`);
-  if (options.keep < 1) throw new CommandError('--backup-keep must be at least 1');
   const directory = backupDirectory(options);
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const run = (): Promise<void> =>

@@ -3,7 +3,7 @@ import { createLogger } from '../../api/component/logging.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
-import { backupOptions, scheduleBackups } from '../backup-schedule.ts';
+import { backupOptions, checkBackupSchedule, type ScheduledBackups, scheduleBackups } from '../backup-schedule.ts';
 import type { Command } from '../command.ts';
 import { logLastResortTo } from '../last-resort.ts';
 import { renewOnHangup } from '../renew-on-hangup.ts';
@@ -30,19 +30,25 @@ export const controlplane: Command = {
       format: flags.loggingFormat === 'json' ? 'json' : 'text',
     });
     logLastResortTo(logger);
+    const backupsWanted = backupOptions(flags);
+    await checkBackupSchedule(backupsWanted);
     const shutdown = onShutdown();
     const failure = onStorageFailure(logger, { closingMs: 0 });
     const plane = await inOneLine(() => startControlPlane({ flags, logger, onFatal: failure.onFatal }));
-    renewOnHangup(plane, logger);
-    const backups = await scheduleBackups(backupOptions(flags), logger);
-    notifyReady();
-    settleMemory(systemClock);
-    const ended = await Promise.race([shutdown.asked, failure.happened]);
-    if (ended instanceof Error) return failure.exitCode;
-    notifyStopping();
-    logger.info({ signal: ended }, 'Stopping');
-    await backups.stop();
-    await plane.close();
-    return 0;
+    let backups: ScheduledBackups | undefined;
+    try {
+      renewOnHangup(plane, logger);
+      backups = await scheduleBackups(backupsWanted, logger);
+      notifyReady();
+      settleMemory(systemClock);
+      const ended = await Promise.race([shutdown.asked, failure.happened]);
+      if (ended instanceof Error) return failure.exitCode;
+      notifyStopping();
+      logger.info({ signal: ended }, 'Stopping');
+      return 0;
+    } finally {
+      await backups?.stop();
+      await plane.close();
+    }
   },
 };

@@ -14,7 +14,7 @@ import { isNotFound } from '../../api/meta/status-error.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
 import { announceAgent } from '../agent-process.ts';
-import { backupOptions, scheduleBackups } from '../backup-schedule.ts';
+import { backupOptions, checkBackupSchedule, type ScheduledBackups, scheduleBackups } from '../backup-schedule.ts';
 import type { Command } from '../command.ts';
 import { logLastResortTo } from '../last-resort.ts';
 import { admitOwnNode, type OwnPlane } from '../own-node.ts';
@@ -131,6 +131,8 @@ export const up: Command = {
     const forAgent = passedFlags('agent-arg', agentFlags, values.agentArgs, OWN_AGENT_KEYS);
     const forPlane = passedFlags('controlplane-arg', controlPlaneFlags, values.controlPlaneArgs, OWN_PLANE_KEYS);
     for (const warning of [...forAgent.warnings, ...forPlane.warnings]) logger.warn({}, warning);
+    const backupsWanted = backupOptions({ ...values, ...forPlane.values });
+    await checkBackupSchedule(backupsWanted);
     const shutdown = onShutdown();
     const failure = onStorageFailure(logger, { closingMs: 5000 });
     const plane = await inOneLine(() =>
@@ -140,10 +142,11 @@ export const up: Command = {
         onFatal: failure.onFatal,
       }),
     );
-    renewOnHangup(plane, logger);
     let agent: Agent | undefined;
-    const backups = await scheduleBackups(backupOptions({ ...values, ...forPlane.values }), logger);
+    let backups: ScheduledBackups | undefined;
     try {
+      renewOnHangup(plane, logger);
+      backups = await scheduleBackups(backupsWanted, logger);
       const joined = await agentFlagsFor(values, parsed.given, {
         ca: plane.ca,
         port: plane.port,
@@ -186,7 +189,7 @@ export const up: Command = {
       }
       return 0;
     } finally {
-      await backups.stop();
+      await backups?.stop();
       await agent?.close();
       await plane.close();
     }

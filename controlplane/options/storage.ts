@@ -38,6 +38,7 @@ export const storageFlags = {
     type: 'integer',
     default: 7,
     group: STORAGE,
+    check: (count) => (count >= 1 ? undefined : 'must be at least 1'),
     help: 'How many scheduled backups are kept.',
   }),
   backupDir: flag({

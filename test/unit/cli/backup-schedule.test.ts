@@ -1,13 +1,16 @@
 /** Scheduled backups: which ones are kept, and what a failure leaves. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, test } from 'node:test';
+import { afterEach, beforeEach, describe, it, test } from 'node:test';
 import { silentLogger } from '../../../api/component/logger.ts';
-import { scheduleBackups, takeBackup } from '../../../cli/backup-schedule.ts';
+import { checkBackupSchedule, takeBackup } from '../../../cli/backup-schedule.ts';
 import { FakeClock } from '../../fakes/fake-clock.ts';
+
+const ORCHLET = join(import.meta.dirname, '../../../bin/orchlet');
 
 let directory: string;
 beforeEach(() => (directory = mkdtempSync(join(tmpdir(), 'orchlet-backups-'))));
@@ -39,7 +42,44 @@ test('a backup that fails removes no older one, and is logged', async () => {
 });
 
 test('a schedule that cannot be read is refused', async () => {
-  const options = { schedule: 'every day', keep: 1, directory, dataDir: directory };
-  await assert.rejects(scheduleBackups(options, silentLogger), /"every day" is not a cron schedule/);
-  await assert.rejects(scheduleBackups({ ...options, schedule: '0 3 * * *', keep: 0 }, silentLogger), /at least 1/);
+  const options = { keep: 1, directory, dataDir: directory };
+  await assert.rejects(
+    checkBackupSchedule({ ...options, schedule: 'every day' }),
+    /--backup-schedule "every day" is not a cron schedule/,
+  );
+  await checkBackupSchedule({ ...options, schedule: '0 3 * * *' });
+  await checkBackupSchedule({ ...options, schedule: '' });
+});
+
+describe('a command whose backups cannot be scheduled ends', () => {
+  const SCHEDULE = ['--backup-schedule', '0 3 * * *'];
+  const start = (command: string, args: readonly string[]): { readonly code: number | null; readonly said: string } => {
+    const memory =
+      command === 'up' ? ['--controlplane-arg', 'storage-backend=memory'] : ['--storage-backend', 'memory'];
+    const done = spawnSync(
+      ORCHLET,
+      [command, '--data-dir', join(directory, 'data'), '--secure-port', '0', ...memory, ...args],
+      { encoding: 'utf8', timeout: 60_000, killSignal: 'SIGKILL' },
+    );
+    return { code: done.status, said: `${done.stdout}${done.stderr}` };
+  };
+
+  for (const command of ['controlplane', 'up']) {
+    it(`orchlet ${command}: before its start where a flag is wrong`, () => {
+      const schedule = start(command, ['--backup-schedule', 'every day']);
+      assert.equal(schedule.code, 1, schedule.said);
+      assert.match(schedule.said, /^orchlet: --backup-schedule "every day" is not a cron schedule$/m);
+      const keep = start(command, [...SCHEDULE, '--backup-keep', '0']);
+      assert.equal(keep.code, 2, keep.said);
+      assert.match(keep.said, /^orchlet: invalid argument "0" for "--backup-keep" flag: must be at least 1$/m);
+      assert.equal(existsSync(join(directory, 'data')), false);
+    });
+
+    it(`orchlet ${command}: with the control plane where the directory cannot be made`, () => {
+      writeFileSync(join(directory, 'file'), '');
+      const { code, said } = start(command, [...SCHEDULE, '--backup-dir', join(directory, 'file', 'backups')]);
+      assert.equal(code, 1, said);
+      assert.match(said, /^orchlet: ENOTDIR: .*file\/backups/m);
+    });
+  }
 });
