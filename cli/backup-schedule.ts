@@ -3,10 +3,9 @@
  * of it runs where requests are answered. Only so many are kept, and none is removed before a newer one is complete.
  */
 import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { isSea } from 'node:sea';
-import { join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import type { Logger } from '../api/component/logger.ts';
 import { formatTime, systemClock, type Clock } from '../api/machinery/clock.ts';
 import { CommandError } from './command.ts';
@@ -33,6 +32,7 @@ export const backupOptions = (flags: {
 });
 
 export interface ScheduledBackups {
+  /** Ends the schedule, and a backup that is being written; resolves when its process has ended. */
   stop(): Promise<void>;
 }
 
@@ -53,14 +53,20 @@ export async function scheduleBackups(options: BackupScheduleOptions, logger: Lo
   const { default: cron } = await import('node-cron');
   const directory = backupDirectory(options);
   await mkdir(directory, { recursive: true, mode: 0o700 });
-  const run = (): Promise<void> =>
-    takeBackup({
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  let current: Promise<void> = Promise.resolve();
+  const run = async (): Promise<void> => {
+    current = takeBackup({
       directory,
       keep: options.keep,
       clock: systemClock,
       logger,
-      write: (file) => spawnBackup(file, options),
+      signal,
+      write: (file) => spawnBackup(file, options, signal),
     });
+    await current;
+  };
   const task = cron.schedule(options.schedule, run, { name: 'backup', noOverlap: true });
   logger.info(
     { schedule: options.schedule, directory, next: task.getNextRun()?.toISOString() },
@@ -69,6 +75,8 @@ export async function scheduleBackups(options: BackupScheduleOptions, logger: Lo
   return {
     async stop() {
       await task.destroy();
+      stopping.abort(new Error('no more backups are taken'));
+      await current;
     },
   };
 }
@@ -81,12 +89,14 @@ export interface TakeBackupOptions {
   readonly keep: number;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** Aborts when the backup is no longer wanted: its end is no failure then. */
+  readonly signal?: AbortSignal;
   /** Writes and verifies one; rejects where that fails, and leaves no file. */
   readonly write: (file: string) => Promise<void>;
 }
 
 /** One backup, and the end of those that are too many. Never rejects: the next one is due anyway. */
-export async function takeBackup({ directory, keep, clock, logger, write }: TakeBackupOptions): Promise<void> {
+export async function takeBackup({ directory, keep, clock, logger, signal, write }: TakeBackupOptions): Promise<void> {
   const file = join(directory, `orchlet-${formatTime(clock.now()).replaceAll(/[-:]/g, '')}.tgz`);
   try {
     await write(file);
@@ -94,18 +104,39 @@ export async function takeBackup({ directory, keep, clock, logger, write }: Take
     const old = (await readdir(directory)).filter((name) => NAME.test(name)).sort();
     for (const name of old.slice(0, Math.max(0, old.length - keep))) await rm(join(directory, name));
   } catch (error) {
-    logger.error({ err: error, file }, 'A scheduled backup failed');
+    if (signal?.aborted === true) logger.info({ file }, 'A scheduled backup was stopped before it was complete');
+    else logger.error({ err: error, file }, 'A scheduled backup failed');
   }
 }
 
-async function spawnBackup(file: string, { dataDir }: BackupScheduleOptions): Promise<void> {
+async function spawnBackup(file: string, { dataDir }: BackupScheduleOptions, signal: AbortSignal): Promise<void> {
   const program = isSea() ? [] : [...process.execArgv, process.argv[1] ?? ''];
   const child = spawn(process.execPath, [...program, 'backup', file, '--data-dir', dataDir], {
     stdio: ['ignore', 'ignore', 'pipe'],
     timeout: LONGEST_MS,
+    signal,
   });
+  const closed = Promise.withResolvers<number | null>();
+  // A child that was started closes in any case, also after an abort, which is reported as an error at once.
+  child.on('error', (error) => {
+    if (child.pid === undefined) closed.reject(error);
+  });
+  child.on('close', closed.resolve);
   let errors = '';
-  child.stderr.on('data', (part: Buffer) => (errors = (errors + part.toString()).slice(-2000)));
-  const [code] = (await once(child, 'close')) as [number | null];
-  if (code !== 0) throw new Error(`orchlet backup exited with ${code ?? 'a signal'}: ${errors.trim()}`);
+  // Missing where the process could not be started for want of file descriptors.
+  child.stderr?.on('data', (part: Buffer) => (errors = (errors + part.toString()).slice(-2000)));
+  const code = await closed.promise;
+  if (code === 0) return;
+  await removePartial(file);
+  throw new Error(`orchlet backup exited with ${code ?? 'a signal'}: ${errors.trim()}`);
+}
+
+/** A process that was killed leaves its unfinished file. The name with the second of this backup is in it, so it is nobody else's. */
+async function removePartial(file: string): Promise<void> {
+  const directory = dirname(file);
+  const prefix = `${basename(file)}.`;
+  // What the process said is the reason of the failure, also where the directory is gone.
+  const names = await readdir(directory).catch(() => []);
+  const left = names.filter((name) => name.startsWith(prefix) && name.endsWith('.part'));
+  for (const name of left) await rm(join(directory, name), { force: true });
 }

@@ -1,14 +1,15 @@
-/** Scheduled backups: which ones are kept, and what a failure leaves. */
+/** Scheduled backups: which ones are kept, what a failure leaves, and that none outlives the command. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it, test } from 'node:test';
 import { silentLogger } from '../../../api/component/logger.ts';
-import { checkBackupSchedule, takeBackup } from '../../../cli/backup-schedule.ts';
+import { checkBackupSchedule, scheduleBackups, takeBackup } from '../../../cli/backup-schedule.ts';
 import { FakeClock } from '../../fakes/fake-clock.ts';
+import { until } from '../../until.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../../bin/orchlet');
 
@@ -50,6 +51,56 @@ test('a schedule that cannot be read is refused', async () => {
   await checkBackupSchedule({ ...options, schedule: '0 3 * * *' });
   await checkBackupSchedule({ ...options, schedule: '' });
 });
+
+test('the end of the schedule ends a backup that is being written, and leaves nothing of it', async (t) => {
+  const backups = join(directory, 'backups');
+  const program = join(directory, 'slow.mjs');
+  writeFileSync(
+    program,
+    `import { writeFileSync } from 'node:fs';
+     writeFileSync(process.argv[3] + '.1234abcd.part', String(process.pid));
+     setInterval(() => undefined, 1000);`,
+  );
+  // Something of another process beside it.
+  mkdirSync(backups);
+  writeFileSync(join(backups, 'other.tgz.1234abcd.part'), '');
+  const [, own = ''] = process.argv;
+  process.argv[1] = program;
+  t.after(() => (process.argv[1] = own));
+  const messages: string[] = [];
+  const failures: object[] = [];
+  const logger = {
+    ...silentLogger,
+    info: (_: object, message: string) => void messages.push(message),
+    error: (fields: object) => void failures.push(fields),
+  };
+  const options = { schedule: '* * * * * *', keep: 1, directory: backups, dataDir: directory };
+  const scheduled = await scheduleBackups(options, logger);
+  let pid = 0;
+  try {
+    pid = await until('the process of a backup', () => {
+      const name = readdirSync(backups).find((file) => file.startsWith('orchlet-'));
+      return name === undefined ? undefined : Number(readFileSync(join(backups, name), 'utf8')) || undefined;
+    });
+  } finally {
+    await scheduled.stop();
+  }
+  t.after(() => {
+    if (isAlive(pid)) process.kill(pid);
+  });
+  assert.equal(isAlive(pid), false);
+  assert.deepEqual(readdirSync(backups), ['other.tgz.1234abcd.part']);
+  assert.deepEqual(failures, []);
+  assert.equal(messages.at(-1), 'A scheduled backup was stopped before it was complete');
+});
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
 
 describe('a command whose backups cannot be scheduled ends', () => {
   const SCHEDULE = ['--backup-schedule', '0 3 * * *'];
