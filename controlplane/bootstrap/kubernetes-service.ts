@@ -101,7 +101,7 @@ async function ensureService({ client, port, serviceClusterCidrs, logger }: Kube
     if (!isInvalid(error)) throw error;
     logger.warn(
       { clusterIP },
-      'another service has the first address of the range: certificates do not name the one taken',
+      'Another service has the first address of the range, so the kubernetes service gets one that certificates do not name',
     );
     await ensure(client, services, service({}));
   }

@@ -34,7 +34,7 @@ export async function ensureNodeServices(
   } catch (error) {
     if (!isInvalid(error)) throw error;
     // Taken by another service, of an older cluster.
-    logger.warn({ address }, 'kube-dns has another address than is usual: that one is taken');
+    logger.warn({ address }, 'Another service has the usual address of kube-dns, so kube-dns gets another one');
     await createDns(client, undefined);
   }
 }

@@ -3,7 +3,7 @@
  * wait, at most five minutes, for a change of a kind that concerns the filters that rejected them.
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
-import { Heap } from './heap.ts';
+import { Heap } from '../../api/machinery/heap.ts';
 import type { PodInfo } from './pod-info.ts';
 
 /** A change in the cluster, as coarse as filters care. */

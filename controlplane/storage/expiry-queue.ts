@@ -1,8 +1,9 @@
 /**
- * Keys that go by themselves at a time (events after an hour): a binary heap by time and one timer. Due keys are handed
- * out together, at most every ten seconds, so that an idle cluster's expiries cost few commits.
+ * Keys that go by themselves at a time (events after an hour): a heap by time and one timer. Due keys are handed out
+ * together, at most every ten seconds, so that an idle cluster's expiries cost few commits.
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
+import { Heap } from '../../api/machinery/heap.ts';
 
 export interface Expiry {
   readonly key: string;
@@ -16,7 +17,7 @@ const SLACK_MS = 10_000;
 export class ExpiryQueue {
   readonly #clock: Clock;
   readonly #onDue: (expiries: readonly Expiry[]) => void;
-  readonly #heap: Expiry[] = [];
+  readonly #heap = new Heap<Expiry>((a, b) => a.atMs < b.atMs);
   #timer: Timer | undefined;
   #timerAtMs = Infinity;
   #closed = false;
@@ -27,14 +28,7 @@ export class ExpiryQueue {
   }
 
   add(expiry: Expiry): void {
-    const heap = this.#heap;
-    let at = heap.push(expiry) - 1;
-    while (at > 0) {
-      const parent = (at - 1) >> 1;
-      if (this.#time(parent) <= this.#time(at)) break;
-      this.#swap(parent, at);
-      at = parent;
-    }
+    this.#heap.push(expiry);
     this.#arm();
   }
 
@@ -44,7 +38,7 @@ export class ExpiryQueue {
   }
 
   #arm(): void {
-    const first = this.#heap[0];
+    const { first } = this.#heap;
     if (first === undefined || this.#closed || first.atMs >= this.#timerAtMs) return;
     this.#timer?.cancel();
     this.#timerAtMs = first.atMs;
@@ -54,42 +48,13 @@ export class ExpiryQueue {
   #fire(): void {
     const due: Expiry[] = [];
     const now = this.#clock.now();
-    for (let first = this.#heap[0]; first !== undefined && first.atMs <= now; first = this.#heap[0]) {
+    for (let first = this.#heap.first; first !== undefined && first.atMs <= now; first = this.#heap.first) {
       due.push(first);
-      this.#removeFirst();
+      this.#heap.pop();
     }
     this.#timerAtMs = Infinity;
     this.#timer = undefined;
     if (due.length > 0) this.#onDue(due);
     this.#arm();
-  }
-
-  #removeFirst(): void {
-    const heap = this.#heap;
-    const last = heap.pop();
-    if (last === undefined || heap.length === 0) return;
-    heap[0] = last;
-    let at = 0;
-    for (;;) {
-      const left = 2 * at + 1;
-      let least = at;
-      if (left < heap.length && this.#time(left) < this.#time(least)) least = left;
-      if (left + 1 < heap.length && this.#time(left + 1) < this.#time(least)) least = left + 1;
-      if (least === at) return;
-      this.#swap(least, at);
-      at = least;
-    }
-  }
-
-  #time(at: number): number {
-    return this.#heap[at]?.atMs ?? Infinity;
-  }
-
-  #swap(a: number, b: number): void {
-    const first = this.#heap[a];
-    const second = this.#heap[b];
-    if (first === undefined || second === undefined) return;
-    this.#heap[a] = second;
-    this.#heap[b] = first;
   }
 }

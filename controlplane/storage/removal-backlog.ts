@@ -46,13 +46,16 @@ export class RemovalBacklog {
     return this.drain();
   }
 
-  drain(): Promise<void> {
+  async drain(): Promise<void> {
     this.#retry?.cancel();
     this.#retry = undefined;
-    this.#running ??= this.#removeAll().finally(() => {
-      this.#running = undefined;
-    });
-    return this.#running;
+    // Again for what was added after the removals under way had seen that nothing waits.
+    while (this.#waiting.length > 0) {
+      this.#running ??= this.#removeAll().finally(() => {
+        this.#running = undefined;
+      });
+      await this.#running;
+    }
   }
 
   /** Waits for the removals under way; what fails is found again when the storage is opened. */

@@ -1,14 +1,12 @@
 /** Forwards requests for groups that another server serves, byte for byte as they were authorized, and its answers back. */
-import type { IncomingMessage } from 'node:http';
 import type { Dialer } from '../../../api/machinery/dialer.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { type AggregatedTarget, type Aggregator, userHeaders } from '../../aggregation/aggregator.ts';
 import { BackendError } from '../../aggregation/api-service-target.ts';
 import { apiForwardingFault } from '../../../api/machinery/request-path.ts';
 import { newBadRequest, newStatusError } from '../../../api/meta/status-error.ts';
-import type { ResponseHeaders } from '../exchange.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
-import { forwardedHeaders, isHopByHop, type StrippedHeaders } from './forwarded-headers.ts';
+import { answerHeaders, forwardedHeaders, type StrippedHeaders } from './forwarded-headers.ts';
 import { passBody, requestTarget } from './passed-response.ts';
 import { tunnel } from './tunnel.ts';
 
@@ -91,14 +89,6 @@ async function passed(
   request.status = message.statusCode ?? 502;
   exchange.start(request.status, answerHeaders(request, message));
   await passBody(message, exchange);
-}
-
-function answerHeaders(request: ApiRequest, message: IncomingMessage): ResponseHeaders {
-  const headers: ResponseHeaders = { 'audit-id': request.auditId };
-  for (const [name, value] of Object.entries(message.headers)) {
-    if (value !== undefined && !isHopByHop(name)) headers[name] = value;
-  }
-  return headers;
 }
 
 const dialingOf = ({ host, port, service }: AggregatedTarget, dialer: Dialer) =>

@@ -2,8 +2,9 @@
  * The headers that a forwarded request keeps. Headers of the connection, credentials of the caller, and headers by which a
  * front proxy names a user never reach a target: one list serves proxies, tunnels and aggregation.
  */
+import type { IncomingMessage } from 'node:http';
 import type { Origin } from '../../model/rest.ts';
-import type { RequestHeaders } from '../exchange.ts';
+import type { RequestHeaders, ResponseHeaders } from '../exchange.ts';
 import type { ApiRequest } from '../request.ts';
 
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
@@ -77,8 +78,13 @@ function connectionNames(headers: RequestHeaders): ReadonlySet<string> {
   return new Set(typeof value === 'string' ? value.split(',').map((name) => name.trim().toLowerCase()) : []);
 }
 
-export function isHopByHop(name: string): boolean {
-  return HOP_BY_HOP.has(name);
+/** The headers of a target's answer that its client gets. */
+export function answerHeaders(request: ApiRequest, message: IncomingMessage): ResponseHeaders {
+  const headers: ResponseHeaders = { 'audit-id': request.auditId };
+  for (const [name, value] of Object.entries(message.headers)) {
+    if (value !== undefined && !HOP_BY_HOP.has(name)) headers[name] = value;
+  }
+  return headers;
 }
 
 /** The value of the `Host` header: the port is left out where it is the scheme's own. */

@@ -27,7 +27,7 @@ export interface TargetRequest extends TargetDialing {
 }
 
 /** Agents and pods are known by their address, not by their name. */
-const ANY_NAME = { checkServerIdentity: () => undefined };
+export const ANY_NAME = { checkServerIdentity: () => undefined };
 
 /** Throws 503 where the target cannot be reached, 400 where it may not be. */
 export function requestTarget(options: TargetRequest): Promise<IncomingMessage> {

@@ -5,10 +5,9 @@
 import type { IncomingMessage } from 'node:http';
 import { pipeline, type Readable, Transform } from 'node:stream';
 import { createDeflateRaw, createGunzip, createGzip, createInflateRaw } from 'node:zlib';
-import type { ResponseHeaders } from '../exchange.ts';
 import type { ApiRequest } from '../request.ts';
 import type { OpenTarget } from './connector.ts';
-import { forwardedHeaders, hostOf, isHopByHop, type StrippedHeaders } from './forwarded-headers.ts';
+import { answerHeaders, forwardedHeaders, hostOf, type StrippedHeaders } from './forwarded-headers.ts';
 import { HtmlLinks, type ProxiedPlace, throughProxy } from './html-links.ts';
 import { passBody, requestTarget } from './passed-response.ts';
 
@@ -75,14 +74,6 @@ function redirectToSlash(request: ApiRequest): void {
   headers['location'] = `${request.rawPath}/${request.rawQuery === '' ? '' : `?${request.rawQuery}`}`;
   request.status = 301;
   request.exchange.send(301, headers, undefined);
-}
-
-function answerHeaders(request: ApiRequest, message: IncomingMessage): ResponseHeaders {
-  const headers: ResponseHeaders = { 'audit-id': request.auditId };
-  for (const [name, value] of Object.entries(message.headers)) {
-    if (value !== undefined && !isHopByHop(name)) headers[name] = value;
-  }
-  return headers;
 }
 
 /** The path up to what the target sees as its root. */

@@ -11,20 +11,16 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import { DialRefusedError } from '../../../api/machinery/dialer.ts';
 import { newBadRequest, newInternalError } from '../../../api/meta/status-error.ts';
 import type { Origin } from '../../model/rest.ts';
-import type { ResponseHeaders } from '../exchange.ts';
 import type { ApiRequest } from '../request.ts';
 import type { TargetTls } from './connector.ts';
-import { isHopByHop } from './forwarded-headers.ts';
-import { passBody, type TargetDialing } from './passed-response.ts';
+import { answerHeaders } from './forwarded-headers.ts';
+import { ANY_NAME, passBody, type TargetDialing } from './passed-response.ts';
 
 /** From dialing to the head of the answer. */
 const ANSWER_TIMEOUT_MS = 30_000;
 
 /** How long one side may take to end after the other has closed. */
 const LINGER_MS = 5_000;
-
-/** Agents and pods are known by their address, not by their name. */
-const ANY_NAME = { checkServerIdentity: () => undefined };
 
 export interface TunnelTarget extends TargetDialing {
   readonly origin: Origin;
@@ -101,12 +97,8 @@ function ask(request: ApiRequest, options: TunnelTarget): Promise<Answer> {
 
 /** The client's connection ends after the answer: the server closes connections whose upgrade nobody took. */
 async function passRefusal(request: ApiRequest, message: IncomingMessage): Promise<void> {
-  const headers: ResponseHeaders = { 'audit-id': request.auditId, connection: 'close' };
-  for (const [name, value] of Object.entries(message.headers)) {
-    if (value !== undefined && !isHopByHop(name)) headers[name] = value;
-  }
   request.status = message.statusCode ?? 502;
-  request.exchange.start(request.status, headers);
+  request.exchange.start(request.status, { ...answerHeaders(request, message), connection: 'close' });
   await passBody(message, request.exchange);
 }
 

@@ -21,13 +21,8 @@ import { documentOf } from './operations.ts';
 import { OpenApiRuns, type Encoding } from './runs.ts';
 import { groupVersionsOf, type OpenApiSource } from './source.ts';
 
-export interface OpenApi {
-  /** The schemas have changed though the rows have not (a custom resource's). */
-  invalidate(): void;
-}
-
 /** Changes of the catalog invalidate by themselves. */
-export function installOpenApi(paths: PathHandlers, source: OpenApiSource): OpenApi {
+export function installOpenApi(paths: PathHandlers, source: OpenApiSource): void {
   const openApi = new OpenApiDocuments(source);
   source.catalog.onChange(() => openApi.invalidate());
   source.aggregated?.onChange(() => openApi.invalidate());
@@ -43,10 +38,9 @@ export function installOpenApi(paths: PathHandlers, source: OpenApiSource): Open
     '/openapi/v3/',
     reading((request) => openApi.serveV3(request)),
   );
-  return openApi;
 }
 
-class OpenApiDocuments implements OpenApi {
+class OpenApiDocuments {
   readonly #source: OpenApiSource;
   readonly #runs: OpenApiRuns;
   readonly #documents = new Map<string, Promise<SendableDocument>>();

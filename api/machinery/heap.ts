@@ -1,10 +1,15 @@
-/** A binary heap: what comes first by `before` is popped first. Used by the scheduling queue. */
+/** A binary heap: what comes first by `before` is popped first. */
 export class Heap<T> {
   readonly #before: (a: T, b: T) => boolean;
   readonly #items: T[] = [];
 
   constructor(before: (a: T, b: T) => boolean) {
     this.#before = before;
+  }
+
+  /** What `pop` would give; it stays. */
+  get first(): T | undefined {
+    return this.#items[0];
   }
 
   push(item: T): void {
