@@ -22,7 +22,7 @@ export interface BodyOptions {
   readonly protobuf: boolean;
 }
 
-/** Throws 413, 415, and 400 with the words of the reference for a body that is no object. */
+/** Throws 413, 415, and 400 with the words of kube-apiserver for a body that is no object. */
 export async function readBody(request: ApiRequest, rest: Rest, options: BodyOptions): Promise<Body> {
   const format = inputFormat(request.header('content-type'), options);
   const bytes = await receiveBody(request);

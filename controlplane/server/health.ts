@@ -1,5 +1,5 @@
 /**
- * `/healthz`, `/livez` and `/readyz`: named checks, each also under a path of its own, with the reference's texts
+ * `/healthz`, `/livez` and `/readyz`: named checks, each also under a path of its own, with kube-apiserver's texts
  * (`verbose`, `exclude`).
  */
 import type { Logger } from '../../api/component/logger.ts';

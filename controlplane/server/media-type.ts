@@ -1,7 +1,7 @@
 /**
  * Which encodings a client can have: the readings of `Accept` and `Content-Type`.
  *
- * Two stages with errors of their own, as in the reference: the route says what it can give at all, then the encoder
+ * Two stages with errors of their own, as in kube-apiserver: the route says what it can give at all, then the encoder
  * looks for the first clause that it can satisfy together with its parameters (`as=Table;g=meta.k8s.io;v=v1`).
  */
 import {
