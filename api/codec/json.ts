@@ -1,5 +1,5 @@
 /**
- * JSON text to values and back, as the reference's decoder sees it.
+ * JSON text to values and back, as kube-apiserver's decoder sees it.
  *
  * One pass that finds what `JSON.parse` hides: keys that stand twice (with their path), integers that a double cannot hold
  * (`bigint`), and where text is wrong, in the words clients know. `__proto__` is an ordinary key. Bytes that are no UTF-8
@@ -15,7 +15,7 @@ export interface ParsedJson {
   readonly duplicates: readonly string[];
 }
 
-/** Text that is not JSON. The message is the reference's (`invalid character 'n' looking for beginning of value`). */
+/** Text that is not JSON. The message is kube-apiserver's (`invalid character 'n' looking for beginning of value`). */
 export class JsonSyntaxError extends Error {
   override readonly name = 'JsonSyntaxError';
 }
@@ -74,7 +74,7 @@ const MARKUP = /[<>&\u2028\u2029]/;
 const ALL_MARKUP = new RegExp(MARKUP, 'g');
 
 /**
- * JSON text as the reference's encoder writes it: what HTML or JavaScript would take for its own stands as an escape. Its
+ * JSON text as kube-apiserver's encoder writes it: what HTML or JavaScript would take for its own stands as an escape. Its
  * controllers compare the bytes of free JSON (`data` of a ControllerRevision) with what they would have written.
  */
 export function escapeMarkup(json: string): string {

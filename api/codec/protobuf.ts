@@ -84,7 +84,7 @@ export function createProtobufCodec(schema: Schema): ProtobufCodec {
     length: number,
   ): { readonly head: Buffer; readonly tail: Buffer } {
     writer.reset();
-    // contentEncoding and contentType, empty, as the reference writes them.
+    // contentEncoding and contentType, empty, as kube-apiserver writes them.
     writer.varint(0);
     writer.varint(FOURTH);
     writer.varint(0);

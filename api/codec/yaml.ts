@@ -183,7 +183,7 @@ function refuseTooMany(events: readonly Event[]): void {
   if (values > 2 * MAX_VALUES) throw new YamlSyntaxError(`yaml: ${TOO_MANY_VALUES}`);
 }
 
-/** The words of the reference's parser where they are known. */
+/** The words of kube-apiserver's parser where they are known. */
 function messageOf(error: YAMLException): string {
   const reason = error.reason;
   let text = reason;

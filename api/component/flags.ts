@@ -1,7 +1,7 @@
 /**
  * The typed flag table: one row a flag, from which the parser, `--help`, shell completion and the docs derive.
  *
- * The syntax is that of the reference's programs: `--flag=value` and `--flag value`, booleans without a value, `_` for `-`
+ * The syntax is that of Kubernetes' programs: `--flag=value` and `--flag value`, booleans without a value, `_` for `-`
  * in names, short names (`-v 4`, `-v=4`, `-v4`), `--` ends the flags. A flag given twice takes the last value, lists and maps
  * collect. Every error is one line that names the flag and, for an unknown name, the nearest right one.
  */

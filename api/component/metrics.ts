@@ -186,7 +186,7 @@ function escapeValue(value: string): string {
   return value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n');
 }
 
-/** As the reference writes numbers: exponents have a sign and two digits. */
+/** As Prometheus' client for Go writes numbers: exponents have a sign and two digits. */
 function formatNumber(value: number): string {
   if (value === Number.POSITIVE_INFINITY) return '+Inf';
   if (value === Number.NEGATIVE_INFINITY) return '-Inf';

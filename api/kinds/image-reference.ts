@@ -1,4 +1,4 @@
-/** Image references as users write them: parsing, the default registry and tag, and the reference's words for wrong ones. Pure. */
+/** Image references as users write them: parsing, the default registry and tag, and the kubelet's errors for invalid ones. Pure. */
 
 export interface ImageReference {
   readonly registry: string;

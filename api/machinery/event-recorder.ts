@@ -3,7 +3,7 @@
  * once, repeated events become a count on the first, many similar ones become one "combined" event, and an object that
  * causes too many is throttled. Writes go out one after another from a bounded queue; what does not fit is dropped.
  *
- * Limits are the reference recorder's (client-go's event correlator).
+ * Limits are those of client-go's event correlator.
  */
 import { apiVersionOf, type KubeObject } from '../meta/object.ts';
 import { isNotFound, isStatusError } from '../meta/status-error.ts';

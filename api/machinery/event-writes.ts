@@ -40,7 +40,7 @@ export class EventWrites {
     this.#writing = undefined;
   }
 
-  /** Nanoseconds in hexadecimal, as the reference names events. */
+  /** Nanoseconds in hexadecimal, as client-go names events. */
   nameOf(regarding: ObjectReference, atMs: number): string {
     this.#nameCounter = (this.#nameCounter + 1) % 1_000_000;
     const suffix = (BigInt(atMs) * 1_000_000n + BigInt(this.#nameCounter)).toString(16);

@@ -1,5 +1,5 @@
 /**
- * What a JSON value becomes on its way through the typed structs of the reference: types checked, names that the type does
+ * What a JSON value becomes on its way through the typed structs of kube-apiserver: types checked, names that the type does
  * not have dropped and reported, nulls dropped, times and quantities in their one form, zero values there or not there as
  * the type says (`Presence`).
  *
@@ -12,7 +12,7 @@ import { TimeError, canonicalMicroTime, canonicalTime } from './time.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import type { Field, Scalar, StructType, TypeNode } from './schema.ts';
 
-/** A value that does not fit its type; the message is the reference's. */
+/** A value that does not fit its type; the message is kube-apiserver's. */
 export class DecodeError extends Error {
   override readonly name = 'DecodeError';
 }

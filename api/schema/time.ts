@@ -1,6 +1,6 @@
 /**
  * RFC 3339 times as the API writes them: UTC, whole seconds (`Time`) or exactly six decimals (`MicroTime`). Reading is as
- * strict as the reference and refuses in its words.
+ * strict as kube-apiserver and refuses in its words.
  */
 
 export class TimeError extends Error {

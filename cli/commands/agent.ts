@@ -69,7 +69,7 @@ export const agent: Command = {
   },
 };
 
-/** As the reference prints its version; `raw` with all that is known. */
+/** As the kubelet prints its version; `raw` with all that is known. */
 function versionText(form: string): string {
   return form === 'raw'
     ? `${JSON.stringify({ gitVersion: AGENT_VERSION, platform: `linux/${process.arch}`, nodeVersion: process.version })}\n`

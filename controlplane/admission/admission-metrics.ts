@@ -1,4 +1,4 @@
-/** Metrics of the admission chain and of webhooks, by their names in the reference. */
+/** Metrics of the admission chain and of webhooks, by their names in kube-apiserver. */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { AdmissionAttributes } from './admission.ts';
 import type { ChainMetrics } from './chain.ts';

@@ -91,7 +91,7 @@ const off = (name: string, summary: string, make: PluginRow['make']): PluginRow 
 const credentialsOf = (credentials: WebhookCredentials | undefined): Pick<WebhooksOptions, 'credentials'> =>
   credentials === undefined ? {} : { credentials };
 
-/** In order. The reference's order: what sets defaults before what judges them, quota last. */
+/** In order. kube-apiserver's order: what sets defaults before what judges them, quota last. */
 export const PLUGINS: readonly PluginRow[] = [
   off('AlwaysAdmit', 'lets everything through', () => alwaysAdmit()),
   off('NamespaceAutoProvision', 'makes a namespace that is named but missing', ({ sources, createNamespace }) =>

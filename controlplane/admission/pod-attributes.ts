@@ -1,4 +1,4 @@
-/** What plugins about pods share: is this request about a pod, and refusing it as the reference does. */
+/** What plugins about pods share: is this request about a pod, and refusing it as kube-apiserver does. */
 import type { Pod } from '../../api/machinery/kinds.ts';
 import { newForbidden, type StatusError } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes } from './admission.ts';

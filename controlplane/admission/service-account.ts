@@ -14,7 +14,7 @@ import type { Source, Sources } from '../readers/sources.ts';
 const MIRROR = 'kubernetes.io/config.mirror';
 const MOUNT_PATH = '/var/run/secrets/kubernetes.io/serviceaccount';
 const ENFORCE_MOUNTABLE = 'kubernetes.io/enforce-mountable-secrets';
-/** As the reference reads truth. */
+/** As kube-apiserver reads booleans. */
 const TRUE = /^(?:1|t|T|true|TRUE|True)$/;
 const TOKEN_SECONDS = 3607;
 /** The account controller makes `default` right after a namespace: a pod that comes at once waits for it. */

@@ -1,4 +1,4 @@
-/** Which APIServices do not answer, by the names that the reference has for it. */
+/** Which APIServices do not answer, by the names that kube-apiserver has for it. */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 
 export interface AggregationMetrics {

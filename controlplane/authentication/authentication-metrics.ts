@@ -1,4 +1,4 @@
-/** What `/metrics` shows of authentication, under the reference's names. Every part takes what it needs; tests need none. */
+/** What `/metrics` shows of authentication, under kube-apiserver's names. Every part takes what it needs; tests need none. */
 import type { Counter, Histogram, MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Authenticated, Authenticator } from './authentication.ts';
 

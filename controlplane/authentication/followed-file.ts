@@ -1,6 +1,6 @@
 /**
  * Follows a configuration file: what it says is put in force anew when its content changes; a file that will not do changes
- * nothing. Each attempt is counted under the names that the reference's controllers have, `apiserver_<what>_config_controller_*`.
+ * nothing. Each attempt is counted under the names that kube-apiserver's controllers have, `apiserver_<what>_config_controller_*`.
  * Used for authentication, authorization and encryption.
  */
 import { createHash } from 'node:crypto';

@@ -48,7 +48,7 @@ export interface ServiceAccountTokenOptions {
   readonly onToken?: (kind: TokenKind) => void;
 }
 
-/** A key's id: SHA-256 of its SPKI, as the reference makes it. PEM of a public or private key, or a certificate. */
+/** A key's id: SHA-256 of its SPKI, as kube-apiserver makes it. PEM of a public or private key, or a certificate. */
 export function verificationKey(pem: string): VerificationKey {
   const key = createPublicKey(pem);
   const id = createHash('sha256')

@@ -1,7 +1,7 @@
 /**
  * Signs service-account tokens and says how others verify them: the issuer's discovery document and key set.
  *
- * Claims as the reference writes them. Used by the TokenRequest subresource and by the controller of token Secrets.
+ * Claims as kube-apiserver writes them. Used by the TokenRequest subresource and by the controller of token Secrets.
  */
 import { createPrivateKey, randomUUID, type KeyObject } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';

@@ -15,7 +15,7 @@ import { safeHash } from './safe-hash.ts';
 export const REVISION_HASH = 'controller-revision-hash';
 
 /**
- * As patches that bring the template back, members in order: kubectl and the reference's controllers compare the bytes with those
+ * As patches that bring the template back, members in order: kubectl and kube-controller-manager compare the bytes with those
  * that they make of the present template.
  */
 export function revisionData(template: PodTemplate): JsonValue {

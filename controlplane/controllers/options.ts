@@ -1,4 +1,4 @@
-/** What can be set about the controllers: the flags of the reference's controller manager, with its defaults. */
+/** What can be set about the controllers: the flags of kube-controller-manager, with its defaults. */
 export interface ControllerOptions {
   /** `--controllers`: `*`, names, and names with `-` before. */
   readonly controllers: readonly string[];

@@ -165,7 +165,7 @@ function validateVersions(spec: Spec, inner: readonly Parts[], old: Spec | undef
   return errors;
 }
 
-/** How the reference shows a version in a message: its internal form. */
+/** How kube-apiserver shows a version in a message: its internal form. */
 function goForm(version: DefinitionVersion, inner: Parts): object {
   return {
     Name: version.name,

@@ -16,7 +16,7 @@ export interface PublishedSchema {
 
 const META = 'io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta';
 const PRESERVES = 'x-kubernetes-preserve-unknown-fields';
-/** The reference's conformance tests look for the first words of it, and of what is told of the metadata. */
+/** Kubernetes' conformance tests look for the first words of it, and of what is told of the metadata. */
 const VERSION_TEXT = 'APIVersion defines the version of the schema that this object is written in, with its group.';
 const KIND_TEXT = 'The REST resource that this object stands for. In CamelCase; cannot be updated.';
 const META_TEXT = "Standard object's metadata.";

@@ -155,7 +155,7 @@ function rulesOf(schema: JsonSchema, at: At, walk: Walk): (Rule | BrokenRule)[] 
   });
 }
 
-/** As the reference shows a rule inside a message. */
+/** As kube-apiserver shows a rule inside a message. */
 function goForm(text: RuleText): object {
   return {
     Rule: text.rule ?? '',

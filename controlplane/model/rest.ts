@@ -126,9 +126,9 @@ export interface Written {
 }
 
 export type Deleted =
-  /** Still there (finalizers, grace period): the object as it is now, 200 (or 202 where the reference says so). */
+  /** Still there (finalizers, grace period): the object as it is now, 200 (or 202 where kube-apiserver says so). */
   | { readonly state: 'marked'; readonly entry: Entry }
-  /** Gone. `entry` where the reference answers with the object (pods, …), else a Status is answered. */
+  /** Gone. `entry` where kube-apiserver answers with the object (pods, …), else a Status is answered. */
   | { readonly state: 'gone'; readonly entry: Entry | undefined; readonly object: KubeObject };
 
 /**

@@ -1,6 +1,6 @@
 /**
  * The `continue` value of paged lists: the revision of the first page and the key after which the next page starts,
- * in the encoding that clients of the reference know (opaque to them). Being stateless it survives restarts; it lives as
+ * in the encoding that Kubernetes clients know (opaque to them). Being stateless it survives restarts; it lives as
  * long as its revision is in the storage's history.
  */
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
@@ -23,7 +23,7 @@ function refuse(why: string): StatusError {
   return newBadRequest(`invalid continue token: continue key is not valid: ${why}`);
 }
 
-/** Throws 400 with the reference's words. */
+/** Throws 400 with kube-apiserver's words. */
 export function decodeContinue(text: string): ContinueToken {
   const stray = /[^A-Za-z0-9_-]/.exec(text);
   if (stray !== null) throw refuse(`illegal base64 data at input byte ${stray.index}`);

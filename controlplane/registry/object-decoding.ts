@@ -73,7 +73,7 @@ export interface ExpectedKind {
 export interface Decoder {
   /** Of POST and PUT. Throws 400. */
   decodeBody(context: RequestContext, body: Body, expected: ExpectedKind, validation: FieldValidation): KubeObject;
-  /** What a patch made of an object. `shown`: how the errors of the reference show it. Throws 422. */
+  /** What a patch made of an object. `shown`: how the errors of kube-apiserver show it. Throws 422. */
   decodePatched(
     context: RequestContext,
     patched: PatchedObject,
@@ -94,7 +94,7 @@ export interface PatchedObject {
 
 const SCHEME = 'in scheme "pkg/runtime/scheme.go:111"';
 
-/** Versions that the reference can still read of groups that serve others. */
+/** Versions that kube-apiserver can still read of groups that serve others. */
 const RETIRED: Readonly<Record<string, readonly string[]>> = {
   apps: ['v1beta1', 'v1beta2'],
   autoscaling: ['v2beta1', 'v2beta2'],
@@ -225,7 +225,7 @@ function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void
   );
 }
 
-/** The package that the reference keeps a group's internal types in. */
+/** The package that kube-apiserver keeps a group's internal types in. */
 function internalPackage(group: string): string {
   return group === '' ? 'core' : (group.split('.')[0] ?? group);
 }

@@ -67,7 +67,7 @@ export function matchName(object: KubeObject, name: string): void {
   }
 }
 
-/** 0 for none. Throws what the reference answers to text that is no number. */
+/** 0 for none. Throws what kube-apiserver answers to text that is no number. */
 export function revisionOf(object: KubeObject): number {
   const text = object.metadata.resourceVersion ?? '';
   if (text === '') return 0;

@@ -14,7 +14,7 @@ import type { Patch } from '../model/rest.ts';
 
 export type PlainPatch = Exclude<Patch, { type: 'apply' }>;
 
-/** `object` is not changed. Throws what the reference answers to a patch that does not fit. */
+/** `object` is not changed. Throws what kube-apiserver answers to a patch that does not fit. */
 export function patchObject(object: KubeObject, patch: PlainPatch, expected: ExpectedKind): PatchedObject {
   const document = object as unknown as JsonObject;
   switch (patch.type) {

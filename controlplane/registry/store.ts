@@ -99,7 +99,7 @@ export function interpretStorageError(error: unknown, store: Store, name: string
 
 export const MODIFIED = 'the object has been modified; please apply your changes to the latest version and try again';
 
-/** An error that the reference answers without a reason. */
+/** An error that kube-apiserver answers without a reason. */
 export function unexplained(message: string): StatusError {
   return newStatusError(500, '', message);
 }

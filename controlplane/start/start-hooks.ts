@@ -1,5 +1,5 @@
 /**
- * What has to happen once after the start, as health checks by the names that the reference has and probes ask for. Each
+ * What has to happen once after the start, as health checks by the names that kube-apiserver has and probes ask for. Each
  * stands for a step of `main.ts` and fails until that is through.
  */
 import type { HealthCheck } from '../server/health.ts';
@@ -7,7 +7,7 @@ import type { HealthCheck } from '../server/health.ts';
 /** Steps of the start, in their order. */
 export type StartStep = 'admission' | 'definitions' | 'bootstrap' | 'aggregation' | 'loops';
 
-/** In the reference's order. */
+/** In kube-apiserver's order. */
 const HOOKS: readonly (readonly [string, StartStep])[] = [
   ['poststarthook/start-apiserver-admission-initializer', 'admission'],
   ['poststarthook/generic-apiserver-start-informers', 'admission'],

@@ -60,7 +60,7 @@ export interface CacheList {
   readonly revision: number;
   /** Entries may follow: the next page starts after the last entry's key. */
   readonly more: boolean;
-  /** How many objects follow; `undefined` when a selector is given (as the reference) or nothing follows. */
+  /** How many objects follow; `undefined` when a selector is given (as kube-apiserver) or nothing follows. */
   readonly remaining: number | undefined;
 }
 

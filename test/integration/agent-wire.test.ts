@@ -25,7 +25,7 @@ after(() => alive.cancel());
 const PROTOBUF = 'application/vnd.kubernetes.protobuf';
 const TOKEN = 'the-agents-token';
 
-/** Every kind of request that the agent may make, as the reference's API server has it. */
+/** Every kind of request that the agent may make, as kube-apiserver has it. */
 const PATHS: readonly RegExp[] = [
   /^GET \/api\/v1\/nodes(\/n1)?$/,
   /^POST \/api\/v1\/nodes$/,
@@ -154,7 +154,7 @@ async function agentOn(t: TestContext, more: Partial<AgentFlags>) {
   return heard;
 }
 
-test('the agent speaks protobuf, on paths of the reference alone', { timeout: 120_000 }, async (t) => {
+test('the agent speaks protobuf, on paths of kube-apiserver alone', { timeout: 120_000 }, async (t) => {
   const heard = await agentOn(t, {});
   const strange = heard.filter(({ line }) => !PATHS.some((path) => path.test(line))).map(({ line }) => line);
   assert.deepEqual([...new Set(strange)], []);

@@ -106,7 +106,7 @@ test('a new key for service accounts signs, tokens of the old one stay good unti
     assert.deepEqual([await statusOf(plane, old), await statusOf(plane, renewed)], [401, 200]);
     assert.deepEqual(await publishedKeys(plane), [keyIdOf(renewed)]);
   });
-  // The same by the flags of the reference, with a key of another kind.
+  // The same by kube-apiserver's flags, with a key of another kind.
   const ecdsa = join(directory, 'ecdsa.key');
   writeFileSync(ecdsa, privateKeyPem((await generateKey('ecdsa')).privateKey));
   const flags = { serviceAccountSigningKeyFile: ecdsa, serviceAccountKeyFile: [ecdsa, join(pki, 'sa.pub')] };

@@ -1,5 +1,5 @@
 /**
- * Probes, hooks, restarts and ends of pods on a real runtime, beyond what was recorded of the reference. Pods are all made
+ * Probes, hooks, restarts and ends of pods on a real runtime, beyond what was recorded of the kubelet. Pods are all made
  * at the beginning and looked at one after another. One cluster of one node a runtime.
  */
 import assert from 'node:assert/strict';

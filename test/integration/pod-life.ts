@@ -1,5 +1,5 @@
 /**
- * The life of pods on a real runtime, beyond what was recorded of the reference: resizes in place, order at start and end,
+ * The life of pods on a real runtime, beyond what was recorded of the kubelet: resizes in place, order at start and end,
  * debugging, what a container sees of its confinement, ports, logs that rotate. One cluster of one node a runtime.
  */
 import assert from 'node:assert/strict';

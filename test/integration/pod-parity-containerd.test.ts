@@ -1,4 +1,4 @@
-/** The recorded pods of the reference's node agent, on containerd. */
+/** The recorded pods of the kubelet, on containerd. */
 import { podParity } from './pod-parity.ts';
 import { skipWithoutContainerd } from './running-cluster.ts';
 

@@ -1,4 +1,4 @@
-/** The recorded pods of the reference's node agent, on docker. */
+/** The recorded pods of the kubelet, on docker. */
 import { podParity } from './pod-parity.ts';
 import { skipWithoutDocker } from './running-cluster.ts';
 

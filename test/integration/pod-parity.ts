@@ -1,5 +1,5 @@
 /**
- * All recorded pods at once on a cluster of one node: each must come to be as the reference's node agent showed it. Every
+ * All recorded pods at once on a cluster of one node: each must come to be as the kubelet showed it. Every
  * status that a pod goes through is looked at, so that what lasts only a moment is seen, however fast or slow the host is.
  */
 import assert from 'node:assert/strict';
@@ -44,7 +44,7 @@ interface Watched {
 const LOST_OOM = /\.terminated\.reason: expected "OOMKilled", is "Error"$/;
 
 export function podParity(on: 'docker' | 'containerd', skip: string | false): void {
-  describe(`pods on ${on} look as the reference shows them`, { skip, timeout: 290_000 }, () => {
+  describe(`pods on ${on} look as the kubelet shows them`, { skip, timeout: 290_000 }, () => {
     let cluster: RunningCluster;
     let client: HttpClient;
     const watched = new Map<string, Watched>();

@@ -59,7 +59,7 @@ const OWN: readonly Case[] = [
   },
 ];
 
-/** One object that the reference took, for each built-in resource. */
+/** One object that kube-apiserver took, for each built-in resource. */
 function cases(): Case[] {
   const found = new Map<string, Case>();
   for (const scenario of areas().flatMap(scenariosOf)) {

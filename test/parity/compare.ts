@@ -1,5 +1,5 @@
 /**
- * What differs between a recorded answer and one's own. What the reference prints of its own Go types and how it words
+ * What differs between a recorded answer and one's own. What kube-apiserver prints of its own Go types and how it words
  * faults in expressions and JSON of a wrong type is no part of the API: such parts of messages are not compared.
  */
 import { isObject } from './json-path.ts';

@@ -19,7 +19,7 @@ export interface CheckInput {
 
 export type Check = (input: CheckInput) => Violation | undefined;
 
-/** Init containers first, as the reference visits them. */
+/** Init containers first, as kube-apiserver visits them. */
 export function allContainers(spec: PodSpec): Container[] {
   return [...(spec.initContainers ?? []), ...spec.containers, ...((spec.ephemeralContainers ?? []) as Container[])];
 }

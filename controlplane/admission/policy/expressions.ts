@@ -69,7 +69,7 @@ export class Expression {
     return this.#program;
   }
 
-  /** Throws `ExpressionError` with the reference's words. */
+  /** Throws `ExpressionError` with kube-apiserver's words. */
   async evaluate(bindings: Bindings): Promise<CelValue> {
     try {
       return await runWaiting(this.program(), (name) => bindings.read(name), bindings.budget);

@@ -182,7 +182,7 @@ function describe(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** As the reference's client words an answer that is no success. */
+/** As client-go words an answer that is no success. */
 function statusText(status: number, body: string): string {
   if (status === 404) return 'the server could not find the requested resource';
   if (status === 401) return 'the server has asked for the client to provide credentials';

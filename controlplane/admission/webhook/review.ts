@@ -1,4 +1,4 @@
-/** AdmissionReview: what is asked of a webhook, and how its answer is read, with the reference's errors. */
+/** AdmissionReview: what is asked of a webhook, and how its answer is read, with kube-apiserver's errors. */
 import { randomUUID } from 'node:crypto';
 import { parseJson, stringifyJson } from '../../../api/codec/json.ts';
 import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';

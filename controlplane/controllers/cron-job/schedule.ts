@@ -1,5 +1,6 @@
 /**
- * Cron schedules as the reference reads them: five fields with names, ranges, steps and lists, the `@daily` forms, and a time zone.
+ * Cron schedules as kube-controller-manager reads them: five fields with names, ranges, steps and lists, the `@daily` forms, and a
+ * time zone.
  * Own, because jobs are started for moments that were missed, which timers of a scheduling library cannot tell. Pure.
  */
 import { parseDuration } from '../../../api/component/duration.ts';

@@ -1,4 +1,4 @@
-/** What a terminating namespace says about its emptying. Pure; wording of the reference. */
+/** What a terminating namespace says about its emptying. Pure; wording of kube-controller-manager. */
 import type { V1NamespaceCondition } from '@kubernetes/client-node';
 import type { Wire } from '../../../api/machinery/kinds.ts';
 

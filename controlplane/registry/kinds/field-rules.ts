@@ -1,5 +1,5 @@
 /**
- * Rules that the validation of many kinds shares. Each returns the errors it found, with the reference's words, for one
+ * Rules that the validation of many kinds shares. Each returns the errors it found, with kube-apiserver's words, for one
  * field; kinds concatenate them. Paths are given in full (`spec.replicas`).
  */
 import {

@@ -374,7 +374,7 @@ export async function http(): Promise<Target> {
     async execute(input) {
       const { status, type, text } = await send(input);
       const { method, path } = readRequest(input);
-      // Strategic merge patches and resource versions that make no sense are 500 without a reason, as the reference says.
+      // Strategic merge patches and resource versions that make no sense are 500 without a reason, as kube-apiserver says.
       const asReference =
         text.includes('strconv.ParseUint: parsing') ||
         (method === 'PATCH' && text.includes('"status":"Failure"') && !text.includes('"reason"'));

@@ -1,5 +1,5 @@
 /**
- * Compares what the node agent says of a pod with what the reference's node agent 1.36.2 said of the same pod (`pods/*.json`):
+ * Compares what the node agent says of a pod with what the kubelet 1.36.2 said of the same pod (`pods/*.json`):
  * status, events and the columns of `kubectl get`. Times, ids and addresses are placeholders on both sides; restart counts
  * are not compared, they depend on the moment.
  */

@@ -57,7 +57,7 @@ function resourcesErrors(field: string, resources: readonly string[]): FieldErro
     }
     const slash = text.indexOf('/');
     if (slash === -1) {
-      // Only the last one counts, as in the reference.
+      // Only the last one counts, as in kube-apiserver.
       plain = text !== '*';
       continue;
     }

@@ -267,7 +267,7 @@ export function bindingErrors({ policyName = '', paramRef, matchResources }: Bin
       ? [required('spec.policyName')]
       : invalidFor('spec.policyName', policyName, dnsSubdomainErrors(policyName))),
     ...(paramRef === undefined ? [] : paramRefErrors(paramRef, 'spec.paramRef')),
-    // The path is misspelt in the reference.
+    // The path is misspelt in kube-apiserver.
     ...(matchResources === undefined ? [] : matchResourcesErrors(matchResources, 'spec.matchResouces')),
   ];
 }

@@ -81,7 +81,7 @@ function paramRefText(ref: ParamRef | undefined): string {
   return selector === undefined ? UNSET : selectorText(selector as V1LabelSelector);
 }
 
-/** As the reference prints the struct. */
+/** As kube-apiserver prints the struct. */
 function selectorText({ matchLabels = {}, matchExpressions = [] }: V1LabelSelector): string {
   const labels = Object.keys(matchLabels)
     .sort()

@@ -168,7 +168,7 @@ function fromOld(old: Loose, side: Side): Loose {
   return converted;
 }
 
-// --- behavior: the text has the names of the reference's internal type
+// --- behavior: the text has the names of kube-apiserver's internal type
 
 const RULE_NAMES = ['StabilizationWindowSeconds', 'SelectPolicy', 'Policies', 'Tolerance'] as const;
 const lowerFirst = (name: string): string => name.charAt(0).toLowerCase() + name.slice(1);

@@ -1,4 +1,4 @@
-/** Whether a text is a cron schedule, and a name a time zone; faults in the words of the reference. */
+/** Whether a text is a cron schedule, and a name a time zone; faults in the words of kube-apiserver. */
 import type { FieldError } from '../../../../api/meta/field-error.ts';
 import { invalid, required } from '../field-rules.ts';
 

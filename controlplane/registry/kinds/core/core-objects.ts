@@ -112,7 +112,7 @@ function configMapErrors(object: ConfigMap): FieldError[] {
     errors.push(...invalidFor(`binaryData[${key}]`, key, configKeyErrors(key)));
     size += base64Size(value ?? '');
   }
-  // The reference has no path here.
+  // kube-apiserver has no path here.
   if (size > MAX_DATA_BYTES) errors.push(tooLong('[]', MAX_DATA_BYTES));
   return errors;
 }
@@ -208,7 +208,7 @@ function jsonErrors(key: string, text: string): FieldError[] {
   }
 }
 
-/** The first fault of a text that is no JSON, in the words of the reference. */
+/** The first fault of a text that is no JSON, in the words of kube-apiserver. */
 function jsonFault(text: string): string {
   const trimmed = text.trimStart();
   if (trimmed === '') return 'unexpected end of JSON input';

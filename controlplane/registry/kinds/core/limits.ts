@@ -291,7 +291,7 @@ function scopeSelectorErrors(spec: QuotaSpec): FieldError[] {
     } else errors.push(invalid(`${path}.operator`, operator, 'not a valid selector operator'));
     scopes.add(scopeName);
   }
-  // The reference shows the other list.
+  // kube-apiserver shows the other list.
   if (conflicting(scopes)) errors.push(invalid(path, spec.scopes ?? null, 'conflicting scopes'));
   return errors;
 }

@@ -36,7 +36,7 @@ function dropConfig(object: Node, old?: Node): void {
 function taintErrors(taints: readonly Taint[]): FieldError[] {
   const seen = new Set<string>();
   return taints.flatMap((taint, index) => {
-    // The reference looks for taints in the metadata, where they once were.
+    // kube-apiserver looks for taints in the metadata, where they once were.
     const at = `metadata.taints[${index}]`;
     const { key = '', value = '', effect = '' } = taint;
     const errors = invalidFor(`${at}.key`, key, qualifiedNameErrors(key));

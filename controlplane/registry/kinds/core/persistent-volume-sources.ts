@@ -56,7 +56,7 @@ type Check = (spec: VolumeSpec, at: string, name: string) => FieldError[];
 const CHECKS = {
   hostPath: ({ hostPath }, at) => hostPathErrors(hostPath ?? {}, at),
   gcePersistentDisk: ({ gcePersistentDisk: disk }, at) => {
-    // The reference calls it by an older name.
+    // kube-apiserver calls it by an older name.
     const field = at.replace(/gcePersistentDisk$/, 'persistentDisk');
     return [...need(field, { pdName: disk?.pdName }), ...partitionErrors(field, disk?.partition)];
   },
@@ -113,7 +113,7 @@ const CHECKS = {
 
 export const VOLUME_SOURCES = Object.keys(CHECKS) as (keyof typeof CHECKS)[];
 
-/** Only the first source is looked into; each further one is refused, but for one that the reference forgets. */
+/** Only the first source is looked into; each further one is refused, but for one that kube-apiserver forgets. */
 export function volumeSourceErrors(spec: VolumeSpec, at: string, volume: string): FieldError[] {
   const errors: FieldError[] = [];
   let count = 0;

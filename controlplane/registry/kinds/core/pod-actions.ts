@@ -121,7 +121,7 @@ async function bind(
   options: WriteOptions,
 ): Promise<void> {
   const { kind = '', name: node = '' } = binding.target ?? {};
-  // The reference checks these as plain errors, which makes them a 500.
+  // kube-apiserver checks these as plain errors, which makes them a 500.
   if (kind !== '' && kind !== 'Node')
     throw unexplained(unsupportedValue('target.kind', kind, ['Node', '<empty>']).toString());
   if (node === '') throw unexplained(required('target.name').toString());

@@ -169,7 +169,7 @@ function rangeUpdateErrors(object: ServiceCidr, old: ServiceCidr): FieldError[] 
 }
 
 const serviceCidrs: Strategy<ServiceCidr> = {
-  // As in the reference, the status is not taken out of what is created or replaced.
+  // As in kube-apiserver, the status is not taken out of what is created or replaced.
   resetFields: [['status']],
   validateCreate: rangeErrors,
   validateUpdate: rangeUpdateErrors,

@@ -3,7 +3,7 @@ import type { TableColumns } from '../../strategy.ts';
 import { age, ageColumn, column, nameColumn, nameOf } from '../../columns/column.ts';
 
 export const runtimeClassColumns: TableColumns = {
-  // The reference has no text for the handler.
+  // kube-apiserver has no text for the handler.
   columns: [nameColumn, column('Handler', ''), ageColumn],
   cells: (object) => [nameOf(object), (object as { handler?: string }).handler ?? '', age(object)],
 };

@@ -13,7 +13,7 @@ import type { Kind, Wire } from '../../../../api/kinds/wire.ts';
 import type { TableColumns } from '../../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf } from '../../columns/column.ts';
 
-/** As the reference documents `scaleTargetRef`; the types that we have keep no text for references. */
+/** As kube-apiserver documents `scaleTargetRef`; the types that we have keep no text for references. */
 const TARGET_TEXT =
   'scaleTargetRef points to the target resource to scale, and is used to the pods for which metrics should be collected, as well as to actually change the replica count.';
 const integer = { type: 'integer' } as const;

@@ -54,7 +54,7 @@ function adminErrors(spec: ClaimSpec | undefined, { namespace }: StrategyContext
   const found = options.stores.get('', 'namespaces').cache.get('', namespace)?.object;
   if (found?.metadata.labels?.[ADMIN_LABEL] === 'true') return [];
   const text = `admin access to devices requires the \`${ADMIN_LABEL}: true\` label on the containing namespace`;
-  // The path of nothing, as the reference writes it.
+  // The path of nothing, as kube-apiserver writes it.
   return [forbidden('[]', text)];
 }
 

@@ -60,7 +60,7 @@ type StorageClass = Kind<
 
 function topologyErrors(topologies: StorageClass['allowedTopologies']): FieldError[] {
   const errors: FieldError[] = [];
-  // A term that says nothing repeats, in the reference's eyes, what is not there.
+  // To kube-apiserver a term that says nothing is a duplicate of the missing one.
   const seen: unknown[] = [{}];
   for (const [index, term] of (topologies ?? []).entries()) {
     const at = `allowedTopologies[${index}].matchLabelExpressions`;

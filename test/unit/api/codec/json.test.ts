@@ -55,7 +55,7 @@ const ERRORS: readonly [string, string][] = [
 ];
 
 for (const [text, message] of ERRORS) {
-  test(`refuses ${JSON.stringify(text)} in the reference's words`, () => {
+  test(`refuses ${JSON.stringify(text)} in kube-apiserver's words`, () => {
     assert.throws(() => parseJson(text), new JsonSyntaxError(message));
   });
 }

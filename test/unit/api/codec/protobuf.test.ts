@@ -51,7 +51,7 @@ test('an enveloped object comes back with its type', () => {
   assert.deepEqual(codec.decode(bytes), pod);
 });
 
-test('the bytes of a small object are what the reference would write, without the zero values', () => {
+test('the bytes of a small object are what kube-apiserver would write, without the zero values', () => {
   const bytes = codec.encode({
     apiVersion: 'v1',
     kind: 'ConfigMap',

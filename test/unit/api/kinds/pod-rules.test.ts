@@ -76,7 +76,7 @@ const REFUSED: readonly (readonly [string, PodSpec, readonly string[]])[] = [
     ],
   ],
   [
-    'a second source, under the name that the reference gives it',
+    'a second source, under the name that kube-apiserver gives it',
     volume({ emptyDir: {}, downwardAPI: {} }),
     ['spec.volumes[0].downwarAPI: Forbidden: may not specify more than 1 volume type'],
   ],

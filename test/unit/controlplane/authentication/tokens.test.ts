@@ -225,7 +225,7 @@ function credentials(headers: Record<string, string>, raw: readonly string[] = [
   return { headers, peerCertificate: undefined, remoteAddress: '', ...(raw.length === 0 ? {} : { rawHeaders: raw }) };
 }
 
-test('bearer headers are read as the reference reads them', () => {
+test('bearer headers are read as kube-apiserver reads them', () => {
   const authenticator = bearerAuthenticator({
     authenticateToken: (token) => (token === 't' ? { user: { name: 'a', groups: [] } } : undefined),
   });

@@ -1,4 +1,4 @@
-/** The bytes of revisions: the reference's controllers and kubectl compare them with those that they make themselves. */
+/** The bytes of revisions: kube-controller-manager and kubectl compare them with those that they make themselves. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { escapeMarkup } from '../../../../api/codec/json.ts';

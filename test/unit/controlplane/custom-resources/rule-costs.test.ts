@@ -1,4 +1,4 @@
-/** What rules may cost at most, against the figures that the reference comes to for the same rules on the same schemas. */
+/** What rules may cost at most, against the figures that kube-apiserver comes to for the same rules on the same schemas. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { compile } from '../../../../api/cel/cel.ts';
@@ -163,7 +163,7 @@ const CASES: readonly (readonly [string, Limited, string, number | null, number,
   ],
 ];
 
-describe('the cost of a rule is estimated as the reference does', () => {
+describe('the cost of a rule is estimated as kube-apiserver does', () => {
   for (const [name, schema, rule, unlimited, most, limited] of CASES) {
     test(name, () => {
       const open = costOf(schema(undefined), rule);
