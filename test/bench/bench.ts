@@ -1,11 +1,13 @@
 /**
  * `npm run bench [-- --only start,memory,get,create,list,watch,objects,definitions,auth,scale,up,idle,agent,executable]`: prints each figure with its unit. Every group
- * gets a server of its own. Compare figures of one machine and one run only.
+ * gets a server of its own. Compare figures of one machine and one run only: `--against COMMIT [--rounds 3]` runs this checkout and
+ * another commit in turns.
  */
 import { fork } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
+import { against } from './against.ts';
 import { agent } from './agent.ts';
 import { audit, authorization, tokens } from './auth.ts';
 import { definitions } from './definitions.ts';
@@ -26,7 +28,20 @@ const OBSERVED: ServerOptions = { observed: true };
 
 export type Print = (what: string, figure: number, unit: string) => void;
 
+const { values } = parseArgs({
+  options: {
+    only: { type: 'string' },
+    against: { type: 'string' },
+    rounds: { type: 'string', default: '3' },
+    json: { type: 'boolean', default: false },
+  },
+});
+
 const print: Print = (what, figure, unit) => {
+  if (values.json) {
+    process.stdout.write(`${JSON.stringify({ what, figure, unit })}\n`);
+    return;
+  }
   const text = figure >= 100 ? Math.round(figure).toString() : figure.toFixed(figure >= 10 ? 1 : 2);
   process.stdout.write(`${what.padEnd(64)} ${text.padStart(10)} ${unit}\n`);
 };
@@ -109,6 +124,16 @@ async function create(): Promise<void> {
     print('event-loop delay during creates, 99th percentile', loopDelayP99Ms, 'ms');
     print('event-loop delay during creates, longest', loopDelayMaxMs, 'ms');
     print('processor time of the main thread for a create', cpuMs / 10_000, 'ms');
+  }, OBSERVED);
+  await withServer(async (server, http) => {
+    await createPods(http, 1);
+    const load = { clients: 10, streams: 5, body: pod() };
+    await h2load(`${server.origin}${PODS}`, { ...load, requests: 1000 });
+    await server.facts();
+    const pods = await h2load(`${server.origin}${PODS}`, { ...load, requests: 5000 });
+    const { cpuMs } = await server.facts();
+    print('create of pods, 50 in flight on 10 connections', pods.perSecond, '1/s');
+    print('processor time of the main thread for a create of a pod', cpuMs / 5000, 'ms');
   }, OBSERVED);
 }
 
@@ -225,13 +250,13 @@ const groups: Readonly<Record<string, () => Promise<void>>> = {
 const onDemand: ReadonlySet<string> = new Set(['scale', 'up', 'idle', 'agent', 'executable']);
 const byDefault = Object.keys(groups).filter((name) => !onDemand.has(name));
 
-const { values } = parseArgs({ options: { only: { type: 'string' } } });
-for (const name of values.only?.split(',') ?? byDefault) {
-  const run = groups[name];
-  if (run === undefined) {
-    process.stderr.write(`bench: there is no ${name}; there are ${Object.keys(groups).join(', ')}\n`);
-    process.exitCode = 2;
-    break;
-  }
-  await run();
+const names = values.only?.split(',') ?? byDefault;
+const unknown = names.find((name) => groups[name] === undefined);
+if (unknown !== undefined) {
+  process.stderr.write(`bench: there is no ${unknown}; there are ${Object.keys(groups).join(', ')}\n`);
+  process.exitCode = 2;
+} else if (values.against === undefined) {
+  for (const name of names) await groups[name]?.();
+} else {
+  await against({ commit: values.against, rounds: Number(values.rounds), names });
 }

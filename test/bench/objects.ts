@@ -7,13 +7,13 @@ export const configMap = (name?: string): object => ({
   data: { key: 'x'.repeat(100) },
 });
 
-/** A pod of about 2 KB as it is stored, as controllers make them; no scheduler takes it. */
-export const pod = (at: number): object => ({
+/** A pod of about 2 KB as it is stored, as controllers make them; no scheduler takes it. Without a number the server names it. */
+export const pod = (at?: number): object => ({
   apiVersion: 'v1',
   kind: 'Pod',
   metadata: {
-    name: `bench-${String(at).padStart(6, '0')}`,
-    labels: { app: `app-${at % 50}`, 'pod-template-hash': '5d4f8c7b9', tier: 'bench' },
+    ...(at === undefined ? { generateName: 'bench-' } : { name: `bench-${String(at).padStart(6, '0')}` }),
+    labels: { app: `app-${(at ?? 0) % 50}`, 'pod-template-hash': '5d4f8c7b9', tier: 'bench' },
     annotations: { 'example.com/checksum': '0123456789abcdef'.repeat(4) },
   },
   spec: {

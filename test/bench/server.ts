@@ -24,14 +24,14 @@ export interface Server {
 }
 
 export interface ServerOptions {
-  /** `controlplane` unless told otherwise. */
+  /** `controlplane` by default. */
   readonly command?: readonly string[];
   /** Beside those that every server gets. */
   readonly flags?: readonly string[];
   readonly readyWithinMs?: number;
   /** A program, with its arguments, that runs it: a tracer. It must keep the process's id. */
   readonly wrapper?: readonly string[];
-  /** Instead of this checkout's. */
+  /** By default the one that ORCHLET_BENCH_PROGRAM names, or this checkout's. */
   readonly program?: string;
   readonly environment?: Readonly<Record<string, string>>;
   /** Loads `observed.ts` into it, for `facts`; costs some memory. */
@@ -49,7 +49,7 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
   const started = performance.now();
   const [program = '', ...args] = [
     ...(options.wrapper ?? []),
-    options.program ?? join(ROOT, 'bin/orchlet'),
+    options.program ?? process.env['ORCHLET_BENCH_PROGRAM'] ?? join(ROOT, 'bin/orchlet'),
     ...(options.command ?? ['controlplane']),
     ...flags,
     ...(options.flags ?? []),

@@ -1,0 +1,116 @@
+/**
+ * This checkout and another commit in turns, with the programs of this checkout that measure: medians, their ratio, and how far the
+ * rounds are apart. Only groups that measure a server compare two commits; `auth` measures modules of this checkout in process.
+ */
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { cpus, loadavg, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+
+export interface Comparison {
+  /** A commit, as git names it. */
+  readonly commit: string;
+  /** How often each side runs. */
+  readonly rounds: number;
+  /** Groups of the benchmark. */
+  readonly names: readonly string[];
+}
+
+interface Row {
+  readonly what: string;
+  readonly figure: number;
+  readonly unit: string;
+}
+
+interface Side {
+  readonly name: string;
+  readonly program: string;
+  /** The figures of each row, one a round. */
+  readonly figures: Map<string, { readonly unit: string; readonly all: number[] }>;
+}
+
+const ROOT = join(import.meta.dirname, '../..');
+const BENCH = join(import.meta.dirname, 'bench.ts');
+const IN_PROCESS: ReadonlySet<string> = new Set(['auth', 'executable']);
+
+/** @throws where the commit does not exist, or where its packages cannot be installed */
+export async function against({ commit, rounds, names }: Comparison): Promise<void> {
+  const compared = names.filter((name) => !IN_PROCESS.has(name));
+  const other = mkdtempSync(join(tmpdir(), 'orchlet-against-'));
+  const git = (...args: readonly string[]): string => execFileSync('git', ['-C', ROOT, ...args], { encoding: 'utf8' });
+  git('worktree', 'add', '--quiet', '--force', '--detach', other, commit);
+  try {
+    execFileSync(join(other, 'scripts/setup'), { stdio: ['ignore', 'inherit', 'inherit'] });
+    const sides: readonly [Side, Side] = [
+      { name: git('rev-parse', '--short', commit).trim(), program: join(other, 'bin/orchlet'), figures: new Map() },
+      { name: 'this checkout', program: join(ROOT, 'bin/orchlet'), figures: new Map() },
+    ];
+    const steal = stealTicks();
+    describeMachine();
+    for (let round = 1; round <= rounds; round += 1) {
+      // The side that begins changes, so that a drift of the machine meets both.
+      for (const side of round % 2 === 1 ? sides : sides.toReversed()) {
+        process.stderr.write(`round ${round} of ${rounds}: ${side.name}\n`);
+        await measure(side, compared);
+      }
+    }
+    process.stdout.write(`steal time during the rounds: ${((stealTicks() - steal) / 100).toFixed(1)} s\n\n`);
+    printRatios(sides);
+  } finally {
+    git('worktree', 'remove', '--force', other);
+    rmSync(other, { recursive: true, force: true });
+  }
+}
+
+async function measure(side: Side, names: readonly string[]): Promise<void> {
+  const child = spawn(process.execPath, [BENCH, '--json', '--only', names.join(',')], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: { ...process.env, ORCHLET_BENCH_PROGRAM: side.program },
+  });
+  const exited = once(child, 'exit');
+  for await (const line of createInterface({ input: child.stdout })) {
+    const { what, figure, unit } = JSON.parse(line) as Row;
+    const row = side.figures.get(what) ?? { unit, all: [] };
+    row.all.push(figure);
+    side.figures.set(what, row);
+  }
+  const [code] = await exited;
+  if (code !== 0) throw new Error(`the benchmark of ${side.name} exited with ${String(code)}`);
+}
+
+function printRatios([before, now]: readonly [Side, Side]): void {
+  process.stdout.write(
+    '| what | before | now | now / before | smallest and largest before; now |\n| --- | --- | --- | --- | --- |\n',
+  );
+  for (const [what, { unit, all }] of now.figures) {
+    const old = before.figures.get(what)?.all ?? [];
+    const spread = [old, all].map((figures) => `${text(Math.min(...figures))} to ${text(Math.max(...figures))}`);
+    const [was, is] = [median(old), median(all)];
+    const cells = [`${what} (${unit})`, text(was), text(is), (is / was).toFixed(2), spread.join('; ')];
+    process.stdout.write(`| ${cells.join(' | ')} |\n`);
+  }
+}
+
+function describeMachine(): void {
+  const [first, ...others] = cpus();
+  process.stdout.write(
+    `${others.length + 1} x ${first?.model ?? 'unknown processor'}, Node.js ${process.version}, load ${loadavg()[0]?.toFixed(2)}\n`,
+  );
+}
+
+/** Hundredths of a second in which the hypervisor gave the processors to others. */
+function stealTicks(): number {
+  return Number(readFileSync('/proc/stat', 'utf8').split('\n', 1)[0]?.trim().split(/\s+/)[8] ?? 0);
+}
+
+function median(figures: readonly number[]): number {
+  const sorted = figures.toSorted((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 === 1
+    ? (sorted[middle] ?? Number.NaN)
+    : ((sorted[middle - 1] ?? 0) + (sorted[middle] ?? 0)) / 2;
+}
+
+const text = (figure: number): string => (figure >= 100 ? Math.round(figure).toString() : figure.toPrecision(3));
