@@ -8,7 +8,7 @@ import type { Client } from '../api/machinery/client.ts';
 import { systemClock } from '../api/machinery/clock.ts';
 import { nodes, pods } from '../api/machinery/resources.ts';
 import type { KubeObject } from '../api/meta/object.ts';
-import { isNotFound } from '../api/meta/status-error.ts';
+import { isNotFound, tolerate } from '../api/meta/status-error.ts';
 
 /** With what closing takes, and a Docker daemon of one's own, 15 s in all; sidecars end after the others. */
 const STOP_WITHIN_MS = 8000;
@@ -52,13 +52,12 @@ export async function stopPods(client: Client, agent: Agent, logger: Logger): Pr
 async function deleteSoon(client: Client, { metadata }: KubeObject, deleted: Set<string>): Promise<void> {
   if (deleted.has(metadata.uid ?? '')) return;
   deleted.add(metadata.uid ?? '');
-  try {
-    await client.delete(pods, metadata.namespace ?? '', metadata.name ?? '', {
+  await tolerate(
+    client.delete(pods, metadata.namespace ?? '', metadata.name ?? '', {
       gracePeriodSeconds: STOP_GRACE_SECONDS,
-    });
-  } catch (error) {
-    if (!isNotFound(error)) throw error;
-  }
+    }),
+    isNotFound,
+  );
 }
 
 async function closeNode(client: Client, name: string): Promise<void> {

@@ -207,3 +207,21 @@ export const isForbidden = (error: unknown): boolean => isStatusError(error, 'Fo
 export const isInvalid = (error: unknown): boolean => isStatusError(error, 'Invalid');
 /** The requested history is no longer available, and the client must list again. */
 export const isExpired = (error: unknown): boolean => isStatusError(error, 'Expired') || isStatusError(error, 'Gone');
+
+/** Resolves with `undefined` where the request fails with an error that one of `expected` accepts. Other errors are thrown. */
+export async function tolerate<T>(
+  request: Promise<T>,
+  ...expected: readonly ((error: unknown) => boolean)[]
+): Promise<T | undefined> {
+  try {
+    return await request;
+  } catch (error) {
+    if (expected.some((accepts) => accepts(error))) return undefined;
+    throw error;
+  }
+}
+
+/** For writes that bring an object to a known state, beside other servers and clients that may do the same. */
+export async function tolerateRaces(write: Promise<unknown>): Promise<void> {
+  await tolerate(write, isAlreadyExists, isConflict, isNotFound);
+}

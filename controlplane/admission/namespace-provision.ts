@@ -1,6 +1,6 @@
 /** NamespaceExists and NamespaceAutoProvision: what to do about a namespace that is not there. Both are off by default. */
 import { namespaces } from '../../api/machinery/resources.ts';
-import { isAlreadyExists, newNotFound } from '../../api/meta/status-error.ts';
+import { isAlreadyExists, newNotFound, tolerate } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
 
@@ -27,11 +27,7 @@ export function namespaceAutoProvision(sources: Sources, create: (name: string) 
     handles: (operation) => operation === 'CREATE',
     async admit(attributes) {
       if (!isConcerned(attributes) || attributes.dryRun || source.get('', attributes.namespace) !== undefined) return;
-      try {
-        await create(attributes.namespace);
-      } catch (error) {
-        if (!isAlreadyExists(error)) throw error;
-      }
+      await tolerate(create(attributes.namespace), isAlreadyExists);
     },
   };
 }

@@ -1,14 +1,16 @@
 /**
- * Publishes how this server knows its callers, in the ConfigMap `extension-apiserver-authentication` of kube-system: servers
- * behind it (API services) believe client certificates and the front proxy's headers by the same authorities. Looked at again
- * every few seconds, because the authorities' files change and the ConfigMap can be deleted.
+ * Publishes in the ConfigMap `extension-apiserver-authentication` of kube-system how this server authenticates its clients.
+ * Aggregated API servers accept client certificates and the headers of the front proxy by the same CAs. The ConfigMap is
+ * checked periodically, because the files of the CAs change and clients can delete the ConfigMap.
  */
 import type { Logger } from '../../api/component/logger.ts';
+import { Backoff } from '../../api/machinery/backoff.ts';
+import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import type { TypedClient } from '../../api/machinery/typed-client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { configMaps } from '../../api/machinery/resources.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
-import { isNotFound } from '../../api/meta/status-error.ts';
+import { isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import type { CaBundle } from './ca-bundle.ts';
 
 export interface AuthenticationInfo {
@@ -30,7 +32,7 @@ export interface AuthenticationInfoOptions {
 
 const NAMESPACE = 'kube-system';
 const NAME = 'extension-apiserver-authentication';
-const LOOK_EVERY_MS = 10_000;
+const CHECK_MS = 10_000;
 
 function authenticationData(info: AuthenticationInfo): Record<string, string> {
   return {
@@ -46,42 +48,38 @@ function authenticationData(info: AuthenticationInfo): Record<string, string> {
 
 async function publish({ info, client }: AuthenticationInfoOptions): Promise<void> {
   const data = authenticationData(info);
-  let known;
-  try {
-    known = await client.get(configMaps, NAMESPACE, NAME);
-  } catch (error) {
-    if (!isNotFound(error)) throw error;
+  const known = await tolerate(client.get(configMaps, NAMESPACE, NAME), isNotFound);
+  if (known === undefined) {
     const metadata = { name: NAME, namespace: NAMESPACE };
     await client.create(configMaps, NAMESPACE, { apiVersion: 'v1', kind: 'ConfigMap', metadata, data });
     return;
   }
-  // What others have put there stays.
+  // Other keys stay.
   const wanted = { ...known.data, ...data };
   if (!jsonEqual(known.data, wanted)) await client.update(configMaps, { ...known, data: wanted });
 }
 
-/** Resolves when it is published for the first time. */
+/** Resolves when the ConfigMap is published for the first time. */
 export async function keepAuthenticationInfo(
   options: AuthenticationInfoOptions,
 ): Promise<{ readonly close: () => Promise<void> }> {
   const { clock, logger } = options;
   await publish(options);
   const stop = new AbortController();
-  const loop = async (): Promise<void> => {
-    while (!stop.signal.aborted) {
-      await clock.sleep(LOOK_EVERY_MS, stop.signal);
-      await publish(options).catch((error: unknown) =>
-        logger.warn({ err: error, configMap: NAME }, 'How callers are known could not be published'),
-      );
-    }
-  };
-  const ended = loop().catch((error: unknown) => {
-    if (!stop.signal.aborted) throw error;
+  const loop = new WakeableLoop({
+    clock,
+    backoff: new Backoff({ firstMs: CHECK_MS, longestMs: CHECK_MS }),
+    onError: (error) =>
+      logger.warn({ err: error, configMap: NAME }, 'The configuration of authentication could not be published'),
+  });
+  const running = loop.run(stop.signal, async () => {
+    await publish(options);
+    return CHECK_MS;
   });
   return {
-    close() {
+    async close() {
       stop.abort(new Error('the server is closed'));
-      return ended;
+      await running;
     },
   };
 }

@@ -7,7 +7,7 @@ import type { Client } from '../../api/machinery/client.ts';
 import type { ResourceOf } from '../../api/machinery/resources.ts';
 import { clusterRoleBindings, clusterRoles, namespaces, roleBindings, roles } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { isAlreadyExists, isConflict } from '../../api/meta/status-error.ts';
+import { isAlreadyExists, isConflict, tolerate } from '../../api/meta/status-error.ts';
 import { CONTROLLER_ROLES, CONTROLLER_ROLE_BINDINGS } from './bootstrap-controllers.ts';
 import {
   CLUSTER_ROLES,
@@ -40,11 +40,10 @@ export async function reconcileBootstrapPolicy(client: Client): Promise<void> {
 }
 
 async function ensureNamespace(client: Client, name: string): Promise<void> {
-  try {
-    await client.create(namespaces, '', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
-  } catch (error) {
-    if (!isAlreadyExists(error)) throw error;
-  }
+  await tolerate(
+    client.create(namespaces, '', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } }),
+    isAlreadyExists,
+  );
 }
 
 const keyOf = (object: KubeObject): string => `${object.metadata.namespace ?? ''}/${object.metadata.name ?? ''}`;

@@ -2,7 +2,7 @@
  * The FlowSchemas and PriorityLevelConfigurations that every cluster has, and the status of flow schemas, kept as
  * kube-apiserver keeps them.
  *
- * Mandatory objects are put right whatever happens to them. Suggested ones are created where they are missing and follow
+ * Mandatory objects are always restored. Suggested ones are created where they are missing and follow
  * their definition while `apf.kubernetes.io/autoupdate-spec` is true, or absent from an object that nobody has changed.
  * Objects with the annotation that are no longer suggested are deleted. Safe beside another server that does the same.
  */
@@ -11,7 +11,8 @@ import { formatTime } from '../../api/machinery/clock.ts';
 import { flowSchemas, priorityLevelConfigurations, type ResourceOf } from '../../api/machinery/resources.ts';
 import { semanticEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
+import { tolerateRaces } from '../../api/meta/status-error.ts';
+import { objectsByName } from './existing-objects.ts';
 import {
   MANDATORY_LEVELS,
   MANDATORY_SCHEMAS,
@@ -38,13 +39,13 @@ async function ensure<T extends KubeObject>(
   mandatory: Specs,
   suggested: Specs,
 ): Promise<void> {
-  const existing = await byName(client, resource);
+  const existing = await objectsByName(client, resource);
   if (existing === undefined) return;
   const writes = Object.entries({ ...suggested, ...mandatory }).flatMap(([name, spec]) => {
     const found = existing.get(name);
     if (found === undefined) return [client.create(resource, '', created(resource, name, spec))];
     const isKept = Object.hasOwn(mandatory, name) || followsDefinition(found);
-    // The exempt level's shares are the administrator's.
+    // An administrator may set the shares of the level `exempt`.
     const isRight = (name === 'exempt' && hasLimits(spec)) || semanticEqual(found['spec'], spec);
     if (!isKept || (isRight && found.metadata.annotations?.[AUTOUPDATE] === 'true')) return [];
     const { metadata } = found;
@@ -56,7 +57,7 @@ async function ensure<T extends KubeObject>(
   const deletions = [...existing]
     .filter(([name, { metadata }]) => !wanted(name) && metadata.annotations?.[AUTOUPDATE] === 'true')
     .map(([name]) => client.delete(resource, '', name));
-  await Promise.all([...writes, ...deletions].map(tolerating));
+  await Promise.all([...writes, ...deletions].map(tolerateRaces));
 }
 
 const created = (resource: { readonly kind: string }, name: string, spec: object): KubeObject => ({
@@ -66,7 +67,7 @@ const created = (resource: { readonly kind: string }, name: string, spec: object
   spec: structuredClone(spec),
 });
 
-/** A priority level, not the flow schema of that name. */
+/** Whether it is the specification of a priority level, and not of the flow schema of that name. */
 const hasLimits = (spec: object): boolean => 'type' in spec;
 
 function followsDefinition({ metadata }: KubeObject): boolean {
@@ -74,35 +75,12 @@ function followsDefinition({ metadata }: KubeObject): boolean {
   return value === undefined ? metadata.generation === 1 : value === 'true';
 }
 
-/** `undefined`: `--runtime-config` leaves the kind out. */
-async function byName<T extends KubeObject>(
-  client: Client,
-  resource: ResourceOf<T>,
-): Promise<Map<string, KubeObject> | undefined> {
-  try {
-    const { items } = await client.list(resource);
-    return new Map(items.map((object) => [object.metadata.name ?? '', object]));
-  } catch (error) {
-    if (isNotFound(error)) return undefined;
-    throw error;
-  }
-}
-
-/** Another server may have done the same meanwhile. */
-async function tolerating(write: Promise<unknown>): Promise<void> {
-  try {
-    await write;
-  } catch (error) {
-    if (!isAlreadyExists(error) && !isConflict(error) && !isNotFound(error)) throw error;
-  }
-}
-
 // --- status
 
 const DANGLING = 'Dangling';
 const STATUS_MANAGER = 'api-priority-and-fairness-config-consumer-v1';
 
-/** Writes the condition Dangling of those schemas whose condition differs from what the levels make of it. */
+/** Writes the condition Dangling of those flow schemas where it does not match the existing priority levels. */
 export async function keepDanglingConditions(
   client: Client,
   schemas: readonly FlowSchema[],
@@ -127,7 +105,7 @@ export async function keepDanglingConditions(
     const options = { subresource: 'status', fieldManager: STATUS_MANAGER, force: true };
     return [client.patch(flowSchemas, '', name, 'apply', patch, options)];
   });
-  await Promise.all(writes.map(tolerating));
+  await Promise.all(writes.map(tolerateRaces));
 }
 
 function danglingCondition(

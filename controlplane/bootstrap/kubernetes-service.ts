@@ -8,7 +8,8 @@ import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { JsonValue, KubeObject } from '../../api/meta/object.ts';
 import type { Resource } from '../../api/machinery/client.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
-import { isAlreadyExists, isInvalid, isNotFound } from '../../api/meta/status-error.ts';
+import { isInvalid, isNotFound, tolerate } from '../../api/meta/status-error.ts';
+import { createIfMissing } from './existing-objects.ts';
 import { serviceAddress } from './service-addresses.ts';
 
 export interface KubernetesServiceOptions {
@@ -22,11 +23,11 @@ export interface KubernetesServiceOptions {
   readonly serviceClusterCidrs: readonly string[];
 }
 
-/** The first of the range: certificates and pods' environments count on it. */
+/** The service has the first address of the range, which serving certificates name. */
 export const KUBERNETES_ADDRESS = 1;
 const NAMESPACE = 'default';
 const NAME = 'kubernetes';
-/** Somebody may delete or change them: looked at again now and then. */
+/** Clients may delete or change the objects, so they are checked in this interval. */
 const CHECK_MS = 10_000;
 
 export function keepKubernetesService(options: KubernetesServiceOptions): { close(): Promise<void> } {
@@ -36,8 +37,8 @@ export function keepKubernetesService(options: KubernetesServiceOptions): { clos
     backoff: new Backoff({ firstMs: CHECK_MS, longestMs: CHECK_MS }),
     onError: (error) =>
       options.logger.warn(
-        { err: error instanceof Error ? error.message : error },
-        'The kubernetes service could not be updated; it is tried again',
+        { err: error },
+        'The kubernetes service could not be updated; the update will be tried again',
       ),
   });
   const running = loop.run(stop.signal, async () => {
@@ -107,20 +108,10 @@ async function ensureService({ client, port, serviceClusterCidrs, logger }: Kube
   }
 }
 
-/** Creates what is missing; where `field` is given, puts it (and the ports) right. */
+/** Creates a missing object. If `field` is given, restores this field and the ports of an existing one. */
 async function ensure(client: Client, resource: Resource, wanted: KubeObject, field?: string): Promise<void> {
-  let existing: KubeObject;
-  try {
-    existing = await client.get(resource, NAMESPACE, NAME);
-  } catch (error) {
-    if (!isNotFound(error)) throw error;
-    try {
-      await client.create(resource, NAMESPACE, wanted);
-    } catch (failure) {
-      if (!isAlreadyExists(failure)) throw failure;
-    }
-    return;
-  }
+  const existing: KubeObject | undefined = await tolerate(client.get(resource, NAMESPACE, NAME), isNotFound);
+  if (existing === undefined) return createIfMissing(client, resource, wanted);
   if (field === undefined || jsonEqual(existing[field] as JsonValue, wanted[field] as JsonValue)) return;
   await client.update(resource, {
     ...existing,

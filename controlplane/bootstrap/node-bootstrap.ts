@@ -3,17 +3,17 @@
  * requests are approved, a node renews its own certificate, and the API server may call the node agents.
  */
 import { stringifyYaml } from '../../api/codec/yaml.ts';
-import type { Client, Resource } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/machinery/client.ts';
 import { clusterRoleBindings, clusterRoles, configMaps, roleBindings, roles } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
+import { createIfMissing, findObject } from './existing-objects.ts';
 import { CA_BUNDLE_KEY } from '../../api/pki/ca-bundle.ts';
 import { KUBELET_CLIENT } from '../pki/pki.ts';
 
 /** The group of bootstrap tokens for nodes, as other tools name it. */
 const NODE_BOOTSTRAP_GROUP = 'system:bootstrappers:kubeadm:default-node-token';
 
-/** What the API server passes on to agents beyond `system:kubelet-api-admin`. */
+/** Allows the API server to call the checkpoint endpoint of agents, which `system:kubelet-api-admin` does not allow. */
 const KUBELET_CHECKPOINT = 'orchlet:kubelet-checkpoint';
 
 const group = (name: string) => ({ kind: 'Group', name }) as const;
@@ -43,7 +43,7 @@ const RBAC = 'rbac.authorization.k8s.io';
 
 /** Creates what is missing at a start; changes that an administrator made stay. */
 export async function ensureNodeBootstrap(client: Client): Promise<void> {
-  await create(client, clusterRoles, '', {
+  await createIfMissing(client, clusterRoles, {
     apiVersion: `${RBAC}/v1`,
     kind: 'ClusterRole',
     metadata: { name: KUBELET_CHECKPOINT },
@@ -51,7 +51,7 @@ export async function ensureNodeBootstrap(client: Client): Promise<void> {
   });
   await Promise.all(
     BINDINGS.map(({ name, role, subject }) =>
-      create(client, clusterRoleBindings, '', {
+      createIfMissing(client, clusterRoleBindings, {
         apiVersion: `${RBAC}/v1`,
         kind: 'ClusterRoleBinding',
         metadata: { name },
@@ -62,14 +62,6 @@ export async function ensureNodeBootstrap(client: Client): Promise<void> {
   );
 }
 
-async function create(client: Client, resource: Resource, namespace: string, object: KubeObject): Promise<void> {
-  try {
-    await client.create(resource, namespace, object);
-  } catch (error) {
-    if (!isAlreadyExists(error)) throw error;
-  }
-}
-
 const NAMESPACE = 'kube-public';
 const CLUSTER_INFO = 'cluster-info';
 const READER = 'orchlet:cluster-info';
@@ -78,7 +70,7 @@ export interface ClusterInfo {
   readonly server: string;
   /** PEM. */
   readonly ca: string;
-  /** What a CA rotation signed; agents that run believe nothing else. */
+  /** The CA bundle that a CA rotation signed. Running agents accept no other. */
   readonly signedBundle: string | undefined;
 }
 
@@ -102,22 +94,18 @@ export async function ensureClusterInfo(client: Client, { server, ca, signedBund
     metadata: { name: CLUSTER_INFO, namespace: NAMESPACE },
     data,
   };
-  try {
-    const existing = await client.get(configMaps, NAMESPACE, CLUSTER_INFO);
-    const found = (existing['data'] ?? {}) as Record<string, string>;
-    if (found['kubeconfig'] !== kubeconfig || found[CA_BUNDLE_KEY] !== signedBundle)
-      await client.update(configMaps, { ...existing, data });
-  } catch (error) {
-    if (!isNotFound(error)) throw error;
-    await create(client, configMaps, NAMESPACE, wanted);
-  }
-  await create(client, roles, NAMESPACE, {
+  const existing = await findObject(client, configMaps, NAMESPACE, CLUSTER_INFO);
+  const found = existing?.data ?? {};
+  if (existing === undefined) await createIfMissing(client, configMaps, wanted);
+  else if (found['kubeconfig'] !== kubeconfig || found[CA_BUNDLE_KEY] !== signedBundle)
+    await client.update(configMaps, { ...existing, data } as KubeObject);
+  await createIfMissing(client, roles, {
     apiVersion: `${RBAC}/v1`,
     kind: 'Role',
     metadata: { name: READER, namespace: NAMESPACE },
     rules: [{ apiGroups: [''], resources: ['configmaps'], resourceNames: [CLUSTER_INFO], verbs: ['get'] }],
   });
-  await create(client, roleBindings, NAMESPACE, {
+  await createIfMissing(client, roleBindings, {
     apiVersion: `${RBAC}/v1`,
     kind: 'RoleBinding',
     metadata: { name: READER, namespace: NAMESPACE },

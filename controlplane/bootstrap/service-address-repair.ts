@@ -1,9 +1,10 @@
 /**
- * Puts right what does not belong together: each cluster address of a service has its IPAddress object, and each object that
- * was made for a service has that service. The allocator writes both in one commit, so what is found here came from an older
- * version or from somebody's hand. Runs beside the API server: at start, when one of them changes, and now and then.
+ * Repairs services and IPAddress objects that do not match: each cluster address of a service needs its IPAddress object, and
+ * each IPAddress that was created for a service needs that service. The allocator writes both in one commit, so mismatches come
+ * from an older version or from manual changes. The repair runs at the start, when a service or an address changes, and
+ * periodically.
  *
- * Both are read from the server's own caches, which show a commit as a whole: informers only say what to look at.
+ * Both kinds are read from the server's own caches, which show a commit as a whole. Informers only name what to check.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
@@ -12,7 +13,7 @@ import { CoreEventRecorder, referenceTo, type EventRecorder } from '../../api/ma
 import type { Informers } from '../../api/machinery/informer.ts';
 import { ipAddresses, services } from '../../api/machinery/resources.ts';
 import { cidrContains, parseCidr, parseIp } from '../../api/meta/ip-addresses.ts';
-import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
+import { isAlreadyExists, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import { every, ReconcileLoop, splitKey } from '../controllers/controller.ts';
 import { ensureDefaultRange } from './default-service-range.ts';
 import type { IpAddress, ServiceCidr } from '../registry/kinds/networking/networking-types.ts';
@@ -28,12 +29,12 @@ import type { Service } from '../registry/kinds/core/service-types.ts';
 import type { Stores } from '../registry/registry.ts';
 import { selectionOf } from '../storage/selection.ts';
 
-/** Another server may be about to write the service of an address: it has as long as a request may take. */
+/** Another server may still be writing the service of an address, so it gets as long as a request may take. */
 const GRACE_MS = 60_000;
 const RANGE_PERIOD_MS = 10_000;
 const REPAIR_PERIOD_MS = 180_000;
 
-/** What is stored now, seen at one moment. */
+/** What is stored, at one point in time. */
 export interface AddressState {
   service(namespace: string, name: string): Service | undefined;
   address(name: string): IpAddress | undefined;
@@ -76,7 +77,7 @@ export function keepServiceAddresses(options: RepairOptions): { close(): Promise
       if (againMs > 0) addressLoop.queue.addAfter(key, againMs);
     },
   });
-  // What becomes of an object may leave its service without one, and the other way round.
+  // A change of either side may break the match, so each change checks the other side as well.
   const addressChanged = (address: IpAddress): void => {
     addressLoop.enqueue(address);
     const parent = parentService(address);
@@ -122,12 +123,12 @@ class Repair {
     this.#recorder = recorder;
   }
 
-  /** Gives each address of the service its object. */
+  /** Ensures that each address of the service has its IPAddress. */
   async service(key: string): Promise<void> {
     const { state } = this.#options;
     const { namespace, name } = splitKey(key);
     for (const address of clusterAddresses(state.service(namespace, name))) {
-      // Each step waits for a write: what was read before it counts no more.
+      // Each step waits for a write, so the service is read again.
       const service = state.service(namespace, name);
       if (service === undefined || !clusterAddresses(service).includes(address)) continue;
       await this.#addressOf(service, address);
@@ -139,12 +140,12 @@ class Repair {
     const what = `[${address.includes(':') ? 'IPv6' : 'IPv4'}]: ${address}`;
     if (!this.#isInRange(address)) {
       const text = `Cluster IP ${what} is not within any configured Service CIDR; please recreate service`;
-      this.#tell(service, 'ClusterIPOutOfRange', text);
+      this.#report(service, 'ClusterIPOutOfRange', text);
       return;
     }
     const object = state.address(address);
     if (object === undefined) {
-      this.#tell(service, 'ClusterIPNotAllocated', `Cluster IP ${what} is not allocated; repairing`);
+      this.#report(service, 'ClusterIPNotAllocated', `Cluster IP ${what} is not allocated; repairing`);
       await this.#create(service, address);
       return;
     }
@@ -153,18 +154,18 @@ class Repair {
       const other = parent === undefined ? undefined : state.service(parent.namespace, parent.name);
       if (clusterAddresses(other).includes(address)) {
         const text = `Cluster IP ${what} was assigned to multiple services; please recreate service`;
-        this.#tell(service, 'ClusterIPAlreadyAllocated', text);
+        this.#report(service, 'ClusterIPAlreadyAllocated', text);
         return;
       }
       const { namespace = '', name = '' } = service.metadata;
       const text = `the ClusterIP ${what} for Service ${namespace}/${name} has a wrong reference; repairing`;
-      this.#tell(service, 'ClusterIPNotAllocated', text);
+      this.#report(service, 'ClusterIPNotAllocated', text);
     } else if (hasServiceLabels(object)) return;
     await this.#remove(address);
     await this.#create(service, address);
   }
 
-  /** Removes an object that was made for a service that does not have it. Gives when to look again; 0: not. */
+  /** Removes an IPAddress whose service does not have it. Returns in how many milliseconds to check again; 0 means never. */
   async address(name: string): Promise<number> {
     const { state, clock } = this.#options;
     const object = state.address(name);
@@ -174,13 +175,13 @@ class Repair {
     const service = parent === undefined ? undefined : state.service(parent.namespace, parent.name);
     if (parent === undefined) {
       const text = `IPAddress ${name} appears to have been modified, not referencing a Service: cleaning up`;
-      this.#tellOfAddress(object, 'IPAddressNotAllocated', text);
+      this.#reportAddress(object, 'IPAddressNotAllocated', text);
     } else if (service === undefined) {
       const ageMs = clock.now() - Date.parse(String(object.metadata.creationTimestamp));
       if (ageMs <= GRACE_MS) return GRACE_MS - ageMs + 1;
-      this.#tellOfAddress(object, 'IPAddressNotAllocated', `${title} appears to have leaked: cleaning up`);
+      this.#reportAddress(object, 'IPAddressNotAllocated', `${title} appears to have leaked: cleaning up`);
     } else if (clusterAddresses(service).includes(name)) return 0;
-    else this.#tellOfAddress(object, 'IPAddressWrongReference', `${title} has a wrong reference; cleaning up`);
+    else this.#reportAddress(object, 'IPAddressWrongReference', `${title} has a wrong reference; cleaning up`);
     await this.#remove(name);
     return 0;
   }
@@ -192,27 +193,19 @@ class Repair {
   }
 
   async #create(service: Service, address: string): Promise<void> {
-    try {
-      await this.#options.client.create(ipAddresses, '', ipAddressOf(address, service));
-    } catch (error) {
-      if (!isAlreadyExists(error)) throw error;
-    }
+    await tolerate(this.#options.client.create(ipAddresses, '', ipAddressOf(address, service)), isAlreadyExists);
   }
 
   async #remove(address: string): Promise<void> {
-    try {
-      await this.#options.client.delete(ipAddresses, '', address);
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-    }
+    await tolerate(this.#options.client.delete(ipAddresses, '', address), isNotFound);
   }
 
-  #tell(service: Service, reason: string, message: string): void {
+  #report(service: Service, reason: string, message: string): void {
     this.#options.logger.warn({ service: service.metadata.name, namespace: service.metadata.namespace }, message);
     this.#recorder.event(referenceTo(service, services), 'Warning', reason, message);
   }
 
-  #tellOfAddress(address: IpAddress, reason: string, message: string): void {
+  #reportAddress(address: IpAddress, reason: string, message: string): void {
     this.#options.logger.warn({ address: address.metadata.name }, message);
     this.#recorder.event(referenceTo(address, ipAddresses), 'Warning', reason, message);
   }

@@ -3,7 +3,7 @@ import { isObject } from '../../api/codec/structured-merge/merge-types.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { semanticEqual } from '../../api/meta/json-equality.ts';
 import type { Selector } from '../../api/meta/selector.ts';
-import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
+import { isAlreadyExists, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import type { Informer } from '../../api/machinery/informer.ts';
 import type { ControllerRevision } from '../../api/machinery/kinds.ts';
 import { controllerRevisions, type ResourceOf } from '../../api/machinery/resources.ts';
@@ -102,10 +102,9 @@ export async function truncateRevisions(
 ): Promise<void> {
   const unused = all.filter((revision) => !used.has(revision.metadata.name ?? '') && !used.has(nameHash(revision)));
   for (const revision of unused.slice(0, Math.max(0, unused.length - limit))) {
-    try {
-      await client.delete(controllerRevisions, revision.metadata.namespace ?? '', revision.metadata.name ?? '');
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-    }
+    await tolerate(
+      client.delete(controllerRevisions, revision.metadata.namespace ?? '', revision.metadata.name ?? ''),
+      isNotFound,
+    );
   }
 }

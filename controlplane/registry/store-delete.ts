@@ -5,7 +5,7 @@
  */
 import { formatTime } from '../../api/machinery/clock.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { isNotFound, newConflict } from '../../api/meta/status-error.ts';
+import { isNotFound, newConflict, tolerate } from '../../api/meta/status-error.ts';
 import { isStorageError } from '../storage/storage.ts';
 import { encodeObject } from '../storage/object-bytes.ts';
 import type { CacheEntry } from '../storage/watch-cache.ts';
@@ -342,11 +342,10 @@ export async function deleteCollection(
   const worker = async (): Promise<void> => {
     for (let entry = pending.shift(); entry !== undefined; entry = pending.shift()) {
       const { namespace = '', name = '' } = entry.object.metadata;
-      try {
-        await deleteEntry(store, context, { ...target, namespace, name, isOfCollection: true }, options);
-      } catch (error) {
-        if (!isNotFound(error)) throw error;
-      }
+      await tolerate(
+        deleteEntry(store, context, { ...target, namespace, name, isOfCollection: true }, options),
+        isNotFound,
+      );
     }
   };
   await Promise.all(Array.from({ length: Math.min(COLLECTION_WORKERS, pending.length) }, worker));

@@ -14,7 +14,7 @@ import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { parseApiVersion, type KubeObject } from '../../../api/meta/object.ts';
 import { approximate, parseQuantity } from '../../../api/meta/quantity.ts';
 import { parseSelector } from '../../../api/meta/selector-parser.ts';
-import { isNotFound } from '../../../api/meta/status-error.ts';
+import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import type { MetricStatus } from '../../registry/kinds/autoscaling/autoscaling-conversion.ts';
 import { keyOf, ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { FailedMetric, proposalOf, type MetricProposal } from './metric-proposals.ts';
@@ -309,15 +309,10 @@ class HorizontalAutoscaler {
 
   async #writeStatus({ autoscaler, status }: Turn): Promise<void> {
     if (semanticEqual(status, autoscaler.status)) return;
-    try {
-      await this.#environment.client.update(
-        horizontalPodAutoscalers,
-        { ...autoscaler, status },
-        { subresource: 'status' },
-      );
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-    }
+    await tolerate(
+      this.#environment.client.update(horizontalPodAutoscalers, { ...autoscaler, status }, { subresource: 'status' }),
+      isNotFound,
+    );
   }
 
   #tell({ autoscaler }: Turn, type: 'Normal' | 'Warning', reason: string, message: string): void {

@@ -1,5 +1,5 @@
 /** Deletes bootstrap tokens that have expired; each by its own timer. */
-import { isNotFound } from '../../../api/meta/status-error.ts';
+import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import type { Secret } from '../../../api/machinery/kinds.ts';
 import { secrets } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
@@ -34,11 +34,10 @@ export const runTokenCleaner: RunController = (environment, signal) => {
       if (!isExpired(secret, clock.now()))
         return loop.queue.addAfter(key, Date.parse(tokenField(secret, 'expiration')) - clock.now());
       const { uid } = secret.metadata;
-      try {
-        await client.delete(secrets, namespace, name, uid === undefined ? {} : { preconditions: { uid } });
-      } catch (error) {
-        if (!isNotFound(error)) throw error;
-      }
+      await tolerate(
+        client.delete(secrets, namespace, name, uid === undefined ? {} : { preconditions: { uid } }),
+        isNotFound,
+      );
     },
   });
   tokens.addHandler({ add: loop.enqueue, update: (_, secret) => loop.enqueue(secret) });

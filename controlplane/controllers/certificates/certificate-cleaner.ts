@@ -1,6 +1,6 @@
 /** Removes signing requests that are done with: an hour after the decision, a day where nobody decided. Each by its own timer. */
 import { X509Certificate } from 'node:crypto';
-import { isNotFound } from '../../../api/meta/status-error.ts';
+import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import type { CertificateSigningRequest } from '../../../api/machinery/kinds.ts';
 import { certificateSigningRequests } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
@@ -16,11 +16,7 @@ export const runCertificateCleaner: RunController = (environment, signal) => {
       if (request === undefined) return;
       const leftMs = removalTime(request, expiryOf(request)) - clock.now();
       if (leftMs > 0) return loop.queue.addAfter(name, leftMs);
-      try {
-        await client.delete(certificateSigningRequests, '', name);
-      } catch (error) {
-        if (!isNotFound(error)) throw error;
-      }
+      await tolerate(client.delete(certificateSigningRequests, '', name), isNotFound);
     },
   });
   requests.addHandler({ add: loop.enqueue, update: (_, request) => loop.enqueue(request) });

@@ -4,7 +4,7 @@
  * executes them.
  */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
-import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
+import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { referenceTo, type EventType } from '../../../api/machinery/event-recorder.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { Deployment, Pod, ReplicaSet } from '../../../api/machinery/kinds.ts';
@@ -263,11 +263,10 @@ export class DeploymentSync {
 
   async #removeOutdated(): Promise<void> {
     for (const set of outdated(this.#deployment, this.#old)) {
-      try {
-        await this.#environment.client.delete(replicaSets, set.metadata.namespace ?? '', set.metadata.name ?? '');
-      } catch (error) {
-        if (!isNotFound(error)) throw error;
-      }
+      await tolerate(
+        this.#environment.client.delete(replicaSets, set.metadata.namespace ?? '', set.metadata.name ?? ''),
+        isNotFound,
+      );
     }
   }
 

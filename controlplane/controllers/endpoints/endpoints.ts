@@ -1,7 +1,7 @@
 /** The Endpoints object of each service with a selector, for clients that do not read slices. */
 import type { V1EndpointAddress, V1EndpointSubset } from '@kubernetes/client-node';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
-import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
+import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
 import type { Endpoints, Pod, Service, Wire } from '../../../api/machinery/kinds.ts';
 import { endpoints, pods, services } from '../../../api/machinery/resources.ts';
@@ -173,11 +173,7 @@ export const runEndpoints: RunController = (environment, signal) => {
   const removeManaged = async (namespace: string, name: string): Promise<void> => {
     const current = cache.get(namespace, name);
     if (current?.metadata.labels?.[MANAGED_BY] !== 'endpoint-controller') return;
-    try {
-      await client.delete(endpoints, namespace, name);
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-    }
+    await tolerate(client.delete(endpoints, namespace, name), isNotFound);
   };
   followServicesAndPods(loop, serviceCache, podCache);
   cache.addHandler({ add: loop.enqueue, delete: loop.enqueue });

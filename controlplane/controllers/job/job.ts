@@ -4,7 +4,7 @@
  */
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
-import { isNotFound } from '../../../api/meta/status-error.ts';
+import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import { referenceTo, type EventType } from '../../../api/machinery/event-recorder.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
@@ -367,13 +367,12 @@ class JobController {
   async #removeFinalizer(pod: Pod): Promise<void> {
     const { namespace = '', name = '', uid, finalizers = [] } = pod.metadata;
     if (!finalizers.includes(TRACKING_FINALIZER)) return;
-    try {
-      await this.#environment.client.patch(pods, namespace, name, 'strategic', {
+    await tolerate(
+      this.#environment.client.patch(pods, namespace, name, 'strategic', {
         metadata: { uid, '$deleteFromPrimitiveList/finalizers': [TRACKING_FINALIZER] },
-      });
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-    }
+      }),
+      isNotFound,
+    );
   }
 
   #event(job: Job, type: EventType, reason: string, message: string): void {

@@ -1,5 +1,5 @@
 /** Deletes finished jobs when their `ttlSecondsAfterFinished` has passed; each by its own timer. */
-import { isNotFound } from '../../../api/meta/status-error.ts';
+import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import type { Job } from '../../../api/machinery/kinds.ts';
 import { jobs } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
@@ -30,14 +30,13 @@ export const runTtlAfterFinished: RunController = (environment, signal) => {
       const fresh = await client.get(jobs, namespace, name);
       if ((expiryOf(fresh) ?? Number.POSITIVE_INFINITY) > clock.now()) return;
       const { uid } = fresh.metadata;
-      try {
-        await client.delete(jobs, namespace, name, {
+      await tolerate(
+        client.delete(jobs, namespace, name, {
           propagationPolicy: 'Foreground',
           ...(uid === undefined ? {} : { preconditions: { uid } }),
-        });
-      } catch (error) {
-        if (!isNotFound(error)) throw error;
-      }
+        }),
+        isNotFound,
+      );
     },
   });
   const seen = (job: Job): void => {

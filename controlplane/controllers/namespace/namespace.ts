@@ -4,7 +4,7 @@
  */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
-import { isConflict, isNotFound, isStatusError } from '../../../api/meta/status-error.ts';
+import { isConflict, isNotFound, isStatusError, tolerate } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { Namespace, Pod } from '../../../api/machinery/kinds.ts';
@@ -155,11 +155,10 @@ class NamespaceController {
   }
 
   async #deleteOne(resource: Resource, namespace: string, name: string): Promise<void> {
-    try {
-      await this.#environment.client.delete(resource, namespace, name, { propagationPolicy: 'Background' });
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-    }
+    await tolerate(
+      this.#environment.client.delete(resource, namespace, name, { propagationPolicy: 'Background' }),
+      isNotFound,
+    );
   }
 }
 

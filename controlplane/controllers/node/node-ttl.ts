@@ -1,7 +1,7 @@
 /** Tells each node how long it may keep secrets and config maps without looking: the more nodes there are, the longer. */
 import type { Node } from '../../../api/machinery/kinds.ts';
 import { nodes } from '../../../api/machinery/resources.ts';
-import { isNotFound } from '../../../api/meta/status-error.ts';
+import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 
 export const TTL_ANNOTATION = 'node.alpha.kubernetes.io/ttl';
@@ -35,11 +35,10 @@ export const runNodeTtl: RunController = (environment, signal) => {
       const node = cache.get('', name);
       const wanted = String(secondsOf(step));
       if (node === undefined || node.metadata.annotations?.[TTL_ANNOTATION] === wanted) return;
-      try {
-        await client.patch(nodes, '', name, 'strategic', { metadata: { annotations: { [TTL_ANNOTATION]: wanted } } });
-      } catch (error) {
-        if (!isNotFound(error)) throw error;
-      }
+      await tolerate(
+        client.patch(nodes, '', name, 'strategic', { metadata: { annotations: { [TTL_ANNOTATION]: wanted } } }),
+        isNotFound,
+      );
     },
   });
   const count = (): void => {

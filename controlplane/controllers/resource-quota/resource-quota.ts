@@ -10,7 +10,7 @@ import { resourceQuotas, type ResourceOf } from '../../../api/machinery/resource
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { addQuantities, formatQuantity, newQuantity, type Quantity } from '../../../api/meta/quantity.ts';
-import { isNotFound } from '../../../api/meta/status-error.ts';
+import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { PLAIN_COUNTS, quotaMatches, usageOf } from '../../admission/quota-usage.ts';
 import { every, keyOf, ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 import { isPodFinished } from '../pod-state.ts';
@@ -85,11 +85,7 @@ export const runResourceQuota: RunController = async (environment, signal) => {
       const status = { hard: { ...quota.spec?.hard }, used };
       const current = { hard: quota.status?.hard ?? {}, used: quota.status?.used ?? {} };
       if (quota.status?.hard !== undefined && semanticEqual(current, status)) return;
-      try {
-        await client.update(resourceQuotas, { ...quota, status }, { subresource: 'status' });
-      } catch (error) {
-        if (!isNotFound(error)) throw error;
-      }
+      await tolerate(client.update(resourceQuotas, { ...quota, status }, { subresource: 'status' }), isNotFound);
     },
   });
 

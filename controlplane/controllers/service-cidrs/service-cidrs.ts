@@ -6,7 +6,7 @@ import { cidrContains, cidrCovers, parseCidr, parseIp, type Cidr } from '../../.
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { IPAddress, ServiceCIDR } from '../../../api/machinery/kinds.ts';
 import { ipAddresses, serviceCIDRs } from '../../../api/machinery/resources.ts';
-import { isNotFound } from '../../../api/meta/status-error.ts';
+import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { isManaged } from '../../registry/kinds/core/service-ip-addresses.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 
@@ -97,11 +97,7 @@ export const runServiceCidrs: RunController = (environment, signal) => {
     reconcile: async (name) => {
       const range = ranges.get('', name);
       if (range === undefined) return;
-      try {
-        await settle(range);
-      } catch (error) {
-        if (!isNotFound(error)) throw error;
-      }
+      await tolerate(settle(range), isNotFound);
     },
   });
   const lookAtLeaving = (): void => {

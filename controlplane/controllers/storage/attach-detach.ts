@@ -14,7 +14,7 @@ import {
   volumeAttachments,
 } from '../../../api/machinery/resources.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
-import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
+import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { type ControllerEnvironment, ReconcileLoop, type RunController } from '../controller.ts';
 import { indexByNode, podsOn } from '../node/node-lifecycle.ts';
 import { controllerOf } from '../owner-references.ts';
@@ -198,16 +198,15 @@ class AttachDetach {
       });
       return;
     }
-    try {
-      await client.create(volumeAttachments, '', {
+    await tolerate(
+      client.create(volumeAttachments, '', {
         apiVersion: 'storage.k8s.io/v1',
         kind: 'VolumeAttachment',
         metadata: { name },
         spec: { attacher: driver, nodeName, source: { persistentVolumeName: volumeName } },
-      });
-    } catch (error) {
-      if (!isAlreadyExists(error)) throw error;
-    }
+      }),
+      isAlreadyExists,
+    );
   }
 
   #tellOutcome({ name, volume, pods: users }: WantedAttachment, { status }: VolumeAttachment): void {
@@ -249,13 +248,12 @@ class AttachDetach {
     this.#unwantedSince.delete(name);
     this.#told.delete(name);
     if (metadata.deletionTimestamp !== undefined) return;
-    try {
-      await this.#environment.client.delete(volumeAttachments, '', name, {
+    await tolerate(
+      this.#environment.client.delete(volumeAttachments, '', name, {
         ...(metadata.uid === undefined ? {} : { preconditions: { uid: metadata.uid } }),
-      });
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-    }
+      }),
+      isNotFound,
+    );
   }
 }
 

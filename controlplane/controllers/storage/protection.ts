@@ -3,7 +3,7 @@
  * neither claims nor volumes have them; gives each the finalizer that keeps it.
  */
 import type { KubeObject } from '../../../api/meta/object.ts';
-import { isNotFound } from '../../../api/meta/status-error.ts';
+import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { PersistentVolume, PersistentVolumeClaim, Pod } from '../../../api/machinery/kinds.ts';
 import {
@@ -98,11 +98,10 @@ function protect<T extends KubeObject>(
       else if (deletionTimestamp !== undefined && finalizers.includes(finalizer) && !isUsed(object))
         wanted = finalizers.filter((other) => other !== finalizer);
       if (wanted === finalizers) return;
-      try {
-        await client.update(resource, { ...object, metadata: { ...object.metadata, finalizers: wanted } });
-      } catch (error) {
-        if (!isNotFound(error)) throw error;
-      }
+      await tolerate(
+        client.update(resource, { ...object, metadata: { ...object.metadata, finalizers: wanted } }),
+        isNotFound,
+      );
     },
   });
   loop.follow(cache);

@@ -2,7 +2,7 @@
 import type { PersistentVolume, Pod } from '../../../api/machinery/kinds.ts';
 import { pods } from '../../../api/machinery/resources.ts';
 import type { TypedClient } from '../../../api/machinery/typed-client.ts';
-import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
+import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 
 const NAMESPACE = 'default';
 const IMAGE = 'registry.k8s.io/build-image/debian-base:bookworm-v1.0.6';
@@ -58,17 +58,9 @@ async function start(client: TypedClient, name: string, source: object): Promise
       ],
     },
   };
-  try {
-    await client.create(pods, NAMESPACE, pod as Pod);
-  } catch (error) {
-    if (!isAlreadyExists(error)) throw error;
-  }
+  await tolerate(client.create(pods, NAMESPACE, pod as Pod), isAlreadyExists);
 }
 
 async function remove(client: TypedClient, name: string): Promise<void> {
-  try {
-    await client.delete(pods, NAMESPACE, name);
-  } catch (error) {
-    if (!isNotFound(error)) throw error;
-  }
+  await tolerate(client.delete(pods, NAMESPACE, name), isNotFound);
 }

@@ -1,0 +1,32 @@
+/**
+ * How the objects that every cluster has are brought to a known state: read what exists, create what is missing. Every write
+ * is safe beside another server that does the same. The other files of this folder call it.
+ */
+import type { Client, Resource } from '../../api/machinery/client.ts';
+import type { ResourceOf } from '../../api/machinery/resources.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { isAlreadyExists, isNotFound, tolerate } from '../../api/meta/status-error.ts';
+
+/** `undefined` if the object is missing, or if `--runtime-config` leaves the kind out. */
+export async function findObject<T extends KubeObject>(
+  client: Client,
+  resource: ResourceOf<T>,
+  namespace: string,
+  name: string,
+): Promise<T | undefined> {
+  return (await tolerate(client.get(resource, namespace, name), isNotFound)) as T | undefined;
+}
+
+/** `undefined` if `--runtime-config` leaves the kind out. */
+export async function objectsByName<T extends KubeObject>(
+  client: Client,
+  resource: ResourceOf<T>,
+): Promise<ReadonlyMap<string, KubeObject> | undefined> {
+  const list = await tolerate(client.list(resource), isNotFound);
+  return list && new Map(list.items.map((object) => [object.metadata.name ?? '', object]));
+}
+
+/** Leaves an object of that name as it is. */
+export async function createIfMissing(client: Client, resource: Resource, object: KubeObject): Promise<void> {
+  await tolerate(client.create(resource, object.metadata.namespace ?? '', object), isAlreadyExists);
+}
