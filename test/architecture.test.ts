@@ -1,5 +1,6 @@
 /** The rules of the house, as data: who may import whom, no cycles between files, nobody's file forgotten, nothing global. */
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { test } from 'node:test';
@@ -419,4 +420,87 @@ test('the agent reaches what containers can write only through files/beneath.ts'
     })
     .map(({ path }) => path);
   assert.deepEqual(bare, Object.keys(BARE_FILE_ACCESS).toSorted());
+});
+
+/**
+ * Files over 400 lines and functions over 70 (`FILE: FUNCTION`), and why they may be so long. `test/size-limits.json` has the
+ * numbers.
+ */
+const LONG: ReadonlyMap<string, string> = new Map([
+  ['agent/assembly/agent-server.ts: assembleServer', 'not split yet'],
+  ['agent/assembly/node-protection.ts: createProtection', 'not split yet'],
+  ['agent/assembly/resource-managers.ts: create', 'not split yet'],
+  ['agent/assembly/volumes.ts: createVolumes', 'not split yet'],
+  ['agent/main.ts', 'not split yet'],
+  ['agent/main.ts: startAgent', 'not split yet'],
+  ['agent/main.ts: assemble', 'not split yet'],
+  ['agent/node/status/node-manager.ts', 'not split yet'],
+  ['agent/pods/core.ts', 'not split yet'],
+  ['agent/pods/prober/probe-manager.ts', 'not split yet'],
+  ['agent/pods/prober/probes.ts: probeGrpc', 'not split yet'],
+  ['agent/pods/status/status-manager.ts', 'not split yet'],
+  ['agent/resources/managers/devicemanager/device-manager.ts', 'not split yet'],
+  ['agent/resources/managers/manager-metrics.ts: registerManagerMetrics', 'not split yet'],
+  ['agent/resources/statistics/cgroup-reader.ts: read', 'not split yet'],
+  ['agent/runtime/cri/cri-client.ts: connectCri', 'not split yet'],
+  ['agent/runtime/cri/cri-runtime.ts', 'not split yet'],
+  ['agent/runtime/cri/schema.ts', 'not split yet'],
+  ['agent/runtime/docker/docker-runtime.ts', 'not split yet'],
+  ['agent/runtime/kuberuntime/kube-runtime.ts', 'not split yet'],
+  ['agent/runtime/runtime.ts', 'not split yet'],
+  ['api/cel/kubernetes.ts', 'not split yet'],
+  ['api/codec/protobuf.ts: createProtobufCodec', 'not split yet'],
+  ['api/schema/decode.ts', 'not split yet'],
+  ['cli/commands/up.ts: run', 'not split yet'],
+  ['controlplane/authorization/bootstrap-policy.ts', 'not split yet'],
+  ['controlplane/controllers/controller-table.ts: controllerTable', 'not split yet'],
+  ['controlplane/controllers/disruption/disruption.ts: anonymous', 'not split yet'],
+  ['controlplane/controllers/endpoints/endpoint-slices.ts: anonymous', 'not split yet'],
+  ['controlplane/controllers/endpoints/endpoints.ts: anonymous', 'not split yet'],
+  ['controlplane/controllers/endpoints/slice-mirroring.ts: anonymous', 'not split yet'],
+  ['controlplane/controllers/job/job.ts: count', 'not split yet'],
+  ['controlplane/controllers/node/taint-eviction.ts: anonymous', 'not split yet'],
+  ['controlplane/controllers/pod/pod-garbage-collector.ts: anonymous', 'not split yet'],
+  ['controlplane/controllers/resource-quota/resource-quota.ts: anonymous', 'not split yet'],
+  ['controlplane/encryption/kms.ts: kmsProvider', 'not split yet'],
+  ['controlplane/main.ts: assemble', 'not split yet'],
+  ['controlplane/registry/converted-watch.ts: convertWatch', 'not split yet'],
+  ['controlplane/registry/encodings.ts: createEncodings', 'not split yet'],
+  ['controlplane/registry/kinds/core/pod-actions.ts', 'not split yet'],
+  ['controlplane/registry/kinds/storage/storage.ts', 'not split yet'],
+  ['controlplane/registry/scale-rest.ts: createScaleRest', 'not split yet'],
+  ['controlplane/registry/store-write.ts', 'not split yet'],
+  ['controlplane/scheduler/pod-writes.ts: podWrites', 'not split yet'],
+  ['controlplane/server/openapi/protobuf.ts', 'not split yet'],
+  ['controlplane/server/request-metrics.ts: createRequestMetrics', 'not split yet'],
+  ['controlplane/start/api-server.ts: createApiServer', 'not split yet'],
+  ['controlplane/start/loops.ts: startLoops', 'not split yet'],
+  ['controlplane/start/security.ts: buildSecurity', 'not split yet'],
+  ['scripts/test.ts: main', 'not split yet'],
+  ['scripts/up.ts: main', 'not split yet'],
+]);
+
+/** One of the linter's findings, as far as it is used. */
+interface Finding {
+  readonly filename: string;
+  readonly code: string;
+  readonly message: string;
+}
+
+test('no file is over 400 lines and no function over 70, except where a reason is given', () => {
+  const folders = [...new Set(sources.map(({ path }) => folderOf(path)))];
+  const { stdout, stderr } = spawnSync(
+    process.execPath,
+    ['node_modules/.bin/oxlint', '-c', 'test/size-limits.json', '--format', 'json', ...folders],
+    { cwd: ROOT, encoding: 'utf8', maxBuffer: 64 * 1024 * 1024 },
+  );
+  assert.ok(stdout.startsWith('{'), stderr);
+  const report: { readonly diagnostics: readonly Finding[]; readonly number_of_files: number } = JSON.parse(stdout);
+  assert.equal(report.number_of_files, sources.length);
+  const long = new Set(
+    report.diagnostics.map(({ filename, code, message }) =>
+      code === 'eslint(max-lines)' ? filename : `${filename}: ${/`([^`]+)`/.exec(message)?.[1] ?? 'anonymous'}`,
+    ),
+  );
+  assert.deepEqual([...long].toSorted(), [...LONG.keys()].toSorted());
 });

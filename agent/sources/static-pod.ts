@@ -13,8 +13,7 @@ import {
   type Pod,
   type PodSourceName,
 } from '../model/core-types.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
-import { formatTime } from '../../api/machinery/clock.ts';
+import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 
 /** A manifest that will not do; `message` names the place, line and field. */
 export class ManifestError extends PlainError {

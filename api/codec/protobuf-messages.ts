@@ -7,8 +7,7 @@ import type { Field, Schema, StructType, TypeNode } from '../schema/schema.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { setMember } from './json.ts';
 import * as scalars from './protobuf-scalars.ts';
-import { BYTES, FIXED64, VARINT, tagOf } from './protobuf-wire.ts';
-import type { ProtobufReader, ProtobufWriter } from './protobuf-wire.ts';
+import { BYTES, FIXED64, VARINT, tagOf, type ProtobufReader, type ProtobufWriter } from './protobuf-wire.ts';
 
 const SCHEMA_PROPS = 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps';
 

@@ -9,8 +9,7 @@ import type { StructType } from '../schema/schema.ts';
 import { canonicalMicroTime, canonicalTime } from '../schema/time.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { escapeMarkup, JsonSyntaxError, parseJson, stringifyJson } from './json.ts';
-import { BYTES, VARINT, malformed, tagOf } from './protobuf-wire.ts';
-import type { ProtobufReader, ProtobufWriter } from './protobuf-wire.ts';
+import { BYTES, VARINT, malformed, tagOf, type ProtobufReader, type ProtobufWriter } from './protobuf-wire.ts';
 
 const FIRST_INTEGER = tagOf(1, VARINT);
 const SECOND_INTEGER = tagOf(2, VARINT);

@@ -2,8 +2,7 @@
  * Protobuf's wire format: a writer that fills a buffer from its end (so that a message's length is known when its header is
  * written), and a reader that never leaves the bytes it was given.
  */
-import { newBadRequest } from '../meta/status-error.ts';
-import type { StatusError } from '../meta/status-error.ts';
+import { newBadRequest, type StatusError } from '../meta/status-error.ts';
 import { TOO_MANY_VALUES } from './limits.ts';
 
 export const VARINT = 0;

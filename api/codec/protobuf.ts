@@ -4,8 +4,7 @@
  * A body is the magic `k8s\0` and a `runtime.Unknown` that names the type and holds the message. Messages of single objects
  * can be kept and spliced into lists and watch events: nothing is encoded twice. Custom resources have no protobuf form.
  */
-import { parseApiVersion } from '../meta/object.ts';
-import type { JsonObject } from '../meta/object.ts';
+import { parseApiVersion, type JsonObject } from '../meta/object.ts';
 import { newBadRequest } from '../meta/status-error.ts';
 import type { Schema, StructType } from '../schema/schema.ts';
 import { MessageTypes, hasMessage } from './protobuf-messages.ts';

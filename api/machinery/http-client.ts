@@ -15,8 +15,7 @@ import type {
   PatchType,
   Resource,
 } from './client.ts';
-import type { ClientCredentials } from './client-credentials.ts';
-import { noCredentials } from './client-credentials.ts';
+import { type ClientCredentials, noCredentials } from './client-credentials.ts';
 import type { Clock } from './clock.ts';
 import { HttpTransport, NotSentError, type TransportOptions, type TransportResponse } from './http-transport.ts';
 import { JSON_TYPE, jsonFormat, type ObjectFormat } from './object-format.ts';

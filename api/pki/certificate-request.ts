@@ -5,8 +5,15 @@
 import { createPublicKey, type KeyObject } from 'node:crypto';
 import * as der from './der.ts';
 import { EXTENSION, readExtensions, writeExtension, type Extension } from './extensions.ts';
-import { readAlternativeNames, readName, writeAlternativeNames, writeName } from './names.ts';
-import type { AlternativeNames, DistinguishedName, ParsedName } from './names.ts';
+import {
+  readAlternativeNames,
+  readName,
+  writeAlternativeNames,
+  writeName,
+  type AlternativeNames,
+  type DistinguishedName,
+  type ParsedName,
+} from './names.ts';
 import { readPem, writePem } from './pem.ts';
 import { signed, verifySigned, type KeyPair } from './signing.ts';
 

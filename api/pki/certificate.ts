@@ -21,8 +21,15 @@ import {
   type Extension,
   type KeyUsage,
 } from './extensions.ts';
-import { readAlternativeNames, readName, writeAlternativeNames, writeName } from './names.ts';
-import type { AlternativeNames, DistinguishedName, ParsedName } from './names.ts';
+import {
+  readAlternativeNames,
+  readName,
+  writeAlternativeNames,
+  writeName,
+  type AlternativeNames,
+  type DistinguishedName,
+  type ParsedName,
+} from './names.ts';
 import { algorithmOf, signed } from './signing.ts';
 import { readPem, writePem } from './pem.ts';
 

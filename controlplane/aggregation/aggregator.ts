@@ -7,8 +7,7 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
-import { formatTime } from '../../api/machinery/clock.ts';
+import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { apiServices } from '../../api/machinery/resources.ts';

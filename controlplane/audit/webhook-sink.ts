@@ -4,8 +4,7 @@
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { WebhookClient, WebhookEndpoint } from '../authentication/webhook-client.ts';
-import { withTimeout } from '../authentication/webhook-client.ts';
+import { type WebhookClient, type WebhookEndpoint, withTimeout } from '../authentication/webhook-client.ts';
 import type { AuditEvent } from './event.ts';
 import type { EventSink } from './event-sink.ts';
 

@@ -2,8 +2,7 @@
  * Compact JSON web tokens: taking them apart, and checking a signature with one key and the one algorithm that the key is
  * for. The token's own `alg` never chooses the method: it only has to say the same.
  */
-import type { KeyObject } from 'node:crypto';
-import { constants, sign, verify as verifyWith } from 'node:crypto';
+import { type KeyObject, constants, sign, verify as verifyWith } from 'node:crypto';
 
 export interface Jwt {
   readonly header: Readonly<Record<string, unknown>>;

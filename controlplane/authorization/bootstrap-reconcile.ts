@@ -4,8 +4,14 @@
  * removes anything. main.ts calls it once when the API accepts writes.
  */
 import type { Client } from '../../api/machinery/client.ts';
-import type { ResourceOf } from '../../api/machinery/resources.ts';
-import { clusterRoleBindings, clusterRoles, namespaces, roleBindings, roles } from '../../api/machinery/resources.ts';
+import {
+  type ResourceOf,
+  clusterRoleBindings,
+  clusterRoles,
+  namespaces,
+  roleBindings,
+  roles,
+} from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isConflict, tolerate } from '../../api/meta/status-error.ts';
 import { CONTROLLER_ROLES, CONTROLLER_ROLE_BINDINGS } from './bootstrap-controllers.ts';

@@ -1,12 +1,11 @@
 /** Keeps the `kubernetes` service in `default` and its endpoints: how pods reach the API server. */
 import type { Logger } from '../../api/component/logger.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client, Resource } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { endpoints, endpointSlices, services } from '../../api/machinery/resources.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { JsonValue, KubeObject } from '../../api/meta/object.ts';
-import type { Resource } from '../../api/machinery/client.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { isInvalid, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import { createIfMissing } from './existing-objects.ts';

@@ -2,8 +2,7 @@
  * Which controller owns an object, and claiming: a controller adopts objects that match its selector and have no controller,
  * and releases those of its own that match no longer. Indexes make both cost what they concern.
  */
-import type { KubeObject, OwnerReference } from '../../api/meta/object.ts';
-import { apiVersionOf } from '../../api/meta/object.ts';
+import { type KubeObject, type OwnerReference, apiVersionOf } from '../../api/meta/object.ts';
 import type { Selector } from '../../api/meta/selector.ts';
 import { isInvalid, isNotFound } from '../../api/meta/status-error.ts';
 import type { Informer } from '../../api/machinery/informer.ts';

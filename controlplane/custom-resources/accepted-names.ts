@@ -3,8 +3,15 @@
  * status, and whether the definition is established.
  */
 import { authorityBundleError } from './authority-bundle.ts';
-import type { Definition, DefinitionNames, DefinitionStatus } from './definition.ts';
-import { approvalOf, APPROVED_ANNOTATION, isProtectedGroup, setCondition } from './definition.ts';
+import {
+  type Definition,
+  type DefinitionNames,
+  type DefinitionStatus,
+  approvalOf,
+  APPROVED_ANNOTATION,
+  isProtectedGroup,
+  setCondition,
+} from './definition.ts';
 
 /** Names that the other definitions of the group have. */
 export interface TakenNames {

@@ -2,8 +2,7 @@
  * Implements the storage's value transformer for an encryption configuration. It selects the providers of a storage
  * key, and finds the provider that encrypted a value.
  */
-import type { KeptValue, ValueTransformer } from '../storage/value-transformer.ts';
-import { isSealed } from '../storage/value-transformer.ts';
+import { type KeptValue, type ValueTransformer, isSealed } from '../storage/value-transformer.ts';
 import type { ResourceProviders } from './encryption-config.ts';
 import type { EncryptionProvider } from './provider.ts';
 

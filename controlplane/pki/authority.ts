@@ -12,8 +12,7 @@ import {
   parseCertificates,
   type Certificate,
 } from '../../api/pki/certificate.ts';
-import type { AlternativeNames, DistinguishedName } from '../../api/pki/names.ts';
-import { ipBytes } from '../../api/pki/names.ts';
+import { type AlternativeNames, type DistinguishedName, ipBytes } from '../../api/pki/names.ts';
 import { generateKey, privateKeyPem, verifySigned } from '../../api/pki/signing.ts';
 import { readIfThere, writeFileAtomic } from './files.ts';
 

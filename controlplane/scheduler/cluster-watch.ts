@@ -5,7 +5,7 @@
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Informers } from '../../api/machinery/informer.ts';
-import type { Node, Pod } from '../../api/machinery/kinds.ts';
+import type { Node, Pod, PodDisruptionBudget } from '../../api/machinery/kinds.ts';
 import {
   csiNodes,
   namespaces,
@@ -16,7 +16,6 @@ import {
   pods,
   storageClasses,
 } from '../../api/machinery/resources.ts';
-import type { PodDisruptionBudget } from '../../api/machinery/kinds.ts';
 import type { Cluster, ClusterState } from './cluster-state.ts';
 import { PodInfo } from './pod-info.ts';
 import type { Change, SchedulingQueue } from './scheduling-queue.ts';

@@ -1,6 +1,5 @@
 /** How others verify service-account tokens: the issuer's discovery document and its keys. */
-import type { PathHandler, PathHandlers } from './path-handlers.ts';
-import { reading } from './path-handlers.ts';
+import { type PathHandler, type PathHandlers, reading } from './path-handlers.ts';
 
 export interface IssuerDocuments {
   /** JSON. */

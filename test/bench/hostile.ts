@@ -2,8 +2,7 @@
 import { Agent } from 'node:https';
 import { hostileRequests, PREPARED } from '../hostile/requests.ts';
 import { send, type Connection } from '../hostile/send.ts';
-import type { Server } from './server.ts';
-import { TOKEN } from './server.ts';
+import { type Server, TOKEN } from './server.ts';
 
 const LONG_MS = 300;
 

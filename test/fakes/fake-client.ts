@@ -5,8 +5,7 @@
  * `calls` records every write; `intercept` makes a call fail or answers it.
  */
 import { newAlreadyExists, newConflict, newExpired, newInvalid, newNotFound } from '../../api/meta/status-error.ts';
-import type { KubeList, KubeObject } from '../../api/meta/object.ts';
-import { apiVersionOf } from '../../api/meta/object.ts';
+import { type KubeList, type KubeObject, apiVersionOf } from '../../api/meta/object.ts';
 import { formatTime, type Clock } from '../../api/machinery/clock.ts';
 import type {
   Client,

@@ -1,6 +1,5 @@
 /** Sends the requests of `requests.ts` over HTTP/1.1 as any client might, an answer that comes early included. */
-import type { Agent } from 'node:https';
-import { request } from 'node:https';
+import { type Agent, request } from 'node:https';
 import type { HostileRequest } from './requests.ts';
 
 export interface Connection {

@@ -3,8 +3,7 @@
  * at the beginning and looked at one after another. One cluster of one node a runtime.
  */
 import assert from 'node:assert/strict';
-import { createServer, type Server } from 'node:net';
-import type { AddressInfo } from 'node:net';
+import { createServer, type Server, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import type { RuntimeName } from './agent-process.ts';

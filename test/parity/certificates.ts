@@ -1,10 +1,9 @@
 /** Certificates that scenarios present, and the parts of issued certificates and tokens that are compared. */
-import { createHash, X509Certificate } from 'node:crypto';
+import { createHash, X509Certificate, type KeyObject } from 'node:crypto';
 import { certificatePem, createCertificate, parseCertificate, type Certificate } from '../../api/pki/certificate.ts';
 import * as der from '../../api/pki/der.ts';
 import { EXTENSION } from '../../api/pki/extensions.ts';
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
-import type { KeyObject } from 'node:crypto';
 import { isObject, pick } from './json-path.ts';
 import type { IssueRequest, Step } from './scenario.ts';
 

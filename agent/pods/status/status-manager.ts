@@ -1,7 +1,6 @@
 /**
- * The status manager: keeps what the agent says of each pod and carries it to the API server, in order, coalesced to the
- * newest. It also ends a pod's life there: a pod that is marked for deletion and has nothing left on the node is deleted
- * with no grace.
+ * The status manager keeps the status of each pod and sends it to the API server, in order and coalesced to the newest. It also
+ * deletes a pod there, without grace, once the pod is marked for deletion and has nothing left on the node.
  */
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
@@ -12,8 +11,15 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { pods as podsResource } from '../../../api/machinery/resources.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
-import { ANNOTATION_CONFIG_MIRROR, ANNOTATION_CONFIG_SOURCE } from '../../model/core-types.ts';
-import type { ContainerStatusJson, Pod, PodDeletionSafety, PodStatus, StatusManager } from '../../model/core-types.ts';
+import {
+  ANNOTATION_CONFIG_MIRROR,
+  ANNOTATION_CONFIG_SOURCE,
+  type ContainerStatusJson,
+  type Pod,
+  type PodDeletionSafety,
+  type PodStatus,
+  type StatusManager,
+} from '../../model/core-types.ts';
 import { condition, isTerminalPhase, mergeStatus, normalize, statusPatch } from './pod-status.ts';
 
 type StatusPatch = ReturnType<typeof statusPatch>;

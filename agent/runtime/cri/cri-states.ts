@@ -4,17 +4,17 @@
  * all containers needs one call when nothing has changed.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type {
-  ContainerId,
-  ContainerStatus,
-  LinuxResources,
-  Mount,
-  PodIdentity,
-  SandboxId,
-  SandboxStatus,
-} from '../runtime.ts';
 import { soonOr } from '../overview.ts';
-import { RuntimeError } from '../runtime.ts';
+import {
+  type ContainerId,
+  type ContainerStatus,
+  type LinuxResources,
+  type Mount,
+  type PodIdentity,
+  type SandboxId,
+  type SandboxStatus,
+  RuntimeError,
+} from '../runtime.ts';
 import type { CriClient } from './cri-client.ts';
 import { CRI, type Incoming } from './schema.ts';
 

@@ -5,8 +5,7 @@
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { archiveReferences } from '../images/archive-check.ts';
-import type { ImageInfo, RegistryAuth } from '../runtime.ts';
-import { RuntimeError } from '../runtime.ts';
+import { type ImageInfo, type RegistryAuth, RuntimeError } from '../runtime.ts';
 import { isCode, toRuntimeError, type DockerClient } from './docker-client.ts';
 
 export class DockerImages {

@@ -2,8 +2,7 @@
  * Port-forward: over SPDY (also tunnelled in a WebSocket) a pair of streams, data and error, for each connection; over the
  * old WebSocket protocol two channels for each port.
  */
-import type { Duplex } from 'node:stream';
-import { finished, pipeline } from 'node:stream';
+import { type Duplex, finished, pipeline } from 'node:stream';
 import type { WebSocket } from 'ws';
 import { RuntimeError } from '../../runtime/runtime.ts';
 import { SpdyConnection, type SpdyStream } from '../../protocols/spdy/connection.ts';

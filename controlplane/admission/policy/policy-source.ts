@@ -1,8 +1,7 @@
 /**
  * Which policies judge a request, with which binding and which parameters. Policies without a binding judge nothing.
  */
-import { namespaces } from '../../../api/machinery/resources.ts';
-import { resource as resourceOf, type ResourceOf } from '../../../api/machinery/resources.ts';
+import { namespaces, resource as resourceOf, type ResourceOf } from '../../../api/machinery/resources.ts';
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { type GroupVersionResource, type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';

@@ -2,9 +2,12 @@
  * ValidatingAdmissionPolicy: policies in CEL judge requests; a binding says whether what they refuse is denied, warned of,
  * or only written to the audit log.
  */
-import { validatingAdmissionPolicies, validatingAdmissionPolicyBindings } from '../../../api/machinery/resources.ts';
+import {
+  validatingAdmissionPolicies,
+  validatingAdmissionPolicyBindings,
+  type ResourceOf,
+} from '../../../api/machinery/resources.ts';
 import { newForbidden, newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
-import type { ResourceOf } from '../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { typeNameOf } from '../../../api/cel/values.ts';
 import type { Authorizer } from '../../authorization/authorization.ts';

@@ -1,6 +1,5 @@
 /** What webhooks ask about resources, from the table of built-in ones and the catalog of custom ones. */
-import type { GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
-import { apiVersionOf } from '../../../api/meta/object.ts';
+import { type GroupVersionResource, type KubeObject, apiVersionOf } from '../../../api/meta/object.ts';
 import type { ResourceCatalog } from '../../model/rest.ts';
 import { decodeStruct } from '../../../api/schema/decode.ts';
 import type { Schema } from '../../../api/schema/schema.ts';

@@ -2,11 +2,10 @@
 import { randomUUID } from 'node:crypto';
 import { parseJson, stringifyJson } from '../../../api/codec/json.ts';
 import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
-import type { GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
+import type { GroupVersionResource, KubeObject, GroupVersionKind } from '../../../api/meta/object.ts';
 import { isRecord } from '../../authentication/jwt.ts';
 import { userInfoJson } from '../../model/user-info.ts';
 import type { AdmissionAttributes } from '../admission.ts';
-import type { GroupVersionKind } from '../../../api/meta/object.ts';
 
 const GROUP = 'admission.k8s.io';
 export const REVIEW_VERSIONS = ['v1', 'v1beta1'] as const;

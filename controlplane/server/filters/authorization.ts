@@ -1,6 +1,5 @@
 /** Authorizes the request; a refusal has kube-apiserver's sentence. */
-import { newForbidden, newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
-import { isStatusError } from '../../../api/meta/status-error.ts';
+import { newForbidden, newStatusError, type StatusError, isStatusError } from '../../../api/meta/status-error.ts';
 import type {
   AuthorizationAttributes,
   Authorizer,

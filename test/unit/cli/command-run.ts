@@ -1,6 +1,5 @@
 /** Runs the command line within the test's process and keeps what it prints. */
-import type { Clock } from '../../../api/machinery/clock.ts';
-import { systemClock } from '../../../api/machinery/clock.ts';
+import { type Clock, systemClock } from '../../../api/machinery/clock.ts';
 import { run } from '../../../cli/run.ts';
 
 export interface Ran {

@@ -1,7 +1,6 @@
 /** API services: which group and version is served by this server itself or by another one behind a service. */
-import { invalid, required, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import { invalid, required, unsupportedValue, type FieldError, quote } from '../../../../api/meta/field-error.ts';
 import { dnsSubdomainErrors, pathSegmentErrors, rfc1035LabelErrors } from '../../../../api/meta/names.ts';
-import { quote } from '../../../../api/meta/field-error.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { apiServiceColumns } from './columns.ts';
 import { restore, statusWithoutMetadata } from '../../generic-strategy.ts';

@@ -3,8 +3,7 @@ import { formatTime } from '../../../../api/machinery/clock.ts';
 import { nameIsPathSegment } from '../../../../api/meta/names.ts';
 import { certificateRequestColumns } from './columns.ts';
 import { restore } from '../../generic-strategy.ts';
-import type { StrategyContext } from '../../strategy.ts';
-import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
+import { type StrategyContext, kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 import {
   type Condition,
   conditionsOf,

@@ -5,7 +5,6 @@ import { podTemplateErrors } from '../../../../api/kinds/pod-validation.ts';
 import type { PodTemplate } from '../../../../api/kinds/pod-types.ts';
 import { podWarnings } from '../../../../api/kinds/pod-warnings.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
-import type { FieldError } from '../../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import { configKeyErrors, nameIsLabel, qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
@@ -19,7 +18,7 @@ import {
 import { restore } from '../../generic-strategy.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
 import { forbidden, immutable, invalid, invalidFor, required } from '../field-rules.ts';
-import { tooLong } from '../../../../api/meta/field-error.ts';
+import { type FieldError, tooLong } from '../../../../api/meta/field-error.ts';
 
 const MAX_DATA_BYTES = 1024 * 1024;
 const FROZEN = 'field is immutable when `immutable` is set';

@@ -4,8 +4,9 @@ import {
   dnsSubdomainErrors,
   pathSegmentErrors,
   wildcardSubdomainErrors,
+  portNameErrors,
+  portNumberErrors,
 } from '../../../../api/meta/names.ts';
-import { portNameErrors, portNumberErrors } from '../../../../api/meta/names.ts';
 import { ipErrors, parseIp } from '../../../../api/meta/ip-addresses.ts';
 import { invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
 import { invalidFor } from '../field-rules.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { createPrivateKey } from 'node:crypto';
+import { createPrivateKey, createHash, X509Certificate } from 'node:crypto';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,7 +8,6 @@ import { ClusterAuthority } from '../../../../agent/node/certificates/cluster-au
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { signCaBundle, verifyCaBundle } from '../../../../api/pki/ca-bundle.ts';
 import { believedCas } from '../../../../cli/commands/join.ts';
-import { createHash, X509Certificate } from 'node:crypto';
 import { ensureAuthority, issue } from '../../../../controlplane/pki/authority.ts';
 import {
   finishAuthority,

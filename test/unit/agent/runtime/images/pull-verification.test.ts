@@ -4,8 +4,11 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import type { CredentialSource, PullCredential } from '../../../../../agent/runtime/images/pull-credentials.ts';
-import { credentialHash } from '../../../../../agent/runtime/images/pull-credentials.ts';
+import {
+  type CredentialSource,
+  type PullCredential,
+  credentialHash,
+} from '../../../../../agent/runtime/images/pull-credentials.ts';
 import { PullRecords } from '../../../../../agent/runtime/images/pull-records.ts';
 import {
   allowlistProblem,
