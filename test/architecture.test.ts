@@ -456,12 +456,10 @@ const LONG: ReadonlyMap<string, string> = new Map([
   ['controlplane/controllers/controller-table.ts: controllerTable', 'not split yet'],
   ['controlplane/controllers/disruption/disruption.ts: anonymous', 'not split yet'],
   ['controlplane/controllers/endpoints/endpoint-slices.ts: anonymous', 'not split yet'],
-  ['controlplane/controllers/endpoints/endpoints.ts: anonymous', 'not split yet'],
   ['controlplane/controllers/endpoints/slice-mirroring.ts: anonymous', 'not split yet'],
   ['controlplane/controllers/job/job.ts: count', 'not split yet'],
   ['controlplane/controllers/node/taint-eviction.ts: anonymous', 'not split yet'],
   ['controlplane/controllers/pod/pod-garbage-collector.ts: anonymous', 'not split yet'],
-  ['controlplane/controllers/resource-quota/resource-quota.ts: anonymous', 'not split yet'],
   ['controlplane/encryption/kms.ts: kmsProvider', 'not split yet'],
   ['controlplane/main.ts: assemble', 'not split yet'],
   ['controlplane/registry/converted-watch.ts: convertWatch', 'not split yet'],
@@ -502,5 +500,10 @@ test('no file is over 400 lines and no function over 70, except where a reason i
       code === 'eslint(max-lines)' ? filename : `${filename}: ${/`([^`]+)`/.exec(message)?.[1] ?? 'anonymous'}`,
     ),
   );
-  assert.deepEqual([...long].toSorted(), [...LONG.keys()].toSorted());
+  assert.deepEqual([...long].filter((name) => !LONG.has(name)).toSorted(), []);
+  assert.deepEqual(
+    [...LONG.keys()].filter((name) => !long.has(name)),
+    [],
+    'these are short by now',
+  );
 });
