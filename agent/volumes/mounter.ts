@@ -30,6 +30,8 @@ export const hostMounter: Mounter = {
       ...(exactSource === true ? ['--no-canonicalize'] : []),
       ...(type === undefined ? [] : ['-t', type]),
       ...(options === undefined || options.length === 0 ? [] : ['-o', options.join(',')]),
+      // A pod names the source of an NFS volume: it must not be read as an option, such as `--fstab`.
+      '--',
       source,
       target,
     ];
@@ -39,11 +41,11 @@ export const hostMounter: Mounter = {
     const isMounted = async (): Promise<boolean> => (await hostMounter.list()).some((point) => point.path === target);
     while (await isMounted()) {
       try {
-        await run('umount', [target]);
+        await run('umount', ['--', target]);
       } catch (error) {
         if (!(await isMounted())) return;
         if (!(error instanceof Error) || !error.message.includes('busy')) throw error;
-        await run('umount', ['-l', target]);
+        await run('umount', ['-l', '--', target]);
       }
     }
   },
@@ -72,6 +74,9 @@ function unescape(path: string): string {
   return path.replace(/\\([0-7]{3})/g, (_whole, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }
 
+/** Of what mount(8) and its helpers print about a failure. */
+const MOST_ERROR_CHARACTERS = 16 * 1024;
+
 function run(command: string, args: readonly string[]): Promise<void> {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
@@ -80,7 +85,7 @@ function run(command: string, args: readonly string[]): Promise<void> {
     });
     let stderr = '';
     child.stderr.on('data', (chunk: Buffer) => {
-      stderr += chunk.toString();
+      stderr = (stderr + chunk.toString()).slice(-MOST_ERROR_CHARACTERS);
     });
     child.on('error', (error) => reject(new Error(`${command} cannot be run: ${error.message}`, { cause: error })));
     child.on('close', (code) => {

@@ -61,6 +61,9 @@ interface Request {
   readonly signal: AbortSignal;
 }
 
+/** A host name or an address, with a zone perhaps. The API takes any text, and mount(8) reads some texts as options or tags. */
+const NFS_SERVER = /^[A-Za-z0-9:_][A-Za-z0-9:_.%-]*$/;
+
 type NfsSource = { readonly server: string; readonly path: string; readonly readOnly?: boolean };
 
 export class VolumeSetUp {
@@ -150,6 +153,8 @@ export class VolumeSetUp {
   }
 
   async #mountNfs(path: string, nfs: NfsSource, options: readonly string[]): Promise<void> {
+    if (!NFS_SERVER.test(nfs.server))
+      throw new Error(`NFS server ${JSON.stringify(nfs.server)} is not a host name or address`);
     await mkdir(path, { recursive: true, mode: 0o750 });
     const host = nfs.server.includes(':') ? `[${nfs.server}]` : nfs.server;
     await this.#options.mounts.ensure(path, { source: `${host}:${nfs.path}`, type: 'nfs' }, [

@@ -120,6 +120,19 @@ describe('the volume manager', () => {
     await failed;
   });
 
+  it('mounts no NFS volume whose server is not a host name or address, but an option of mount(8)', async (t) => {
+    const { manager, mounter } = await setUp(t);
+    for (const server of ['-T/var/lib/kubelet/pods/other/volumes/kubernetes.io~empty-dir/v/table', 'UUID=1', 'a b', ''])
+      await assert.rejects(manager.mount(podOf('p', [{ name: 'share', nfs: { server, path: '/x' } }]), never), {
+        message: /is not a host name or address$/,
+      });
+    assert.deepEqual(mounter.requests, []);
+    const servers = ['files.example.com', '10.0.0.1', 'fd00::1', 'fe80::1%eth0'];
+    for (const server of servers)
+      await manager.mount(podOf(server, [{ name: 'share', nfs: { server, path: '/x' } }]), never);
+    assert.equal(mounter.requests.length, servers.length);
+  });
+
   it('ends waiting when the pod is to be stopped', async (t) => {
     const { manager } = await setUp(t);
     const stop = new AbortController();
