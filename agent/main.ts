@@ -36,7 +36,7 @@ import type { NodeInfo } from './model/core-types.ts';
 import { loadPreloadedImages } from './runtime/images/imported-images.ts';
 import { runtimeHandlerOf } from './runtime/kuberuntime/runtime-class.ts';
 import { KubeRuntime } from './runtime/kuberuntime/kube-runtime.ts';
-import { linuxResources, type ResourceFacts } from './runtime/kuberuntime/resources.ts';
+import { linuxResources, mayUseSwap, type ResourceFacts } from './runtime/kuberuntime/resources.ts';
 import { LogRotation } from './runtime/logs/log-rotation.ts';
 import type { NodeShutdown } from './node/shutdown/node-shutdown.ts';
 import { hasAppArmor, hasUnifiedCgroups, hostCapacity, hostName } from './host/host-facts.ts';
@@ -332,6 +332,7 @@ async function assemble(
     ...cpuQuota,
     hugePageSizes: [...hugePages.keys()],
     swap,
+    oomGroup: hasUnifiedCgroups() && !flags.singleProcessOomKill,
     placement: (pod, container) => managers.placement(pod, container),
   });
   const cgroupManager = await createCgroupManager({
@@ -406,6 +407,7 @@ async function assemble(
     node: () => node.node(),
     events,
     others: (pod) => (parts.core?.activePods() ?? []).filter((other) => other.metadata.uid !== pod.metadata.uid),
+    mayUseSwap: (pod) => mayUseSwap(pod, swap?.behavior),
     cpuManagerPolicy: flags.cpuManagerPolicy,
     memoryManagerPolicy: flags.memoryManagerPolicy,
   });

@@ -43,7 +43,7 @@ export function createNode(
     maxImages: flags.nodeStatusMaxImages,
     reserved: nodeReservations(flags, settings.thresholds),
     tellStorage: flags.localStorageCapacityIsolation,
-    declaredFeatures: base.effective.gates.enabled('NodeDeclaredFeatures') ? DECLARED : [],
+    declaredFeatures: base.effective.gates.enabled('NodeDeclaredFeatures') ? DECLARED_FEATURES : [],
     ...others,
     statusIntervalMs: flags.nodeStatusUpdateFrequency,
     reportIntervalMs: flags.nodeStatusReportFrequency,
@@ -55,9 +55,10 @@ export function createNode(
   return manager;
 }
 
-/** Of the features that a node may declare those that this agent has. */
-const DECLARED = [
+/** The features that a node can declare and this agent has. */
+export const DECLARED_FEATURES: readonly string[] = [
   'ExtendWebSocketsToKubelet',
+  'InPlacePodLevelResourcesVerticalScaling',
   'InPlacePodVerticalScalingInitContainers',
   'RestartAllContainersOnContainerExits',
 ];

@@ -151,8 +151,7 @@ export const resourceOptions = {
     default: false,
     group: CGROUPS,
     config: { path: 'singleProcessOOMKill', keepsZero: true, optional: true },
-    noEffect: 'the runtime decides whether the OOM killer kills the whole container',
-    help: 'Let the OOM killer kill single processes instead of the whole container.',
+    help: 'Let the OOM killer end single processes instead of whole containers. With cgroup v1, and with Docker, it always does.',
   }),
   cpuManagerPolicy: option({
     name: 'cpu-manager-policy',

@@ -287,6 +287,8 @@ const changed = (container: EphemeralContainer): string =>
 
 const RESIZABLE: ReadonlySet<string> = new Set(['cpu', 'memory']);
 
+const RESOURCE_LISTS = ['limits', 'requests'] as const;
+
 export function podResizeErrors(pod: Pod, old: Pod): FieldError[] {
   const spec = pod.spec ?? {};
   const before = old.spec ?? {};
@@ -300,15 +302,11 @@ export function podResizeErrors(pod: Pod, old: Pod): FieldError[] {
   const running = (old.status?.containerStatuses ?? []).find(({ state }) => state?.running !== undefined);
   if (running !== undefined && running.resources === undefined)
     errors.push(forbidden('spec', 'Pod running on node without support for resize'));
+  errors.push(...removedResources(spec.resources, before.resources, 'spec.resources'));
   for (const list of ['containers', 'initContainers'] as const) {
     for (const [index, container] of (spec[list] ?? []).entries()) {
-      for (const kind of ['limits', 'requests'] as const) {
-        const was = (before[list]?.[index]?.resources?.[kind] ?? {}) as Quantities;
-        const now = (container.resources?.[kind] ?? {}) as Quantities;
-        const removed = Object.keys(was).some((name) => RESIZABLE.has(name) && now[name] === undefined);
-        if (removed)
-          errors.push(forbidden(`spec.${list}[${index}].resources.${kind}`, `resource ${kind} cannot be removed`));
-      }
+      const path = `spec.${list}[${index}].resources`;
+      errors.push(...removedResources(container.resources, before[list]?.[index]?.resources, path));
     }
   }
   if (!semanticEqual(withoutResizable(spec), withoutResizable(before)))
@@ -316,15 +314,25 @@ export function podResizeErrors(pod: Pod, old: Pod): FieldError[] {
   return errors;
 }
 
+type Resizable = Pick<PodSpec, 'resources'>;
+
+/** Names each list that has lost a quantity which a resize can only change. */
+function removedResources(now: Resizable['resources'], was: Resizable['resources'], path: string): FieldError[] {
+  return RESOURCE_LISTS.filter((kind) => {
+    const left = (now?.[kind] ?? {}) as Quantities;
+    return Object.keys(was?.[kind] ?? {}).some((name) => RESIZABLE.has(name) && left[name] === undefined);
+  }).map((kind) => forbidden(`${path}.${kind}`, `resource ${kind} cannot be removed`));
+}
+
 function withoutResizable(spec: PodSpec): PodSpec {
   const copy = cloneJson(spec);
-  for (const container of [...(copy.containers ?? []), ...(copy.initContainers ?? [])]) {
-    for (const kind of ['limits', 'requests'] as const) {
-      const list = container.resources?.[kind];
+  for (const owner of [copy, ...(copy.containers ?? []), ...(copy.initContainers ?? [])] as Resizable[]) {
+    for (const kind of RESOURCE_LISTS) {
+      const list = owner.resources?.[kind];
       for (const name of RESIZABLE) delete list?.[name];
-      if (list !== undefined && Object.keys(list).length === 0) delete container.resources?.[kind];
+      if (list !== undefined && Object.keys(list).length === 0) delete owner.resources?.[kind];
     }
-    if (Object.keys(container.resources ?? {}).length === 0) delete container.resources;
+    if (Object.keys(owner.resources ?? {}).length === 0) delete owner.resources;
   }
   return copy;
 }

@@ -2,6 +2,7 @@
  * The pods' cgroups: `kubepods`, one below it a QoS class, one below that a pod, with shares, quota, memory, processes and huge
  * pages of the whole pod. How they are named and written is the cgroup manager's business.
  */
+import { isDeepStrictEqual } from 'node:util';
 import type { Container, Pod } from '../../model/core-types.ts';
 import {
   bytesOf,
@@ -20,7 +21,12 @@ import type { CgroupManager, CgroupResources } from './cgroup-resources.ts';
 export interface PodCgroups {
   /** What the runtime takes as the sandbox's parent; '' where the agent keeps no hierarchy. */
   parent(pod: Pod): string;
-  ensure(pod: Pod): Promise<void>;
+  /** Creates or updates the cgroup. `keepRoom` raises limits and lowers none: containers have yet to shrink. */
+  ensure(pod: Pod, options?: { readonly keepRoom: boolean }): Promise<void>;
+  /** Whether the cgroup has other limits than the pod's resources ask for; false for one that this process never set. */
+  isBehind(pod: Pod): boolean;
+  /** The memory limit to which the next `ensure` lowers the cgroup; undefined if it lowers none. */
+  loweredMemory(pod: Pod): number | undefined;
   remove(pod: Pod): Promise<void>;
   /**
    * Removes cgroups of pods that are not wanted once they are found: what stays empty, since another agent of this host may be
@@ -43,6 +49,8 @@ export interface PodCgroupOptions {
 export const noPodCgroups: PodCgroups = {
   parent: () => '',
   ensure: () => Promise.resolve(),
+  isBehind: () => false,
+  loweredMemory: () => undefined,
   remove: () => Promise.resolve(),
   cleanOrphans: () => Promise.resolve(),
 };
@@ -66,6 +74,8 @@ class ManagedPodCgroups implements PodCgroups {
   readonly #options: PodCgroupOptions;
   /** Cgroups that nobody wanted and nobody used at the last look. */
   #idle = new Set<string>();
+  /** What each pod's cgroup was set to, by the pod's uid. */
+  readonly #applied = new Map<string, CgroupResources>();
 
   constructor(options: PodCgroupOptions) {
     this.#options = options;
@@ -75,11 +85,27 @@ class ManagedPodCgroups implements PodCgroups {
     return this.#options.manager.name(podCgroupParts(pod));
   }
 
-  async ensure(pod: Pod): Promise<void> {
-    await this.#options.manager.set(this.parent(pod), this.#resources(pod));
+  async ensure(pod: Pod, { keepRoom } = { keepRoom: false }): Promise<void> {
+    const before = this.#applied.get(pod.metadata.uid);
+    const wanted = this.#resources(pod);
+    const resources = keepRoom && before !== undefined ? widest(before, wanted) : wanted;
+    await this.#options.manager.set(this.parent(pod), resources);
+    this.#applied.set(pod.metadata.uid, resources);
+  }
+
+  isBehind(pod: Pod): boolean {
+    const before = this.#applied.get(pod.metadata.uid);
+    return before !== undefined && !isDeepStrictEqual(before, this.#resources(pod));
+  }
+
+  loweredMemory(pod: Pod): number | undefined {
+    const before = this.#applied.get(pod.metadata.uid)?.memoryBytes;
+    const wanted = this.#resources(pod).memoryBytes ?? 0;
+    return before !== undefined && wanted > 0 && (before === 0 || wanted < before) ? wanted : undefined;
   }
 
   async remove(pod: Pod): Promise<void> {
+    this.#applied.delete(pod.metadata.uid);
     await this.#options.manager.remove(this.parent(pod));
   }
 
@@ -123,4 +149,18 @@ class ManagedPodCgroups implements PodCgroups {
         : {}),
     };
   }
+}
+
+/** The larger of each limit; 0 is no limit. */
+function widest(before: CgroupResources, wanted: CgroupResources): CgroupResources {
+  const limit = (a: number, b: number): number => (a === 0 || b === 0 ? 0 : Math.max(a, b));
+  const { cpuQuota, memoryBytes, cpuShares: shares } = wanted;
+  return {
+    ...wanted,
+    ...(shares === undefined ? {} : { cpuShares: Math.max(shares, before.cpuShares ?? 0) }),
+    ...(cpuQuota === undefined
+      ? {}
+      : { cpuQuota: { ...cpuQuota, quotaUs: limit(cpuQuota.quotaUs, before.cpuQuota?.quotaUs ?? 0) } }),
+    ...(memoryBytes === undefined ? {} : { memoryBytes: limit(memoryBytes, before.memoryBytes ?? 0) }),
+  };
 }

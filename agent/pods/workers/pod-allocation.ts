@@ -1,21 +1,19 @@
 /**
- * What this node has allocated to each pod: what it was admitted with, until a resize fits. A resize that the node can never
- * take is infeasible, one that does not fit now is deferred; until then the pod goes on with what it has, and everything that
- * runs it sees the allocated resources in place of those that are wished for.
+ * Owns what this node has allocated to each pod, as a whole and by container: the resources of its admission, until a resize
+ * fits. A resize that the node can never satisfy is infeasible, one that does not fit now is deferred. Until it fits the pod
+ * keeps its allocation, and everything that runs the pod sees the allocated resources instead of the desired ones.
  *
- * Nothing is stored: after a restart the allocation is what the pod's own status says of its containers.
+ * Nothing is stored: after a restart the allocation is read from the pod's status.
  */
-import { compareQuantities, milliUnits, parseQuantity, wholeUnits } from '../../../api/meta/quantity.ts';
-import type { Container, ContainerStatusJson, NodeObject, Pod, PodEventRecorder } from '../../model/core-types.ts';
-import { limitsOf, podResources, qosClass, requestsOf } from '../../runtime/kuberuntime/resources.ts';
+import { milliUnits, parseQuantity, wholeUnits } from '../../../api/meta/quantity.ts';
+import type { NodeObject, Pod, PodEventRecorder } from '../../model/core-types.ts';
+import { podResources, qosClass, requestsOf } from '../../runtime/kuberuntime/resources.ts';
 import type { ResizeConditions } from '../../runtime/kuberuntime/resize.ts';
+import { lastResources, type PodResources, resizeDetails, resourcesOf, withResources } from './pod-resources.ts';
 import { isStaticPod } from './pod-manager.ts';
 
-type Resources = NonNullable<Container['resources']>;
-
 interface Allocation {
-  /** By container. */
-  resources: ReadonlyMap<string, Resources>;
+  resources: PodResources;
   conditions: ResizeConditions;
 }
 
@@ -24,6 +22,8 @@ export interface PodAllocationsOptions {
   readonly events: PodEventRecorder;
   /** Pods that use the node beside this one. */
   readonly others: (pod: Pod) => readonly Pod[];
+  /** Whether the containers of a pod can be swapped out. */
+  readonly mayUseSwap?: (pod: Pod) => boolean;
   /** `static` managers pin what a guaranteed pod has. */
   readonly cpuManagerPolicy: string;
   readonly memoryManagerPolicy: string;
@@ -56,13 +56,12 @@ export class PodAllocations {
     if (refusal === undefined) {
       allocation.resources = resourcesOf(pod);
       allocation.conditions = { inProgress: { generation } };
-      this.#tell(pod, 'Normal', 'ResizeStarted', 'Pod resize started');
+      this.#record(pod, 'Normal', 'ResizeStarted', 'Pod resize started');
       return pod;
     }
     allocation.conditions = { ...conditions, pending: { ...refusal, generation } };
     if (before?.reason !== refusal.reason || before.generation !== generation) {
-      const said = `Pod resize ${refusal.reason.toLowerCase()}`;
-      this.#tell(pod, 'Warning', `Resize${refusal.reason}`, said, refusal.message);
+      this.#record(pod, 'Warning', `Resize${refusal.reason}`, `Pod resize ${refusal.reason}`, refusal.message);
     }
     return current;
   }
@@ -79,11 +78,11 @@ export class PodAllocations {
     if (outcome.error !== undefined) {
       if (inProgress.error === outcome.error) return;
       allocation.conditions = { ...allocation.conditions, inProgress: { ...inProgress, error: outcome.error } };
-      this.#tell(pod, 'Warning', 'ResizeError', 'Pod resize error', outcome.error);
+      this.#record(pod, 'Warning', 'ResizeError', 'Pod resize error', outcome.error);
     } else if (outcome.left === 0) {
       const { inProgress: _done, ...rest } = allocation.conditions;
       allocation.conditions = rest;
-      this.#tell(this.allocated(pod), 'Normal', 'ResizeCompleted', 'Pod resize completed');
+      this.#record(this.allocated(pod), 'Normal', 'ResizeCompleted', 'Pod resize completed');
     }
   }
 
@@ -119,6 +118,8 @@ export class PodAllocations {
       message,
     });
     if (isStaticPod(pod)) return infeasible('In-place resize of static-pods is not supported');
+    if (this.#options.mayUseSwap?.(pod) === true && changesSwap(pod, current))
+      return infeasible('In-place resize of containers with swap is not supported.');
     const guaranteed = qosClass(pod) === 'Guaranteed';
     const wanted = podResources(pod, requestsOf);
     const has = podResources(current, requestsOf);
@@ -153,61 +154,18 @@ export class PodAllocations {
     return undefined;
   }
 
-  #tell(pod: Pod, type: 'Normal' | 'Warning', reason: string, what: string, error?: string): void {
-    const containers = resizable(pod).map(({ name, resources = {} }) => ({ name, resources }));
-    const details = { containers, generation: pod.metadata.generation ?? 0, ...(error === undefined ? {} : { error }) };
-    this.#options.events.event(pod, type, reason, `${what}: ${JSON.stringify(details)}`);
+  #record(pod: Pod, type: 'Normal' | 'Warning', reason: string, what: string, error?: string): void {
+    this.#options.events.event(pod, type, reason, `${what}: ${resizeDetails(pod, error)}`);
   }
 }
 
-function resizable(pod: Pod): readonly Container[] {
-  return [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
-}
-
-function resourcesOf(pod: Pod): Map<string, Resources> {
-  return new Map(resizable(pod).map(({ name, resources = {} }) => [name, resources]));
-}
-
-/** Of a container that has run already, what its status says; else what it asks for. */
-function lastResources(pod: Pod): Map<string, Resources> {
-  const statuses: readonly ContainerStatusJson[] = [
-    ...(pod.status?.containerStatuses ?? []),
-    ...(pod.status?.initContainerStatuses ?? []),
-  ];
-  return new Map(
-    resizable(pod).map((container) => {
-      const status = statuses.find(({ name }) => name === container.name);
-      const last = (status?.containerID ?? '') === '' ? undefined : status?.resources;
-      return [container.name, last ?? container.resources ?? {}];
-    }),
-  );
-}
-
-/** The same object where nothing differs. */
-function withResources(pod: Pod, resources: ReadonlyMap<string, Resources>): Pod {
-  let differs = false;
-  const replaced = (container: Container): Container => {
-    const allocated = resources.get(container.name);
-    if (allocated === undefined || sameResources(container, { ...container, resources: allocated })) return container;
-    differs = true;
-    return { ...container, resources: allocated };
-  };
-  const containers = pod.spec.containers.map(replaced);
-  const initContainers = pod.spec.initContainers?.map(replaced);
-  if (!differs) return pod;
-  return {
-    ...pod,
-    spec: { ...pod.spec, containers, ...(initContainers === undefined ? {} : { initContainers }) },
-  };
-}
-
-/** Only what can be resized counts. */
-function sameResources(left: Container, right: Container): boolean {
-  return [limitsOf, requestsOf].every((of) =>
-    ['cpu', 'memory'].every((resource) => {
-      const [a, b] = [of(left)[resource], of(right)[resource]];
-      if (a === undefined || b === undefined) return a === b;
-      return compareQuantities(parseQuantity(a), parseQuantity(b)) === 0;
-    }),
-  );
+/** The swap of a container follows its memory request; only a restart can change it. */
+function changesSwap(pod: Pod, current: Pod): boolean {
+  return pod.spec.containers.some((container, index) => {
+    const before = current.spec.containers[index];
+    const restarts = (container.resizePolicy ?? []).some(
+      ({ resourceName, restartPolicy }) => resourceName === 'memory' && restartPolicy === 'RestartContainer',
+    );
+    return before !== undefined && !restarts && requestsOf(container)['memory'] !== requestsOf(before)['memory'];
+  });
 }

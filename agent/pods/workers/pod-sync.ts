@@ -87,7 +87,8 @@ export class PodSync implements PodSyncer {
     // 1. What the runtime has, what the node gives the pod, and what the API is told.
     const runtime = await readRuntimeStatus(this.#options.runtime, identity(desired));
     const pod = allocations.decide(desired);
-    const left = kubeRuntime.resizing(pod, runtime).length;
+    const containersLeft = kubeRuntime.resizing(pod, runtime).length;
+    const left = containersLeft + (cgroups.isBehind(pod) ? 1 : 0);
     if (left === 0) allocations.actuated(desired, { left });
     const deadlineMs = this.#deadlineMs(pod);
     const overdue = deadlineMs !== undefined && clock.now() >= deadlineMs;
@@ -110,7 +111,8 @@ export class PodSync implements PodSyncer {
     }
     // 4. What the pod refers to, its cgroup, its mirror.
     objects.registerPod(pod);
-    await cgroups.ensure(pod);
+    const podResizeError = containersLeft === 0 ? await this.#memoryInTheWay(pod) : undefined;
+    await cgroups.ensure(pod, { keepRoom: containersLeft > 0 || podResizeError !== undefined });
     const mirrorAtMs = await this.#ensureMirror(pod);
     // 5. Volumes.
     try {
@@ -131,12 +133,13 @@ export class PodSync implements PodSyncer {
     // 7. Probes, then containers.
     probes.addPod(pod);
     const result = await kubeRuntime.syncPod(pod, runtime, signal);
-    if (result.resizeError !== undefined) allocations.actuated(desired, { left, error: result.resizeError });
+    const resizeError = result.resizeError ?? podResizeError;
+    if (resizeError !== undefined) allocations.actuated(desired, { left, error: resizeError });
     // The status gets the reason for which a container now waits: CrashLoopBackOff, ImagePullBackOff.
     if (result.errors.length > 0 && !signal.aborted)
       statuses.set(pod, await this.#apiStatus(pod, runtime, { terminal: false }));
-    // What was resized is looked at again, and told.
-    const resizedAtMs = left > 0 && result.resizeError === undefined ? clock.now() : undefined;
+    // The next sync reads what the resize has changed and reports it.
+    const resizedAtMs = left > 0 && resizeError === undefined ? clock.now() : undefined;
     return {
       ended: false,
       errors: result.errors,
@@ -218,6 +221,16 @@ export class PodSync implements PodSyncer {
     });
     this.#options.resources?.fillStatus(pod, status);
     return status;
+  }
+
+  /** A limit of the pod's cgroup below its usage would end containers: it is refused, and tried again. */
+  async #memoryInTheWay(pod: Pod): Promise<string | undefined> {
+    const limit = this.#options.cgroups.loweredMemory(pod);
+    if (limit === undefined) return undefined;
+    const stats = await this.#options.runtime.containerStats({ podUid: pod.metadata.uid });
+    const usage = stats.reduce((sum, { memoryWorkingSetBytes = 0 }) => sum + memoryWorkingSetBytes, 0);
+    if (usage < limit) return undefined;
+    return `attempting to set pod memory limit (${limit}) below current usage (${usage})`;
   }
 
   #deadlineMs(pod: Pod): number | undefined {

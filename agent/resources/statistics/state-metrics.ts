@@ -196,7 +196,9 @@ export function measuredCgroups(cgroups: PodCgroups, metrics: MetricsRegistry, c
   };
   return {
     parent: (pod) => cgroups.parent(pod),
-    ensure: (pod) => measured('update', () => cgroups.ensure(pod)),
+    ensure: (pod, options) => measured('update', () => cgroups.ensure(pod, options)),
+    isBehind: (pod) => cgroups.isBehind(pod),
+    loweredMemory: (pod) => cgroups.loweredMemory(pod),
     remove: (pod) => measured('destroy', () => cgroups.remove(pod)),
     cleanOrphans: (wanted) => cgroups.cleanOrphans(wanted),
   };

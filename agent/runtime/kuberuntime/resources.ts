@@ -88,6 +88,8 @@ export interface ResourceFacts {
   readonly cpuPeriodUs: number;
   /** Of a host that bounds the swap of containers by itself (cgroup v2); absent: it is counted with their memory. */
   readonly swap?: { readonly behavior: string; readonly capacityBytes: number } | undefined;
+  /** The OOM killer ends all processes of a container together (cgroup v2). */
+  readonly oomGroup?: boolean;
   /** That this host has: `2Mi`. */
   readonly hugePageSizes?: readonly string[];
   /** Which processors and memory nodes a container was given. */
@@ -123,14 +125,22 @@ export function linuxResources(pod: Pod, container: Container, facts: ResourceFa
     cpusetCpus: cpus,
     cpusetMems: mems,
     hugepageLimits: hugePageLimits(pod, container, facts.hugePageSizes ?? []),
-    unified: facts.swap === undefined ? {} : { 'memory.swap.max': String(swapBytes(pod, container, facts)) },
+    unified: {
+      ...(facts.oomGroup === true ? { 'memory.oom.group': '1' } : {}),
+      ...(facts.swap === undefined ? {} : { 'memory.swap.max': String(swapBytes(pod, container, facts)) }),
+    },
     pidsLimit: 0,
   };
 }
 
-/** With `LimitedSwap` a part of the node's swap as large as what is requested of its memory; none for who must not be slow. */
+/** Whether containers of the pod can be swapped out: with `LimitedSwap`, those of Burstable pods that are not critical. */
+export function mayUseSwap(pod: Pod, behavior: string | undefined): boolean {
+  return behavior === 'LimitedSwap' && !isCritical(pod) && qosClass(pod) === 'Burstable';
+}
+
+/** The container's share of the node's swap is its memory request's share of the node's memory. */
 function swapBytes(pod: Pod, container: Container, { swap, memoryCapacityBytes }: ResourceFacts): number {
-  if (swap?.behavior !== 'LimitedSwap' || isCritical(pod) || qosClass(pod) !== 'Burstable') return 0;
+  if (swap === undefined || !mayUseSwap(pod, swap.behavior)) return 0;
   const [request, limit] = [requestsOf(container), limitsOf(container)].map((list) => bytesOf(list['memory']));
   if (request === undefined || request === 0 || request === limit) return 0;
   return Math.floor((request / Math.max(memoryCapacityBytes, 1)) * swap.capacityBytes);

@@ -165,6 +165,8 @@ const ephemeralStrategy: UpdateStrategy<Pod> = {
 const resizeStrategy: UpdateStrategy<Pod> = {
   prepareForUpdate(pod, old) {
     keepAllBut(pod, old, (spec, asked) => {
+      if (asked.resources === undefined) delete spec.resources;
+      else spec.resources = asked.resources;
       for (const list of ['containers', 'initContainers'] as const) {
         for (const container of spec[list] ?? []) {
           const wanted = asked[list]?.find((one) => one.name === container.name);

@@ -5,7 +5,8 @@ import { basename, dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
 import { createCgroupManager } from '../../../../../agent/host/cgroups/cgroup-manager.ts';
 import { cgroupName, cgroupPath } from '../../../../../agent/host/cgroups/cgroup-path.ts';
-import { createPodCgroups, podCgroupParts } from '../../../../../agent/host/cgroups/pod-cgroups.ts';
+import type { CgroupManager, CgroupResources } from '../../../../../agent/host/cgroups/cgroup-resources.ts';
+import { createPodCgroups, type PodCgroups, podCgroupParts } from '../../../../../agent/host/cgroups/pod-cgroups.ts';
 import type { Pod } from '../../../../../agent/model/core-types.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 
@@ -113,4 +114,45 @@ describe('limits that a pod loses when it is resized', () => {
       }
     });
   }
+});
+
+describe('the cgroup of a pod that is resized', () => {
+  const limited = (cpu: string, memory: string): Pod => pod({ limits: { cpu, memory }, requests: { cpu, memory } });
+  const setUp = (): { cgroups: PodCgroups; set: CgroupResources[] } => {
+    const set: CgroupResources[] = [];
+    const manager: CgroupManager = {
+      name: (parts) => parts.join('/'),
+      set: (_name, resources) => Promise.resolve(void set.push(resources)),
+      update: () => Promise.resolve(true),
+      remove: () => Promise.resolve(),
+      children: () => Promise.resolve([]),
+      isUsed: () => Promise.resolve(false),
+    };
+    const options = { manager, perQos: true, podPidsLimit: 0, cpuQuota: true, cpuPeriodUs: 100_000 };
+    return { cgroups: createPodCgroups(options), set };
+  };
+  const MIB = 1024 * 1024;
+
+  it('grows before its containers, and shrinks after them', async () => {
+    const { cgroups, set } = setUp();
+    assert.equal(cgroups.isBehind(limited('1', '64Mi')), false);
+    await cgroups.ensure(limited('1', '64Mi'));
+    const wanted = limited('2', '32Mi');
+    assert.equal(cgroups.isBehind(wanted), true);
+    await cgroups.ensure(wanted, { keepRoom: true });
+    assert.deepEqual([set.at(-1)?.cpuQuota?.quotaUs, set.at(-1)?.memoryBytes], [200_000, 64 * MIB]);
+    assert.equal(cgroups.isBehind(wanted), true);
+    assert.equal(cgroups.loweredMemory(wanted), 32 * MIB);
+    await cgroups.ensure(wanted);
+    assert.deepEqual([set.at(-1)?.cpuQuota?.quotaUs, set.at(-1)?.memoryBytes], [200_000, 32 * MIB]);
+    assert.equal(cgroups.isBehind(wanted), false);
+    assert.equal(cgroups.loweredMemory(wanted), undefined);
+  });
+
+  it('keeps no limit until its containers have theirs', async () => {
+    const { cgroups, set } = setUp();
+    await cgroups.ensure(pod({ requests: { cpu: '1' } }));
+    await cgroups.ensure(limited('1', '64Mi'), { keepRoom: true });
+    assert.deepEqual([set.at(-1)?.cpuQuota?.quotaUs, set.at(-1)?.memoryBytes], [0, 0]);
+  });
 });

@@ -1,4 +1,4 @@
-/** Resizes in place: taken up where they fit, put off or refused with the kubelet's words, the pod going on as it was. */
+/** In-place resizes: allocated if they fit, else deferred or refused with the kubelet's texts, and the pod keeps its allocation. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { NodeObject, Pod } from '../../../../../agent/model/core-types.ts';
@@ -15,7 +15,7 @@ function pod(uid: string, cpu: string, more: { generation?: number; memory?: str
 
 const node = { status: { allocatable: { cpu: '4', memory: '4Gi', pods: '110' } } } as unknown as NodeObject;
 
-function setUp(options: { others?: Pod[]; cpuManagerPolicy?: string } = {}): {
+function setUp(options: { others?: Pod[]; cpuManagerPolicy?: string; mayUseSwap?: boolean } = {}): {
   allocations: PodAllocations;
   events: string[];
 } {
@@ -24,6 +24,7 @@ function setUp(options: { others?: Pod[]; cpuManagerPolicy?: string } = {}): {
     node: () => node,
     events: { event: (_pod, type, reason, message) => void events.push(`${type} ${reason} ${message}`) },
     others: () => options.others ?? [],
+    mayUseSwap: () => options.mayUseSwap === true,
     cpuManagerPolicy: options.cpuManagerPolicy ?? 'none',
     memoryManagerPolicy: 'None',
   });
@@ -75,7 +76,7 @@ describe('a resize', () => {
       },
     });
     assert.equal(events.length, 1);
-    assert.match(events[0] ?? '', /^Warning ResizeInfeasible Pod resize infeasible: \{.*"error":"Node didn't/);
+    assert.match(events[0] ?? '', /^Warning ResizeInfeasible Pod resize Infeasible: \{.*"error":"Node didn't/);
   });
 
   it('that does not fit beside the others is deferred until they go', () => {
@@ -135,5 +136,66 @@ describe('a resize', () => {
     // Written differently is not different.
     const same = pod('v', '1', { status });
     assert.equal(allocations.decide(same), same);
+  });
+
+  it('of a pod as a whole is allocated, and the limit of the pod stands in its status after a restart of the agent', () => {
+    const { allocations } = setUp();
+    const whole = (cpu: string, more: object = {}): Pod =>
+      ({
+        ...pod('u', '100m', { generation: 2 }),
+        ...more,
+        spec: {
+          overhead: { cpu: '100m' },
+          resources: { requests: { cpu }, limits: { cpu: '3' } },
+          containers: [{ name: 'c', image: 'i' }],
+        },
+      }) as unknown as Pod;
+    allocations.decide(whole('1'));
+    assert.deepEqual(allocations.decide(whole('2')).spec.resources?.requests, { cpu: '2' });
+    assert.deepEqual(allocations.conditions('u'), { inProgress: { generation: 2 } });
+    assert.deepEqual(allocations.decide(whole('5')).spec.resources?.requests, { cpu: '2' });
+    assert.match(allocations.conditions('u').pending?.message ?? '', /^Node didn't have enough capacity: cpu/);
+
+    const restarted = setUp().allocations;
+    const status = {
+      containerStatuses: [{ name: 'c', containerID: 'x://1', resources: {} }],
+      resources: { limits: { cpu: '3100m' }, requests: { cpu: '2100m' } },
+      allocatedResources: { cpu: '2100m' },
+    };
+    assert.deepEqual(restarted.allocated(whole('5', { status })).spec.resources, {
+      requests: { cpu: '2' },
+      limits: { cpu: '3' },
+    });
+  });
+
+  it('lists init containers of their own in its events, as the kubelet does', () => {
+    const { allocations, events } = setUp();
+    const withInit = (cpu: string): Pod => {
+      const made = pod('u', cpu, { generation: 2 });
+      return { ...made, spec: { ...made.spec, initContainers: [{ name: 'i', image: 'i' }] } } as Pod;
+    };
+    allocations.decide(withInit('1'));
+    allocations.decide(withInit('2'));
+    assert.deepEqual(events, [
+      'Normal ResizeStarted Pod resize started: {"initContainers":[{"name":"i","resources":{}}],' +
+        '"containers":[{"name":"c","resources":{"requests":{"cpu":"2","memory":"100Mi"}}}],"generation":2}',
+    ]);
+  });
+
+  it('of the memory of a container that may use swap needs a restart of the container', () => {
+    const { allocations } = setUp({ mayUseSwap: true });
+    allocations.decide(pod('u', '1', { memory: '100Mi' }));
+    allocations.decide(pod('u', '1', { memory: '200Mi' }));
+    assert.equal(
+      allocations.conditions('u').pending?.message,
+      'In-place resize of containers with swap is not supported.',
+    );
+    allocations.decide(pod('v', '1', { memory: '100Mi' }));
+    const restarting = pod('v', '1', { memory: '200Mi' });
+    Object.assign(restarting.spec.containers[0] ?? {}, {
+      resizePolicy: [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }],
+    });
+    allocations.decide(restarting);
+    assert.equal(allocations.conditions('v').pending, undefined);
   });
 });

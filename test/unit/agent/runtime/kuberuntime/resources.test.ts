@@ -94,6 +94,18 @@ describe('what the kernel is told', () => {
     const scores = (pod.spec.initContainers ?? []).map((entry) => linuxResources(pod, entry, facts).oomScoreAdj);
     assert.deepEqual(scores, [900, 999]);
   });
+  it('has the OOM killer end a container as a whole where the host can', () => {
+    const container = { name: 'c', image: 'i' } as Container;
+    const of = {
+      metadata: { name: 'p', namespace: 'd', uid: 'u' },
+      spec: { containers: [container] },
+    } as unknown as Pod;
+    const unified = (more: object): object =>
+      linuxResources(of, container, { memoryCapacityBytes: GIB, cpuQuota: true, cpuPeriodUs: 100_000, ...more })
+        .unified;
+    assert.deepEqual(unified({ oomGroup: true }), { 'memory.oom.group': '1' });
+    assert.deepEqual(unified({ oomGroup: false }), {});
+  });
   it('lets containers swap as their node says', () => {
     const swap = { behavior: 'LimitedSwap', capacityBytes: 5 * GIB };
     const pod = podOf({

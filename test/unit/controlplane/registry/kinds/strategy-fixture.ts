@@ -43,9 +43,11 @@ export interface Ruled {
   readonly warnings: readonly string[];
 }
 
-/** The rules of one resource; `group` is that of the path. */
-export function rulesOf(rows: readonly KindRow[], group: string, resource: string) {
+/** The rules of one resource; `group` is that of the path. With a subresource, `update` is an update of that. */
+export function rulesOf(rows: readonly KindRow[], group: string, resource: string, subresource?: string) {
   const strategy = strategyOf(rows, resource);
+  const updates = subresource === undefined ? strategy : strategy.subresources?.[subresource];
+  if (updates === undefined) throw new Error(`no rules for ${resource}/${subresource ?? ''}`);
   const context = contextFor(group, resource);
   const made = (draft: Draft): KubeObject => {
     const object = whole(draft);
@@ -65,12 +67,12 @@ export function rulesOf(rows: readonly KindRow[], group: string, resource: strin
     update(before: Draft, after: Draft): Ruled & { readonly newGeneration: boolean } {
       const old = made(before);
       const object = made(after);
-      strategy.prepareForUpdate?.(object, old, context);
+      updates.prepareForUpdate?.(object, old, context);
       return {
         object,
-        newGeneration: strategy.changesGeneration?.(object, old) === true,
-        errors: (strategy.validateUpdate?.(object, old, context) ?? []).map(String),
-        warnings: strategy.warningsOnUpdate?.(object, old, context) ?? [],
+        newGeneration: updates.changesGeneration?.(object, old) === true,
+        errors: (updates.validateUpdate?.(object, old, context) ?? []).map(String),
+        warnings: updates.warningsOnUpdate?.(object, old, context) ?? [],
       };
     },
   };

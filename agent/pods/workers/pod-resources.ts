@@ -1,0 +1,124 @@
+/**
+ * The resources of a pod that a resize can change, as a value: those of the pod as a whole and those of each container. Reads
+ * them from a specification or from a status, and puts them into a specification. Pure; the allocation calls it.
+ */
+import { addQuantities, compareQuantities, formatQuantity, parseQuantity } from '../../../api/meta/quantity.ts';
+import type { Container, ContainerStatusJson, Pod } from '../../model/core-types.ts';
+
+type Resources = NonNullable<Container['resources']>;
+type List = Readonly<Record<string, string | undefined>>;
+
+export interface PodResources {
+  /** Absent if the pod states none as a whole. */
+  readonly pod: Resources | undefined;
+  readonly containers: ReadonlyMap<string, Resources>;
+}
+
+const KINDS = ['limits', 'requests'] as const;
+const RESIZABLE = ['cpu', 'memory'] as const;
+
+/** The text of a resize event. Events list the resources of containers alone, as those of the kubelet do. */
+export function resizeDetails(pod: Pod, error: string | undefined): string {
+  const listed = (containers: readonly Container[]): object[] =>
+    containers.map(({ name, resources = {} }) => ({ name, resources }));
+  const { initContainers = [], containers } = pod.spec;
+  return JSON.stringify({
+    ...(initContainers.length === 0 ? {} : { initContainers: listed(initContainers) }),
+    containers: listed(containers),
+    generation: pod.metadata.generation ?? 0,
+    ...(error === undefined ? {} : { error }),
+  });
+}
+
+export function resourcesOf(pod: Pod): PodResources {
+  return {
+    pod: pod.spec.resources,
+    containers: new Map(resizable(pod).map(({ name, resources = {} }) => [name, resources])),
+  };
+}
+
+/** What the status shows of a container that has run, and of a pod whose containers have; else the specification's values. */
+export function lastResources(pod: Pod): PodResources {
+  const statuses: readonly ContainerStatusJson[] = [
+    ...(pod.status?.containerStatuses ?? []),
+    ...(pod.status?.initContainerStatuses ?? []),
+  ];
+  const hasRun = (status: ContainerStatusJson | undefined): boolean => (status?.containerID ?? '') !== '';
+  const containers = new Map(
+    resizable(pod).map((container) => {
+      const status = statuses.find(({ name }) => name === container.name);
+      return [container.name, (hasRun(status) ? status?.resources : undefined) ?? container.resources ?? {}];
+    }),
+  );
+  return { pod: statuses.some(hasRun) ? lastPodResources(pod) : pod.spec.resources, containers };
+}
+
+/** The status counts the overhead of the pod's runtime class in; the specification does not. */
+function lastPodResources(pod: Pod): Resources | undefined {
+  const stated = pod.spec.resources;
+  if (stated === undefined) return undefined;
+  const shown = { limits: pod.status?.resources?.limits, requests: pod.status?.allocatedResources };
+  const overhead = (pod.spec.overhead ?? {}) as List;
+  const lists = KINDS.filter((kind) => stated[kind] !== undefined).map((kind) => {
+    const list = stated[kind] as List;
+    const last = (shown[kind] ?? {}) as List;
+    const values = Object.entries(list).map(([name, text]) => {
+      const value = (RESIZABLE as readonly string[]).includes(name) ? last[name] : undefined;
+      return [name, value === undefined ? text : without(value, overhead[name])];
+    });
+    return [kind, Object.fromEntries(values)];
+  });
+  return { ...stated, ...Object.fromEntries(lists) } as Resources;
+}
+
+function without(text: string, overhead: string | undefined): string {
+  if (overhead === undefined) return text;
+  const { nano } = parseQuantity(overhead);
+  return formatQuantity(addQuantities(parseQuantity(text), { ...parseQuantity(overhead), nano: -nano }));
+}
+
+/** Returns the same object if nothing differs. */
+export function withResources(pod: Pod, { pod: whole, containers: allocated }: PodResources): Pod {
+  let differs = false;
+  const replaced = (container: Container): Container => {
+    const resources = allocated.get(container.name);
+    if (resources === undefined || same(container.resources, resources)) return container;
+    differs = true;
+    return { ...container, resources };
+  };
+  const containers = pod.spec.containers.map(replaced);
+  const initContainers = pod.spec.initContainers?.map(replaced);
+  const samePod = same(pod.spec.resources, whole);
+  if (!differs && samePod) return pod;
+  const { resources: desired, ...spec } = pod.spec;
+  const resources = samePod ? desired : whole;
+  return {
+    ...pod,
+    spec: {
+      ...spec,
+      containers,
+      ...(initContainers === undefined ? {} : { initContainers }),
+      ...(resources === undefined ? {} : { resources }),
+    },
+  };
+}
+
+function resizable(pod: Pod): readonly Container[] {
+  return [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
+}
+
+/** Compares what a resize can change. A limit is the default of its request. */
+function same(left: Resources | undefined, right: Resources | undefined): boolean {
+  const lists = (of: Resources | undefined): readonly List[] => {
+    const limits = (of?.limits ?? {}) as List;
+    return [limits, { ...limits, ...((of?.requests ?? {}) as List) }];
+  };
+  const [ours, theirs] = [lists(left), lists(right)];
+  return [0, 1].every((list) =>
+    RESIZABLE.every((name) => {
+      const [a, b] = [ours[list]?.[name], theirs[list]?.[name]];
+      if (a === undefined || b === undefined) return a === b;
+      return compareQuantities(parseQuantity(a), parseQuantity(b)) === 0;
+    }),
+  );
+}
