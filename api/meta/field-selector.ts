@@ -2,6 +2,7 @@
  * Parses and matches field selectors: `metadata.name=x,status.phase!=Running`. It reads fields through a getter. The
  * registry decides which fields a kind supports.
  */
+import { MAX_REQUIREMENTS } from './selector.ts';
 import { newBadRequest } from './status-error.ts';
 
 export interface FieldRequirement {
@@ -58,7 +59,11 @@ export function newFieldSelector(requirements: readonly FieldRequirement[]): Fie
 /** Throws a 400 with kube-apiserver's messages. */
 export function parseFieldSelector(text: string): FieldSelector {
   const requirements: FieldRequirement[] = [];
-  for (const term of splitTerms(text).sort()) {
+  const terms = splitTerms(text);
+  if (terms.length > MAX_REQUIREMENTS) {
+    throw newBadRequest(`the field selector has more than ${MAX_REQUIREMENTS} requirements`);
+  }
+  for (const term of terms.sort()) {
     if (term === '') continue;
     const operator = /!=|==|=/.exec(term);
     if (operator === null) throw newBadRequest(`invalid selector: '${text}'; can't understand '${term}'`);

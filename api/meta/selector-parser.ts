@@ -9,6 +9,7 @@ import {
   type Selector,
   everything,
   labelKeyError,
+  MAX_REQUIREMENTS,
   newRequirement,
   newSelector,
   RequirementError,
@@ -21,6 +22,8 @@ interface Token {
 }
 
 const END: Token = { type: 'end', text: '' };
+/** Words and symbols of one selector: those of `MAX_REQUIREMENTS`, and long lists of values. */
+const MAX_TOKENS = 20_000;
 const SYMBOLS = '=!(),><';
 const LONG_SYMBOLS: ReadonlySet<string> = new Set(['==', '!=']);
 
@@ -40,6 +43,7 @@ function scan(text: string): Token[] {
   const tokens: Token[] = [];
   let at = 0;
   while (at < text.length) {
+    if (tokens.length > MAX_TOKENS) throw new SyntaxFault(`the selector has more than ${MAX_TOKENS} words and symbols`);
     const char = text.charAt(at);
     if (char === '\0') break;
     if (' \t\r\n'.includes(char)) {
@@ -101,6 +105,9 @@ class Parser {
         throw new SyntaxFault(`found '${token.text}', expected: !, identifier, or 'end of string'`);
       }
       requirements.push(this.#requirement());
+      if (requirements.length > MAX_REQUIREMENTS) {
+        throw new SyntaxFault(`the selector has more than ${MAX_REQUIREMENTS} requirements`);
+      }
       const after = this.#next();
       if (after.type === 'end') return requirements;
       if (!isSymbol(after, ',')) throw new SyntaxFault(`found '${after.text}', expected: ',' or 'end of string'`);

@@ -5,7 +5,7 @@
  * A selector is immutable. Its value sets are built once, so that matching takes a few map lookups.
  */
 import type { V1LabelSelector, V1LabelSelectorRequirement } from '@kubernetes/client-node';
-import { FieldError, forbidden, invalid, quote, required } from './field-error.ts';
+import { FieldError, forbidden, invalid, quote, required, tooMany } from './field-error.ts';
 import { labelValueErrors, qualifiedNameErrors } from './names.ts';
 import { newBadRequest } from './status-error.ts';
 
@@ -29,6 +29,12 @@ export interface Selector {
   exactValue(key: string): string | undefined;
   toString(): string;
 }
+
+/**
+ * Requirements of one selector. Every object of a list, and every event of a watch, is held against all of them on the one
+ * thread that serves everybody.
+ */
+export const MAX_REQUIREMENTS = 1000;
 
 const NO_LABELS: Labels = {};
 
@@ -247,6 +253,9 @@ export function validateLabelSelector(
   options: LabelSelectorOptions = {},
 ): FieldError[] {
   if (selector === undefined || selector === null) return [];
+  const { matchLabels, matchExpressions } = selector;
+  const count = Object.keys(matchLabels ?? {}).length + (matchExpressions?.length ?? 0);
+  if (count > MAX_REQUIREMENTS) return [tooMany(path, count, MAX_REQUIREMENTS)];
   const errors = validateLabels(selector.matchLabels, `${path}.matchLabels`);
   (selector.matchExpressions ?? []).forEach((expression, index) => {
     errors.push(...validateExpression(expression, `${path}.matchExpressions[${index}]`, options));

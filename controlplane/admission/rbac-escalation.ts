@@ -10,7 +10,13 @@ import { newNotFound } from '../../api/meta/status-error.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
 import type { Authorizer } from '../authorization/authorization.ts';
 import { aggregate, type RbacAuthorizer } from '../authorization/rbac.ts';
-import { compact, formatRule, missingRules, type PolicyRule } from '../authorization/rbac-rules.ts';
+import {
+  compact,
+  formatRule,
+  missingRules,
+  TooManyCombinations,
+  type PolicyRule,
+} from '../authorization/rbac-rules.ts';
 import { MASTERS_GROUP } from '../authorization/union.ts';
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
@@ -90,7 +96,7 @@ function checkRole(attributes: AdmissionAttributes, object: KubeObject, rbac: Rb
 
 function confirm(attributes: AdmissionAttributes, rules: readonly PolicyRule[], rbac: RbacAuthorizer): void {
   const held = rbac.resolve(attributes.user, attributes.namespace);
-  const missing = missingRules(held.rules, compact(rules));
+  const missing = missingIn(attributes, held.rules, compact(rules));
   if (missing.length === 0) return;
   const lines = [...new Set(missing.map(formatRule))].sort().join('\n');
   const errors = held.errors.length === 0 ? '' : `; resolution errors: ${aggregate(held.errors)}`;
@@ -98,6 +104,19 @@ function confirm(attributes: AdmissionAttributes, rules: readonly PolicyRule[], 
     attributes,
     `user ${quote(attributes.user.name)} (groups=${groupsOf(attributes.user)}) is attempting to grant RBAC permissions not currently held:\n${lines}${errors}`,
   );
+}
+
+function missingIn(
+  attributes: AdmissionAttributes,
+  held: readonly PolicyRule[],
+  wanted: readonly PolicyRule[],
+): readonly PolicyRule[] {
+  try {
+    return missingRules(held, wanted);
+  } catch (error) {
+    if (error instanceof TooManyCombinations) throw refusal(attributes, error.message);
+    throw error;
+  }
 }
 
 const groupsOf = (user: UserInfo): string => `[${user.groups.map(quote).join(' ')}]`;

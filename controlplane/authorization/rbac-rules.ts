@@ -65,16 +65,50 @@ function urlMatches(pattern: string, path: string): boolean {
 }
 
 const has = (list: readonly string[] | undefined, item: string): boolean => list?.includes(item) ?? false;
-const hasAll = (list: readonly string[] | undefined, items: readonly string[]): boolean =>
-  items.every((item) => has(list, item));
+function hasAll(list: readonly string[] | undefined, items: readonly string[]): boolean {
+  if (list === undefined || items.length <= 4) return items.every((item) => has(list, item));
+  const all = new Set(list);
+  return items.every((item) => all.has(item));
+}
+
+/**
+ * The combinations of group, resource, verb and name that one comparison takes apart. A rule of three lists has the product
+ * of their lengths: 3 KB of text are millions of combinations.
+ */
+const MAX_COMBINATIONS = 20_000;
+
+/** The rules have more combinations than are compared one by one. */
+export class TooManyCombinations extends Error {
+  override readonly name = 'TooManyCombinations';
+
+  constructor() {
+    super(`the rules have more than ${MAX_COMBINATIONS} combinations of groups, resources, verbs and names`);
+  }
+}
 
 /**
  * Returns the parts of `wanted` that no rule of `held` covers, split by verb and then compacted by resource. Empty if
- * everything is covered.
+ * everything is covered. Throws `TooManyCombinations`; a rule that one rule of `held` covers as a whole is not taken apart.
  */
 export function missingRules(held: readonly PolicyRule[], wanted: readonly PolicyRule[]): PolicyRule[] {
-  const missing = wanted.flatMap(breakDown).filter((single) => !held.some((rule) => covers(rule, single)));
+  const apart = wanted.filter((rule) => !held.some((owner) => coversWhole(owner, rule)));
+  const combinations = apart.reduce((sum, rule) => sum + combinationsOf(rule), 0);
+  if (combinations > MAX_COMBINATIONS) throw new TooManyCombinations();
+  const missing = apart.flatMap(breakDown).filter((single) => !held.some((rule) => covers(rule, single)));
   return compact(missing);
+}
+
+function combinationsOf({ apiGroups, resources, resourceNames, nonResourceURLs, verbs }: PolicyRule): number {
+  const targets = (apiGroups?.length ?? 0) * (resources?.length ?? 0) * Math.max(1, resourceNames?.length ?? 0);
+  return (targets + (nonResourceURLs?.length ?? 0)) * verbs.length;
+}
+
+/** A rule about both resources and URLs is never covered by one rule. */
+function coversWhole(owner: PolicyRule, { nonResourceURLs, ...rule }: PolicyRule): boolean {
+  const hasUrls = (nonResourceURLs?.length ?? 0) > 0;
+  const hasResources = (rule.apiGroups?.length ?? 0) > 0 && (rule.resources?.length ?? 0) > 0;
+  if (hasUrls === hasResources) return false;
+  return covers(owner, hasUrls && nonResourceURLs !== undefined ? { verbs: rule.verbs, nonResourceURLs } : rule);
 }
 
 function breakDown(rule: PolicyRule): PolicyRule[] {

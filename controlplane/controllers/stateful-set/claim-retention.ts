@@ -3,7 +3,7 @@ import type { PersistentVolumeClaim, Pod, StatefulSet } from '../../../api/machi
 import { pods, statefulSets } from '../../../api/machinery/resources.ts';
 import type { OwnerReference } from '../../../api/meta/object.ts';
 import { controllerReference } from '../owner-references.ts';
-import { firstOrdinal, ordinals } from './stateful-set-core.ts';
+import { isMember } from './stateful-set-core.ts';
 
 /**
  * The owners that a claim of that member must have; `undefined` when it has them. A member that stays ties its claims to the
@@ -15,7 +15,7 @@ export function wantedOwners(
   claim: PersistentVolumeClaim,
 ): OwnerReference[] | undefined {
   const { whenDeleted = 'Retain', whenScaled = 'Retain' } = set.spec?.persistentVolumeClaimRetentionPolicy ?? {};
-  const stays = member.ordinal >= firstOrdinal(set) && member.ordinal < firstOrdinal(set) + ordinals(set).length;
+  const stays = isMember(set, member.ordinal);
   const before = claim.metadata.ownerReferences ?? [];
   const { name: podName } = member.pod.metadata;
   const others = before.filter(

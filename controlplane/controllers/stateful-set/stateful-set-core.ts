@@ -19,8 +19,11 @@ export function ordinalOf(set: StatefulSet, pod: Pod): number | undefined {
 
 export const firstOrdinal = (set: StatefulSet): number => set.spec?.ordinals?.start ?? 0;
 
-export function ordinals(set: StatefulSet): number[] {
-  return Array.from({ length: set.spec?.replicas ?? 1 }, (_, at) => firstOrdinal(set) + at);
+const replicasOf = (set: StatefulSet): number => set.spec?.replicas ?? 1;
+
+/** Whether the set has a member of that ordinal. */
+export function isMember(set: StatefulSet, ordinal: number): boolean {
+  return ordinal >= firstOrdinal(set) && ordinal < firstOrdinal(set) + replicasOf(set);
 }
 
 export function claimName(template: string, set: StatefulSet, ordinal: number): string {
@@ -87,13 +90,18 @@ export interface PlanInput {
   readonly nowMs: number;
 }
 
+/**
+ * Pods that one reconcile creates at most. Replicas are a number that a user chooses: nothing here grows with them, only
+ * with the pods that exist.
+ */
+const MAX_CREATES = 500;
+
 const partitionOf = (set: StatefulSet): number => set.spec?.updateStrategy?.rollingUpdate?.partition ?? 0;
 const isMonotonic = (set: StatefulSet): boolean => set.spec?.podManagementPolicy !== 'Parallel';
 
 /** What to do now. Ordered sets take one step at a time, and only past members that are running and available. */
 export function planActions(input: PlanInput): Action[] {
   const { set, nowMs } = input;
-  const wanted = ordinals(set);
   const byOrdinal = new Map<number, Pod>();
   for (const pod of input.pods) {
     const ordinal = ordinalOf(set, pod);
@@ -107,18 +115,21 @@ export function planActions(input: PlanInput): Action[] {
     !isPodTerminating(pod) &&
     isPodAvailable(pod, minReady, nowMs);
   const actions: Action[] = [];
-  for (const ordinal of wanted) {
+  let creates = 0;
+  for (let ordinal = firstOrdinal(set); isMember(set, ordinal); ordinal += 1) {
     const pod = byOrdinal.get(ordinal);
     if (pod === undefined) {
       actions.push({ kind: 'create', ordinal, revision: revisionFor(input, ordinal) });
+      creates += 1;
       if (monotonic) return actions;
+      if (creates === MAX_CREATES) break;
     } else if ((pod.status?.phase === 'Failed' || pod.status?.phase === 'Succeeded') && !isPodTerminating(pod)) {
       actions.push({ kind: 'delete', pod, why: 'failed' });
       if (monotonic) return actions;
     } else if (monotonic && !healthy(pod)) return actions;
   }
-  const condemned = [...byOrdinal].filter(([ordinal]) => !wanted.includes(ordinal)).toSorted(([a], [b]) => b - a);
-  // of several that are not healthy only the last may go: an ordered set shrinks past nothing that is broken
+  const condemned = [...byOrdinal].filter(([ordinal]) => !isMember(set, ordinal)).toSorted(([a], [b]) => b - a);
+  // Of several that are not healthy only the last may go: an ordered set shrinks past nothing that is broken.
   const firstUnhealthy = condemned.findLast(([, pod]) => !healthy(pod))?.[1];
   for (const [, pod] of condemned) {
     if (isPodTerminating(pod)) {
@@ -130,27 +141,23 @@ export function planActions(input: PlanInput): Action[] {
     if (monotonic) return actions;
   }
   if (set.spec?.updateStrategy?.type === 'OnDelete' || set.metadata.deletionTimestamp !== undefined) return actions;
-  return [...actions, ...planUpdates(input, wanted, byOrdinal, healthy)];
+  return [...actions, ...planUpdates(input, byOrdinal, healthy)];
 }
 
 /** From the highest ordinal down to the partition, as many at once as may be unavailable. */
 function planUpdates(
   input: PlanInput,
-  wanted: readonly number[],
   byOrdinal: ReadonlyMap<number, Pod>,
   healthy: (pod: Pod | undefined) => boolean,
 ): Action[] {
   const { set } = input;
   const limit = set.spec?.updateStrategy?.rollingUpdate?.maxUnavailable;
-  const most = limit === undefined ? 1 : Math.max(1, scaledValue(limit, wanted.length, { roundUp: false }));
-  let unavailable = 0;
+  const most = limit === undefined ? 1 : Math.max(1, scaledValue(limit, replicasOf(set), { roundUp: false }));
+  const members = [...byOrdinal].filter(([ordinal]) => isMember(set, ordinal)).toSorted(([a], [b]) => b - a);
+  let unavailable = replicasOf(set) - members.filter(([, pod]) => healthy(pod)).length;
   const actions: Action[] = [];
-  const members = wanted.toReversed();
-  if (limit !== undefined) unavailable = members.filter((ordinal) => !healthy(byOrdinal.get(ordinal))).length;
-  for (const ordinal of members) {
+  for (const [ordinal, pod] of members) {
     if (ordinal < firstOrdinal(set) + partitionOf(set)) break;
-    const pod = byOrdinal.get(ordinal);
-    if (pod === undefined) continue;
     if (pod.metadata.labels?.[REVISION_HASH] !== input.updateRevision && !isPodTerminating(pod)) {
       if (limit !== undefined && healthy(pod) && unavailable >= most) break;
       if (healthy(pod)) unavailable++;
@@ -182,7 +189,7 @@ export function computeStatus(
   const ofRevision = (revision: string): number =>
     created.filter((pod) => !isPodTerminating(pod) && pod.metadata.labels?.[REVISION_HASH] === revision).length;
   const updated = ofRevision(input.updateRevision);
-  const replicas = set.spec?.replicas ?? 1;
+  const replicas = replicasOf(set);
   const done =
     input.currentRevision === input.updateRevision ||
     (updated === replicas && ready.length === replicas && created.length === replicas);

@@ -41,6 +41,19 @@ test('invalid selectors are rejected with the reason', () => {
     assert.throws(() => parseSelector(text), { code: 400, message });
 });
 
+test('a selector has at most a thousand requirements, which every object is held against', () => {
+  const words = (count: number, prefix: string): string =>
+    Array.from({ length: count }, (_, i) => `${prefix}k${i}`).join(',');
+  assert.equal(parseSelector(words(1000, '!')).requirements.length, 1000);
+  assert.throws(() => parseSelector(words(1001, '!')), { code: 400 });
+  assert.throws(() => parseSelector(`a notin (${words(150_000, '')})`), { code: 400 });
+  assert.throws(() => parseFieldSelector(words(1001, 'metadata.name!=')), { code: 400 });
+  const matchExpressions = Array.from({ length: 1001 }, (_, i) => ({ key: `k${i}`, operator: 'DoesNotExist' }));
+  assert.deepEqual(validateLabelSelector({ matchExpressions }, 'spec.selector').map(String), [
+    'spec.selector: Too many: 1001: must have at most 1000 items',
+  ]);
+});
+
 test('an absent selector of an object selects nothing, an empty one everything', () => {
   assert.equal(fromLabelSelector(undefined).matches({}), false);
   assert.equal(fromLabelSelector({}).matches({}), true);

@@ -5,7 +5,7 @@ import { fixedSources } from '../../../../controlplane/readers/sources.ts';
 import type { AuthorizationAttributes } from '../../../../controlplane/authorization/authorization.ts';
 import { NodeAuthorizer } from '../../../../controlplane/authorization/node.ts';
 import { RbacAuthorizer } from '../../../../controlplane/authorization/rbac.ts';
-import { formatRule, missingRules } from '../../../../controlplane/authorization/rbac-rules.ts';
+import { formatRule, missingRules, TooManyCombinations } from '../../../../controlplane/authorization/rbac-rules.ts';
 import { forbiddenMessage } from '../../../../controlplane/authorization/union.ts';
 
 function ask(more: Partial<AuthorizationAttributes>): AuthorizationAttributes {
@@ -117,6 +117,15 @@ test('an escalation error lists the missing rules, one resource in a line', () =
     '{APIGroups:[""], Resources:["pods"], Verbs:["get" "delete"]}',
   ]);
   assert.deepEqual(missingRules([{ verbs: ['*'], apiGroups: ['*'], resources: ['*'] }], wanted), []);
+});
+
+test('a rule of three long lists is not multiplied out', () => {
+  const many = (prefix: string): string[] => Array.from({ length: 5000 }, (_, i) => `${prefix}${i}`);
+  const huge = [{ verbs: many('v'), apiGroups: many('g'), resources: many('r') }];
+  const few = [{ verbs: ['get'], apiGroups: [''], resources: ['pods'] }];
+  assert.throws(() => missingRules(few, huge), TooManyCombinations);
+  assert.deepEqual(missingRules([{ verbs: ['*'], apiGroups: ['*'], resources: ['*'] }], huge), []);
+  assert.deepEqual(missingRules(huge, huge), []);
 });
 
 test('a forbidden message names the request and is escaped for HTML', () => {

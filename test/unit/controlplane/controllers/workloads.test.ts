@@ -19,6 +19,7 @@ import { runNamespaces } from '../../../../controlplane/controllers/namespace/na
 import { runNodeLifecycle } from '../../../../controlplane/controllers/node/node-lifecycle.ts';
 import { runTaintEviction } from '../../../../controlplane/controllers/node/taint-eviction.ts';
 import { runServiceAccounts } from '../../../../controlplane/controllers/service-account/service-accounts.ts';
+import { planActions } from '../../../../controlplane/controllers/stateful-set/stateful-set-core.ts';
 import { runStatefulSets } from '../../../../controlplane/controllers/stateful-set/stateful-set.ts';
 import { isEnabled } from '../../../../controlplane/controllers/controller-names.ts';
 import { controllerTest, type ControllerTest } from '../../../fakes/fake-controllers.ts';
@@ -99,6 +100,22 @@ test('an ordered stateful set does not shrink past pods that are not healthy', a
   await setPhase(t, 'db-1', 'Running');
   assert.deepEqual(names(t), [], 'the last that is broken goes too');
   await t.stop();
+});
+
+test('a stateful set of two thousand million replicas costs as much as the pods that it has', () => {
+  const set: StatefulSet = {
+    metadata: { name: 'db', namespace: 'shop' },
+    spec: {
+      replicas: 2 ** 31 - 1,
+      podManagementPolicy: 'Parallel',
+      selector: { matchLabels: { app: 'db' } },
+      template: template({ app: 'db' }),
+      updateStrategy: { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: '10%' } },
+    },
+  };
+  const input = { set, pods: [], currentRevision: 'a', updateRevision: 'b', nowMs: 0 };
+  const actions = planActions(input);
+  assert.deepEqual([actions.length, actions.every(({ kind }) => kind === 'create')], [500, true]);
 });
 
 test('a rolling update of a stateful set goes from the highest ordinal down to the partition', async () => {
