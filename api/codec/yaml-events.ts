@@ -9,21 +9,26 @@ import { CHOMPING_MODE, EVENT_ID, YAMLException, parseEvents, type Event } from 
 
 /** Lists and maps that stand in each other. */
 export const MAX_DEPTH = 1000;
-/** How much text is parsed again to indent lines; what needs more is refused as it is. */
+/** How much text is parsed again to indent lines; a text that needs more is refused as it is. */
 const MAX_REPARSED_CHARACTERS = 4 * 1024 * 1024;
+/** What starting a parser costs, in characters that it could parse instead. */
+const COST_OF_PARSER = 4096;
 const NOT_INDENTED = 'deficient indentation';
 
 /** `source` is the text that the events point into: the given one with some lines indented. Throws `YAMLException`. */
 export function eventsOf(given: string): { readonly source: string; readonly events: Event[] } {
   let source = given;
   let left = MAX_REPARSED_CHARACTERS;
+  let indentedTo = -1;
   for (;;) {
     try {
       return { source, events: parseEvents(source, { maxDepth: MAX_DEPTH }) };
     } catch (error) {
       if (!(error instanceof YAMLException) || error.reason !== NOT_INDENTED || error.mark === undefined) throw error;
-      left -= source.length;
-      if (left < 0) throw error;
+      left -= source.length + COST_OF_PARSER;
+      // A line that is still refused after it was indented stays refused however far it is indented.
+      if (left < 0 || error.mark.line <= indentedTo) throw error;
+      indentedTo = error.mark.line;
       source = indentLine(source, error.mark.position);
     }
   }

@@ -37,6 +37,8 @@ export class YamlSyntaxError extends Error {
 }
 
 const MAX_DUPLICATES = 100;
+/** From this length on go-yaml writes `?` before a key. */
+const MAX_SIMPLE_KEY_BYTES = 128;
 const INT64_MAX = 2n ** 63n - 1n;
 const INT64_MIN = -(2n ** 63n);
 
@@ -296,12 +298,19 @@ function block(value: object, indent: number): string {
   entries.sort(([a], [b]) => (a < b ? -1 : 1));
   return entries
     .map(([key, member]: [string, unknown]) => {
-      const name = `${pad}${scalar(key, indent)}:`;
+      const simple = isSimpleKey(key);
+      const name = `${pad}${simple ? '' : '? '}${scalar(key, indent)}${simple ? '' : `\n${pad}`}:`;
       if (typeof member !== 'object' || member === null || isEmptyCollection(member))
         return `${name} ${scalar(member, indent)}\n`;
+      if (!simple) return `${name} ${block(member, indent + 2).trimStart()}`;
       return `${name}\n${block(member, Array.isArray(member) ? indent : indent + 2)}`;
     })
     .join('');
+}
+
+/** Readers look for the colon of a key that stands without `?` on its line only, and not far from its beginning. */
+function isSimpleKey(key: string): boolean {
+  return !key.includes('\n') && Buffer.byteLength(key) <= MAX_SIMPLE_KEY_BYTES;
 }
 
 function node(value: unknown, indent: number): string {

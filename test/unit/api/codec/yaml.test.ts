@@ -125,6 +125,17 @@ test('a text whose brackets are never closed is refused in bounded time', () => 
   assert.ok(performance.now() - started < 3000);
 });
 
+test('keys of several lines and long keys are written so that they can be read', () => {
+  for (const key of ['a\nb', 'a\n', 'x: y\n- z\n\n', '\ttab\nb', 'k'.repeat(129), 'k'.repeat(2000)]) {
+    for (const member of [null, 'text', 'two\nlines', [1, [2]], { b: { c: [] } }, [], {}]) {
+      const value = { before: 1, deep: [{ [key]: member, z: 1 }], [key]: member };
+      assert.deepEqual(parseYaml(stringifyYaml(value)).value, value, stringifyYaml(value));
+    }
+  }
+  assert.equal(stringifyYaml({ 'a\nb': { c: 1, d: 2 }, e: 1 }), '? |-\n  a\n  b\n: c: 1\n  d: 2\ne: 1\n');
+  assert.equal(stringifyYaml({ [`${'k'.repeat(129)}`]: [1, 2] }), `? ${'k'.repeat(129)}\n: - 1\n  - 2\n`);
+});
+
 test('a block scalar at the end of a text without a last line end has none', () => {
   for (const [text, value] of [
     ['a: |\n  x\n  y', 'x\ny'],
