@@ -267,7 +267,7 @@ class CachingInformer implements Informer {
     try {
       notify();
     } catch (error) {
-      this.#logger.error({ resource: this.resource.resource, err: error }, 'an event handler failed');
+      this.#logger.error({ resource: this.resource.resource, err: error }, 'An event handler of an informer failed');
     }
   }
 }

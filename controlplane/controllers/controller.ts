@@ -122,7 +122,8 @@ export async function every(
     try {
       await turn();
     } catch (error) {
-      if (!signal.aborted) environment.logger.warn({ err: error }, 'a periodic turn failed');
+      if (!signal.aborted)
+        environment.logger.warn({ err: error }, 'A periodic task of a controller failed; it is tried again');
     }
     if (signal.aborted) return;
     await environment.clock.sleep(periodMs, signal).catch((error: unknown) => {

@@ -123,17 +123,35 @@ export class ZoneHealth {
     this.#unhealthyThreshold = unhealthyThreshold;
   }
 
-  observe(node: Node): void {
+  /**
+   * Counts the node as it is now. Returns whether that changes the state of the node's zone, of the zone that it was in before,
+   * or `isDark`.
+   */
+  observe(node: Node): boolean {
     const [name, zone] = [node.metadata.name ?? '', zoneOf(node)];
-    const isReady = nodeCondition(node, 'Ready')?.status === 'True';
-    this.forget(name);
-    this.#nodes.set(name, { zone, isReady });
-    const counts = this.#zones.get(zone) ?? { ready: 0, notReady: 0 };
-    this.#zones.set(zone, counts);
-    counts[isReady ? 'ready' : 'notReady'] += 1;
+    return this.#changesState([this.#nodes.get(name)?.zone ?? zone, zone], () => {
+      const isReady = nodeCondition(node, 'Ready')?.status === 'True';
+      this.#remove(name);
+      this.#nodes.set(name, { zone, isReady });
+      const counts = this.#zones.get(zone) ?? { ready: 0, notReady: 0 };
+      this.#zones.set(zone, counts);
+      counts[isReady ? 'ready' : 'notReady'] += 1;
+    });
   }
 
-  forget(name: string): void {
+  /** Counts a node no longer. Returns whether that changes the state of its zone, or `isDark`. */
+  forget(name: string): boolean {
+    return this.#changesState([this.#nodes.get(name)?.zone ?? ''], () => this.#remove(name));
+  }
+
+  #changesState(zones: readonly string[], change: () => void): boolean {
+    const state = (): string => [...zones.map((zone) => this.state(zone)), this.isDark].join();
+    const before = state();
+    change();
+    return state() !== before;
+  }
+
+  #remove(name: string): void {
     const known = this.#nodes.get(name);
     const counts = this.#zones.get(known?.zone ?? '');
     if (known === undefined || counts === undefined) return;

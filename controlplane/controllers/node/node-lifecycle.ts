@@ -69,7 +69,7 @@ class NodeLifecycle {
       delete: (node) => {
         const { name = '' } = node.metadata;
         this.#heard.delete(name);
-        this.#zonesChange(zoneOf(node), () => this.#zones.forget(name));
+        if (this.#zones.forget(name)) this.#zonesChanged();
       },
     });
     const renewed = (lease: Lease): void => this.#heardFrom(lease.metadata.name ?? '');
@@ -78,7 +78,7 @@ class NodeLifecycle {
   }
 
   #nodeSeen(node: Node): void {
-    this.#zonesChange(zoneOf(node), () => this.#zones.observe(node));
+    if (this.#zones.observe(node)) this.#zonesChanged();
     this.#heardFrom(node.metadata.name ?? '');
     this.#loop.enqueue(node);
   }
@@ -91,11 +91,7 @@ class NodeLifecycle {
   }
 
   /** The state of the zones decides about the taints of the nodes that are not ready. */
-  #zonesChange(zone: string, change: () => void): void {
-    const state = (): string => `${this.#zones.state(zone)} ${this.#zones.isDark}`;
-    const before = state();
-    change();
-    if (state() === before) return;
+  #zonesChanged(): void {
     for (const name of this.#zones.notReady()) this.#loop.queue.add(name);
   }
 

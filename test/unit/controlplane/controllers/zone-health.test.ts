@@ -41,6 +41,15 @@ describe('the health of zones', () => {
     health.forget('b');
     assert.deepEqual([health.state(Z), health.isDark, health.size(Z)], ['Normal', false, 0]);
   });
+
+  it('reports a change of the zone that a node leaves, and of the zone that it comes to', () => {
+    const health = zones(node('a', 'z'), node('b', 'z', 'False'), node('c', 'other'));
+    assert.equal(health.observe(node('a', 'z')), false);
+    assert.equal(health.observe(node('a', 'other')), true, 'no node of the old zone is ready');
+    assert.equal(health.observe(node('a', 'z')), true, 'a node of the new zone is ready');
+    assert.equal(health.forget('c'), false);
+    assert.equal(health.forget('a'), true);
+  });
 });
 
 describe('the loss of many nodes', () => {
