@@ -92,6 +92,8 @@ export interface CoreDeps {
 export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafety {
   readonly #deps: CoreDeps;
   #lastGcMs = 0;
+  /** Cgroups of unwanted pods wait for the next turn to be removed. */
+  #cgroupsAreLeft = false;
   #lastCollectedMs = 0;
   #lastResizeMs = 0;
   /** Pods whose resources are being given, each in its newest form; `undefined` of one that was removed meanwhile. */
@@ -272,14 +274,15 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
       for (const uid of allocations.deferred()) workers.wake(uid);
     }
     statuses.removeOrphans(new Set([...known, ...pods.mirrors().map((mirror) => mirror.metadata.uid)]));
-    if (forgotten.length === 0 && clock.monotonic() - this.#lastGcMs < CONTAINER_GC_MS && this.#lastGcMs !== 0) return;
+    const isDue = this.#lastGcMs === 0 || clock.monotonic() - this.#lastGcMs >= CONTAINER_GC_MS;
+    if (forgotten.length === 0 && !isDue && !this.#cgroupsAreLeft) return;
     this.#lastGcMs = clock.monotonic();
     kubeRuntime.collect();
     await this.collectContainers();
     // Each asks anew after it has looked: a pod may have come meanwhile, and what it has is not an orphan's.
     await this.#endOrphans();
     await volumes.cleanOrphans(() => this.#knownPods());
-    await cgroups.cleanOrphans(() => this.#knownPods());
+    this.#cgroupsAreLeft = await cgroups.cleanOrphans(() => this.#knownPods());
   }
 
   /** Pods that are wanted, and those that have not ended yet. True until the next `await`. */

@@ -33,6 +33,8 @@ const V1_CONTROLLERS = [
   'net_cls',
   'net_cls,net_prio',
   'systemd',
+  // The hierarchy of v2 beside those of v1: it has no controller, and runtimes create every cgroup there as well.
+  'unified',
 ];
 
 export async function lookAtMount(mountPoint: string): Promise<CgroupMount> {

@@ -29,10 +29,10 @@ export interface PodCgroups {
   loweredMemory(pod: Pod): number | undefined;
   remove(pod: Pod): Promise<void>;
   /**
-   * Removes cgroups of pods that are not wanted once they are found: what stays empty, since another agent of this host may be
-   * making one.
+   * Removes cgroups of unwanted pods that were empty at the last call too, since another agent of this host may be creating
+   * one. Resolves to whether there are some for the next call.
    */
-  cleanOrphans(wanted: () => ReadonlySet<string>): Promise<void>;
+  cleanOrphans(wanted: () => ReadonlySet<string>): Promise<boolean>;
 }
 
 export interface PodCgroupOptions {
@@ -52,7 +52,7 @@ export const noPodCgroups: PodCgroups = {
   isBehind: () => false,
   loweredMemory: () => undefined,
   remove: () => Promise.resolve(),
-  cleanOrphans: () => Promise.resolve(),
+  cleanOrphans: () => Promise.resolve(false),
 };
 
 const CLASSES = [['kubepods'], ['kubepods', 'burstable'], ['kubepods', 'besteffort']] as const;
@@ -72,7 +72,7 @@ export function createPodCgroups(options: PodCgroupOptions): PodCgroups {
 
 class ManagedPodCgroups implements PodCgroups {
   readonly #options: PodCgroupOptions;
-  /** Cgroups that nobody wanted and nobody used at the last look. */
+  /** Cgroups of unwanted pods that were empty at the last call. */
   #idle = new Set<string>();
   /** What each pod's cgroup was set to, by the pod's uid. */
   readonly #applied = new Map<string, CgroupResources>();
@@ -109,7 +109,7 @@ class ManagedPodCgroups implements PodCgroups {
     await this.#options.manager.remove(this.parent(pod));
   }
 
-  async cleanOrphans(wanted: () => ReadonlySet<string>): Promise<void> {
+  async cleanOrphans(wanted: () => ReadonlySet<string>): Promise<boolean> {
     const { manager } = this.#options;
     const idle = new Set<string>();
     for (const parts of CLASSES) {
@@ -124,6 +124,7 @@ class ManagedPodCgroups implements PodCgroups {
       }
     }
     this.#idle = idle;
+    return idle.size > 0;
   }
 
   #resources(pod: Pod): CgroupResources {

@@ -83,3 +83,11 @@ test('classes of pods have weight by what they request', async () => {
   assert.equal(await readFile(join(root, 'cpu/kubepods/burstable/cpu.shares'), 'utf8'), '512');
   assert.equal(await readFile(join(root, 'cpu/kubepods/besteffort/cpu.shares'), 'utf8'), '2');
 });
+
+test('v1 with the hierarchy of v2 beside it: a cgroup is removed from both', async () => {
+  const root = await hierarchy(1, ['unified/cgroup.controllers']);
+  for (const base of ['cpu', 'unified']) await mkdir(join(root, base, 'kubepods/poda/container'), { recursive: true });
+  const manager = new FileCgroups(await lookAtMount(root), { root: '', logger: silentLogger });
+  await manager.remove('/kubepods/poda');
+  for (const base of ['cpu', 'unified']) assert.equal(existsSync(join(root, base, 'kubepods/poda')), false, base);
+});

@@ -177,9 +177,9 @@ describe('a pod on a host of systemd', () => {
     const { calls, make, manager } = await hostOf(t, 2);
     for (const name of [SLICE, 'kubepods-poda_b.slice', 'kubepods-besteffort-podc.slice']) await make(name);
     const cgroups = podCgroups(manager);
-    await cgroups.cleanOrphans(() => new Set(['a-b', 'c']));
+    assert.equal(await cgroups.cleanOrphans(() => new Set(['a-b', 'c'])), true);
     assert.deepEqual(calls, []);
-    await cgroups.cleanOrphans(() => new Set(['a-b', 'c']));
+    assert.equal(await cgroups.cleanOrphans(() => new Set(['a-b', 'c'])), false);
     assert.deepEqual(calls, [[...BUS, 'StopUnit', 'ss', SLICE, 'replace']]);
   });
 });
