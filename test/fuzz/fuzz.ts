@@ -22,6 +22,22 @@ const MAX_POOL = 2000;
 const MAX_FAILURES = 20;
 const SHARED_BYTES = 1 << 20;
 
+const USAGE = `usage: npm run fuzz -- --target NAME [--seconds N] [--seed S] [--executions N] [--failures DIR] [--keep]
+       npm run fuzz -- --growth [--target NAME] [--seconds N] [--seed S]
+
+Changes inputs of a target over and over and reports every input that broke a rule; with --growth, searches
+inputs whose time grows by more than their size. Exits with 1 where something broke.
+
+  --target NAME    ${targetNames.join(' ')}
+  --seconds N      for each target (default 60)
+  --seed S         the same seed makes the same inputs (default 1)
+  --executions N   stop after so many inputs
+  --failures DIR   where inputs that broke a rule are written (default: below the temporary directory)
+  --keep           add inputs that showed something new to test/fuzz/corpus
+  --growth         measure time against size; without --target, every target but http
+  --help           show this
+`;
+
 const { values } = parseArgs({
   options: {
     target: { type: 'string' },
@@ -31,13 +47,16 @@ const { values } = parseArgs({
     failures: { type: 'string', default: join(tmpdir(), 'orchlet-fuzz') },
     keep: { type: 'boolean', default: false },
     growth: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
   },
 });
+if (values.help) {
+  process.stdout.write(USAGE);
+  process.exit(0);
+}
 const names = values.target === undefined ? targetNames.filter((name) => name !== 'http') : [values.target];
 if ((values.target === undefined && !values.growth) || names.some((name) => !targetNames.includes(name))) {
-  console.error(`usage: npm run fuzz -- --target NAME [--seconds 60] [--seed 1] [--executions N] [--failures DIR] [--keep]
-       npm run fuzz -- --growth [--target NAME] [--seconds 60] [--seed 1]
---keep adds what is new to test/fuzz/corpus. --seconds counts for each target. Targets: ${targetNames.join(' ')}`);
+  process.stderr.write(USAGE);
   process.exit(2);
 }
 for (const name of names) {

@@ -10,7 +10,12 @@ export interface Answer {
 
 export interface ApiObject {
   readonly message?: string;
-  readonly metadata?: { readonly name?: string; readonly resourceVersion?: string; readonly continue?: string };
+  readonly metadata?: {
+    readonly name?: string;
+    readonly uid?: string;
+    readonly resourceVersion?: string;
+    readonly continue?: string;
+  };
   readonly data?: { readonly v?: string };
   readonly items?: readonly ApiObject[];
   readonly code?: number;

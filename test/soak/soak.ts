@@ -1,29 +1,86 @@
-/** `npm run soak -- --minutes N [--only fault,fault] [--seed S]`: exits with 1 where the promise of the storage was broken. */
+/** `npm run soak`: exits with 1 where a promise was broken, of the storage or, with `--agent`, of the agent. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { soak } from './run.ts';
+import { FAULTS, soak, type SoakReport } from './run.ts';
+
+const USAGE = `usage: npm run soak -- [--minutes N] [--seed S] [--only FAULT,FAULT]
+       npm run soak -- --agent docker|containerd [--minutes N] [--seed S]
+
+Without --agent, clients write, read, list and watch while the control plane meets faults of its process and its
+disk; what the clients saw is judged. With --agent, the agent is killed at one step after the other while pods
+are created, deleted, crashed and resized on a private runtime; the host, the API server and what the
+containers recorded are judged. Exits with 1 where a promise was broken. Needs a C compiler, or root.
+
+  --agent RUNTIME  soak the agent on a private Docker or containerd
+  --minutes N      how long (default 1)
+  --seed S         the same seed draws the same program (default: random)
+  --only FAULTS    of the control plane, these alone: ${Object.keys(FAULTS).join(' ')}
+  --help           show this
+`;
 
 const { values } = parseArgs({
   options: {
+    agent: { type: 'string' },
     minutes: { type: 'string', default: '1' },
     only: { type: 'string', default: '' },
     seed: { type: 'string', default: '' },
+    help: { type: 'boolean', default: false },
   },
 });
+const { agent } = values;
+
+function refuse(problem: string): never {
+  process.stderr.write(`${problem}\n${USAGE}`);
+  process.exit(2);
+}
+
 const seed = values.seed === '' ? Math.floor(Math.random() * 2 ** 31) : Number(values.seed);
+const seconds = Number(values.minutes) * 60;
 const started = performance.now();
-process.stdout.write(`seed ${seed}\n`);
-const report = await soak({
-  seconds: Number(values.minutes) * 60,
-  seed,
-  only: values.only === '' ? [] : values.only.split(','),
-  onProgress: (line) => process.stdout.write(`${((performance.now() - started) / 1000).toFixed(1)} s ${line}\n`),
-});
-for (const [what, number] of [...report.counts].sort(([a], [b]) => (a < b ? -1 : 1)))
-  process.stdout.write(`${String(number).padStart(8)} ${what}\n`);
-for (const violation of report.violations) process.stdout.write(`VIOLATION ${violation}\n`);
-process.stdout.write(
-  report.violations.length === 0
-    ? 'no violation\n'
-    : `${report.violations.length} violations; replay with --seed ${seed}\n`,
-);
-process.exitCode = report.violations.length === 0 ? 0 : 1;
+const onProgress = (line: string): void =>
+  void process.stdout.write(`${((performance.now() - started) / 1000).toFixed(1)} s ${line}\n`);
+
+/** On a runtime that is started for it, and stopped afterwards. */
+async function soakOn(on: 'docker' | 'containerd'): Promise<SoakReport> {
+  const { ensureImages, findRuntime, startPrivateContainerd } = await import('../../scripts/container-runtime.ts');
+  const { soakAgent } = await import('./agent/run.ts');
+  const directory = mkdtempSync(join(tmpdir(), 'orch-soak-'));
+  try {
+    const images = ensureImages(join(directory, 'images'), onProgress);
+    const home = join(directory, on);
+    const runtime =
+      on === 'docker'
+        ? await findRuntime({ directory: home, say: onProgress, privately: true })
+        : startPrivateContainerd(home, images, onProgress);
+    try {
+      const socket = runtime.endpoint.replace('unix://', '');
+      return await soakAgent({ on, socket, images, seconds, seed, onProgress });
+    } finally {
+      runtime.stop();
+    }
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+function print({ counts, violations }: SoakReport): void {
+  for (const [what, number] of [...counts].sort(([a], [b]) => (a < b ? -1 : 1)))
+    process.stdout.write(`${String(number).padStart(8)} ${what}\n`);
+  for (const violation of violations) process.stdout.write(`VIOLATION ${violation}\n`);
+  process.stdout.write(
+    violations.length === 0 ? 'no violation\n' : `${violations.length} violations; replay with --seed ${seed}\n`,
+  );
+  process.exitCode = violations.length === 0 ? 0 : 1;
+}
+
+if (values.help) process.stdout.write(USAGE);
+else {
+  if (Number.isNaN(seed) || !(seconds > 0)) refuse('--minutes and --seed are numbers');
+  if (agent !== undefined && agent !== 'docker' && agent !== 'containerd')
+    refuse(`--agent is docker or containerd, not ${agent}`);
+  process.stdout.write(`seed ${seed}\n`);
+  const only = values.only === '' ? [] : values.only.split(',');
+  print(agent === undefined ? await soak({ seconds, seed, only, onProgress }) : await soakOn(agent));
+}

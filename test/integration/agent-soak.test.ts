@@ -1,0 +1,18 @@
+/** The agent's promise under kills, for a minute: `npm run soak -- --agent docker|containerd` does the same for as long as one likes. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { soakAgent } from '../soak/agent/run.ts';
+import { containerdSocket, imageArchive, skipWithoutContainerd } from './running-cluster.ts';
+
+test(
+  'nothing starts twice, is left behind or goes back, at whatever step the agent is killed',
+  { skip: skipWithoutContainerd, timeout: 290_000 },
+  async () => {
+    const seed = Math.floor(Math.random() * 2 ** 31);
+    const options = { on: 'containerd', socket: containerdSocket ?? '', images: imageArchive ?? '' } as const;
+    const { violations, counts } = await soakAgent({ ...options, seconds: 45, seed });
+    assert.deepEqual(violations, [], `replay with: npm run soak -- --agent containerd --minutes 0.75 --seed ${seed}`);
+    assert.ok((counts.get('kills') ?? 0) > 2, JSON.stringify([...counts]));
+    assert.ok((counts.get('starts of containers') ?? 0) > 2, JSON.stringify([...counts]));
+  },
+);

@@ -1,0 +1,29 @@
+/** Chooses at which point the agent dies next: those that were tried least, so that every step has its turn. */
+import type { Random } from '../random.ts';
+import type { Death } from './node.ts';
+
+/** The share of kills at a random moment instead. */
+const AT_RANDOM = 0.15;
+/** The share of kills when a point comes for the first time. */
+const AT_ONCE = 0.7;
+const LATEST_TURN = 5;
+
+export class DeathPlan {
+  readonly #tries = new Map<string, number>();
+  readonly #random: Random;
+
+  constructor(random: Random) {
+    this.#random = random;
+  }
+
+  /** `reached`: points, with the number of lives that reached them; those that came again are likely to come. */
+  next(reached: ReadonlyMap<string, number>): Death | undefined {
+    const again = [...reached].filter(([, lives]) => lives > 1);
+    const all = (again.length > 0 ? again : [...reached]).map(([point]) => point).sort();
+    if (all.length === 0 || this.#random.next() < AT_RANDOM) return undefined;
+    const least = Math.min(...all.map((point) => this.#tries.get(point) ?? 0));
+    const point = this.#random.pick(all.filter((one) => (this.#tries.get(one) ?? 0) === least));
+    this.#tries.set(point, least + 1);
+    return { point, turn: this.#random.next() < AT_ONCE ? 1 : this.#random.between(2, LATEST_TURN) };
+  }
+}

@@ -1,0 +1,74 @@
+/** The pods of an agent's soak. Each container leaves a line in a file of the host when it starts, exits or is stopped. */
+import type { Role } from './records.ts';
+
+export const IMAGE = 'orchlet.local/demo:1';
+export const RECORDS = '/records';
+export type PodKind = 'full' | 'job' | 'static';
+
+/** The containers of each kind, and what may come of them. */
+export const CONTAINERS: Readonly<Record<PodKind, Readonly<Record<string, Role>>>> = {
+  full: { prepare: 'init', main: 'forever', side: 'forever' },
+  job: { prepare: 'init', work: 'once' },
+  static: { main: 'forever' },
+};
+
+const MARK = `f=${RECORDS}/$POD_UID.$NAME; mark() { read -r up _ </proc/uptime; echo "$1 $up" >>$f; }; mark S`;
+/** Exits by itself when a file `.die` appears. */
+const FOREVER = `${MARK}; trap 'mark T; exit 0' TERM; while :; do if [ -e $f.die ]; then rm $f.die; mark X; exit 1; fi; sleep 0.3; done`;
+const ONCE = `${MARK}; sleep 0.5; mark X`;
+
+function container(name: string, role: Role, mounts: readonly object[], more: object = {}): object {
+  return {
+    name,
+    image: IMAGE,
+    command: ['sh', '-c', role === 'forever' ? FOREVER : ONCE],
+    env: [
+      { name: 'POD_UID', valueFrom: { fieldRef: { fieldPath: 'metadata.uid' } } },
+      { name: 'NAME', value: name },
+    ],
+    volumeMounts: [{ name: 'records', mountPath: RECORDS }, ...mounts],
+    ...more,
+  };
+}
+
+export interface PodOptions {
+  readonly name: string;
+  readonly kind: PodKind;
+  readonly records: string;
+  readonly nodeName: string;
+  readonly version: string;
+}
+
+export const CPU = ['100m', '150m'] as const;
+
+export function resources(cpu: string): object {
+  const amounts = { cpu, memory: '32Mi' };
+  return { requests: amounts, limits: amounts };
+}
+
+export function podOf({ name, kind, records, nodeName, version }: PodOptions): object {
+  const memory = { name: 'memory', emptyDir: { medium: 'Memory', sizeLimit: '1Mi' } };
+  const settings = { name: 'settings', configMap: { name: 'settings' } };
+  const mounts = [
+    { name: 'memory', mountPath: '/memory' },
+    ...(kind === 'static' ? [] : [{ name: 'settings', mountPath: '/settings' }]),
+  ];
+  const entries = Object.entries(CONTAINERS[kind]);
+  const of = (isInit: boolean): object[] =>
+    entries
+      .filter(([, role]) => (role === 'init') === isInit)
+      .map(([one, role]) => container(one, role, mounts, kind === 'job' ? {} : { resources: resources(CPU[0]) }));
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name, namespace: 'default', labels: { version } },
+    spec: {
+      ...(kind === 'static' ? {} : { nodeName }),
+      restartPolicy: kind === 'job' ? 'Never' : 'Always',
+      terminationGracePeriodSeconds: 5,
+      initContainers: of(true),
+      containers: of(false),
+      volumes: [{ name: 'records', hostPath: { path: records } }, memory, ...(kind === 'static' ? [] : [settings])],
+    },
+  };
+}

@@ -1,0 +1,101 @@
+/**
+ * What containers wrote about themselves and what watches showed of pods, and whether an agent that keeps its promise can have
+ * caused it: no attempt of a container starts twice, nothing starts after it was stopped, init containers run once and before
+ * the others, restart counts never fall, a terminal phase is for good, and a deleted pod stays deleted. Pure.
+ */
+
+/** A line that a container wrote: it started, exited by itself, or was stopped by SIGTERM. */
+export interface Mark {
+  readonly what: 'started' | 'exited' | 'stopped';
+  /** Of the host's uptime clock. */
+  readonly atSeconds: number;
+}
+
+export type Role = 'init' | 'once' | 'forever';
+
+export interface ContainerRecord {
+  readonly podUid: string;
+  readonly container: string;
+  readonly role: Role;
+  readonly marks: readonly Mark[];
+}
+
+const LETTERS: Readonly<Record<string, Mark['what']>> = { S: 'started', X: 'exited', T: 'stopped' };
+
+/** Lines of a letter and a time; what is not whole yet is left out. */
+export function parseMarks(text: string): Mark[] {
+  return text.split('\n').flatMap((line) => {
+    const [letter = '', time = ''] = line.split(' ');
+    const what = LETTERS[letter];
+    return what === undefined || time === '' ? [] : [{ what, atSeconds: Number(time) }];
+  });
+}
+
+export function judgeContainer({ podUid, container, role, marks }: ContainerRecord): string[] {
+  const found: string[] = [];
+  const name = `container ${container} of pod ${podUid}`;
+  const story = marks.map(({ what, atSeconds }) => `${what} at ${atSeconds}`).join(', ');
+  let isStopped = false;
+  for (const [at, { what }] of marks.entries()) {
+    const before = marks[at - 1]?.what;
+    if (what === 'started' && before === 'started') found.push(`${name} started twice without an exit: ${story}`);
+    if (what === 'started' && isStopped) found.push(`${name} started after it was stopped: ${story}`);
+    if (what !== 'started' && before !== 'started') found.push(`${name} ended without a start: ${story}`);
+    if (what === 'stopped') isStopped = true;
+  }
+  const starts = marks.filter(({ what }) => what === 'started').length;
+  if (role !== 'forever' && starts > 1) found.push(`${name} ran ${starts} times, but had to run once: ${story}`);
+  return found;
+}
+
+/** Init containers exit before the first other container of their pod starts. */
+export function judgeOrder(records: readonly ContainerRecord[]): string[] {
+  const found: string[] = [];
+  for (const [podUid, ofPod] of Map.groupBy(records, (record) => record.podUid)) {
+    const others = ofPod.filter(({ role }) => role !== 'init').flatMap(({ marks }) => marks[0]?.atSeconds ?? []);
+    const first = Math.min(Infinity, ...others);
+    for (const { container, marks } of ofPod.filter(({ role }) => role === 'init')) {
+      const exit = marks.find(({ what }) => what === 'exited')?.atSeconds ?? Infinity;
+      if (first < exit)
+        found.push(`pod ${podUid}: a container started at ${first}, before ${container} exited (${exit})`);
+    }
+  }
+  return found;
+}
+
+export interface SeenPod {
+  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED';
+  readonly name: string;
+  readonly uid: string;
+  readonly phase: string;
+  /** By container. */
+  readonly restarts: ReadonlyMap<string, number>;
+}
+
+const TERMINAL = new Set(['Succeeded', 'Failed']);
+const ORDER = ['', 'Pending', 'Running'];
+
+/** Judges the events of one watch as they come. */
+export class PodHistory {
+  readonly #last = new Map<string, SeenPod>();
+  readonly #deleted = new Set<string>();
+  readonly violations: string[] = [];
+
+  see(pod: SeenPod): void {
+    const name = `pod ${pod.name} (${pod.uid})`;
+    if (this.#deleted.has(pod.uid)) this.violations.push(`${name} was deleted and came back`);
+    const before = this.#last.get(pod.uid);
+    this.#last.set(pod.uid, pod);
+    if (pod.type === 'DELETED') this.#deleted.add(pod.uid);
+    if (before === undefined) return;
+    if (TERMINAL.has(before.phase) && pod.phase !== before.phase)
+      this.violations.push(`${name} went from ${before.phase} to ${pod.phase}`);
+    if (ORDER.includes(pod.phase) && ORDER.indexOf(pod.phase) < ORDER.indexOf(before.phase))
+      this.violations.push(`${name} went back from ${before.phase} to ${pod.phase}`);
+    for (const [container, count] of before.restarts) {
+      const now = pod.restarts.get(container);
+      if (now !== undefined && now < count)
+        this.violations.push(`the restarts of ${container} in ${name} fell from ${count} to ${now}`);
+    }
+  }
+}

@@ -1,0 +1,188 @@
+/**
+ * A soak of the agent: it is killed at one step after the other while pods come, go, crash and are resized. Now and then it may
+ * run until everything is settled; then the host, the API server and what the containers recorded are judged.
+ */
+import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import type { Runtime } from '../../../agent/runtime/runtime.ts';
+import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
+import { ControlPlaneProcess } from '../../integration/controlplane-process.ts';
+import { unmountBelow } from '../../integration/running-cluster.ts';
+import { until } from '../../until.ts';
+import { Api } from '../api.ts';
+import { Random } from '../random.ts';
+import type { SoakReport } from '../run.ts';
+import { DeathPlan } from './deaths.ts';
+import { type RuntimeName, SoakNode } from './node.ts';
+import { CONTAINERS } from './pods.ts';
+import { PodProgram } from './program.ts';
+import { type ContainerRecord, judgeContainer, judgeOrder, parseMarks, PodHistory, type Role } from './records.ts';
+import { follow } from './pod-watch.ts';
+import { unsettled } from './settled.ts';
+
+export interface AgentSoakOptions {
+  readonly on: RuntimeName;
+  /** Of the runtime, a path. */
+  readonly socket: string;
+  /** The archive of the test images. */
+  readonly images: string;
+  readonly seconds: number;
+  readonly seed: number;
+  readonly onProgress?: (line: string) => void;
+}
+
+interface Scene {
+  readonly options: AgentSoakOptions;
+  readonly node: SoakNode;
+  readonly api: Api;
+  readonly runtime: Runtime;
+  readonly program: PodProgram;
+  readonly history: PodHistory;
+  readonly plan: DeathPlan;
+  readonly random: Random;
+  readonly counts: Map<string, number>;
+  readonly violations: string[];
+}
+
+const TOKEN = 'soak';
+const KILLS_BETWEEN_JUDGEMENTS = 6;
+/** After it answers. */
+const LONGEST_LIFE_MS = 6000;
+const SETTLES_WITHIN_MS = 120_000;
+const LOOK_MS = 300;
+const MOST_VIOLATIONS = 5;
+const LOG_BYTES = 6000;
+
+const sleep = (ms: number): Promise<void> => systemClock.sleep(ms);
+
+function count({ counts }: Scene, what: string, by = 1): void {
+  counts.set(what, (counts.get(what) ?? 0) + by);
+}
+
+export async function soakAgent(options: AgentSoakOptions): Promise<SoakReport> {
+  const directory = mkdtempSync(join(tmpdir(), 'orchlet-soak-'));
+  writeFileSync(join(directory, 'tokens.csv'), `${TOKEN},soak,soak,"system:masters"\n`);
+  const alive = keepAlive();
+  const random = new Random(options.seed);
+  const second = 10 + random.between(0, 200);
+  const flags = ['--cluster-cidr', `10.${second}.0.0/16`, '--token-auth-file', join(directory, 'tokens.csv')];
+  const plane = await ControlPlaneProcess.start(flags);
+  const api = new Api(plane.port, TOKEN);
+  const node = await SoakNode.prepare({ ...options, directory, kubeconfig: plane.kubeconfig });
+  const runtime = await node.openRuntime();
+  const history = new PodHistory();
+  const program = new PodProgram(api, node, random);
+  const [counts, violations]: [Map<string, number>, string[]] = [new Map(), []];
+  const plan = new DeathPlan(random);
+  const scene: Scene = { options, node, api, runtime, program, history, plan, random, counts, violations };
+  const watching = new AbortController();
+  try {
+    await until('the service account', async () => {
+      const { status } = await api.call('GET', '/api/v1/namespaces/default/serviceaccounts/default');
+      return status === 200;
+    });
+    const settings = { metadata: { name: 'settings' }, data: { colour: 'red' } };
+    await api.call('POST', '/api/v1/namespaces/default/configmaps', settings);
+    const watch = follow(api, history, watching.signal);
+    await disturb(scene);
+    watching.abort();
+    await watch;
+  } catch (error) {
+    violations.push(`${String(error)}\n${node.log.slice(-LOG_BYTES)}`);
+  } finally {
+    watching.abort();
+    await node.remove(runtime);
+    await runtime.close();
+    api.close();
+    await plane.remove();
+    unmountBelow(directory);
+    rmSync(directory, { recursive: true, force: true });
+    alive.cancel();
+  }
+  for (const [change, number] of program.counts) counts.set(`changes: ${change}`, number);
+  return { violations: [...node.crashes, ...history.violations, ...violations], counts };
+}
+
+async function disturb(scene: Scene): Promise<void> {
+  const { options, node, program, history, violations, random } = scene;
+  const endMs = performance.now() + options.seconds * 1000;
+  await settle(scene);
+  while (performance.now() < endMs) {
+    for (let kill = 0; kill < KILLS_BETWEEN_JUDGEMENTS && performance.now() < endMs; kill += 1) {
+      if (random.next() < 0.6) await program.step();
+      await live(scene);
+    }
+    await settle(scene);
+    if (node.crashes.length + history.violations.length + violations.length >= MOST_VIOLATIONS) return;
+  }
+}
+
+/** One life of the agent, to its death at a point or, where that does not come, at a random moment. */
+async function live(scene: Scene): Promise<void> {
+  const { node, plan, random, program } = scene;
+  const { reached } = node.points();
+  const death = plan.next(reached);
+  node.launch(death);
+  // How long a start takes depends on the machine; kills during the start have points of their own.
+  for (let up = false; node.isAlive && !up; up = await node.isUp()) await sleep(LOOK_MS);
+  const startMs = performance.now();
+  const endMs = startMs + (death === undefined ? random.between(0, LONGEST_LIFE_MS) : LONGEST_LIFE_MS);
+  const stepMs = startMs + random.between(0, LONGEST_LIFE_MS / 3);
+  let isStepped = false;
+  while (node.isAlive && performance.now() < endMs) {
+    await sleep(25);
+    if (isStepped || performance.now() < stepMs) continue;
+    isStepped = true;
+    await program.step();
+  }
+  const isAtPoint = !node.isAlive;
+  await node.stop('SIGKILL');
+  count(scene, 'kills');
+  count(scene, isAtPoint ? 'kills at a point' : 'kills at a random moment');
+  scene.counts.set('points that were reached', reached.size);
+  scene.counts.set('points that were died at', new Set(node.points().deaths).size);
+  scene.options.onProgress?.(`killed ${isAtPoint ? `${death?.point} (${death?.turn})` : 'at a random moment'}`);
+}
+
+/** The agent runs undisturbed until all is as it should be, then everything is judged. */
+async function settle(scene: Scene): Promise<void> {
+  const { node, violations, options } = scene;
+  const startMs = performance.now();
+  node.launch(undefined);
+  let problems: readonly string[] = [];
+  let last: readonly string[] = [];
+  do {
+    await sleep(LOOK_MS);
+    last = problems;
+    problems = await unsettled(scene, options);
+  } while (problems.length > 0 && node.isAlive && performance.now() - startMs < SETTLES_WITHIN_MS);
+  const tookMs = Math.round(performance.now() - startMs);
+  scene.counts.set(
+    'longest time until settled, ms',
+    Math.max(tookMs, scene.counts.get('longest time until settled, ms') ?? 0),
+  );
+  if (problems.length > 0) violations.push(`after ${tookMs} ms: ${problems.join('; ')}\n${node.log.slice(-LOG_BYTES)}`);
+  judge(scene);
+  count(scene, 'judgements');
+  options.onProgress?.(`settled after ${tookMs} ms; the last to come: ${last.join('; ')}`);
+  await node.stop('SIGKILL');
+  count(scene, 'kills');
+}
+
+const ROLES = new Map<string, Role>(Object.values(CONTAINERS).flatMap((of) => Object.entries(of)));
+
+/** Of all records that there are: each sentence once. */
+function judge({ node, violations, counts }: Scene): void {
+  const files = globSync('*.{prepare,main,side,work}', { cwd: node.records });
+  const records = files.map((file): ContainerRecord => {
+    const container = file.slice(file.lastIndexOf('.') + 1);
+    const marks = parseMarks(readFileSync(join(node.records, file), 'utf8'));
+    return { podUid: basename(file, `.${container}`), container, role: ROLES.get(container) ?? 'forever', marks };
+  });
+  counts.set('containers that ran', records.length);
+  const starts = records.flatMap(({ marks }) => marks.filter(({ what }) => what === 'started'));
+  counts.set('starts of containers', starts.length);
+  for (const sentence of [...records.flatMap(judgeContainer), ...judgeOrder(records)])
+    if (!violations.includes(sentence)) violations.push(`${sentence}`);
+}

@@ -1,0 +1,79 @@
+/** The judgement of an agent's soak: it finds each way in which an agent can break its promise, and nothing where it keeps it. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import {
+  type ContainerRecord,
+  judgeContainer,
+  judgeOrder,
+  parseMarks,
+  PodHistory,
+  type Role,
+  type SeenPod,
+} from '../../../soak/agent/records.ts';
+
+const record = (marks: string, role: Role = 'forever', container = 'main'): ContainerRecord => ({
+  podUid: 'u',
+  container,
+  role,
+  marks: parseMarks(marks),
+});
+
+describe('the marks of a container', () => {
+  for (const [what, role, marks] of [
+    ['a start', 'forever', 'S 1\n'],
+    ['restarts after exits, and an end', 'forever', 'S 1\nX 2\nS 3\nX 4\nS 5\nT 6\n'],
+    ['one run', 'once', 'S 1\nX 2\n'],
+    ['a line that is being written', 'forever', 'S 1\nX 2\nS'],
+  ] as const)
+    it(`are right: ${what}`, () => assert.deepEqual(judgeContainer(record(marks, role)), []));
+
+  for (const [what, role, marks, pattern] of [
+    ['a second start without an exit', 'forever', 'S 1\nS 2\n', /started twice/],
+    ['a start after SIGTERM', 'forever', 'S 1\nT 2\nS 3\n', /after it was stopped/],
+    ['a start after SIGTERM and an exit', 'forever', 'S 1\nX 2\nS 3\nT 4\nS 5\n', /after it was stopped/],
+    ['a second run of what runs once', 'once', 'S 1\nX 2\nS 3\nX 4\n', /ran 2 times/],
+    ['a second run of an init container', 'init', 'S 1\nX 2\nS 3\nX 4\n', /ran 2 times/],
+    ['an exit without a start', 'forever', 'X 1\n', /without a start/],
+  ] as const)
+    it(`are wrong: ${what}`, () => {
+      const found = judgeContainer(record(marks, role));
+      assert.equal(found.length, 1, found.join('\n'));
+      assert.match(found[0] ?? '', pattern);
+    });
+
+  it('are wrong where another container started before an init container exited', () => {
+    const init = record('S 1\nX 2\n', 'init', 'prepare');
+    assert.deepEqual(judgeOrder([init, record('S 3\n')]), []);
+    assert.equal(judgeOrder([init, record('S 1.5\n')]).length, 1);
+    assert.equal(judgeOrder([record('S 1\n', 'init', 'prepare'), record('S 3\n')]).length, 1);
+  });
+});
+
+describe('the history of a pod', () => {
+  const seen = (phase: string, restarts: number, more: Partial<SeenPod> = {}): SeenPod => ({
+    type: 'MODIFIED',
+    name: 'p',
+    uid: 'u',
+    phase,
+    restarts: new Map([['main', restarts]]),
+    ...more,
+  });
+  const judged = (...pods: readonly SeenPod[]): number => {
+    const history = new PodHistory();
+    for (const pod of pods) history.see(pod);
+    return history.violations.length;
+  };
+
+  it('goes forward', () => {
+    assert.equal(judged(seen('Pending', 0), seen('Running', 0), seen('Running', 1), seen('Succeeded', 1)), 0);
+    assert.equal(judged(seen('Running', 2), seen('Running', 0, { uid: 'of another pod' })), 0);
+  });
+
+  it('never goes back', () => {
+    assert.equal(judged(seen('Running', 0), seen('Pending', 0)), 1);
+    assert.equal(judged(seen('Succeeded', 0), seen('Running', 0)), 1);
+    assert.equal(judged(seen('Failed', 0), seen('Succeeded', 0)), 1);
+    assert.equal(judged(seen('Running', 3), seen('Running', 2)), 1);
+    assert.equal(judged(seen('Running', 0, { type: 'DELETED' }), seen('Running', 0)), 1);
+  });
+});
