@@ -1,13 +1,13 @@
 /**
- * The events of a YAML text where the parser of the `js-yaml` package differs from the one that kube-apiserver uses.
+ * Parses a YAML text into events, and corrects the differences between the `js-yaml` package and the parser of kube-apiserver.
  *
- * YAML demands that lines inside brackets and quotes are indented more than the key before them. kube-apiserver does not
- * ask for it, and `finalizers: [` with its closing bracket below the key is common. A block scalar at the end of a text
- * that has no last line end has none either.
+ * YAML requires that lines inside brackets and quotes are indented more than the key before them. kube-apiserver does not
+ * require it, and `finalizers: [` with its closing bracket below the key is common. In kube-apiserver, a block scalar at the
+ * end of a text without a final line break has no final line break either.
  */
 import { CHOMPING_MODE, EVENT_ID, YAMLException, parseEvents, type Event } from 'js-yaml';
 
-/** Lists and maps that stand in each other. */
+/** The maximum depth of nested lists and maps. */
 export const MAX_DEPTH = 1000;
 /** How much text is parsed again to indent lines; a text that needs more is refused as it is. */
 const MAX_REPARSED_CHARACTERS = 4 * 1024 * 1024;
@@ -46,14 +46,14 @@ function indentLine(source: string, position: number): string {
   return source.slice(0, start) + indented + source.slice(start + closing.length);
 }
 
-/** No node of the lines begins further to the right than this but for those inside brackets. */
+/** Outside of brackets, no node of the lines begins further to the right than this. */
 function deepestIndentation(lines: string): number {
   let deepest = 0;
   for (const [prefix] of lines.matchAll(/^[ ?-]+/gm)) deepest = Math.max(deepest, prefix.length);
   return deepest;
 }
 
-/** Takes care that no line end is added to a block scalar at the very end of a text without one. Changes the event. */
+/** Keeps a block scalar at the end of a text without a final line break from getting one. Changes the event. */
 export function keepMissingLineEnd(source: string, events: readonly Event[]): void {
   if (source.endsWith('\n') || source.endsWith('\r')) return;
   const last = events.findLast((event) => event.type === EVENT_ID.SCALAR);

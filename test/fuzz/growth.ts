@@ -3,6 +3,8 @@
  * longer the larger ones take comes an exponent: 1 is linear, 2 is quadratic.
  */
 
+import assert from 'node:assert/strict';
+
 /** Sorting and caches of the processor cost a little more than linear time. */
 export const MAX_EXPONENT = 1.5;
 const NOTICEABLE_MS = 5;
@@ -56,6 +58,15 @@ export async function measureGrowth(
   ];
   const exponent = Math.min(slope(half, first), slope(quarter, first) / 2);
   return { exponent: Number(exponent.toFixed(2)), sizeBytes: size, ms: Number(first.toFixed(1)) };
+}
+
+/**
+ * Fails when the time of a run grows faster than its size. The result does not depend on the speed of the host, as a limit in
+ * milliseconds would.
+ */
+export async function assertLinearTime(run: Run, options: GrowthOptions): Promise<void> {
+  const growth = await measureGrowth(run, options);
+  assert.ok(growth === undefined || growth.exponent <= MAX_EXPONENT, `time grows too fast: ${JSON.stringify(growth)}`);
 }
 
 async function fastest(run: Run, size: number, stopwatch: Stopwatch): Promise<number> {
