@@ -3,6 +3,7 @@
  * takes exactly these files and refuses every archive with anything else, so that nothing is written outside of the directory and
  * nothing but regular files comes into it, whoever made the archive.
  */
+import { quoteText } from '../api/meta/quote.ts';
 import { createReadStream, createWriteStream } from 'node:fs';
 import { chmod, mkdir, readdir, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -64,8 +65,8 @@ export async function readBackupArchive(file: string, directory: string, layout:
     count += 1;
     if (count > MAX_FILES) throw new Error(`it has more than ${MAX_FILES} files`);
     if (!belongs(parts, layout))
-      throw new Error(`it has an entry ${JSON.stringify(path.slice(0, 100))}, which no backup has`);
-    if (type === 'link') throw new Error(`its entry ${JSON.stringify(path)} is a link`);
+      throw new Error(`it has an entry ${quoteText(path.slice(0, 100))}, which no backup has`);
+    if (type === 'link') throw new Error(`its entry ${quoteText(path)} is a link`);
     const target = join(directory, path);
     await mkdir(type === 'directory' ? target : join(target, '..'), { recursive: true, mode: 0o700 });
     if (type === 'directory') continue;

@@ -2,6 +2,7 @@
  * Backups at the times of `--backup-schedule`, by `orchlet backup` in a process of its own, which also verifies each: nothing
  * of it runs where requests are answered. Only so many are kept, and none is removed before a newer one is complete.
  */
+import { quoteText } from '../api/meta/quote.ts';
 import { spawn } from 'node:child_process';
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { isSea } from 'node:sea';
@@ -44,7 +45,7 @@ export async function checkBackupSchedule({ schedule }: BackupScheduleOptions): 
   if (schedule === '') return;
   const { default: cron } = await import('node-cron');
   if (!cron.validate(schedule))
-    throw new CommandError(`--backup-schedule ${JSON.stringify(schedule)} is not a cron schedule`);
+    throw new CommandError(`--backup-schedule ${quoteText(schedule)} is not a cron schedule`);
 }
 
 /** The schedule was checked before. */

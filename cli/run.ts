@@ -2,6 +2,7 @@
  * Runs one command line. Exit codes: 0 success, 1 a failure in one line, 2 bad usage, 70 an internal error, 74 a failed storage;
  * 130 and 143 after a signal before anything ran. A fault of the program prints its stack.
  */
+import { quoteText } from '../api/meta/quote.ts';
 import { formatFlags, nearest, parseFlags, UsageError, wrap } from '../api/component/flags.ts';
 import { isPlain } from '../api/component/plain-error.ts';
 import { StatusError } from '../api/meta/status-error.ts';
@@ -86,11 +87,11 @@ function checkArguments({ name, arguments: wanted }: Command, given: readonly st
   if (extra !== undefined)
     throw new UsageError(
       most === 0
-        ? `'orchlet ${name}' takes no arguments, but was given ${JSON.stringify(extra)}`
-        : `${JSON.stringify(extra)} is one argument too many: ${shown}`,
+        ? `'orchlet ${name}' takes no arguments, but was given ${quoteText(extra)}`
+        : `${quoteText(extra)} is one argument too many: ${shown}`,
     );
   const wrong = choices === undefined ? undefined : given.find((word) => !choices.includes(word));
-  if (wrong !== undefined) throw new UsageError(`${JSON.stringify(wrong)} is not one of ${choices?.join(', ') ?? ''}`);
+  if (wrong !== undefined) throw new UsageError(`${quoteText(wrong)} is not one of ${choices?.join(', ') ?? ''}`);
 }
 
 function listOf(rows: readonly CommandRow[]): string[] {

@@ -375,6 +375,45 @@ test('errors stand in the field err of a log line, where the logger prints their
   assert.deepEqual(wrong, []);
 });
 
+/** Files that parse JSON without the codec, where integers beyond 2^53 become doubles, and why they may. */
+const LOSSY_JSON: Readonly<Record<string, string>> = {
+  'api/codec/json.ts': 'it is the codec',
+  'api/machinery/exec-plugin.ts': 'a credential has no numbers',
+  'api/machinery/http-client.ts':
+    'clients over the network compute with numbers as doubles, and write back objects whose numbers are smaller',
+  'api/machinery/response-status.ts': 'a Status has small numbers',
+  'api/meta/quote.ts': 'it quotes texts',
+  'api/schema/resources.ts': 'a file of this project',
+  'api/schema/table.ts': 'a file of this project',
+  'cli/commands/backup.ts': 'a file that the command wrote',
+  'cli/commands/explain-eviction.ts': 'a report that is printed',
+  'api/component/logging.ts': 'log lines; large integers are written as texts',
+  'api/meta/field-error.ts': 'a value in a message',
+  'controlplane/admission/webhook/review.ts': 'a review has no large numbers; its patch is decoded by the codec',
+  'controlplane/aggregation/backend-openapi.ts': 'OpenAPI documents of aggregated servers, and not objects',
+  'controlplane/authentication/jwt.ts': 'the numbers of a token are points in time',
+  'controlplane/authentication/oidc.ts': 'metadata and keys of an issuer have no numbers',
+  'controlplane/authentication/webhook-token.ts': 'a TokenReview has no numbers',
+  'controlplane/authorization/abac.ts': 'a policy has no numbers',
+  'controlplane/authorization/webhook.ts': 'a SubjectAccessReview has no numbers',
+  'controlplane/metrics-api/agent-summaries.ts': 'measurements are doubles',
+  'controlplane/registry/continue-token.ts': 'a token of this server; its revision is a safe integer',
+  'controlplane/registry/kinds/core/core-objects.ts': 'only the type of the value is checked',
+  'controlplane/registry/kinds/spec-diff.ts': 'a message that shows a difference',
+  'controlplane/server/connect/aggregated.ts': 'discovery and OpenAPI documents of aggregated servers, and not objects',
+  'controlplane/storage/cached-object.ts': 'labels are texts',
+};
+
+test('JSON of objects is decoded and encoded by the codec, which keeps integers beyond 2^53', () => {
+  const lossy = sources
+    .filter(({ path }) => /^(api|controlplane|cli)\//.test(path))
+    .filter(({ text }) =>
+      text.split('\n').some((line) => /\bJSON\.(parse|stringify)\b/.test(line) && !/^\s*(\*|\/\/|\/\*)/.test(line)),
+    )
+    .map(({ path }) => path);
+  assert.deepEqual(lossy, Object.keys(LOSSY_JSON).toSorted());
+});
+
 test('there are no barrel files, and no folder of odds and ends', () => {
   const bad = sources
     .map(({ path }) => path)

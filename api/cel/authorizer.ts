@@ -5,6 +5,7 @@
  * If the decision is not available at once, the expression is suspended (`Pending`) and run again when the decision is
  * available.
  */
+import { stringifyJson } from '../codec/json.ts';
 import { type FunctionRow, method } from './functions.ts';
 import { bool, opaque, string } from './types.ts';
 import { OpaqueValue, Pending } from './values.ts';
@@ -51,7 +52,7 @@ class Decider {
   }
 
   decide(attributes: CheckAttributes): CheckDecision {
-    const key = JSON.stringify(attributes);
+    const key = stringifyJson(attributes);
     const known = this.#known.get(key);
     if (known !== undefined) return known;
     const decision = this.#check(attributes);

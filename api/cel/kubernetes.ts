@@ -1,4 +1,5 @@
 /** The CEL libraries of Kubernetes: quantities, IP addresses and CIDRs, URLs, semantic versions and named formats. */
+import { quoteText } from '../meta/quote.ts';
 import {
   type Cidr as CidrBlock,
   cidrContains,
@@ -187,7 +188,7 @@ function strictIp(text: string): IpAddress | undefined {
 function ipOf(text: string): Ip {
   const found = strictIp(text);
   if (found === undefined)
-    throw new CelError(`IP Address ${JSON.stringify(text)} parse error during conversion from string`);
+    throw new CelError(`IP Address ${quoteText(text)} parse error during conversion from string`);
   return new Ip(found);
 }
 
@@ -199,7 +200,7 @@ function strictCidr(text: string): CidrBlock | undefined {
 function cidrOf(text: string): Cidr {
   const found = strictCidr(text);
   if (found === undefined)
-    throw new CelError(`network address parse error during conversion from string: ${JSON.stringify(text)}`);
+    throw new CelError(`network address parse error during conversion from string: ${quoteText(text)}`);
   return new Cidr(found);
 }
 
@@ -261,7 +262,7 @@ const urls: FunctionRow[] = [
     const value = urlValue(text);
     if (value === undefined)
       throw new CelError(
-        `URL parse error during conversion from string: parse ${JSON.stringify(text)}: invalid URI for request`,
+        `URL parse error during conversion from string: parse ${quoteText(text)}: invalid URI for request`,
       );
     return value;
   }),
@@ -326,7 +327,7 @@ function compareVersions(a: Semver, b: Semver): number {
 const parsedVersion = (text: string): Semver => {
   const found = semverOf(text);
   if (found === undefined)
-    throw new CelError(`semver parse error during conversion from string: Invalid version ${JSON.stringify(text)}`);
+    throw new CelError(`semver parse error during conversion from string: Invalid version ${quoteText(text)}`);
   return found;
 };
 

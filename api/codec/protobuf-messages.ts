@@ -3,6 +3,7 @@
  * that each field is a plain property access. The functions of structs refer to each other through `MessageType`s, so
  * types may be recursive. Nothing from a request ever becomes part of the source: names and numbers come from the table.
  */
+import { quoteText } from '../meta/quote.ts';
 import type { Field, Schema, StructType, TypeNode } from '../schema/schema.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { setMember } from './json.ts';
@@ -168,7 +169,7 @@ class Source {
         continue;
       }
       const value = this.#name();
-      this.line(`const ${value} = o[${JSON.stringify(field.name)}];`);
+      this.line(`const ${value} = o[${quoteText(field.name)}];`);
       this.line(`if (${value} !== undefined && ${value} !== null) {`);
       this.#writeField(number, field.type, value);
       this.line('}');
@@ -225,7 +226,7 @@ class Source {
         this.line(`r.leave(${around});\nbreak;\n}`);
         continue;
       }
-      const member = `o[${JSON.stringify(field.name)}]`;
+      const member = `o[${quoteText(field.name)}]`;
       this.line(`case ${tagOf(number, wireTypeOf(field.type))}: {`);
       this.#readField(field.type, member);
       this.line('break;\n}');

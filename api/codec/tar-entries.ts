@@ -3,6 +3,7 @@
  * entry is handed out: nothing leads out of the archive, and there are only files, directories and links. Nothing is written;
  * contents are streams. Used for backups and image archives.
  */
+import { quoteText } from '../meta/quote.ts';
 import type { Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 
@@ -82,5 +83,5 @@ function partsInside(path: string, base: readonly string[]): readonly string[] {
 }
 
 function shown(path: string): string {
-  return JSON.stringify(path.slice(0, MAX_PATH_SHOWN));
+  return quoteText(path.slice(0, MAX_PATH_SHOWN));
 }

@@ -5,6 +5,7 @@
  * Keys that stand twice are reported with their line, the last value wins. Nesting, the number of values and what aliases
  * unfold to are bounded; what aliases share is copied, so that values are trees. Output is block style with sorted keys.
  */
+import { quoteText } from '../meta/quote.ts';
 import { trimEnd } from '../component/trim.ts';
 import {
   EVENT_ID,
@@ -269,7 +270,7 @@ function noteKey(
     let line = 1;
     for (let at = source.indexOf('\n'); at !== -1 && at < event.valueStart; at = source.indexOf('\n', at + 1))
       line += 1;
-    found.push(`line ${line}: key ${JSON.stringify(key)} already set in map`);
+    found.push(`line ${line}: key ${quoteText(key)} already set in map`);
   }
   around.keys?.add(key);
 }
@@ -332,10 +333,10 @@ const PLAIN = /^[^\s\-?:,[\]{}#&*!|>'"%@`][^\n]*$|^[-?:][^\s,[\]{}][^\n]*$/;
 function text(value: string, indent: number): string {
   if (value === '') return '""';
   if (CONTROL.test(value.replaceAll(/[\ud800-\udbff][\udc00-\udfff]/g, '')) || value.includes('\t'))
-    return JSON.stringify(value);
+    return quoteText(value);
   if (value.includes('\n')) return literal(value, indent);
   if (resolvePlain(value) !== undefined || /^\d{4}-\d\d?-\d\d?/.test(value) || value === '<<' || value === '=')
-    return JSON.stringify(value);
+    return quoteText(value);
   if (PLAIN.test(value) && !/: |:$| #|\s$/.test(value) && !/^(?:---|\.\.\.)/.test(value)) return value;
   return `'${value.replaceAll("'", "''")}'`;
 }
@@ -343,7 +344,7 @@ function text(value: string, indent: number): string {
 /** `|`, with what it needs to keep trailing newlines; readers differ in what they make of leading blanks. */
 function literal(value: string, indent: number): string {
   const body = trimEnd(value, '\n');
-  if (body === '' || /^[ \n]/.test(body)) return JSON.stringify(value);
+  if (body === '' || /^[ \n]/.test(body)) return quoteText(value);
   const newlines = value.length - body.length;
   const pad = ' '.repeat(indent + 2);
   const lines = body.split('\n').map((line) => (line === '' ? '' : pad + line));

@@ -5,6 +5,7 @@
  * in names, short names (`-v 4`, `-v=4`, `-v4`), `--` ends the flags. A flag given twice takes the last value, lists and maps
  * collect. Every error is one line that names the flag and, for an unknown name, the nearest right one.
  */
+import { quoteText } from '../meta/quote.ts';
 import { formatDuration, parseDuration } from './duration.ts';
 import { PlainError } from './plain-error.ts';
 
@@ -148,14 +149,14 @@ function warningsOf(row: AnyFlag): string[] {
 /** One value of a flag by its text. `before` is what the same command line gave already, for lists and maps. Throws `UsageError`. */
 function takeValue(row: AnyFlag, text: string, before?: unknown): FlagTypes[FlagType] {
   const fail = (why: string): never => {
-    throw new UsageError(`invalid argument ${JSON.stringify(text)} for "--${row.name}" flag: ${why}`);
+    throw new UsageError(`invalid argument ${quoteText(text)} for "--${row.name}" flag: ${why}`);
   };
   const value = convert(row.type, text, before, fail);
   if (row.choices !== undefined && typeof value === 'string' && !row.choices.includes(value)) {
     fail(
       `must be one of ${row.choices
         .filter((choice) => choice !== '')
-        .map((choice) => JSON.stringify(choice))
+        .map((choice) => quoteText(choice))
         .join(', ')}`,
     );
   }
@@ -202,7 +203,7 @@ function parsePairs(text: string, fail: (why: string) => never): Record<string, 
   for (const pair of text.split(',').filter((part) => part.trim() !== '')) {
     const at = pair.search(/[=<]/);
     const key = pair.slice(0, Math.max(0, at)).trim();
-    if (key === '') fail(`${JSON.stringify(pair)} must be formatted as key=value`);
+    if (key === '') fail(`${quoteText(pair)} must be formatted as key=value`);
     pairs[key] = pair.slice(pair.charAt(at) === '<' ? at : at + 1);
   }
   return pairs;
@@ -305,7 +306,7 @@ function formatRow(row: AnyFlag, width: number): string {
   const text = [
     row.help,
     row.choices === undefined ? '' : `One of: ${row.choices.filter((choice) => choice !== '').join(', ')}.`,
-    isEmpty ? '' : `(default ${row.type === 'string' ? JSON.stringify(shown) : shown})`,
+    isEmpty ? '' : `(default ${row.type === 'string' ? quoteText(shown) : shown})`,
     row.deprecated === undefined ? '' : `(DEPRECATED: ${row.deprecated})`,
     row.noEffect === undefined ? '' : `(no effect: ${row.noEffect})`,
   ]

@@ -2,6 +2,7 @@
  * The `Logger` that programs run with: pino, as JSON lines or as text lines for people, on stderr. Verbosity follows the
  * component flags: warnings and errors always, `info` from -v=0, `debug` from -v=4.
  */
+import { quoteText } from '../meta/quote.ts';
 import type { Logger as PinoLogger } from 'pino';
 import type { Logger } from './logger.ts';
 
@@ -95,8 +96,8 @@ function textLogger(isVerbose: () => boolean, write: (line: string) => void, che
 }
 
 function textOf(value: unknown): string {
-  if (value instanceof Error) return JSON.stringify(value.stack ?? value.message);
-  if (typeof value === 'string') return /^[\w./:@%+,-]+$/.test(value) ? value : JSON.stringify(value);
+  if (value instanceof Error) return quoteText(value.stack ?? value.message);
+  if (typeof value === 'string') return /^[\w./:@%+,-]+$/.test(value) ? value : quoteText(value);
   return (
     JSON.stringify(value, (_, inner: unknown) => (typeof inner === 'bigint' ? inner.toString() : inner)) ?? 'undefined'
   );

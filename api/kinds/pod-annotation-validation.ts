@@ -2,6 +2,7 @@
  * Validates the annotations of pods and templates that have a meaning: mirror pods, pod deletion cost, and the
  * annotations of AppArmor and seccomp that older clients set.
  */
+import { quoteText } from '../meta/quote.ts';
 import { forbidden, invalid, type FieldError } from '../meta/field-error.ts';
 import { localPathErrors } from './mount-validation.ts';
 import type { PodSpec } from './pod-types.ts';
@@ -52,7 +53,7 @@ function appArmorErrors(profile: string, field: string, container: string, spec:
   const errors: FieldError[] = [];
   if (!containers.some(({ name }) => name === container)) errors.push(invalid(field, container, 'container not found'));
   const known = ['', 'runtime/default', 'unconfined'].includes(profile) || profile.startsWith('localhost/');
-  if (!known) errors.push(invalid(field, profile, `invalid AppArmor profile name: ${JSON.stringify(profile)}`));
+  if (!known) errors.push(invalid(field, profile, `invalid AppArmor profile name: ${quoteText(profile)}`));
   return errors;
 }
 

@@ -2,6 +2,7 @@
  * Validates updates of existing pods: of the pod itself, its status, its ephemeral containers, and by resize. The pod
  * strategies call it.
  */
+import { stringifyJson } from '../codec/json.ts';
 import { duplicate, forbidden, invalid, required, type FieldError } from '../meta/field-error.ts';
 import { cloneJson, semanticEqual } from '../meta/json-equality.ts';
 import { dnsSubdomainErrors, qualifiedNameErrors, rangeError } from '../meta/names.ts';
@@ -274,7 +275,7 @@ export function ephemeralContainerUpdateErrors(pod: Pod, old: Pod): FieldError[]
       errors.push(
         forbidden(
           'spec.ephemeralContainers',
-          `existing ephemeral containers ${JSON.stringify(container.name)} may not be removed\n`,
+          `existing ephemeral containers ${stringifyJson(container.name)} may not be removed\n`,
         ),
       );
     else if (!semanticEqual(now, container)) errors.push(forbidden('spec.ephemeralContainers', changed(container)));
@@ -283,7 +284,7 @@ export function ephemeralContainerUpdateErrors(pod: Pod, old: Pod): FieldError[]
 }
 
 const changed = (container: EphemeralContainer): string =>
-  `existing ephemeral containers ${JSON.stringify(container.name)} may not be changed\n@@ the fields differ @@`;
+  `existing ephemeral containers ${stringifyJson(container.name)} may not be changed\n@@ the fields differ @@`;
 
 const RESIZABLE: ReadonlySet<string> = new Set(['cpu', 'memory']);
 

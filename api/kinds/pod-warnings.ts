@@ -2,6 +2,7 @@
  * Warns about fields of a pod that are valid but probably unintended. The texts become `Warning: 299` headers, in
  * kube-apiserver's order.
  */
+import { quoteText } from '../meta/quote.ts';
 import { formatQuantity, parseQuantity } from '../meta/quantity.ts';
 import type { ObjectMeta } from '../meta/object.ts';
 import { dnsLabelErrors } from '../meta/names.ts';
@@ -117,7 +118,7 @@ function tokenPathWarnings(spec: PodSpec, at: string): string[] {
   if (taken.size === 0) return [];
   const texts: string[] = [];
   const check = (field: string, path = ''): void => {
-    if (taken.has(path)) texts.push(`${field}: has duplicated path with ServiceAccountToken ${JSON.stringify(path)}`);
+    if (taken.has(path)) texts.push(`${field}: has duplicated path with ServiceAccountToken ${quoteText(path)}`);
   };
   for (const [index, { projected }] of volumes.entries()) {
     const own = `${at}.volumes[${index}].projected.sources`;
@@ -135,7 +136,7 @@ function hostAliasWarnings(spec: PodSpec, at: string): string[] {
   return (spec.hostAliases ?? []).flatMap(({ ip = '' }, index) => {
     const repeated = seen.has(ip);
     seen.add(ip);
-    return repeated ? [`${at}.hostAliases[${index}].ip: duplicate ip ${JSON.stringify(ip)}`] : [];
+    return repeated ? [`${at}.hostAliases[${index}].ip: duplicate ip ${quoteText(ip)}`] : [];
   });
 }
 
@@ -152,7 +153,7 @@ function volumeWarnings(spec: PodSpec, at: string): string[] {
     if (limit !== undefined) texts.push(...fractionWarning(limit, `${own}.emptyDir.sizeLimit`));
     for (const source of volume.projected?.sources ?? []) {
       if (Object.keys(source).length === 0)
-        texts.push(`volume ${JSON.stringify(volume.name ?? '')} (Projected) has no sources provided`);
+        texts.push(`volume ${quoteText(volume.name ?? '')} (Projected) has no sources provided`);
     }
   }
   return texts;
@@ -164,9 +165,9 @@ function pullSecretWarnings(spec: PodSpec, at: string): string[] {
   const empty: string[] = [];
   for (const [index, { name = '' }] of (spec.imagePullSecrets ?? []).entries()) {
     const field = `${at}.imagePullSecrets[${index}].name`;
-    if (seen.has(name)) repeated.push(`${field}: duplicate name ${JSON.stringify(name)}`);
+    if (seen.has(name)) repeated.push(`${field}: duplicate name ${quoteText(name)}`);
     seen.add(name);
-    if (name === '') empty.push(`${field}: invalid empty name ${JSON.stringify(name)}`);
+    if (name === '') empty.push(`${field}: invalid empty name ${quoteText(name)}`);
   }
   return [...repeated, ...empty];
 }
@@ -221,7 +222,7 @@ function environmentWarnings(container: AnyContainer, at: string): string[] {
     const own = `$(${name})`;
     const extends_ = valueFrom === undefined && value !== own && value.includes(own);
     if (seen.has(name) && !extends_) {
-      const text = `hides previous definition of ${JSON.stringify(name)}, which may be dropped when using apply`;
+      const text = `hides previous definition of ${quoteText(name)}, which may be dropped when using apply`;
       texts.push(`${at}.env[${index}]: ${text}`);
     }
     seen.add(name);
@@ -254,7 +255,7 @@ function portWarnings(container: AnyContainer, at: string, seen: SeenPorts): str
     const other = seen.names.get(name);
     if (other === undefined) seen.names.set(name, field);
     else {
-      const text = `duplicate port name ${JSON.stringify(name)} with ${other}`;
+      const text = `duplicate port name ${quoteText(name)} with ${other}`;
       texts.push(`${field}: ${text}, services and probes that select ports by name will use ${other}`);
     }
   }
@@ -276,7 +277,7 @@ const UNIT = 1_000_000_000n;
 function fractionWarning(value: string, field: string): string[] {
   const quantity = parseQuantity(value);
   if (quantity.nano % UNIT === 0n) return [];
-  return [`${field}: fractional byte value ${JSON.stringify(formatQuantity(quantity))} is invalid, must be an integer`];
+  return [`${field}: fractional byte value ${quoteText(formatQuantity(quantity))} is invalid, must be an integer`];
 }
 
 function graceWarnings(spec: PodSpec, at: string): string[] {

@@ -1,4 +1,5 @@
 /** Validates the compute resources of containers and pods: the names and the amounts. */
+import { quoteText } from '../meta/quote.ts';
 import { duplicate, FieldError, forbidden, invalid, required, type FieldError as Error } from '../meta/field-error.ts';
 import { labelValueErrors, qualifiedNameErrors } from '../meta/names.ts';
 import { compareQuantities, parseQuantity, type Quantity } from '../meta/quantity.ts';
@@ -142,7 +143,7 @@ function podResourceNameErrors(field: string, name: string): Error[] {
   const errors = resourceNameErrors(field, name);
   if (errors.length > 0) return errors;
   if (!POD_LEVEL.has(name) && !isHugePage(name)) {
-    const supported = [...POD_LEVEL, HUGE_PAGES].sort().map((one) => JSON.stringify(one));
+    const supported = [...POD_LEVEL, HUGE_PAGES].sort().map((one) => quoteText(one));
     return [new FieldError('FieldValueNotSupported', field, name, `supported values: ${supported.join(', ')}`)];
   }
   return errors;

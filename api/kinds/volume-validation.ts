@@ -1,4 +1,5 @@
 /** Validates the volumes of a pod: every volume has exactly one source, and the source is valid. */
+import { quoteText } from '../meta/quote.ts';
 import {
   duplicate,
   forbidden,
@@ -161,7 +162,7 @@ const SOURCES: Readonly<Record<string, Check>> = {
 function claimNameErrors(podName: string, volume: string, field: string): FieldError[] {
   if (podName === '' || volume === '') return [];
   const claim = `${podName}-${volume}`;
-  return dnsSubdomainErrors(claim).map((text) => invalid(field, volume, `PVC name ${JSON.stringify(claim)}: ${text}`));
+  return dnsSubdomainErrors(claim).map((text) => invalid(field, volume, `PVC name ${quoteText(claim)}: ${text}`));
 }
 
 /** kube-apiserver's names of additional sources in errors, where they differ from the field names. */

@@ -2,6 +2,7 @@
  * Credentials from an external command (client.authentication.k8s.io): it is told about the cluster in KUBERNETES_EXEC_INFO,
  * prints an ExecCredential, and is run again only when what it gave expired or the server answered 401.
  */
+import { stringifyJson } from '../codec/json.ts';
 import { spawn } from 'node:child_process';
 import { dirname, isAbsolute, resolve } from 'node:path';
 import type { ClientCredentials, PresentedCredentials } from './client-credentials.ts';
@@ -117,7 +118,7 @@ async function runPlugin(
     apiVersion: config.apiVersion,
     spec: { ...(config.provideClusterInfo === true ? { cluster } : {}), interactive },
   };
-  const output = await run(options, JSON.stringify(info), interactive);
+  const output = await run(options, stringifyJson(info), interactive);
   let credential: ExecCredential;
   try {
     credential = JSON.parse(output) as ExecCredential;

@@ -2,6 +2,7 @@
  * The `Client` over HTTP(S): paths and query parameters of the API, answers turned into objects and `StatusError`s, requests
  * held to a rate, repeated when the server asked for it or never got them, watches read only as fast as they are consumed.
  */
+import { stringifyJson } from '../codec/json.ts';
 import type { Readable } from 'node:stream';
 import { StatusError, type Status } from '../meta/status-error.ts';
 import type { KubeList, KubeObject } from '../meta/object.ts';
@@ -294,7 +295,7 @@ export class HttpClient implements Client {
     if (body === undefined || typeof body === 'string' || Buffer.isBuffer(body)) return { body, contentType };
     const encoded =
       contentType === JSON_TYPE && typeof body === 'object' && body !== null ? this.#format.encode(body) : undefined;
-    return encoded ?? { body: JSON.stringify(body), contentType };
+    return encoded ?? { body: stringifyJson(body), contentType };
   }
 }
 

@@ -5,6 +5,7 @@
  * The path is percent-decoded once and then split at its slashes, as kube-apiserver does: an encoded slash separates
  * segments like a plain one. Nothing is cleaned: empty and dot segments stay what they are and match no resource.
  */
+import { quoteText } from '../meta/quote.ts';
 
 export interface RequestPath {
   /** As the client sent it: percent-encoded, without the query. */
@@ -101,14 +102,13 @@ function decode(raw: string): string {
   try {
     return checked(raw, decodeURIComponent(raw));
   } catch (cause) {
-    if (cause instanceof URIError)
-      throw new RequestPathError(`invalid URL escape in ${JSON.stringify(raw)}`, { cause });
+    if (cause instanceof URIError) throw new RequestPathError(`invalid URL escape in ${quoteText(raw)}`, { cause });
     throw cause;
   }
 }
 
 function checked(raw: string, decoded: string): string {
-  if (decoded.includes('\0')) throw new RequestPathError(`invalid NUL character in ${JSON.stringify(raw)}`);
+  if (decoded.includes('\0')) throw new RequestPathError(`invalid NUL character in ${quoteText(raw)}`);
   return decoded;
 }
 

@@ -1,4 +1,5 @@
 /** What an answer that is a failure says: its Status, or one made of its code and text; and when to ask again. */
+import { stringifyJson } from '../codec/json.ts';
 import { newStatusError, StatusError, type Status } from '../meta/status-error.ts';
 import type { TransportResponse } from './http-transport.ts';
 import type { ObjectFormat } from './object-format.ts';
@@ -7,7 +8,7 @@ import { readAll } from './response-body.ts';
 export async function statusOf(response: TransportResponse, format: ObjectFormat): Promise<StatusError> {
   const bytes = await readAll(response.body);
   const decoder = format.decoderFor(response.headers['content-type'] ?? '');
-  const text = decoder === undefined ? bytes.toString('utf8') : JSON.stringify(decoder.decode(bytes));
+  const text = decoder === undefined ? bytes.toString('utf8') : stringifyJson(decoder.decode(bytes));
   const status = parseStatus(text);
   if (status !== undefined) return new StatusError(status);
   const message = text.trim() === '' ? `the server answered ${response.status}` : text.trim().slice(0, 2048);

@@ -5,7 +5,7 @@
  * verify it.
  */
 import { createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
-import { parseJson } from '../codec/json.ts';
+import { parseJson, stringifyJson } from '../codec/json.ts';
 import { type Certificate, certificatePem, parseCertificates } from './certificate.ts';
 
 export interface CaBundle {
@@ -45,7 +45,7 @@ function schemeOf(key: KeyObject): SigningScheme {
 
 export function signCaBundle(bundle: CaBundle, privateKey: KeyObject): string {
   const { name, hash } = schemeOf(createPublicKey(privateKey));
-  const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const encode = (value: object): string => Buffer.from(stringifyJson(value)).toString('base64url');
   const input = `${encode({ alg: name, typ: TYPE })}.${encode(bundle)}`;
   const signature = sign(hash, Buffer.from(input), { key: privateKey, dsaEncoding: 'ieee-p1363' });
   return `${input}.${signature.toString('base64url')}`;
@@ -72,7 +72,7 @@ interface SignedText {
 function isSignedBy(key: KeyObject, { header, input, signature }: SignedText): boolean {
   try {
     const { name, hash } = schemeOf(key);
-    const expected = Buffer.from(JSON.stringify({ alg: name, typ: TYPE })).toString('base64url');
+    const expected = Buffer.from(stringifyJson({ alg: name, typ: TYPE })).toString('base64url');
     const bytes = Buffer.from(signature, 'base64url');
     return header === expected && verify(hash, input, { key, dsaEncoding: 'ieee-p1363' }, bytes);
   } catch {

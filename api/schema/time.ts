@@ -2,6 +2,7 @@
  * RFC 3339 times as the API writes them: UTC, whole seconds (`Time`) or exactly six decimals (`MicroTime`). Reading is as
  * strict as kube-apiserver and refuses in its words.
  */
+import { quoteText } from '../meta/quote.ts';
 
 export class TimeError extends Error {
   override readonly name = 'TimeError';
@@ -59,7 +60,7 @@ const PIECES = [
 function parse(text: string, layout: string, micro: boolean): { seconds: number; fraction: string } {
   const fail = (rest: string, element: string): never => {
     throw new TimeError(
-      `parsing time ${JSON.stringify(text)} as "${layout}": cannot parse ${JSON.stringify(rest)} as "${element}"`,
+      `parsing time ${quoteText(text)} as "${layout}": cannot parse ${quoteText(rest)} as "${element}"`,
     );
   };
   const numbers: number[] = [];
@@ -74,7 +75,7 @@ function parse(text: string, layout: string, micro: boolean): { seconds: number;
     if (digits.length < piece.digits || !/^\d+$/.test(digits)) fail(rest, piece.layout);
     const number = Number(digits);
     if (number < piece.min || number > piece.max)
-      throw new TimeError(`parsing time ${JSON.stringify(text)}: ${piece.name} out of range`);
+      throw new TimeError(`parsing time ${quoteText(text)}: ${piece.name} out of range`);
     numbers.push(number);
     rest = rest.slice(piece.digits);
   }
@@ -84,10 +85,10 @@ function parse(text: string, layout: string, micro: boolean): { seconds: number;
   const zone = /^(?:Z|([+-])(\d\d):(\d\d))/.exec(rest);
   if (zone === null) return fail(rest, 'Z07:00');
   rest = rest.slice(zone[0].length);
-  if (rest !== '') throw new TimeError(`parsing time ${JSON.stringify(text)}: extra text: ${JSON.stringify(rest)}`);
+  if (rest !== '') throw new TimeError(`parsing time ${quoteText(text)}: extra text: ${quoteText(rest)}`);
   const [year = 0, month = 1, day = 1, hour = 0, minute = 0, second = 0] = numbers;
   const date = utcDate(year, month, day);
-  if (date === undefined) throw new TimeError(`parsing time ${JSON.stringify(text)}: day out of range`);
+  if (date === undefined) throw new TimeError(`parsing time ${quoteText(text)}: day out of range`);
   const offset =
     zone[1] === undefined ? 0 : (zone[1] === '-' ? -1 : 1) * (Number(zone[2]) * 3600 + Number(zone[3]) * 60);
   return {

@@ -1,4 +1,5 @@
 /** `orchlet agent`. */
+import { stringifyJson } from '../../api/codec/json.ts';
 import { resolve } from 'node:path';
 import { effectiveOptions, preferFileWarnings } from '../../agent/options/config/effective-options.ts';
 import { type Agent, AGENT_VERSION, startAgent } from '../../agent/main.ts';
@@ -72,6 +73,6 @@ export const agent: Command = {
 /** As the kubelet prints its version; `raw` with all that is known. */
 function versionText(form: string): string {
   return form === 'raw'
-    ? `${JSON.stringify({ gitVersion: AGENT_VERSION, platform: `linux/${process.arch}`, nodeVersion: process.version })}\n`
+    ? `${stringifyJson({ gitVersion: AGENT_VERSION, platform: `linux/${process.arch}`, nodeVersion: process.version })}\n`
     : `Kubernetes ${AGENT_VERSION}\n`;
 }

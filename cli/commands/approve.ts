@@ -1,4 +1,5 @@
 /** `orchlet certs approve`: lets the cluster sign what nodes have asked for. */
+import { quoteText } from '../../api/meta/quote.ts';
 import { certificateSigningRequests } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { type Command, CommandError } from '../command.ts';
@@ -25,7 +26,7 @@ export const certsApprove: Command = {
       const all = (await client.list(certificateSigningRequests)).items;
       for (const name of names)
         if (!all.some(({ metadata }) => metadata.name === name))
-          throw new CommandError(`there is no certificate signing request ${JSON.stringify(name)}`);
+          throw new CommandError(`there is no certificate signing request ${quoteText(name)}`);
       const pending = all.filter((object) => {
         const { spec, status } = object as KubeObject & Request;
         if ((status?.conditions ?? []).length > 0) return false;

@@ -1,4 +1,5 @@
 /** `orchlet backup` and `orchlet restore`: all that a control plane keeps, in one file. */
+import { stringifyJson } from '../../api/codec/json.ts';
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { chown, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
@@ -82,7 +83,7 @@ async function writeArchive(file: string, directory: string, storage: string): P
     await mkdir(join(stage, dirname(STORAGE_FILE)));
     await rename(storage, join(stage, STORAGE_FILE));
     shrinkCopy(join(stage, STORAGE_FILE));
-    await writeFile(join(stage, ABOUT), JSON.stringify({ format: FORMAT, made: formatTime(systemClock.now()) }));
+    await writeFile(join(stage, ABOUT), stringifyJson({ format: FORMAT, made: formatTime(systemClock.now()) }));
     await writeBackupArchive(file, [
       { directory: stage, path: ABOUT },
       { directory: stage, path: STORAGE_FILE },

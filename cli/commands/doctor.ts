@@ -1,4 +1,6 @@
 /** `orchlet doctor`: checks the host, one line for each check, with a remedy where something is missing. */
+import { stringifyJson } from '../../api/codec/json.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { createServer, connect } from 'node:net';
@@ -21,7 +23,7 @@ interface Finding {
 
 function portFault(text: string): string | undefined {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
-  return port >= 1 && port <= 65_535 ? undefined : `${JSON.stringify(text)} is not a port from 1 to 65535`;
+  return port >= 1 && port <= 65_535 ? undefined : `${quoteText(text)} is not a port from 1 to 65535`;
 }
 
 const flags = {
@@ -149,7 +151,7 @@ function checkHostName(): Finding {
   return {
     name: 'host name',
     verdict: 'fail',
-    text: `${JSON.stringify(name)} cannot be the name of a node`,
+    text: `${quoteText(name)} cannot be the name of a node`,
     remedy: 'hostnamectl set-hostname NAME, or --hostname-override',
   };
 }
@@ -268,7 +270,7 @@ export const doctor: Command = {
       await checkRuntime(),
       ...(await Promise.all((parsed.values['ports'] as readonly string[]).map((port) => checkPort(Number(port))))),
     ];
-    io.stdout.write(parsed.values['output'] === 'json' ? `${JSON.stringify(findings, null, 2)}\n` : textOf(findings));
+    io.stdout.write(parsed.values['output'] === 'json' ? `${stringifyJson(findings, 2)}\n` : textOf(findings));
     return findings.some((finding) => finding.verdict === 'fail') ? 1 : 0;
   },
 };

@@ -1,4 +1,5 @@
 /** `orchlet agent explain-eviction`: what the agent would evict, now or under a supposed pressure, and why. */
+import { stringifyJson } from '../../api/codec/json.ts';
 import { request } from 'node:https';
 import { text } from 'node:stream/consumers';
 import { flag, type FlagTable, type ParsedFlags } from '../../api/component/flags.ts';
@@ -64,7 +65,7 @@ export const explainEviction: Command = {
     const answer =
       value('server') === '' ? await throughApiServer(parsed, io, path) : await fromAgent(value('server'), path);
     const report = JSON.parse(answer) as EvictionReport;
-    io.stdout.write(value('output') === 'json' ? `${JSON.stringify(report, null, 2)}\n` : formatReport(report));
+    io.stdout.write(value('output') === 'json' ? `${stringifyJson(report, 2)}\n` : formatReport(report));
     return 0;
   },
 };

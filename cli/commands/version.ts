@@ -1,4 +1,5 @@
 /** `orchlet version`. */
+import { stringifyJson } from '../../api/codec/json.ts';
 import about from '../../package.json' with { type: 'json' };
 import { flag } from '../../api/component/flags.ts';
 import { API_VERSION } from '../../controlplane/start/api-server.ts';
@@ -32,7 +33,7 @@ export const version: Command = {
     const text = Object.entries(facts)
       .map(([name, value]) => `${name} ${value}`)
       .join('\n');
-    io.stdout.write(parsed.values['output'] === 'json' ? `${JSON.stringify(facts, null, 2)}\n` : `${text}\n`);
+    io.stdout.write(parsed.values['output'] === 'json' ? `${stringifyJson(facts, 2)}\n` : `${text}\n`);
     return Promise.resolve(0);
   },
 };

@@ -2,6 +2,7 @@
  * AlwaysPullImages: nobody runs an image from a node's store without the right to pull it: the policy of every container, and of
  * every volume that is an image, is Always. Off by default.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import type { Pod } from '../../api/machinery/kinds.ts';
 import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
 import { allContainers } from './pod-security/check.ts';
@@ -32,7 +33,7 @@ export function alwaysPullImages(): AdmissionPlugin {
           const at = `spec.${field}[${i}].imagePullPolicy`;
           throw refusal(
             attributes,
-            `${at}: Unsupported value: ${JSON.stringify(imagePullPolicy)}: supported values: "Always"`,
+            `${at}: Unsupported value: ${quoteText(imagePullPolicy)}: supported values: "Always"`,
           );
         }
       }

@@ -2,6 +2,7 @@
  * Who may approve and sign certificate requests, and which subjects never get a client certificate: CertificateApproval,
  * CertificateSigning, CertificateSubjectRestriction, and ClusterTrustBundleAttest for trust bundles of a signer.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import type { CertificateSigningRequest } from '../../api/machinery/kinds.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
@@ -53,7 +54,7 @@ export function certificateApproval(authorizer: Authorizer): AdmissionPlugin {
       const old = attributes.oldObject as CertificateSigningRequest;
       const name = old.spec?.signerName ?? '';
       if (await mayUseSigner(authorizer, attributes.user, 'approve', name)) return;
-      throw refusal(attributes, `user not permitted to approve requests with signerName ${JSON.stringify(name)}`);
+      throw refusal(attributes, `user not permitted to approve requests with signerName ${quoteText(name)}`);
     },
   };
 }
@@ -72,7 +73,7 @@ export function certificateSigning(authorizer: Authorizer): AdmissionPlugin {
       if (isUnchanged) return;
       const name = old.spec?.signerName ?? '';
       if (await mayUseSigner(authorizer, attributes.user, 'sign', name)) return;
-      throw refusal(attributes, `user not permitted to sign requests with signerName ${JSON.stringify(name)}`);
+      throw refusal(attributes, `user not permitted to sign requests with signerName ${quoteText(name)}`);
     },
   };
 }
@@ -114,7 +115,7 @@ export function clusterTrustBundleAttest(authorizer: Authorizer): AdmissionPlugi
       if (group !== GROUP || resource !== 'clustertrustbundles' || attributes.subresource !== '') return;
       const name = (attributes.object as { spec?: { signerName?: string } } | undefined)?.spec?.signerName ?? '';
       if (name === '' || (await mayUseSigner(authorizer, attributes.user, 'attest', name))) return;
-      throw refusal(attributes, `user not permitted to attest for signerName ${JSON.stringify(name)}`);
+      throw refusal(attributes, `user not permitted to attest for signerName ${quoteText(name)}`);
     },
   };
 }

@@ -2,6 +2,7 @@
  * NodeRestriction: what a node agent may write once it is authorized to write such objects at all: its own Node (without
  * labels and taints that others decide), mirror pods of its own, status of its own pods, tokens of their accounts.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import type { CertificateSigningRequest, Lease, Node, PersistentVolumeClaim, Pod } from '../../api/machinery/kinds.ts';
 import { nodes, pods } from '../../api/machinery/resources.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
@@ -33,7 +34,7 @@ export function nodeRestriction(sources: Sources, authorizer: Authorizer): Admis
       const node = nodeNameOf(attributes.user);
       if (node === undefined) return;
       if (node === '')
-        throw refusal(attributes, `could not determine node from user ${JSON.stringify(attributes.user.name)}`);
+        throw refusal(attributes, `could not determine node from user ${quoteText(attributes.user.name)}`);
       const { group, resource } = attributes.resource;
       switch (group === '' ? resource : `${resource}.${group}`) {
         case 'pods':
@@ -43,7 +44,7 @@ export function nodeRestriction(sources: Sources, authorizer: Authorizer): Admis
           if (attributes.subresource === 'eviction') return eviction(attributes, node, livePod);
           throw refusal(
             attributes,
-            `unexpected pod subresource ${JSON.stringify(attributes.subresource)}, only 'status' and 'eviction' are allowed`,
+            `unexpected pod subresource ${quoteText(attributes.subresource)}, only 'status' and 'eviction' are allowed`,
           );
         case 'nodes':
           return nodeObject(attributes, node);
@@ -379,4 +380,4 @@ function slice(attributes: AdmissionAttributes, node: string): void {
     throw refusal(attributes, 'can only create ResourceSlice with the same NodeName as the requesting node');
 }
 
-const q = (text: string): string => JSON.stringify(text);
+const q = (text: string): string => quoteText(text);

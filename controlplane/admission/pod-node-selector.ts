@@ -2,6 +2,7 @@
  * PodNodeSelector: a namespace decides which nodes its pods may run on, by an annotation, or by the plugin's configuration where
  * it has none; the configuration may also limit what pods of a namespace select. Off by default.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import type { Namespace } from '../../api/machinery/kinds.ts';
 import { namespaces } from '../../api/machinery/resources.ts';
 import { newInternalError } from '../../api/meta/status-error.ts';
@@ -55,7 +56,7 @@ function labelsOf(text: string): Labels {
     if (part === '') continue;
     const [key = '', value, ...more] = part.split('=').map((one) => one.trim());
     if (key === '' || value === undefined || more.length > 0)
-      throw newInternalError(`invalid selector: ${JSON.stringify(text)} is no list of labels (a=b,c=d)`);
+      throw newInternalError(`invalid selector: ${quoteText(text)} is no list of labels (a=b,c=d)`);
     labels[key] = value;
   }
   return labels;

@@ -2,6 +2,7 @@
  * PodTolerationRestriction: a namespace's default tolerations are added to its pods, and its whitelist limits what they may
  * tolerate. Annotations of the namespace; off by default.
  */
+import { parseExactJson } from '../../api/codec/json.ts';
 import type { Namespace } from '../../api/machinery/kinds.ts';
 import { namespaces } from '../../api/machinery/resources.ts';
 import { newInternalError } from '../../api/meta/status-error.ts';
@@ -59,13 +60,13 @@ function hasMemoryPressureToleration(pod: { readonly spec: NonNullable<ReturnTyp
   );
 }
 
-/** `undefined`: the namespace does not say. */
+/** `undefined` if the namespace does not have the annotation. */
 function listOf(namespace: Namespace | undefined, annotation: string): readonly Toleration[] | undefined {
   const text = namespace?.metadata.annotations?.[annotation];
   if (text === undefined) return undefined;
   if (text === '') return [];
   try {
-    return JSON.parse(text) as Toleration[];
+    return parseExactJson(text) as Toleration[];
   } catch (error) {
     throw newInternalError(
       `annotation ${annotation} of namespace ${namespace?.metadata.name} is not valid JSON`,

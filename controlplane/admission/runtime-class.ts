@@ -1,4 +1,5 @@
 /** RuntimeClass: a pod's class exists; its overhead and its scheduling constraints become the pod's. */
+import { quoteText } from '../../api/meta/quote.ts';
 import type { RuntimeClass } from '../../api/machinery/kinds.ts';
 import { runtimeClasses } from '../../api/machinery/resources.ts';
 import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
@@ -49,7 +50,7 @@ async function classOf(
   const name = spec.runtimeClassName;
   if (name === undefined || name === null) return undefined;
   const found = source.get('', name) ?? (await source.live('', name));
-  if (found === undefined) throw refusal(attributes, `pod rejected: RuntimeClass ${JSON.stringify(name)} not found`);
+  if (found === undefined) throw refusal(attributes, `pod rejected: RuntimeClass ${quoteText(name)} not found`);
   return found;
 }
 

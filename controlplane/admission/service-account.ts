@@ -2,6 +2,8 @@
  * ServiceAccount: every pod runs as an account that exists, and finds its token, the cluster's CA and its namespace in a
  * projected volume, unless the pod or the account says otherwise.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 import type { Pod, ServiceAccount } from '../../api/machinery/kinds.ts';
 import { serviceAccounts } from '../../api/machinery/resources.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -80,7 +82,7 @@ async function accountOf(
     if (name !== 'default' || attempt >= LOOKUP_RETRIES) {
       throw refusal(
         attributes,
-        `error looking up service account ${namespace}/${name}: serviceaccount ${JSON.stringify(name)} not found`,
+        `error looking up service account ${namespace}/${name}: serviceaccount ${quoteText(name)} not found`,
       );
     }
     await clock.sleep(LOOKUP_PAUSE_MS, signal);
@@ -143,7 +145,7 @@ function checkMountable(attributes: AdmissionAttributes, spec: PodSpec, account:
   if (attributes.subresource === '') {
     for (const volume of spec.volumes ?? []) {
       const secret = volume.secret?.secretName ?? '';
-      if (secret !== '' && !secrets.has(secret)) refuse(`volume with secret.secretName=${JSON.stringify(secret)}`);
+      if (secret !== '' && !secrets.has(secret)) refuse(`volume with secret.secretName=${quoteText(secret)}`);
     }
   }
   const kinds = [
@@ -157,14 +159,14 @@ function checkMountable(attributes: AdmissionAttributes, spec: PodSpec, account:
         const secret = variable.valueFrom?.secretKeyRef?.name ?? '';
         if (secret !== '' && !secrets.has(secret)) {
           refuse(
-            `${kind} ${container.name} with envVar ${variable.name} referencing secret.secretName=${JSON.stringify(secret)}`,
+            `${kind} ${container.name} with envVar ${variable.name} referencing secret.secretName=${quoteText(secret)}`,
           );
         }
       }
       for (const from of container.envFrom ?? []) {
         const secret = from.secretRef?.name ?? '';
         if (secret !== '' && !secrets.has(secret)) {
-          refuse(`${kind} ${container.name} with envFrom referencing secret.secretName=${JSON.stringify(secret)}`);
+          refuse(`${kind} ${container.name} with envFrom referencing secret.secretName=${quoteText(secret)}`);
         }
       }
     }
@@ -174,7 +176,7 @@ function checkMountable(attributes: AdmissionAttributes, spec: PodSpec, account:
     if (pulls.has(reference.name)) continue;
     throw refusal(
       attributes,
-      `imagePullSecrets[${i}].name=${JSON.stringify(reference.name)} is not allowed because service account ${name} does not reference that imagePullSecret`,
+      `imagePullSecrets[${i}].name=${stringifyJson(reference.name)} is not allowed because service account ${name} does not reference that imagePullSecret`,
     );
   }
 }

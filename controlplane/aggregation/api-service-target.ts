@@ -1,4 +1,5 @@
 /** Where the server behind an APIService is: an address of its service's endpoints, and how it is recognised there. */
+import { quoteText } from '../../api/meta/quote.ts';
 import type { Service, EndpointSlice } from '../../api/machinery/kinds.ts';
 import type { Source } from '../readers/sources.ts';
 
@@ -36,7 +37,7 @@ export const SERVICE_LABEL = 'kubernetes.io/service-name';
 /** Throws `BackendError`. `random` picks one of several addresses. */
 export function backendOf(reference: ServiceReference, sources: BackendSources, random: () => number): Backend {
   const { namespace = '', name = '', port = 443 } = reference;
-  const shown = `service/${name} in ${JSON.stringify(namespace)}`;
+  const shown = `service/${name} in ${quoteText(namespace)}`;
   const service = sources.services.get(namespace, name);
   if (service === undefined) throw new BackendError('ServiceNotFound', `${shown} is not present`);
   const serverName = `${name}.${namespace}.svc`;
@@ -49,7 +50,7 @@ export function backendOf(reference: ServiceReference, sources: BackendSources, 
   const addresses: { host: string; port: number }[] = [];
   const slices = sources.endpointSlices.list(namespace).filter((one) => one.metadata.labels?.[SERVICE_LABEL] === name);
   if (slices.length === 0) {
-    const why = `cannot find endpointslices for service/${name} in ${JSON.stringify(namespace)}`;
+    const why = `cannot find endpointslices for service/${name} in ${quoteText(namespace)}`;
     throw new BackendError('EndpointsNotFound', why);
   }
   for (const slice of slices) {
@@ -62,10 +63,10 @@ export function backendOf(reference: ServiceReference, sources: BackendSources, 
   }
   const picked = addresses[Math.floor(random() * addresses.length)];
   if (picked === undefined) {
-    const where = JSON.stringify(portName);
+    const where = quoteText(portName);
     throw new BackendError(
       'MissingEndpoints',
-      `endpoints for service/${name} in ${JSON.stringify(namespace)} have no addresses with port name ${where}`,
+      `endpoints for service/${name} in ${quoteText(namespace)} have no addresses with port name ${where}`,
     );
   }
   return { ...picked, ...own };

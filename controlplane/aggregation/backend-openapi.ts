@@ -2,6 +2,7 @@
  * What a server behind an APIService says of its schemas: where its document of OpenAPI 3 is (requests for it are passed
  * on), and the part of its document of OpenAPI 2 that is about its group and version, to be put into the one of this server.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import { type JsonObject, type JsonValue } from '../../api/meta/object.ts';
 
 export interface BackendOpenApi {
@@ -52,7 +53,7 @@ export function partOf(
   }
   const found = { definitions: {} as JsonObject, parameters: {} as JsonObject };
   const take = (value: JsonValue | undefined): void => {
-    for (const [, kind = '', name = ''] of JSON.stringify(value ?? null).matchAll(
+    for (const [, kind = '', name = ''] of stringifyJson(value ?? null).matchAll(
       /"\$ref":"#\/(definitions|parameters)\/([^"]+)"/g,
     )) {
       if (kind !== 'definitions' && kind !== 'parameters') continue;
@@ -82,7 +83,7 @@ export function mergeOpenApi(document: JsonObject, part: BackendOpenApi): void {
     }
   }
   const text = (value: JsonValue): JsonValue =>
-    JSON.parse(JSON.stringify(value), (key, inner: unknown) =>
+    JSON.parse(stringifyJson(value), (key, inner: unknown) =>
       key === '$ref' && typeof inner === 'string' ? (renamed.get(inner) ?? inner) : inner,
     ) as JsonValue;
   for (const kind of ['definitions', 'parameters'] as const) {

@@ -3,6 +3,7 @@
  * Aggregated API servers accept client certificates and the headers of the front proxy by the same CAs. The ConfigMap is
  * checked periodically, because the files of the CAs change and clients can delete the ConfigMap.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
@@ -37,12 +38,12 @@ const CHECK_MS = 10_000;
 function authenticationData(info: AuthenticationInfo): Record<string, string> {
   return {
     'client-ca-file': info.clientCa.pem(),
-    'requestheader-allowed-names': JSON.stringify(info.allowedNames),
+    'requestheader-allowed-names': stringifyJson(info.allowedNames),
     'requestheader-client-ca-file': info.frontProxyCa.pem(),
-    'requestheader-extra-headers-prefix': JSON.stringify(info.extraHeadersPrefix),
-    'requestheader-group-headers': JSON.stringify(info.groupHeaders),
-    'requestheader-uid-headers': JSON.stringify(info.uidHeaders),
-    'requestheader-username-headers': JSON.stringify(info.usernameHeaders),
+    'requestheader-extra-headers-prefix': stringifyJson(info.extraHeadersPrefix),
+    'requestheader-group-headers': stringifyJson(info.groupHeaders),
+    'requestheader-uid-headers': stringifyJson(info.uidHeaders),
+    'requestheader-username-headers': stringifyJson(info.usernameHeaders),
   };
 }
 

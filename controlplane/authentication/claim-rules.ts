@@ -1,4 +1,5 @@
 /** From the claims of a verified token to a user: validation rules and mappings of an authentication configuration, in CEL. */
+import { stringifyJson } from '../../api/codec/json.ts';
 import { compile, type Program } from '../../api/cel/cel.ts';
 import { type CelType, dyn, map, string } from '../../api/cel/types.ts';
 import type { UserInfo } from './authentication.ts';
@@ -131,7 +132,7 @@ function checkEmail(rules: Readonly<Record<string, unknown>>): void {
   const mappings = isRecord(rules['claimMappings']) ? rules['claimMappings'] : {};
   const username = isRecord(mappings['username']) ? mappings['username']['expression'] : undefined;
   if (typeof username !== 'string' || !/\bclaims\.email\b(?!_)/.test(username)) return;
-  if (JSON.stringify(rules).includes('claims.email_verified')) return;
+  if (stringifyJson(rules).includes('claims.email_verified')) return;
   throw new Error(
     'claimMappings.username.expression: claims.email_verified must be used in claimMappings.username.expression or claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in claimMappings.username.expression',
   );

@@ -2,6 +2,7 @@
  * Compact JSON web tokens: taking them apart, and checking a signature with one key and the one algorithm that the key is
  * for. The token's own `alg` never chooses the method: it only has to say the same.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import { type KeyObject, constants, sign, verify as verifyWith } from 'node:crypto';
 
 export interface Jwt {
@@ -86,7 +87,7 @@ export function signJwt(
   key: KeyObject,
   header: { readonly alg: string; readonly kid?: string },
 ): string {
-  const part = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const part = (value: object): string => Buffer.from(stringifyJson(value)).toString('base64url');
   const input = `${part(header)}.${part(claims)}`;
   const signature = sign(HASHES[header.alg] ?? 'sha256', Buffer.from(input, 'ascii'), keyOptions(key, header.alg));
   return `${input}.${signature.toString('base64url')}`;

@@ -4,6 +4,7 @@
  * What is bound to a pod, a node or a Secret ends with that object; a legacy token ends with its Secret. Verified on
  * node:crypto directly, because each request of a pod comes here until the cache knows its token.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import { createHash, createPublicKey, verify, type KeyObject } from 'node:crypto';
 import { formatTime, type Clock } from '../../api/machinery/clock.ts';
 import type { Node, Pod, Secret, ServiceAccount } from '../../api/machinery/kinds.ts';
@@ -121,7 +122,7 @@ function commonAudiences(jwt: Jwt, wanted: readonly string[]): string[] {
       : [];
   const common = wanted.filter((audience) => has.includes(audience));
   if (common.length > 0) return common;
-  const show = (list: readonly string[]): string => `[${list.map((item) => JSON.stringify(item)).join(' ')}]`;
+  const show = (list: readonly string[]): string => `[${list.map((item) => quoteText(item)).join(' ')}]`;
   throw new TokenError(`token audiences ${show(has)} is invalid for the target audiences ${show(wanted)}`);
 }
 

@@ -3,6 +3,7 @@
  *
  * Claims as kube-apiserver writes them. Used by the TokenRequest subresource and by the controller of token Secrets.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import { createPrivateKey, randomUUID, type KeyObject } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { ServiceAccount } from '../../api/machinery/kinds.ts';
@@ -101,7 +102,7 @@ export class TokenIssuer {
     const algorithms = [
       ...new Set([this.#public, ...this.#options.verificationKeys].map((key) => key.algorithm)),
     ].sort();
-    return JSON.stringify({
+    return stringifyJson({
       issuer: this.issuer,
       jwks_uri: this.#options.jwksUri,
       response_types_supported: ['id_token'],
@@ -113,7 +114,7 @@ export class TokenIssuer {
   /** `/openid/v1/jwks`; `application/jwk-set+json`. */
   keySet(): string {
     const keys = new Map([this.#public, ...this.#options.verificationKeys].map((key) => [key.id, key]));
-    return JSON.stringify({
+    return stringifyJson({
       keys: [...keys.values()].map(({ id, key, algorithm }) => ({
         use: 'sig',
         kid: id,

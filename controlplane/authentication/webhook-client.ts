@@ -4,6 +4,7 @@
  * Connections are kept alive; the dialed address may differ from the name that the certificate must have (services of the
  * cluster). Used by webhook authentication, webhook authorization, admission webhooks, and for keys of OpenID issuers.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 import { isIP } from 'node:net';
@@ -116,7 +117,7 @@ export class WebhookClient {
   #agentOf(endpoint: WebhookEndpoint, isTls: boolean): HttpAgent | HttpsAgent {
     const servername = endpoint.serverName ?? endpoint.url.hostname.replace(/^\[|\]$/g, '');
     // A connection that was checked for one purpose is not used for another.
-    const key = JSON.stringify([
+    const key = stringifyJson([
       endpoint.purpose,
       isTls,
       endpoint.ca,

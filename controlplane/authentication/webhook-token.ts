@@ -1,4 +1,5 @@
 /** Asks a remote service about a bearer token by TokenReview; its answers are cached by the caller (`cached-token.ts`). */
+import { stringifyJson } from '../../api/codec/json.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { isRecord } from './jwt.ts';
 import { AuthenticationError } from './union.ts';
@@ -29,7 +30,7 @@ export function webhookTokenAuthenticator(options: WebhookTokenOptions): TokenAu
         spec: { token, ...(wanted.length === 0 ? {} : { audiences: wanted }) },
         status: { user: {} },
       };
-      const answer = await post(JSON.stringify(review), options);
+      const answer = await post(stringifyJson(review), options);
       if (!isRecord(answer) || answer['apiVersion'] !== review.apiVersion || answer['kind'] !== 'TokenReview') {
         throw new AuthenticationError([
           'the token webhook answered with something else than the TokenReview it was asked for',

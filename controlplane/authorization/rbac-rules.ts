@@ -1,6 +1,7 @@
 /**
  * Operations on RBAC rules: matching of requests, comparison for escalation checks, and the format of error messages.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import { quote } from '../../api/meta/field-error.ts';
 import type { AuthorizationAttributes } from './authorization.ts';
 
@@ -166,7 +167,7 @@ export function compact(rules: readonly PolicyRule[]): PolicyRule[] {
       others.push(rule);
       continue;
     }
-    const key = JSON.stringify([rule.apiGroups, rule.resources, rule.resourceNames]);
+    const key = stringifyJson([rule.apiGroups, rule.resources, rule.resourceNames]);
     const found = simple.get(key);
     if (found === undefined) simple.set(key, { ...rule, verbs: [...rule.verbs] });
     else found.verbs.push(...rule.verbs.filter((verb) => !found.verbs.includes(verb)));

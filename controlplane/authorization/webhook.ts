@@ -2,6 +2,7 @@
  * The webhook authorizer: it sends a SubjectAccessReview to a remote service. Allowed and denied responses are cached
  * for separate times.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { ExpiringCache } from '../authentication/cached-token.ts';
 import { isRecord } from '../authentication/jwt.ts';
@@ -48,7 +49,7 @@ export function webhookAuthorizer(options: WebhookAuthorizerOptions): Authorizer
       } catch (error) {
         return failed(error);
       }
-      const body = JSON.stringify(review);
+      const body = stringifyJson(review);
       const known = cache.get(body);
       if (known !== undefined) return known.value;
       return ask(body, options).then((decision) => {

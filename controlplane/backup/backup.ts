@@ -2,6 +2,7 @@
  * What a backup of the control plane holds, and the endpoint by which a running one gives a consistent copy of its storage: the
  * file belongs to one process, so nobody else can read it meanwhile. `orchlet backup` and `orchlet restore` do the rest.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import { randomBytes } from 'node:crypto';
 import { mkdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -37,7 +38,7 @@ export function installBackup(paths: PathHandlers, storage: Storage, dataDirecto
       await rm(file, { force: true });
       throw error;
     }
-    request.send(200, 'application/json', JSON.stringify({ file, revision }));
+    request.send(200, 'application/json', stringifyJson({ file, revision }));
   });
 }
 

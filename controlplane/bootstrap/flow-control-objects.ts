@@ -6,6 +6,7 @@
  * their definition while `apf.kubernetes.io/autoupdate-spec` is true, or absent from an object that nobody has changed.
  * Objects with the annotation that are no longer suggested are deleted. Safe beside another server that does the same.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { formatTime } from '../../api/machinery/clock.ts';
 import { flowSchemas, priorityLevelConfigurations, type ResourceOf } from '../../api/machinery/resources.ts';
@@ -112,7 +113,7 @@ function danglingCondition(
   level: string,
   exists: boolean,
 ): { type: string; status: string; reason: string; message: string } {
-  const named = `This FlowSchema references the PriorityLevelConfiguration object named ${JSON.stringify(level)}`;
+  const named = `This FlowSchema references the PriorityLevelConfiguration object named ${quoteText(level)}`;
   return exists
     ? { type: DANGLING, status: 'False', reason: 'Found', message: `${named} and it exists` }
     : { type: DANGLING, status: 'True', reason: 'NotFound', message: `${named} but there is no such object` };

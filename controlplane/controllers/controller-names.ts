@@ -1,4 +1,5 @@
 /** The names that `--controllers` takes, and which controllers a list of them selects. Light: the flag table imports it. */
+import { quoteText } from '../../api/meta/quote.ts';
 
 /** In the order of the table of controllers. */
 const CONTROLLER_NAMES = [
@@ -113,7 +114,7 @@ export function checkControllers(selection: readonly string[]): string | undefin
   for (const entry of selection) {
     const name = entry.replace(/^-/, '');
     if (entry === '*' || known.has(name) || (entry !== name && ABSENT.has(name))) continue;
-    return `${JSON.stringify(name)} is not in the list of known controllers`;
+    return `${quoteText(name)} is not in the list of known controllers`;
   }
   return undefined;
 }

@@ -1,4 +1,6 @@
 /** Short names for contents: a 32-bit hash written in letters and digits that form no words, as pod-template hashes are. */
+import { stringifyJson } from '../../api/codec/json.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 
 const SAFE_ALPHABET = 'bcdfghjklmnpqrstvwxz2456789';
 
@@ -15,9 +17,9 @@ export function safeHash(value: unknown, collisionCount = 0): string {
 
 function canonical(value: unknown): string {
   if (typeof value === 'bigint') return value.toString();
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
+  if (typeof value !== 'object' || value === null) return stringifyJson(value) ?? 'null';
   if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
   const members = Object.entries(value).filter(([, member]) => member !== undefined);
   members.sort(([a], [b]) => (a < b ? -1 : 1));
-  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join(',')}}`;
+  return `{${members.map(([key, member]) => `${quoteText(key)}:${canonical(member)}`).join(',')}}`;
 }

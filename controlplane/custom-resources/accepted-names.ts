@@ -2,6 +2,7 @@
  * Which of the names that a definition asks for it gets: those that no other definition of its group has. Says so in the
  * status, and whether the definition is established.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import { authorityBundleError } from './authority-bundle.ts';
 import {
   type Definition,
@@ -37,7 +38,7 @@ interface Outcome {
 export function acceptNames(wanted: DefinitionNames, before: DefinitionNames | undefined, taken: TakenNames): Outcome {
   const accepted: DefinitionNames = { plural: '', kind: '', ...before };
   let conflict: Outcome['conflict'];
-  const inUse = (name: string): string => `${JSON.stringify(name)} is already in use`;
+  const inUse = (name: string): string => `${quoteText(name)} is already in use`;
   const refuse = (reason: string, message: string): void => {
     conflict = { reason, message };
   };
@@ -93,14 +94,14 @@ function setApproval(
       set(type, true, 'ApprovedAnnotation', `approved in ${text}`);
       break;
     case 'bypassed':
-      set(type, false, 'UnapprovedAnnotation', `not approved: ${JSON.stringify(text)}`);
+      set(type, false, 'UnapprovedAnnotation', `not approved: ${quoteText(text)}`);
       break;
     case 'invalid':
       set(
         type,
         false,
         'InvalidAnnotation',
-        `protected groups must have approval annotation ${JSON.stringify(APPROVED_ANNOTATION)} with either a URL or a reason starting with "unapproved", see https://github.com/kubernetes/enhancements/pull/1111`,
+        `protected groups must have approval annotation ${quoteText(APPROVED_ANNOTATION)} with either a URL or a reason starting with "unapproved", see https://github.com/kubernetes/enhancements/pull/1111`,
       );
       break;
     case 'missing':
@@ -108,7 +109,7 @@ function setApproval(
         type,
         false,
         'MissingAnnotation',
-        `protected groups must have approval annotation ${JSON.stringify(APPROVED_ANNOTATION)}, see https://github.com/kubernetes/enhancements/pull/1111`,
+        `protected groups must have approval annotation ${quoteText(APPROVED_ANNOTATION)}, see https://github.com/kubernetes/enhancements/pull/1111`,
       );
       break;
   }

@@ -1,4 +1,5 @@
 /** The Scale of a custom resource: replicas and selector stand where its definition says. */
+import { quoteText } from '../../api/meta/quote.ts';
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';
 import { defineMember } from '../../api/meta/json-equality.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
@@ -18,7 +19,7 @@ function valueAt(object: KubeObject, path: string): JsonValue | undefined {
 const UNSET = -2_147_483_648;
 
 export function customScale(scale: ScaleSubresource): ScaleView {
-  const path = JSON.stringify(scale.specReplicasPath);
+  const path = quoteText(scale.specReplicasPath);
   return {
     scaleOf(object) {
       const replicas = valueAt(object, scale.specReplicasPath);

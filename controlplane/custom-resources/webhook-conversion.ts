@@ -2,6 +2,7 @@
  * Between the versions of a custom resource whose definition names a webhook for it: what the webhook is asked, and what of
  * its answer is taken. Of metadata only labels and annotations are.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import { randomUUID } from 'node:crypto';
 import { stringifyJson } from '../../api/codec/json.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';
@@ -54,7 +55,7 @@ export function webhookConversion(
     const { response } = (answer ?? {}) as { readonly response?: ConversionResponse };
     if (response === undefined) throw fail('no response provided');
     if (response.uid !== uid)
-      throw fail(`expected response.uid=${JSON.stringify(uid)}, got ${JSON.stringify(response.uid ?? '')}`);
+      throw fail(`expected response.uid=${quoteText(uid)}, got ${quoteText(response.uid ?? '')}`);
     const { status = '', message = '' } = response.result ?? {};
     if (status !== 'Success') {
       throw fail(message === '' ? `response.result.status was '${status}', not 'Success'` : message);

@@ -3,6 +3,7 @@
  * that only the service can decrypt. The seed is created at start and whenever the service's key changes, so that no
  * write waits for the service.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import { createHmac, randomBytes, randomUUID } from 'node:crypto';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
@@ -56,7 +57,7 @@ export async function kmsProvider(options: KmsProviderOptions): Promise<Encrypti
   let timer: Timer | undefined;
   const check = async (): Promise<void> => {
     const { healthz, keyId } = await service.status();
-    if (healthz !== 'ok') throw new Error(`the key management service reported ${JSON.stringify(healthz)}`);
+    if (healthz !== 'ok') throw new Error(`the key management service reported ${quoteText(healthz)}`);
     if (keyId !== current.keyId) current = await make();
   };
   const arm = (): void => {

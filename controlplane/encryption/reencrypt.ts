@@ -1,4 +1,5 @@
 /** Writes all encrypted objects again, so that all are encrypted with the first provider of the configuration. */
+import { stringifyJson } from '../../api/codec/json.ts';
 import type { PathHandlers } from '../server/path-handlers.ts';
 import { methodNotAllowed } from '../server/router.ts';
 import { isStorageError, type Storage } from '../storage/storage.ts';
@@ -14,7 +15,7 @@ export function installReencrypt(paths: PathHandlers, storage: Storage, values: 
   paths.exact(REENCRYPT_PATH, async (request) => {
     if (request.exchange.method !== 'POST') throw methodNotAllowed();
     const rewritten = values === undefined ? 0 : await reencrypt(storage, values);
-    request.send(200, 'application/json', JSON.stringify({ rewritten, configured: values !== undefined }));
+    request.send(200, 'application/json', stringifyJson({ rewritten, configured: values !== undefined }));
   });
 }
 

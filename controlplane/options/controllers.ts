@@ -1,4 +1,5 @@
 /** The controllers and the scheduler. */
+import { quoteText } from '../../api/meta/quote.ts';
 import { flag, type FlagValues } from '../../api/component/flags.ts';
 import { parseCidr } from '../../api/meta/ip-addresses.ts';
 import { checkControllers } from '../controllers/controller-names.ts';
@@ -12,7 +13,7 @@ const LONGEST_SPLIT = 16;
 function checkClusterCidrs(cidrs: readonly string[]): string | undefined {
   const parsed = cidrs.map(parseCidr);
   const wrong = cidrs.find((_, at) => parsed[at] === undefined);
-  if (wrong !== undefined) return `${JSON.stringify(wrong)} is not a CIDR such as 10.244.0.0/16`;
+  if (wrong !== undefined) return `${quoteText(wrong)} is not a CIDR such as 10.244.0.0/16`;
   const families = parsed.map((cidr) => cidr?.family);
   return new Set(families).size < families.length ? 'must hold one CIDR, or one IPv4 and one IPv6 CIDR' : undefined;
 }

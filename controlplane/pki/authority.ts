@@ -3,6 +3,7 @@
  * `name.key`). It is reissued if it is missing, expires soon, was issued by another CA, or lacks a required name. The
  * PKI calls it.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import { createPrivateKey, createPublicKey, type KeyObject } from 'node:crypto';
 import { join } from 'node:path';
 import {
@@ -95,7 +96,7 @@ export function staleReason(
   if (nowMs < current.notBeforeMs) return 'it is not yet valid';
   if (current.subject.commonName !== wanted.subject.commonName) return 'its subject changed';
   // The order of a set in the certificate depends on its encoding, so sets are compared sorted.
-  const sorted = (list: readonly string[] = []): string => JSON.stringify([...list].sort());
+  const sorted = (list: readonly string[] = []): string => stringifyJson([...list].sort());
   if (sorted(current.subject.organizations) !== sorted(wanted.subject.organizations)) return 'its subject changed';
   const dns = new Set(current.names.dns);
   if (!(wanted.names?.dns ?? []).every((name) => dns.has(name))) return 'its names changed';

@@ -3,6 +3,7 @@
  * in the encoding that Kubernetes clients know (opaque to them). Being stateless it survives restarts; it lives as
  * long as its revision is in the storage's history.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 
 export interface ContinueToken {
@@ -15,7 +16,7 @@ export interface ContinueToken {
 const VERSION = 'meta.k8s.io/v1';
 
 export function encodeContinue(token: ContinueToken): string {
-  const text = JSON.stringify({ v: VERSION, rv: token.revision, start: `${token.after}\u0000` });
+  const text = stringifyJson({ v: VERSION, rv: token.revision, start: `${token.after}\u0000` });
   return Buffer.from(text).toString('base64url');
 }
 

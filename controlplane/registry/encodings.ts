@@ -111,7 +111,7 @@ export function createEncodings(options: EncodingsOptions): Encodings {
   function tableColumns(info: ResourceInfo): Buffer {
     let bytes = tables.get(info);
     if (bytes === undefined) {
-      bytes = Buffer.from(JSON.stringify(columnsOf(info).columns.map((column) => definition(options.schema, column))));
+      bytes = Buffer.from(stringifyJson(columnsOf(info).columns.map((column) => definition(options.schema, column))));
       tables.set(info, bytes);
     }
     return bytes;

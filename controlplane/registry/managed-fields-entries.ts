@@ -3,6 +3,7 @@
  *
  * Reading takes all entries or none; writing gives one fixed order, so that equal ownership has equal text.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import { decodeFieldsV1, encodeFieldsV1 } from '../../api/codec/structured-merge/fields-v1.ts';
 import { type FieldSet, emptySet, equalSets, union } from '../../api/codec/structured-merge/field-set.ts';
 import type { ManagedFieldsEntry } from '../../api/meta/object.ts';
@@ -22,9 +23,9 @@ export type Owners = Map<string, Owner>;
 /** An applier is the same whatever version it speaks; an updater is another one with each. */
 export function ownerKey(owner: Omit<Owner, 'time' | 'fields'>): string {
   const { manager, operation, apiVersion, subresource } = owner;
-  const version = operation === 'Apply' || apiVersion === '' ? '' : `,"apiVersion":${JSON.stringify(apiVersion)}`;
-  const below = subresource === '' ? '' : `,"subresource":${JSON.stringify(subresource)}`;
-  const name = manager === '' ? '' : `"manager":${JSON.stringify(manager)},`;
+  const version = operation === 'Apply' || apiVersion === '' ? '' : `,"apiVersion":${quoteText(apiVersion)}`;
+  const below = subresource === '' ? '' : `,"subresource":${quoteText(subresource)}`;
+  const name = manager === '' ? '' : `"manager":${quoteText(manager)},`;
   return `{${name}"operation":"${operation}"${version}${below}}`;
 }
 

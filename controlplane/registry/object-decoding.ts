@@ -3,6 +3,7 @@
  *
  * What the schema does not know is dropped and named; field validation ignores, warns of, or refuses it.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
 import { strictErrors, strictWarnings } from './strict-errors.ts';
 import { DecodeError, decodeStruct, unknownFieldErrors } from '../../api/schema/decode.ts';
@@ -213,7 +214,7 @@ function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void
   if (!served)
     throw unreadable(
       expected,
-      `no kind ${JSON.stringify(kind)} is registered for version ${JSON.stringify(apiVersion)} ${SCHEME}`,
+      `no kind ${quoteText(kind)} is registered for version ${quoteText(apiVersion)} ${SCHEME}`,
       kind,
       version,
     );
@@ -235,9 +236,7 @@ function checkPatchedKind(schema: Schema, value: unknown, expected: ExpectedKind
   if (kind === expected.kind && apiVersion === apiVersionOf(expected)) return;
   const gv = parseApiVersion(apiVersion);
   if (gv === undefined || schema.kind(gv.group, gv.version, kind) === undefined) {
-    throw new DecodeError(
-      `no kind ${JSON.stringify(kind)} is registered for version ${JSON.stringify(apiVersion)} ${SCHEME}`,
-    );
+    throw new DecodeError(`no kind ${quoteText(kind)} is registered for version ${quoteText(apiVersion)} ${SCHEME}`);
   }
   throw new DecodeError(
     `converting (${gv.version}.${kind}) to (${internalPackage(expected.group)}.${expected.kind}): unknown conversion`,

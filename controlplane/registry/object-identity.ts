@@ -2,6 +2,7 @@
  * What the server alone says about an object: uid, creation time, resourceVersion, and that a body names the object
  * and the namespace of its path. Called by the generic store before and after decoding.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import { randomFillSync } from 'node:crypto';
 import { formatTime } from '../../api/machinery/clock.ts';
 import type { KubeObject, OwnerReference } from '../../api/meta/object.ts';
@@ -71,7 +72,7 @@ export function matchName(object: KubeObject, name: string): void {
 export function revisionOf(object: KubeObject): number {
   const text = object.metadata.resourceVersion ?? '';
   if (text === '') return 0;
-  if (!/^\d+$/.test(text)) throw unexplained(`strconv.ParseUint: parsing ${JSON.stringify(text)}: invalid syntax`);
+  if (!/^\d+$/.test(text)) throw unexplained(`strconv.ParseUint: parsing ${quoteText(text)}: invalid syntax`);
   return Number(text);
 }
 

@@ -3,6 +3,7 @@
  * bodies, applies patches, keeps managed fields, converts between the served and the stored version, and hands on to the
  * generic store.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
 import { newForbidden } from '../../api/meta/status-error.ts';
 import type { SubresourceInfo } from '../../api/schema/schema.ts';
@@ -261,9 +262,9 @@ async function authorizeCreate(path: WritePath, context: RequestContext, target:
   const { info } = path.version;
   const { namespace, name } = target;
   if (await context.may('create', { group: info.group, resource: info.resource, namespace, name })) return;
-  const where = namespace === '' ? 'at the cluster scope' : `in the namespace ${JSON.stringify(namespace)}`;
-  const who = JSON.stringify(context.user.name);
-  const what = `cannot create resource ${JSON.stringify(info.resource)} in API group ${JSON.stringify(info.group)} ${where}`;
+  const where = namespace === '' ? 'at the cluster scope' : `in the namespace ${quoteText(namespace)}`;
+  const who = quoteText(context.user.name);
+  const what = `cannot create resource ${quoteText(info.resource)} in API group ${quoteText(info.group)} ${where}`;
   throw newForbidden(subjectOf(info), name, `User ${who} ${what}`);
 }
 

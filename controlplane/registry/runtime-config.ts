@@ -3,6 +3,7 @@
  * they are named. Keys that say less count first: `api/all`, then `api/ga`, `api/beta`, `api/alpha`, then versions, then
  * single resources.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 
@@ -46,7 +47,7 @@ export function checkRuntimeConfig(pairs: Pairs): string | undefined {
       return `group version ${group === '' ? version : `${group}/${version}`} that has not been registered`;
     if (resource !== resource.toLowerCase()) {
       const form = 'group/version/resource and resource is always lowercase plural';
-      return `invalid key ${key}: ${form}, not ${JSON.stringify(resource)}`;
+      return `invalid key ${key}: ${form}, not ${quoteText(resource)}`;
     }
   }
   const serves = servedResources(pairs);

@@ -2,6 +2,7 @@
  * Gets, lists and watches of the generic store: which state a resourceVersion asks for, pages, and the errors for states
  * that are not there any more or not yet. Everything is answered from the watch cache.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import type { FieldSelector } from '../../api/meta/field-selector.ts';
 import { newBadRequest, newExpired, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import { isStorageError } from '../storage/storage.ts';
@@ -32,7 +33,7 @@ export function currentEntry(store: Store, namespace: string, name: string): Cac
 }
 
 const notAVersion = (text: string): string =>
-  `Invalid value: ${JSON.stringify(text)}: strconv.ParseUint: parsing ${JSON.stringify(text)}: invalid syntax`;
+  `Invalid value: ${quoteText(text)}: strconv.ParseUint: parsing ${quoteText(text)}: invalid syntax`;
 
 async function waitFor(store: Store, revision: number, signal: AbortSignal): Promise<void> {
   try {
@@ -154,7 +155,7 @@ export function checkFields(store: Store, selector: FieldSelector): void {
     if (store.strategy.unsupportedField !== undefined) throw newBadRequest(store.strategy.unsupportedField(field));
     if (selectableFields !== undefined) throw newBadRequest(`field label not supported: ${field}`);
     throw newBadRequest(
-      `${JSON.stringify(field)} is not a known field selector: only "metadata.name", "metadata.namespace"`,
+      `${quoteText(field)} is not a known field selector: only "metadata.name", "metadata.namespace"`,
     );
   }
 }

@@ -3,6 +3,7 @@
  * (`store-delete.ts`) share. Objects in here are in the version in which the resource is stored; `resource-rest.ts`
  * converts at the edge.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { GroupVersionKind, KubeObject } from '../../api/meta/object.ts';
 import {
@@ -71,7 +72,7 @@ export function looseEntry(object: KubeObject): Entry {
   const bytes = encodeObject(object);
   const at = bytes.indexOf('"metadata":{') + '"metadata":{'.length;
   const comma = bytes[at] === 0x7d ? '' : ',';
-  const member = Buffer.from(`"resourceVersion":${JSON.stringify(resourceVersion)}${comma}`);
+  const member = Buffer.from(`"resourceVersion":${quoteText(resourceVersion)}${comma}`);
   return { object, bytes: Buffer.concat([bytes.subarray(0, at), member, bytes.subarray(at)]) };
 }
 

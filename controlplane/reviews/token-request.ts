@@ -1,4 +1,5 @@
 /** Implements TokenRequest: issues a token of a service account, bound to an object on request. */
+import { quoteText } from '../../api/meta/quote.ts';
 import { formatTime, type Clock } from '../../api/machinery/clock.ts';
 import type { Node, Pod, Secret } from '../../api/machinery/kinds.ts';
 import { nodes, pods, secrets, serviceAccounts } from '../../api/machinery/resources.ts';
@@ -140,7 +141,7 @@ async function boundObject(
       pod = await source.live(namespace, name);
       if (pod !== undefined && pod.spec?.serviceAccountName !== account) {
         throw newBadRequest(
-          `cannot bind token for serviceaccount ${JSON.stringify(account)} to pod running with different serviceaccount name.`,
+          `cannot bind token for serviceaccount ${quoteText(account)} to pod running with different serviceaccount name.`,
         );
       }
       return pod;

@@ -1,5 +1,5 @@
 /** Reads and decodes the body of a write. What it must be an object of is the registry's question. */
-import { JsonSyntaxError } from '../../api/codec/json.ts';
+import { JsonSyntaxError, stringifyJson } from '../../api/codec/json.ts';
 import { YamlSyntaxError } from '../../api/codec/yaml.ts';
 import { newBadRequest, isStatusError } from '../../api/meta/status-error.ts';
 import { LARGE_BYTES, nextTurn } from '../registry/large-object.ts';
@@ -102,9 +102,9 @@ export async function readDeleteOptions(
   request.audited?.bodyIs(body);
   const kind = body['kind'];
   if (kind !== undefined && kind !== 'DeleteOptions') {
-    const version = JSON.stringify(body['apiVersion'] ?? 'v1');
+    const version = stringifyJson(body['apiVersion'] ?? 'v1');
     const scheme = 'in scheme "pkg/runtime/scheme.go:111"';
-    throw newBadRequest(`no kind ${JSON.stringify(kind)} is registered for version ${version} ${scheme}`);
+    throw newBadRequest(`no kind ${stringifyJson(kind)} is registered for version ${version} ${scheme}`);
   }
   return body;
 }

@@ -2,6 +2,7 @@
  * `/healthz`, `/livez` and `/readyz`: named checks, each also under a path of its own, with kube-apiserver's texts
  * (`verbose`, `exclude`).
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { reading, sendText, type PathHandler, type PathHandlers } from './path-handlers.ts';
 import type { ApiRequest } from './request.ts';
@@ -69,7 +70,7 @@ function allChecks(name: string, checks: readonly HealthCheck[], logger: Logger)
   };
 }
 
-const quoted = (names: ReadonlySet<string>): string => [...names].map((name) => JSON.stringify(name)).join(',');
+const quoted = (names: ReadonlySet<string>): string => [...names].map((name) => quoteText(name)).join(',');
 
 const verbose = (request: ApiRequest): boolean => request.query.has('verbose');
 

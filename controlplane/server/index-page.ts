@@ -1,4 +1,5 @@
 /** `/`: the paths that are served, for people who look around. */
+import { stringifyJson } from '../../api/codec/json.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import { reading, type PathHandlers } from './path-handlers.ts';
 
@@ -12,7 +13,7 @@ export function installIndex(paths: PathHandlers, catalog: ResourceCatalog): voi
         else all.add('/apis').add(`/apis/${group}`).add(`/apis/${group}/${version}`);
       }
       all.delete('/');
-      request.send(200, 'application/json', `${JSON.stringify({ paths: [...all].sort() }, null, 2)}\n`);
+      request.send(200, 'application/json', `${stringifyJson({ paths: [...all].sort() }, 2)}\n`);
     }),
   );
 }

@@ -2,6 +2,7 @@
  * The options that a request carries in its query or, for deletions, in its body: read, converted and validated with the
  * reference's errors (400 where a value does not parse, 422 where it is not allowed).
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import { parseSelector } from '../../api/meta/selector-parser.ts';
 import { everything } from '../../api/meta/selector.ts';
 import { everyField, parseFieldSelector } from '../../api/meta/field-selector.ts';
@@ -88,7 +89,7 @@ function watchErrors(options: ListRequest): FieldError[] {
 
 /** Unlike `notSupported`, keeps the order of the values. */
 function unsupported(field: string, value: unknown, supported: readonly string[]): FieldError {
-  const quoted = supported.map((text) => JSON.stringify(text)).join(', ');
+  const quoted = supported.map((text) => quoteText(text)).join(', ');
   return new FieldError('FieldValueNotSupported', field, value, `supported values: ${quoted}`);
 }
 
@@ -106,11 +107,10 @@ export function watchOptionsOf(options: ListRequest, name: string): WatchOptions
 
 /** Whole numbers as the query's reader takes them, with its text when they are none. */
 function parseInteger(text: string): number {
-  if (!/^[+-]?\d+$/.test(text))
-    throw newBadRequest(`strconv.ParseInt: parsing ${JSON.stringify(text)}: invalid syntax`);
+  if (!/^[+-]?\d+$/.test(text)) throw newBadRequest(`strconv.ParseInt: parsing ${quoteText(text)}: invalid syntax`);
   const value = Number(text);
   if (!Number.isSafeInteger(value))
-    throw newBadRequest(`strconv.ParseInt: parsing ${JSON.stringify(text)}: value out of range`);
+    throw newBadRequest(`strconv.ParseInt: parsing ${quoteText(text)}: value out of range`);
   return value;
 }
 

@@ -2,6 +2,7 @@
  * Answers in the encoding that was negotiated: one object, a list, a Status. JSON answers are the entries' own bytes,
  * spliced; every other encoding comes from `Encodings`.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import { createGzip, constants as zlib } from 'node:zlib';
 import { encodeJson, parseExactJson, stringifyJson } from '../../api/codec/json.ts';
 import { apiVersionOf } from '../../api/meta/object.ts';
@@ -170,8 +171,8 @@ function startsWith(bytes: Buffer, prefix: Buffer): boolean {
 /** `always` shows an empty `continue` too, as in lists of custom resources. A dry run has no resource version. */
 export function listMetadata(metadata: ListMetadata, always = false): string {
   const members: string[] = [];
-  if (metadata.resourceVersion !== '') members.push(`"resourceVersion":${JSON.stringify(metadata.resourceVersion)}`);
-  if (always || metadata.continue !== '') members.push(`"continue":${JSON.stringify(metadata.continue)}`);
+  if (metadata.resourceVersion !== '') members.push(`"resourceVersion":${quoteText(metadata.resourceVersion)}`);
+  if (always || metadata.continue !== '') members.push(`"continue":${quoteText(metadata.continue)}`);
   if (metadata.remainingItemCount !== undefined && metadata.remainingItemCount > 0)
     members.push(`"remainingItemCount":${metadata.remainingItemCount}`);
   return `{${members.join(',')}}`;
@@ -183,7 +184,7 @@ export function includeObject(request: ApiRequest): IncludeObject {
   if (given === '' || given === 'Metadata') return 'Metadata';
   if (given === 'None' || given === 'Object') return given;
   throw newBadRequest(
-    `Unable to convert to Table as requested: includeObject: Invalid value: ${JSON.stringify(given)}: must be 'Metadata', 'Object', 'None', or empty`,
+    `Unable to convert to Table as requested: includeObject: Invalid value: ${quoteText(given)}: must be 'Metadata', 'Object', 'None', or empty`,
   );
 }
 

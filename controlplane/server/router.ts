@@ -2,6 +2,7 @@
  * Finds the resource and the verb that answer a request, or kube-apiserver's 404 and 405. Reads nothing but the
  * `RequestInfo` that authorization has read before.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import { newNotFound, type StatusError } from '../../api/meta/status-error.ts';
 import type { ResourceCatalog, Rest } from '../model/rest.ts';
 import { routeError } from './media-type.ts';
@@ -89,7 +90,7 @@ const VERB_OF_METHOD: Readonly<Record<string, string>> = { POST: 'create', PUT: 
 function unsupported(method: string, { info }: Rest): StatusError {
   const verb = VERB_OF_METHOD[method] ?? method.toLowerCase();
   const kind = `${info.resource}.${info.group}`;
-  return routeError(405, 'MethodNotAllowed', `${verb} is not supported on resources of kind ${JSON.stringify(kind)}`);
+  return routeError(405, 'MethodNotAllowed', `${verb} is not supported on resources of kind ${quoteText(kind)}`);
 }
 
 type MethodVerbs = Partial<Record<string, Verb>>;

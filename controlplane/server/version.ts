@@ -1,4 +1,5 @@
 /** `/version`: which release of the API this is. */
+import { stringifyJson } from '../../api/codec/json.ts';
 import { reading, type PathHandlers } from './path-handlers.ts';
 
 export interface VersionInfo {
@@ -14,7 +15,7 @@ export interface VersionInfo {
 }
 
 export function installVersion(paths: PathHandlers, info: VersionInfo): void {
-  const body = `${JSON.stringify(info, null, 2)}\n`;
+  const body = `${stringifyJson(info, 2)}\n`;
   paths.exact(
     '/version',
     reading((request) => request.send(200, 'application/json', body)),

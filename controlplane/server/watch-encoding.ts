@@ -2,6 +2,7 @@
  * How watch events look on the wire. A batch that goes to many watches is encoded once for each encoding and kept for as
  * long as the batch itself is.
  */
+import { quoteText } from '../../api/meta/quote.ts';
 import { encodeJson } from '../../api/codec/json.ts';
 import { isStatusError, newInternalError } from '../../api/meta/status-error.ts';
 import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
@@ -101,7 +102,7 @@ function tableEncoder(options: WatchEncoding): WatchEncoder {
     const entry = entryOf(event, rest);
     const columns = first ? encodings.tableColumns(rest.info) : NO_COLUMNS;
     first = false;
-    const version = JSON.stringify(entry.object.metadata.resourceVersion ?? '');
+    const version = quoteText(entry.object.metadata.resourceVersion ?? '');
     const table = Buffer.concat([
       Buffer.from(
         `{"kind":"Table","apiVersion":"meta.k8s.io/${media.version}","metadata":{"resourceVersion":${version}},"columnDefinitions":`,

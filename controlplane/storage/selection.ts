@@ -2,6 +2,7 @@
  * What a list or a watch selects, in the form that the watch cache needs: a predicate, a text that is equal for equal
  * selections (watches of one text share their events), and the requirements that an index can answer.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import type { FieldSelector } from '../../api/meta/field-selector.ts';
 import { nothing, type Selector } from '../../api/meta/selector.ts';
 import type { CacheEntry } from './watch-cache.ts';
@@ -46,7 +47,7 @@ export function selectionOf(namespace: string, options: SelectionOptions = {}): 
   return {
     namespace: namespace === '' ? (fields?.exactValue('metadata.namespace') ?? '') : namespace,
     name: name === '' ? (fields?.exactValue('metadata.name') ?? '') : name,
-    text: JSON.stringify([namespace, name, labelText, fields?.toString() ?? '']),
+    text: stringifyJson([namespace, name, labelText, fields?.toString() ?? '']),
     everything: labels === undefined && fields === undefined,
     indexable: indexable(labels, fields),
     matches: (entry, field) =>

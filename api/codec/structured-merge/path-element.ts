@@ -2,7 +2,8 @@
  * The text forms of path elements: which list item a key names, in which order elements stand, and how a path reads in a
  * message.
  */
-import { JsonSyntaxError, parseJson } from '../json.ts';
+import { quoteText } from '../../meta/quote.ts';
+import { JsonSyntaxError, parseJson, stringifyJson } from '../json.ts';
 import { quote } from '../../meta/field-error.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
 
@@ -13,20 +14,20 @@ export function keyElement(keys: readonly { readonly name: string; readonly valu
   let text = 'k:{';
   for (const { name, value } of keys) {
     if (text.length > 3) text += ',';
-    text += `${JSON.stringify(name)}:${canonicalJson(value)}`;
+    text += `${quoteText(name)}:${canonicalJson(value)}`;
   }
   return `${text}}`;
 }
 
 /** JSON with members in order; integers without a fraction. */
 export function canonicalJson(value: JsonValue | undefined): string {
-  if (typeof value === 'string') return JSON.stringify(value);
+  if (typeof value === 'string') return quoteText(value);
   if (typeof value === 'bigint') return value.toString();
   if (value === undefined || value === null) return 'null';
-  if (typeof value !== 'object') return JSON.stringify(value);
+  if (typeof value !== 'object') return stringifyJson(value);
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
   const members = Object.keys(value).sort();
-  return `{${members.map((name) => `${JSON.stringify(name)}:${canonicalJson(value[name])}`).join(',')}}`;
+  return `{${members.map((name) => `${quoteText(name)}:${canonicalJson(value[name])}`).join(',')}}`;
 }
 
 /** The form that this program writes of an element that somebody else wrote; `undefined` where it is none. */

@@ -1,4 +1,5 @@
 /** Checks of the baseline level, in the order in which violations are listed. */
+import { quoteText } from '../../../api/meta/quote.ts';
 import {
   allContainers,
   containerList,
@@ -51,7 +52,7 @@ export const appArmorProfile: Check = ({ metadata, spec }) => {
     )
     .map(([key, value]) => {
       values.push(value);
-      return `${key}=${JSON.stringify(value)}`;
+      return `${key}=${quoteText(value)}`;
     })
     .sort();
   if (annotations.length > 0) who.push(`${plural(annotations.length, 'annotation')} ${annotations.join(', ')}`);
@@ -214,7 +215,7 @@ const seccompAnnotations: Check = ({ metadata, spec }) => {
       value === 'runtime/default' ||
       value === 'docker/default' ||
       value.startsWith('localhost/');
-    return isGood ? [] : [`${key}=${JSON.stringify(value)}`];
+    return isGood ? [] : [`${key}=${quoteText(value)}`];
   });
   if (bad.length === 0) return undefined;
   const list = unique(bad);

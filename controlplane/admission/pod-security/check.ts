@@ -1,4 +1,5 @@
 /** What the checks of the Pod Security Standards share: violations, and visiting containers. */
+import { quoteText } from '../../../api/meta/quote.ts';
 import type { Pod } from '../../../api/machinery/kinds.ts';
 import type { PodSpec } from '../pod-attributes.ts';
 
@@ -32,7 +33,7 @@ export function namesOf(spec: PodSpec, matches: (container: Container) => boolea
 
 export const plural = (count: number, one: string, many = `${one}s`): string => (count === 1 ? one : many);
 
-export const quoted = (values: readonly string[]): string => values.map((value) => JSON.stringify(value)).join(', ');
+export const quoted = (values: readonly string[]): string => values.map((value) => quoteText(value)).join(', ');
 
 /** `container "a"`, `containers "a", "b"` */
 export const containerList = (names: readonly string[]): string =>

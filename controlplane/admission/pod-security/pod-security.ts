@@ -3,6 +3,7 @@
  * workloads are warned of for the pods they would make. Labels of namespaces are validated, and tightening a namespace
  * names the pods in it that would not be let in any more.
  */
+import { quoteText } from '../../../api/meta/quote.ts';
 import type { Namespace, Pod } from '../../../api/machinery/kinds.ts';
 import { namespaces, pods } from '../../../api/machinery/resources.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
@@ -99,7 +100,7 @@ function judge(
     const violations = evaluatePod(target, level);
     evaluated(violations.length === 0 ? 'allow' : 'deny', level, mode, attributes);
     if (violations.length === 0) return undefined;
-    return `violate${mode === 'enforce' ? 's' : ''} PodSecurity ${JSON.stringify(formatLevel(level))}: ${formatViolations(violations)}`;
+    return `violate${mode === 'enforce' ? 's' : ''} PodSecurity ${quoteText(formatLevel(level))}: ${formatViolations(violations)}`;
   };
   const enforced = isEnforced ? violationsOf('enforce') : undefined;
   if (isEnforced) attributes.annotate(`${ANNOTATION}enforce-policy`, formatLevel(policy.enforce));
@@ -202,7 +203,7 @@ function warnOfPods(attributes: AdmissionAttributes, level: LevelVersion, existi
   }
   if (byReasons.size === 0) return;
   attributes.warn(
-    `existing pods in namespace ${JSON.stringify(nameOf(attributes))} violate the new PodSecurity enforce level ${JSON.stringify(formatLevel(level))}`,
+    `existing pods in namespace ${quoteText(nameOf(attributes))} violate the new PodSecurity enforce level ${quoteText(formatLevel(level))}`,
   );
   const lines = [...byReasons].map(([reasons, names]) => {
     const [first = '', ...others] = names.sort();

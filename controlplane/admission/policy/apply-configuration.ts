@@ -2,6 +2,7 @@
  * What an expression of a mutating policy wants applied, and whether it may be: it is an `Object{…}` whose inner types are
  * named after their places, it names what the kind has, and it touches nothing that is only replaced as a whole.
  */
+import { quoteText } from '../../../api/meta/quote.ts';
 import {
   adapt,
   CelError,
@@ -53,7 +54,7 @@ function plain(value: CelValue, path: readonly string[], removed: string[][]): J
     const wanted = ['Object', ...path].join('.');
     if (value.typeName !== wanted) {
       throw new CelError(
-        `type mismatch: unexpected type name ${JSON.stringify(value.typeName)}, expected ${JSON.stringify(wanted)}, which matches field name path from root Object type`,
+        `type mismatch: unexpected type name ${quoteText(value.typeName)}, expected ${quoteText(wanted)}, which matches field name path from root Object type`,
       );
     }
   }

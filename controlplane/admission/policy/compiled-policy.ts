@@ -1,4 +1,5 @@
 /** A policy with its expressions made ready, once for each version of the policy. */
+import { quoteText } from '../../../api/meta/quote.ts';
 import { struct } from '../../../api/cel/admission-variables.ts';
 import { type CelEnvironment, CelCompileError, compile } from '../../../api/cel/cel.ts';
 import { type CelType, dyn, string } from '../../../api/cel/types.ts';
@@ -102,7 +103,7 @@ export function variablesOf({ variables }: CompiledPolicy, bindings: () => Bindi
       return expression.program().run((variable) => bindings().read(variable), bindings().budget);
     } catch (error) {
       if (!(error instanceof CelError) && !(error instanceof CostExceeded)) throw error;
-      throw new CelError(`composited variable ${JSON.stringify(name)} fails to evaluate: ${error.message}`, {
+      throw new CelError(`composited variable ${quoteText(name)} fails to evaluate: ${error.message}`, {
         cause: error,
       });
     }

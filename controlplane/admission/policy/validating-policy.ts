@@ -2,6 +2,7 @@
  * ValidatingAdmissionPolicy: policies in CEL judge requests; a binding says whether what they refuse is denied, warned of,
  * or only written to the audit log.
  */
+import { stringifyJson } from '../../../api/codec/json.ts';
 import {
   validatingAdmissionPolicies,
   validatingAdmissionPolicyBindings,
@@ -75,7 +76,7 @@ export function validatingAdmissionPolicy(options: PolicyPluginOptions): Admissi
         }
       }
       // An annotation is written once: the first failure has it.
-      if (audited.length > 0) attributes.annotate(FAILURES, JSON.stringify(audited.slice(0, 1)));
+      if (audited.length > 0) attributes.annotate(FAILURES, stringifyJson(audited.slice(0, 1)));
       for (const [key, values] of annotations) attributes.annotate(key, values.join(', '));
       const [first] = denied;
       if (first !== undefined) throw denial(attributes, first);

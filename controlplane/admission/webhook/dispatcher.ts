@@ -2,6 +2,7 @@
  * Calls one webhook and judges what comes of it: failure policy, timeout, warnings, audit annotations, metrics. Used by
  * the mutating and the validating plugin, which differ only in order and in what they do with a patch.
  */
+import { quoteText } from '../../../api/meta/quote.ts';
 import { newBadRequest, newForbidden, newInternalError, type StatusError } from '../../../api/meta/status-error.ts';
 import { WebhookCallError, withTimeout, type WebhookClient } from '../../authentication/webhook-client.ts';
 import type { AdmissionAttributes } from '../admission.ts';
@@ -107,7 +108,7 @@ export class Dispatcher {
       result = await this.#ask(call);
     } catch (error) {
       if (signal.aborted || !(error instanceof CallFailure)) throw error;
-      const message = `failed calling webhook ${JSON.stringify(webhook.name)}: ${error.message}`;
+      const message = `failed calling webhook ${quoteText(webhook.name)}: ${error.message}`;
       if (webhook.failurePolicy !== 'Ignore')
         return refused('calling_webhook_error', error.code, newInternalError(message, error));
       ended(error.code, false);
@@ -134,7 +135,7 @@ export class Dispatcher {
 
   async #ask({ registered: { webhook }, attributes, view, signal }: Call): Promise<ReviewResult> {
     if (attributes.dryRun && webhook.sideEffects !== 'None' && webhook.sideEffects !== 'NoneOnDryRun')
-      throw newBadRequest(`admission webhook ${JSON.stringify(webhook.name)} does not support dry run`);
+      throw newBadRequest(`admission webhook ${quoteText(webhook.name)} does not support dry run`);
     const version = versionFor(webhook);
     if (version === undefined)
       throw new CallFailure(
@@ -150,7 +151,7 @@ export class Dispatcher {
       answer = await this.#options.client.call(endpoint, { method: 'POST', body: review.body, signal: deadline });
     } catch (error) {
       const why = deadline.aborted && !signal.aborted ? 'context deadline exceeded' : describe(error);
-      const url = JSON.stringify(shownUrl(webhook.clientConfig, seconds));
+      const url = quoteText(shownUrl(webhook.clientConfig, seconds));
       throw new CallFailure(`failed to call webhook: Post ${url}: ${why}`, 503, { cause: error });
     }
     if (answer.status < 200 || answer.status >= 300) {
@@ -188,6 +189,6 @@ function statusText(status: number, body: string): string {
   if (status === 401) return 'the server has asked for the client to provide credentials';
   if (status === 403) return 'forbidden';
   if (status >= 500)
-    return `an error on the server (${JSON.stringify(body.trim() === '' ? 'unknown' : body.trim())}) has prevented the request from succeeding`;
+    return `an error on the server (${quoteText(body.trim() === '' ? 'unknown' : body.trim())}) has prevented the request from succeeding`;
   return `the server responded with the status code ${status} but did not return more information`;
 }

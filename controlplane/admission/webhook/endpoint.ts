@@ -1,4 +1,5 @@
 /** Where a webhook is and how the server proves itself there: URL, or a service of the cluster; credentials by host name. */
+import { quoteText } from '../../../api/meta/quote.ts';
 import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
 import { BackendError, backendOf } from '../../aggregation/api-service-target.ts';
 import type { WebhookEndpoint } from '../../authentication/webhook-client.ts';
@@ -73,7 +74,7 @@ function addressOf(
   port: number,
   options: EndpointOptions,
 ): { readonly host: string; readonly port: number } {
-  const name = JSON.stringify(service.name);
+  const name = quoteText(service.name);
   try {
     const { host, port: target } = backendOf({ ...service, port }, options, options.random);
     return { host, port: target };

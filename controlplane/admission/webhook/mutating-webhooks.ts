@@ -2,6 +2,8 @@
  * MutatingAdmissionWebhook: webhooks one after another, each shown what those before it made of the object, and one more round
  * for those that want to see what came later. Patches are JSON patches of the version that the webhook registered for.
  */
+import { stringifyJson } from '../../../api/codec/json.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 import { applyJsonPatch } from '../../../api/codec/json-patch.ts';
 import { mutatingWebhookConfigurations } from '../../../api/machinery/resources.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
@@ -86,11 +88,11 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
         if (patch === undefined) return;
         mutated = await this.#apply(webhook.name, view, patch, attributes);
         const detail = { configuration, webhook: webhook.name, patch, patchType: 'JSONPatch' };
-        attributes.annotate(`patch.webhook.admission.k8s.io/${place}`, JSON.stringify(detail), 'Request');
+        attributes.annotate(`patch.webhook.admission.k8s.io/${place}`, stringifyJson(detail), 'Request');
       });
     } finally {
       const summary = { configuration, webhook: webhook.name, mutated };
-      attributes.annotate(`mutation.webhook.admission.k8s.io/${place}`, JSON.stringify(summary));
+      attributes.annotate(`mutation.webhook.admission.k8s.io/${place}`, stringifyJson(summary));
     }
     return mutated;
   }
@@ -100,7 +102,7 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
     const { object: own } = attributes;
     if (view.object === undefined || own === undefined)
       throw newInternalError(
-        `admission webhook ${JSON.stringify(name)} attempted to modify the object, which is not supported for this operation`,
+        `admission webhook ${quoteText(name)} attempted to modify the object, which is not supported for this operation`,
       );
     let patched: KubeObject;
     try {

@@ -1,4 +1,5 @@
 /** AdmissionReview: what is asked of a webhook, and how its answer is read, with kube-apiserver's errors. */
+import { quoteText } from '../../../api/meta/quote.ts';
 import { randomUUID } from 'node:crypto';
 import { parseJson, stringifyJson } from '../../../api/codec/json.ts';
 import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
@@ -109,7 +110,7 @@ export function readAnswer(text: string, review: Review, isMutating: boolean): R
   }
   const uid = typeof response['uid'] === 'string' ? response['uid'] : '';
   if (review.version === 'v1' && uid !== review.uid) {
-    throw invalidResponse(`expected response.uid=${JSON.stringify(review.uid)}, got ${JSON.stringify(uid)}`);
+    throw invalidResponse(`expected response.uid=${quoteText(review.uid)}, got ${quoteText(uid)}`);
   }
   const patch = operationsOf(patchOf(response, review.version, isMutating));
   return {
@@ -133,7 +134,7 @@ function checkKind(apiVersion: string, kind: string, expected: string, version: 
   if (apiVersion === '' && kind === '') return;
   if (kind !== '' && kind !== 'AdmissionReview') {
     throw called(
-      `no kind ${JSON.stringify(kind)} is registered for version ${JSON.stringify(apiVersion)} in scheme "pkg/runtime/scheme.go:111"`,
+      `no kind ${quoteText(kind)} is registered for version ${quoteText(apiVersion)} in scheme "pkg/runtime/scheme.go:111"`,
     );
   }
   if (apiVersion === expected || apiVersion === '') return;
@@ -142,7 +143,7 @@ function checkKind(apiVersion: string, kind: string, expected: string, version: 
     throw called(`converting (${other}.AdmissionReview) to (${version}.AdmissionReview): unknown conversion`);
   }
   throw called(
-    `no kind ${JSON.stringify(kind)} is registered for version ${JSON.stringify(apiVersion)} in scheme "pkg/runtime/scheme.go:111"`,
+    `no kind ${quoteText(kind)} is registered for version ${quoteText(apiVersion)} in scheme "pkg/runtime/scheme.go:111"`,
   );
 }
 
@@ -163,7 +164,7 @@ function patchOf(response: Record<string, unknown>, version: ReviewVersion, isMu
   if (type === 'JSONPatch') return bytes;
   // An empty list of a type that nobody knows changes nothing.
   if (bytes.toString().trim() === '[]') return undefined;
-  throw invalidResponse(`webhook returned invalid response.patchType of ${JSON.stringify(type)}`);
+  throw invalidResponse(`webhook returned invalid response.patchType of ${quoteText(type)}`);
 }
 
 function operationsOf(bytes: Buffer | undefined): JsonPatch | undefined {
@@ -185,7 +186,7 @@ function operationsOf(bytes: Buffer | undefined): JsonPatch | undefined {
 /** What the client gets when a webhook says no. */
 export function deniedError(name: string, status: Readonly<Record<string, unknown>> | undefined): StatusError {
   const text = (field: string): string => (typeof status?.[field] === 'string' ? (status[field] as string) : '');
-  const denied = `admission webhook ${JSON.stringify(name)} denied the request`;
+  const denied = `admission webhook ${quoteText(name)} denied the request`;
   const message = text('message');
   const reason = text('reason');
   const why = message !== '' ? `: ${message}` : reason !== '' ? `: ${reason}` : ' without explanation';

@@ -1,4 +1,5 @@
 /** Signs the kubeconfig of `cluster-info` with each bootstrap token that may sign, so that joining hosts can verify it. */
+import { stringifyJson } from '../../../api/codec/json.ts';
 import { createHmac } from 'node:crypto';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import type { Secret } from '../../../api/machinery/kinds.ts';
@@ -12,7 +13,7 @@ const PREFIX = 'jws-kubeconfig-';
 
 /** A detached JWS (RFC 7515, appendix F) with HS256 over the content. */
 export function detachedSignature(content: string, tokenId: string, tokenSecret: string): string {
-  const header = Buffer.from(JSON.stringify({ alg: 'HS256', kid: tokenId })).toString('base64url');
+  const header = Buffer.from(stringifyJson({ alg: 'HS256', kid: tokenId })).toString('base64url');
   const payload = Buffer.from(content).toString('base64url');
   const signature = createHmac('sha256', tokenSecret).update(`${header}.${payload}`).digest('base64url');
   return `${header}..${signature}`;

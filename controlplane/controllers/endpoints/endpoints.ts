@@ -1,4 +1,5 @@
 /** The Endpoints object of each service with a selector, for clients that do not read slices. */
+import { stringifyJson } from '../../../api/codec/json.ts';
 import type { V1EndpointAddress, V1EndpointSubset } from '@kubernetes/client-node';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
@@ -49,9 +50,9 @@ export function computeSubsets(service: Service, members: readonly Pod[]): Subse
     }
     if (ports.length === 0 && (service.spec?.ports ?? []).length > 0) continue;
     ports.sort((a, b) =>
-      JSON.stringify([a.name, a.protocol, a.port]) < JSON.stringify([b.name, b.protocol, b.port]) ? -1 : 1,
+      stringifyJson([a.name, a.protocol, a.port]) < stringifyJson([b.name, b.protocol, b.port]) ? -1 : 1,
     );
-    const key = JSON.stringify(ports);
+    const key = stringifyJson(ports);
     let subset = subsets.get(key);
     if (subset === undefined) {
       subset = { addresses: [], notReadyAddresses: [], ports };
@@ -59,9 +60,7 @@ export function computeSubsets(service: Service, members: readonly Pod[]): Subse
     }
     (everyone || isPodReady(pod) ? subset.addresses : subset.notReadyAddresses).push(addressEntry(service, pod, ip));
   }
-  return [...subsets.values()]
-    .toSorted((a, b) => (JSON.stringify(a.ports) < JSON.stringify(b.ports) ? -1 : 1))
-    .map(tidy);
+  return [...subsets.values()].toSorted((a, b) => (stringifyJson(a.ports) < stringifyJson(b.ports) ? -1 : 1)).map(tidy);
 }
 
 function addressEntry(service: Service, pod: Pod, ip: string): Address {

@@ -1,4 +1,5 @@
 /** Sharing endpoints out to slices: what is there stays where it is, gaps are filled, and as few slices change as can be. Pure. */
+import { stringifyJson } from '../../../api/codec/json.ts';
 import type { DiscoveryV1EndpointPort, V1Endpoint } from '@kubernetes/client-node';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import type { EndpointSlice, Node, Pod, Service, Wire } from '../../../api/machinery/kinds.ts';
@@ -45,7 +46,7 @@ export function groupEndpoints(
       const address = addressOf(pod, addressType);
       if (address === undefined || !belongsToEndpoints(pod, { includeTerminating: true })) continue;
       const ports = portsFor(service, pod);
-      const key = `${addressType} ${JSON.stringify(ports)}`;
+      const key = `${addressType} ${stringifyJson(ports)}`;
       let group = groups.get(key);
       if (group === undefined) {
         group = { addressType, ports, endpoints: [] };
@@ -188,7 +189,7 @@ function identityOf(endpoint: Endpoint): string {
 function samePorts(a: readonly EndpointPort[], b: readonly EndpointPort[]): boolean {
   const sorted = (ports: readonly EndpointPort[]): string[] =>
     ports
-      .map(({ name, port, protocol, appProtocol }) => JSON.stringify([name ?? '', port, protocol, appProtocol]))
+      .map(({ name, port, protocol, appProtocol }) => stringifyJson([name ?? '', port, protocol, appProtocol]))
       .toSorted();
   return semanticEqual(sorted(a), sorted(b));
 }

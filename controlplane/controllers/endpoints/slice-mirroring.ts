@@ -1,4 +1,5 @@
 /** Mirrors endpoints that somebody keeps by hand, for services without a selector, into endpoint slices. */
+import { stringifyJson } from '../../../api/codec/json.ts';
 import type { V1EndpointAddress, V1EndpointSubset } from '@kubernetes/client-node';
 import type { Endpoints, EndpointSlice, Service, Wire } from '../../../api/machinery/kinds.ts';
 import { endpoints, endpointSlices, services } from '../../../api/machinery/resources.ts';
@@ -43,7 +44,7 @@ export function groupsOf(subsets: readonly Subset[], most: number): EndpointGrou
     ].slice(0, most);
     for (const { address, ready } of members) {
       const addressType: AddressType = address.ip.includes(':') ? 'IPv6' : 'IPv4';
-      const key = `${addressType} ${JSON.stringify(ports)}`;
+      const key = `${addressType} ${stringifyJson(ports)}`;
       let group = groups.get(key);
       if (group === undefined) {
         group = { addressType, ports, endpoints: [] };

@@ -1,4 +1,5 @@
 /** Deletes pods from nodes with `NoExecute` taints that they do not tolerate, or not for ever. */
+import { stringifyJson } from '../../../api/codec/json.ts';
 import type { V1Toleration } from '@kubernetes/client-node';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
@@ -94,7 +95,7 @@ export const runTaintEviction: RunController = (environment, signal) => {
     }
   };
   const tainted = (node: { spec?: { taints?: readonly Taint[] } }): string =>
-    JSON.stringify((node.spec?.taints ?? []).filter(({ effect }) => effect === 'NoExecute'));
+    stringifyJson((node.spec?.taints ?? []).filter(({ effect }) => effect === 'NoExecute'));
   nodeCache.addHandler({
     add: (node) => {
       if (tainted(node) !== '[]') for (const pod of podsOn(podCache, node.metadata.name ?? '')) loop.enqueue(pod);
@@ -108,7 +109,7 @@ export const runTaintEviction: RunController = (environment, signal) => {
     add: loop.enqueue,
     update: (previous, pod) => {
       const moved = previous.spec?.nodeName !== pod.spec?.nodeName;
-      if (moved || JSON.stringify(previous.spec?.tolerations) !== JSON.stringify(pod.spec?.tolerations))
+      if (moved || stringifyJson(previous.spec?.tolerations) !== stringifyJson(pod.spec?.tolerations))
         loop.enqueue(pod);
     },
     delete: (pod) => {

@@ -3,6 +3,7 @@
  * unmounted them: it makes and deletes VolumeAttachments, which the driver's attacher follows, and tells the node what is
  * attached. One node at a time; what is attached is read from the API, so that nothing is forgotten over a restart.
  */
+import { stringifyJson } from '../../../api/codec/json.ts';
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
 import type { Node, PersistentVolumeClaim, Pod, VolumeAttachment } from '../../../api/machinery/kinds.ts';
 import {
@@ -259,7 +260,7 @@ class AttachDetach {
 
 /** What of a node decides whether its volumes may go. */
 function usedBy(node: Node): string {
-  return JSON.stringify([
+  return stringifyJson([
     node.status?.volumesInUse,
     isOutOfService(node),
     isHealthy(node),

@@ -5,6 +5,8 @@
  * `impersonate:<mode>` on the wanted user; the legacy verb `impersonate` comes last. The mode by which a caller succeeded is
  * tried first for the caller's next request, and a refusal carries the message of the first mode.
  */
+import { stringifyJson } from '../../../api/codec/json.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 import { newBadRequest } from '../../../api/meta/status-error.ts';
 import type { UserInfo } from '../../authentication/authentication.ts';
 import type { AuthorizationAttributes, Authorizer } from '../../authorization/authorization.ts';
@@ -144,7 +146,7 @@ async function become(
   lastModes: Map<string, Mode>,
 ): Promise<void> {
   const caller = request.user;
-  const key = JSON.stringify([caller.name, caller.uid, caller.groups, caller.extra]);
+  const key = stringifyJson([caller.name, caller.uid, caller.groups, caller.extra]);
   const last = lastModes.get(key);
   const order = last === undefined ? MODES : [last, ...MODES.filter((mode) => mode !== last)];
   let refusal: Error | undefined;
@@ -242,12 +244,11 @@ function unescapeKey(key: string): string {
 
 /** The user as kube-apiserver prints it in its message. */
 function describe(uid: string, groups: readonly string[], extra: ReadonlyMap<string, readonly string[]>): string {
-  const list = (values: readonly string[]): string =>
-    `[]string{${values.map((value) => JSON.stringify(value)).join(', ')}}`;
+  const list = (values: readonly string[]): string => `[]string{${values.map((value) => quoteText(value)).join(', ')}}`;
   const groupText = groups.length === 0 ? '[]string(nil)' : list(groups);
-  const pairs = [...extra].map(([key, values]) => `${JSON.stringify(key)}:${list(values)}`);
+  const pairs = [...extra].map(([key, values]) => `${quoteText(key)}:${list(values)}`);
   const extraText = pairs.length === 0 ? 'map[string][]string(nil)' : `map[string][]string{${pairs.join(', ')}}`;
-  return `&user.DefaultInfo{Name:"", UID:${JSON.stringify(uid)}, Groups:${groupText}, Extra:${extraText}}`;
+  return `&user.DefaultInfo{Name:"", UID:${quoteText(uid)}, Groups:${groupText}, Extra:${extraText}}`;
 }
 
 function userOf(wanted: Wanted, modeGroups: readonly string[]): UserInfo {

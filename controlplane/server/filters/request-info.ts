@@ -1,4 +1,5 @@
 /** Parses the path into the request's info, and refuses an invalid `timeout`. */
+import { quoteText } from '../../../api/meta/quote.ts';
 import { parseDuration } from '../../../api/component/duration.ts';
 import { newBadRequest } from '../../../api/meta/status-error.ts';
 import { isLongRunning } from '../long-running.ts';
@@ -12,7 +13,7 @@ export function requestInfoFilter(): Filter {
       const timeout = request.query.get('timeout');
       if (timeout !== null && timeout !== '' && parseDuration(timeout) === undefined) {
         throw newBadRequest(
-          `invalid timeout specified in the request URL - time: invalid duration ${JSON.stringify(timeout)}`,
+          `invalid timeout specified in the request URL - time: invalid duration ${quoteText(timeout)}`,
         );
       }
     }

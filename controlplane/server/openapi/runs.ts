@@ -2,6 +2,7 @@
  * The parts of OpenAPI documents, encoded and compressed: built once a part, in slices between which requests are answered,
  * and put together without being touched again. A part of a custom resource lives as long as its row of the catalog.
  */
+import { quoteText } from '../../../api/meta/quote.ts';
 import { setImmediate } from 'node:timers/promises';
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
@@ -167,7 +168,7 @@ async function encodeMembers(members: JsonObject, pairs: PairSection, encoding: 
     const batch = all.slice(at, at + BATCH);
     const bytes =
       encoding === 'json'
-        ? batch.map(([name, value]) => `${JSON.stringify(name)}:${stringifyJson(value)}`).join(',')
+        ? batch.map(([name, value]) => `${quoteText(name)}:${stringifyJson(value)}`).join(',')
         : encodePairs(pairs, Object.fromEntries(batch));
     runs.push(await compressRun(bytes));
   }

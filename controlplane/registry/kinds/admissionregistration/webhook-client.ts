@@ -1,4 +1,5 @@
 /** Where a webhook is called: rules that admission webhooks, conversion webhooks and API services share. */
+import { quoteText } from '../../../../api/meta/quote.ts';
 import { invalid, required, type FieldError } from '../../../../api/meta/field-error.ts';
 import { dnsSubdomainErrors, portNumberErrors } from '../../../../api/meta/names.ts';
 
@@ -23,7 +24,7 @@ function webhookUrlErrors(field: string, url: string): FieldError[] {
   const parts = URL_PARTS.exec(url);
   const controlCharacter = [...url].some((char) => char < ' ' || char === '\u007f');
   if (parts === null || controlCharacter)
-    return [required(field, `url must be a valid URL: parse ${JSON.stringify(url)}: invalid URL${URL_FORM}`)];
+    return [required(field, `url must be a valid URL: parse ${quoteText(url)}: invalid URL${URL_FORM}`)];
   const [, scheme = '', user, host = '', , query = '', fragment = ''] = parts;
   const errors: FieldError[] = [];
   if (scheme.toLowerCase() !== 'https')

@@ -2,6 +2,7 @@
  * Autoscalers of version 1, which know only the use of cpu: everything else of version 2 is carried in annotations, so that
  * an object read and written through version 1 loses nothing. The texts of the annotations are older forms of the metrics.
  */
+import { parseExactJson, stringifyJson } from '../../../../api/codec/json.ts';
 import type {
   V2HorizontalPodAutoscalerBehavior,
   V2HorizontalPodAutoscalerSpec,
@@ -218,13 +219,13 @@ function fromStored(object: KubeObject): KubeObject {
   const metrics = spec?.metrics ?? [];
   const carried: Record<string, string> = {};
   const others = metrics.filter((metric) => !isCpuUse(metric));
-  if (others.length > 0) carried[METRICS] = JSON.stringify(others.map((one) => toOld(one, 'target')));
+  if (others.length > 0) carried[METRICS] = stringifyJson(others.map((one) => toOld(one, 'target')));
   const current = status?.currentMetrics ?? [];
-  if (current.length > 0) carried[CURRENT] = JSON.stringify(current.map((one) => toOld(one, 'current')));
-  if ((status?.conditions ?? []).length > 0) carried[CONDITIONS] = JSON.stringify(status?.conditions);
+  if (current.length > 0) carried[CURRENT] = stringifyJson(current.map((one) => toOld(one, 'current')));
+  if ((status?.conditions ?? []).length > 0) carried[CONDITIONS] = stringifyJson(status?.conditions);
   if (spec?.behavior !== undefined) {
     const { scaleUp, scaleDown } = spec.behavior;
-    carried[BEHAVIOR] = JSON.stringify({ ScaleUp: rulesToText(scaleUp), ScaleDown: rulesToText(scaleDown) });
+    carried[BEHAVIOR] = stringifyJson({ ScaleUp: rulesToText(scaleUp), ScaleDown: rulesToText(scaleDown) });
   }
   if (Object.keys(carried).length > 0) object.metadata.annotations = { ...object.metadata.annotations, ...carried };
   object.apiVersion = 'autoscaling/v1';
@@ -245,12 +246,12 @@ function fromStored(object: KubeObject): KubeObject {
   return object;
 }
 
-/** What does not read as JSON is as if it were not there. */
+/** An annotation that is not JSON counts as missing. */
 function carriedOf(object: KubeObject, name: string): unknown {
   const text = object.metadata.annotations?.[name];
   if (text === undefined) return undefined;
   try {
-    return JSON.parse(text) as unknown;
+    return parseExactJson(text);
   } catch (error) {
     if (error instanceof SyntaxError) return undefined;
     throw error;

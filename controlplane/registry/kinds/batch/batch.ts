@@ -1,4 +1,5 @@
 /** Jobs and cron jobs: generated selectors, defaults, validation. */
+import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1CronJobSpec, V1JobSpec, V1LabelSelector } from '@kubernetes/client-node';
 import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
 import { podTemplateErrors } from '../../../../api/kinds/pod-validation.ts';
@@ -320,7 +321,7 @@ const jobs: Strategy<Job> = {
     semanticEqual(job.spec?.template, old.spec?.template) ? [] : templateTexts(job.spec?.template, 'spec.template'),
   defaultPropagation: 'Orphan',
   selectableFields: { 'status.successful': (job) => String(job.status?.succeeded ?? 0) },
-  unsupportedField: (field) => `field label ${JSON.stringify(field)} not supported for Job`,
+  unsupportedField: (field) => `field label ${quoteText(field)} not supported for Job`,
   columns: jobColumns,
   status: { ...(statusOnly as UpdateStrategy<Job>), validateUpdate: jobStatusErrors },
 };

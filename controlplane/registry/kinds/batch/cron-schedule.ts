@@ -1,4 +1,5 @@
 /** Whether a text is a cron schedule, and a name a time zone; faults in the words of kube-apiserver. */
+import { quoteText } from '../../../../api/meta/quote.ts';
 import type { FieldError } from '../../../../api/meta/field-error.ts';
 import { invalid, required } from '../field-rules.ts';
 
@@ -104,7 +105,7 @@ function numberOf(text: string, bounds: Bounds): number | undefined {
 }
 
 const parseFault = (text: string): string =>
-  `failed to parse int from ${text}: strconv.Atoi: parsing ${JSON.stringify(text)}: invalid syntax`;
+  `failed to parse int from ${text}: strconv.Atoi: parsing ${quoteText(text)}: invalid syntax`;
 
 export function timeZoneErrors(field: string, zone: string | undefined): FieldError[] {
   if (zone === undefined) return [];

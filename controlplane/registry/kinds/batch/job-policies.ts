@@ -1,4 +1,5 @@
 /** Rules of a job for failed pods and for success. */
+import { quoteText } from '../../../../api/meta/quote.ts';
 import { duplicate, notSupported, OMITTED_VALUE, tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import type { JobSpec } from './batch.ts';
@@ -10,7 +11,7 @@ const STATES = ['False', 'True', 'Unknown'];
 
 /** The choices as Go prints a list of strings. */
 const valid = (values: readonly string[]): string =>
-  `valid values: [${values.map((value) => JSON.stringify(value)).join(' ')}]`;
+  `valid values: [${values.map((value) => quoteText(value)).join(' ')}]`;
 
 type FailureRule = NonNullable<NonNullable<JobSpec['podFailurePolicy']>['rules']>[number];
 
@@ -153,12 +154,12 @@ export function countIndexes(text: string, completions: number): number | string
   for (const part of text.split(',')) {
     const bounds = part.split('-');
     if (bounds.length > 2)
-      return `the fragment ${JSON.stringify(part)} violates the requirement that an index interval can have at most two parts separated by '-'`;
+      return `the fragment ${quoteText(part)} violates the requirement that an index interval can have at most two parts separated by '-'`;
     let first: number | undefined;
     for (const bound of bounds) {
-      if (!/^[+-]?\d+$/.test(bound)) return `cannot convert string to integer for index: ${JSON.stringify(bound)}`;
+      if (!/^[+-]?\d+$/.test(bound)) return `cannot convert string to integer for index: ${quoteText(bound)}`;
       const index = Number(bound);
-      if (index >= completions) return `too large index: ${JSON.stringify(bound)}`;
+      if (index >= completions) return `too large index: ${quoteText(bound)}`;
       if (last !== undefined && last >= index) return `non-increasing order, previous: ${last}, current: ${index}`;
       last = index;
       first ??= index;

@@ -2,6 +2,7 @@
  * What a certificate signing request may say: the request itself, usages, signer and conditions, and what an endpoint may
  * change. An object that was stored with a fault may keep that fault.
  */
+import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1CertificateSigningRequestSpec, V1CertificateSigningRequestStatus } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import {
@@ -52,16 +53,16 @@ export function updateErrors(
     conditionsOf(from).filter((condition) => condition.type === type);
   for (const type of FINAL) {
     if (pick(request, type).length < pick(old, type).length)
-      errors.push(forbidden(at, `updates may not remove a condition of type ${JSON.stringify(type)}`));
+      errors.push(forbidden(at, `updates may not remove a condition of type ${quoteText(type)}`));
   }
   if (sets.decisions !== true) {
     for (const type of DECISIONS) {
       const now = pick(request, type);
       const before = pick(old, type);
       if (now.length > before.length)
-        errors.push(forbidden(at, `updates may not add a condition of type ${JSON.stringify(type)}`));
+        errors.push(forbidden(at, `updates may not add a condition of type ${quoteText(type)}`));
       else if (now.length === before.length && !jsonEqual(now, before))
-        errors.push(forbidden(at, `updates may not modify a condition of type ${JSON.stringify(type)}`));
+        errors.push(forbidden(at, `updates may not modify a condition of type ${quoteText(type)}`));
     }
   }
   const certificate = request.status?.certificate ?? '';
@@ -129,9 +130,7 @@ export function signerNameErrors(field: string, name: string): FieldError[] {
     for (const label of segment.split('.')) {
       const faults = rule(label);
       if (faults.length === 0) continue;
-      errors.push(
-        ...faults.map((fault) => invalid(field, segment, `validating label ${JSON.stringify(label)}: ${fault}`)),
-      );
+      errors.push(...faults.map((fault) => invalid(field, segment, `validating label ${quoteText(label)}: ${fault}`)));
       return;
     }
   };
@@ -188,7 +187,7 @@ function certificateFault(pem: string): string | undefined {
   const blocks = readPem(pem);
   if (blocks.length === 0) return 'must contain at least one CERTIFICATE PEM block';
   for (const { label, hasHeaders, der } of blocks) {
-    if (label !== 'CERTIFICATE') return `only CERTIFICATE PEM blocks are allowed, found ${JSON.stringify(label)}`;
+    if (label !== 'CERTIFICATE') return `only CERTIFICATE PEM blocks are allowed, found ${quoteText(label)}`;
     if (hasHeaders) return 'no PEM block headers are permitted';
     if (der.length === 0) return 'found CERTIFICATE PEM block containing 0 certificates';
     try {

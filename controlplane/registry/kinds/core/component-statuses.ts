@@ -1,4 +1,5 @@
 /** Component statuses: an old view that says of each part of the control plane that it is well. Nothing is stored. */
+import { quoteText } from '../../../../api/meta/quote.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { newBadRequest, newNotFound } from '../../../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../../../api/schema/schema.ts';
@@ -41,7 +42,7 @@ export function createComponentStatusRest(info: ResourceInfo): Rest {
       for (const { field } of fieldSelector.requirements) {
         if (field !== 'metadata.name' && field !== 'metadata.namespace')
           throw newBadRequest(
-            `${JSON.stringify(field)} is not a known field selector: only "metadata.name", "metadata.namespace"`,
+            `${quoteText(field)} is not a known field selector: only "metadata.name", "metadata.namespace"`,
           );
       }
       const chosen = COMPONENTS.filter(

@@ -2,6 +2,7 @@
  * Finds the targets of streams: logs, exec, attach and port-forward go to the pod's node agent, proxies go to the address
  * itself. `server/connect/` connects and streams.
  */
+import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1EndpointSlice, V1Node, V1Service } from '@kubernetes/client-node';
 import type { Pod } from '../../../../api/kinds/pod-types.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
@@ -145,14 +146,14 @@ function proxyName(kind: 'pod' | 'node' | 'service', text: string): ProxyName {
   const parts = text.split(':');
   const [scheme, name = '', port = ''] = parts.length === 3 ? parts : ['', ...parts];
   if (parts.length > 3 || !['', 'http', 'https'].includes(scheme ?? '') || name === '')
-    throw newBadRequest(`invalid ${kind} request ${JSON.stringify(text)}`);
+    throw newBadRequest(`invalid ${kind} request ${quoteText(text)}`);
   return { scheme: scheme === 'https' ? 'https' : 'http', name, port };
 }
 
 /** Throws 400 for a port that cannot be connected to. */
 function portNumber(text: string): number {
   const number = /^\d{1,5}$/.test(text) ? Number(text) : 0;
-  if (number < 1 || number > 65_535) throw newBadRequest(`invalid port ${JSON.stringify(text)}`);
+  if (number < 1 || number > 65_535) throw newBadRequest(`invalid port ${quoteText(text)}`);
   return number;
 }
 
@@ -203,7 +204,7 @@ async function serviceProxy(
         : undefined
       : ports.find((one) => one.name === port || String(one.port) === port);
   if (wanted === undefined)
-    throw newServiceUnavailable(`no service port ${JSON.stringify(port)} found for service ${JSON.stringify(name)}`);
+    throw newServiceUnavailable(`no service port ${quoteText(port)} found for service ${quoteText(name)}`);
   const { entries } = await listEntries(
     stores.endpointSlices,
     context,
@@ -226,7 +227,7 @@ async function serviceProxy(
     const origin = { secure: scheme === 'https', host: address, port: target };
     return { origin, target: forwardedTarget(request), purpose: 'proxy', plain: false };
   }
-  throw newServiceUnavailable(`no endpoints available for service ${JSON.stringify(name)}`);
+  throw newServiceUnavailable(`no endpoints available for service ${quoteText(name)}`);
 }
 
 const SWITCHES = ['stdin', 'stdout', 'stderr', 'tty'];

@@ -1,4 +1,5 @@
 /** Endpoints and endpoint slices: where a service's traffic goes. */
+import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1Endpoints, V1EndpointSlice } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { duplicate, type FieldError } from '../../../../api/meta/field-error.ts';
@@ -164,7 +165,7 @@ function familyErrors(list: string, field: string, address: string, { family, kn
   if (ip.family !== family) errors.push(invalid(list, address, `must be an IPv${family} address`));
   const canonical = canonicalIp(address);
   if (canonical !== undefined && canonical !== address)
-    errors.push(invalid(field, address, `must be in canonical form (${JSON.stringify(canonical)})`));
+    errors.push(invalid(field, address, `must be in canonical form (${quoteText(canonical)})`));
   return [...errors, ...specialAddressErrors(field, address)];
 }
 

@@ -1,4 +1,5 @@
 /** Claims to storage: fixed once made, but that a bound one may grow and change its attributes. */
+import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1PersistentVolumeClaimStatus } from '@kubernetes/client-node';
 import { claimSpecErrors, type ClaimSpec, type DataSource } from '../../../../api/kinds/claim-validation.ts';
 import type { Wire } from '../../../../api/kinds/wire.ts';
@@ -164,7 +165,7 @@ function warnings(object: Claim): string[] {
     const size = object.spec?.resources?.[kind]?.['storage'];
     if (size !== undefined && milliUnits(parseQuantity(size)) % 1000n !== 0n)
       texts.push(
-        `spec.resources.${kind}[storage]: fractional byte value ${JSON.stringify(size)} is invalid, must be an integer`,
+        `spec.resources.${kind}[storage]: fractional byte value ${quoteText(size)} is invalid, must be an integer`,
       );
   }
   return texts;

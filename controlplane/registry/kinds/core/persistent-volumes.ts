@@ -1,4 +1,5 @@
 /** Volumes of the cluster: where the storage is cannot change, how large it is and who uses it can. */
+import { quoteText } from '../../../../api/meta/quote.ts';
 import path from 'node:path';
 import type { V1PersistentVolumeSpec, V1PersistentVolumeStatus } from '@kubernetes/client-node';
 import { accessModeErrors, positiveQuantityErrors, VOLUME_MODES } from '../../../../api/kinds/claim-validation.ts';
@@ -192,7 +193,7 @@ function warnings(object: Volume): string[] {
     if (spec?.[source] !== undefined) texts.push(`spec.${source === 'storageos' ? 'storageOS' : source}: ${text}`);
   const size = (spec?.capacity as Record<string, string> | undefined)?.['storage'];
   if (size !== undefined && milliUnits(parseQuantity(size)) % 1000n !== 0n)
-    texts.push(`spec.capacity[storage]: fractional byte value ${JSON.stringify(size)} is invalid, must be an integer`);
+    texts.push(`spec.capacity[storage]: fractional byte value ${quoteText(size)} is invalid, must be an integer`);
   return texts;
 }
 

@@ -2,6 +2,7 @@
  * What is done to a pod rather than written: binding to a node, and eviction within disruption budgets. The answer of
  * both is a Status.
  */
+import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1Binding, V1Eviction, V1PodDisruptionBudget } from '@kubernetes/client-node';
 import type { Pod } from '../../../../api/kinds/pod-types.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
@@ -148,7 +149,7 @@ async function bind(
           throw newConflict(
             subject,
             target.name,
-            `pod ${target.name} is already assigned to node ${JSON.stringify(assigned)}`,
+            `pod ${target.name} is already assigned to node ${quoteText(assigned)}`,
           );
         if ((pod.spec?.schedulingGates ?? []).length > 0)
           throw newConflict(subject, target.name, `pod ${target.name} has non-empty .spec.schedulingGates`);

@@ -1,4 +1,5 @@
 /** The query of a log as PodLogOptions: read, validated, and as much of it as the node's agent is to know. */
+import { quoteText } from '../../../../api/meta/quote.ts';
 import { type FieldError, forbidden, invalid } from '../../../../api/meta/field-error.ts';
 import { newBadRequest, newInvalid } from '../../../../api/meta/status-error.ts';
 
@@ -34,7 +35,6 @@ export function podLogQuery(name: string, query: URLSearchParams): URLSearchPara
 function numberOf(query: URLSearchParams, name: string): number | undefined {
   const text = query.get(name);
   if (text === null || text === '') return undefined;
-  if (!/^[+-]?\d+$/.test(text))
-    throw newBadRequest(`strconv.ParseInt: parsing ${JSON.stringify(text)}: invalid syntax`);
+  if (!/^[+-]?\d+$/.test(text)) throw newBadRequest(`strconv.ParseInt: parsing ${quoteText(text)}: invalid syntax`);
   return Number(text);
 }

@@ -1,4 +1,5 @@
 /** Ingresses, their classes, network policies, and the addresses of services as objects. */
+import { quoteText } from '../../../../api/meta/quote.ts';
 import { invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
 import { canonicalIp, cidrErrors, formatCidr, ipErrors, parseCidr } from '../../../../api/meta/ip-addresses.ts';
 import {
@@ -126,9 +127,7 @@ const ipAddresses: Strategy<IpAddress> = {
 
 function canonicalFormErrors(text: string): string[] {
   const canonical = canonicalIp(text);
-  return canonical === undefined || canonical === text
-    ? []
-    : [`must be in canonical form (${JSON.stringify(canonical)})`];
+  return canonical === undefined || canonical === text ? [] : [`must be in canonical form (${quoteText(canonical)})`];
 }
 
 const CIDRS = 'spec.cidrs';
@@ -138,7 +137,7 @@ function canonicalRangeErrors(field: string, text: string): FieldError[] {
   const cidr = parseCidr(text);
   if (errors.length > 0 || cidr === undefined) return errors;
   const canonical = formatCidr(cidr);
-  return canonical === text ? [] : [invalid(field, text, `must be in canonical form (${JSON.stringify(canonical)})`)];
+  return canonical === text ? [] : [invalid(field, text, `must be in canonical form (${quoteText(canonical)})`)];
 }
 
 function rangeErrors({ spec }: ServiceCidr): FieldError[] {

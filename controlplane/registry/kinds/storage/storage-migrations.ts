@@ -1,4 +1,5 @@
 /** Storage version migrations: which resource is to be written anew, and how far that is. What has ended stays ended. */
+import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1beta1StorageVersionMigrationSpec, V1beta1StorageVersionMigrationStatus } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { conditionErrors } from '../../../../api/meta/conditions.ts';
@@ -34,7 +35,7 @@ function statusErrors(object: Migration, old: Migration): FieldError[] {
   const at = 'status.resourceVersion';
   const errors: FieldError[] = [];
   if (revision !== '' && !/^[+-]?\d+$/.test(revision)) {
-    const quoted = JSON.stringify(revision);
+    const quoted = quoteText(revision);
     const text = `failed to parse resource version ${quoted}: strconv.ParseInt: parsing ${quoted}: invalid syntax`;
     errors.push(invalid(at, revision, text));
   } else if (Number(revision) < 0) errors.push(invalid(at, Number(revision), 'must be greater than or equal to 0'));

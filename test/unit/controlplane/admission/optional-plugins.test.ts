@@ -182,6 +182,16 @@ test('PodTolerationRestriction merges the defaults of the namespace and holds po
   );
 });
 
+test('PodTolerationRestriction keeps seconds beyond 2^53 of the defaults of the namespace', async () => {
+  const annotations = {
+    'scheduler.alpha.kubernetes.io/defaultTolerations':
+      '[{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":9007199254740993}]',
+  };
+  const plugin = podTolerationRestriction(namespace('n', annotations), { clusterDefaults: [], clusterWhitelist: [] });
+  const [added] = specOf(await through(plugin, { object: pod({}) }))['tolerations'] as { tolerationSeconds: unknown }[];
+  assert.equal(added?.tolerationSeconds, 9_007_199_254_740_993n);
+});
+
 test('ExtendedResourceToleration lets pods that ask for devices onto their nodes', async () => {
   const asking = {
     containers: [{ name: 'c', resources: { requests: { 'example.com/b': '1', cpu: '1', 'example.com/a': '1' } } }],

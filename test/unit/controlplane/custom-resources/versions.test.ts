@@ -106,6 +106,16 @@ describe('versions with a webhook', () => {
       spec: { b: '2' },
     });
   });
+  test('send integers beyond 2^53 as they are', async () => {
+    let sent = '';
+    const call: CallConversion = (config, body) => {
+      sent = body;
+      return answering((one) => ({ ...one, apiVersion: 'g.io/v2' }))(config, body);
+    };
+    const large = { ...object, spec: { n: 9_007_199_254_740_993n } };
+    await conversionWith(call).convertAll?.([large], 'served');
+    assert.match(sent, /"n":9007199254740993[},]/);
+  });
   test('refuse an answer that is another object', async () => {
     const call = answering((one) => ({ ...one, apiVersion: 'g.io/v2', metadata: { name: 'y', uid: 'u' } }));
     await assert.rejects(
