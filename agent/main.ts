@@ -164,7 +164,7 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
     if (options.runtime === undefined) closers.push(() => connected.close());
     // Not before the kubeconfig is readable and the runtime answers: an agent that cannot start leaves its host as it is.
     if (options.ownsProcess === true) await setKernelParameters(demands);
-    const registries = createRegistries(clock);
+    const registries = createRegistries(clock, AGENT_VERSION);
     const runtime = instrumentRuntime(connected, registries.own, clock);
     if (flags.imagesDir !== '') await loadPreloadedImages(resolve(flags.imagesDir), runtime, rootDirectory, logger);
     const api = await connectApi({
@@ -173,6 +173,7 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
       certificateDirectory: resolve(flags.certDir),
       random: Math.random,
       observe: clientMetrics(registries.own),
+      certificates: registries.certificates.client,
     });
     if (api !== undefined) closers.push(() => api.close());
     const { core, server, shutdown, running } = await assemble(base, { runtime, api, registries }, closers);
@@ -538,6 +539,7 @@ async function assemble(
     statistics: protection.statistics,
     explainEviction: (supposed) => protection.explainEviction(supposed),
     observe: createHttpObserver(registries.own, clock),
+    certificates: registries.certificates.server,
     config: () => configz(base.effective),
     flagz: () => flagz(base.effective),
     gates: base.effective.gates,

@@ -74,6 +74,7 @@ export interface ControlPlane {
   readonly kubeconfig: string;
   /** A client in this process, without the network: as the administrator. */
   readonly client: Client;
+  readonly metrics: MetricsRegistry;
   /** Looks at the certificates now and renews what must be. */
   checkCertificates(): Promise<boolean>;
   close(): Promise<void>;
@@ -265,6 +266,7 @@ async function assemble(options: Assembly, { opened, close, isClosing }: Lifetim
     ca: pki.material().ca.certificatePem,
     kubeconfig,
     client,
+    metrics,
     checkCertificates: () => pki.check(),
     close,
   };

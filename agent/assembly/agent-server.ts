@@ -1,4 +1,5 @@
 /** The agent's server as its options say: certificates, who may come in, which ports. */
+import type { CertificateObserver } from '../node/certificates/certificate-metrics.ts';
 import { readFile } from 'node:fs/promises';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Verbosity } from '../../api/component/logging.ts';
@@ -38,6 +39,7 @@ export interface AssembledServerOptions {
   readonly statistics: StatisticsPages;
   readonly explainEviction: NonNullable<AgentServerOptions['explainEviction']>;
   readonly observe: NonNullable<AgentServerOptions['observe']>;
+  readonly certificates: CertificateObserver;
   /** `/configz`. */
   readonly config: () => object;
   /** `/flagz`. */
@@ -116,7 +118,13 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
     });
   if (flags.rotateServerCertificates && client !== undefined) {
     const renewal = keepServingCertificate(
-      { ...serving, client, random: options.random, onRotated: (rotated) => server.replaceCertificate(rotated) },
+      {
+        ...serving,
+        client,
+        random: options.random,
+        observer: options.certificates,
+        onRotated: (rotated) => server.replaceCertificate(rotated),
+      },
       signal,
     );
     background(renewal, { logger, what: 'Renewing the serving certificate', signal });

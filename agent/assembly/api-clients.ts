@@ -19,6 +19,7 @@ import {
 } from '../node/certificates/client-bootstrap.ts';
 import { ClusterAuthority, isOfFormerAuthority } from '../node/certificates/cluster-authority.ts';
 import { requestCertificate } from '../node/certificates/request-certificate.ts';
+import type { CertificateObserver } from '../node/certificates/certificate-metrics.ts';
 import { keepCertificate } from '../node/certificates/rotation.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 
@@ -39,6 +40,7 @@ export interface ApiClientOptions {
   readonly certificateDirectory: string;
   readonly random: () => number;
   /** Told of each request, for figures. */
+  readonly certificates?: CertificateObserver;
   readonly observe?: RequestObserver;
   readonly signal: AbortSignal;
 }
@@ -109,7 +111,7 @@ function usesRotatedPair({ users }: LoadedKubeconfig, certificateDirectory: stri
 }
 
 function rotate(
-  { flags, clock, logger, nodeName, certificateDirectory, random, signal }: ApiClientOptions,
+  { flags, clock, logger, nodeName, certificateDirectory, random, signal, certificates }: ApiClientOptions,
   client: HttpClient,
   all: readonly HttpClient[],
   authority: ClusterAuthority,
@@ -121,6 +123,7 @@ function rotate(
       clock,
       logger,
       random,
+      ...(certificates === undefined ? {} : { observer: certificates }),
       fits: (pair) => !isOfFormerAuthority(pair.certificatePem, authority.ca),
       request: async (aborted) => {
         const waiting = { clock, logger, signal: aborted };

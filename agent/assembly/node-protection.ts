@@ -2,6 +2,7 @@
  * What protects the node and tells of it, put together for `main.ts`: figures, the eviction manager, image collection,
  * reserved resources. Flags in, running parts out.
  */
+import { registerBuildInfo } from '../../api/component/build-metrics.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -23,6 +24,7 @@ import type { PodManager } from '../pods/workers/pod-manager.ts';
 import type { PodWorkers } from '../pods/workers/pod-workers.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
+import { type CertificateObservers, certificateMetrics } from '../node/certificates/certificate-metrics.ts';
 import { registerAgentMetrics } from '../resources/statistics/agent-metrics.ts';
 import { createCgroupReader } from '../resources/statistics/cgroup-reader.ts';
 import { createProbeMetrics, type ProbeMetrics } from '../resources/statistics/probe-metrics.ts';
@@ -38,10 +40,17 @@ const TIDY_PERIOD_MS = 60_000;
 export interface AgentRegistries {
   readonly own: MetricsRegistry;
   readonly probes: ProbeMetrics;
+  readonly certificates: CertificateObservers;
 }
 
-export function createRegistries(clock: Clock): AgentRegistries {
-  return { own: new MetricsRegistry(), probes: createProbeMetrics(clock.now()) };
+/** `version` is the kubelet's: `v1.36.2`. */
+export function createRegistries(clock: Clock, version: string): AgentRegistries {
+  const own = new MetricsRegistry();
+  registerBuildInfo(own, {
+    gitVersion: version,
+    platform: `linux/${process.arch === 'x64' ? 'amd64' : process.arch}`,
+  });
+  return { own, probes: createProbeMetrics(clock.now()), certificates: certificateMetrics(own, clock) };
 }
 
 /** Throws `ThresholdError`. */

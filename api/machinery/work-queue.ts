@@ -8,7 +8,18 @@ import { backoffDelay } from './backoff.ts';
 import type { Clock, Timer } from './clock.ts';
 import type { LoopTurns } from './loop-turns.ts';
 
+/** Is notified of what happens to keys; `queue-metrics.ts` implements it. */
+export interface QueueObserver {
+  /** The key begins to wait; also one that is still being handled. */
+  added(key: string): void;
+  taken(key: string): void;
+  done(key: string): void;
+  retried(): void;
+  stopped(): void;
+}
+
 export interface WorkQueueOptions {
+  readonly observer?: QueueObserver;
   readonly clock: Clock;
   /** Delay after the first failure of a key; doubles with each. */
   readonly baseDelayMs?: number;
@@ -18,6 +29,7 @@ export interface WorkQueueOptions {
 
 export class WorkQueue {
   readonly #clock: Clock;
+  readonly #observer: QueueObserver | undefined;
   readonly #baseDelayMs: number;
   readonly #maxDelayMs: number;
   readonly #maxLength: number;
@@ -33,6 +45,7 @@ export class WorkQueue {
 
   constructor(options: WorkQueueOptions) {
     this.#clock = options.clock;
+    this.#observer = options.observer;
     this.#baseDelayMs = options.baseDelayMs ?? 5;
     this.#maxDelayMs = options.maxDelayMs ?? 1_000_000;
     this.#maxLength = options.maxLength ?? 1_000_000;
@@ -56,19 +69,28 @@ export class WorkQueue {
   add(key: string): boolean {
     if (this.#shutDown) return false;
     if (this.#processing.has(key)) {
+      if (!this.#again.has(key)) this.#observer?.added(key);
       this.#again.add(key);
       return true;
     }
     if (this.#ready.has(key)) return true;
-    const waiter = this.#waiters.shift();
-    if (waiter !== undefined) {
-      this.#processing.add(key);
-      waiter(key);
-      return true;
-    }
-    if (this.#ready.size >= this.#maxLength) return false;
-    this.#ready.add(key);
+    const isWaitedFor = this.#waiters.length > 0;
+    if (!isWaitedFor && this.#ready.size >= this.#maxLength) return false;
+    this.#observer?.added(key);
+    this.#enter(key);
     return true;
+  }
+
+  /** Gives the key to a worker that waits, or lets it wait for one. */
+  #enter(key: string): void {
+    const waiter = this.#waiters.shift();
+    if (waiter === undefined) {
+      this.#ready.add(key);
+      return;
+    }
+    this.#processing.add(key);
+    this.#observer?.taken(key);
+    waiter(key);
   }
 
   /** Adds later; of several delays of a key the shortest counts. */
@@ -95,6 +117,7 @@ export class WorkQueue {
   addRateLimited(key: string): void {
     const failures = this.#failures.get(key) ?? 0;
     this.#failures.set(key, failures + 1);
+    this.#observer?.retried();
     this.addAfter(key, backoffDelay(failures + 1, { firstMs: this.#baseDelayMs, longestMs: this.#maxDelayMs }));
   }
 
@@ -112,6 +135,7 @@ export class WorkQueue {
     for (const key of this.#ready) {
       this.#ready.delete(key);
       this.#processing.add(key);
+      this.#observer?.taken(key);
       return Promise.resolve(key);
     }
     if (this.#shutDown) return Promise.resolve(undefined);
@@ -120,7 +144,8 @@ export class WorkQueue {
 
   done(key: string): void {
     this.#processing.delete(key);
-    if (this.#again.delete(key)) this.add(key);
+    this.#observer?.done(key);
+    if (this.#again.delete(key)) this.#enter(key);
   }
 
   /** Takes no more keys, forgets what waits, and wakes the workers. */
@@ -130,6 +155,7 @@ export class WorkQueue {
     this.#delayed.clear();
     this.#ready.clear();
     this.#again.clear();
+    this.#observer?.stopped();
     for (const waiter of this.#waiters.splice(0)) waiter(undefined);
   }
 }

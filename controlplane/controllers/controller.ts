@@ -10,7 +10,7 @@ import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
 import type { EventRecorder } from '../../api/machinery/event-recorder.ts';
 import type { Informer, Informers } from '../../api/machinery/informer.ts';
 import type { TypedClient } from '../../api/machinery/typed-client.ts';
-import { runWorkers, WorkQueue } from '../../api/machinery/work-queue.ts';
+import { type QueueObserver, runWorkers, WorkQueue } from '../../api/machinery/work-queue.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import type { ControllerOptions } from './options.ts';
 
@@ -27,6 +27,8 @@ export interface ControllerEnvironment {
   readonly logger: Logger;
   readonly catalog: ResourceCatalog;
   readonly options: ControllerOptions;
+  /** Creates the observer of one of the controller's queues. */
+  readonly observeQueue?: () => QueueObserver;
 }
 
 /** Runs until the signal aborts and everything under way has ended. */
@@ -45,17 +47,20 @@ export interface Cache {
   synced(signal?: AbortSignal): Promise<void>;
 }
 
+type LoopEnvironment = Pick<ControllerEnvironment, 'clock' | 'logger' | 'turns' | 'observeQueue'>;
+
 export class ReconcileLoop {
   readonly queue: WorkQueue;
-  readonly #environment: Pick<ControllerEnvironment, 'clock' | 'logger' | 'turns'>;
+  readonly #environment: LoopEnvironment;
   readonly #options: LoopOptions;
 
-  constructor(environment: Pick<ControllerEnvironment, 'clock' | 'logger' | 'turns'>, options: LoopOptions) {
+  constructor(environment: LoopEnvironment, options: LoopOptions) {
     this.#environment = environment;
     this.#options = options;
     const { baseDelayMs, maxDelayMs } = options;
     this.queue = new WorkQueue({
       clock: environment.clock,
+      ...(environment.observeQueue === undefined ? {} : { observer: environment.observeQueue() }),
       ...(baseDelayMs === undefined ? {} : { baseDelayMs }),
       ...(maxDelayMs === undefined ? {} : { maxDelayMs }),
     });

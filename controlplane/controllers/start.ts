@@ -6,6 +6,7 @@ import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
 import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
 import type { Informers } from '../../api/machinery/informer.ts';
 import { typedClient } from '../../api/machinery/typed-client.ts';
+import type { QueueObserver } from '../../api/machinery/work-queue.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import { defaultControllerOptions, type ControllerOptions } from './options.ts';
 import { isEnabled } from './controller-names.ts';
@@ -22,6 +23,8 @@ export interface StartControllersOptions extends ControllerKeys {
   readonly logger: Logger;
   readonly catalog: ResourceCatalog;
   readonly options?: Partial<ControllerOptions>;
+  /** Creates the observer of a work queue with this name. */
+  readonly observeQueue?: (name: string) => QueueObserver;
 }
 
 export interface RunningControllers {
@@ -31,7 +34,7 @@ export interface RunningControllers {
 }
 
 export function startControllers(start: StartControllersOptions): RunningControllers {
-  const { clientFor, informers, clock, turns, logger, catalog } = start;
+  const { clientFor, informers, clock, turns, logger, catalog, observeQueue } = start;
   const options = { ...defaultControllerOptions, ...start.options };
   const stop = new AbortController();
   const rows = controllerTable(start).filter((row) => isEnabled(row, options.controllers));
@@ -58,6 +61,7 @@ export function startControllers(start: StartControllersOptions): RunningControl
           logger: log,
           catalog,
           options,
+          ...(observeQueue === undefined ? {} : { observeQueue: () => observeQueue(queueName(row.name)) }),
         },
         stop.signal,
       );
@@ -73,6 +77,31 @@ export function startControllers(start: StartControllersOptions): RunningControl
     },
   };
 }
+
+/** The name that kube-controller-manager gives the queue in its metrics. */
+function queueName(controller: string): string {
+  return QUEUES[controller] ?? controller.replace(/-controller$/, '').replaceAll('-', '_');
+}
+
+const QUEUES: Readonly<Record<string, string>> = {
+  'certificatesigningrequest-approving-controller': 'certificate',
+  'certificatesigningrequest-signing-controller': 'certificate',
+  'clusterrole-aggregation-controller': 'ClusterRoleAggregator',
+  'endpoints-controller': 'endpoint',
+  'endpointslice-controller': 'endpoint_slice',
+  'endpointslice-mirroring-controller': 'endpoint_slice_mirroring',
+  'garbage-collector-controller': 'garbage_collector_attempt_to_delete',
+  'horizontal-pod-autoscaler-controller': 'horizontalpodautoscaler',
+  'node-lifecycle-controller': 'node_lifecycle_controller',
+  'persistentvolume-binder-controller': 'claims',
+  'persistentvolume-expander-controller': 'volume_expand',
+  'persistentvolume-protection-controller': 'pvprotection',
+  'persistentvolumeclaim-protection-controller': 'pvcprotection',
+  'replicationcontroller-controller': 'replicationmanager',
+  'resourcequota-controller': 'resource_quota_primary',
+  'root-ca-certificate-publisher-controller': 'root_ca_cert_publisher',
+  'ttl-after-finished-controller': 'ttl_jobs_to_delete',
+};
 
 /** The source that users see in events. */
 function componentOf(account: string, name: string): string {

@@ -2,6 +2,7 @@
  * The handler chain of the API server, as one list, and what stands behind it: the verbs for resources, path handlers for
  * the rest.
  */
+import { isLongRunning } from './long-running.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Authenticator } from '../authentication/authentication.ts';
@@ -100,6 +101,7 @@ function dispatcher(options: HandlerOptions): Handler {
       request.annotate('k8s.io/deprecated', 'true');
       options.observer.deprecated(request, '');
     }
+    if (isLongRunning(request.info)) options.observer.longRunning(request);
     return verbs[verb](request, rest, context);
   };
 }

@@ -32,6 +32,7 @@ export interface ListenerOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly onExchange: (exchange: Exchange) => void;
+  readonly onHandshakeError?: (() => void) | undefined;
   /** Within which a request's headers must have come. */
   readonly headersTimeoutMs?: number | undefined;
 }
@@ -69,7 +70,10 @@ export class Listener {
       },
       (socket) => this.#accept(socket),
     );
-    this.#tls.on('tlsClientError', (error) => options.logger.debug({ err: error }, 'A TLS handshake failed'));
+    this.#tls.on('tlsClientError', (error) => {
+      options.onHandshakeError?.();
+      options.logger.debug({ err: error }, 'A TLS handshake failed');
+    });
   }
 
   listen(port: number, host: string): Promise<AddressInfo> {

@@ -1,23 +1,29 @@
 /**
- * Who is told of every request that has been answered: metrics in the program, nobody in most tests.
+ * Observes requests: as metrics in the program, not at all in most tests.
  *
  * Series are looked up by resource and verb, so that an observation on the hot path is two map reads and a few additions.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { Counter, Histogram, MetricsRegistry } from '../../api/component/metrics.ts';
+import type { Counter, Gauge, Histogram, MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Rest } from '../model/rest.ts';
 import { isLongRunning } from './long-running.ts';
 import { reading, type PathHandlers } from './path-handlers.ts';
 import type { ApiRequest } from './request.ts';
 
 export interface RequestObserver {
+  /** A request that may last begins to be served: a watch, a log, a tunnel. `done` follows. */
+  longRunning(request: ApiRequest): void;
   /** The handler chain is through; a stream's handler returns when the stream ends. */
   done(request: ApiRequest): void;
   /** The path is going away; `removedRelease` is '' where none is set. */
   deprecated(request: ApiRequest, removedRelease: string): void;
 }
 
-export const noObserver: RequestObserver = { done: () => undefined, deprecated: () => undefined };
+export const noObserver: RequestObserver = {
+  longRunning: () => undefined,
+  done: () => undefined,
+  deprecated: () => undefined,
+};
 
 const LABELS = ['verb', 'dry_run', 'group', 'version', 'resource', 'subresource', 'scope', 'component'];
 const WITHOUT_DRY_RUN = LABELS.filter((label) => label !== 'dry_run');
@@ -61,6 +67,12 @@ export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): R
     help: 'Deprecated APIs that were asked for, by group, version, resource and the release that removes them.',
     labels: ['group', 'version', 'resource', 'subresource', 'removed_release'],
   });
+  const longRunning = registry.gauge({
+    name: 'apiserver_longrunning_requests',
+    help: 'Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, scope and component. Not all requests are tracked this way.',
+    labels: WITHOUT_DRY_RUN,
+  });
+  const lasting = new WeakMap<ApiRequest, Gauge>();
   const byRest = new WeakMap<Rest, Map<string, Series>>();
   const paths = new Map<string, Series>();
 
@@ -101,7 +113,14 @@ export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): R
   }
 
   return {
+    longRunning(request) {
+      const gauge = longRunning.with(...longRunningLabels(request));
+      gauge.inc();
+      lasting.set(request, gauge);
+    },
     done(request) {
+      lasting.get(request)?.inc(-1);
+      lasting.delete(request);
       const series = seriesOf(request);
       let counter = series.codes.get(request.status);
       if (counter === undefined) {
@@ -119,6 +138,13 @@ export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): R
       deprecated.with(info.group, info.version, info.resource, info.subresource, removedRelease).set(1);
     },
   };
+}
+
+/** Paths that no row of the catalog serves share one series, so that clients cannot add any. */
+function longRunningLabels(request: ApiRequest): readonly string[] {
+  const { info, rest } = request;
+  const where = rest === undefined ? ['', '', '', ''] : [info.group, info.version, info.resource, info.subresource];
+  return [verbLabel(request), ...where, scopeOf(request), 'apiserver'];
 }
 
 const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS', 'CONNECT']);

@@ -29,6 +29,7 @@ export interface ServerOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly tls: TlsOptions;
+  readonly onHandshakeError?: () => void;
   /** Encodings other than JSON. */
   readonly encodings: Encodings;
   readonly decoders: TextDecoders;
@@ -80,6 +81,7 @@ export function createServer(options: ServerOptions): ApiServer {
     clock: options.clock,
     logger: options.logger,
     headersTimeoutMs: options.headersTimeoutMs,
+    onHandshakeError: options.onHandshakeError,
     onExchange: (exchange: Exchange) => {
       // The outermost filter answers every error; only a fault of that filter itself gets here.
       const answering = handler(new ApiRequest(exchange, options.authorizer, options.clock));

@@ -3,7 +3,7 @@ import { StartError } from '../model/start-error.ts';
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
 import { stringifyYaml } from '../../api/codec/yaml.ts';
 import { readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import type { Aggregator } from '../aggregation/aggregator.ts';
 import { installBackup } from '../backup/backup.ts';
 import { installReencrypt } from '../encryption/reencrypt.ts';
@@ -26,6 +26,10 @@ import { installIndex } from '../server/index-page.ts';
 import { installOpenApi } from '../server/openapi/openapi.ts';
 import { PathHandlers } from '../server/path-handlers.ts';
 import { createRequestMetrics, installMetrics } from '../server/request-metrics.ts';
+import { registerStorageMetrics } from './storage-metrics.ts';
+import { registerBuildInfo } from '../../api/component/build-metrics.ts';
+import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import { registerProcess } from '../../api/component/process-metrics.ts';
 import { type ApiServer, createServer } from '../server/server.ts';
 import { textDecoders } from '../server/text-decoders.ts';
 import { installVersion } from '../server/version.ts';
@@ -43,6 +47,19 @@ export const API_VERSION = {
   compiler: 'gc',
   platform: `linux/${process.arch === 'x64' ? 'amd64' : process.arch}`,
 } as const;
+
+/** The release whose behaviour the server emulates; it has one. */
+function registerVersionInfo(metrics: MetricsRegistry): void {
+  const release = API_VERSION.gitVersion.replace(/^v(\d+\.\d+).*$/, '$1');
+  metrics
+    .gauge({
+      name: 'version_info',
+      help: 'Provides the compatibility version info of the component. The component label is the name of the component, usually kube, but is relevant for aggregated-apiservers.',
+      labels: ['binary', 'component', 'emulation', 'min_compat'],
+    })
+    .with(release, 'kube', release, release)
+    .set(1);
+}
 
 export function createApiServer(parts: Parts, aggregator: Aggregator, signal: AbortSignal): ApiServer {
   const { flags, clock, logger, registry, security, pki, schema, customResources, metrics } = parts;
@@ -84,6 +101,19 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, signal: Ab
   installIssuer(paths, security.issuer);
   installReencrypt(paths, parts.storage, parts.encryption?.values);
   installBackup(paths, parts.storage, resolve(flags.dataDir));
+  registerProcess(metrics, clock.now());
+  registerBuildInfo(metrics, API_VERSION);
+  registerVersionInfo(metrics);
+  const handshakeErrors = metrics
+    .counter({
+      name: 'apiserver_tls_handshake_errors_total',
+      help: "Number of requests dropped with 'TLS handshake error from' error",
+    })
+    .with();
+  registerStorageMetrics(metrics, {
+    storage: parts.storage,
+    file: flags.storageBackend === 'memory' ? '' : join(resolve(flags.dataDir), 'storage', 'orchlet.db'),
+  });
   installMetrics(paths, metrics);
   const fairness = startFlowControl(parts, signal);
   if (fairness !== undefined) installFlowControlDumps(paths, fairness.control);
@@ -115,6 +145,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, signal: Ab
       logger,
     }),
     observer: createRequestMetrics(metrics, clock),
+    onHandshakeError: () => handshakeErrors.inc(),
     ...(parts.audit === undefined ? {} : { audit: parts.audit }),
     aggregated: passAggregated(aggregator, clock, stripped, parts.dialer),
     deprecation: (group, version, resource) =>

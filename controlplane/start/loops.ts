@@ -1,4 +1,5 @@
 /** Starts what runs beside the API server in this process: controllers, scheduler, the `kubernetes` service. */
+import { queueMetrics } from '../../api/component/queue-metrics.ts';
 import { dirname } from 'node:path';
 import type { Client } from '../../api/machinery/client.ts';
 import { Informers } from '../../api/machinery/informer.ts';
@@ -106,6 +107,7 @@ export async function startLoops(
     },
     getMetrics: (path) => aggregator.get(path, { name: AUTOSCALER, groups: groupsOf(AUTOSCALER) }),
     options: controllerOptions(flags),
+    observeQueue: queueMetrics(parts.metrics, clock),
   });
   ends.push(() => controllers.close());
   if (flags.scheduler) {

@@ -117,6 +117,10 @@ export class RevisionLog implements Storage {
     return this.#compacted;
   }
 
+  counts(): Iterable<readonly [resource: string, count: number]> {
+    return this.#versions.counts();
+  }
+
   async open(resource: string): Promise<ResourceVersions> {
     this.#assertOpen();
     return this.#versions.of(resource);

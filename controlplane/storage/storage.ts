@@ -70,6 +70,8 @@ export interface Storage {
   /** Forgets versions that were superseded at or below `revision`. */
   compact(revision: number): Promise<void>;
   compactedRevision(): number;
+  /** How many values each resource has, by `/<group>/<resource>/`. */
+  counts(): Iterable<readonly [resource: string, count: number]>;
   /** A consistent copy of all that is kept, in a new file, while writes go on. Throws `unusable` where nothing is kept. */
   copyTo(file: string): Promise<void>;
   /** Throws why the storage does not work; with `writes` also why it takes no writes at present (the disk is full). */

@@ -21,6 +21,10 @@ export class VersionStore {
     return versions;
   }
 
+  *counts(): Generator<readonly [resource: string, count: number]> {
+    for (const [resource, versions] of this.#resources) yield [resource, versions.size];
+  }
+
   get(key: string): StoredVersion | undefined {
     return this.#resources.get(resourceOf(key))?.get(key);
   }

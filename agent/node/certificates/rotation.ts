@@ -1,12 +1,13 @@
 /**
  * Keeps one certificate valid: renews it at a random point between 70 and 90 % of its life, tries again with growing pauses,
- * and tells who uses it.
+ * and notifies its user.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import type { Certificate } from '../../../api/pki/certificate.ts';
+import type { CertificateObserver } from './certificate-metrics.ts';
 import { readPair, type StoredPair, writePair } from './certificate-store.ts';
 
 export interface RotationOptions {
@@ -21,6 +22,7 @@ export interface RotationOptions {
   /** Whether a stored pair still says what it should (names, addresses). */
   readonly fits?: (pair: StoredPair) => boolean;
   readonly onRotated: (pair: StoredPair) => void;
+  readonly observer?: CertificateObserver;
 }
 
 /**
@@ -50,11 +52,13 @@ export async function keepCertificate(options: RotationOptions, signal: AbortSig
   const loop = new WakeableLoop({
     clock,
     backoff: new Backoff({ firstMs: FIRST_RETRY_MS, longestMs: LONGEST_RETRY_MS, jitter: 1, random }),
-    onError: (error) =>
+    onError: (error) => {
+      options.observer?.failed();
       logger.error(
         { certificate: name, err: error instanceof Error ? error.message : error },
         'A certificate could not be renewed; it is tried again',
-      ),
+      );
+    },
   });
   await loop.run(signal, () => renewWhenDue(options, share, signal));
 }
@@ -66,12 +70,16 @@ async function renewWhenDue(options: RotationOptions, share: number, signal: Abo
     pair === undefined || options.fits?.(pair) === false
       ? 0
       : renewalTime(pair.leaf, share, pair.storedAtMs) - clock.now();
-  const untilDueMs = leftMs(await readPair(directory, name));
+  const before = await readPair(directory, name);
+  options.observer?.inUse(before?.leaf.notAfterMs);
+  const untilDueMs = leftMs(before);
   if (untilDueMs > 0) return Math.min(untilDueMs, CHECK_MS);
   const fresh = await options.request(signal);
   await writePair(directory, name, fresh, new Date(clock.now()));
   const stored = await readPair(directory, name);
   if (stored !== undefined) options.onRotated(stored);
+  options.observer?.inUse(stored?.leaf.notAfterMs);
+  if (before !== undefined) options.observer?.replaced(clock.now() - (before.storedAtMs ?? before.leaf.notBeforeMs));
   const expires = stored === undefined ? undefined : new Date(stored.leaf.notAfterMs).toISOString();
   logger.info({ certificate: name, expires }, 'Renewed a certificate');
   const nextMs = leftMs(stored);

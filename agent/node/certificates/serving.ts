@@ -4,6 +4,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { certificatePem, createCertificate } from '../../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../../api/pki/signing.ts';
+import type { CertificateObserver } from './certificate-metrics.ts';
 import { readPair, writePair } from './certificate-store.ts';
 import { requestCertificate, type SigningClient } from './request-certificate.ts';
 import { keepCertificate } from './rotation.ts';
@@ -72,6 +73,7 @@ export function keepServingCertificate(
     readonly client: SigningClient;
     readonly random: () => number;
     readonly onRotated: (pair: ServingPair) => void;
+    readonly observer?: CertificateObserver;
   },
   signal: AbortSignal,
 ): Promise<void> {
@@ -85,6 +87,7 @@ export function keepServingCertificate(
       random: options.random,
       fits: (pair) => options.addresses().every((address) => pair.leaf.names.ip.includes(address)),
       onRotated: options.onRotated,
+      ...(options.observer === undefined ? {} : { observer: options.observer }),
       request: (abort) =>
         requestCertificate(
           client,

@@ -2,8 +2,8 @@
  * Registers the metrics about the agent itself on `/metrics`. Gauges are computed at each scrape from the agent's
  * state. Counters belong to the components that increment them.
  */
-import { readFileSync, readdirSync } from 'node:fs';
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
+import { registerProcess } from '../../../api/component/process-metrics.ts';
 import type { Pod } from '../../model/core-types.ts';
 import type { PodState } from '../../pods/workers/pod-workers.ts';
 import { isStaticPod } from '../../pods/workers/pod-manager.ts';
@@ -87,34 +87,4 @@ function lifecycleOf(state: PodState | undefined): string {
     : state.kind === 'terminating'
       ? 'terminating'
       : 'terminated';
-}
-
-function registerProcess(metrics: MetricsRegistry, startedAtMs: number): void {
-  const gauge = (name: string, help: string) => metrics.gauge({ name, help }).with();
-  gauge('process_start_time_seconds', 'Start time of the process since unix epoch in seconds.').set(startedAtMs / 1000);
-  const resident = gauge('process_resident_memory_bytes', 'Resident memory size in bytes.');
-  const virtual = gauge('process_virtual_memory_bytes', 'Virtual memory size in bytes.');
-  const openFiles = gauge('process_open_fds', 'Number of open file descriptors.');
-  const mostVirtual = gauge('process_virtual_memory_max_bytes', 'Maximum amount of virtual memory available in bytes.');
-  const mostFiles = gauge('process_max_fds', 'Maximum number of open file descriptors.');
-  const cpu = metrics
-    .counter({ name: 'process_cpu_seconds_total', help: 'Total user and system CPU time spent in seconds.' })
-    .with();
-  let counted = 0;
-  metrics.collect(() => {
-    const { user, system } = process.cpuUsage();
-    const total = (user + system) / 1e6;
-    cpu.inc(total - counted);
-    counted = total;
-    resident.set(process.memoryUsage.rss());
-    try {
-      virtual.set(Number(/^VmSize:\s+(\d+)/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1] ?? 0) * 1024);
-      openFiles.set(readdirSync('/proc/self/fd').length);
-      const limits = readFileSync('/proc/self/limits', 'utf8');
-      mostFiles.set(Number(/^Max open files\s+(\d+)/m.exec(limits)?.[1] ?? 0));
-      mostVirtual.set(Number(/^Max address space\s+(\d+)/m.exec(limits)?.[1] ?? 2 ** 64));
-    } catch {
-      // Without /proc these metrics are absent.
-    }
-  });
 }

@@ -12,6 +12,8 @@ import {
 } from '../../../../../agent/node/certificates/certificate-store.ts';
 import { requestCertificate } from '../../../../../agent/node/certificates/request-certificate.ts';
 import { keepCertificate, renewalTime } from '../../../../../agent/node/certificates/rotation.ts';
+import { certificateMetrics } from '../../../../../agent/node/certificates/certificate-metrics.ts';
+import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import type { TransportResponse } from '../../../../../api/machinery/http-transport.ts';
 import { certificatePem, createCertificate } from '../../../../../api/pki/certificate.ts';
@@ -45,7 +47,12 @@ async function directoryOf(t: TestContext): Promise<string> {
   return directory;
 }
 
-async function setUp(t: TestContext, lifeMs: number, fits?: (pair: StoredPair) => boolean) {
+interface SetUpOptions {
+  readonly fits?: (pair: StoredPair) => boolean;
+  readonly metrics?: MetricsRegistry;
+}
+
+async function setUp(t: TestContext, lifeMs: number, { fits, metrics }: SetUpOptions = {}) {
   const directory = await mkdtemp(join(tmpdir(), 'certificates-'));
   const clock = new FakeClock();
   const state = { asked: 0, failing: false, rotated: 0 };
@@ -58,6 +65,7 @@ async function setUp(t: TestContext, lifeMs: number, fits?: (pair: StoredPair) =
       logger: silentLogger,
       random: () => 0.5,
       ...(fits === undefined ? {} : { fits }),
+      ...(metrics === undefined ? {} : { observer: certificateMetrics(metrics, clock).server }),
       onRotated: () => void (state.rotated += 1),
       request: async () => {
         state.asked += 1;
@@ -87,12 +95,14 @@ async function setUp(t: TestContext, lifeMs: number, fits?: (pair: StoredPair) =
 describe('a certificate', () => {
   it('is renewed though looking at the old one failed before', async (t) => {
     let failures = 0;
-    const { state, until } = await setUp(t, 10 * HOUR_MS, () => {
-      if (state.rotated === 1 && failures === 0) {
-        failures += 1;
-        throw new Error('unreadable');
-      }
-      return true;
+    const { state, until } = await setUp(t, 10 * HOUR_MS, {
+      fits: () => {
+        if (state.rotated === 1 && failures === 0) {
+          failures += 1;
+          throw new Error('unreadable');
+        }
+        return true;
+      },
     });
     await until(2, 60_000);
     assert.equal(failures, 1);
@@ -126,6 +136,24 @@ describe('a certificate', () => {
     assert.notEqual(first?.certificatePem, second?.certificatePem);
   });
 
+  it('is shown with the time that it lasts, the life of the one before and failed renewals', async (t) => {
+    const metrics = new MetricsRegistry();
+    const { clock, state, until } = await setUp(t, 10 * HOUR_MS, { metrics });
+    const value = (name: string): string => new RegExp(`^${name} (.*)$`, 'm').exec(metrics.text())?.[1] ?? '';
+    assert.equal(value('kubelet_certificate_manager_server_ttl_seconds'), '+Inf');
+    assert.equal(value('kubelet_certificate_manager_client_ttl_seconds'), '+Inf');
+    await until(1, 0);
+    while (value('kubelet_certificate_manager_server_ttl_seconds') === '+Inf') await clock.settle();
+    assert.equal(Number(value('kubelet_certificate_manager_server_ttl_seconds')), 36_000);
+    state.failing = true;
+    await until(2, 60_000);
+    while (value('kubelet_server_expiration_renew_errors') !== '1') await clock.settle();
+    state.failing = false;
+    await until(3, 60_000);
+    while (value('kubelet_certificate_manager_server_rotation_seconds_count') !== '1') await clock.settle();
+    assert.ok(Number(value('kubelet_certificate_manager_server_rotation_seconds_sum')) >= 8 * 3600);
+  });
+
   it('is asked for again with growing pauses while that fails', async (t) => {
     const { clock, state, until } = await setUp(t, HOUR_MS);
     state.failing = true;
@@ -140,7 +168,7 @@ describe('a certificate', () => {
   });
 
   it('that is not what was asked for does not flood the signer', async (t) => {
-    const { clock, state, until } = await setUp(t, HOUR_MS, () => false);
+    const { clock, state, until } = await setUp(t, HOUR_MS, { fits: () => false });
     await until(1, 0);
     while (state.rotated < 1) await clock.settle();
     const from = clock.now();

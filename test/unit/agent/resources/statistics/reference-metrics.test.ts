@@ -108,6 +108,27 @@ for (const [name, path] of [
   });
 }
 
+test('/metrics: dashboards find the build, the certificates and the gates', async () => {
+  const found = shown(await page('/metrics'));
+  assert.deepEqual(
+    [
+      'kubernetes_build_info',
+      'kubernetes_feature_enabled',
+      'kubelet_certificate_manager_client_ttl_seconds',
+      'kubelet_certificate_manager_server_ttl_seconds',
+      'kubelet_node_name',
+    ].map((name) => found.get(name)),
+    [
+      'gauge build_date,compiler,git_commit,git_tree_state,git_version,go_version,major,minor,platform',
+      'gauge name,stage',
+      'gauge',
+      'gauge',
+      'gauge node',
+    ],
+  );
+  assert.match(await page('/metrics'), /^kubernetes_build_info\{.*git_version="v1\.36\.2",.*major="1",minor="36",/m);
+});
+
 test('/metrics: every recorded metric exists, or is listed with a reason', () => {
   const families = new Map(
     agent.metrics.families().map(({ name, kind, labels }) => [name, `${kind} ${labels.toSorted().join(',')}`.trim()]),

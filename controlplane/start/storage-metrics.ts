@@ -1,0 +1,38 @@
+/** Registers the number of stored objects by resource, and the size of the storage's file. Both are read at each scrape. */
+import { statSync } from 'node:fs';
+import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import type { Storage } from '../storage/storage.ts';
+
+export interface StorageFigures {
+  readonly storage: Pick<Storage, 'counts'>;
+  /** Empty if nothing is kept on disk. */
+  readonly file: string;
+}
+
+export function registerStorageMetrics(metrics: MetricsRegistry, { storage, file }: StorageFigures): void {
+  const stored = metrics.gauge({
+    name: 'apiserver_storage_objects',
+    help: 'Number of stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.',
+    labels: ['resource'],
+  });
+  const objects = metrics.gauge({
+    name: 'apiserver_resource_objects',
+    help: 'Number of stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.',
+    labels: ['group', 'resource'],
+  });
+  const size = metrics.gauge({
+    name: 'apiserver_storage_size_bytes',
+    help: 'Size of the storage database file physically allocated in bytes.',
+    labels: ['storage_cluster_id'],
+  });
+  metrics.collect(() => {
+    for (const [prefix, count] of storage.counts()) {
+      const [, storedGroup = '', resource = ''] = prefix.split('/');
+      const group = storedGroup === 'core' ? '' : storedGroup;
+      stored.with(group === '' ? resource : `${resource}.${group}`).set(count);
+      objects.with(group, resource).set(count);
+    }
+    const bytes = file === '' ? undefined : statSync(file, { throwIfNoEntry: false })?.size;
+    if (bytes !== undefined) size.with('orchlet').set(bytes);
+  });
+}

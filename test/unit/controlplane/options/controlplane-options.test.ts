@@ -1,0 +1,88 @@
+/** Compares the flags of the control plane with those of kube-apiserver, kube-controller-manager and kube-scheduler 1.36. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { type AnyFlag, formatDefault } from '../../../../api/component/flags.ts';
+import { controlPlaneFlags } from '../../../../controlplane/options/controlplane-options.ts';
+
+const own = new Map(Object.values<AnyFlag>(controlPlaneFlags).map((flag) => [flag.name, flag]));
+
+function upstream(component: string): string[][] {
+  return readFileSync(join(import.meta.dirname, 'upstream', `flags-${component}.tsv`), 'utf8')
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('#'))
+    .map((line) => line.split('\t'));
+}
+
+/** The flags whose default differs, and the reason. */
+const OTHER_DEFAULTS: Readonly<Record<string, string>> = {
+  'allow-privileged': 'pods of clusters that kubeadm makes may be privileged',
+  'authorization-mode': 'Node and RBAC, as kubeadm sets it',
+  'cluster-cidr': 'the addresses that kubeadm users pick most',
+  'enable-bootstrap-token-auth': 'as kubeadm sets it',
+  'node-cidr-mask-size-ipv4': 'the controller has this default in its code',
+  'node-cidr-mask-size-ipv6': 'the controller has this default in its code',
+  'requestheader-allowed-names': 'the certificate that the control plane makes for itself',
+  'requestheader-extra-headers-prefix': 'as kubeadm sets it',
+  'requestheader-group-headers': 'as kubeadm sets it',
+  'requestheader-uid-headers': 'as kubeadm sets it',
+  'requestheader-username-headers': 'as kubeadm sets it',
+  'service-account-issuer': 'as kubeadm sets it',
+  'service-cluster-ip-range': 'the range that kube-apiserver takes without the flag is deprecated',
+  'storage-backend': 'the storage is SQLite',
+  'tls-min-version': 'kube-apiserver takes this one without the flag',
+};
+
+/** The API server's flags of the same name count for all parts: they share one port, its certificate and its callers. */
+const components = ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] as const;
+const first = new Map<string, string[]>();
+for (const component of components)
+  for (const row of upstream(component)) if (!first.has(row[0] ?? '')) first.set(row[0] ?? '', row);
+
+const TYPES: Readonly<Record<string, string>> = {
+  '': 'boolean',
+  duration: 'duration',
+  float: 'number',
+  float32: 'number',
+  int: 'integer',
+  int32: 'integer',
+  ip: 'string',
+  Level: 'integer',
+  mapStringString: 'map',
+  portRange: 'string',
+  string: 'string',
+  stringArray: 'array',
+  strings: 'list',
+};
+
+test('every flag that Kubernetes has as well has its type', () => {
+  const wrong = [...first].flatMap(([name, [, , type = '']]) => {
+    const flag = own.get(name);
+    return flag === undefined || flag.type === TYPES[type] ? [] : [`${name}: ${flag.type}, ${type}`];
+  });
+  // Both families of addresses are one list.
+  assert.deepEqual(wrong, ['service-cluster-ip-range: list, string', 'cluster-cidr: list, string']);
+});
+
+test('every flag that Kubernetes has as well has its default, except for known differences', () => {
+  const differing = [...first].flatMap(([name, [, , , wanted = '']]) => {
+    const flag = own.get(name);
+    if (flag === undefined) return [];
+    const shown = formatDefault(flag);
+    const isEmpty = wanted === '' && ['', 'false', '0', '0s'].includes(shown);
+    return isEmpty || shown === wanted.replace(/^\[(.*)\]$/, '$1') ? [] : [name];
+  });
+  assert.deepEqual(differing.toSorted(), Object.keys(OTHER_DEFAULTS));
+});
+
+test('flags that Kubernetes does not have are few and known', () =>
+  assert.deepEqual([...own.keys()].filter((name) => !first.has(name)).toSorted(), [
+    'backup-dir',
+    'backup-keep',
+    'backup-schedule',
+    'data-dir',
+    'loopback-targets',
+    'node-services',
+    'scheduler',
+  ]));

@@ -1,0 +1,154 @@
+/**
+ * Compares the metrics of the control plane with those that kube-apiserver 1.36 shows: a metric of the same name has the same
+ * type and labels, and every metric that is missing is listed with a reason.
+ */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { get } from 'node:https';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { keepAlive } from '../../../../api/machinery/clock.ts';
+import { until } from '../../../until.ts';
+import { type ControlPlane, startControlPlane } from '../../../../controlplane/main.ts';
+
+/** The recorded metrics that the control plane does not have, and why. */
+const ABSENT: readonly (readonly [pattern: RegExp, why: string])[] = [
+  [/^aggregator_discovery_/, 'discovery documents are built from the catalog, not aggregated from caches of peers'],
+  [/^apiextensions_apiserver_validation_ratcheting/, 'validation is not timed by itself'],
+  [
+    /^apiserver_admission_step_admission_duration_seconds_summary$/,
+    'the histogram of the same name has the same facts',
+  ],
+  [/^apiserver_audit_(event|requests_rejected)_total$/, 'registered when an audit policy is given'],
+  [
+    /^apiserver_(cache|storage)_list_|^apiserver_watch_list_|^watch_cache_|^apiserver_watch_cache_|^apiserver_init_events/,
+    'the watch cache reads the maps of the storage: it fetches, fills and waits for nothing',
+  ],
+  [/^apiserver_storage_(events_received|consistency_checks)_total$/, 'the watch cache reads the maps of the storage'],
+  [/^apiserver_cel_/, 'expressions are not timed by themselves'],
+  [
+    /^apiserver_envelope_|^apiserver_storage_(data_key|envelope)_/,
+    'the keys of a KMS are derived from one seed and not cached one by one',
+  ],
+  [
+    /^apiserver_flowcontrol_(latest_s|next_)/,
+    "bounds of the fair queues' virtual time, for debugging kube-apiserver alone",
+  ],
+  [/^apiserver_flowcontrol_watch_count_samples$/, 'watches take no seats for writes'],
+  [/^apiserver_(kube_aggregator|webhooks)_x509_/, 'certificates without alternative names and with SHA-1 are refused'],
+  [/^apiserver_nodeport_repair_/, 'ports belong to the transaction of their service, so that nothing is repaired'],
+  [
+    /^kube_apiserver_(clusterip|nodeport)_allocator_/,
+    'addresses and ports belong to the transaction of their service, so that there is no allocator',
+  ],
+  [/^apiserver_request_(body_size_bytes|filter_duration_seconds|timestamp_comparison_time)$/, 'not measured by itself'],
+  [/^apiserver_resource_size_estimate_bytes$/, 'the cost of a list is computed from the objects, not estimated'],
+  [/^apiserver_selfrequest_total$/, 'the parts of the control plane call each other in the process'],
+  [/^apiserver_validation_/, 'there is one validation, nothing to compare it with'],
+  [/^apiserver_watch_events_/, 'events are encoded once for all watches of one encoding and not counted by watch'],
+  [/^cardinality_enforcement|^(disabled|hidden|registered)_metrics_total$/, "of the library of Kubernetes' metrics"],
+  [/^etcd_|^grpc_client_/, 'the storage is no etcd'],
+  [/^field_validation_request_duration_seconds$/, 'not measured by itself'],
+  [/^kubernetes_feature_enabled$/, 'the control plane has no feature gates'],
+  [/^rest_client_/, 'the parts of the control plane call each other in the process'],
+];
+
+const recorded = new Map(
+  readFileSync(join(import.meta.dirname, 'upstream', 'metrics-apiserver.tsv'), 'utf8')
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('#'))
+    .map((line) => {
+      const [name = '', type = '', labels = ''] = line.split('\t');
+      const isSplit = type === 'histogram' || type === 'summary';
+      const list = labels.split(',').filter((label) => label !== '' && label !== 'le' && label !== 'quantile');
+      return [isSplit ? name.replace(/_(bucket|count|sum)$/, '') : name, `${type} ${list.toSorted().join(',')}`.trim()];
+    }),
+);
+
+let plane: ControlPlane;
+const alive = keepAlive();
+let directory = '';
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'metrics-'));
+  const tokenAuthFile = join(directory, 'tokens.csv');
+  await writeFile(tokenAuthFile, 'token,ann,1,"system:masters"\n');
+  plane = await startControlPlane({ memory: true, flags: { tokenAuthFile } });
+});
+after(async () => {
+  alive.cancel();
+  await plane.close();
+  await rm(directory, { recursive: true, force: true });
+});
+
+const families = (): Map<string, string> =>
+  new Map(
+    plane.metrics.families().map(({ name, kind, labels }) => [name, `${kind} ${labels.toSorted().join(',')}`.trim()]),
+  );
+
+test('a metric that kube-apiserver shows as well has its type and labels', () => {
+  const differing = [...families()].filter(([name, form]) => recorded.has(name) && recorded.get(name) !== form);
+  assert.deepEqual(
+    differing.map(([name, form]) => `${name}: ${form} instead of ${recorded.get(name)}`),
+    [],
+  );
+});
+
+test('every metric of kube-apiserver exists, or is listed with a reason', () => {
+  const shown = families();
+  const missing = [...recorded.keys()].filter(
+    (name) => !shown.has(name) && !ABSENT.some(([pattern]) => pattern.test(name)),
+  );
+  assert.deepEqual(missing, []);
+});
+
+test('no metric that exists is listed as missing', () =>
+  assert.deepEqual(
+    [...families().keys()].filter((name) => recorded.has(name) && ABSENT.some(([pattern]) => pattern.test(name))),
+    [],
+  ));
+
+/** The value of a series on the page. */
+function valueOf(series: string): number {
+  const line = plane.metrics
+    .text()
+    .split('\n')
+    .find((each) => each.startsWith(`${series} `));
+  return Number(line?.slice(series.length + 1) ?? 0);
+}
+
+test('stored objects are counted by resource', () => {
+  assert.ok(valueOf('apiserver_storage_objects{resource="namespaces"}') >= 4);
+  assert.ok(valueOf('apiserver_resource_objects{group="rbac.authorization.k8s.io",resource="clusterroles"}') > 20);
+});
+
+test('the queues of controllers are shown under the names of kube-controller-manager', async () => {
+  await until('a key of the queue', () => valueOf('workqueue_adds_total{name="root_ca_cert_publisher"}') > 0);
+});
+
+test('a watch counts as long-running request until it ends', async () => {
+  const series =
+    'apiserver_longrunning_requests{verb="WATCH",group="",version="v1",resource="configmaps",subresource="",scope="namespace",component="apiserver"}';
+  const before = valueOf(series);
+  await new Promise<void>((resolve, reject) => {
+    const request = get(
+      `${plane.url}/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=1`,
+      { ca: plane.ca, headers: { authorization: 'Bearer token' } },
+      (response) => {
+        assert.equal(valueOf(series), before + 1);
+        response.resume().once('end', resolve);
+      },
+    );
+    request.once('error', reject);
+  });
+  await until('the end of the watch', () => valueOf(series) === before);
+});
+
+test('a failed TLS handshake is counted', async () => {
+  const before = valueOf('apiserver_tls_handshake_errors_total');
+  const socket = connect(plane.port, '127.0.0.1', () => socket.end('no handshake\r\n\r\n'));
+  socket.resume().on('error', () => undefined);
+  await until('the failure', () => valueOf('apiserver_tls_handshake_errors_total') > before);
+});
