@@ -2,7 +2,7 @@
  * The SQLite file of the storage: its format, how it is opened and refused, and the statements. One table of records in
  * order of revision and nothing else that has to be kept up to date, so a small write touches one page. Runs in the worker.
  */
-import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import Database from 'better-sqlite3';
@@ -159,13 +159,15 @@ class SqliteLog implements LogDatabase {
   readonly #insert: Database.Statement;
   readonly #delete: Database.Statement;
   readonly #mark: Database.Statement;
-  #pagesSinceCheckpoint = 0;
+  /** A log that the process before left behind counts, or one that is killed again and again would never move it. */
+  #pagesSinceCheckpoint: number;
   readonly compactedRevision: number;
   readonly lastRevision: number;
 
   constructor(database: Database.Database, file: string) {
     this.#database = database;
     this.#file = file;
+    this.#pagesSinceCheckpoint = (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) / PAGE_BYTES;
     this.#insert = database.prepare('INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)');
     this.#delete = database.prepare('DELETE FROM log WHERE revision = ?');
     this.#mark = database.prepare('UPDATE mark SET revision = ? WHERE name = ?');

@@ -1,0 +1,44 @@
+/** The write-ahead log of a control plane that is killed before it has written much. */
+import assert from 'node:assert/strict';
+import { cpSync, mkdirSync, mkdtempSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { openDatabase } from '../../../../controlplane/storage/sqlite/database.ts';
+
+const LIVES = 20;
+const RECORDS_OF_A_LIFE = 25;
+const VALUE_BYTES = 40_000;
+const MIB = 1024 * 1024;
+
+test('a process that is killed again and again does not let the write-ahead log grow without end', () => {
+  const scratch = mkdtempSync(join(tmpdir(), 'orchlet-wal-'));
+  try {
+    let logBytes = 0;
+    for (let life = 0; life < LIVES; life += 1) {
+      const directory = join(scratch, String(life));
+      if (life === 0) mkdirSync(directory);
+      const file = join(directory, 'orchlet.db');
+      const database = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0 });
+      for (let at = 0; at < RECORDS_OF_A_LIFE; at += 1) {
+        const revision = database.lastRevision + at + 1;
+        const columns = { createRevisions: [revision], expiries: [0], lengths: [VALUE_BYTES] };
+        const values = new ArrayBuffer(VALUE_BYTES);
+        database.append({ revisions: [revision], keys: [`/core/x/${revision}`], ...columns, values });
+        database.checkpointIfLong();
+      }
+      logBytes = Math.max(logBytes, statSync(`${file}-wal`).size);
+      // What the next process finds after a kill: the files as they are, without the checkpoint of a close.
+      cpSync(directory, join(scratch, String(life + 1)), { recursive: true });
+      database.close();
+    }
+    assert.ok(logBytes > 4 * MIB, `the log has ${logBytes} bytes: it was moved too early for this test`);
+    assert.ok(logBytes < 10 * MIB, `the log has ${logBytes} bytes, and 20 MB were written`);
+    const file = join(scratch, String(LIVES), 'orchlet.db');
+    const last = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0 });
+    assert.equal(last.lastRevision, LIVES * RECORDS_OF_A_LIFE);
+    last.close();
+  } finally {
+    rmSync(scratch, { recursive: true, force: true });
+  }
+});
