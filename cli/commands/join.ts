@@ -212,7 +212,8 @@ export const join: Command = {
       '--authorization-mode Webhook',
       ...(values.nodeName === '' ? [] : [`--hostname-override ${values.nodeName}`]),
     ];
-    await writeFile(joinPath(values.configDir, 'agent.env'), `ORCHLET_AGENT_FLAGS=${agentFlags.join(' ')}\n`, {
+    // Not into agent.env, where the administrator's own flags stand.
+    await writeFile(joinPath(values.configDir, 'join.env'), `ORCHLET_JOIN_FLAGS=${agentFlags.join(' ')}\n`, {
       mode: 0o644,
     });
     io.stdout.write(`The cluster at ${url} is the right one; ${bootstrap} is written.\n`);

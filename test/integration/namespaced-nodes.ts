@@ -101,7 +101,7 @@ export class NamespacedNode {
 
   startAgent(): void {
     const { directory } = this;
-    const joined = /^ORCHLET_AGENT_FLAGS=(.*)$/m.exec(readFileSync(join(directory, 'agent.env'), 'utf8'))?.[1] ?? '';
+    const joined = /^ORCHLET_JOIN_FLAGS=(.*)$/m.exec(readFileSync(join(directory, 'join.env'), 'utf8'))?.[1] ?? '';
     const [program, args] = this.#within(ORCHLET, [
       'agent',
       ...joined.split(' '),

@@ -158,7 +158,10 @@ function bootScript(directory: string, group: string): string {
     `rm -f ${root}/etc/systemd/system/*.wants/*`,
     ...MASKED.map((unit) => `ln -sfn /dev/null ${root}/etc/systemd/system/${unit}`),
     'ip link set lo up',
-    `exec chroot ${root} /usr/bin/env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin ${SYSTEMD} --system --unit=basic.target --log-target=journal --show-status=0`,
+    // Not a chroot: the kernel refuses user namespaces (PrivateUsers=) to a process whose root is not that of its mount namespace.
+    `cd ${root} && mkdir -p .host && pivot_root . .host`,
+    'umount --lazy /.host && rmdir /.host',
+    `cd / && exec /usr/bin/env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin ${SYSTEMD} --system --unit=basic.target --log-target=journal --show-status=0`,
   ];
   return [
     'set -e',

@@ -4,11 +4,15 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-const UNIT = join(import.meta.dirname, '../../../systemd/orchlet-controlplane.service');
+const UNITS = join(import.meta.dirname, '../../../systemd');
+const AGENTS = ['orchlet.service', 'orchlet-agent.service'] as const;
 const hasAnalyzer = spawnSync('systemd-analyze', ['--version']).status === 0;
 
+const linesOf = (unit: string): readonly string[] => readFileSync(join(UNITS, unit), 'utf8').split('\n');
+const names = (unit: string): ReadonlySet<string> => new Set(linesOf(unit).map((line) => line.split('=')[0] ?? ''));
+
 test('the unit of a control plane alone runs it as a user of its own, without capabilities, on a read-only host', () => {
-  const lines = new Set(readFileSync(UNIT, 'utf8').split('\n'));
+  const lines = new Set(linesOf('orchlet-controlplane.service'));
   for (const line of [
     'DynamicUser=yes',
     'StateDirectory=orchlet-controlplane',
@@ -20,9 +24,58 @@ test('the unit of a control plane alone runs it as a user of its own, without ca
     assert.ok(lines.has(line), line);
 });
 
-test('systemd rates the exposure of that unit 2.0 at most', { skip: !hasAnalyzer }, () => {
-  const done = spawnSync('systemd-analyze', ['security', '--offline=true', '--threshold=20', '--no-pager', UNIT], {
-    encoding: 'utf8',
+for (const unit of AGENTS) {
+  test(`${unit} keeps the mount namespace of the host, without which no mount reaches a container`, () => {
+    const present = names(unit);
+    for (const name of [
+      ...['ProtectSystem', 'ProtectHome', 'ProtectProc', 'ProcSubset', 'ProtectControlGroups', 'ProtectKernelLogs'],
+      ...[
+        'ProtectKernelModules',
+        'ProtectKernelTunables',
+        'PrivateTmp',
+        'PrivateDevices',
+        'PrivateMounts',
+        'PrivateIPC',
+      ],
+      ...['ReadOnlyPaths', 'InaccessiblePaths', 'MountFlags', 'RootDirectory', 'DynamicUser', 'BindPaths'],
+    ])
+      assert.ok(!present.has(name), name);
   });
-  assert.equal(done.status, 0, `${done.stdout}${done.stderr}`.split('\n').slice(-3).join('\n'));
-});
+
+  test(`${unit} refuses what no agent does, and keeps what pods need`, () => {
+    const lines = linesOf(unit);
+    for (const line of [
+      'NoNewPrivileges=yes',
+      'RestrictNamespaces=net',
+      'RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK',
+      'SystemCallArchitectures=native',
+      'SystemCallFilter=~@clock @cpu-emulation @debug @module @obsolete @raw-io @reboot @swap',
+    ])
+      assert.ok(lines.includes(line), line);
+    const capabilities = lines
+      .flatMap((line) => (line.startsWith('CapabilityBoundingSet=') ? line.split('=')[1]?.split(' ') : []))
+      .filter((name) => name !== undefined);
+    for (const name of ['CAP_SYS_ADMIN', 'CAP_NET_ADMIN', 'CAP_NET_RAW', 'CAP_SYS_PTRACE', 'CAP_SYS_RESOURCE'])
+      assert.ok(capabilities.includes(name), name);
+    for (const name of ['CAP_SYS_MODULE', 'CAP_SYS_TIME', 'CAP_SYS_BOOT', 'CAP_SYS_RAWIO', 'CAP_BPF', 'CAP_SETPCAP'])
+      assert.ok(!capabilities.includes(name), name);
+    // The group bit of volumes; devices of volumes; code that V8 compiles.
+    for (const name of ['RestrictSUIDSGID', 'ProtectClock', 'DevicePolicy', 'MemoryDenyWriteExecute'])
+      assert.ok(!names(unit).has(name), name);
+  });
+}
+
+for (const [unit, tenths] of [
+  ['orchlet-controlplane.service', 20],
+  ['orchlet.service', 62],
+  ['orchlet-agent.service', 62],
+] as const) {
+  test(`systemd rates the exposure of ${unit} ${tenths / 10} at most`, { skip: !hasAnalyzer }, () => {
+    const done = spawnSync(
+      'systemd-analyze',
+      ['security', '--offline=true', `--threshold=${tenths}`, '--no-pager', join(UNITS, unit)],
+      { encoding: 'utf8' },
+    );
+    assert.equal(done.status, 0, `${done.stdout}${done.stderr}`.split('\n').slice(-3).join('\n'));
+  });
+}
