@@ -4,20 +4,23 @@
  */
 import { quoteText } from '../api/meta/quote.ts';
 import { spawn } from 'node:child_process';
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { isSea } from 'node:sea';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { Logger } from '../api/component/logger.ts';
 import { formatTime, systemClock, type Clock } from '../api/machinery/clock.ts';
+import { type BackupPlace, directoryPlace, s3Place } from './backup-place.ts';
 import { CommandError } from './command.ts';
+import { isS3, type S3Flags } from './s3/settings.ts';
 
 export interface BackupScheduleOptions {
   /** Five fields, as in crontab(5), in the local time zone; `''`: no backups. */
   readonly schedule: string;
   readonly keep: number;
-  /** `''`: `backups` in the data directory. */
+  /** `''`: `backups` in the data directory. Or `s3://BUCKET/PREFIX`. */
   readonly directory: string;
   readonly dataDir: string;
+  readonly s3: S3Flags;
 }
 
 export const backupOptions = (flags: {
@@ -25,11 +28,14 @@ export const backupOptions = (flags: {
   readonly backupKeep: number;
   readonly backupDir: string;
   readonly dataDir: string;
+  readonly backupS3Endpoint: string;
+  readonly backupS3Region: string;
 }): BackupScheduleOptions => ({
   schedule: flags.backupSchedule,
   keep: flags.backupKeep,
   directory: flags.backupDir,
   dataDir: flags.dataDir,
+  s3: { endpoint: flags.backupS3Endpoint, region: flags.backupS3Region },
 });
 
 export interface ScheduledBackups {
@@ -38,28 +44,32 @@ export interface ScheduledBackups {
 }
 
 const NAME = /^orchlet-\d{8}T\d{6}Z\.tgz$/;
+const DRAFT = /^orchlet-\d{8}T\d{6}Z\.tgz\.[0-9a-f]{8}\.part$/;
 const LONGEST_MS = 30 * 60_000;
 
-/** Throws where the schedule cannot be read. For before the start: node-cron is not loaded where it is not needed. */
-export async function checkBackupSchedule({ schedule }: BackupScheduleOptions): Promise<void> {
+/** Throws where the schedule, or the place in S3, cannot be used. For before the start: node-cron is not loaded where it is not needed. */
+export async function checkBackupSchedule(options: BackupScheduleOptions): Promise<void> {
+  const { schedule } = options;
   if (schedule === '') return;
   const { default: cron } = await import('node-cron');
   if (!cron.validate(schedule))
     throw new CommandError(`--backup-schedule ${quoteText(schedule)} is not a cron schedule`);
+    throw new CommandError(`--backup-schedule ${JSON.stringify(schedule)} is not a cron schedule`);
+  await backupPlace(options);
 }
 
 /** The schedule was checked before. */
 export async function scheduleBackups(options: BackupScheduleOptions, logger: Logger): Promise<ScheduledBackups> {
   if (options.schedule === '') return { stop: () => Promise.resolve() };
   const { default: cron } = await import('node-cron');
-  const directory = backupDirectory(options);
-  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const place = await backupPlace(options);
+  await place.prepare();
   const stopping = new AbortController();
   const { signal } = stopping;
   let current: Promise<void> = Promise.resolve();
   const run = async (): Promise<void> => {
     current = takeBackup({
-      directory,
+      place,
       keep: options.keep,
       clock: systemClock,
       logger,
@@ -70,7 +80,7 @@ export async function scheduleBackups(options: BackupScheduleOptions, logger: Lo
   };
   const task = cron.schedule(options.schedule, run, { name: 'backup', noOverlap: true });
   logger.info(
-    { schedule: options.schedule, directory, next: task.getNextRun()?.toISOString() },
+    { schedule: options.schedule, place: place.target(''), next: task.getNextRun()?.toISOString() },
     'Backups are scheduled',
   );
   return {
@@ -82,11 +92,13 @@ export async function scheduleBackups(options: BackupScheduleOptions, logger: Lo
   };
 }
 
-const backupDirectory = ({ directory, dataDir }: BackupScheduleOptions): string =>
-  directory === '' ? join(resolve(dataDir), 'backups') : resolve(directory);
+async function backupPlace({ directory, dataDir, s3 }: BackupScheduleOptions): Promise<BackupPlace> {
+  if (isS3(directory)) return s3Place(directory, s3, systemClock);
+  return directoryPlace(directory === '' ? join(resolve(dataDir), 'backups') : resolve(directory), systemClock);
+}
 
 export interface TakeBackupOptions {
-  readonly directory: string;
+  readonly place: BackupPlace;
   readonly keep: number;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -97,22 +109,29 @@ export interface TakeBackupOptions {
 }
 
 /** One backup, and the end of those that are too many. Never rejects: the next one is due anyway. */
-export async function takeBackup({ directory, keep, clock, logger, signal, write }: TakeBackupOptions): Promise<void> {
-  const file = join(directory, `orchlet-${formatTime(clock.now()).replaceAll(/[-:]/g, '')}.tgz`);
+export async function takeBackup({ place, keep, clock, logger, signal, write }: TakeBackupOptions): Promise<void> {
+  const file = place.target(`orchlet-${formatTime(clock.now()).replaceAll(/[-:]/g, '')}.tgz`);
   try {
     await write(file);
     logger.info({ file }, 'A backup was written and verified');
-    const old = (await readdir(directory)).filter((name) => NAME.test(name)).sort();
-    for (const name of old.slice(0, Math.max(0, old.length - keep))) await rm(join(directory, name));
   } catch (error) {
     if (signal?.aborted === true) logger.info({ file }, 'A scheduled backup was stopped before it was complete');
     else logger.error({ err: error, file }, 'A scheduled backup failed');
+    return;
+  }
+  try {
+    const old = (await place.names()).filter((name) => NAME.test(name)).sort();
+    for (const name of old.slice(0, Math.max(0, old.length - keep))) await place.remove(name);
+    await place.removeOldDrafts((name) => DRAFT.test(name), LONGEST_MS);
+  } catch (error) {
+    logger.error({ err: error, place: place.target('') }, 'Older backups cannot be removed');
   }
 }
 
-async function spawnBackup(file: string, { dataDir }: BackupScheduleOptions, signal: AbortSignal): Promise<void> {
+async function spawnBackup(file: string, { dataDir, s3 }: BackupScheduleOptions, signal: AbortSignal): Promise<void> {
   const program = isSea() ? [] : [...process.execArgv, process.argv[1] ?? ''];
-  const child = spawn(process.execPath, [...program, 'backup', file, '--data-dir', dataDir], {
+  const flags = [`--data-dir=${dataDir}`, `--backup-s3-endpoint=${s3.endpoint}`, `--backup-s3-region=${s3.region}`];
+  const child = spawn(process.execPath, [...program, 'backup', file, ...flags], {
     stdio: ['ignore', 'ignore', 'pipe'],
     timeout: LONGEST_MS,
     signal,
@@ -128,7 +147,7 @@ async function spawnBackup(file: string, { dataDir }: BackupScheduleOptions, sig
   child.stderr?.on('data', (part: Buffer) => (errors = (errors + part.toString()).slice(-2000)));
   const code = await closed.promise;
   if (code === 0) return;
-  await removePartial(file);
+  if (!isS3(file)) await removePartial(file);
   throw new Error(`orchlet backup exited with ${code ?? 'a signal'}: ${errors.trim()}`);
 }
 

@@ -249,6 +249,7 @@ const CONNECTING: ReadonlyMap<string, string> = new Map([
   ],
   ['controlplane/encryption/kms.ts', 'the plugin listens on a unix socket that the configuration names'],
   ['cli/commands/doctor.ts', 'it looks whether ports of this host are taken'],
+  ['cli/s3/exchange.ts', 'the server is that of a flag or a variable; redirects are not followed'],
   ['cli/commands/explain-eviction.ts', 'the agent is that of the command line'],
 ]);
 

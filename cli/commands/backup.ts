@@ -3,8 +3,13 @@ import { stringifyJson } from '../../api/codec/json.ts';
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { chown, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { createHash, randomBytes } from 'node:crypto';
+import { createReadStream, existsSync } from 'node:fs';
+import { chown, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, statfs, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { json } from 'node:stream/consumers';
+import { pipeline } from 'node:stream/promises';
+import type { FlagTable, ParsedFlags } from '../../api/component/flags.ts';
 import { formatTime, systemClock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
@@ -19,13 +24,20 @@ import {
   trialRestore,
   type TrialRestore,
 } from '../../controlplane/backup/backup.ts';
+import { storageFlags } from '../../controlplane/options/storage.ts';
 import { isStorageError } from '../../controlplane/storage/storage.ts';
 import { readBackupArchive, writeBackupArchive } from '../backup-archive.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
+import type { CommandIo } from '../io.ts';
 import { runningProcess } from '../processes.ts';
+import { s3Bucket, type S3Bucket } from '../s3/bucket.ts';
+import { isS3, parseS3Location, s3Settings } from '../s3/settings.ts';
 
 const dataDir = dataDirectoryFlag('Host');
+const { backupS3Endpoint, backupS3Region } = storageFlags;
+const flags = { dataDir, backupS3Endpoint, backupS3Region };
+type Values = ParsedFlags<FlagTable>['values'];
 
 const ABOUT = 'backup.json';
 const FORMAT = 1;
@@ -35,21 +47,25 @@ export const backup: Command = {
   summary: 'write all that the control plane keeps to a file',
   arguments: { usage: 'FILE', least: 1, most: 1 },
   description:
-    'Writes a consistent copy of all objects, and the certificates and keys of the control plane, to FILE (a compressed tar archive, readable by its owner alone: it holds every secret of the cluster), and restores it into memory as a trial. The control plane may run meanwhile. Keys of --encryption-provider-config are not in it: keep that file too.',
-  flags: { dataDir },
-  examples: ['orchlet backup /root/cluster.tgz'],
+    'Writes a consistent copy of all objects, and the certificates and keys of the control plane, to FILE (a compressed tar archive, readable by its owner alone: it holds every secret of the cluster), and restores it into memory as a trial. FILE may be s3://BUCKET/KEY: the archive is then uploaded, and read back to compare. The control plane may run meanwhile. Keys of --encryption-provider-config are not in it: keep that file too.',
+  flags,
+  examples: ['orchlet backup /root/cluster.tgz', 'orchlet backup s3://backups/cluster.tgz'],
   async run(parsed, io) {
-    const [file, directory] = [resolve(parsed.arguments[0] ?? ''), resolve(String(parsed.values['dataDir']))];
+    const [place = ''] = parsed.arguments;
+    const directory = resolve(String(parsed.values['dataDir']));
     if (!existsSync(join(directory, STORAGE_FILE)))
       throw new CommandError(`${directory} holds no control plane's data: give its --data-dir`);
+    const upload = isS3(place) ? await openObject(place, parsed.values, io) : undefined;
+    await mkdir(join(directory, 'backup'), { recursive: true, mode: 0o700 });
+    const file = upload === undefined ? resolve(place) : join(directory, 'backup', `upload-${randomName()}.tgz`);
     const copy = await copyOfStorage(directory);
-    const partial = `${file}.${randomBytes(4).toString('hex')}.part`;
+    const partial = `${file}.${randomName()}.part`;
     try {
       await writeArchive(partial, directory, copy);
       const { objects, revision } = await verifyArchive(partial, directory);
-      await rename(partial, file);
-      await syncFolder(dirname(file));
-      io.stdout.write(`${file} holds the control plane of ${directory}: ${objects} objects at revision ${revision}\n`);
+      await (upload === undefined ? moveInPlace(partial, file) : uploadArchive(partial, upload));
+      const name = upload === undefined ? file : place;
+      io.stdout.write(`${name} holds the control plane of ${directory}: ${objects} objects at revision ${revision}\n`);
     } finally {
       await rm(copy, { force: true });
       await rm(partial, { force: true });
@@ -58,10 +74,38 @@ export const backup: Command = {
   },
 };
 
+const randomName = (): string => randomBytes(4).toString('hex');
+
+async function moveInPlace(partial: string, file: string): Promise<void> {
+  await rename(partial, file);
+  await syncFolder(dirname(file));
+}
+
+interface S3Object {
+  readonly bucket: S3Bucket;
+  readonly key: string;
+}
+
+async function openObject(place: string, values: Values, { env, clock }: CommandIo): Promise<S3Object> {
+  const { bucket, key } = parseS3Location(place);
+  if (key === '') throw new CommandError(`${place} names a bucket: name a file in it, as s3://${bucket}/cluster.tgz`);
+  const endpoint = String(values['backupS3Endpoint']);
+  const settings = await s3Settings(bucket, { endpoint, region: String(values['backupS3Region']) }, env);
+  return { bucket: s3Bucket(settings, clock), key };
+}
+
+/** What the server gives back must be what was restored as a trial. */
+async function uploadArchive(file: string, { bucket, key }: S3Object): Promise<void> {
+  const hash = createHash('sha256');
+  await pipeline(createReadStream(file), hash);
+  await bucket.write(key, file);
+  if ((await bucket.sha256(key, (await stat(file)).size)) !== hash.digest('hex'))
+    throw new CommandError(`the S3 server gives back something else than was written as ${key}`);
+}
+
 /** Of a running control plane by its endpoint, since the file is its own; of one that is stopped by itself. */
 async function copyOfStorage(directory: string): Promise<string> {
   if ((await runningProcess(join(directory, `${STORAGE_FILE}.pid`))) === undefined) {
-    await mkdir(join(directory, 'backup'), { recursive: true, mode: 0o700 });
     const file = join(directory, 'backup', `${randomBytes(8).toString('hex')}.db`);
     await copyStorage(directory, file);
     return file;
@@ -113,11 +157,13 @@ export const restore: Command = {
   summary: 'go back to what a backup holds',
   arguments: { usage: 'FILE', least: 1, most: 1 },
   description:
-    "Puts the contents of a backup in the place of the control plane's data, which is kept beside it. The control plane must be stopped. Pods that nodes run and the backup does not know end when it starts; those that it knows are made again where they are missing.",
-  flags: { dataDir },
-  examples: ['orchlet restore /root/cluster.tgz'],
+    "Puts the contents of a backup in the place of the control plane's data, which is kept beside it. The control plane must be stopped. Pods that nodes run and the backup does not know end when it starts; those that it knows are made again where they are missing. FILE may be s3://BUCKET/KEY.",
+  flags,
+  examples: ['orchlet restore /root/cluster.tgz', 'orchlet restore s3://backups/cluster.tgz'],
   async run(parsed, io) {
-    const [file, directory] = [resolve(parsed.arguments[0] ?? ''), resolve(String(parsed.values['dataDir']))];
+    const [place = ''] = parsed.arguments;
+    const directory = resolve(String(parsed.values['dataDir']));
+    const download = isS3(place) ? await openObject(place, parsed.values, io) : undefined;
     const pid = await runningProcess(join(directory, `${STORAGE_FILE}.pid`));
     if (pid !== undefined)
       throw new CommandError(
@@ -125,7 +171,9 @@ export const restore: Command = {
       );
     await mkdir(directory, { recursive: true, mode: 0o700 });
     const fresh = await mkdtemp(join(directory, 'restoring-'));
+    const file = download === undefined ? resolve(place) : `${fresh}.tgz`;
     try {
+      if (download !== undefined) await downloadArchive(download, file);
       await readArchive(file, fresh);
       const revision = checkedStorage(join(fresh, STORAGE_FILE));
       if (process.getuid?.() === 0) await giveToOwner(fresh, await stat(directory));
@@ -135,10 +183,17 @@ export const restore: Command = {
       );
     } finally {
       await rm(fresh, { recursive: true, force: true });
+      if (download !== undefined) await rm(file, { force: true });
     }
     return 0;
   },
 };
+
+/** Never more than half of the room that there is: the archive is unpacked beside it. */
+async function downloadArchive({ bucket, key }: S3Object, file: string): Promise<void> {
+  const { bavail, bsize } = await statfs(dirname(file));
+  await bucket.read(key, file, Math.floor((bavail * bsize) / 2));
+}
 
 function checkedStorage(file: string): number {
   try {

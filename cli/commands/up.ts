@@ -72,6 +72,8 @@ const PLANE_KEYS = [
   'backupSchedule',
   'backupKeep',
   'backupDir',
+  'backupS3Endpoint',
+  'backupS3Region',
 ] as const;
 
 /** And those of the agent; the way to the control plane is known. */

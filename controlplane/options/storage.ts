@@ -46,7 +46,21 @@ export const storageFlags = {
     type: 'string',
     default: '',
     group: STORAGE,
-    help: 'Directory of scheduled backups. Empty: backups in the data directory.',
+    help: 'Directory of scheduled backups, or s3://BUCKET/PREFIX. Empty: backups in the data directory.',
+  }),
+  backupS3Endpoint: flag({
+    name: 'backup-s3-endpoint',
+    type: 'string',
+    default: '',
+    group: STORAGE,
+    help: "Server of backups in s3://BUCKET/PREFIX, as https://HOST:PORT. Empty: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, or Amazon's server of the region.",
+  }),
+  backupS3Region: flag({
+    name: 'backup-s3-region',
+    type: 'string',
+    default: '',
+    group: STORAGE,
+    help: 'Region of the bucket. Empty: AWS_REGION, AWS_DEFAULT_REGION, or us-east-1.',
   }),
   eventTtl: flag({
     name: 'event-ttl',

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it, test } from 'node:test';
 import { silentLogger } from '../../../api/component/logger.ts';
+import { directoryPlace } from '../../../cli/backup-place.ts';
 import { checkBackupSchedule, scheduleBackups, takeBackup } from '../../../cli/backup-schedule.ts';
 import { FakeClock } from '../../fakes/fake-clock.ts';
 import { until } from '../../until.ts';
@@ -21,7 +22,13 @@ test('the newest backups are kept, and files of others stay', async () => {
   const clock = new FakeClock(Date.UTC(2026, 0, 2, 3, 0, 0));
   writeFileSync(join(directory, 'notes.txt'), '');
   for (let day = 0; day < 5; day += 1) {
-    await takeBackup({ directory, keep: 2, clock, logger: silentLogger, write: (file) => writeFile(file, 'x') });
+    await takeBackup({
+      place: directoryPlace(directory, clock),
+      keep: 2,
+      clock,
+      logger: silentLogger,
+      write: (file) => writeFile(file, 'x'),
+    });
     await clock.advance(24 * 3600_000);
   }
   assert.deepEqual(readdirSync(directory).sort(), [
@@ -35,15 +42,27 @@ test('a backup that fails removes no older one, and is logged', async () => {
   const clock = new FakeClock(Date.UTC(2026, 0, 2, 3, 0, 0));
   const failures: object[] = [];
   const logger = { ...silentLogger, error: (fields: object) => void failures.push(fields) };
-  await takeBackup({ directory, keep: 1, clock, logger, write: (file) => writeFile(file, 'x') });
+  await takeBackup({
+    place: directoryPlace(directory, clock),
+    keep: 1,
+    clock,
+    logger,
+    write: (file) => writeFile(file, 'x'),
+  });
   await clock.advance(1000);
-  await takeBackup({ directory, keep: 1, clock, logger, write: () => Promise.reject(new Error('no room')) });
+  await takeBackup({
+    place: directoryPlace(directory, clock),
+    keep: 1,
+    clock,
+    logger,
+    write: () => Promise.reject(new Error('no room')),
+  });
   assert.deepEqual(readdirSync(directory), ['orchlet-20260102T030000Z.tgz']);
   assert.equal(failures.length, 1);
 });
 
 test('a schedule that cannot be read is refused', async () => {
-  const options = { keep: 1, directory, dataDir: directory };
+  const options = { keep: 1, directory, dataDir: directory, s3: { endpoint: '', region: '' } };
   await assert.rejects(
     checkBackupSchedule({ ...options, schedule: 'every day' }),
     /--backup-schedule "every day" is not a cron schedule/,
@@ -74,7 +93,13 @@ test('the end of the schedule ends a backup that is being written, and leaves no
     info: (_: object, message: string) => void messages.push(message),
     error: (fields: object) => void failures.push(fields),
   };
-  const options = { schedule: '* * * * * *', keep: 1, directory: backups, dataDir: directory };
+  const options = {
+    schedule: '* * * * * *',
+    keep: 1,
+    directory: backups,
+    dataDir: directory,
+    s3: { endpoint: '', region: '' },
+  };
   const scheduled = await scheduleBackups(options, logger);
   let pid = 0;
   try {

@@ -1,6 +1,8 @@
 /** The reference pages are those that the tables make. */
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { test } from 'node:test';
 import { pages } from '../../../scripts/generate-docs.ts';
 
@@ -10,3 +12,9 @@ for (const [name, page] of Object.entries(pages)) {
     assert.ok(text === page(), `docs/${name} is out of date: run scripts/generate-docs`);
   });
 }
+
+test('scripts/generate-docs --check compares the pages of docs/', () => {
+  const script = fileURLToPath(new URL('../../../scripts/generate-docs', import.meta.url));
+  const done = spawnSync(script, ['--check'], { encoding: 'utf8' });
+  assert.equal(done.status, 0, done.stderr);
+});

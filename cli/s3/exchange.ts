@@ -1,0 +1,169 @@
+/**
+ * One request to an S3 server and its answer. The server is not trusted with more than the backup: answers are bounded in size, each
+ * request in time, redirects are not followed, and what failed in passing is tried again a few times.
+ */
+import { request as requestHttps } from 'node:https';
+import type { IncomingMessage } from 'node:http';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { request as requestHttp } from '../../api/machinery/node-http.ts';
+import { CommandError } from '../command.ts';
+import type { S3Settings } from './settings.ts';
+import { encodePath, encodeQuery, signedHeaders } from './signature.ts';
+
+/** Without a byte in either direction. */
+const IDLE_MS = 30_000;
+/** From the start of a request until its answer begins; a part of 8 MiB then needs 14 KiB/s. */
+const ANSWER_MS = 10 * 60_000;
+const MAX_ANSWER_BYTES = 1 << 20;
+const RETRY_DELAYS_MS = [1000, 4000, 10_000];
+const PASSING = new Set([408, 429, 500, 502, 503, 504]);
+
+export interface S3Request {
+  readonly method: 'GET' | 'PUT' | 'POST' | 'DELETE';
+  /** `''`: the bucket itself. */
+  readonly key: string;
+  readonly query?: Readonly<Record<string, string>>;
+  readonly body?: Buffer;
+}
+
+export interface S3Answer {
+  readonly headers: IncomingMessage['headers'];
+  readonly text: string;
+}
+
+/** What the server answered instead of what was asked for. */
+export class S3Error extends CommandError {
+  readonly status: number;
+
+  constructor(message: string, status: number) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export interface S3Times {
+  readonly idleMs: number;
+  readonly answerMs: number;
+  readonly retryDelaysMs: readonly number[];
+}
+
+export const s3Times: S3Times = { idleMs: IDLE_MS, answerMs: ANSWER_MS, retryDelaysMs: RETRY_DELAYS_MS };
+
+export class S3Exchange {
+  readonly #settings: S3Settings;
+  readonly #clock: Clock;
+  readonly #times: S3Times;
+
+  constructor(settings: S3Settings, clock: Clock, times: S3Times = s3Times) {
+    this.#settings = settings;
+    this.#clock = clock;
+    this.#times = times;
+  }
+
+  /** A request with a short answer. Rejects with `CommandError` in one line. */
+  async ask(asked: S3Request): Promise<S3Answer> {
+    for (let attempt = 0; ; attempt += 1) {
+      const delayMs = this.#times.retryDelaysMs[attempt];
+      try {
+        const response = await this.open(asked);
+        return { headers: response.headers, text: await this.#shortBody(response) };
+      } catch (error) {
+        const isPassing = !(error instanceof S3Error) || PASSING.has(error.status);
+        if (!isPassing) throw error;
+        if (delayMs === undefined) throw this.#described(asked, error);
+        await this.#clock.sleep(delayMs);
+      }
+    }
+  }
+
+  /** The answer of a success, its body not read yet. */
+  async open(asked: S3Request): Promise<IncomingMessage> {
+    const response = await this.#send(asked);
+    const status = response.statusCode ?? 0;
+    if (status >= 200 && status < 300) return response;
+    const text = await this.#shortBody(response).catch(() => '');
+    const region = response.headers['x-amz-bucket-region'];
+    const why = [elementOf(text, 'Code'), elementOf(text, 'Message')].filter((part) => part !== '').join(': ');
+    const what = [`answered ${status}`, why.slice(0, 300)].filter((part) => part !== '').join(' ');
+    const where = typeof region === 'string' ? ` (the bucket is in the region ${region.slice(0, 40)})` : '';
+    throw new S3Error(`${this.#nameOf(asked)} ${what}${where}`, status);
+  }
+
+  #send({ method, key, query = {}, body = Buffer.alloc(0) }: S3Request): Promise<IncomingMessage> {
+    const { url, region, credentials, ca } = this.#settings;
+    const path = `${url.pathname.replace(/\/$/, '')}/${key}`;
+    const headers = signedHeaders(
+      { method, host: url.host, path, query, body },
+      { credentials, region, now: this.#clock.now() },
+    );
+    const answered = Promise.withResolvers<IncomingMessage>();
+    const search = encodeQuery(query);
+    const options = {
+      method,
+      host: url.hostname.replace(/^\[|\]$/g, ''),
+      port: url.port,
+      path: `${encodePath(path)}${search === '' ? '' : `?${search}`}`,
+      headers: { ...headers, 'content-length': body.length },
+      timeout: this.#times.idleMs,
+      agent: false,
+      ...(ca === undefined ? {} : { ca }),
+    };
+    const sent = url.protocol === 'http:' ? requestHttp(options) : requestHttps(options);
+    const late = this.#clock.after(this.#times.answerMs, () =>
+      sent.destroy(new Error(`no answer within ${this.#times.answerMs / 1000} s`)),
+    );
+    // Counts while the body of the answer is read, too: an answer that stalls is given up.
+    sent.on('timeout', () => sent.destroy(new Error(`nothing came for ${this.#times.idleMs / 1000} s`)));
+    sent.on('error', answered.reject);
+    sent.on('response', answered.resolve);
+    sent.end(body);
+    return answered.promise.finally(() => late.cancel());
+  }
+
+  async #shortBody(response: IncomingMessage): Promise<string> {
+    const { answerMs } = this.#times;
+    const late = this.#clock.after(answerMs, () => response.destroy(new Error(`no end within ${answerMs / 1000} s`)));
+    const chunks: Buffer[] = [];
+    let sizeBytes = 0;
+    try {
+      for await (const chunk of response as AsyncIterable<Buffer>) {
+        sizeBytes += chunk.length;
+        // Leaving the loop destroys the connection.
+        if (sizeBytes > MAX_ANSWER_BYTES)
+          throw new S3Error(`the S3 server answered with more than ${MAX_ANSWER_BYTES} bytes`, 0);
+        chunks.push(chunk);
+      }
+    } finally {
+      late.cancel();
+    }
+    return Buffer.concat(chunks).toString('utf8');
+  }
+
+  #nameOf({ method, key }: S3Request): string {
+    return `S3 ${method} ${this.#settings.url.href}${key === '' ? '' : `/${key}`}`;
+  }
+
+  #described(asked: S3Request, error: unknown): CommandError {
+    if (error instanceof CommandError) return error;
+    const why = error instanceof Error ? error.message : String(error);
+    return new CommandError(`${this.#nameOf(asked)} failed: ${why}`, { cause: error });
+  }
+}
+
+const ENTITIES: Readonly<Record<string, string>> = { lt: '<', gt: '>', quot: '"', apos: "'", amp: '&' };
+
+/** The texts of all elements of a name, of XML without nested elements of that name. */
+export function elementsOf(xml: string, name: string): readonly string[] {
+  const found: string[] = [];
+  let end = 0;
+  for (;;) {
+    const open = xml.indexOf(`<${name}>`, end);
+    const close = open < 0 ? -1 : xml.indexOf(`</${name}>`, open);
+    if (close < 0) return found;
+    const text = xml.slice(open + name.length + 2, close);
+    found.push(text.replaceAll(/&(lt|gt|quot|apos|amp);/g, (_whole, entity: string) => ENTITIES[entity] ?? ''));
+    end = close;
+  }
+}
+
+export const elementOf = (xml: string, name: string): string => elementsOf(xml, name)[0] ?? '';

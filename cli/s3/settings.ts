@@ -1,0 +1,117 @@
+/**
+ * Where backups in S3 go and who writes them: `s3://BUCKET/PREFIX` and the flags, then the variables and the file of credentials that
+ * every S3 tool reads. Nothing of it is logged.
+ */
+import { readFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { CommandError } from '../command.ts';
+import type { S3Credentials } from './signature.ts';
+
+export interface S3Flags {
+  /** `''`: the variables, then Amazon's server of the region. */
+  readonly endpoint: string;
+  readonly region: string;
+}
+
+export interface S3Location {
+  readonly bucket: string;
+  /** Without a slash at its ends; `''`: the bucket itself. */
+  readonly key: string;
+}
+
+export interface S3Settings {
+  /** Where the bucket is: the path ends without a slash. */
+  readonly url: URL;
+  readonly region: string;
+  readonly credentials: S3Credentials;
+  /** Trusted beside the system's; PEM. */
+  readonly ca?: string;
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+const BUCKET = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/;
+
+export const isS3 = (place: string): boolean => place.startsWith('s3://');
+
+/** Throws `CommandError`. */
+export function parseS3Location(place: string): S3Location {
+  const [bucket = '', ...rest] = place.slice('s3://'.length).split('/');
+  const parts = rest.filter((part) => part !== '');
+  if (!BUCKET.test(bucket) || parts.some((part) => part === '.' || part === '..'))
+    throw new CommandError(`${JSON.stringify(place)} is not of the form s3://BUCKET/PREFIX`);
+  return { bucket, key: parts.join('/') };
+}
+
+const firstOf = (...values: readonly (string | undefined)[]): string | undefined =>
+  values.find((value) => value !== undefined && value !== '');
+
+/** Throws `CommandError` where something is missing or cannot be read. */
+export async function s3Settings(bucket: string, flags: S3Flags, env: Environment): Promise<S3Settings> {
+  const region = firstOf(flags.region, env['AWS_REGION'], env['AWS_DEFAULT_REGION']) ?? 'us-east-1';
+  if (!/^[a-z0-9-]{1,64}$/.test(region))
+    throw new CommandError(`${JSON.stringify(region)} is not the name of a region`);
+  const endpoint = firstOf(flags.endpoint, env['AWS_ENDPOINT_URL_S3'], env['AWS_ENDPOINT_URL']);
+  const caFile = firstOf(env['AWS_CA_BUNDLE']);
+  return {
+    url: bucketUrl(bucket, region, endpoint),
+    region,
+    credentials: await credentialsOf(env),
+    ...(caFile === undefined ? {} : { ca: await readText(caFile) }),
+  };
+}
+
+/** Amazon's buckets are hosts; other servers are asked for a path, which all of them know. */
+function bucketUrl(bucket: string, region: string, endpoint: string | undefined): URL {
+  if (endpoint === undefined)
+    return bucket.includes('.')
+      ? new URL(`https://s3.${region}.amazonaws.com/${bucket}`)
+      : new URL(`https://${bucket}.s3.${region}.amazonaws.com`);
+  const url = URL.canParse(endpoint) ? new URL(endpoint) : undefined;
+  if (url === undefined || !['http:', 'https:'].includes(url.protocol) || url.username !== '' || url.search !== '')
+    throw new CommandError(`the S3 endpoint ${JSON.stringify(endpoint)} is not of the form https://HOST:PORT`);
+  url.pathname = `${url.pathname.replace(/\/+$/, '')}/${bucket}`;
+  return url;
+}
+
+async function credentialsOf(env: Environment): Promise<S3Credentials> {
+  const [accessKeyId, secretAccessKey] = [env['AWS_ACCESS_KEY_ID'] ?? '', env['AWS_SECRET_ACCESS_KEY'] ?? ''];
+  if (accessKeyId !== '' && secretAccessKey !== '')
+    return withToken({ accessKeyId, secretAccessKey }, env['AWS_SESSION_TOKEN']);
+  const file =
+    firstOf(env['AWS_SHARED_CREDENTIALS_FILE']) ?? join(firstOf(env['HOME']) ?? homedir(), '.aws/credentials');
+  const profile = firstOf(env['AWS_PROFILE']) ?? 'default';
+  const values = profileOf(await readText(file), profile);
+  const [id, secret] = [values.get('aws_access_key_id') ?? '', values.get('aws_secret_access_key') ?? ''];
+  if (id === '' || secret === '') throw new CommandError(`${file} has no credentials in the profile [${profile}]`);
+  return withToken({ accessKeyId: id, secretAccessKey: secret }, values.get('aws_session_token'));
+}
+
+const withToken = (credentials: S3Credentials, sessionToken: string | undefined): S3Credentials =>
+  sessionToken === undefined || sessionToken === '' ? credentials : { ...credentials, sessionToken };
+
+/** The values of one section of an INI file. */
+export function profileOf(text: string, profile: string): ReadonlyMap<string, string> {
+  const values = new Map<string, string>();
+  let isInside = false;
+  for (const line of text.split('\n').map((raw) => raw.trim())) {
+    const section = /^\[\s*(?:profile\s+)?(.*?)\s*\]$/.exec(line)?.[1];
+    if (section !== undefined) isInside = section === profile;
+    const [, name = '', value = ''] = /^([a-z_]+)\s*=\s*(.*)$/.exec(line) ?? [];
+    if (isInside && name !== '') values.set(name, value);
+  }
+  return values;
+}
+
+async function readText(file: string): Promise<string> {
+  try {
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? String(error);
+    throw new CommandError(
+      `${file} cannot be read (${code}); S3 takes its credentials from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from AWS_SHARED_CREDENTIALS_FILE`,
+      { cause: error },
+    );
+  }
+}

@@ -1,0 +1,81 @@
+/**
+ * Signature version 4 of AWS for requests to S3, as S3-compatible servers verify it: pure, from a request and credentials to its headers.
+ * Every header that is sent is signed, and so is the hash of the body.
+ */
+import { createHash, createHmac } from 'node:crypto';
+
+export interface S3Credentials {
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+  /** Of temporary credentials. */
+  readonly sessionToken?: string;
+}
+
+export interface SignableRequest {
+  readonly method: string;
+  /** With the port where it is not the scheme's own, as in the header `Host`. */
+  readonly host: string;
+  /** Not encoded. */
+  readonly path: string;
+  readonly query: Readonly<Record<string, string>>;
+  readonly body: Buffer;
+}
+
+export interface SigningContext {
+  readonly credentials: S3Credentials;
+  readonly region: string;
+  /** Wall-clock milliseconds. */
+  readonly now: number;
+}
+
+/** RFC 3986: everything but the unreserved characters. */
+export const encodeRfc3986 = (text: string): string =>
+  encodeURIComponent(text).replaceAll(
+    /[!'()*]/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+
+export const encodePath = (path: string): string => path.split('/').map(encodeRfc3986).join('/');
+
+/** In the order of the signature, which is also how it is sent. */
+export const encodeQuery = (query: Readonly<Record<string, string>>): string =>
+  Object.entries(query)
+    .map(([name, value]) => `${encodeRfc3986(name)}=${encodeRfc3986(value)}`)
+    .sort()
+    .join('&');
+
+const sha256 = (content: string | Buffer): string => createHash('sha256').update(content).digest('hex');
+const hmac = (key: string | Buffer, text: string): Buffer => createHmac('sha256', key).update(text).digest();
+
+/** The headers to send, `Authorization` among them. */
+export function signedHeaders(request: SignableRequest, context: SigningContext): Readonly<Record<string, string>> {
+  const { credentials, region } = context;
+  const time = new Date(context.now).toISOString().replaceAll(/[-:]|\.\d{3}/g, '');
+  const scope = `${time.slice(0, 8)}/${region}/s3/aws4_request`;
+  const bodyHash = sha256(request.body);
+  const headers: Readonly<Record<string, string>> = {
+    host: request.host,
+    'x-amz-content-sha256': bodyHash,
+    'x-amz-date': time,
+    ...(credentials.sessionToken === undefined ? {} : { 'x-amz-security-token': credentials.sessionToken }),
+  };
+  const names = Object.keys(headers).sort();
+  const canonical = [
+    request.method,
+    encodePath(request.path),
+    encodeQuery(request.query),
+    ...names.map((name) => `${name}:${headers[name] ?? ''}`),
+    '',
+    names.join(';'),
+    bodyHash,
+  ].join('\n');
+  const key = [time.slice(0, 8), region, 's3', 'aws4_request'].reduce<string | Buffer>(
+    (above, part) => hmac(above, part),
+    `AWS4${credentials.secretAccessKey}`,
+  );
+  const signature = hmac(key, ['AWS4-HMAC-SHA256', time, scope, sha256(canonical)].join('\n')).toString('hex');
+  return {
+    ...headers,
+    authorization: `AWS4-HMAC-SHA256 Credential=${credentials.accessKeyId}/${scope}, SignedHeaders=${names.join(';')}, Signature=${signature}`,
+  };
+}
