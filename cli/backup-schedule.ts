@@ -54,7 +54,6 @@ export async function checkBackupSchedule(options: BackupScheduleOptions): Promi
   const { default: cron } = await import('node-cron');
   if (!cron.validate(schedule))
     throw new CommandError(`--backup-schedule ${quoteText(schedule)} is not a cron schedule`);
-    throw new CommandError(`--backup-schedule ${JSON.stringify(schedule)} is not a cron schedule`);
   await backupPlace(options);
 }
 

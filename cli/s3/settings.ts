@@ -5,6 +5,7 @@
 import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { quoteText } from '../../api/meta/quote.ts';
 import { CommandError } from '../command.ts';
 import type { S3Credentials } from './signature.ts';
 
@@ -40,7 +41,7 @@ export function parseS3Location(place: string): S3Location {
   const [bucket = '', ...rest] = place.slice('s3://'.length).split('/');
   const parts = rest.filter((part) => part !== '');
   if (!BUCKET.test(bucket) || parts.some((part) => part === '.' || part === '..'))
-    throw new CommandError(`${JSON.stringify(place)} is not of the form s3://BUCKET/PREFIX`);
+    throw new CommandError(`${quoteText(place)} is not of the form s3://BUCKET/PREFIX`);
   return { bucket, key: parts.join('/') };
 }
 
@@ -50,8 +51,7 @@ const firstOf = (...values: readonly (string | undefined)[]): string | undefined
 /** Throws `CommandError` where something is missing or cannot be read. */
 export async function s3Settings(bucket: string, flags: S3Flags, env: Environment): Promise<S3Settings> {
   const region = firstOf(flags.region, env['AWS_REGION'], env['AWS_DEFAULT_REGION']) ?? 'us-east-1';
-  if (!/^[a-z0-9-]{1,64}$/.test(region))
-    throw new CommandError(`${JSON.stringify(region)} is not the name of a region`);
+  if (!/^[a-z0-9-]{1,64}$/.test(region)) throw new CommandError(`${quoteText(region)} is not the name of a region`);
   const endpoint = firstOf(flags.endpoint, env['AWS_ENDPOINT_URL_S3'], env['AWS_ENDPOINT_URL']);
   const caFile = firstOf(env['AWS_CA_BUNDLE']);
   return {
@@ -70,7 +70,7 @@ function bucketUrl(bucket: string, region: string, endpoint: string | undefined)
       : new URL(`https://${bucket}.s3.${region}.amazonaws.com`);
   const url = URL.canParse(endpoint) ? new URL(endpoint) : undefined;
   if (url === undefined || !['http:', 'https:'].includes(url.protocol) || url.username !== '' || url.search !== '')
-    throw new CommandError(`the S3 endpoint ${JSON.stringify(endpoint)} is not of the form https://HOST:PORT`);
+    throw new CommandError(`the S3 endpoint ${quoteText(endpoint)} is not of the form https://HOST:PORT`);
   url.pathname = `${url.pathname.replace(/\/+$/, '')}/${bucket}`;
   return url;
 }
