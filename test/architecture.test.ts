@@ -468,14 +468,6 @@ test('the agent reaches what containers can write only through files/beneath.ts'
  */
 const LONG: ReadonlyMap<string, string> = new Map([
   ['agent/assembly/agent-server.ts: assembleServer', 'not split yet'],
-  ['agent/assembly/node-protection.ts: createProtection', 'not split yet'],
-  ['agent/assembly/resource-managers.ts: create', 'not split yet'],
-  ['agent/assembly/volumes.ts: createVolumes', 'not split yet'],
-  ['agent/main.ts', 'not split yet'],
-  ['agent/main.ts: startAgent', 'not split yet'],
-  ['agent/main.ts: assemble', 'not split yet'],
-  ['agent/node/status/node-manager.ts', 'not split yet'],
-  ['agent/pods/core.ts', 'not split yet'],
   ['agent/pods/prober/probe-manager.ts', 'not split yet'],
   ['agent/pods/prober/probes.ts: probeGrpc', 'not split yet'],
   ['agent/pods/status/status-manager.ts', 'not split yet'],

@@ -1,4 +1,4 @@
-/** What every part of the agent is given. */
+/** What every part of the agent gets. */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Verbosity } from '../../api/component/logging.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -10,17 +10,10 @@ export interface Base {
   readonly effective: EffectiveOptions;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Of the logger, where it may be changed. */
+  /** The level of the logger, if it can be changed. */
   readonly verbosity: Verbosity | undefined;
   readonly nodeName: string;
   readonly rootDirectory: string;
+  readonly podLogsDirectory: string;
   readonly signal: AbortSignal;
 }
-
-/** How the agent ends. */
-export interface Closing {
-  /** No pods are left on the host: what stands there for them alone goes too. */
-  readonly hostCleared: boolean;
-}
-
-export type Closer = (how: Closing) => unknown;

@@ -1,13 +1,14 @@
-/** What the agent keeps of the API server's answers, so that its pods start without it; by `--pod-checkpoints`. */
+/** `--pod-checkpoints`: the stored responses of the API server, from which pods start while it is not available. */
 import { join } from 'node:path';
 import type { Client } from '../../api/machinery/client.ts';
 import { CheckpointStore } from '../pods/checkpoints/checkpoint-store.ts';
 import { LastKnownClient } from '../pods/checkpoints/last-known-client.ts';
 import { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
 import type { NodeManager } from '../node/status/node-manager.ts';
-import type { Base, Closer } from './base.ts';
+import type { Base } from './base.ts';
+import type { Part } from './lifecycle.ts';
 
-export interface Checkpoints {
+export interface Checkpoints extends Part {
   readonly pods: PodCheckpoints;
   /** For config maps, secrets, claims, volumes and tokens. */
   readonly client: Client;
@@ -16,15 +17,17 @@ export interface Checkpoints {
 export function createCheckpoints(
   { flags, clock, logger, rootDirectory }: Base,
   client: Client | undefined,
-  closers: Closer[],
 ): Checkpoints | undefined {
   if (client === undefined || !flags.podCheckpoints) return undefined;
   const store = new CheckpointStore({ directory: join(rootDirectory, 'last-known'), clock, logger });
-  closers.push(() => store.close());
-  return { pods: new PodCheckpoints({ store, logger }), client: new LastKnownClient({ client, store, clock }) };
+  return {
+    pods: new PodCheckpoints({ store, logger }),
+    client: new LastKnownClient({ client, store, clock }),
+    close: () => store.close(),
+  };
 }
 
-/** The node's labels and address range of before, until the API server tells them; stored as they come. */
+/** Restores the node's labels and pod CIDRs until the API server sends them, and stores them when they change. */
 export async function restoreNode(node: NodeManager, checkpoints: Checkpoints | undefined): Promise<void> {
   if (checkpoints === undefined) return;
   const last = await checkpoints.pods.node();

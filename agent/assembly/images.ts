@@ -1,33 +1,39 @@
-/** The image manager by the agent's options: credentials of the node and its plugins, pull records, figures. */
-import type { Pod, PodEventRecorder, ReferencedObjects } from '../model/core-types.ts';
+/** Creates the image manager and the image garbage collection from the options: credentials, pull records, metrics. */
+import type { NodeInfo, Pod, ReferencedObjects } from '../model/core-types.ts';
+import type { StorageUsage } from '../resources/statistics/storage-usage.ts';
 import type { CredentialProviders } from '../runtime/images/credential-providers.ts';
+import { ImageGc } from '../runtime/images/image-gc.ts';
 import { ImageManager } from '../runtime/images/image-manager.ts';
+import { importedImages } from '../runtime/images/imported-images.ts';
 import { nodeCredentials } from '../runtime/images/pull-credentials.ts';
 import { PullRecords } from '../runtime/images/pull-records.ts';
 import { PullVerification, type VerificationPolicy } from '../runtime/images/pull-verification.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { Base } from './base.ts';
+import type { AgentEvents } from './events.ts';
+import type { Part } from './lifecycle.ts';
 
 export interface ImagesDeps {
   readonly runtime: Runtime;
-  readonly events: PodEventRecorder;
+  readonly events: AgentEvents;
+  readonly node: Pick<NodeInfo, 'node'>;
   readonly objects: ReferencedObjects;
+  readonly storage: Pick<StorageUsage, 'node'>;
   readonly providers: CredentialProviders | undefined;
   readonly metrics: MetricsRegistry;
-  readonly onUsed: (imageId: string) => void;
 }
 
-export interface Images {
+export interface Images extends Part {
   readonly manager: ImageManager;
-  /** The images that there were at a time (wall clock): records of others go. */
-  readonly prune: (ids: ReadonlySet<string>, atMs: number) => Promise<void>;
+  readonly gc: ImageGc;
 }
 
 export async function createImages(base: Base, deps: ImagesDeps): Promise<Images> {
   const { flags, clock, logger, rootDirectory } = base;
-  const { runtime, events, objects, providers, metrics, onUsed } = deps;
+  const { runtime, events, objects, providers, metrics } = deps;
   const verification = await pullVerification(base, deps);
+  const gc = createImageGc(base, deps, verification);
   const requests = metrics.counter({
     name: 'kubelet_image_manager_ensure_image_requests_total',
     help: 'Number of ensure-image requests processed by the kubelet.',
@@ -47,13 +53,41 @@ export async function createImages(base: Base, deps: ImagesDeps): Promise<Images
       ...((await providers?.credentials(image, pod)) ?? []),
     ],
     ...(verification === undefined ? {} : { verification }),
-    onUsed,
+    onUsed: (id) => gc.used(id),
     onRequest: ({ pullPolicy, isPresent, isPullRequired }) =>
       requests
         .with(pullPolicy.toLowerCase(), String(isPresent ?? 'unknown'), String(isPullRequired ?? 'unknown'))
         .inc(),
   });
-  return { manager, prune: async (ids, atMs) => verification?.prune(ids, atMs) };
+  return { manager, gc, run: (signal) => gc.run(signal) };
+}
+
+function createImageGc(
+  { flags, clock, logger, rootDirectory }: Base,
+  { runtime, events, node, storage, metrics }: ImagesDeps,
+  verification: PullVerification | undefined,
+): ImageGc {
+  const removed = metrics.counter({
+    name: 'kubelet_image_garbage_collected_total',
+    help: 'Total number of images garbage collected by the kubelet, whether through disk usage or image age.',
+    labels: ['reason'],
+  });
+  return new ImageGc({
+    policy: {
+      highThresholdPercent: flags.imageGcHighThreshold,
+      lowThresholdPercent: flags.imageGcLowThreshold,
+      minAgeMs: flags.minimumImageTtlDuration,
+      maxAgeMs: flags.imageMaximumGcAge,
+    },
+    runtime,
+    clock,
+    logger,
+    space: async () => (await storage.node()).images.filesystem,
+    kept: async () => new Set([...(await importedImages(rootDirectory)), flags.podInfraContainerImage]),
+    aboutNode: (reason, message) => events.aboutNode(node.node(), reason, message),
+    onRemoved: (reason) => removed.with(reason).inc(),
+    onListed: async (ids, atMs) => verification?.prune(ids, atMs),
+  });
 }
 
 async function pullVerification(
@@ -85,6 +119,6 @@ async function pullVerification(
   });
   await verification
     .takeUp(() => runtime.listImages())
-    .catch((error: unknown) => logger.error({ err: error }, 'Pulls that were cut short cannot be looked for'));
+    .catch((error: unknown) => logger.error({ err: error }, 'Cannot check for image pulls that did not complete'));
   return verification;
 }

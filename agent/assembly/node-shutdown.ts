@@ -1,14 +1,14 @@
-/** Graceful node shutdown by the agent's options, and its part in the node's condition. */
+/** Creates the graceful node shutdown from the options. */
 import { join } from 'node:path';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
-import type { NodeConditionSource, Pod } from '../model/core-types.ts';
+import type { Pod } from '../model/core-types.ts';
 import { systemLogind } from '../node/shutdown/logind.ts';
 import { NodeShutdown } from '../node/shutdown/node-shutdown.ts';
 import { shutdownPeriods } from '../node/shutdown/shutdown-order.ts';
 import type { PodWorkers } from '../pods/workers/pod-workers.ts';
 import type { Base } from './base.ts';
 
-/** In the root directory; `orchlet stop --pods` waits for its end time. */
+/** In the root directory. `orchlet stop --pods` waits until it has an end time. */
 export const SHUTDOWN_STATE_FILE = 'graceful_node_shutdown_state';
 
 export interface ShutdownParts {
@@ -54,15 +54,4 @@ export function createNodeShutdown(base: Base, parts: ShutdownParts): NodeShutdo
       ended.set(endSeconds);
     },
   });
-}
-
-/** A node that goes down is not Ready. */
-export function withShutdown(source: NodeConditionSource, shutdown: NodeShutdown): NodeConditionSource {
-  return {
-    runtimeErrors: () => source.runtimeErrors(),
-    networkErrors: () => [...source.networkErrors(), ...(shutdown.isShuttingDown() ? ['node is shutting down'] : [])],
-    pressure: (kind) => source.pressure(kind),
-    images: () => source.images(),
-    activePods: () => source.activePods(),
-  };
 }

@@ -1,12 +1,13 @@
-/** The node manager by the agent's options: identity, labels and taints, what is reserved, how often it tells. */
+/** Creates the node manager from the options: identity, labels and taints, reserved resources, intervals. */
 import type { HttpClient } from '../../api/machinery/http-client.ts';
 import type { EvictionSettings } from '../resources/eviction/eviction-manager.ts';
-import { nodeReservations } from './node-protection.ts';
+import { nodeReservations } from './node-reservations.ts';
 import { NodeManager, type NodeManagerOptions } from '../node/status/node-manager.ts';
+import type { NodeIdentity } from '../node/status/node-registration.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 import { parseTaint } from '../options/json-forms.ts';
 import type { Runtime } from '../runtime/runtime.ts';
-import type { AgentEvents } from './api-readers.ts';
+import type { AgentEvents } from './events.ts';
 import type { Base } from './base.ts';
 
 export function createNode(
@@ -16,7 +17,7 @@ export function createNode(
   client: HttpClient | undefined,
   settings: EvictionSettings,
   events: AgentEvents,
-  others: Pick<NodeManagerOptions, 'volumesInUse' | 'deviceCapacity' | 'onStep'>,
+  onStep: NonNullable<NodeManagerOptions['onStep']>,
 ): NodeManager {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
   const manager: NodeManager = new NodeManager({
@@ -24,27 +25,19 @@ export function createNode(
     clock,
     logger,
     runtime,
-    nodeName,
     rootDirectory,
     version,
+    identity: nodeIdentity(nodeName, flags),
     serverPort: flags.port,
     nodeIps: flags.nodeIp,
     registerNode: flags.registerNode,
-    registerSchedulable: flags.registerSchedulable,
-    labels: flags.nodeLabels,
-    taints: [
-      ...flags.registerWithTaints.map(parseTaint),
-      ...(flags.cloudProvider === 'external' ? [UNINITIALIZED] : []),
-    ],
-    providerId: flags.providerId,
-    annotations: nodeAnnotations(flags),
     maxPods: flags.maxPods,
     podsPerCore: flags.podsPerCore,
     maxImages: flags.nodeStatusMaxImages,
     reserved: nodeReservations(flags, settings.thresholds),
-    tellStorage: flags.localStorageCapacityIsolation,
+    reportStorage: flags.localStorageCapacityIsolation,
     declaredFeatures: base.effective.gates.enabled('NodeDeclaredFeatures') ? DECLARED_FEATURES : [],
-    ...others,
+    onStep,
     statusIntervalMs: flags.nodeStatusUpdateFrequency,
     reportIntervalMs: flags.nodeStatusReportFrequency,
     leaseDurationSeconds: flags.nodeLeaseDurationSeconds,
@@ -55,6 +48,20 @@ export function createNode(
   return manager;
 }
 
+function nodeIdentity(nodeName: string, flags: AgentFlags): NodeIdentity {
+  return {
+    nodeName,
+    registerSchedulable: flags.registerSchedulable,
+    labels: flags.nodeLabels,
+    taints: [
+      ...flags.registerWithTaints.map(parseTaint),
+      ...(flags.cloudProvider === 'external' ? [UNINITIALIZED] : []),
+    ],
+    providerId: flags.providerId,
+    annotations: nodeAnnotations(flags),
+  };
+}
+
 /** The features that a node can declare and this agent has. */
 export const DECLARED_FEATURES: readonly string[] = [
   'ExtendWebSocketsToKubelet',
@@ -63,7 +70,7 @@ export const DECLARED_FEATURES: readonly string[] = [
   'RestartAllContainersOnContainerExits',
 ];
 
-/** Until a cloud controller has told where the node is and how it is reached. */
+/** Stays until a cloud controller has set the zone and addresses of the node. */
 const UNINITIALIZED = { key: 'node.cloudprovider.kubernetes.io/uninitialized', value: 'true', effect: 'NoSchedule' };
 
 function nodeAnnotations(flags: AgentFlags): Readonly<Record<string, string>> {

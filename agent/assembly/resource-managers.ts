@@ -1,12 +1,14 @@
-/** The managers of resources by the agent's options and gates: host topology in, one object for the core out. */
+/** Creates the resource managers from the options, the feature gates and the topology of the host. */
 import { join } from 'node:path';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { ConfigurationError } from '../model/configuration-error.ts';
-import type { Container, Pod } from '../model/core-types.ts';
+import type { Pod } from '../model/core-types.ts';
+import type { AgentFlags } from '../options/agent-options.ts';
+import type { PodTable } from '../pods/pod-table.ts';
 import type { EvictionSettings } from '../resources/eviction/eviction-manager.ts';
-import { nodeReservations } from './node-protection.ts';
-import { hostCapacity, maxPids } from '../host/host-facts.ts';
+import { nodeReservations } from './node-reservations.ts';
+import { hasUnifiedCgroups, hostCapacity, maxPids } from '../host/host-facts.ts';
 import { reservedFor } from '../node/status/reserved.ts';
 import { servePodResources } from '../resources/podresources/pod-resources-server.ts';
 import { StateError } from '../resources/managers/checkpoint-file.ts';
@@ -27,38 +29,44 @@ import { ResourceManagers } from '../resources/managers/resource-managers.ts';
 import { CpuTopology, type HostTopology, readHostTopology } from '../resources/managers/topology/host-topology.ts';
 import type { TopologyPolicy } from '../resources/managers/topologymanager/hints.ts';
 import { TopologyManager } from '../resources/managers/topologymanager/topology-manager.ts';
-import type { LinuxResources, Runtime } from '../runtime/runtime.ts';
-import type { Base, Closer } from './base.ts';
+import { linuxResources, type ResourceFacts } from '../runtime/kuberuntime/resources.ts';
+import type { Runtime } from '../runtime/runtime.ts';
+import type { Base } from './base.ts';
+import type { Part } from './lifecycle.ts';
 
 export interface ResourceManagerDeps {
   readonly runtime: Runtime;
   readonly metrics: MetricsRegistry;
   readonly client: Client | undefined;
   readonly settings: EvictionSettings;
-  /** `undefined` as long as not all sources of pods have answered. */
-  readonly activePods: () => readonly Pod[] | undefined;
-  readonly podByName: (namespace: string, name: string) => Pod | undefined;
-  readonly resourcesOf: (pod: Pod, container: Container) => LinuxResources;
+  readonly table: Pick<PodTable, 'active' | 'byName' | 'sourcesReady'>;
   readonly onNodeChange: () => void;
   readonly onPodsChange: (uids: readonly string[]) => void;
-  /** The host's, unless a test has another. */
+  /** Replaces the topology of this host. */
   readonly topology?: HostTopology;
 }
 
-export interface AssembledResourceManagers {
+export interface AssembledResourceManagers extends Part {
   readonly managers: ResourceManagers;
   readonly devices: DeviceManager;
   readonly claims: ClaimManager;
+  /** The inputs of a container's limits. */
+  readonly containerResources: () => ResourceFacts;
 }
 
-/** Throws `ConfigurationError` where options, state and host do not go together. */
+type ManagerMetrics = ReturnType<typeof registerManagerMetrics>;
+
+interface ServedManagers extends Pick<AssembledResourceManagers, 'managers' | 'devices'> {
+  readonly metrics: ManagerMetrics;
+}
+
+/** Throws `ConfigurationError` if options, state and host do not fit together. */
 export async function createResourceManagers(
   base: Base,
   deps: ResourceManagerDeps,
-  closers: Closer[],
 ): Promise<AssembledResourceManagers> {
   try {
-    return await create(base, deps, closers);
+    return await create(base, deps);
   } catch (error) {
     if (error instanceof StateError || error instanceof PolicyOptionError)
       throw new ConfigurationError(error.message, { cause: error });
@@ -66,26 +74,16 @@ export async function createResourceManagers(
   }
 }
 
-async function create(base: Base, deps: ResourceManagerDeps, closers: Closer[]): Promise<AssembledResourceManagers> {
-  const { flags, clock, logger, rootDirectory, signal } = base;
+async function create(base: Base, deps: ResourceManagerDeps): Promise<AssembledResourceManagers> {
+  const { clock, logger, rootDirectory } = base;
   const { gates } = base.effective;
   const host =
     deps.topology ?? readHostTopology({ root: '/sys/devices/system', memoryBytes: hostCapacity().memoryBytes });
-  const figures = registerManagerMetrics(deps.metrics);
+  const metrics = registerManagerMetrics(deps.metrics);
   const policy: TopologyPolicy = gates.enabled('TopologyManager')
-    ? (flags.topologyManagerPolicy as TopologyPolicy)
+    ? (base.flags.topologyManagerPolicy as TopologyPolicy)
     : 'none';
-  const topology = new TopologyManager({
-    policy,
-    scope: flags.topologyManagerScope === 'pod' ? 'pod' : 'container',
-    options: topologyPolicyOptions(flags.topologyManagerPolicyOptions, {
-      alpha: gates.enabled('TopologyManagerPolicyAlphaOptions'),
-      beta: gates.enabled('TopologyManagerPolicyBetaOptions'),
-    }),
-    numaNodes: host.numaNodes,
-    clock,
-    observe: (admission) => figures.admission(admission),
-  });
+  const topology = createTopologyManager(base, host, policy, metrics);
   const devices = await DeviceManager.start({
     directory: join(rootDirectory, 'device-plugins'),
     clock,
@@ -94,34 +92,19 @@ async function create(base: Base, deps: ResourceManagerDeps, closers: Closer[]):
     affinity: topology,
     onNodeChange: deps.onNodeChange,
     onPodsChange: deps.onPodsChange,
-    observe: (event, resource, tookMs) => figures.device(event, resource, tookMs),
+    observe: (event, resource, tookMs) => metrics.device(event, resource, tookMs),
   });
-  const cpus = await createCpuManager(base, deps, host, topology, policy);
-  const memory = await MemoryManager.start({
-    policy: gates.enabled('MemoryManager') && flags.memoryManagerPolicy === 'Static' ? 'Static' : 'None',
-    rootDirectory,
-    logger,
-    numaNodes: host.numaNodes,
-    reserved: flags.reservedMemory,
-    nodeReserved: nodeReservations(
-      flags,
-      deps.settings.thresholds,
-    )({
-      cpus: host.cpus.size,
-      memoryBytes: hostCapacity().memoryBytes,
-      storageBytes: 0,
-      pids: maxPids(),
-    }),
-    affinity: topology,
-  });
+  const cpus = await createCpuManager(base, host, topology, policy);
+  const memory = await createMemoryManager(base, deps, host, topology);
   const claims = await ClaimManager.start({
     rootDirectory,
     client: deps.client,
     clock,
     logger,
-    observe: (operation, failed, tookMs) => figures.claim(operation, failed, tookMs),
+    observe: (operation, failed, tookMs) => metrics.claim(operation, failed, tookMs),
   });
-  figures.follow(cpus, memory, claims);
+  metrics.follow(cpus, memory, claims);
+  const activePods = (): readonly Pod[] | undefined => (deps.table.sourcesReady() ? deps.table.active() : undefined);
   const managers = new ResourceManagers({
     topology,
     cpus,
@@ -131,11 +114,30 @@ async function create(base: Base, deps: ResourceManagerDeps, closers: Closer[]):
     clock,
     logger,
     activePods: () => {
-      const pods = deps.activePods();
+      const pods = activePods();
       return pods === undefined ? undefined : new Set(pods.map(({ metadata }) => metadata.uid));
     },
     tellsHealth: gates.enabled('ResourceHealthStatus'),
   });
+  const containerResources = resourceFacts(base, managers);
+  const close = await serve(base, deps, { managers, devices, metrics });
+  return {
+    managers,
+    devices,
+    claims,
+    containerResources,
+    run: (signal) => managers.run(() => runningContainers(deps, activePods() ?? [], containerResources), signal),
+    close,
+  };
+}
+
+/** Starts the servers of device plugins and of the PodResources API; the result closes them. */
+async function serve(
+  { rootDirectory, clock, logger, signal, effective: { gates } }: Base,
+  { table }: ResourceManagerDeps,
+  { managers, devices, metrics }: ServedManagers,
+): Promise<() => Promise<void>> {
+  const closers: (() => unknown)[] = [];
   if (gates.enabled('DevicePlugins')) {
     await devices.removeSockets();
     const directory = join(rootDirectory, 'device-plugins');
@@ -147,17 +149,78 @@ async function create(base: Base, deps: ResourceManagerDeps, closers: Closer[]):
         rootDirectory,
         clock,
         accounts: managers.accounts(),
-        activePods: () => deps.activePods() ?? [],
-        podByName: deps.podByName,
-        observe: (endpoint, failed) => figures.podResources(endpoint, failed),
+        activePods: () => (table.sourcesReady() ? table.active() : []),
+        podByName: (namespace, name) => table.byName(namespace, name),
+        observe: (endpoint, failed) => metrics.podResources(endpoint, failed),
       }),
     );
-  return { managers, devices, claims };
+  return async () => {
+    for (const close of closers.toReversed()) await close();
+  };
+}
+
+function createTopologyManager(
+  { flags, clock, effective: { gates } }: Base,
+  host: HostTopology,
+  policy: TopologyPolicy,
+  metrics: ManagerMetrics,
+): TopologyManager {
+  return new TopologyManager({
+    policy,
+    scope: flags.topologyManagerScope === 'pod' ? 'pod' : 'container',
+    options: topologyPolicyOptions(flags.topologyManagerPolicyOptions, {
+      alpha: gates.enabled('TopologyManagerPolicyAlphaOptions'),
+      beta: gates.enabled('TopologyManagerPolicyBetaOptions'),
+    }),
+    numaNodes: host.numaNodes,
+    clock,
+    observe: (admission) => metrics.admission(admission),
+  });
+}
+
+function createMemoryManager(
+  { flags, logger, rootDirectory, effective: { gates } }: Base,
+  { settings }: ResourceManagerDeps,
+  host: HostTopology,
+  affinity: TopologyManager,
+): Promise<MemoryManager> {
+  const capacity = {
+    cpus: host.cpus.size,
+    memoryBytes: hostCapacity().memoryBytes,
+    storageBytes: 0,
+    pids: maxPids(),
+  };
+  return MemoryManager.start({
+    policy: gates.enabled('MemoryManager') && flags.memoryManagerPolicy === 'Static' ? 'Static' : 'None',
+    rootDirectory,
+    logger,
+    numaNodes: host.numaNodes,
+    reserved: flags.reservedMemory,
+    nodeReserved: nodeReservations(flags, settings.thresholds)(capacity),
+    affinity,
+  });
+}
+
+/** The limits of containers: what their pods request, and what the managers have allocated to them. */
+function resourceFacts({ flags }: Base, managers: ResourceManagers): () => ResourceFacts {
+  const { memoryBytes, hugePages, swapBytes } = hostCapacity();
+  const swap = hasUnifiedCgroups() ? { behavior: flags.memorySwapBehavior, capacityBytes: swapBytes } : undefined;
+  return () => ({
+    memoryCapacityBytes: memoryBytes,
+    ...cpuQuota(flags),
+    hugePageSizes: [...hugePages.keys()],
+    swap,
+    oomGroup: hasUnifiedCgroups() && !flags.singleProcessOomKill,
+    placement: (pod, container) => managers.placement(pod, container),
+  });
+}
+
+export function cpuQuota(flags: AgentFlags): { readonly cpuQuota: boolean; readonly cpuPeriodUs: number } {
+  return { cpuQuota: flags.cpuCfsQuota, cpuPeriodUs: flags.cpuCfsQuotaPeriod * 1000 };
 }
 
 function createCpuManager(
   { flags, clock, logger, rootDirectory, effective: { gates } }: Base,
-  deps: ResourceManagerDeps,
   host: HostTopology,
   affinity: TopologyManager,
   topologyPolicy: TopologyPolicy,
@@ -182,16 +245,19 @@ function createCpuManager(
     options,
     affinity,
     reservedCpus: parseCpuSet(flags.reservedCpus),
-    // To a whole one, and what rounding of fractions leaves is nothing.
+    // Rounds up to whole CPUs, but not because of a rounding error of the fractions.
     reservedCount: Math.ceil(Math.round((reserved['cpu'] ?? 0) * 1000) / 1000),
-    running: () => runningContainers(deps),
     reconcileMs: flags.cpuManagerReconcilePeriod,
   });
 }
 
-async function runningContainers(deps: ResourceManagerDeps): Promise<readonly RunningContainer[]> {
-  const byUid = new Map((deps.activePods() ?? []).map((pod) => [pod.metadata.uid, pod]));
-  const statuses = await deps.runtime.listContainers();
+async function runningContainers(
+  { runtime }: ResourceManagerDeps,
+  activePods: readonly Pod[],
+  facts: () => ResourceFacts,
+): Promise<readonly RunningContainer[]> {
+  const byUid = new Map(activePods.map((pod) => [pod.metadata.uid, pod]));
+  const statuses = await runtime.listContainers();
   return statuses.flatMap(({ id, name, state, labels, resources }) => {
     const pod = byUid.get(labels['io.kubernetes.pod.uid'] ?? '');
     const container = [...(pod?.spec.containers ?? []), ...(pod?.spec.initContainers ?? [])].find(
@@ -204,7 +270,7 @@ async function runningContainers(deps: ResourceManagerDeps): Promise<readonly Ru
         name,
         id,
         cpus: resources?.cpusetCpus,
-        update: () => deps.runtime.updateResources(id, deps.resourcesOf(pod, container)),
+        update: () => runtime.updateResources(id, linuxResources(pod, container, facts())),
       },
     ];
   });

@@ -1,4 +1,4 @@
-/** Volumes and what fills them: the volume manager, CSI drivers, tokens, the objects that pods refer to. */
+/** Creates the volume manager and what it uses: CSI drivers, tokens, and the objects that pods refer to. */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Client } from '../../api/machinery/client.ts';
@@ -14,41 +14,69 @@ import { noReferencedObjects, WatchedObjects } from '../volumes/referenced-objec
 import { TokenManager } from '../volumes/token-manager.ts';
 import { trustBundleCertificates } from '../volumes/trust-bundles.ts';
 import { createVolumeManager, type VolumeObserver } from '../volumes/volume-manager.ts';
-import type { Base, Closer } from './base.ts';
+import type { Base } from './base.ts';
+import type { Part } from './lifecycle.ts';
 
 const MOUNT_TIMEOUT_MS = 123_000;
 
-export interface AgentVolumes {
+export interface AgentVolumes extends Part {
   readonly manager: VolumeManager;
   readonly objects: ReferencedObjects;
   readonly tokens: TokenManager;
   readonly csi: CsiVolumes;
   /** The handler of CSI plugins. */
   readonly csiDrivers: CsiDrivers;
-  /** Ends with what is to be said of the node once. */
-  run(signal: AbortSignal): Promise<void>;
-  /** Pods whose config maps or secrets changed. */
-  onObjectsChange(listener: (podUids: ReadonlySet<string>) => void): void;
 }
 
 export interface VolumeParts {
-  /** Of the node's own matters. */
+  /** Reads and writes objects about the node, such as its CSINode. */
   readonly client: Client | undefined;
-  /** What pods are given is read with it. */
+  /** Reads the objects that pods refer to. */
   readonly podClient: Client | undefined;
   readonly node: NodeInfo & { changed(): void };
   readonly events: PodEventRecorder;
   readonly observe: VolumeObserver;
+  /** Called with the uids of pods whose config maps or secrets changed. */
+  readonly onObjectsChange: (podUids: ReadonlySet<string>) => void;
 }
 
-export async function createVolumes(base: Base, parts: VolumeParts, closers: Closer[]): Promise<AgentVolumes> {
-  const { flags, clock, logger, rootDirectory, nodeName } = base;
-  const { client, podClient, node, events, observe } = parts;
-  const objects =
-    podClient === undefined ? noReferencedObjects : new WatchedObjects({ client: podClient, clock, logger });
+export async function createVolumes(base: Base, parts: VolumeParts): Promise<AgentVolumes> {
+  const { clock, logger, rootDirectory, nodeName } = base;
+  const { client, podClient } = parts;
+  const watched = podClient === undefined ? undefined : new WatchedObjects({ client: podClient, clock, logger });
+  const objects = watched ?? noReferencedObjects;
   const tokens = new TokenManager({ client: podClient, clock });
   const csiNode = client === undefined ? undefined : new CsiNode({ client, nodeName });
   const csiDrivers = new CsiDrivers({ node: csiNode, logger });
+  const csi = await createCsi(base, parts, { objects, tokens, csiDrivers });
+  // Drivers that run as pods mount these directories and expect them to exist.
+  for (const directory of ['pods', 'plugins'])
+    await mkdir(join(rootDirectory, directory), { recursive: true, mode: 0o750 });
+  const manager = createManager(base, parts, { objects, tokens, csi });
+  watched?.onChange((uids) => {
+    manager.refreshPods(uids);
+    parts.onObjectsChange(uids);
+  });
+  return {
+    manager,
+    objects,
+    tokens,
+    csi,
+    csiDrivers,
+    run: async (signal) => csiNode?.keep(clock, logger, signal),
+    async close() {
+      await manager.close();
+      await csiDrivers.close();
+      await watched?.close();
+    },
+  };
+}
+
+async function createCsi(
+  { clock, logger, rootDirectory, nodeName }: Base,
+  { podClient, node }: VolumeParts,
+  { objects, tokens, csiDrivers }: Pick<AgentVolumes, 'objects' | 'tokens' | 'csiDrivers'>,
+): Promise<CsiVolumes> {
   const csi = new CsiVolumes({
     rootDirectory,
     nodeName,
@@ -64,11 +92,16 @@ export async function createVolumes(base: Base, parts: VolumeParts, closers: Clo
     onInUseChange: () => node.changed(),
   });
   await csi.recover();
-  // Drivers that run as pods mount these directories, and want them to be there.
-  for (const directory of ['pods', 'plugins'])
-    await mkdir(join(rootDirectory, directory), { recursive: true, mode: 0o750 });
+  return csi;
+}
+
+function createManager(
+  { flags, clock, logger, rootDirectory, nodeName, effective: { gates } }: Base,
+  { podClient, events, node, observe }: VolumeParts,
+  { objects, tokens, csi }: Pick<AgentVolumes, 'objects' | 'tokens' | 'csi'>,
+): ReturnType<typeof createVolumeManager> {
   const certificates =
-    podClient === undefined || !base.effective.gates.enabled('PodCertificateRequest')
+    podClient === undefined || !gates.enabled('PodCertificateRequest')
       ? undefined
       : new PodCertificates({
           client: podClient,
@@ -77,7 +110,7 @@ export async function createVolumes(base: Base, parts: VolumeParts, closers: Clo
           node: () => ({ name: nodeName, uid: node.node().metadata.uid ?? '' }),
           random: Math.random,
         });
-  const manager = createVolumeManager({
+  return createVolumeManager({
     rootDirectory,
     client: podClient,
     clock,
@@ -87,7 +120,7 @@ export async function createVolumes(base: Base, parts: VolumeParts, closers: Clo
     sources: {
       objects,
       token: (pod, spec) => tokens.token(pod, spec),
-      ...(podClient === undefined || !base.effective.gates.enabled('ClusterTrustBundleProjection')
+      ...(podClient === undefined || !gates.enabled('ClusterTrustBundleProjection')
         ? {}
         : { trustBundles: (source) => trustBundleCertificates(podClient, source) }),
       ...(certificates === undefined
@@ -109,21 +142,6 @@ export async function createVolumes(base: Base, parts: VolumeParts, closers: Clo
     },
     observe,
   });
-  if (objects instanceof WatchedObjects) {
-    objects.onChange((uids) => manager.refreshPods(uids));
-    closers.push(() => objects.close());
-  }
-  closers.push(() => csiDrivers.close());
-  closers.push(() => manager.close());
-  return {
-    manager,
-    objects,
-    tokens,
-    csi,
-    csiDrivers,
-    run: (signal) => csiNode?.keep(clock, logger, signal) ?? Promise.resolve(),
-    onObjectsChange: (listener) => (objects instanceof WatchedObjects ? objects.onChange(listener) : undefined),
-  };
 }
 
 async function secretValues(

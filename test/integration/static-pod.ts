@@ -59,7 +59,7 @@ export async function runStaticPod(on: RuntimeForAgent): Promise<void> {
     });
   let agent = await start();
   try {
-    const status = (): ReturnType<typeof agent.core.podByName> => agent.core.podByName('default', `web-${nodeName}`);
+    const status = (): ReturnType<typeof agent.pods.podByName> => agent.pods.podByName('default', `web-${nodeName}`);
     const container = (
       name: string,
     ):
@@ -74,7 +74,7 @@ export async function runStaticPod(on: RuntimeForAgent): Promise<void> {
     assert.match(crashed.state?.waiting?.message ?? '', /^back-off \d+s restarting failed container=crash pod=web-/);
     assert.deepEqual([crashed.lastState?.terminated?.exitCode, crashed.lastState?.terminated?.message], [3, 'why\n']);
     const out = new PassThrough();
-    await agent.core.logs(
+    await agent.pods.logs(
       'default',
       `web-${nodeName}`,
       'httpd',

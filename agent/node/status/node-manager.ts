@@ -1,88 +1,87 @@
 /**
- * The node manager: registers the node, keeps its status (on change, and every few minutes besides) and renews its lease. It
- * is what the rest of the agent asks about its own node.
+ * The node manager registers the node, updates its status on changes and every few minutes, and renews its lease. The other
+ * parts of the agent read their own node from it.
  */
 import type { Logger } from '../../../api/component/logger.ts';
-import { Backoff, backoffDelay } from '../../../api/machinery/backoff.ts';
+import { Backoff } from '../../../api/machinery/backoff.ts';
 import type { Client } from '../../../api/machinery/client.ts';
-import { type Clock, formatMicroTime, formatTime, whenAborted } from '../../../api/machinery/clock.ts';
+import { type Clock, formatTime, whenAborted } from '../../../api/machinery/clock.ts';
 import { Informers } from '../../../api/machinery/informer.ts';
-import { leases, nodes } from '../../../api/machinery/resources.ts';
+import { nodes } from '../../../api/machinery/resources.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
-import type { JsonValue, KubeObject } from '../../../api/meta/object.ts';
-import { isAlreadyExists, isConflict, isNotFound } from '../../../api/meta/status-error.ts';
-import type { NodeConditionSource, NodeInfo, NodeObject } from '../../model/core-types.ts';
-import type { Runtime, RuntimeFeatures, RuntimeInfo } from '../../runtime/runtime.ts';
-import { filesystemSpace, hostAddresses, hostCapacity, maxPids, systemInfo } from '../../host/host-facts.ts';
+import type { JsonValue } from '../../../api/meta/object.ts';
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import type { NodeInfo, NodeObject } from '../../model/core-types.ts';
+import type { ImageInfo, Runtime, RuntimeFeatures, RuntimeInfo } from '../../runtime/runtime.ts';
+import { filesystemSpace, hostCapacity, maxPids, systemInfo } from '../../host/host-facts.ts';
 import { type NodeFacts, statusChanges, statusPatch, withStatus } from './node-object.ts';
 import type { DeviceCapacity } from '../../resources/managers/devicemanager/plugin-resources.ts';
+import { NodeAddresses } from './node-addresses.ts';
+import { keepNodeLease } from './node-lease.ts';
+import { initialNode, type NodeIdentity, registerWithApi } from './node-registration.ts';
 import type { Capacity } from './reserved.ts';
+import { transitions } from './transitions.ts';
 
 export interface NodeManagerOptions {
   readonly client: Client | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly runtime: Runtime;
-  readonly nodeName: string;
+  readonly identity: NodeIdentity;
   readonly rootDirectory: string;
   readonly version: string;
   readonly serverPort: number;
-  /** `--node-ip`; empty: found, `::` or `0.0.0.0` alone: found, of that family first. */
+  /** `--node-ip`. */
   readonly nodeIps: readonly string[];
   readonly registerNode: boolean;
-  readonly registerSchedulable: boolean;
-  readonly labels: Readonly<Record<string, string>>;
-  readonly taints: readonly { readonly key: string; readonly value?: string; readonly effect: string }[];
-  readonly providerId: string;
-  /** Of the node when it is registered. */
-  readonly annotations: Readonly<Record<string, string>>;
   readonly maxPods: number;
   readonly podsPerCore: number;
   readonly maxImages: number;
-  /** What of a capacity pods do not get, by resource: cores, bytes. */
+  /** The part of a capacity that pods do not get, by resource, in cores and bytes. */
   readonly reserved: (capacity: Capacity) => Readonly<Record<string, number>>;
-  /** `--local-storage-capacity-isolation`: how much ephemeral storage there is is told. */
-  readonly tellStorage: boolean;
-  /** What device plugins have. */
-  readonly deviceCapacity: () => DeviceCapacity;
+  /** `--local-storage-capacity-isolation`: the status has the capacity of ephemeral storage. */
+  readonly reportStorage: boolean;
   readonly declaredFeatures: readonly string[];
-  /** Attached volumes that pods of the node use: nobody may detach them. */
-  readonly volumesInUse: () => readonly string[];
-  /** How often the status is looked at, and how often it is sent though nothing changed. */
+  /** How often the status is computed, and how often it is sent even if nothing changed. */
   readonly statusIntervalMs: number;
   readonly reportIntervalMs: number;
   readonly leaseDurationSeconds: number;
-  /** `--pod-cidr`, where there is no API server to say. */
+  /** `--pod-cidr`: the pod CIDRs of a node without an API server. */
   readonly podCidr: string;
   /** 0 to 1. */
   readonly random: () => number;
-  /** Instead of those of this host. */
+  /** Replaces the addresses of this host. */
   readonly addresses?: () => readonly string[];
-  /** The steps of the node's start, each possibly more than once. */
+  /** Called at the steps of the node's start; a step can occur more than once. */
   readonly onStep?: (step: 'registering' | 'registered' | 'ready') => void;
-  /** A condition came or went: `NodeReady`, `NodeHasDiskPressure`, …; told as an event. */
+  /** Called with the event's reason when a condition changes: `NodeReady`, `NodeHasDiskPressure`, … */
   readonly onTransition?: (reason: string, message: string) => void;
 }
 
-const HOST_IPS_MS = 10_000;
-const LEASE_NAMESPACE = 'kube-node-lease';
-const ATTACH_DETACH = 'volumes.kubernetes.io/controller-managed-attach-detach';
-
-const LEASE_RETRY = { firstMs: 400, longestMs: 12_800 };
+/** The state of the agent's other parts, as far as the node's status shows it. */
+export interface NodeStatusSource {
+  /** Empty if healthy; else the reasons, as in the message of the Ready condition (`PLEG is not healthy: …`). */
+  runtimeErrors(): readonly string[];
+  networkErrors(): readonly string[];
+  pressure(kind: 'memory' | 'disk' | 'pid'): boolean;
+  /** The devices of plugins. */
+  deviceCapacity(): DeviceCapacity;
+  /** Attached volumes that pods of the node use: nobody may detach them. */
+  volumesInUse(): readonly string[];
+}
 
 export class NodeManager implements NodeInfo {
   readonly name: string;
   readonly #options: NodeManagerOptions;
   readonly #cidrListeners: ((cidrs: readonly string[]) => void)[] = [];
-  #source: NodeConditionSource | undefined;
+  readonly #addresses: NodeAddresses;
   #node: NodeObject;
   #runtimeInfo: RuntimeInfo | undefined;
   #features: RuntimeFeatures = { handlers: [], supplementalGroupsPolicy: false };
   #cidrs: readonly string[];
-  #hostIps: { readonly atMs: number; readonly ips: readonly string[] } | undefined;
   #sentAtMs = 0;
-  /** What the API server left out of the last status: an older one has not all fields. Not sent again for its own sake. */
+  /** Changes that the API server dropped from the last status, because its version lacks the fields. They alone cause no update. */
   #untaken: Readonly<Record<string, JsonValue>> = {};
   #registered = false;
   readonly #loop: WakeableLoop;
@@ -95,19 +94,19 @@ export class NodeManager implements NodeInfo {
       onError: (error, failures) => {
         if (failures !== 1 && failures % 10 !== 0) return;
         options.logger.warn(
-          { node: options.nodeName, err: error instanceof Error ? error.message : error },
-          'The status of the node could not be brought up to date; it is tried again',
+          { node: options.identity.nodeName, err: error },
+          'Cannot update the status of the node, retrying',
         );
       },
     });
-    this.name = options.nodeName;
+    this.name = options.identity.nodeName;
     this.#cidrs = options.podCidr === '' ? [] : options.podCidr.split(',');
-    this.#node = this.#initialNode();
-  }
-
-  /** The other parts of the agent, which need this one first. */
-  connect(source: NodeConditionSource): void {
-    this.#source = source;
+    this.#node = initialNode(options.identity);
+    this.#addresses = new NodeAddresses({
+      clock: options.clock,
+      configured: options.nodeIps,
+      ...(options.addresses === undefined ? {} : { found: options.addresses }),
+    });
   }
 
   node(): NodeObject {
@@ -119,18 +118,8 @@ export class NodeManager implements NodeInfo {
     return this.#registered;
   }
 
-  /** As of the last look at the node's status: reading them costs by the pods, each of which has an interface on the host. */
   hostIps(): readonly string[] {
-    const known = this.#hostIps;
-    if (known !== undefined && this.#options.clock.monotonic() - known.atMs < HOST_IPS_MS) return known.ips;
-    return this.#lookForHostIps();
-  }
-
-  #lookForHostIps(): readonly string[] {
-    const { clock, nodeIps, addresses = hostAddresses } = this.#options;
-    const ips = chooseAddresses(nodeIps, addresses);
-    this.#hostIps = { atMs: clock.monotonic(), ips };
-    return ips;
+    return this.#addresses.recent();
   }
 
   allocatable(): Readonly<Record<string, string>> {
@@ -146,40 +135,53 @@ export class NodeManager implements NodeInfo {
     if (this.#cidrs.length > 0) listener(this.#cidrs);
   }
 
-  /** As it was before the agent's start: its labels and ranges hold until the API server tells newer ones. */
+  /** Takes the node as it was before the agent's start. It holds until the API server sends a newer one. */
   restore(last: NodeObject): void {
     if (!this.#registered) this.#take(last);
   }
 
-  /** Something that the status tells has changed: look soon. */
+  /** Updates the status soon, because something that it shows has changed. */
   changed(): void {
     this.#loop.wake();
   }
 
-  /** Looks at the host and the runtime once: `node` then says what pods may use. */
-  async prepare(): Promise<void> {
+  /** Reads the host and the runtime once: afterwards `node` has the resources that pods may use. */
+  async prepare(source: NodeStatusSource): Promise<void> {
     await this.#readRuntime();
-    this.#node = withStatus(this.#node, await this.#facts());
+    this.#node = withStatus(this.#node, await this.#facts(source));
   }
 
-  async run(signal: AbortSignal): Promise<void> {
-    const { client } = this.#options;
-    await this.prepare();
-    if (client === undefined) {
-      await this.#loop.run(signal, async () => {
-        await this.prepare();
-        return this.#options.statusIntervalMs;
-      });
-      return;
-    }
+  /** Registers the node and keeps its status and lease until the signal aborts. Follows `prepare`. */
+  async run(source: NodeStatusSource, signal: AbortSignal): Promise<void> {
+    const { client, clock, logger, leaseDurationSeconds, random } = this.#options;
+    if (client === undefined) return this.#keepLocalStatus(source, signal);
+    const lease = {
+      client,
+      clock,
+      logger,
+      nodeName: this.name,
+      durationSeconds: leaseDurationSeconds,
+      nodeUid: () => (this.#registered ? this.#node.metadata.uid : undefined),
+      random,
+    };
     await Promise.all([
-      this.#keepStatus(client, signal),
-      this.#keepLease(client, signal),
+      this.#keepStatus(client, source, signal),
+      keepNodeLease(lease, signal),
       this.#follow(client, signal),
     ]);
   }
 
-  /** Follows the node's own object: its pod ranges, labels and taints as others set them. */
+  /** Without an API server: the status serves the agent's own parts. */
+  async #keepLocalStatus(source: NodeStatusSource, signal: AbortSignal): Promise<void> {
+    let isPrepared = true;
+    await this.#loop.run(signal, async () => {
+      if (!isPrepared) await this.prepare(source);
+      isPrepared = false;
+      return this.#options.statusIntervalMs;
+    });
+  }
+
+  /** Watches the node's own object, because others set its pod CIDRs, labels and taints. */
   async #follow(client: Client, signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#options;
     const informers = new Informers({ client, clock, logger });
@@ -191,39 +193,12 @@ export class NodeManager implements NodeInfo {
     await informers.close();
   }
 
-  async #keepStatus(client: Client, signal: AbortSignal): Promise<void> {
+  async #keepStatus(client: Client, source: NodeStatusSource, signal: AbortSignal): Promise<void> {
     await this.#loop.run(signal, async () => {
-      if (!this.#registered) await this.#register(client);
-      await this.#updateStatus(client);
+      if (!this.#registered) await this.#register(client, source);
+      await this.#updateStatus(client, source);
       return this.#options.statusIntervalMs * (0.95 + 0.1 * this.#options.random());
     });
-  }
-
-  #initialNode(): NodeObject {
-    const { labels, taints, providerId, registerSchedulable, nodeName } = this.#options;
-    const system = systemInfo();
-    const spec = {
-      ...(providerId === '' ? {} : { providerID: providerId }),
-      ...(registerSchedulable && taints.length === 0 ? {} : { taints: [...taints] }),
-      ...(registerSchedulable ? {} : { unschedulable: true }),
-    };
-    return {
-      apiVersion: 'v1',
-      kind: 'Node',
-      metadata: {
-        name: nodeName,
-        labels: {
-          'kubernetes.io/hostname': nodeName,
-          'kubernetes.io/os': system.operatingSystem,
-          'kubernetes.io/arch': system.architecture,
-          'beta.kubernetes.io/os': system.operatingSystem,
-          'beta.kubernetes.io/arch': system.architecture,
-          ...labels,
-        },
-        annotations: { ...this.#options.annotations },
-      },
-      spec,
-    } as unknown as NodeObject;
   }
 
   async #readRuntime(): Promise<void> {
@@ -231,28 +206,36 @@ export class NodeManager implements NodeInfo {
       this.#runtimeInfo = await this.#options.runtime.info();
       this.#features = await this.#options.runtime.features();
     } catch (error) {
-      this.#options.logger.debug({ err: error }, 'the container runtime does not answer');
+      this.#options.logger.debug({ err: error }, 'The container runtime does not respond');
     }
   }
 
-  async #facts(): Promise<NodeFacts> {
+  async #images(): Promise<readonly ImageInfo[]> {
+    try {
+      return await this.#options.runtime.listImages();
+    } catch (error) {
+      this.#options.logger.debug({ err: error }, 'Cannot list the images for the status of the node');
+      return [];
+    }
+  }
+
+  async #facts(source: NodeStatusSource): Promise<NodeFacts> {
     const options = this.#options;
     if (this.#runtimeInfo === undefined) await this.#readRuntime();
-    const source = this.#source;
     const capacity = hostCapacity();
-    const rootSpace = options.tellStorage
+    const rootSpace = options.reportStorage
       ? await filesystemSpace(options.rootDirectory).catch(() => undefined)
       : undefined;
     return {
       name: this.name,
       hostname: this.name,
-      addresses: this.#lookForHostIps(),
+      addresses: this.#addresses.read(),
       system: systemInfo(),
       capacity,
       rootSpace,
       runtime: this.#runtimeInfo,
       features: this.#features,
-      images: (await source?.images().catch(() => [])) ?? [],
+      images: await this.#images(),
       maxImages: options.maxImages,
       version: options.version,
       maxPods: options.maxPods,
@@ -264,62 +247,28 @@ export class NodeManager implements NodeInfo {
         pids: maxPids(),
       }),
       serverPort: options.serverPort,
-      runtimeErrors: source?.runtimeErrors() ?? [],
-      networkErrors: source?.networkErrors() ?? [],
-      pressure: (kind) => source?.pressure(kind) ?? false,
-      deviceCapacity: options.deviceCapacity(),
+      runtimeErrors: source.runtimeErrors(),
+      networkErrors: source.networkErrors(),
+      pressure: (kind) => source.pressure(kind),
+      deviceCapacity: source.deviceCapacity(),
       declaredFeatures: options.declaredFeatures,
-      volumesInUse: options.volumesInUse(),
+      volumesInUse: source.volumesInUse(),
       now: formatTime(options.clock.now()),
     };
   }
 
-  /** Creates the node, or takes over the one that is there: labels and annotations of ours are set, those of others stay. */
-  async #register(client: Client): Promise<void> {
-    this.#options.onStep?.('registering');
-    let existing: NodeObject | undefined;
-    try {
-      existing = (await client.get(nodes, '', this.name)) as unknown as NodeObject;
-    } catch (error) {
-      if (!isNotFound(error) || !this.#options.registerNode) throw error;
-    }
-    if (existing === undefined) {
-      const wanted = withStatus(this.#initialNode(), await this.#facts());
-      try {
-        const created = (await client.create(nodes, '', wanted as unknown as KubeObject)) as unknown as NodeObject;
-        this.#options.logger.info({ node: this.name }, 'registered the node');
-        this.#take(created);
-        for (const reason of transitions(this.#initialNode(), created))
-          this.#options.onTransition?.(reason, `Node ${this.name} status is now: ${reason}`);
-      } catch (error) {
-        if (!isAlreadyExists(error)) throw error;
-        return this.#register(client);
-      }
-    } else {
-      const wanted = this.#initialNode().metadata.labels ?? {};
-      const found = existing.metadata.labels ?? {};
-      const missing = Object.entries(wanted).filter(([key, value]) => found[key] !== value);
-      const annotations = this.#annotationChanges(existing.metadata.annotations ?? {});
-      if ((missing.length > 0 || annotations.length > 0) && this.#options.registerNode) {
-        existing = (await client.patch(nodes, '', this.name, 'strategic', {
-          metadata: {
-            ...(missing.length === 0 ? {} : { labels: Object.fromEntries(missing) }),
-            ...(annotations.length === 0 ? {} : { annotations: Object.fromEntries(annotations) }),
-          },
-        })) as unknown as NodeObject;
-      }
-      this.#take(existing);
-    }
+  async #register(client: Client, source: NodeStatusSource): Promise<void> {
+    const { identity, registerNode, onStep, logger } = this.#options;
+    onStep?.('registering');
+    const { node, isNew } = await registerWithApi(client, identity, {
+      registerNode,
+      firstStatus: async (initial) => withStatus(initial, await this.#facts(source)),
+    });
+    if (isNew) logger.info({ node: this.name }, 'Registered the node');
+    this.#take(node);
+    if (isNew) this.#reportTransitions(initialNode(identity), node);
     this.#registered = true;
-    this.#options.onStep?.('registered');
-  }
-
-  /** What the agent says of itself in annotations; null takes away what it says no more. */
-  #annotationChanges(found: Readonly<Record<string, string>>): readonly (readonly [string, string | null])[] {
-    const { annotations } = this.#options;
-    const changed = Object.entries(annotations).filter(([key, value]) => found[key] !== value);
-    const isStale = annotations[ATTACH_DETACH] === undefined && found[ATTACH_DETACH] !== undefined;
-    return [...changed, ...(isStale ? [[ATTACH_DETACH, null] as const] : [])];
+    onStep?.('registered');
   }
 
   #take(node: NodeObject): void {
@@ -333,17 +282,17 @@ export class NodeManager implements NodeInfo {
     for (const listener of this.#cidrListeners) listener(cidrs);
   }
 
-  async #updateStatus(client: Client): Promise<void> {
+  async #updateStatus(client: Client, source: NodeStatusSource): Promise<void> {
     const { clock, reportIntervalMs } = this.#options;
     const due = clock.now() - this.#sentAtMs >= reportIntervalMs;
     await this.#readRuntime();
-    const facts = await this.#facts();
+    const facts = await this.#facts(source);
     if (!due && !this.#hasNews(this.#node, facts) && this.#cidrs.length > 0) return;
     let current: NodeObject;
     try {
       current = (await client.get(nodes, '', this.name)) as unknown as NodeObject;
     } catch (error) {
-      // The node was deleted under us: it is registered anew.
+      // Somebody deleted the node: the next turn registers it again.
       if (isNotFound(error)) this.#registered = false;
       throw error;
     }
@@ -356,108 +305,16 @@ export class NodeManager implements NodeInfo {
     this.#take(taken);
     this.#untaken = statusChanges(taken.status, withStatus(taken, facts).status);
     this.#sentAtMs = clock.now();
-    for (const reason of transitions(current, next))
+    this.#reportTransitions(current, next);
+  }
+
+  #reportTransitions(before: NodeObject, after: NodeObject): void {
+    for (const reason of transitions(before, after))
       this.#options.onTransition?.(reason, `Node ${this.name} status is now: ${reason}`);
   }
 
-  /** Something is to be told that the API server would take. */
+  /** Whether the status has changes that the API server would store. */
   #hasNews(node: NodeObject, facts: NodeFacts): boolean {
     return !jsonEqual(statusChanges(node.status, withStatus(node, facts).status), this.#untaken);
   }
-
-  async #keepLease(client: Client, signal: AbortSignal): Promise<void> {
-    const { clock, leaseDurationSeconds, random, logger } = this.#options;
-    const intervalMs = leaseDurationSeconds * 1000 * 0.25;
-    let lease: KubeObject | undefined;
-    let failures = 0;
-    while (!signal.aborted) {
-      let delayMs = intervalMs * (1 + 0.04 * random());
-      if (this.#registered) {
-        try {
-          lease = await this.#renew(client, lease);
-          failures = 0;
-        } catch (error) {
-          lease = undefined;
-          failures += 1;
-          delayMs = Math.min(delayMs, backoffDelay(failures, LEASE_RETRY));
-          if (failures === 5 && !signal.aborted)
-            logger.warn(
-              { err: error instanceof Error ? error.message : error },
-              'the lease of the node could not be renewed; trying again',
-            );
-        }
-      } else {
-        delayMs = 100;
-      }
-      await clock.sleep(delayMs, signal).catch(() => undefined);
-    }
-  }
-
-  async #renew(client: Client, known: KubeObject | undefined): Promise<KubeObject> {
-    const { clock, leaseDurationSeconds } = this.#options;
-    const spec = { holderIdentity: this.name, leaseDurationSeconds, renewTime: formatMicroTime(clock.now()) };
-    if (known !== undefined) {
-      try {
-        return await client.update(leases, { ...known, spec });
-      } catch (error) {
-        if (!isConflict(error) && !isNotFound(error)) throw error;
-      }
-    }
-    try {
-      const current = await client.get(leases, LEASE_NAMESPACE, this.name);
-      return await client.update(leases, { ...current, spec });
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-    }
-    const uid = this.#node.metadata.uid;
-    return client.create(leases, LEASE_NAMESPACE, {
-      apiVersion: 'coordination.k8s.io/v1',
-      kind: 'Lease',
-      metadata: {
-        name: this.name,
-        namespace: LEASE_NAMESPACE,
-        ...(uid === undefined ? {} : { ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name: this.name, uid }] }),
-      },
-      spec,
-    });
-  }
-}
-
-const TRANSITIONS: Readonly<Record<string, readonly [whenTrue: string, otherwise: string]>> = {
-  MemoryPressure: ['NodeHasInsufficientMemory', 'NodeHasSufficientMemory'],
-  DiskPressure: ['NodeHasDiskPressure', 'NodeHasNoDiskPressure'],
-  PIDPressure: ['NodeHasInsufficientPID', 'NodeHasSufficientPID'],
-  Ready: ['NodeReady', 'NodeNotReady'],
-};
-
-/** The conditions that changed, as the reasons of events. Pure. */
-export function transitions(before: NodeObject, after: NodeObject): readonly string[] {
-  return (after.status?.conditions ?? []).flatMap(({ type, status }) => {
-    const was = before.status?.conditions?.find((condition) => condition.type === type)?.status;
-    const reasons = TRANSITIONS[type];
-    if (reasons === undefined || was === status) return [];
-    return [status === 'True' ? reasons[0] : reasons[1]];
-  });
-}
-
-/** At most one address of each family. `::` or `0.0.0.0` alone says which family comes first. Pure. */
-export function chooseAddresses(wanted: readonly string[], found: () => readonly string[]): readonly string[] {
-  const isSix = (address: string): boolean => address.includes(':');
-  const [only] = wanted;
-  const preference = wanted.length === 1 && (only === '::' || only === '0.0.0.0') ? only : undefined;
-  const given = preference === undefined ? wanted : [];
-  // An address that was given stands alone: the other family is told only where it is asked for.
-  if (given.length > 0) {
-    const [first = ''] = given;
-    const other = given.find((address) => isSix(address) !== isSix(first));
-    return [first, ...(other === undefined ? [] : [other])];
-  }
-  const all = found();
-  const ordered =
-    preference === undefined
-      ? all
-      : all.toSorted((a, b) => Number(isSix(a) !== isSix(preference)) - Number(isSix(b) !== isSix(preference)));
-  const [first] = ordered;
-  const other = preference === undefined ? undefined : ordered.find((address) => isSix(address) !== isSix(first ?? ''));
-  return [...(first === undefined ? [] : [first]), ...(other === undefined ? [] : [other])];
 }

@@ -5,7 +5,7 @@
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
 import { formatQuantity } from '../../../api/meta/quantity.ts';
-import type { NodeConditionSource, NodeObject } from '../../model/core-types.ts';
+import type { NodeObject } from '../../model/core-types.ts';
 import type { FilesystemSpace, HostCapacity, SystemInfo } from '../../host/host-facts.ts';
 import type { DeviceCapacity } from '../../resources/managers/devicemanager/plugin-resources.ts';
 import type { ImageInfo, RuntimeFeatures, RuntimeInfo } from '../../runtime/runtime.ts';
@@ -34,7 +34,7 @@ export interface NodeFacts {
   readonly serverPort: number;
   readonly runtimeErrors: readonly string[];
   readonly networkErrors: readonly string[];
-  readonly pressure: NodeConditionSource['pressure'];
+  readonly pressure: (kind: 'memory' | 'disk' | 'pid') => boolean;
   readonly deviceCapacity: DeviceCapacity;
   readonly volumesInUse: readonly string[];
   /** What schedulers may count on that older agents lack; in order. */

@@ -1,11 +1,12 @@
 /**
- * One worker a pod: at most one sync of a pod runs at a time, the latest update wins, a failure is tried again later. A pod
- * goes syncing → terminating → terminated → finished and never back; a static pod waits until an older one of its name has
- * finished. The three steps themselves are given (`PodSyncer`).
+ * The pod workers. Each pod has one worker: at most one step of a pod runs at a time, the latest update wins, and a failed
+ * step is retried. A pod goes syncing → terminating → terminated → finished and never back. A static pod waits until an older
+ * static pod with its name has finished. `run` gets the steps themselves (`PodSyncer`), so that the parts which the steps need
+ * can read the state of workers and wake them.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
-import type { Clock, Timer } from '../../../api/machinery/clock.ts';
+import { type Clock, type Timer, whenAborted } from '../../../api/machinery/clock.ts';
 import type { Pod, PodStatus } from '../../model/core-types.ts';
 import { formatPod, podFullName } from '../../runtime/kuberuntime/pod-containers.ts';
 import { isStaticPod } from './pod-manager.ts';
@@ -47,7 +48,6 @@ export interface PodSyncer {
 export interface PodWorkersOptions {
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly syncer: PodSyncer;
   /** `--sync-frequency`. */
   readonly resyncMs: number;
   readonly random: () => number;
@@ -56,14 +56,14 @@ export interface PodWorkersOptions {
 interface Worker {
   pod: Pod;
   state: PodState;
-  /** Something is new since the running step began. */
+  /** The pod needs another step: something changed since the running step began. */
   dirty: boolean;
   running: Promise<void> | undefined;
   timer: Timer | undefined;
   abort: AbortController;
-  /** Of the steps that terminate the pod and clean up after it. */
+  /** Delays retries of the steps that terminate the pod and clean up after it. */
   readonly backoff: Backoff;
-  /** Taken away and wanted again since: it starts anew when its end is over. */
+  /** The pod was removed and is desired again: it starts again after it has finished. */
   isWantedAgain: boolean;
   readonly whenTerminated: (() => void)[];
   readonly whenFinished: (() => void)[];
@@ -71,21 +71,31 @@ interface Worker {
 
 const RETRY_MS = 10_000;
 const RETRY_AFTER_FAILURE = { firstMs: 1_000, longestMs: RETRY_MS };
-/** How long the end waits for steps that are under way. */
+/** How long a stop waits for running steps. */
 const CLOSE_WITHIN_MS = 5_000;
-/** What is due already is not done in a tight loop. */
+/** The shortest delay, so that a step that is overdue does not become a tight loop. */
 const SOON_MS = 50;
 
 export class PodWorkers {
   readonly #options: PodWorkersOptions;
   readonly #workers = new Map<string, Worker>();
-  #closed = false;
+  /** The steps, while `run` is running. */
+  #syncer: PodSyncer | undefined;
 
   constructor(options: PodWorkersOptions) {
     this.#options = options;
   }
 
-  /** A new or changed pod. One that is being deleted, or has ended, goes on to terminating. */
+  /** Takes the steps of pods until the signal aborts. Containers keep running. */
+  async run(syncer: PodSyncer, signal: AbortSignal): Promise<void> {
+    this.#syncer = syncer;
+    for (const worker of this.#workers.values()) if (worker.dirty) this.#wake(worker);
+    await whenAborted(signal);
+    this.#syncer = undefined;
+    await this.#stop();
+  }
+
+  /** Takes a new or changed pod. A pod that is being deleted or has terminated goes on to terminating. */
   update(pod: Pod): void {
     const existing = this.#workers.get(pod.metadata.uid);
     const worker = existing ?? this.#add(pod);
@@ -102,7 +112,10 @@ export class PodWorkers {
     this.#wake(worker);
   }
 
-  /** A pod that was taken away is back, as it was. True where its end goes on first; then `forget` lets it start anew. */
+  /**
+   * Reports that a removed pod is desired again under the same uid. Returns true if the pod has to finish terminating first;
+   * `forget` then lets it start again.
+   */
   isBack(uid: string): boolean {
     const worker = this.#workers.get(uid);
     if (worker === undefined || worker.state.kind === 'waiting' || worker.state.kind === 'syncing') return false;
@@ -110,7 +123,7 @@ export class PodWorkers {
     return true;
   }
 
-  /** Ends the pod; resolves when none of its containers runs. A pod that nobody knows has ended. */
+  /** Terminates the pod. Resolves when none of its containers is running. */
   async kill(pod: Pod, ending: Ending): Promise<void> {
     let worker = this.#workers.get(pod.metadata.uid);
     if (worker === undefined) {
@@ -123,14 +136,14 @@ export class PodWorkers {
     await terminated;
   }
 
-  /** Resolves when nothing of an ending pod is left, neither its volumes. A pod that nobody knows has left nothing. */
+  /** Resolves when a terminating pod has finished, volumes included. Resolves at once for an unknown pod. */
   async finished(uid: string): Promise<void> {
     const worker = this.#workers.get(uid);
     if (worker === undefined || worker.state.kind === 'finished') return;
     await new Promise<void>((resolve) => worker.whenFinished.push(resolve));
   }
 
-  /** Something happened to the pod: look at it again. Unknown pods are ignored. */
+  /** Makes the pod's worker take another step, because something happened to the pod. Ignores unknown pods. */
   wake(uid: string): void {
     const worker = this.#workers.get(uid);
     if (worker !== undefined && worker.state.kind !== 'finished') this.#wake(worker);
@@ -153,7 +166,10 @@ export class PodWorkers {
     return this.#workers.get(uid)?.state.kind === 'finished';
   }
 
-  /** Forgets finished pods that nobody wants any more, or wants again, and names them; others that are wanted stay finished. */
+  /**
+   * Forgets finished pods that are no longer desired, or that are desired again, and returns their uids. Other desired pods
+   * stay finished.
+   */
   forget(wanted: ReadonlySet<string>): readonly string[] {
     const forgotten: string[] = [];
     for (const [uid, worker] of this.#workers) {
@@ -164,15 +180,13 @@ export class PodWorkers {
     return forgotten;
   }
 
-  /** Ends the loops; containers run on. */
-  async close(): Promise<void> {
-    this.#closed = true;
+  async #stop(): Promise<void> {
     const running = [...this.#workers.values()].map((worker) => {
       worker.timer?.cancel();
       worker.abort.abort(new Error('the agent is stopping'));
       return worker.running;
     });
-    // A runtime that never answers keeps nobody from ending; the next start finds what it did.
+    // A runtime that never responds must not block the stop. The next start of the agent observes what it did.
     const limit = new AbortController();
     await Promise.race([
       Promise.all(running),
@@ -218,7 +232,7 @@ export class PodWorkers {
       worker.state = { kind: 'terminating', ending };
     } else if (state.kind === 'syncing') {
       worker.state = { kind: 'terminating', ending };
-      worker.abort.abort(new Error('the pod is ending'));
+      worker.abort.abort(new Error('the pod is terminating'));
       worker.abort = new AbortController();
     } else if (state.kind === 'terminating') {
       // A shorter grace period counts, a longer one does not.
@@ -231,7 +245,7 @@ export class PodWorkers {
     }
   }
 
-  /** The step under way would take the longer grace: it is aborted and done again with the shorter one. */
+  /** Aborts the running step, which uses the longer grace period. The worker repeats it with the shorter one. */
   #hurry(worker: Worker): void {
     worker.abort.abort(new Error('the grace period is shorter now'));
     worker.abort = new AbortController();
@@ -243,38 +257,39 @@ export class PodWorkers {
   }
 
   #wake(worker: Worker): void {
-    if (this.#closed) return;
+    worker.dirty = true;
+    if (this.#syncer === undefined) return;
     worker.timer?.cancel();
     worker.timer = undefined;
-    worker.dirty = true;
-    worker.running ??= this.#run(worker).finally(() => {
+    worker.running ??= this.#takeSteps(worker).finally(() => {
       worker.running = undefined;
-      if (worker.dirty && !this.#closed) this.#wake(worker);
+      if (worker.dirty) this.#wake(worker);
     });
   }
 
-  async #run(worker: Worker): Promise<void> {
-    while (worker.dirty && !this.#closed) {
+  async #takeSteps(worker: Worker): Promise<void> {
+    for (let syncer = this.#syncer; worker.dirty && syncer !== undefined; syncer = this.#syncer) {
       worker.dirty = false;
-      const delayMs = await this.#step(worker);
+      const delayMs = await this.#step(worker, syncer);
+      if (this.#syncer === undefined) return;
       if (delayMs === 0) worker.dirty = true;
       else if (delayMs !== undefined && !worker.dirty)
         worker.timer = this.#options.clock.after(delayMs, () => this.#wake(worker));
     }
   }
 
-  /** One step; returns after how long the next is due (0: now), undefined for when something happens. */
-  async #step(worker: Worker): Promise<number | undefined> {
+  /** Takes one step. Returns the delay until the next step (0: now), or undefined if the next step needs a wake. */
+  async #step(worker: Worker, syncer: PodSyncer): Promise<number | undefined> {
     const { state, pod } = worker;
     const { signal } = worker.abort;
-    const { syncer, logger } = this.#options;
+    const { logger } = this.#options;
     try {
       switch (state.kind) {
         case 'waiting':
           if (this.#unfinishedNamesake(pod) === undefined) worker.state = { kind: 'syncing' };
           return worker.state.kind === 'waiting' ? undefined : 0;
         case 'syncing':
-          return await this.#sync(worker);
+          return await this.#sync(worker, syncer);
         case 'terminating':
           await syncer.terminate(pod, state.ending, signal);
           if (signal.aborted) return 0;
@@ -292,16 +307,16 @@ export class PodWorkers {
           return undefined;
       }
     } catch (error) {
-      if (this.#closed) return undefined;
-      // The step was cut short for another one, which is due now.
+      if (this.#syncer === undefined) return undefined;
+      // The step was aborted in favor of another one, which is due now.
       if (signal.aborted) return 0;
-      logger.warn({ err: error, pod: formatPod(pod), state: state.kind }, 'A step of a pod failed; it is tried again');
+      logger.warn({ err: error, pod: formatPod(pod), state: state.kind }, 'A step of a pod failed and is retried');
       return state.kind === 'syncing' ? this.#jittered(RETRY_MS) : worker.backoff.next();
     }
   }
 
-  async #sync(worker: Worker): Promise<number | undefined> {
-    const { clock, syncer } = this.#options;
+  async #sync(worker: Worker, syncer: PodSyncer): Promise<number | undefined> {
+    const { clock } = this.#options;
     const { signal } = worker.abort;
     const outcome = await syncer.sync(worker.pod, signal);
     if (signal.aborted || worker.state.kind !== 'syncing') return 0;
@@ -309,7 +324,7 @@ export class PodWorkers {
       worker.state = { kind: 'terminating', ending: { gracePeriodSeconds: undefined, status: undefined } };
       return 0;
     }
-    // Containers that wait for their back-off do not keep the others from their regular sync.
+    // Containers that wait for their back-off must not delay the regular sync of the others.
     const resyncMs = this.#jittered(outcome.errors.length > 0 ? RETRY_MS : this.#options.resyncMs);
     if (outcome.retryAtMs === undefined) return resyncMs;
     return Math.min(Math.max(outcome.retryAtMs - clock.now(), SOON_MS), resyncMs);
@@ -325,12 +340,12 @@ function shorter(a: number | undefined, b: number | undefined): number | undefin
   return b === undefined ? a : Math.min(a, b);
 }
 
-/** What an ended pod's phase is when its own containers do not say. */
+/** Whether the phase is final. */
 export function isEnded(status: PodStatus | undefined): boolean {
   return status?.phase === 'Succeeded' || status?.phase === 'Failed';
 }
 
-/** The grace that a deletion leaves a pod. */
+/** The grace period in seconds that a deletion grants the pod. */
 function graceOf({ metadata }: Pod): number {
   return metadata.deletionTimestamp === undefined ? Infinity : (metadata.deletionGracePeriodSeconds ?? Infinity);
 }

@@ -1,9 +1,9 @@
 /**
- * The eviction manager: keeps the node from running out of memory, disk and processes. Every ten seconds, every second
- * while a threshold is crossed, it looks at the signals; what is due is answered by the node's own means first (dead
- * containers, unused images), then by evicting one pod, the first of the ranking, and looking again.
+ * The eviction manager keeps the node from running out of memory, disk and processes. It reads the signals every ten seconds,
+ * and every second while a threshold is crossed. When a threshold is due, it first reclaims resources of the node (dead
+ * containers, unused images), then evicts the first pod of the ranking and reads the signals again.
  *
- * The kernel's own notifications are not used: they need an eventfd, which Node cannot hold.
+ * It does not use the kernel's notifications, because they need an eventfd, which Node.js does not offer.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
@@ -16,16 +16,17 @@ import { consumptionFrom, partsOn } from './consumption.ts';
 import { explainEviction, type EvictionReport, type SupposedPressure } from './explain.ts';
 import { exceededStorage, hasStorageLimits } from './local-storage.ts';
 import { evictionMessage } from './messages.ts';
+import type { NodePressure } from './node-pressure.ts';
 import { advance, CALM, type PressureState } from './pressure-state.ts';
 import { isSpared, rankPods } from './ranking.ts';
 import { type HostObservations, layoutOf, reclaimSteps } from './signals.ts';
-import { byUrgency, type Condition, resourceOf, type Signal, type Threshold, thresholdsMet } from './thresholds.ts';
+import { byUrgency, resourceOf, type Signal, type Threshold, thresholdsMet } from './thresholds.ts';
 
 export interface EvictionSettings {
   readonly thresholds: readonly Threshold[];
   /** `--eviction-pressure-transition-period`. */
   readonly transitionPeriodMs: number;
-  /** `--eviction-max-pod-grace-period`: of soft thresholds; negative leaves it to the pod. */
+  /** `--eviction-max-pod-grace-period` for soft thresholds. Negative: the pod's own grace period applies. */
   readonly maxPodGracePeriodSeconds: number;
   /** `--local-storage-capacity-isolation`. */
   readonly localStorage: boolean;
@@ -33,13 +34,15 @@ export interface EvictionSettings {
 
 export interface EvictionDeps {
   readonly settings: EvictionSettings;
+  /** Gets the conditions of the node. */
+  readonly pressure: NodePressure;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly observe: () => Promise<HostObservations>;
   readonly usage: (maxAgeMs: number) => Promise<UsageSnapshot>;
   readonly storage: (maxAgeMs: number) => Promise<ReadonlyMap<string, PodStorage>>;
   readonly activePods: () => readonly Pod[];
-  /** Resolves when what the pod took is free: nothing of it runs, and its volumes are gone. */
+  /** Resolves when the pod has released its resources: nothing of it runs, and its volumes are removed. */
   readonly evict: (
     pod: Pod,
     ending: { readonly gracePeriodSeconds: number; readonly message: string },
@@ -50,14 +53,14 @@ export interface EvictionDeps {
   readonly deleteDeadContainers: () => Promise<void>;
   /** Removes every image that nothing uses. */
   readonly deleteUnusedImages: () => Promise<void>;
-  /** Some condition of the node came or went. */
+  /** Called when a pressure condition of the node changes. */
   readonly onConditionsChange: () => void;
   readonly onEviction?: (signal: Signal) => void;
 }
 
 const CALM_POLL_MS = 10_000;
 const PRESSED_POLL_MS = 1_000;
-/** Sizes on disk are walked for: so old they may be when something has to be decided. */
+/** The greatest age of disk usage that a decision uses, because measuring it walks the directories. */
 const STORAGE_AGE_MS = 10_000;
 const LIMITS_AGE_MS = 60_000;
 const CLEANUP_WAIT_MS = 30_000;
@@ -66,21 +69,15 @@ const DEFAULT_GRACE_SECONDS = 30;
 
 export class EvictionManager {
   readonly #deps: EvictionDeps;
-  /** Of the run under way. */
+  /** The signal of the current run. */
   #stop = new AbortController().signal;
   readonly #saidAtMs = new Map<Signal, number>();
   #state: PressureState = CALM;
-  /** All that may be done was done, and it was not enough: looking more often does not help. */
+  /** Everything possible was reclaimed, and it was not enough: polling more often does not help. */
   #exhausted = false;
 
   constructor(deps: EvictionDeps) {
     this.#deps = deps;
-  }
-
-  pressure(kind: 'memory' | 'disk' | 'pid'): boolean {
-    const condition: Condition =
-      kind === 'memory' ? 'MemoryPressure' : kind === 'disk' ? 'DiskPressure' : 'PIDPressure';
-    return this.#state.conditions.has(condition);
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -91,7 +88,7 @@ export class EvictionManager {
       try {
         evicted = await this.synchronize();
       } catch (error) {
-        logger.warn({ err: error }, 'The eviction manager could not look at the node');
+        logger.warn({ err: error }, 'Cannot read the eviction signals of the node');
       }
       const pressed = (this.#state.met.length > 0 && !this.#exhausted) || evicted;
       const waitMs = pressed ? PRESSED_POLL_MS : CALM_POLL_MS;
@@ -99,12 +96,11 @@ export class EvictionManager {
     }
   }
 
-  /** One look, and what follows of it. Whether pods were evicted. */
+  /** Reads the signals once and acts on them. Returns whether pods were evicted. */
   async synchronize(): Promise<boolean> {
     const { clock, settings, observe } = this.#deps;
     this.#exhausted = false;
     const host = await observe();
-    const before = this.#state.conditions;
     const { state, due } = advance(this.#state, {
       thresholds: settings.thresholds,
       observations: host.observations,
@@ -112,8 +108,7 @@ export class EvictionManager {
       transitionPeriodMs: settings.transitionPeriodMs,
     });
     this.#state = state;
-    if (before.size !== state.conditions.size || [...state.conditions].some((condition) => !before.has(condition)))
-      this.#deps.onConditionsChange();
+    if (this.#deps.pressure.set(state.conditions)) this.#deps.onConditionsChange();
     if (settings.localStorage && (await this.#enforceStorageLimits(host))) return true;
     const [urgent] = byUrgency(due);
     if (urgent === undefined) return false;
@@ -139,7 +134,7 @@ export class EvictionManager {
     const { settings, logger, aboutNode, activePods, usage, storage } = this.#deps;
     const resource = resourceOf(urgent.signal);
     if (this.#isNews(urgent.signal)) {
-      logger.warn({ signal: urgent.signal, resource }, 'The node runs short; reclaiming');
+      logger.warn({ signal: urgent.signal, resource }, 'The node is short of a resource, reclaiming it');
       aboutNode('EvictionThresholdMet', `Attempting to reclaim ${resource}`);
     }
     if (await this.#reclaimFromNode(urgent.signal, host)) return false;
@@ -152,7 +147,7 @@ export class EvictionManager {
     const ranked = rankPods(activePods(), consumption.of, resource);
     this.#exhausted = ranked.every(({ spared }) => spared);
     if (ranked.length === 0) {
-      logger.debug({ resource }, 'The node runs short and there is no pod to evict');
+      logger.debug({ resource }, 'The node is short of a resource, and there is no pod to evict');
       return false;
     }
     for (const { pod, spared } of ranked) {
@@ -174,11 +169,11 @@ export class EvictionManager {
       await this.#evict(pod, urgent.gracePeriodMs > 0 ? soft : IMMEDIATE_GRACE_SECONDS, message, annotations);
       return true;
     }
-    logger.debug({ resource }, 'The node runs short and no pod may be evicted');
+    logger.debug({ resource }, 'The node is short of a resource, and no pod may be evicted');
     return false;
   }
 
-  /** Said at most every ten seconds, however often it is looked at. */
+  /** Whether to report the signal: at most every ten seconds, however often the signals are read. */
   #isNews(signal: Signal): boolean {
     const nowMs = this.#deps.clock.monotonic();
     const saidMs = this.#saidAtMs.get(signal);
@@ -187,7 +182,7 @@ export class EvictionManager {
     return true;
   }
 
-  /** Whether that was enough. Nothing of the node's own gives memory or processes back. */
+  /** Returns whether that was enough. The node itself can reclaim neither memory nor processes. */
   async #reclaimFromNode(signal: Signal, host: HostObservations): Promise<boolean> {
     const { deleteDeadContainers, deleteUnusedImages, observe, logger } = this.#deps;
     const work = { 'dead-containers': deleteDeadContainers, 'unused-images': deleteUnusedImages };
@@ -197,7 +192,7 @@ export class EvictionManager {
       try {
         await work[step]();
       } catch (error) {
-        logger.warn({ err: error }, 'Not all that could be was removed');
+        logger.warn({ err: error }, 'Cannot reclaim a resource of the node');
       }
     }
     const { observations } = await observe();
@@ -232,7 +227,7 @@ export class EvictionManager {
     events.event(pod, 'Warning', 'Evicted', message, annotations === undefined ? {} : { annotations });
     const ended = evict(pod, { gracePeriodSeconds, message });
     background(ended, { logger, what: 'Terminating an evicted pod', fields: { pod: formatPod(pod) } });
-    // The next observation is of use only when this pod's share is free again.
+    // The next reading of the signals makes sense only after the pod has released its resources.
     const limit = new AbortController();
     const signal = AbortSignal.any([this.#stop, limit.signal]);
     const waited = clock.sleep(CLEANUP_WAIT_MS, signal).catch(() => undefined);

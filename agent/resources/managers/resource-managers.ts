@@ -12,7 +12,7 @@ import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import type { Container, Pod, PodStatus } from '../../model/core-types.ts';
 import type { ResourceAccounts } from '../podresources/pod-resources-server.ts';
 import type { Refusal } from '../../pods/workers/pod-admission.ts';
-import type { CpuManager } from './cpumanager/cpu-manager.ts';
+import type { CpuManager, RunningContainers } from './cpumanager/cpu-manager.ts';
 import { sortedCpus } from './cpu-set.ts';
 import type { ClaimManager } from './dra/claim-manager.ts';
 import type { DeviceManager } from './devicemanager/device-manager.ts';
@@ -157,7 +157,7 @@ export class ResourceManagers {
     };
   }
 
-  async run(signal: AbortSignal): Promise<void> {
+  async run(running: RunningContainers, signal: AbortSignal): Promise<void> {
     const { clock, logger, cpus } = this.#options;
     const sweeps = new WakeableLoop({
       clock,
@@ -167,7 +167,7 @@ export class ResourceManagers {
       this.#sweep();
       return Promise.resolve(SWEEP_MS);
     };
-    await Promise.all([cpus.run(signal), sweeps.run(signal, sweep)]);
+    await Promise.all([cpus.run(running, signal), sweeps.run(signal, sweep)]);
   }
 
   /** The uids of pods that hold resources. */

@@ -53,7 +53,7 @@ const put = (name: string): Promise<void> =>
     join(manifests(), `${name}.yaml`),
     `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}}\nspec: {containers: [{name: c, image: "shell:1", imagePullPolicy: Never, command: [sleep, "1000"]}]}\n`,
   );
-const phase = (name: string): string | undefined => agent.core.podByName('default', `${name}-n1`)?.status?.phase;
+const phase = (name: string): string | undefined => agent.pods.podByName('default', `${name}-n1`)?.status?.phase;
 
 beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), 'agent-hung-'));
@@ -82,7 +82,7 @@ for (const hangs of ['create', 'stop', 'list'] as const) {
     await until('the other pod', () => phase('well') === 'Running');
     await until(
       'a node that is well',
-      () => agent.core.runtimeErrors().length === 0 && agent.core.syncLoopHealth() === '',
+      () => agent.status.runtimeErrors().length === 0 && agent.pods.syncLoopHealth() === '',
     );
     // And it ends as any other.
     await rm(join(manifests(), 'well.yaml'));

@@ -20,10 +20,11 @@ export interface CpuManagerOptions extends Omit<StaticCpuPolicyOptions, 'state'>
   readonly rootDirectory: string;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Returns the running containers, each with a function that updates its CPU set in the runtime. */
-  readonly running: () => Promise<readonly RunningContainer[]>;
   readonly reconcileMs: number;
 }
+
+/** Returns the running containers, each with a function that updates its CPU set in the runtime. */
+export type RunningContainers = () => Promise<readonly RunningContainer[]>;
 
 export interface RunningContainer {
   readonly podUid: string;
@@ -142,16 +143,16 @@ export class CpuManager implements HintProvider {
   }
 
   /** Reconciles running containers at every period, and shortly after the shared pool has changed. */
-  async run(signal: AbortSignal): Promise<void> {
+  async run(running: RunningContainers, signal: AbortSignal): Promise<void> {
     if (this.#policy === undefined) return;
     await this.#loop.run(signal, async () => {
-      await this.reconcile();
+      await this.reconcile(running);
       return this.#options.reconcileMs;
     });
   }
 
-  async reconcile(): Promise<void> {
-    const { running, logger } = this.#options;
+  async reconcile(running: RunningContainers): Promise<void> {
+    const { logger } = this.#options;
     let containers: readonly RunningContainer[];
     try {
       containers = await running();

@@ -6,10 +6,17 @@ import { silentLogger } from '../../../../../api/component/logger.ts';
 import { leases, nodes } from '../../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import type { NodeObject } from '../../../../../agent/model/core-types.ts';
-import { NodeManager, type NodeManagerOptions } from '../../../../../agent/node/status/node-manager.ts';
+import {
+  NodeManager,
+  type NodeManagerOptions,
+  type NodeStatusSource,
+} from '../../../../../agent/node/status/node-manager.ts';
+import type { NodeIdentity } from '../../../../../agent/node/status/node-registration.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { FakeRuntime } from '../../../../fakes/fake-runtime.ts';
+
+type Options = Partial<Omit<NodeManagerOptions, 'identity'> & NodeIdentity>;
 
 interface Rig {
   readonly client: FakeClient;
@@ -24,7 +31,8 @@ interface Rig {
   stop(): Promise<void>;
 }
 
-function setUp(options: Partial<NodeManagerOptions> = {}, existing?: object): Rig {
+function setUp(options: Options = {}, existing?: object): Rig {
+  const { labels, taints, providerId, registerSchedulable, annotations, ...others } = options;
   const clock = new FakeClock();
   const client = new FakeClient(clock);
   if (existing !== undefined) client.seed(nodes, existing as KubeObject);
@@ -35,35 +43,42 @@ function setUp(options: Partial<NodeManagerOptions> = {}, existing?: object): Ri
     clock,
     logger: silentLogger,
     runtime: new FakeRuntime(clock),
-    nodeName: 'n1',
+    identity: {
+      nodeName: 'n1',
+      registerSchedulable: registerSchedulable ?? true,
+      labels: labels ?? {},
+      taints: taints ?? [],
+      providerId: providerId ?? '',
+      annotations: annotations ?? { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' },
+    },
     rootDirectory: tmpdir(),
     version: 'v1.36.2',
     serverPort: 10250,
     nodeIps: ['192.0.2.7'],
     registerNode: true,
-    registerSchedulable: true,
-    labels: {},
-    taints: [],
-    providerId: '',
-    annotations: { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' },
     maxPods: 110,
     podsPerCore: 0,
     maxImages: 50,
     reserved: () => ({}),
-    tellStorage: false,
-    deviceCapacity: () => ({ capacity: { ...devices }, allocatable: { ...devices } }),
+    reportStorage: false,
     declaredFeatures: [],
-    volumesInUse: () => [],
     statusIntervalMs: 10_000,
     reportIntervalMs: 300_000,
     leaseDurationSeconds: 40,
     podCidr: '10.1.0.0/24',
     random: () => 0.5,
     onStep: (step) => steps.push(step),
-    ...options,
+    ...others,
   });
+  const source: NodeStatusSource = {
+    runtimeErrors: () => [],
+    networkErrors: () => [],
+    pressure: () => false,
+    deviceCapacity: () => ({ capacity: { ...devices }, allocatable: { ...devices } }),
+    volumesInUse: () => [],
+  };
   const abort = new AbortController();
-  const running = manager.run(abort.signal);
+  const running = manager.run(source, abort.signal);
   return {
     client,
     clock,

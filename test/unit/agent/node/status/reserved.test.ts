@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { parseThresholds } from '../../../../../agent/resources/eviction/thresholds.ts';
-import { chooseAddresses } from '../../../../../agent/node/status/node-manager.ts';
+import { chooseAddresses } from '../../../../../agent/node/status/node-addresses.ts';
 import { countCpus, podLimits, reservedFor, withEviction } from '../../../../../agent/node/status/reserved.ts';
 
 const capacity = { cpus: 4, memoryBytes: 8 * 2 ** 30, storageBytes: 1000, pids: 32_768 };

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { NodeObject } from '../../../../../agent/model/core-types.ts';
-import { transitions } from '../../../../../agent/node/status/node-manager.ts';
+import { transitions } from '../../../../../agent/node/status/transitions.ts';
 
 const node = (conditions: Record<string, string>): NodeObject =>
   ({

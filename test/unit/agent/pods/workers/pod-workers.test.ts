@@ -49,13 +49,20 @@ class Syncer implements PodSyncer {
   }
 }
 
-function setUp(): { clock: FakeClock; syncer: Syncer; workers: PodWorkers } {
+function setUp(): { clock: FakeClock; syncer: Syncer; workers: PodWorkers; stop: () => Promise<void> } {
   const clock = new FakeClock();
   const syncer = new Syncer();
+  const workers = new PodWorkers({ clock, logger: silentLogger, resyncMs: 60_000, random: () => 0 });
+  const abort = new AbortController();
+  const running = workers.run(syncer, abort.signal);
   return {
     clock,
     syncer,
-    workers: new PodWorkers({ clock, logger: silentLogger, syncer, resyncMs: 60_000, random: () => 0 }),
+    workers,
+    stop: () => {
+      abort.abort();
+      return running;
+    },
   };
 }
 
@@ -133,14 +140,14 @@ describe('pod workers', () => {
     assert.deepEqual(syncer.calls, ['sync a', 'terminate a', 'clean a']);
   });
   it('terminate anew with a shorter grace, and close while containers take their time', async () => {
-    const { clock, syncer, workers } = setUp();
+    const { clock, syncer, workers, stop } = setUp();
     const deletionTimestamp = '2030-01-01T00:00:00Z';
     for (const uid of ['a', 'b']) workers.update(pod(uid, { deletionTimestamp, deletionGracePeriodSeconds: 30 }));
     await clock.advance(1);
     workers.update(pod('a', { deletionTimestamp, deletionGracePeriodSeconds: 3 }));
     await clock.advance(1);
     assert.deepEqual(syncer.calls, ['terminate a 30', 'terminate b 30', 'terminate a 3', 'clean a']);
-    await workers.close();
+    await stop();
   });
   it('never terminate a pod twice at once: the step with the longer grace has ended before the other begins', async () => {
     const { clock, syncer, workers } = setUp();

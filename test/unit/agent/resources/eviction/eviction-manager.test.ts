@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import type { Pod } from '../../../../../agent/model/core-types.ts';
+import { NodePressure } from '../../../../../agent/resources/eviction/node-pressure.ts';
 import { EvictionManager } from '../../../../../agent/resources/eviction/eviction-manager.ts';
 import { type Observation, parseThresholds, type Signal } from '../../../../../agent/resources/eviction/thresholds.ts';
 import type { PodStorage } from '../../../../../agent/resources/statistics/storage-usage.ts';
@@ -28,6 +29,7 @@ interface World {
   readonly done: string[];
   readonly manager: EvictionManager;
   readonly clock: FakeClock;
+  readonly pressure: NodePressure;
   onImagesDeleted: () => void;
   /** Evicted pods end at once. */
   isQuick: boolean;
@@ -35,7 +37,7 @@ interface World {
 
 function world(hard: Record<string, string>, soft: Record<string, string> = {}): World {
   const clock = new FakeClock();
-  const made: Omit<World, 'manager'> = {
+  const made: Omit<World, 'manager' | 'pressure'> = {
     pods: [],
     observations: new Map(),
     memory: new Map(),
@@ -70,7 +72,9 @@ function world(hard: Record<string, string>, soft: Record<string, string> = {}):
     made.done.push(text);
     return Promise.resolve();
   };
+  const pressure = new NodePressure();
   const manager = new EvictionManager({
+    pressure,
     settings: {
       thresholds: parseThresholds({
         hard,
@@ -107,7 +111,7 @@ function world(hard: Record<string, string>, soft: Record<string, string> = {}):
     },
     onConditionsChange: () => void made.done.push('conditions changed'),
   });
-  return Object.assign(made, { manager });
+  return Object.assign(made, { manager, pressure });
 }
 
 describe('the eviction manager', () => {
@@ -147,8 +151,8 @@ describe('the eviction manager', () => {
       'Warning Evicted above',
       'evict above within 1s: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container main was using 200Mi, request is 100Mi, has larger consumption of memory. ',
     ]);
-    assert.equal(it_.manager.pressure('memory'), true);
-    assert.equal(it_.manager.pressure('disk'), false);
+    assert.equal(it_.pressure.has('memory'), true);
+    assert.equal(it_.pressure.has('disk'), false);
   });
 
   it('gives pods of a soft threshold their own grace period up to the maximum', async () => {

@@ -41,7 +41,6 @@ async function start({ machine = HT, fine = {}, ...options }: Wish = {}): Promis
     affinity: { affinity: () => ({ affinity: undefined, preferred: false }) },
     reservedCpus: parseCpuSet(''),
     reservedCount: 1,
-    running: () => Promise.resolve([]),
     reconcileMs: 10_000,
     ...options,
   });
@@ -206,13 +205,12 @@ test('a running container is updated once when the shared pool changes', async (
       return Promise.resolve();
     },
   });
-  const manager: CpuManager = await start({
-    running: () => Promise.resolve([container('a', 'id-a'), container('s', 'id-s')]),
-  });
-  await manager.reconcile();
-  await manager.reconcile();
+  const running = (): Promise<RunningContainer[]> => Promise.resolve([container('a', 'id-a'), container('s', 'id-s')]);
+  const manager: CpuManager = await start({});
+  await manager.reconcile(running);
+  await manager.reconcile(running);
   await admit(manager, exclusivePod('a', 2));
-  await manager.reconcile();
+  await manager.reconcile(running);
   assert.deepEqual(told, ['id-a 0-7', 'id-s 0-7', 'id-a 1,5', 'id-s 0,2-4,6-7']);
 });
 

@@ -77,7 +77,6 @@ async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' 
     affinity: topology,
     reservedCpus: parseCpuSet('0'),
     reservedCount: 1,
-    running: () => Promise.resolve([]),
     reconcileMs: 10_000,
   });
   const memory = await MemoryManager.start({

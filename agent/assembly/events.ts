@@ -1,20 +1,16 @@
-/** What the agent tells beside pods and its node: events. */
+/** The recorder of the agent's events. Without an API server, events are logged. */
 import { CoreEventRecorder, referenceTo } from '../../api/machinery/event-recorder.ts';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
 import { nodes, pods as podsResource } from '../../api/machinery/resources.ts';
 import type { NodeObject, PodEventRecorder } from '../model/core-types.ts';
-import type { Base, Closer } from './base.ts';
+import type { Base } from './base.ts';
 
 export interface AgentEvents extends PodEventRecorder {
-  /** A warning, unless it is said to be normal. */
+  /** Records a warning by default. */
   aboutNode(node: NodeObject, reason: string, message: string, type?: 'Normal' | 'Warning'): void;
 }
 
-export function eventRecorder(
-  { clock, logger, nodeName }: Base,
-  client: HttpClient | undefined,
-  closers: Closer[],
-): AgentEvents {
+export function createEvents({ clock, logger, nodeName }: Base, client: HttpClient | undefined): AgentEvents {
   if (client === undefined) {
     return {
       aboutNode: () => undefined,
@@ -29,7 +25,6 @@ export function eventRecorder(
     component: 'kubelet',
     host: nodeName,
   });
-  closers.push(() => (recorder as { close?: () => unknown }).close?.());
   return {
     aboutNode: (node, reason, message, type = 'Warning') =>
       recorder.event(referenceTo(node as never, nodes), type, reason, message),

@@ -1,0 +1,333 @@
+/**
+ * Puts the parts of the agent together. Each part gets the parts that it uses, so the order of the lines is the order of
+ * dependencies: first what holds state and uses nothing, the server last.
+ */
+import { resolve } from 'node:path';
+import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import type { Client } from '../../api/machinery/client.ts';
+import { approximate, parseQuantity } from '../../api/meta/quantity.ts';
+import { createCgroupManager } from '../host/cgroups/cgroup-manager.ts';
+import type { CgroupManager } from '../host/cgroups/cgroup-resources.ts';
+import { createPodCgroups, type PodCgroups } from '../host/cgroups/pod-cgroups.ts';
+import type { PodConfig, PodHost } from '../model/core-types.ts';
+import type { NodeShutdown } from '../node/shutdown/node-shutdown.ts';
+import type { NodeManager, NodeStatusSource } from '../node/status/node-manager.ts';
+import { configz } from '../options/config/configz.ts';
+import { flagz } from '../options/config/flagz.ts';
+import type { PodTable } from '../pods/pod-table.ts';
+import type { EvictionSettings } from '../resources/eviction/eviction-manager.ts';
+import { NodePressure } from '../resources/eviction/node-pressure.ts';
+import { createHttpObserver } from '../resources/statistics/http-metrics.ts';
+import {
+  measuredCgroups,
+  nodeStartMetrics,
+  podMetrics,
+  registerStateMetrics,
+} from '../resources/statistics/state-metrics.ts';
+import { volumeMetrics } from '../resources/statistics/volume-metrics.ts';
+import { LogRotation } from '../runtime/logs/log-rotation.ts';
+import type { Runtime } from '../runtime/runtime.ts';
+import { createPodHost } from '../server/pod-host.ts';
+import type { AgentServer } from '../server/server.ts';
+import { createPodConfig } from '../sources/pod-config.ts';
+import type { SubmittedPods } from '../sources/submitted-source.ts';
+import { PluginManager } from '../volumes/plugins/plugin-manager.ts';
+import { assembleServer } from './agent-server.ts';
+import type { ApiClients } from './api-clients.ts';
+import type { Base } from './base.ts';
+import { type Checkpoints, createCheckpoints, restoreNode } from './checkpoints.ts';
+import { clusterServices } from './cluster-services.ts';
+import { credentialProviders } from './credentials.ts';
+import { type AgentEvents, createEvents } from './events.ts';
+import { createImages, type Images } from './images.ts';
+import type { Lifecycle } from './lifecycle.ts';
+import { createNode } from './node.ts';
+import { evictionSettings } from './node-reservations.ts';
+import { createNodeShutdown } from './node-shutdown.ts';
+import { passPodCidrs } from './pod-cidrs.ts';
+import { createPods, type Pods } from './pods.ts';
+import { podSources } from './pod-sources.ts';
+import { createPodState, type PodState } from './pod-state.ts';
+import { createEviction, createUsage, type Eviction, type Usage } from './protection.ts';
+import type { AgentRegistries } from './registries.ts';
+import { type AssembledResourceManagers, cpuQuota, createResourceManagers } from './resource-managers.ts';
+import { createVolumes, type AgentVolumes } from './volumes.ts';
+
+/** What exists before the parts: the container runtime, the connections to the API server, the metrics. */
+export interface Outside {
+  readonly version: string;
+  readonly runtime: Runtime;
+  readonly api: ApiClients | undefined;
+  readonly registries: AgentRegistries;
+}
+
+export interface AssembledAgent {
+  readonly table: PodTable;
+  readonly host: PodHost;
+  readonly status: NodeStatusSource;
+  readonly server: AgentServer;
+  readonly shutdown: NodeShutdown;
+}
+
+/** Builds all parts and adds them to the lifecycle, which the caller starts. */
+export async function assembleAgent(base: Base, outside: Outside, lifecycle: Lifecycle): Promise<AssembledAgent> {
+  const nodeParts = await createNodeParts(base, outside, lifecycle);
+  const stateParts = createStateParts(base, outside, nodeParts);
+  const resourceParts = await createResourceParts(base, outside, nodeParts, stateParts, lifecycle);
+  const podParts = await createPodParts(base, outside, { ...nodeParts, ...stateParts, ...resourceParts }, lifecycle);
+  const { node } = nodeParts;
+  const { submitted, state } = stateParts;
+  const { pods, shutdown, eviction } = podParts;
+  const status = nodeStatus({ ...podParts, ...resourceParts });
+  lifecycle.add({ run: (signal) => node.run(status, signal) });
+  const { runtime, registries } = outside;
+  const host = createPodHost({ runtime, table: state.table, pleg: pods.pleg, clock: base.clock });
+  const server = lifecycle.add(
+    await assembleServer({
+      ...base,
+      certificateDirectory: resolve(base.flags.certDir),
+      client: outside.api?.client,
+      host,
+      hostIps: () => node.hostIps(),
+      submitted,
+      statistics: resourceParts.usage.statistics,
+      explainEviction: (supposed) => eviction.explain(supposed),
+      observe: createHttpObserver(registries.own, base.clock),
+      certificates: registries.certificates.server,
+      config: () => configz(base.effective),
+      flagz: () => flagz(base.effective),
+      gates: base.effective.gates,
+      version: outside.version,
+      runtime,
+      random: Math.random,
+    }),
+  );
+  await pods.runtimeState.check();
+  await node.prepare(status);
+  return { table: state.table, host, status, server, shutdown };
+}
+
+/** The node and the events about it. */
+interface NodeParts {
+  readonly settings: EvictionSettings;
+  readonly events: AgentEvents;
+  readonly node: NodeManager;
+  readonly checkpoints: Checkpoints | undefined;
+  /** Reads what pods need. Stores it, so that they can start while the API server is not available. */
+  readonly podClient: Client | undefined;
+}
+
+async function createNodeParts(
+  base: Base,
+  { version, runtime, api, registries }: Outside,
+  lifecycle: Lifecycle,
+): Promise<NodeParts> {
+  const settings = evictionSettings(base.flags);
+  const events = createEvents(base, api?.events);
+  const onStep = nodeStartMetrics(registries.own, base.clock);
+  const node = createNode(base, version, runtime, api?.heartbeats, settings, events, onStep);
+  const checkpoints = createCheckpoints(base, api?.client);
+  if (checkpoints !== undefined) lifecycle.add(checkpoints);
+  await restoreNode(node, checkpoints);
+  return { settings, events, node, checkpoints, podClient: checkpoints?.client ?? api?.client };
+}
+
+/** What the agent knows of its pods. */
+interface StateParts {
+  readonly podConfig: PodConfig;
+  readonly submitted: SubmittedPods | undefined;
+  readonly state: PodState;
+  readonly podMetrics: ReturnType<typeof podMetrics>;
+}
+
+function createStateParts(
+  base: Base,
+  { api, registries }: Outside,
+  { events, node, checkpoints }: NodeParts,
+): StateParts {
+  const client = api?.client;
+  const { sources, submitted } = podSources(base, client, checkpoints?.pods, (_file, message) =>
+    events.aboutNode(node.node(), 'FailedManifest', message),
+  );
+  const podConfig = createPodConfig({ sources, clock: base.clock, logger: base.logger });
+  const metrics = podMetrics(registries.own, base.clock);
+  const state = createPodState(base, { client, podConfig, onStatusSent: (tookMs) => metrics.caughtUp(tookMs) });
+  return { podConfig, submitted, state, podMetrics: metrics };
+}
+
+/** What pods use: volumes, resources of the host, images. */
+interface ResourceParts {
+  readonly volumes: AgentVolumes;
+  readonly resources: AssembledResourceManagers;
+  readonly cgroups: PodCgroups;
+  readonly usage: Usage;
+  readonly images: Images;
+}
+
+async function createResourceParts(
+  base: Base,
+  { runtime, api, registries }: Outside,
+  { settings, events, node, podClient }: NodeParts,
+  { state: { table, workers } }: StateParts,
+  lifecycle: Lifecycle,
+): Promise<ResourceParts> {
+  const client = api?.client;
+  const metrics = registries.own;
+  const wake = (uids: Iterable<string>): void => {
+    for (const uid of uids) workers.wake(uid);
+  };
+  const volumes = lifecycle.add(
+    await createVolumes(base, {
+      ...{ client, podClient, node, events },
+      observe: volumeMetrics(metrics),
+      onObjectsChange: wake,
+    }),
+  );
+  const resources = lifecycle.add(
+    await createResourceManagers(base, {
+      ...{ runtime, metrics, client, settings, table },
+      onNodeChange: () => node.changed(),
+      onPodsChange: wake,
+    }),
+  );
+  const { cgroupManager, cgroups } = await createCgroups(base, { runtime, metrics, resources });
+  const usage = lifecycle.add(
+    await createUsage(base, { registries, runtime, volumes: volumes.manager, cgroups, cgroupManager, table }),
+  );
+  const providers = await credentialProviders(base, podClient, volumes.tokens);
+  const images = lifecycle.add(
+    await createImages(base, {
+      ...{ runtime, events, node, providers, metrics },
+      objects: volumes.objects,
+      storage: usage.storage,
+    }),
+  );
+  lifecycle.add(createLogRotation(base, runtime));
+  lifecycle.add(createPlugins(base, volumes, resources));
+  return { volumes, resources, cgroups, usage, images };
+}
+
+async function createCgroups(
+  { flags, clock, logger }: Base,
+  {
+    runtime,
+    metrics,
+    resources: { managers },
+  }: { readonly runtime: Runtime; readonly metrics: MetricsRegistry; readonly resources: AssembledResourceManagers },
+): Promise<{ readonly cgroupManager: CgroupManager; readonly cgroups: PodCgroups }> {
+  const cgroupManager = await createCgroupManager({
+    driver: (await runtime.cgroupDriver()) ?? (flags.cgroupDriver === 'systemd' ? 'systemd' : 'cgroupfs'),
+    root: flags.cgroupRoot,
+    mountPoint: '/sys/fs/cgroup',
+    logger,
+  });
+  const cgroups = createPodCgroups({
+    manager: cgroupManager,
+    hasExclusiveCpus: (pod) => managers.hasExclusiveCpus(pod),
+    perQos: flags.cgroupsPerQos,
+    podPidsLimit: flags.podPidsLimit,
+    ...cpuQuota(flags),
+  });
+  return { cgroupManager, cgroups: measuredCgroups(cgroups, metrics, clock) };
+}
+
+function createLogRotation({ flags, clock, logger }: Base, runtime: Runtime): LogRotation {
+  return new LogRotation({
+    runtime,
+    clock,
+    logger,
+    maxSizeBytes: approximate(parseQuantity(flags.containerLogMaxSize)),
+    maxFiles: flags.containerLogMaxFiles,
+    checkMs: flags.containerLogMonitorInterval,
+    workers: flags.containerLogMaxWorkers,
+  });
+}
+
+function createPlugins(
+  { rootDirectory, clock, logger }: Base,
+  { csiDrivers }: AgentVolumes,
+  { devices, claims }: AssembledResourceManagers,
+): PluginManager {
+  return new PluginManager({
+    rootDirectory,
+    handlers: { CSIPlugin: csiDrivers, DevicePlugin: devices.handler(), DRAPlugin: claims.handler() },
+    clock,
+    logger,
+  });
+}
+
+/** What runs the pods and what stops them. */
+interface PodParts {
+  readonly pods: Pods;
+  readonly pressure: NodePressure;
+  readonly shutdown: NodeShutdown;
+  readonly eviction: Eviction;
+}
+
+async function createPodParts(
+  base: Base,
+  { runtime, api, registries }: Outside,
+  parts: NodeParts & StateParts & ResourceParts,
+  lifecycle: Lifecycle,
+): Promise<PodParts> {
+  const { clock, logger, signal } = base;
+  const { settings, events, node, checkpoints, state, volumes, usage, images } = parts;
+  const { desired, table, workers } = state;
+  const client = api?.client;
+  const services = lifecycle.add(await clusterServices(base, client, checkpoints?.pods, node));
+  const pressure = new NodePressure();
+  const shutdown = lifecycle.add(
+    createNodeShutdown(base, {
+      registry: registries.own,
+      workers,
+      activePods: () => table.active(),
+      aboutNode: (reason, message) => events.aboutNode(node.node(), reason, message, 'Normal'),
+      nodeChanged: () => node.changed(),
+    }),
+  );
+  const pods = lifecycle.add(
+    await createPods(base, {
+      ...parts,
+      ...{ runtime, client, registries, services, pressure, shutdown },
+      metrics: parts.podMetrics,
+    }),
+  );
+  const eviction = lifecycle.add(
+    createEviction(base, {
+      ...{ settings, pressure, metrics: registries.own, usage, table, desired, workers, events, node },
+      housekeeping: pods.housekeeping,
+      imageGc: images.gc,
+    }),
+  );
+  registerStateMetrics(registries.own, {
+    gates: base.effective.gates.all,
+    pods: () => table.pods(),
+    mountedVolumes: (uid) => new Set(volumes.manager.podVolumes(uid).map(({ name }) => name)),
+  });
+  passPodCidrs({ node, runtime, onTaken: () => pods.runtimeState.check(), clock, logger, signal });
+  return { pods, pressure, shutdown, eviction };
+}
+
+/** The state of the parts as the node's status shows it. */
+function nodeStatus({
+  pods: { pleg, runtimeState },
+  pressure,
+  shutdown,
+  resources,
+  volumes,
+}: Pick<PodParts, 'pods' | 'pressure' | 'shutdown'> & Pick<ResourceParts, 'resources' | 'volumes'>): NodeStatusSource {
+  return {
+    runtimeErrors() {
+      const problem = pleg.health();
+      return [...runtimeState.runtimeErrors(), ...(problem === '' ? [] : [`PLEG is not healthy: ${problem}`])];
+    },
+    networkErrors() {
+      const problem = runtimeState.networkProblem();
+      // A node that shuts down is not ready.
+      return [...(problem === '' ? [] : [problem]), ...(shutdown.isShuttingDown() ? ['node is shutting down'] : [])];
+    },
+    pressure: (kind) => pressure.has(kind),
+    deviceCapacity: () => resources.managers.capacity(),
+    volumesInUse: () => volumes.csi.volumesInUse(),
+  };
+}

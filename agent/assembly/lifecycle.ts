@@ -1,0 +1,58 @@
+/**
+ * The lifecycle of the agent: owns the order in which its parts start and stop. Parts are added in the order of their
+ * dependencies. `start` runs their loops; `close` aborts all loops, then goes through the parts from the last to the first:
+ * each loop has ended before its part is closed, and each part is closed before the parts that it uses.
+ */
+import type { Logger } from '../../api/component/logger.ts';
+
+/** How the agent stops. */
+export interface Closing {
+  /** No pods are left on the host: the agent also removes what it has set up for them, such as service rules. */
+  readonly hostCleared: boolean;
+}
+
+export interface Part {
+  /** Runs until the signal aborts. */
+  run?(signal: AbortSignal): Promise<unknown>;
+  close?(how: Closing): unknown;
+}
+
+export class Lifecycle {
+  readonly #logger: Logger;
+  readonly #abort = new AbortController();
+  readonly #parts: { readonly part: Part; running: Promise<unknown> | undefined }[] = [];
+
+  /** Aborts with the given signal too. */
+  constructor(logger: Logger, signal: AbortSignal | undefined) {
+    this.#logger = logger;
+    signal?.addEventListener('abort', () => this.#abort.abort(signal.reason), { once: true });
+  }
+
+  /** Aborts when the agent stops. */
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  /** Adds a part, whose dependencies have been added before, and returns it. */
+  add<P extends Part>(part: P): P {
+    this.#parts.push({ part, running: undefined });
+    return part;
+  }
+
+  /** Starts the loops of all parts. */
+  start(): void {
+    for (const entry of this.#parts) entry.running = entry.part.run?.(this.signal).catch((error) => this.#broke(error));
+  }
+
+  async close(how: Closing = { hostCleared: false }): Promise<void> {
+    this.#abort.abort(new Error('the agent is stopping'));
+    for (const { part, running } of this.#parts.toReversed()) {
+      await running;
+      await part.close?.(how);
+    }
+  }
+
+  #broke(error: unknown): void {
+    if (!this.signal.aborted) this.#logger.error({ err: error }, 'A loop of the agent failed');
+  }
+}

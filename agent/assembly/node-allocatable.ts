@@ -1,0 +1,63 @@
+/** `--enforce-node-allocatable`: the cgroups that limit all pods together, and those of reserved resources. */
+import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
+import type { CgroupManager } from '../host/cgroups/cgroup-resources.ts';
+import { NodeAllocatable } from '../host/cgroups/node-allocatable.ts';
+import { hostCapacity, maxPids } from '../host/host-facts.ts';
+import { podLimits, reservationLimits, reservedFor } from '../node/status/reserved.ts';
+import type { PodTable } from '../pods/pod-table.ts';
+import type { Base } from './base.ts';
+import type { Part } from './lifecycle.ts';
+
+const QOS_PERIOD_MS = 60_000;
+
+export interface EnforcedAllocatable extends Part {
+  /** The cgroup of all pods; '' if there is none. */
+  readonly podsCgroup: string;
+  /** The memory that pods can use; 0 if it is not enforced. */
+  memoryBytes(): number;
+  run(signal: AbortSignal): Promise<void>;
+}
+
+export function enforceAllocatable(
+  { flags, clock, logger }: Base,
+  manager: CgroupManager,
+  table: Pick<PodTable, 'active'>,
+): EnforcedAllocatable {
+  const cgroups = new NodeAllocatable({ manager, logger });
+  const reserved = reservedFor({ kube: flags.kubeReserved, system: flags.systemReserved, cpus: flags.reservedCpus });
+  const limits = (): ReturnType<typeof podLimits> => {
+    const { cpus, memoryBytes } = hostCapacity();
+    return podLimits(reserved, { cpus, memoryBytes, storageBytes: 0, pids: maxPids() });
+  };
+  const isEnforced = (name: string): boolean => flags.enforceNodeAllocatable.includes(name);
+  const enforce = async (): Promise<void> => {
+    if (isEnforced('pods')) await cgroups.enforcePods(limits());
+    for (const [name, cgroup, amounts] of [
+      ['kube-reserved', flags.kubeReservedCgroup, flags.kubeReserved],
+      ['system-reserved', flags.systemReservedCgroup, flags.systemReserved],
+    ] as const) {
+      if (cgroup === '') continue;
+      const all = reservationLimits(amounts);
+      if (isEnforced(name)) await cgroups.enforce(cgroup, all);
+      // A process that gets less of a compressible resource runs slower, but is not killed.
+      else if (isEnforced(`${name}-compressible`)) await cgroups.enforce(cgroup, { ...all, memoryBytes: 0, pids: 0 });
+    }
+    await cgroups.updateQosShares(table.active());
+  };
+  const loop = new WakeableLoop({
+    clock,
+    onError: (error) =>
+      logger.error({ err: error }, 'Cannot update the cgroups of pods and reserved resources, retrying'),
+  });
+  return {
+    podsCgroup: flags.cgroupsPerQos ? cgroups.podsCgroup : '',
+    memoryBytes: () => (isEnforced('pods') && flags.cgroupsPerQos ? limits().memoryBytes : 0),
+    async run(signal) {
+      if (!flags.cgroupsPerQos) return;
+      await loop.run(signal, async () => {
+        await enforce();
+        return QOS_PERIOD_MS;
+      });
+    },
+  };
+}

@@ -1,0 +1,31 @@
+/** The resources of the node that pods do not get, and the eviction settings that are part of them, from the options. */
+import type { EvictionSettings } from '../resources/eviction/eviction-manager.ts';
+import { DEFAULT_HARD, parseThresholds, type Threshold } from '../resources/eviction/thresholds.ts';
+import { type Capacity, reservedFor, withEviction } from '../node/status/reserved.ts';
+import type { AgentFlags } from '../options/agent-options.ts';
+
+/** Throws `ThresholdError`. */
+export function evictionSettings(flags: AgentFlags): EvictionSettings {
+  return {
+    thresholds: parseThresholds({
+      hard: { ...(flags.mergeDefaultEvictionSettings ? DEFAULT_HARD : {}), ...flags.evictionHard },
+      soft: flags.evictionSoft,
+      softGracePeriod: flags.evictionSoftGracePeriod,
+      minimumReclaim: flags.evictionMinimumReclaim,
+      enforcePods: flags.enforceNodeAllocatable.includes('pods'),
+    }),
+    transitionPeriodMs: flags.evictionPressureTransitionPeriod,
+    maxPodGracePeriodSeconds: flags.evictionMaxPodGracePeriod,
+    localStorage: flags.localStorageCapacityIsolation,
+  };
+}
+
+/** Returns the amounts of a capacity that pods do not get, by resource. */
+export function nodeReservations(
+  flags: AgentFlags,
+  thresholds: readonly Threshold[],
+): (capacity: Capacity) => Readonly<Record<string, number>> {
+  const reserved = reservedFor({ kube: flags.kubeReserved, system: flags.systemReserved, cpus: flags.reservedCpus });
+  return (capacity) =>
+    flags.experimentalAllocatableIgnoreEviction ? reserved : withEviction(reserved, thresholds, capacity);
+}

@@ -1,0 +1,42 @@
+/** What the agent knows of its pods: the desired pods, their workers and their statuses. Everything else reads these. */
+import type { Client } from '../../api/machinery/client.ts';
+import type { PodConfig, StatusManager } from '../model/core-types.ts';
+import { PodTable } from '../pods/pod-table.ts';
+import { createStatusManager } from '../pods/status/status-manager.ts';
+import { PodManager } from '../pods/workers/pod-manager.ts';
+import { PodWorkers } from '../pods/workers/pod-workers.ts';
+import type { Base } from './base.ts';
+
+export interface PodState {
+  readonly desired: PodManager;
+  readonly workers: PodWorkers;
+  readonly statuses: StatusManager;
+  readonly table: PodTable;
+}
+
+export interface PodStateDeps {
+  readonly client: Client | undefined;
+  readonly podConfig: PodConfig;
+  /** Called when the API server has a status, with the milliseconds since the status changed. */
+  readonly onStatusSent: (tookMs: number) => void;
+}
+
+export function createPodState(
+  { flags, clock, logger }: Base,
+  { client, podConfig, onStatusSent }: PodStateDeps,
+): PodState {
+  const desired = new PodManager();
+  const workers = new PodWorkers({ clock, logger, resyncMs: flags.syncFrequency, random: Math.random });
+  const statuses = createStatusManager({
+    client,
+    clock,
+    logger,
+    safety: {
+      podCouldHaveRunningContainers: ({ metadata: { uid } }) => workers.couldHaveRunningContainers(uid),
+      podIsFinished: ({ metadata: { uid } }) => workers.state(uid) === undefined || workers.isFinished(uid),
+    },
+    mirrorOf: (pod) => desired.mirrorOf(pod),
+    onCaughtUp: onStatusSent,
+  });
+  return { desired, workers, statuses, table: new PodTable({ desired, workers, statuses, sources: podConfig }) };
+}

@@ -1,0 +1,158 @@
+/** What protects the node and measures it: usage statistics, the eviction manager and the cgroups of allocatable resources. */
+import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import { createCgroupReader } from '../resources/statistics/cgroup-reader.ts';
+import type { CgroupManager } from '../host/cgroups/cgroup-resources.ts';
+import type { PodCgroups } from '../host/cgroups/pod-cgroups.ts';
+import type { VolumeManager } from '../model/core-types.ts';
+import type { NodeManager } from '../node/status/node-manager.ts';
+import type { Housekeeping } from '../pods/housekeeping.ts';
+import type { PodTable } from '../pods/pod-table.ts';
+import type { PodManager } from '../pods/workers/pod-manager.ts';
+import type { PodWorkers } from '../pods/workers/pod-workers.ts';
+import { EvictionManager, type EvictionSettings } from '../resources/eviction/eviction-manager.ts';
+import type { EvictionReport } from '../resources/eviction/explain.ts';
+import type { NodePressure } from '../resources/eviction/node-pressure.ts';
+import { observeSignals } from '../resources/eviction/signals.ts';
+import type { Signal } from '../resources/eviction/thresholds.ts';
+import { registerAgentMetrics } from '../resources/statistics/agent-metrics.ts';
+import { createStatistics } from '../resources/statistics/statistics.ts';
+import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
+import { StorageUsage } from '../resources/statistics/storage-usage.ts';
+import { UsageCollector } from '../resources/statistics/usage.ts';
+import type { ImageGc } from '../runtime/images/image-gc.ts';
+import type { Runtime } from '../runtime/runtime.ts';
+import type { Base } from './base.ts';
+import type { AgentEvents } from './events.ts';
+import type { Part } from './lifecycle.ts';
+import { type EnforcedAllocatable, enforceAllocatable } from './node-allocatable.ts';
+import type { AgentRegistries } from './registries.ts';
+
+const CGROUP_MOUNT = '/sys/fs/cgroup';
+const PROBE_METRICS_PERIOD_MS = 60_000;
+
+export interface UsageDeps {
+  readonly registries: AgentRegistries;
+  readonly runtime: Runtime;
+  readonly volumes: VolumeManager;
+  readonly cgroups: PodCgroups;
+  readonly cgroupManager: CgroupManager;
+  readonly table: PodTable;
+}
+
+/** The usage of the node and its pods. */
+export interface Usage extends Part {
+  readonly collector: UsageCollector;
+  readonly storage: StorageUsage;
+  readonly allocatable: EnforcedAllocatable;
+  readonly statistics: StatisticsPages;
+}
+
+export async function createUsage(base: Base, deps: UsageDeps): Promise<Usage> {
+  const { flags, clock, logger, nodeName, rootDirectory, podLogsDirectory } = base;
+  const { registries, runtime, table } = deps;
+  const pods = () => table.pods();
+  const allocatable = enforceAllocatable(base, deps.cgroupManager, table);
+  const collector = new UsageCollector({
+    reader: await createCgroupReader(CGROUP_MOUNT),
+    runtime,
+    clock,
+    pods,
+    cgroupParent: (pod) => deps.cgroups.parent(pod),
+    allPodsCgroup: allocatable.podsCgroup,
+  });
+  const storage = new StorageUsage({
+    runtime,
+    clock,
+    logger,
+    rootDirectory,
+    podLogsDirectory,
+    volumes: deps.volumes,
+    pods,
+    periodMs: flags.volumeStatsAggPeriod,
+  });
+  const statistics = createStatistics({
+    nodeName,
+    usage: collector,
+    storage,
+    metrics: registries.own,
+    probeMetrics: registries.probes.registry,
+    pods,
+  });
+  const keepProbeMetrics = async (signal: AbortSignal): Promise<void> => {
+    while (!signal.aborted) {
+      registries.probes.retain(new Set(pods().map((pod) => pod.metadata.uid)));
+      await clock.sleep(PROBE_METRICS_PERIOD_MS, signal).catch(() => undefined);
+    }
+  };
+  return {
+    collector,
+    storage,
+    allocatable,
+    statistics,
+    run: (signal) => Promise.all([allocatable.run(signal), keepProbeMetrics(signal)]),
+  };
+}
+
+export interface EvictionDeps {
+  readonly settings: EvictionSettings;
+  readonly pressure: NodePressure;
+  readonly metrics: MetricsRegistry;
+  readonly usage: Usage;
+  readonly table: PodTable;
+  readonly desired: PodManager;
+  readonly workers: PodWorkers;
+  readonly housekeeping: Housekeeping;
+  readonly imageGc: ImageGc;
+  readonly events: AgentEvents;
+  readonly node: NodeManager;
+}
+
+export interface Eviction extends Part {
+  explain(signal: Signal | undefined): Promise<EvictionReport>;
+}
+
+export function createEviction({ nodeName, clock, logger }: Base, deps: EvictionDeps): Eviction {
+  const { settings, pressure, metrics, usage, table, workers, housekeeping, imageGc, events, node } = deps;
+  const evictions = metrics.counter({
+    name: 'kubelet_evictions',
+    help: 'Cumulative number of pod evictions by eviction signal',
+    labels: ['eviction_signal'],
+  });
+  const manager = new EvictionManager({
+    settings,
+    pressure,
+    clock,
+    logger,
+    observe: () =>
+      observeSignals({
+        node: () => usage.collector.node(),
+        allPods: () => usage.collector.allPods(),
+        storage: () => usage.storage.node(),
+        allocatableMemoryBytes: () => usage.allocatable.memoryBytes(),
+      }),
+    usage: (maxAgeMs) => usage.collector.snapshot(maxAgeMs),
+    storage: (maxAgeMs) => usage.storage.pods(maxAgeMs),
+    activePods: () => table.active(),
+    evict: async (pod, { gracePeriodSeconds, message }) => {
+      await workers.kill(pod, { gracePeriodSeconds, status: { reason: 'Evicted', message } });
+      // What the pod has written, to memory too, is free when its volumes are removed.
+      await workers.finished(pod.metadata.uid);
+    },
+    events,
+    aboutNode: (reason, message) => events.aboutNode(node.node(), reason, message),
+    deleteDeadContainers: () => housekeeping.collectContainers({ terminatedPods: true }),
+    deleteUnusedImages: () => imageGc.deleteUnused(),
+    onConditionsChange: () => node.changed(),
+    onEviction: (signal) => evictions.with(signal).inc(),
+  });
+  registerAgentMetrics(metrics, {
+    nodeName,
+    cgroupVersion: usage.collector.cgroupVersion,
+    startedAtMs: clock.now(),
+    pods: () => table.pods(),
+    mirrorCount: () => deps.desired.mirrors().length,
+    workerState: (uid) => workers.state(uid),
+    activePods: () => table.active(),
+  });
+  return { explain: (signal) => manager.explain({ signal }), run: (signal) => manager.run(signal) };
+}

@@ -1,0 +1,22 @@
+/** The metrics of the agent: its own on `/metrics`, and those of probes on `/metrics/probes`. */
+import { registerBuildInfo } from '../../api/component/build-metrics.ts';
+import { MetricsRegistry } from '../../api/component/metrics.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { type CertificateObservers, certificateMetrics } from '../node/certificates/certificate-metrics.ts';
+import { createProbeMetrics, type ProbeMetrics } from '../resources/statistics/probe-metrics.ts';
+
+export interface AgentRegistries {
+  readonly own: MetricsRegistry;
+  readonly probes: ProbeMetrics;
+  readonly certificates: CertificateObservers;
+}
+
+/** The version is the kubelet's, such as `v1.36.2`. */
+export function createRegistries(clock: Clock, version: string): AgentRegistries {
+  const own = new MetricsRegistry();
+  registerBuildInfo(own, {
+    gitVersion: version,
+    platform: `linux/${process.arch === 'x64' ? 'amd64' : process.arch}`,
+  });
+  return { own, probes: createProbeMetrics(clock.now()), certificates: certificateMetrics(own, clock) };
+}

@@ -1,0 +1,61 @@
+/** The addresses that the node reports: those of `--node-ip`, else those of the host. */
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { hostAddresses } from '../../host/host-facts.ts';
+
+const MAX_AGE_MS = 10_000;
+
+export interface NodeAddressesOptions {
+  readonly clock: Clock;
+  /** `--node-ip`. Empty: the host's addresses. `::` or `0.0.0.0` alone: the host's, of that family first. */
+  readonly configured: readonly string[];
+  /** Replaces the addresses of this host. */
+  readonly found?: () => readonly string[];
+}
+
+/** Caches the addresses: reading them costs more with each pod, because each pod has an interface on the host. */
+export class NodeAddresses {
+  readonly #options: NodeAddressesOptions;
+  #cached: { readonly atMs: number; readonly ips: readonly string[] } | undefined;
+
+  constructor(options: NodeAddressesOptions) {
+    this.#options = options;
+  }
+
+  /** Returns addresses that are at most ten seconds old. The first is the primary one. */
+  recent(): readonly string[] {
+    const cached = this.#cached;
+    if (cached !== undefined && this.#options.clock.monotonic() - cached.atMs < MAX_AGE_MS) return cached.ips;
+    return this.read();
+  }
+
+  read(): readonly string[] {
+    const { clock, configured, found = hostAddresses } = this.#options;
+    const ips = chooseAddresses(configured, found);
+    this.#cached = { atMs: clock.monotonic(), ips };
+    return ips;
+  }
+}
+
+/**
+ * Chooses at most one address of each family. `::` or `0.0.0.0` alone in `--node-ip` chooses which family comes first. Pure.
+ */
+export function chooseAddresses(wanted: readonly string[], found: () => readonly string[]): readonly string[] {
+  const isSix = (address: string): boolean => address.includes(':');
+  const [only] = wanted;
+  const preference = wanted.length === 1 && (only === '::' || only === '0.0.0.0') ? only : undefined;
+  const given = preference === undefined ? wanted : [];
+  // A configured address is the only one, unless an address of the other family is configured too.
+  if (given.length > 0) {
+    const [first = ''] = given;
+    const other = given.find((address) => isSix(address) !== isSix(first));
+    return [first, ...(other === undefined ? [] : [other])];
+  }
+  const all = found();
+  const ordered =
+    preference === undefined
+      ? all
+      : all.toSorted((a, b) => Number(isSix(a) !== isSix(preference)) - Number(isSix(b) !== isSix(preference)));
+  const [first] = ordered;
+  const other = preference === undefined ? undefined : ordered.find((address) => isSix(address) !== isSix(first ?? ''));
+  return [...(first === undefined ? [] : [first]), ...(other === undefined ? [] : [other])];
+}

@@ -1,0 +1,87 @@
+/**
+ * Keeps the node's Lease in the namespace kube-node-lease: renews it at a quarter of its duration, and creates it again after
+ * somebody has deleted it. The node owns the lease, so that the lease is deleted with the node.
+ */
+import type { Logger } from '../../../api/component/logger.ts';
+import { Backoff } from '../../../api/machinery/backoff.ts';
+import type { Client } from '../../../api/machinery/client.ts';
+import { type Clock, formatMicroTime } from '../../../api/machinery/clock.ts';
+import { leases } from '../../../api/machinery/resources.ts';
+import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
+import type { KubeObject } from '../../../api/meta/object.ts';
+import { isConflict, isNotFound } from '../../../api/meta/status-error.ts';
+
+export interface NodeLeaseOptions {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly nodeName: string;
+  readonly durationSeconds: number;
+  /** The uid of the registered node; `undefined` until it is registered. */
+  readonly nodeUid: () => string | undefined;
+  /** 0 to 1. */
+  readonly random: () => number;
+}
+
+const NAMESPACE = 'kube-node-lease';
+const REGISTRATION_POLL_MS = 100;
+const RETRY = { firstMs: 400, longestMs: 12_800 };
+/** Short outages are not worth a warning. */
+const FAILURES_BEFORE_WARNING = 5;
+
+/** Renews the lease until the signal aborts. Never rejects. */
+export async function keepNodeLease(options: NodeLeaseOptions, signal: AbortSignal): Promise<void> {
+  const { clock, logger, durationSeconds, nodeUid, random } = options;
+  const intervalMs = durationSeconds * 1000 * 0.25;
+  let lease: KubeObject | undefined;
+  const loop = new WakeableLoop({
+    clock,
+    backoff: new Backoff({ ...RETRY, longestMs: Math.min(RETRY.longestMs, intervalMs) }),
+    onError: (error, failures) => {
+      lease = undefined;
+      if (failures === FAILURES_BEFORE_WARNING)
+        logger.warn({ node: options.nodeName, err: error }, 'Cannot renew the lease of the node, retrying');
+    },
+  });
+  await loop.run(signal, async () => {
+    const uid = nodeUid();
+    if (uid === undefined) return REGISTRATION_POLL_MS;
+    lease = await renew(options, uid, lease);
+    return intervalMs * (1 + 0.04 * random());
+  });
+}
+
+async function renew(
+  { client, clock, nodeName, durationSeconds }: NodeLeaseOptions,
+  nodeUid: string,
+  known: KubeObject | undefined,
+): Promise<KubeObject> {
+  const spec = {
+    holderIdentity: nodeName,
+    leaseDurationSeconds: durationSeconds,
+    renewTime: formatMicroTime(clock.now()),
+  };
+  if (known !== undefined) {
+    try {
+      return await client.update(leases, { ...known, spec });
+    } catch (error) {
+      if (!isConflict(error) && !isNotFound(error)) throw error;
+    }
+  }
+  try {
+    const current = await client.get(leases, NAMESPACE, nodeName);
+    return await client.update(leases, { ...current, spec });
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+  }
+  return client.create(leases, NAMESPACE, {
+    apiVersion: 'coordination.k8s.io/v1',
+    kind: 'Lease',
+    metadata: {
+      name: nodeName,
+      namespace: NAMESPACE,
+      ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name: nodeName, uid: nodeUid }],
+    },
+    spec,
+  });
+}

@@ -1,0 +1,178 @@
+/**
+ * Housekeeping: every two seconds, starts desired pods that have no worker, forgets finished pods and removes what they left
+ * behind in the other parts of the agent. Every minute, and after a pod has been forgotten, it also terminates orphaned pods
+ * and removes dead containers, volumes and cgroups.
+ *
+ * Nothing is removed before every source has sent its pods, except what pods that are known leave behind.
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
+import { Backoff } from '../../api/machinery/backoff.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
+import type { PodCgroups } from '../host/cgroups/pod-cgroups.ts';
+import type { Pod, ProbeManager, StatusManager, VolumeManager } from '../model/core-types.ts';
+import { collectContainers, type CollectOptions } from '../runtime/kuberuntime/container-gc.ts';
+import type { KubeRuntime } from '../runtime/kuberuntime/kube-runtime.ts';
+import { formatPod } from '../runtime/kuberuntime/pod-containers.ts';
+import { readRuntimeStatus } from '../runtime/kuberuntime/runtime-status.ts';
+import { runningPods } from '../runtime/kuberuntime/running-pods.ts';
+import type { Runtime } from '../runtime/runtime.ts';
+import type { PodTable } from './pod-table.ts';
+import type { SyncLoop } from './sync-loop.ts';
+import type { PodAllocations } from './workers/pod-allocation.ts';
+import type { PodManager } from './workers/pod-manager.ts';
+import { isEnded, type PodWorkers } from './workers/pod-workers.ts';
+
+const PERIOD_MS = 2_000;
+const COLLECT_MS = 60_000;
+const RESIZE_RETRY_MS = 30_000;
+
+export interface HousekeepingOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly runtime: Runtime;
+  readonly kubeRuntime: Pick<KubeRuntime, 'collect'>;
+  readonly table: PodTable;
+  readonly desired: PodManager;
+  readonly workers: PodWorkers;
+  readonly syncLoop: Pick<SyncLoop, 'admit' | 'deleteMirror'>;
+  readonly volumes: Pick<VolumeManager, 'cleanOrphans'>;
+  readonly probes: Pick<ProbeManager, 'cleanup'>;
+  readonly statuses: Pick<StatusManager, 'get' | 'removeOrphans'>;
+  readonly cgroups: Pick<PodCgroups, 'cleanOrphans'>;
+  readonly allocations: PodAllocations;
+  readonly podLogsDirectory: string;
+  readonly podsDirectory: string;
+  readonly containerLogsDirectory: string | undefined;
+  /** The dead containers to keep. */
+  readonly deadContainers: Pick<CollectOptions, 'keptPerContainer' | 'keptInTotal' | 'minAgeMs'>;
+  /** Counts orphaned pods, and pods that were started again with the same uid. */
+  readonly observe: (event: 'orphaned' | 'restarted', pod: Pod) => void;
+}
+
+export class Housekeeping {
+  readonly #options: HousekeepingOptions;
+  #cleanedUpAtMs: number | undefined;
+  /** Some cgroups of orphaned pods can only be removed in the next turn. */
+  #areCgroupsLeft = false;
+  #collectedAtMs: number | undefined;
+  #resizedAtMs = 0;
+
+  constructor(options: HousekeepingOptions) {
+    this.#options = options;
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger, table } = this.#options;
+    const loop = new WakeableLoop({
+      clock,
+      backoff: new Backoff({ firstMs: PERIOD_MS, longestMs: PERIOD_MS }),
+      onError: (error) => logger.error({ err: error }, 'Housekeeping failed, retrying'),
+    });
+    await loop.run(signal, async () => {
+      if (table.sourcesReady()) await this.#cleanUp();
+      else await this.#collectEarly();
+      return PERIOD_MS;
+    });
+  }
+
+  async #cleanUp(): Promise<void> {
+    const { cgroups, clock, desired, kubeRuntime, syncLoop, table, volumes } = this.#options;
+    for (const mirror of desired.mirrors())
+      if (desired.podOfMirror(mirror) === undefined) await syncLoop.deleteMirror(mirror);
+    const { hasForgotten } = this.#forget();
+    if (!hasForgotten && !this.#areCgroupsLeft && !isDue(this.#cleanedUpAtMs, clock)) return;
+    this.#cleanedUpAtMs = clock.monotonic();
+    kubeRuntime.collect();
+    await this.collectContainers();
+    // Each step reads the known pods after it has listed what exists: a pod that was added meanwhile is no orphan.
+    await this.#terminateOrphans();
+    await volumes.cleanOrphans(() => table.known());
+    this.#areCgroupsLeft = await cgroups.cleanOrphans(() => table.known());
+  }
+
+  /** Forgets finished pods. Does not await, so that the set of desired pods stays valid. */
+  #forget(): { readonly hasForgotten: boolean } {
+    const { allocations, clock, desired, probes, statuses, table, workers } = this.#options;
+    const wanted = new Set(desired.list().map((pod) => pod.metadata.uid));
+    this.#restart();
+    const forgotten = workers.forget(wanted);
+    // A forgotten pod that is desired again starts without state; the next turn admits it.
+    const known = table.known().difference(new Set(forgotten));
+    probes.cleanup(known);
+    allocations.forget(known);
+    // A pod that is gone can make room for a deferred resize.
+    if (forgotten.length > 0 || clock.monotonic() - this.#resizedAtMs >= RESIZE_RETRY_MS) {
+      this.#resizedAtMs = clock.monotonic();
+      for (const uid of allocations.deferred()) workers.wake(uid);
+    }
+    statuses.removeOrphans(new Set([...known, ...desired.mirrors().map((mirror) => mirror.metadata.uid)]));
+    return { hasForgotten: forgotten.length > 0 };
+  }
+
+  /** Starts desired pods whose worker finished after they were removed: their static manifest was added again. */
+  #restart(): void {
+    const { desired, observe, statuses, syncLoop, table, workers } = this.#options;
+    for (const pod of desired.list()) {
+      const { uid } = pod.metadata;
+      if (workers.state(uid) !== undefined || table.isAdmitting(uid)) continue;
+      if (isEnded(pod.status) || statuses.get(uid)?.phase === 'Failed') continue;
+      observe('restarted', pod);
+      syncLoop.admit(pod);
+    }
+  }
+
+  /** Removes dead containers while a source has not sent its pods yet. */
+  async #collectEarly(): Promise<void> {
+    const { clock } = this.#options;
+    if (!isDue(this.#collectedAtMs, clock)) return;
+    this.#collectedAtMs = clock.monotonic();
+    await this.collectContainers();
+  }
+
+  /**
+   * Removes dead containers that are not to be kept, and everything of pods that are gone. With `terminatedPods`, also removes
+   * the containers of terminated pods that are still desired.
+   */
+  async collectContainers({ terminatedPods = false }: { readonly terminatedPods?: boolean } = {}): Promise<void> {
+    const { desired, runtime, podLogsDirectory, podsDirectory, logger, table, workers, clock } = this.#options;
+    const { containerLogsDirectory, deadContainers } = this.#options;
+    await collectContainers({
+      runtime,
+      logger,
+      podLogsDirectory,
+      podsDirectory,
+      ...(containerLogsDirectory === undefined ? {} : { containerLogsDirectory }),
+      nowMs: clock.now(),
+      ...deadContainers,
+      podExists: (uid) =>
+        !table.sourcesReady() ||
+        (desired.byUid(uid) !== undefined && !(terminatedPods && workers.isFinished(uid))) ||
+        !table.isFinished(uid),
+    });
+  }
+
+  /** Terminates pods that run in the runtime but are not known: they were removed while the agent did not run. */
+  async #terminateOrphans(): Promise<void> {
+    const { logger, observe, runtime, table, workers } = this.#options;
+    for (const pod of await runningPods(runtime)) {
+      const { uid, name, namespace } = pod.metadata;
+      if (table.known().has(uid)) continue;
+      logger.info({ pod: formatPod(pod) }, 'Terminating a running pod that no source has');
+      observe('orphaned', pod);
+      const status = await readRuntimeStatus(runtime, { uid, name, namespace });
+      if (status.sandboxes.length === 0) continue;
+      // The pod's specification, and with it its grace period, is unknown.
+      background(workers.kill(pod, { gracePeriodSeconds: 1, status: undefined }), {
+        logger,
+        what: 'Terminating an orphaned pod',
+        fields: { pod: formatPod(pod) },
+      });
+    }
+  }
+}
+
+function isDue(lastMs: number | undefined, clock: Clock): boolean {
+  return lastMs === undefined || clock.monotonic() - lastMs >= COLLECT_MS;
+}

@@ -1,0 +1,92 @@
+/**
+ * The pods of this node: the desired ones from the sources, those under admission, and the state of their workers and
+ * statuses. Holds no logic of its own about pods, so that every part of the agent can read it.
+ */
+import type { Pod, PodConfig, StatusManager } from '../model/core-types.ts';
+import type { PodManager } from './workers/pod-manager.ts';
+import { isEnded, type PodWorkers } from './workers/pod-workers.ts';
+
+export interface PodTableOptions {
+  readonly desired: PodManager;
+  readonly workers: PodWorkers;
+  readonly statuses: Pick<StatusManager, 'get'>;
+  readonly sources: Pick<PodConfig, 'allSourcesReady'>;
+}
+
+export class PodTable {
+  readonly #options: PodTableOptions;
+  /** Pods under admission in their newest form, by uid; `undefined` if the pod was removed in the meantime. */
+  readonly #admitting = new Map<string, Pod | undefined>();
+
+  constructor(options: PodTableOptions) {
+    this.#options = options;
+  }
+
+  /** Every source of pods has sent its first full set. */
+  sourcesReady(): boolean {
+    return this.#options.sources.allSourcesReady();
+  }
+
+  /** The desired pods with their current statuses, without mirror pods. */
+  pods(): readonly Pod[] {
+    return this.#options.desired.list().map((pod) => this.#withStatus(pod));
+  }
+
+  byName(namespace: string, name: string): Pod | undefined {
+    const pod = this.#options.desired.byName(namespace, name);
+    return pod === undefined ? undefined : this.#withStatus(pod);
+  }
+
+  /** Finds a static pod by the uid of its mirror pod too. */
+  byUid(uid: string): Pod | undefined {
+    const pod = this.#options.desired.byAnyUid(uid);
+    return pod === undefined ? undefined : this.#withStatus(pod);
+  }
+
+  /** The desired pods that use resources of the node: those under admission, and those that have not terminated. */
+  active(): readonly Pod[] {
+    return this.#options.desired
+      .list()
+      .filter(
+        ({ metadata, status }) =>
+          this.#admitting.has(metadata.uid) || (!this.isFinished(metadata.uid) && !isEnded(status)),
+      );
+  }
+
+  /** The uids of desired pods and of pods that have not terminated. Valid until the next `await`. */
+  known(): ReadonlySet<string> {
+    const { desired, workers } = this.#options;
+    return new Set([...desired.list().map((pod) => pod.metadata.uid), ...workers.known().keys()]);
+  }
+
+  /** The pod has no worker, or its worker has finished. */
+  isFinished(uid: string): boolean {
+    const state = this.#options.workers.state(uid);
+    return state === undefined || state.kind === 'finished';
+  }
+
+  isAdmitting(uid: string): boolean {
+    return this.#admitting.has(uid);
+  }
+
+  beginAdmission(pod: Pod): void {
+    this.#admitting.set(pod.metadata.uid, pod);
+  }
+
+  /** Stores the newest form of a pod under admission. */
+  updateAdmission(uid: string, newest: Pod | undefined): void {
+    this.#admitting.set(uid, newest);
+  }
+
+  /** Returns the newest form of the pod, or `undefined` if it was removed. */
+  endAdmission(uid: string): Pod | undefined {
+    const newest = this.#admitting.get(uid);
+    this.#admitting.delete(uid);
+    return newest;
+  }
+
+  #withStatus(pod: Pod): Pod {
+    const status = this.#options.statuses.get(pod.metadata.uid);
+    return status === undefined ? pod : { ...pod, status };
+  }
+}

@@ -1,0 +1,169 @@
+/**
+ * The sync loop: takes the changes of pods from the sources in order, admits new pods and passes each change to the pod's
+ * worker.
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
+import type { MirrorPods, Pod, PodConfig, PodUpdate, StatusManager } from '../model/core-types.ts';
+import { formatPod } from '../runtime/kuberuntime/pod-containers.ts';
+import type { PodTable } from './pod-table.ts';
+import type { PodAdmission, Refusal } from './workers/pod-admission.ts';
+import type { PodAllocations } from './workers/pod-allocation.ts';
+import { isMirrorPod, isStaticPod, type PodManager } from './workers/pod-manager.ts';
+import type { PodSync } from './workers/pod-sync.ts';
+import { isEnded, type PodWorkers } from './workers/pod-workers.ts';
+
+/** Allocates exclusive resources to a pod after its admission, before its worker starts. */
+export interface ResourceAdmission {
+  /** Returns `undefined` if the pod requests no such resource. */
+  admit(pod: Pod): Promise<Refusal | undefined> | undefined;
+  /** Releases the resources of a pod that has terminated. */
+  release(podUid: string): void;
+}
+
+export interface SyncLoopOptions {
+  readonly logger: Logger;
+  readonly table: PodTable;
+  readonly desired: PodManager;
+  readonly workers: PodWorkers;
+  readonly statuses: Pick<StatusManager, 'reconcile'>;
+  readonly sync: Pick<PodSync, 'reject'>;
+  readonly mirrors: MirrorPods | undefined;
+  readonly admission: PodAdmission;
+  readonly allocations: PodAllocations;
+  readonly resources: ResourceAdmission;
+}
+
+export class SyncLoop {
+  readonly #options: SyncLoopOptions;
+
+  constructor(options: SyncLoopOptions) {
+    this.#options = options;
+  }
+
+  /** Runs until the signal aborts. Containers keep running. */
+  async run(podConfig: PodConfig, signal: AbortSignal): Promise<void> {
+    await podConfig.run(signal, (update) => this.#onUpdate(update));
+  }
+
+  #onUpdate(update: PodUpdate): void {
+    for (const pod of update.pods) {
+      try {
+        this.#apply(update.type, pod);
+      } catch (error) {
+        this.#options.logger.error({ err: error, pod: formatPod(pod) }, 'Cannot apply a change of a pod');
+      }
+    }
+  }
+
+  #apply(type: PodUpdate['type'], pod: Pod): void {
+    const { desired, statuses, table, workers } = this.#options;
+    const { uid } = pod.metadata;
+    if (type === 'remove') desired.remove(pod);
+    else desired.set(pod);
+    if (isMirrorPod(pod)) {
+      this.#mirrorChanged(type, pod);
+      return;
+    }
+    switch (type) {
+      case 'add':
+        // A manifest that was removed and added again has the same uid as before.
+        if (!isStaticPod(pod) || !workers.isBack(uid)) this.admit(pod);
+        break;
+      case 'update':
+      case 'delete':
+        if (table.isAdmitting(uid)) table.updateAdmission(uid, pod);
+        else workers.update(pod);
+        break;
+      case 'reconcile':
+        statuses.reconcile(pod);
+        // Only the status differs from the agent's. The pod's readiness gates come from it.
+        if ((pod.spec.readinessGates ?? []).length > 0) workers.update(pod);
+        break;
+      case 'remove':
+        if (table.isAdmitting(uid)) table.updateAdmission(uid, undefined);
+        this.#inBackground(this.#terminate(pod), pod, 'Terminating a removed pod');
+        break;
+    }
+  }
+
+  /** The worker of the static pod ensures that the mirror pod is as it should be. */
+  #mirrorChanged(type: PodUpdate['type'], mirror: Pod): void {
+    const owner = this.#options.desired.podOfMirror(mirror);
+    if (owner !== undefined) this.#options.workers.wake(owner.metadata.uid);
+    else if (type !== 'remove') this.#inBackground(this.deleteMirror(mirror), mirror, 'Deleting a mirror pod');
+  }
+
+  /** Admits the pod, allocates its exclusive resources and starts its worker, or rejects the pod. */
+  admit(pod: Pod): void {
+    const { resources, workers } = this.#options;
+    const isEnding = isEnded(pod.status) || pod.metadata.deletionTimestamp !== undefined;
+    const isNew = !isEnding && pod.status?.startTime === undefined;
+    const refusal = isNew ? this.#refusal(pod) : undefined;
+    if (refusal !== undefined) {
+      this.#reject(pod, refusal);
+      return;
+    }
+    // For a pod that ran before the agent started, the managers confirm the resources that it has.
+    const allocation = isEnding ? undefined : resources.admit(pod);
+    if (allocation === undefined) workers.update(pod);
+    else this.#inBackground(this.#startWhenAllocated(pod, allocation, { isNew }), pod, 'Admitting a pod');
+  }
+
+  #refusal(pod: Pod): Refusal | undefined {
+    const { admission, allocations, table } = this.#options;
+    const others = table.active().filter((other) => other.metadata.uid !== pod.metadata.uid);
+    return admission.admit(
+      pod,
+      others.map((other) => allocations.allocated(other)),
+    );
+  }
+
+  async #startWhenAllocated(
+    pod: Pod,
+    allocation: Promise<Refusal | undefined>,
+    { isNew }: { readonly isNew: boolean },
+  ): Promise<void> {
+    const { resources, table, workers } = this.#options;
+    const { uid } = pod.metadata;
+    table.beginAdmission(pod);
+    const refusal = await allocation.catch(unexpectedRefusal);
+    const newest = table.endAdmission(uid);
+    if (newest === undefined) resources.release(uid);
+    else if (refusal !== undefined && isNew) this.#reject(newest, refusal);
+    else workers.update(newest);
+  }
+
+  #reject(pod: Pod, { reason, message }: Refusal): void {
+    this.#inBackground(this.#options.sync.reject(pod, reason, message), pod, 'Reporting the rejection of a pod');
+  }
+
+  async #terminate(pod: Pod): Promise<void> {
+    const { desired, workers } = this.#options;
+    await workers.kill(pod, { gracePeriodSeconds: undefined, status: undefined });
+    // The mirror pod stays if another static pod of the same name has been added in the meantime.
+    const mirror = isStaticPod(pod) ? desired.mirrorOf(pod) : undefined;
+    if (mirror !== undefined && desired.podOfMirror(mirror) === undefined) await this.deleteMirror(mirror);
+  }
+
+  /** Deletes a mirror pod without a static pod. Housekeeping retries a failure. */
+  async deleteMirror(mirror: Pod): Promise<void> {
+    const { logger, mirrors, table } = this.#options;
+    if (!table.sourcesReady()) return;
+    try {
+      await mirrors?.delete(mirror);
+    } catch (error) {
+      logger.debug({ err: error, pod: formatPod(mirror) }, 'Cannot delete a mirror pod without a static pod yet');
+    }
+  }
+
+  #inBackground(work: Promise<unknown>, pod: Pod, what: string): void {
+    background(work, { logger: this.#options.logger, what, fields: { pod: formatPod(pod) } });
+  }
+}
+
+/** Rejects the pod if a manager fails: a pod that stayed under admission would never start nor terminate. */
+function unexpectedRefusal(error: unknown): Refusal {
+  const why = error instanceof Error ? error.message : String(error);
+  return { reason: 'UnexpectedAdmissionError', message: `Allocate failed due to ${why}, which is unexpected` };
+}

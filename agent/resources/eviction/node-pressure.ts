@@ -1,0 +1,25 @@
+/** The pressure conditions of the node. The eviction manager writes them; admission and the node's status read them. */
+import type { Condition } from './thresholds.ts';
+
+export type PressureKind = 'memory' | 'disk' | 'pid';
+
+const CONDITIONS: Readonly<Record<PressureKind, Condition>> = {
+  memory: 'MemoryPressure',
+  disk: 'DiskPressure',
+  pid: 'PIDPressure',
+};
+
+export class NodePressure {
+  #conditions: ReadonlySet<Condition> = new Set();
+
+  has(kind: PressureKind): boolean {
+    return this.#conditions.has(CONDITIONS[kind]);
+  }
+
+  /** Returns whether the conditions changed. */
+  set(conditions: ReadonlySet<Condition>): boolean {
+    const hasChanged = this.#conditions.symmetricDifference(conditions).size > 0;
+    this.#conditions = conditions;
+    return hasChanged;
+  }
+}

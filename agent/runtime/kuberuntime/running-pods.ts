@@ -1,0 +1,25 @@
+/** The pods that run according to the container runtime, whether the agent knows them or not. */
+import type { Pod } from '../../model/core-types.ts';
+import type { Runtime } from '../runtime.ts';
+
+/** Each pod has its name, namespace, uid and running containers, and nothing else. */
+export async function runningPods(runtime: Pick<Runtime, 'listSandboxes' | 'listContainers'>): Promise<readonly Pod[]> {
+  const byUid = new Map<string, Pod>();
+  const sandboxes = await runtime.listSandboxes();
+  const containers = (await runtime.listContainers()).filter(({ state }) => state === 'running');
+  const bySandbox = Map.groupBy(containers, ({ sandboxId }) => sandboxId);
+  for (const sandbox of sandboxes) {
+    const members = bySandbox.get(sandbox.id) ?? [];
+    if ((sandbox.state !== 'ready' && members.length === 0) || byUid.has(sandbox.pod.uid)) continue;
+    byUid.set(sandbox.pod.uid, {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name: sandbox.pod.name, namespace: sandbox.pod.namespace, uid: sandbox.pod.uid },
+      spec: {
+        containers: members.map((container) => ({ name: container.name, image: container.image, resources: {} })),
+      },
+      status: {},
+    } as unknown as Pod);
+  }
+  return [...byUid.values()];
+}

@@ -1,0 +1,105 @@
+/** What the agent's server serves of pods: their list, logs, and the ids of containers and sandboxes to connect to. */
+import type { Clock } from '../../api/machinery/clock.ts';
+import { newBadRequest, newNotFound, newStatusError } from '../../api/meta/status-error.ts';
+import type { ContainerStatusJson, LogOptions, Pod, PodHost } from '../model/core-types.ts';
+import type { PodTable } from '../pods/pod-table.ts';
+import { allContainers } from '../runtime/kuberuntime/pod-containers.ts';
+import { runningPods } from '../runtime/kuberuntime/running-pods.ts';
+import { findContainer, readRuntimeStatus, type RuntimePodStatus } from '../runtime/kuberuntime/runtime-status.ts';
+import { chooseLog, whyNoLog } from '../runtime/logs/choose-log.ts';
+import { readLog } from '../runtime/logs/log-reader.ts';
+import type { Pleg } from '../runtime/pleg/pleg.ts';
+import { type ContainerId, type Runtime, RuntimeError } from '../runtime/runtime.ts';
+
+const PODS = { group: '', resource: 'pods' };
+
+export interface PodHostOptions {
+  readonly runtime: Runtime;
+  readonly table: PodTable;
+  readonly pleg: Pick<Pleg, 'health'>;
+  readonly clock: Clock;
+}
+
+export function createPodHost({ runtime, table, pleg, clock }: PodHostOptions): PodHost {
+  const runtimeStatus = ({ metadata: { uid, name, namespace } }: Pod): Promise<RuntimePodStatus> =>
+    readRuntimeStatus(runtime, { uid, name, namespace });
+  const find = (namespace: string, name: string, uid: string): Pod => {
+    const pod = uid === '' ? table.byName(namespace, name) : table.byUid(uid);
+    if (pod === undefined || pod.metadata.name !== name || pod.metadata.namespace !== namespace)
+      throw newStatusError(404, 'NotFound', 'pod does not exist');
+    return pod;
+  };
+  return {
+    pods: () => table.pods(),
+    runningPods: () => runningPods(runtime),
+    podByName: (namespace, name) => table.byName(namespace, name),
+    podByUid: (uid) => table.byUid(uid),
+    async logs(namespace, podName, container, options, out, signal) {
+      const pod = table.byName(namespace, podName);
+      if (pod === undefined) throw newStatusError(404, 'NotFound', `pod "${podName}" does not exist`);
+      const chosen = chooseFrom(pod, await runtimeStatus(pod), container, options);
+      // Sends the header of the response before the first line, because a client also follows a container that is silent.
+      out.write('');
+      const isRunning = async (): Promise<boolean> => {
+        try {
+          return (await runtime.containerStatus(chosen.id)).state === 'running';
+        } catch (error) {
+          // Containers keep running while the runtime does not respond.
+          return !(error instanceof RuntimeError && error.code === 'not-found');
+        }
+      };
+      try {
+        await readLog(chosen.logPath, options, out, { clock, isRunning }, signal);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+        // The container has written nothing yet, or the file is gone. The response has begun, as with the kubelet.
+        if (chosen.state !== 'running') out.write(`unable to retrieve container logs for ${chosen.id}`);
+      }
+    },
+    async resolveContainer(namespace, podName, uid, container): Promise<ContainerId> {
+      const found = findContainer(await runtimeStatus(find(namespace, podName, uid)), container);
+      if (found === undefined || found.state !== 'running')
+        throw newStatusError(500, 'InternalError', `container not found ("${container}")`);
+      return found.id;
+    },
+    async resolveSandbox(namespace, podName, uid) {
+      const { sandboxes } = await runtimeStatus(find(namespace, podName, uid));
+      const ready = sandboxes.find(({ state }) => state === 'ready');
+      if (ready === undefined) throw newNotFound(PODS, podName);
+      return ready.id;
+    },
+    exec: (id, command, io) => runtime.exec(id, command, io),
+    attach: (id, io) => runtime.attach(id, io),
+    portForward: (id, port, signal) => runtime.portForward(id, port, signal),
+    syncLoopHealth: () => pleg.health(),
+  };
+}
+
+/** Throws the kubelet's errors if there is no such container or log. */
+function chooseFrom(
+  pod: Pod,
+  runtime: RuntimePodStatus,
+  container: string,
+  options: LogOptions,
+): NonNullable<ReturnType<typeof chooseLog>> {
+  const { name } = pod.metadata;
+  if (!allContainers(pod).some((entry) => entry.container.name === container))
+    throw newStatusError(404, 'NotFound', `container "${container}" not found in pod "${name}"`);
+  const status = containerStatus(pod, container);
+  const attempts = runtime.containers.filter((entry) => entry.name === container);
+  const chosen = chooseLog(attempts, status, options);
+  if (chosen !== undefined) return chosen;
+  throw newBadRequest(
+    options.previous
+      ? `previous terminated container "${container}" in pod "${name}" not found`
+      : `container "${container}" in pod "${name}" is waiting to start: ${whyNoLog(status)}`,
+  );
+}
+
+function containerStatus({ status }: Pod, name: string): ContainerStatusJson | undefined {
+  return [
+    ...(status?.containerStatuses ?? []),
+    ...(status?.initContainerStatuses ?? []),
+    ...(status?.ephemeralContainerStatuses ?? []),
+  ].find((entry) => entry.name === name);
+}
