@@ -10,7 +10,8 @@ import { isIPv6, createServer, type Server, type Socket } from 'node:net';
 import dnsPacket, { type Answer, type DecodedPacket, type Question } from 'dns-packet';
 import type { Logger } from '../../../api/component/logger.ts';
 import { type ClusterNames, clusterRecords, type DnsRecord, reverseRecords } from './records.ts';
-import { askOverTcp, askOverUdp, framed, FramedMessages, parseUpstream } from './upstream.ts';
+import { ClientShares } from './client-shares.ts';
+import { askOverTcp, askOverUdp, framed, LONGEST_MESSAGE_BYTES, parseUpstream, queriesOf } from './upstream.ts';
 
 export interface ClusterDnsOptions {
   readonly names: ClusterNames;
@@ -32,21 +33,34 @@ const TTL_SECONDS = 5;
 const PLAIN_UDP_BYTES = 512;
 const MOST_UDP_BYTES = 1232;
 const UPSTREAM_MS = 2000;
-/** The maximum number of concurrently forwarded queries. Further ones fail with SERVFAIL. */
-const MOST_PENDING = 1000;
+/** The maximum numbers of concurrently forwarded queries. Further ones fail with SERVFAIL. */
+const FORWARDED = { most: 1000, mostOfOne: 200 };
 const TCP_IDLE_MS = 10_000;
-const MOST_TCP = 100;
+const CONNECTIONS = { most: 100, mostOfOne: 20 };
+/** The maximum number of queries of one connection that are answered at the same time. */
+const MOST_PIPELINED = 16;
+/** The shortest record in a response: the root as name, type, class, TTL, length and an IPv4 address. */
+const SHORTEST_RECORD_BYTES = 15;
 /** The maximum length of a CNAME chain. */
 const MOST_ALIASES = 8;
 
 /** The opcode bits of the flags; 0 is a query. */
 const OPCODE = 0x7800;
+const HEADER_BYTES = 12;
+const RESPONSE = 0x8000;
 const NO_ERROR = 0;
+const FORMAT_ERROR = 1;
 const SERVER_FAILURE = 2;
 const NO_SUCH_NAME = 3;
 const NOT_IMPLEMENTED = 4;
 
 type Transport = 'udp' | 'tcp';
+
+/** Where a query came from. */
+interface Client {
+  readonly address: string;
+  readonly transport: Transport;
+}
 
 interface Resolved {
   readonly code: number;
@@ -59,7 +73,8 @@ export class ClusterDns {
   #udp: UdpSocket | undefined;
   #tcp: Server | undefined;
   #port = 0;
-  #pending = 0;
+  readonly #forwarded = new ClientShares(FORWARDED);
+  readonly #connections = new ClientShares(CONNECTIONS);
 
   constructor(options: ClusterDnsOptions) {
     this.#options = options;
@@ -95,14 +110,13 @@ export class ClusterDns {
       this.#options.logger.warn({ err: error.message }, 'The UDP socket of the DNS server failed'),
     );
     udp.on('message', (message, peer) => {
-      this.#answer(message, 'udp')
+      this.#answer(message, { address: peer.address, transport: 'udp' })
         .then((answer) => {
           if (answer !== undefined && this.#udp === udp) udp.send(answer, peer.port, peer.address);
         })
         .catch(this.#logFailure);
     });
-    const tcp = createServer((socket) => this.#converse(socket));
-    tcp.maxConnections = MOST_TCP;
+    const tcp = createServer((socket) => this.#accept(socket));
     this.#tcp = tcp;
     await new Promise<void>((resolve, reject) => {
       tcp.once('error', reject).listen(udp.address().port, address, resolve);
@@ -118,11 +132,27 @@ export class ClusterDns {
     if (tcp?.listening === true) await new Promise<void>((resolve) => tcp.close(() => resolve()));
   }
 
-  #converse(socket: Socket): void {
-    socket.setTimeout(TCP_IDLE_MS, () => socket.destroy());
+  #accept(socket: Socket): void {
+    const address = socket.remoteAddress ?? '';
     socket.on('error', () => socket.destroy());
-    const messages = new FramedMessages((message) => {
-      this.#answer(message, 'tcp')
+    if (!this.#connections.take(address)) {
+      socket.destroy();
+      return;
+    }
+    socket.setTimeout(TCP_IDLE_MS, () => socket.destroy());
+    this.#converse(socket, { address, transport: 'tcp' })
+      .catch(this.#logFailure)
+      .finally(() => {
+        this.#connections.release(address);
+        socket.destroy();
+      });
+  }
+
+  /** Reads on only while the client takes the responses, so that a connection has a bounded number of them in memory. */
+  async #converse(socket: Socket, client: Client): Promise<void> {
+    const pending = new Set<Promise<void>>();
+    for await (const message of queriesOf(socket)) {
+      const answering = this.#answer(message, client)
         .then((answer) => {
           if (answer === undefined) socket.destroy();
           else socket.write(framed(answer));
@@ -130,9 +160,13 @@ export class ClusterDns {
         .catch((error: unknown) => {
           socket.destroy();
           this.#logFailure(error);
-        });
-    });
-    socket.on('data', (data: Buffer) => messages.push(data));
+        })
+        .finally(() => pending.delete(answering));
+      pending.add(answering);
+      if (pending.size >= MOST_PIPELINED) await Promise.race(pending);
+      if (socket.writableNeedDrain) await drained(socket);
+    }
+    await Promise.all(pending);
   }
 
   /** Logged on debug level only, because any client can cause these failures at will. */
@@ -140,7 +174,10 @@ export class ClusterDns {
     this.#options.logger.debug({ err: error }, 'Cannot answer a DNS message');
 
   /** Returns `undefined` for a message that is not a query. Rejects if the response cannot be encoded. */
-  async #answer(message: Buffer, transport: Transport): Promise<Buffer | undefined> {
+  async #answer(message: Buffer, client: Client): Promise<Buffer | undefined> {
+    const fault = queryFault(message);
+    if (fault !== undefined) return fault === 'no query' ? undefined : formatError(message);
+    const { transport } = client;
     let query: DecodedPacket;
     try {
       query = dnsPacket.decode(message);
@@ -153,9 +190,9 @@ export class ClusterDns {
     try {
       if (((query.flags ?? 0) & OPCODE) !== 0)
         return reply(query, { code: NOT_IMPLEMENTED, answers: [], additionals: [] }, transport);
-      const local = await this.#local(question, 0);
+      const local = await this.#local(question, 0, client);
       if (local !== undefined) return reply(query, local, transport, this.#options.domain);
-      return await this.#forward(message, transport);
+      return await this.#forward(message, client);
     } catch (error) {
       this.#options.logger.debug(
         { name: question.name, err: error instanceof Error ? error.message : error },
@@ -166,7 +203,7 @@ export class ClusterDns {
   }
 
   /** Resolves a name of the cluster. Returns `undefined` if the query must be forwarded. */
-  async #local({ name: asked, type }: Question, aliases: number): Promise<Resolved | undefined> {
+  async #local({ name: asked, type }: Question, aliases: number, client: Client): Promise<Resolved | undefined> {
     const { domain, names, synced } = this.#options;
     const name = asked.toLowerCase().replace(/\.$/, '');
     const isOurs = name === domain || name.endsWith(`.${domain}`);
@@ -179,25 +216,27 @@ export class ClusterDns {
     const answers = found.answers.map((record) => answerOf(record, asked));
     const [alias] = found.answers;
     if (alias?.type === 'CNAME' && type !== 'CNAME' && aliases < MOST_ALIASES)
-      answers.push(...(await this.#follow(alias.data, type, aliases + 1)));
+      answers.push(...(await this.#follow({ name: alias.data, type }, aliases + 1, client)));
     return { code: NO_ERROR, answers, additionals: found.additionals.map((record) => answerOf(record)) };
   }
 
-  async #follow(name: string, type: Question['type'], aliases: number): Promise<readonly Answer[]> {
-    const local = await this.#local({ name, type }, aliases);
+  async #follow(next: Question, aliases: number, client: Client): Promise<readonly Answer[]> {
+    const local = await this.#local(next, aliases, client);
     if (local !== undefined) return local.answers;
     const question = dnsPacket.encode({
       type: 'query',
       id: Math.floor(Math.random() * 65_536),
       flags: dnsPacket.RECURSION_DESIRED,
-      questions: [{ name, type }],
+      questions: [next],
     });
-    return dnsPacket.decode(await this.#forward(question, 'udp')).answers ?? [];
+    const answer = await this.#forward(question, { ...client, transport: 'udp' });
+    // Decoding takes time for each record. Without EDNS a response over UDP has at most 512 bytes.
+    if (answer.length > MOST_UDP_BYTES) throw new Error('a name server sent a longer response than the query allows');
+    return dnsPacket.decode(answer).answers ?? [];
   }
 
-  async #forward(message: Buffer, transport: Transport): Promise<Buffer> {
-    if (this.#pending >= MOST_PENDING) throw new Error('too many queries are being forwarded to other name servers');
-    this.#pending += 1;
+  async #forward(message: Buffer, { address, transport }: Client): Promise<Buffer> {
+    if (!this.#forwarded.take(address)) throw new Error('too many queries are being forwarded to other name servers');
     try {
       const upstreams = await this.#options.upstreams();
       let last: unknown = new Error('the host has no name server configured');
@@ -211,9 +250,39 @@ export class ClusterDns {
       }
       throw last;
     } finally {
-      this.#pending -= 1;
+      this.#forwarded.release(address);
     }
   }
+}
+
+/**
+ * Checks the header of a message before the message is decoded: a query has one question and no records but those of EDNS
+ * and of a signature. Decoding thousands of questions that share one long name would block the agent for a second.
+ */
+function queryFault(message: Buffer): 'no query' | 'malformed' | undefined {
+  if (message.length < HEADER_BYTES || (message.readUInt16BE(2) & RESPONSE) !== 0) return 'no query';
+  const [questions, answers, authorities, additionals] = [4, 6, 8, 10].map((at) => message.readUInt16BE(at));
+  const isPlain = questions === 1 && answers === 0 && authorities === 0 && (additionals ?? 0) <= 2;
+  return isPlain ? undefined : 'malformed';
+}
+
+/** A header without a question, since none of the message was read. */
+function formatError(message: Buffer): Buffer {
+  const response = Buffer.alloc(HEADER_BYTES);
+  response.writeUInt16BE(message.readUInt16BE(0), 0);
+  response.writeUInt16BE(RESPONSE | (message.readUInt16BE(2) & OPCODE) | FORMAT_ERROR, 2);
+  return response;
+}
+
+/** Resolves when the socket takes more, or is closed. */
+function drained(socket: Socket): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      socket.off('drain', done).off('close', done);
+      resolve();
+    };
+    socket.once('drain', done).once('close', done);
+  });
 }
 
 /**
@@ -235,7 +304,7 @@ function reply(
   const option = query.additionals?.find((each) => each.type === 'OPT');
   const limit =
     transport === 'tcp'
-      ? Number.POSITIVE_INFINITY
+      ? LONGEST_MESSAGE_BYTES
       : Math.min(MOST_UDP_BYTES, Math.max(PLAIN_UDP_BYTES, option?.udpPayloadSize ?? 0));
   const flags =
     (query.flag_rd === true ? dnsPacket.RECURSION_DESIRED : 0) |
@@ -268,6 +337,8 @@ function reply(
       additionals: [...(parts.additionals ?? []), ...optional],
     });
   for (const parts of [{ answers, additionals }, { answers }]) {
+    // A service may have thousands of endpoints: what cannot fit is not encoded at all.
+    if (((parts.additionals?.length ?? 0) + answers.length) * SHORTEST_RECORD_BYTES > limit) continue;
     const whole = encode(parts, 0);
     if (whole.length <= limit) return whole;
   }

@@ -48,6 +48,11 @@ export function askOverTcp({ address, port }: Upstream, question: Buffer, timeou
   }).finally(() => socket.destroy());
 }
 
+/** The length of a message over TCP has two bytes. */
+export const LONGEST_MESSAGE_BYTES = 0xffff;
+/** A name, EDNS options and a signature fit into it many times over. */
+const LONGEST_QUERY_BYTES = 4096;
+
 /** Prefixes a message with its length in two bytes, as DNS over TCP requires. */
 export function framed(message: Uint8Array): Buffer {
   const length = Buffer.alloc(2);
@@ -72,5 +77,20 @@ export class FramedMessages {
       rest = rest.subarray(end);
     }
     this.#rest = rest;
+  }
+}
+
+/** The queries that a client sends over a connection, read as they are asked for. Throws if one is too long. */
+export async function* queriesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let rest: Buffer = Buffer.alloc(0);
+  for await (const chunk of chunks) {
+    rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+    while (rest.length >= 2) {
+      const end = 2 + rest.readUInt16BE(0);
+      if (end > 2 + LONGEST_QUERY_BYTES) throw new Error('a DNS query is too long');
+      if (rest.length < end) break;
+      yield rest.subarray(2, end);
+      rest = rest.subarray(end);
+    }
   }
 }

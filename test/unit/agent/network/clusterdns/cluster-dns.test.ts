@@ -38,11 +38,15 @@ const slices = [
     Array.from({ length: 120 }, (_, index) => ({ addresses: [`10.1.0.${index + 1}`] })),
   ),
 ];
+/** How often endpoints were looked up. */
+let resolved = 0;
 const names: ClusterNames = {
   service: (namespace, name) =>
     services.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name),
-  slicesOf: (namespace, name) =>
-    slices.filter(({ metadata }) => metadata.namespace === namespace && metadata.name === name),
+  slicesOf: (namespace, name) => {
+    resolved += 1;
+    return slices.filter(({ metadata }) => metadata.namespace === namespace && metadata.name === name);
+  },
   hasServices: (namespace) => namespace === 'shop',
   serviceAt: (address) => services.find(({ spec }) => spec?.clusterIPs?.includes(address)),
   slicesAt: (address) =>
@@ -60,6 +64,7 @@ describe('the cluster DNS server', () => {
     upstream.on('message', (message, peer) => {
       const { id = 0, questions = [] } = dnsPacket.decode(message);
       const [question] = questions;
+      if (question?.name.endsWith('silent.example.org') === true) return;
       const answers = question?.type === 'A' ? [{ type: 'A' as const, name: question.name, data: '203.0.113.5' }] : [];
       upstream.send(dnsPacket.encode({ type: 'response', id, questions, answers }), peer.port, peer.address);
     });
@@ -171,6 +176,61 @@ describe('the cluster DNS server', () => {
       await new Promise((resolve) => client.send(Buffer.from(message, 'latin1'), dns.port, '127.0.0.1', resolve));
     client.close();
     assert.deepEqual(await resolver.resolve4('web.shop.svc.cluster.local'), ['10.96.0.7']);
+  });
+
+  it('decodes no message with thousands of questions that share one long name', async () => {
+    const name = Buffer.concat([...Array<Buffer>(126).fill(Buffer.from([1, 97])), Buffer.from([0])]);
+    const pointer = Buffer.from([0xc0, 12, 0, 1, 0, 1]);
+    const header = Buffer.from([0, 9, 1, 0, 0x27, 0x11, 0, 0, 0, 0, 0, 0]);
+    const type = Buffer.from([0, 1, 0, 1]);
+    const message = Buffer.concat([header, name, type, ...Array<Buffer>(10_000).fill(pointer)]);
+    const client = createSocket('udp4');
+    client.send(message, dns.port, '127.0.0.1');
+    const [answer] = (await once(client, 'message')) as [Buffer];
+    client.close();
+    // Format error, and nothing of the question.
+    assert.equal(answer.toString('hex'), '000980010000000000000000');
+  });
+
+  it('resolves no more queries of a connection than its client takes responses', async () => {
+    const question = framed(
+      dnsPacket.encode({ type: 'query', id: 7, questions: [{ type: 'SRV', name: 'crowd.shop.svc.cluster.local' }] }),
+    );
+    const before = resolved;
+    const socket = connect(dns.port, '127.0.0.1').pause();
+    const count = 1500;
+    for (let sent = 0; sent < count; sent += 1) socket.write(question);
+    let last = -1;
+    while (last !== resolved) {
+      last = resolved;
+      await new Promise((resolve) => setTimeout(resolve, 500));
+    }
+    socket.destroy();
+    assert.ok(resolved - before < count, `${resolved - before} responses wait for a client that reads none`);
+  });
+
+  it('leaves room for the queries and connections of other clients, whatever one client sends', async () => {
+    const greedy = createSocket('udp4');
+    const other = createSocket('udp4');
+    await new Promise<void>((resolve) => other.bind(0, '127.0.0.2', resolve));
+    const query = (id: number, name: string): Buffer =>
+      dnsPacket.encode({ type: 'query', id, questions: [{ type: 'A', name }] });
+    let refused = 0;
+    greedy.on('message', () => (refused += 1));
+    for (let id = 0; id < 1200; id += 1) greedy.send(query(id, `${id}.silent.example.org`), dns.port, '127.0.0.1');
+    while (refused < 100) await once(greedy, 'message');
+    other.send(query(5, 'example.org'), dns.port, '127.0.0.1');
+    const [answer] = (await once(other, 'message')) as [Buffer];
+    assert.equal(dnsPacket.decode(answer).answers?.length, 1);
+    const sockets = Array.from({ length: 120 }, () => connect(dns.port, '127.0.0.1').on('error', () => undefined));
+    await Promise.all(sockets.map((socket) => once(socket, 'connect')));
+    const third = connect({ port: dns.port, host: '127.0.0.1', localAddress: '127.0.0.2' });
+    third.write(framed(query(6, 'web.shop.svc.cluster.local')));
+    const [data] = (await once(third, 'data')) as [Buffer];
+    assert.equal(dnsPacket.decode(data.subarray(2)).answers?.length, 1);
+    for (const socket of [...sockets, third]) socket.destroy();
+    greedy.close();
+    other.close();
   });
 });
 
