@@ -196,7 +196,7 @@ async function allowed(
   options: AccessOptions,
   cache: TimedCache<boolean>,
 ): Promise<boolean> {
-  const key = JSON.stringify([user.name, user.groups, user.extra, verb, subresource]);
+  const key = JSON.stringify([user.name, user.uid, user.groups, user.extra, verb, subresource]);
   const kept = cache.get(key);
   if (kept !== undefined) return kept;
   const answer = await options.client?.create(subjectAccessReviews, '', {

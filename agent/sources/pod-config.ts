@@ -12,6 +12,7 @@ import {
   type PodSourceName,
   type PodUpdate,
 } from '../model/core-types.ts';
+import { identityFault } from './pod-identity.ts';
 import type { PodSource } from './pod-source.ts';
 
 /** The updates that lead from one full set of a source to the next, in the order in which they must be handled. */
@@ -109,11 +110,17 @@ async function runSource(
   let known = new Map<string, Pod>();
   const complain = (pod: string): void =>
     options.logger.error({ source: source.name, pod }, 'a source names two pods the same; the first is taken');
+  const isUsable = (pod: Pod): boolean => {
+    const fault = identityFault(pod);
+    if (fault !== '') options.logger.error({ source: source.name, fault }, 'Ignoring a pod that has no valid identity');
+    return fault === '';
+  };
   while (!signal.aborted) {
     try {
       await source.run(signal, (pods, told = { provisional: false }) => {
         const unique = new Map<string, Pod>();
-        for (const pod of source.name === 'api' ? pods : firstOfEachName(pods, complain))
+        const usable = pods.filter((pod) => isUsable(pod));
+        for (const pod of source.name === 'api' ? usable : firstOfEachName(usable, complain))
           unique.set(pod.metadata.uid, pod);
         const updates = diff(source.name, known, [...unique.values()]);
         known = unique;

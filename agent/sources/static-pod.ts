@@ -14,6 +14,7 @@ import {
   type PodSourceName,
 } from '../model/core-types.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
+import { identityFault } from './pod-identity.ts';
 
 /** A manifest that will not do; `message` names the place, line and field. */
 export class ManifestError extends PlainError {
@@ -93,8 +94,13 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
     throw new ManifestError(`${origin}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
   }
   if (result.errors.length > 0) {
-    const places = result.errors.map((error) => `${lineOf(text, error.field)}${String(error)}`);
-    throw new ManifestError(`${origin}: invalid pod: ${places.join('; ')}`);
+    const lines = text.toString('utf8').split('\n');
+    const shown = result.errors.slice(0, MOST_SHOWN_ERRORS);
+    const places = shown.map((error) => `${lineOf(lines, error.field)}${String(error)}`);
+    const more = result.errors.length - shown.length;
+    throw new ManifestError(
+      `${origin}: invalid pod: ${places.join('; ')}${more === 0 ? '' : `; and ${more} more errors`}`,
+    );
   }
   const refused = referencesToApi(result.pod);
   if (refused.length > 0) throw new ManifestError(`${origin}: a static pod may not use ${refused.join(', ')}`);
@@ -107,11 +113,17 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
     [ANNOTATION_CONFIG_SOURCE]: source,
     [ANNOTATION_CONFIG_SEEN]: formatTime(clock.now()),
   };
+  const identified = { ...pod, metadata: { ...pod.metadata, uid, annotations } };
+  const fault = identityFault(identified);
+  if (fault !== '') throw new ManifestError(`${origin}: invalid pod: ${fault}`);
   return {
-    pod: { ...pod, metadata: { ...pod.metadata, uid, annotations } },
+    pod: identified,
     warnings: result.warnings.map((warning) => `${origin}: ${warning}`),
   };
 }
+
+/** Finding the line of an error takes a pass through the text. */
+const MOST_SHOWN_ERRORS = 20;
 
 /** What the agent itself decides of a static pod, before defaults: name, namespace, node, tolerations. */
 function prepare(value: Record<string, unknown>, options: StaticPodOptions): Record<string, unknown> {
@@ -185,9 +197,8 @@ function digest(parts: readonly string[]): string {
   return hash.digest('hex');
 }
 
-/** `line 12: ` where the text has the field, found by walking its keys in order of indentation; '' otherwise. */
-export function lineOf(text: Buffer, field: string): string {
-  const lines = text.toString('utf8').split('\n');
+/** `line 12: ` where the lines have the field, found by walking its keys in order of indentation; '' otherwise. */
+export function lineOf(lines: readonly string[], field: string): string {
   const parts = field.split(/[.[\]]/).filter((part) => part !== '');
   let at = 0;
   let end = lines.length;

@@ -120,7 +120,7 @@ class NatRules {
   service(port: ServicePort): void {
     const protocol = port.protocol.toLowerCase();
     const to = (address: string): string => `-d ${address} -p ${protocol} -m ${protocol} --dport ${port.port}`;
-    const note = `-m comment --comment "${port.id}"`;
+    const note = comment(port);
     if (port.internal.length > 0) {
       const chain = this.#balance('SVC', port, port.internal);
       this.services.push(
@@ -219,7 +219,7 @@ function onlyBy({ port }: NameServer): string[] {
  */
 function refusals(port: ServicePort, family: Family): string[] {
   const protocol = port.protocol.toLowerCase();
-  const note = `-m comment --comment "${port.id}"`;
+  const note = comment(port);
   const reject = `REJECT --reject-with ${family === 'IPv4' ? 'icmp-port-unreachable' : 'icmp6-port-unreachable'}`;
   const verdict = port.hasEndpoints ? 'DROP' : reject;
   const to = (address: string, number: number): string =>
@@ -241,6 +241,10 @@ function refusals(port: ServicePort, family: Family): string[] {
 }
 
 const hostPort = ({ ip, port }: Endpoint): string => (ip.includes(':') ? `[${ip}]:${port}` : `${ip}:${port}`);
+
+/** Names have no characters that end a quoted text; those of a kube-apiserver that allows more do not reach the rules. */
+const comment = ({ id }: ServicePort): string =>
+  `-m comment --comment "${id.replaceAll(/[^A-Za-z0-9./:_-]/g, '?').slice(0, 255)}"`;
 
 /** The name of a chain has at most 28 characters. */
 function chainName(kind: string, ...parts: readonly string[]): string {

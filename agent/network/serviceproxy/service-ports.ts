@@ -6,8 +6,8 @@
  * Endpoints are selected as in kube-proxy: ready endpoints; if there are none, terminating endpoints that still serve;
  * topology hints if every endpoint has them; only endpoints on this node under a `Local` policy.
  */
-import { isIPv6 } from 'node:net';
 import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
+import { canonicalAddress, canonicalRange } from './addresses.ts';
 
 export type Family = 'IPv4' | 'IPv6';
 export type Protocol = 'TCP' | 'UDP' | 'SCTP';
@@ -104,7 +104,9 @@ function portsOf(service: Service, slicesOf: SlicesOf, family: Family, place: Pl
   const { namespace = '', name = '' } = service.metadata;
   const spec = service.spec ?? {};
   const ofFamily = (addresses: readonly string[] = []): string[] =>
-    addresses.filter((address) => isIPv6(address.split('/')[0] ?? '') === (family === 'IPv6'));
+    addresses.flatMap((address) => canonicalAddress(address, family) ?? []);
+  const rangesOfFamily = (ranges: readonly string[] = []): string[] =>
+    ranges.flatMap((range) => canonicalRange(range, family) ?? []);
   const [clusterIp] = ofFamily(spec.clusterIPs);
   if (clusterIp === undefined) return [];
   const slices = slicesOf(namespace, name).filter(({ addressType }) => addressType === family);
@@ -120,8 +122,11 @@ function portsOf(service: Service, slicesOf: SlicesOf, family: Family, place: Pl
       const { port: number } = target;
       return (slice.endpoints ?? []).map((endpoint) => ({ endpoint, number }));
     });
-    const everywhere = usable(nearby(candidates, place));
-    const here = usable(candidates.filter(({ endpoint }) => endpoint.nodeName === place.nodeName));
+    const everywhere = usable(nearby(candidates, place), family);
+    const here = usable(
+      candidates.filter(({ endpoint }) => endpoint.nodeName === place.nodeName),
+      family,
+    );
     return {
       id: `${namespace}/${name}:${port.name ?? ''}`,
       protocol,
@@ -130,7 +135,7 @@ function portsOf(service: Service, slicesOf: SlicesOf, family: Family, place: Pl
       nodePort: port.nodePort ?? 0,
       externalIps: ofFamily(spec.externalIPs),
       loadBalancerIps: ofFamily(balancer),
-      sourceRanges: ofFamily(spec.loadBalancerSourceRanges),
+      sourceRanges: rangesOfFamily(spec.loadBalancerSourceRanges),
       affinitySeconds:
         spec.sessionAffinity === 'ClientIP'
           ? (spec.sessionAffinityConfig?.clientIP?.timeoutSeconds ?? AFFINITY_SECONDS)
@@ -138,7 +143,7 @@ function portsOf(service: Service, slicesOf: SlicesOf, family: Family, place: Pl
       externalLocal,
       internal: spec.internalTrafficPolicy === 'Local' ? here : everywhere,
       external: externalLocal ? here : everywhere,
-      hasEndpoints: usable(candidates).length > 0,
+      hasEndpoints: usable(candidates, family).length > 0,
     };
   });
 }
@@ -152,13 +157,13 @@ interface Candidate {
 const isReady = ({ conditions }: SliceEndpoint): boolean => conditions?.ready !== false;
 const isServing = ({ conditions }: SliceEndpoint): boolean => (conditions?.serving ?? conditions?.ready) !== false;
 
-function usable(candidates: readonly Candidate[]): Endpoint[] {
+function usable(candidates: readonly Candidate[], family: Family): Endpoint[] {
   const ready = candidates.filter(({ endpoint }) => isReady(endpoint));
   const ending = (): Candidate[] =>
     candidates.filter(({ endpoint }) => endpoint.conditions?.terminating === true && isServing(endpoint));
   const found = new Map<string, Endpoint>();
   for (const { endpoint, number } of ready.length > 0 ? ready : ending()) {
-    const [ip] = endpoint.addresses;
+    const ip = canonicalAddress(endpoint.addresses[0] ?? '', family);
     if (ip !== undefined) found.set(`${ip} ${number}`, { ip, port: number });
   }
   return [...found.values()].toSorted((a, b) => (`${a.ip} ${a.port}` < `${b.ip} ${b.port}` ? -1 : 1));

@@ -1,4 +1,5 @@
 /** Asks the API for a certificate: a new key, a request, and the wait for its approval and certificate. */
+import { type KeyObject, X509Certificate } from 'node:crypto';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { HttpClient } from '../../../api/machinery/http-client.ts';
@@ -8,6 +9,7 @@ import type { KubeObject } from '../../../api/meta/object.ts';
 import { isNotFound, isStatusError } from '../../../api/meta/status-error.ts';
 import { createCsr } from '../../../api/pki/certificate-request.ts';
 import type { AlternativeNames, DistinguishedName } from '../../../api/pki/names.ts';
+import { readPem } from '../../../api/pki/pem.ts';
 import { generateKey, privateKeyPem } from '../../../api/pki/signing.ts';
 
 export interface CertificateWish {
@@ -84,7 +86,7 @@ export async function requestCertificate(
       );
     if (status.certificate !== undefined && status.certificate !== '') {
       return {
-        certificatePem: Buffer.from(status.certificate, 'base64').toString(),
+        certificatePem: certificatesFor(keys.privateKey, Buffer.from(status.certificate, 'base64').toString()),
         keyPem: privateKeyPem(keys.privateKey),
       };
     }
@@ -92,6 +94,19 @@ export async function requestCertificate(
   throw new Error(
     `certificate signing request ${name} was not answered within ${Math.round(timeoutMs / 1000)} s: approve it with 'kubectl certificate approve ${name}'`,
   );
+}
+
+/**
+ * The certificates of the answer, the first of which must be for the requested key. A signer must not make the agent store
+ * another key, or a pair with which its server does not start.
+ */
+function certificatesFor(key: KeyObject, answer: string): string {
+  const blocks = readPem(answer).filter(({ label }) => label === 'CERTIFICATE');
+  const [leaf] = blocks;
+  if (leaf === undefined) throw new Error('the signer gave no certificate');
+  if (!new X509Certificate(leaf.text).checkPrivateKey(key))
+    throw new Error('the signer gave a certificate for another key');
+  return blocks.map(({ text }) => `${text}\n`).join('');
 }
 
 async function usagesFor(client: SigningClient, wish: CertificateWish, signal: AbortSignal): Promise<string[]> {

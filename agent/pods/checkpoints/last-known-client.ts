@@ -6,6 +6,7 @@
  * Secrets and tokens stand on the disk for that, readable by root alone, as long as a pod of this node names them; a host that
  * must not have them there runs with `--pod-checkpoints=false`.
  */
+import { createHash } from 'node:crypto';
 import type {
   Client,
   ClientDeleteOptions,
@@ -27,6 +28,9 @@ const REMEMBERED: ReadonlySet<string> = new Set([
   'persistentvolumeclaims',
   'persistentvolumes',
 ]);
+
+/** Of the part of a key that others choose, in characters of a file's name, which has 255. */
+const LONGEST_NAME = 160;
 
 /** Beyond it a silent API server counts as one that cannot be reached, where there is something to fall back on. */
 const PATIENCE_MS = 3_000;
@@ -146,7 +150,17 @@ export class LastKnownClient implements Client {
 }
 
 export function objectKey(resource: string, namespace: string, name: string): string {
-  return namespace === '' ? `objects/${resource}_${name}` : `objects/${resource}_${namespace}_${name}`;
+  return boundedKey(`objects/${resource}_`, namespace === '' ? name : `${namespace}_${name}`);
+}
+
+/**
+ * The last part of a key is the name of a file. Names of objects and audiences may be longer than a file system takes, and
+ * one file that cannot be written would hold up the others.
+ */
+function boundedKey(prefix: string, name: string): string {
+  return encodeURIComponent(name).length <= LONGEST_NAME
+    ? `${prefix}${name}`
+    : `${prefix}~${createHash('sha256').update(name).digest('hex')}`;
 }
 
 /** Tokens are bound to a pod: they go with it. */
@@ -160,7 +174,7 @@ function tokenKey(namespace: string, account: string, request: KubeObject): stri
     | undefined;
   const uid = spec?.boundObjectRef?.uid;
   if (uid === undefined) return undefined;
-  return `objects/${tokenPrefix(uid)}${[namespace, account, ...(spec?.audiences ?? [])].join('_')}`;
+  return boundedKey(`objects/${tokenPrefix(uid)}`, [namespace, account, ...(spec?.audiences ?? [])].join('_'));
 }
 
 function isOfOneName({ fieldSelector }: ClientListOptions): boolean {

@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { type Mount, RuntimeError } from '../runtime.ts';
 import { isCode, type DockerClient } from './docker-client.ts';
+import { LABEL_INSTANCE } from './labels.ts';
 
 export class ImageVolumes {
   readonly #client: DockerClient;
@@ -80,14 +81,21 @@ export class ImageVolumes {
     const name = `orchlet-image-volume-${createHash('sha256').update(directory).digest('hex').slice(0, 16)}`;
     const remove = async (): Promise<void> => {
       try {
-        await this.#client.call('remove container', () => docker.getContainer(name).remove({ force: true }));
+        await this.#client.call('remove container', () => docker.getContainer(name).remove({ force: true, v: true }));
       } catch (error) {
         if (!isCode(error, 'not-found')) throw error;
       }
     };
     await remove();
     const container = await this.#client.call('create container', () =>
-      docker.createContainer({ name, Image: image, Entrypoint: ['-'], NetworkDisabled: true }),
+      docker.createContainer({
+        name,
+        Image: image,
+        Entrypoint: ['-'],
+        NetworkDisabled: true,
+        // A container has the labels of its image. Those of this image must not make it a container of a pod.
+        Labels: { [LABEL_INSTANCE]: '' },
+      }),
     );
     try {
       const archive = await this.#client.call('export container', () => container.export());

@@ -257,8 +257,10 @@ async function hostsFile({ pod, podIps }: ContainerRequest, { settings }: Config
 async function mountTerminationFile(mounts: Mount[], request: ContainerRequest, deps: ConfigDeps): Promise<void> {
   const path = request.container.terminationMessagePath ?? '/dev/termination-log';
   if (path === '') return;
-  const covered = mounts.findIndex((mount) => posix.resolve('/', mount.containerPath) === posix.resolve('/', path));
-  if (covered !== -1) mounts.splice(covered, 1);
+  const target = posix.resolve('/', path);
+  // Several mounts may have one place in different spellings.
+  for (let index = mounts.length - 1; index >= 0; index -= 1)
+    if (posix.resolve('/', mounts[index]?.containerPath ?? '') === target) mounts.splice(index, 1);
   mounts.push(plainMount(path, await terminationFile(request, deps)));
 }
 

@@ -20,6 +20,8 @@ export interface DnsSettings {
 const MAX_SERVERS = 3;
 const MAX_SEARCHES = 32;
 const MAX_SEARCH_CHARACTERS = 2048;
+/** The API takes any text as an option. A line break in it would add lines to the resolver file. */
+const ONE_WORD = /^[\x21-\x7e]+$/;
 /** Resolvers end themselves over a longer one. */
 const LONGEST_SEARCH = 253;
 
@@ -75,8 +77,11 @@ export function podDns(
   const own = pod.spec.dnsConfig;
   if (own !== undefined) {
     const options = new Map(config.options.map((option) => [option.split(':')[0] ?? '', option]));
-    for (const { name = '', value } of own.options ?? [])
-      options.set(name, value === undefined || value === '' ? name : `${name}:${value}`);
+    for (const { name = '', value } of own.options ?? []) {
+      const option = value === undefined || value === '' ? name : `${name}:${value}`;
+      if (ONE_WORD.test(option)) options.set(name, option);
+      else warn('DNSConfigForming', `The DNS option ${JSON.stringify(option)} is not one word and has been omitted`);
+    }
     config = {
       servers: [...new Set([...config.servers, ...(own.nameservers ?? [])])],
       searches: [...new Set([...config.searches, ...(own.searches ?? [])])],

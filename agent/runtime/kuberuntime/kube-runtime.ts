@@ -406,8 +406,9 @@ export class KubeRuntime {
   async #attemptFromLogs(pod: Pod, container: Container): Promise<number> {
     const directory = join(podLogDirectory(this.#options.config.settings, pod), container.name);
     const names = await readdir(directory).catch(() => []);
-    const attempts = names.map((name) => /^(\d+)\.log/.exec(name)?.[1]).filter((text) => text !== undefined);
-    return attempts.length === 0 ? 0 : Math.max(...attempts.map(Number)) + 1;
+    // A pod with a host path may put any number of files of any name there.
+    const attempts = names.map((name) => Number(/^(\d{1,9})\.log/.exec(name)?.[1] ?? -1));
+    return attempts.reduce((most, attempt) => Math.max(most, attempt), -1) + 1;
   }
 
   async #linkLog(pod: Pod, container: Container, id: ContainerId, target: string): Promise<void> {

@@ -138,7 +138,8 @@ export function verifyNonRoot(pod: Pod, container: Container, image: ImageInfo |
     return;
   }
   const imageUser = (image?.user ?? '').split(':')[0] ?? '';
-  if (imageUser === '' || imageUser === '0')
+  // A user id may be spelled with zeros before it: `00` is root as well.
+  if (/^0*$/.test(imageUser))
     throw new ContainerConfigError(`container has runAsNonRoot and image will run as root ${where}`);
   if (!/^\d+$/.test(imageUser)) {
     throw new ContainerConfigError(

@@ -13,6 +13,7 @@ import { lineOf, type PodReader, readManifest } from '../../../../agent/sources/
 import { createSubmittedPods } from '../../../../agent/sources/submitted-source.ts';
 import { createUrlSource } from '../../../../agent/sources/url-source.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
+import { FieldError } from '../../../../api/meta/field-error.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
 const reader: PodReader = { read: (value) => ({ pod: value as Pod, warnings: [], errors: [] }) };
@@ -207,6 +208,33 @@ describe('a static pod', () => {
     assert.equal(one?.metadata.annotations?.['kubernetes.io/config.source'], 'file');
   });
 
+  it('has a uid, name and namespace that are names of directories, and no paths', () => {
+    for (const metadata of [
+      { name: 'a', uid: '../../../etc' },
+      { name: 'a', uid: '..' },
+      { name: 'a', uid: 'a/b' },
+      { name: 'a', uid: 'a\0b' },
+      { name: 'a', namespace: '..' },
+      { name: '../a' },
+    ])
+      assert.throws(() => read(JSON.stringify({ kind: 'Pod', metadata, spec: { containers: [] } })), {
+        name: 'ManifestError',
+        message: /metadata\.(uid|name|namespace): .* must consist of/,
+      });
+  });
+
+  it('with any number of errors is refused at once, with the first of them', () => {
+    const errors = Array.from(
+      { length: 20_000 },
+      (_, index) => new FieldError('FieldValueInvalid', `spec.containers[${index}].name`, 'x', 'no'),
+    );
+    const broken: PodReader = { read: (value) => ({ pod: value as Pod, warnings: [], errors }) };
+    const text = `kind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n${'  - name: x\n'.repeat(20_000)}`;
+    const fromMs = performance.now();
+    assert.throws(() => read(text, broken), /; and 19980 more errors$/);
+    assert.ok(performance.now() - fromMs < 5_000);
+  });
+
   it('may name nothing that only an API server has', () => {
     const spec = {
       serviceAccountName: 's',
@@ -223,10 +251,11 @@ describe('a static pod', () => {
     const text = Buffer.from(
       'metadata:\n  name: a\nspec:\n  containers:\n  - name: one\n    env:\n    - name: X\n  - name: two\n    image: b\n    ports:\n    - containerPort: 1\n    - containerPort: x\n',
     );
-    assert.equal(lineOf(text, 'spec.containers[1].ports[1].containerPort'), 'line 12: ');
-    assert.equal(lineOf(text, 'spec.containers[0].image'), 'line 5: ');
-    assert.equal(lineOf(text, 'metadata.name'), 'line 2: ');
-    assert.equal(lineOf(text, 'nothing'), '');
+    const lines = text.toString('utf8').split('\n');
+    assert.equal(lineOf(lines, 'spec.containers[1].ports[1].containerPort'), 'line 12: ');
+    assert.equal(lineOf(lines, 'spec.containers[0].image'), 'line 5: ');
+    assert.equal(lineOf(lines, 'metadata.name'), 'line 2: ');
+    assert.equal(lineOf(lines, 'nothing'), '');
   });
 });
 
@@ -355,6 +384,25 @@ describe('the mux of sources', () => {
       'delete ends',
       'reconcile reported',
     ]);
+  });
+
+  it('takes no pod of any source whose uid would be a path', async () => {
+    const seen: string[] = [];
+    const stop = new AbortController();
+    const pod = (uid: string): Pod =>
+      ({ metadata: { name: 'a', namespace: 'n', uid }, spec: { containers: [] } }) as unknown as Pod;
+    const source: PodSource = {
+      name: 'api',
+      run: async (_signal, onPods) => {
+        onPods([pod('../x'), pod('good')]);
+        stop.abort();
+      },
+    };
+    const config = createPodConfig({ sources: [source], clock: new FakeClock(), logger: silentLogger });
+    await config.run(stop.signal, ({ type, pods }) =>
+      seen.push(`${type} ${pods.map((one) => one.metadata.uid).join()}`),
+    );
+    assert.deepEqual(seen, ['add good']);
   });
 
   it('is ready when each source has spoken, and keeps the pods of one that broke', async () => {

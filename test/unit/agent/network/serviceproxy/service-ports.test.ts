@@ -31,6 +31,23 @@ const only = (services: Service[], slices: EndpointSlice[], family: 'IPv4' | 'IP
   servicePorts(services, () => slices, family, PLACE);
 
 describe('the service ports of a node', () => {
+  it('have no text from addresses and ranges that would break the rules of all services', () => {
+    const spec = {
+      type: 'LoadBalancer',
+      externalIPs: ['010.0.0.1', '203.0.113.1\n-A ORC-SERVICES -j ACCEPT', 'fd00::1'],
+      loadBalancerSourceRanges: ['198.51.100.0/24\n', ' 192.0.2.0/24', 'fd00::/8', 'x'],
+    };
+    const [port] = only([service(spec)], [slice([{ addresses: ['10.0.0.1\n'] }, { addresses: ['10.0.0.2'] }])]);
+    assert.deepEqual(port?.externalIps, ['10.0.0.1']);
+    assert.deepEqual(port?.sourceRanges, ['198.51.100.0/24', '192.0.2.0/24', '0.0.0.0/32']);
+    assert.deepEqual(port?.internal, [{ ip: '10.0.0.2', port: 8080 }]);
+  });
+
+  it('are open to nobody where no range can be read', () => {
+    const [port] = only([service({ loadBalancerSourceRanges: ['10.0.0.0/33'] })], []);
+    assert.deepEqual(port?.sourceRanges, ['0.0.0.0/32']);
+  });
+
   it('use ready endpoints, and treat an absent condition as ready', () => {
     const [port] = only(
       [service({})],

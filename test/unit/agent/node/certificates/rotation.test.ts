@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
+import type { KeyObject } from 'node:crypto';
 import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { describe, it, type TestContext } from 'node:test';
+import { before, describe, it, type TestContext } from 'node:test';
 import {
   currentPath,
   readPair,
@@ -17,6 +18,7 @@ import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import type { TransportResponse } from '../../../../../api/machinery/http-transport.ts';
 import { certificatePem, createCertificate } from '../../../../../api/pki/certificate.ts';
+import { type CertificateRequest, parseCsr } from '../../../../../api/pki/certificate-request.ts';
 import { generateKey, privateKeyPem } from '../../../../../api/pki/signing.ts';
 import { newForbidden } from '../../../../../api/meta/status-error.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
@@ -204,7 +206,24 @@ describe('the store of certificates', () => {
 describe('a certificate signing request', () => {
   const wish = { signerName: 'example.org/s', subject: { commonName: 'n' }, usages: ['client auth'] };
 
-  async function ask(statuses: (object | Error)[], { signerName = wish.signerName, minor = '36' } = {}) {
+  type Answer = object | Error | ((csr: CertificateRequest) => object);
+
+  /** A certificate for the key of the request, unless another is given. */
+  const signed =
+    (more = '', key?: KeyObject) =>
+    (csr: CertificateRequest): object => {
+      const der = createCertificate(
+        { subject: { commonName: 'n' }, publicKey: key ?? csr.publicKey, notBeforeMs: 0, notAfterMs: HOUR_MS },
+        { privateKey: authority.privateKey },
+      );
+      return { certificate: Buffer.from(certificatePem(der) + more).toString('base64') };
+    };
+  let authority: Awaited<ReturnType<typeof generateKey>>;
+  before(async () => {
+    authority = await generateKey('ecdsa');
+  });
+
+  async function ask(statuses: Answer[], { signerName = wish.signerName, minor = '36' } = {}) {
     const clock = new FakeClock();
     const client = new FakeClient(clock);
     const raw = async (): Promise<TransportResponse> => {
@@ -219,7 +238,9 @@ describe('a certificate signing request', () => {
       if (call.verb !== 'get') return undefined;
       const next = statuses.length > 1 ? statuses.shift() : statuses[0];
       if (next instanceof Error) throw next;
-      return { metadata: {}, status: next } as never;
+      const created = client.writes('create')[0]?.object as { spec?: { request?: string } } | undefined;
+      const csr = parseCsr(Buffer.from(created?.spec?.request ?? '', 'base64').toString());
+      return { metadata: {}, status: typeof next === 'function' ? next(csr) : next } as never;
     });
     const signing = Object.assign(client, { raw });
     const result = requestCertificate(
@@ -243,19 +264,14 @@ describe('a certificate signing request', () => {
   }
 
   it('stands while the API server is away, and gives the certificate when it is signed', async () => {
-    const { answer, client } = await ask([
-      {},
-      new Error('away'),
-      { certificate: Buffer.from('PEM').toString('base64') },
-    ]);
-    assert.equal(answer, 'PEM');
+    const { answer, client } = await ask([{}, new Error('away'), signed()]);
+    assert.match(answer, /^-----BEGIN CERTIFICATE-----/);
     assert.equal(client.writes('create').length, 1);
   });
 
   it('of a node has the usage that control planes before 1.25 insist on, and newer ones without', async () => {
-    const signed = { certificate: Buffer.from('PEM').toString('base64') };
     const usages = async (signerName: string, minor: string): Promise<unknown> => {
-      const { client } = await ask([signed], { signerName, minor });
+      const { client } = await ask([signed()], { signerName, minor });
       return (client.writes('create')[0]?.object as { spec?: { usages?: string[] } } | undefined)?.spec?.usages;
     };
     for (const signerName of ['kubernetes.io/kube-apiserver-client-kubelet', 'kubernetes.io/kubelet-serving']) {
@@ -264,6 +280,16 @@ describe('a certificate signing request', () => {
       assert.deepEqual(await usages(signerName, 'secret'), ['key encipherment', 'client auth']);
     }
     assert.deepEqual(await usages('example.org/s', '20'), ['client auth']);
+  });
+
+  it('takes no certificate for another key, and no key, from the signer', async () => {
+    const { answer } = await ask([signed('', (await generateKey('ecdsa')).publicKey)]);
+    assert.equal(answer, 'the signer gave a certificate for another key');
+    const none = { certificate: Buffer.from(privateKeyPem(authority.privateKey)).toString('base64') };
+    assert.equal((await ask([none])).answer, 'the signer gave no certificate');
+    const both = (await ask([signed(privateKeyPem(authority.privateKey))])).answer;
+    assert.match(both, /^-----BEGIN CERTIFICATE-----/);
+    assert.doesNotMatch(both, /PRIVATE KEY/);
   });
 
   it('tells why it was denied, and how to approve it when nobody does', async () => {

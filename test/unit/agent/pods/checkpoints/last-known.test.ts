@@ -72,6 +72,23 @@ describe('the last known answers', () => {
     assert.deepEqual((await asked)['data'], { colour: 'red' });
   });
 
+  it('of long names are kept, and hold up no others', async () => {
+    const name = 'n'.repeat(253);
+    const namespace = 's'.repeat(63);
+    const get = (answer: () => Promise<KubeObject>, object: string): Promise<KubeObject> =>
+      new LastKnownClient({ client: clientOf(answer), store, clock }).get(configMaps, namespace, object);
+    const long = { ...map('red'), metadata: { namespace, name } };
+    await get(async () => long, name);
+    await get(async () => map('blue'), 'short');
+    await store.flush();
+    store = new CheckpointStore({ directory, clock, logger: silentLogger });
+    const away = (): Promise<never> => Promise.reject(new Error('connect ECONNREFUSED'));
+    assert.deepEqual((await get(away, name)).metadata, long.metadata);
+    assert.deepEqual((await get(away, 'short'))['data'], { colour: 'blue' });
+    await store.flush();
+    assert.equal((await readdir(join(directory, 'objects'))).length, 2);
+  });
+
   it('do not stand in for an answer: what is gone is gone', async () => {
     await ask(() => Promise.resolve(map('red')));
     await assert.rejects(

@@ -46,6 +46,13 @@ describe("a pod's resolver", () => {
       'MissingClusterDNS pod: "p_ns(u)". kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.';
     assert.deepEqual(resolver({}, { clusterDns: [] }), [host, [message]]);
   });
+  it('has no option that would add lines to its file', () => {
+    const options = [{ name: 'ndots', value: '2\nnameserver 6.6.6.6' }, { name: 'a b' }, { name: 'edns0' }];
+    const [config, said] = resolver({ dnsPolicy: 'None', dnsConfig: { nameservers: ['1.1.1.1'], options } });
+    assert.deepEqual(config.options, ['edns0']);
+    assert.equal(said.length, 2);
+  });
+
   it('has three servers at most, and says so', () => {
     const [config, said] = resolver({ dnsPolicy: 'None', dnsConfig: { nameservers: ['1', '2', '3', '4'] } });
     assert.deepEqual(config.servers, ['1', '2', '3']);

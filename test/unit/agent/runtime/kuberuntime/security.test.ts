@@ -108,6 +108,8 @@ describe('a container that must not be root', () => {
   for (const [own, user, message] of [
     [{ runAsUser: 0 }, '5', `container's runAsUser breaks non-root policy ${where}`],
     [{}, '', `container has runAsNonRoot and image will run as root ${where}`],
+    [{}, '00', `container has runAsNonRoot and image will run as root ${where}`],
+    [{}, '000:5', `container has runAsNonRoot and image will run as root ${where}`],
     [{}, '0:5', `container has runAsNonRoot and image will run as root ${where}`],
     [
       {},

@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { it } from 'node:test';
+import type { DockerClient } from '../../../../../agent/runtime/docker/docker-client.ts';
+import { ImageVolumes } from '../../../../../agent/runtime/docker/image-volumes.ts';
+import { LABEL_INSTANCE } from '../../../../../agent/runtime/docker/labels.ts';
+import type { Mount } from '../../../../../agent/runtime/runtime.ts';
+
+const mount: Mount = {
+  containerPath: '/data',
+  hostPath: '',
+  readonly: true,
+  recursiveReadOnly: false,
+  propagation: 'private',
+  seLinuxRelabel: false,
+  image: 'sha256:1',
+};
+
+it('an image whose labels are those of a container of a pod makes no such container of its files', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'image-volumes-'));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  // As Docker merges them: what the request says of a label wins over the image.
+  const imageLabels = { [LABEL_INSTANCE]: 'this-agent', 'io.kubernetes.container.logpath': '/etc/cron.d/x' };
+  let labels: Readonly<Record<string, string>> = {};
+  const removals: object[] = [];
+  const container = {
+    remove: async (options: object) => void removals.push(options),
+    export: async () => Readable.from([Buffer.alloc(1024)]),
+  };
+  const docker = {
+    getContainer: () => container,
+    createContainer: async (options: { readonly Labels?: Readonly<Record<string, string>> }) => {
+      labels = { ...imageLabels, ...options.Labels };
+      return container;
+    },
+  };
+  const client = { docker, call: (_what: string, work: () => Promise<unknown>) => work() } as unknown as DockerClient;
+  const bound = await new ImageVolumes(client, directory).bind(mount);
+  assert.ok(bound.hostPath.startsWith(directory));
+  assert.equal(labels[LABEL_INSTANCE], '');
+  // The volumes that the image declares go with the container.
+  for (const options of removals) assert.deepEqual(options, { force: true, v: true });
+});
