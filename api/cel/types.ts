@@ -95,6 +95,24 @@ export function fits(wanted: CelType, actual: CelType, bound: Bindings = new Map
   }
 }
 
+/** Whether the types are the same. `dyn` is no other type. */
+export function isExactly(wanted: CelType, actual: CelType): boolean {
+  switch (wanted.kind) {
+    case 'list':
+      return actual.kind === 'list' && isExactly(wanted.item, actual.item);
+    case 'map':
+      return actual.kind === 'map' && isExactly(wanted.key, actual.key) && isExactly(wanted.value, actual.value);
+    case 'optional':
+      return actual.kind === 'optional' && isExactly(wanted.of, actual.of);
+    case 'opaque':
+    case 'object':
+    case 'param':
+      return actual.kind === wanted.kind && actual.name === wanted.name;
+    default:
+      return wanted.kind === actual.kind;
+  }
+}
+
 export const isOpen = (type: CelType): boolean => type.kind === 'dyn' || type.kind === 'error' || type.kind === 'param';
 
 export function substitute(type: CelType, bound: Bindings): CelType {

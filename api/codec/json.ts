@@ -11,6 +11,11 @@ import { MAX_VALUES, TOO_MANY_VALUES } from './limits.ts';
 
 export interface ParsedJson {
   readonly value: JsonValue;
+  /**
+   * Literals of whole numbers with a fraction or an exponent (`1.0`, `6E2`) by path, if there are any. kube-apiserver
+   * accepts them for fields of type double only.
+   */
+  readonly decimals?: ReadonlyMap<string, string>;
   /** Paths of keys that stood twice, in order (`metadata.labels.a`); at most 100. The last value won. */
   readonly duplicates: readonly string[];
 }
@@ -22,6 +27,7 @@ export class JsonSyntaxError extends Error {
 
 const MAX_DEPTH = 2000;
 const MAX_DUPLICATES = 100;
+const MAX_DECIMALS = 1000;
 const INT64_MAX = 2n ** 63n - 1n;
 const INT64_MIN = -(2n ** 63n);
 
@@ -30,7 +36,9 @@ export function parseJson(text: string | Uint8Array): ParsedJson {
   const source =
     typeof text === 'string' ? text : Buffer.from(text.buffer, text.byteOffset, text.byteLength).toString();
   const parser = new Parser(source);
-  return { value: parser.document(), duplicates: parser.duplicates };
+  const value = parser.document();
+  const { duplicates, decimals } = parser;
+  return decimals === undefined ? { value, duplicates } : { value, duplicates, decimals };
 }
 
 /** Keys stay in their order; `bigint` is written as a number, `undefined` members are left out. */
@@ -105,6 +113,7 @@ const ESCAPES: Readonly<Record<string, string>> = {
 
 class Parser {
   readonly duplicates: string[] = [];
+  decimals: Map<string, string> | undefined;
   readonly #text: string;
   #at = 0;
   #depth = 0;
@@ -221,13 +230,18 @@ class Parser {
     return array;
   }
 
-  #duplicate(): void {
-    if (this.duplicates.length >= MAX_DUPLICATES) return;
+  #here(): string {
     let path = '';
     for (const part of this.#path) {
       if (typeof part === 'number') path += `[${part}]`;
       else path += path === '' ? part : `.${part}`;
     }
+    return path;
+  }
+
+  #duplicate(): void {
+    if (this.duplicates.length >= MAX_DUPLICATES) return;
+    const path = this.#here();
     if (!this.duplicates.includes(path)) this.duplicates.push(path);
   }
 
@@ -320,7 +334,10 @@ class Parser {
     const number = Number(literal);
     if (!Number.isFinite(number))
       throw new JsonSyntaxError(`json: cannot unmarshal number ${literal} into Go value of type float64`);
-    if (fraction !== undefined || exponent !== undefined || Number.isSafeInteger(number)) {
+    const isDecimal = fraction !== undefined || exponent !== undefined;
+    if (isDecimal && Number.isInteger(number) && (this.decimals?.size ?? 0) < MAX_DECIMALS)
+      (this.decimals ??= new Map()).set(this.#here(), literal);
+    if (isDecimal || Number.isSafeInteger(number)) {
       return Object.is(number, -0) ? 0 : number;
     }
     const exact = BigInt(literal);

@@ -3,7 +3,7 @@
  * kube-apiserver's order.
  */
 import { quoteText } from '../meta/quote.ts';
-import { formatQuantity, parseQuantity } from '../meta/quantity.ts';
+import { milliUnits, parseQuantity } from '../meta/quantity.ts';
 import type { ObjectMeta } from '../meta/object.ts';
 import { dnsLabelErrors } from '../meta/names.ts';
 import { ipWarnings } from './address-warnings.ts';
@@ -272,12 +272,13 @@ function samePortWarnings(field: string, port: Port, other: { readonly field: st
   return [];
 }
 
-const UNIT = 1_000_000_000n;
+/** Thousandths are 64-bit numbers in Kubernetes. A larger amount saturates, so it counts as fractional. */
+const MOST_THOUSANDTHS = 2n ** 63n - 1n;
 
 function fractionWarning(value: string, field: string): string[] {
-  const quantity = parseQuantity(value);
-  if (quantity.nano % UNIT === 0n) return [];
-  return [`${field}: fractional byte value ${quoteText(formatQuantity(quantity))} is invalid, must be an integer`];
+  const thousandths = milliUnits(parseQuantity(value));
+  if (thousandths % 1000n === 0n && thousandths <= MOST_THOUSANDTHS) return [];
+  return [`${field}: fractional byte value ${quoteText(value)} is invalid, must be an integer`];
 }
 
 function graceWarnings(spec: PodSpec, at: string): string[] {

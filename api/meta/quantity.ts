@@ -134,17 +134,41 @@ function formatDecimal(nano: bigint, asExponent: boolean): string {
   return `${number}${DECIMAL_SUFFIXES.get(exponent) ?? ''}`;
 }
 
+/** Returns the canonical text of a quantity. Throws `QuantityError`. */
+export function canonicalQuantity(text: string): string {
+  return PLAIN.test(text) ? text : formatQuantity(parseQuantity(text));
+}
+
 /**
- * Returns the canonical text of a quantity in JSON, which is a string (surrounding blanks are dropped) or a number.
- * Throws `QuantityError`.
+ * Returns the text under which a quantity in JSON is stored. The value is a string (surrounding blanks are dropped) or a
+ * number. Throws `QuantityError`.
  */
-export function canonicalQuantity(value: string | number | bigint): string {
-  if (typeof value === 'string') {
-    if (PLAIN.test(value)) return value;
-    const text = value.trim();
-    return text === '' && value === '' ? '0' : formatQuantity(parseQuantity(text));
+export function storedQuantity(value: string | number | bigint): string {
+  if (typeof value === 'string' && PLAIN.test(value)) return value;
+  const text = String(value).trim();
+  const quantity = parseQuantity(text);
+  return isKeptAsWritten(text, quantity.format) ? text : formatQuantity(quantity);
+}
+
+/** Digits that kube-apiserver parses without arbitrary precision. */
+const FAST_DIGITS = 18;
+const WRITTEN = /^[+-]?0*([0-9]*)(?:\.([0-9]*))?([^0-9.].*)?$/;
+
+/**
+ * Whether kube-apiserver takes a text for canonical and keeps it. It looks at the digits and the scale only, so `+1`, `01`,
+ * `5.`, `1E3` and `1.500` are kept while `0.5`, `1000m` and `1024Mi` become canonical.
+ */
+function isKeptAsWritten(text: string, format: QuantityFormat): boolean {
+  const [, whole = '', fraction = '', suffix = ''] = WRITTEN.exec(text) ?? [];
+  const digits = `${whole === '' ? '0' : whole}${fraction}`;
+  const { base, exponent } = interpretSuffix(suffix);
+  if (base === 2) {
+    const digitsLeft = FAST_DIGITS - 4 - digits.length - Math.trunc((exponent * 3) / 10);
+    return format === 'BinarySI' && fraction === '' && digitsLeft >= 0 && BigInt(digits) % 8n !== 0n;
   }
-  return formatQuantity(parseQuantity(String(value)));
+  const scaleOfDigits = exponent - fraction.length;
+  if (digits.length > FAST_DIGITS || scaleOfDigits < -9) return false;
+  return scaleOfDigits % 3 === 0 && !digits.endsWith('000') && !digits.startsWith('0');
 }
 
 export function newQuantity(value: bigint | number, format: QuantityFormat = 'DecimalSI'): Quantity {

@@ -6,7 +6,7 @@
  * The same walk serves every kind; it knows no kind by name. Custom resources have a walk of their own (pruning). The
  * registry calls it for every body of a built-in kind, and for what defaulting and patches made.
  */
-import { QuantityError, canonicalQuantity } from '../meta/quantity.ts';
+import { QuantityError, storedQuantity } from '../meta/quantity.ts';
 import { stringifyJson, setMember } from '../codec/json.ts';
 import { TimeError, canonicalMicroTime, canonicalTime } from './time.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
@@ -24,9 +24,16 @@ export interface Decoded {
   readonly unknown: readonly string[];
 }
 
-/** Throws `DecodeError`. `value` is not changed. */
-export function decodeStruct(struct: StructType, value: unknown): Decoded {
-  const walk = new Walk();
+/**
+ * Throws `DecodeError`. `value` is not changed. `decimals` are the literals of whole numbers that have a fraction or an
+ * exponent, by path: integer fields refuse them.
+ */
+export function decodeStruct(
+  struct: StructType,
+  value: unknown,
+  decimals: ReadonlyMap<string, string> = NO_DECIMALS,
+): Decoded {
+  const walk = new Walk(decimals);
   if (value === null || value === undefined) return { value: walk.struct(struct, {}), unknown: [] };
   if (typeof value !== 'object' || Array.isArray(value)) {
     throw new DecodeError(`json: cannot unmarshal ${jsonKind(value)} into Go value of type ${goName(struct)}`);
@@ -113,6 +120,8 @@ function printedFields(struct: StructType): readonly Field[] {
   return fields;
 }
 
+const NO_DECIMALS: ReadonlyMap<string, string> = new Map();
+
 class Walk {
   readonly unknown: string[] = [];
   /** Names and indexes down to the current value, for unknown names; names only are in errors. */
@@ -120,6 +129,11 @@ class Walk {
   /** Names of fields only, and the structs that have them. */
   readonly #fields: string[] = [];
   #struct: StructType | undefined;
+  readonly #decimals: ReadonlyMap<string, string>;
+
+  constructor(decimals: ReadonlyMap<string, string> = NO_DECIMALS) {
+    this.#decimals = decimals;
+  }
 
   struct(struct: StructType, value: JsonObject): JsonObject {
     const around = this.#struct;
@@ -151,13 +165,16 @@ class Walk {
   }
 
   #noteUnknown(): void {
-    if (this.unknown.length >= MAX_UNKNOWN) return;
+    if (this.unknown.length < MAX_UNKNOWN) this.unknown.push(this.#here());
+  }
+
+  #here(): string {
     let path = '';
     for (const part of this.#path) {
       if (typeof part === 'number') path += `[${part}]`;
       else path += path === '' ? part : `.${part}`;
     }
-    this.unknown.push(path);
+    return path;
   }
 
   /** `value` is not null. */
@@ -194,7 +211,7 @@ class Walk {
       const member = value[key];
       if (member === undefined) continue;
       this.#path[depth] = key;
-      setMember(out, key, member === null ? zeroItem(values) : this.#node(values, member));
+      setMember(out, key, member === null ? zeroEntry(values) : this.#node(values, member));
     }
     this.#path.length = depth;
     return out;
@@ -237,8 +254,11 @@ class Walk {
         : scalar === 'int64'
           ? Number.isSafeInteger(value)
           : Number.isInteger(value) && value <= INT32_MAX && value >= INT32_MIN;
-    if (!fits)
-      throw new DecodeError(`json: cannot unmarshal number ${String(value)} ${this.#into()} of type ${scalar}`);
+    const decimal = this.#decimals.size === 0 ? undefined : this.#decimals.get(this.#here());
+    if (!fits || decimal !== undefined)
+      throw new DecodeError(
+        `json: cannot unmarshal number ${decimal ?? String(value)} ${this.#into()} of type ${scalar}`,
+      );
     return value;
   }
 
@@ -289,6 +309,11 @@ function zeroItem(type: TypeNode): JsonValue {
   return zeroValue(type);
 }
 
+/** A null of a map. kube-apiserver stores no bytes as empty text. */
+function zeroEntry(type: TypeNode): JsonValue {
+  return type.kind === 'scalar' && type.scalar === 'bytes' ? '' : zeroValue(type);
+}
+
 function time(scalar: 'time' | 'microTime', value: JsonValue): JsonValue {
   if (typeof value !== 'string') return foreign(value, 'string');
   try {
@@ -303,7 +328,7 @@ function quantity(value: JsonValue): JsonValue {
   const text =
     typeof value === 'string' || typeof value === 'number' || typeof value === 'bigint' ? value : stringifyJson(value);
   try {
-    return canonicalQuantity(typeof text === 'string' ? text.trim() : text);
+    return storedQuantity(text);
   } catch (error) {
     if (error instanceof QuantityError) throw new DecodeError(error.message, { cause: error });
     throw error;

@@ -1,8 +1,8 @@
 /** Decoding of bodies of a custom resource: kind and version are checked in other words than those of built-in kinds. */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { invalid } from '../../api/meta/field-error.ts';
-import { apiVersionOf } from '../../api/meta/object.ts';
-import { newBadRequest, newInvalid } from '../../api/meta/status-error.ts';
+import { apiVersionOf, parseApiVersion, type JsonObject } from '../../api/meta/object.ts';
+import { newBadRequest, newInvalid, type StatusError } from '../../api/meta/status-error.ts';
 import type { Decoder, ExpectedKind } from '../registry/object-decoding.ts';
 
 export function customDecoder(inner: Decoder): Decoder {
@@ -12,7 +12,7 @@ export function customDecoder(inner: Decoder): Decoder {
       return inner.decodeBody(context, body, expected, validation);
     },
     decodePatched(context, patched, expected, validation) {
-      checkKind(patched.value, expected);
+      checkPatchedKind(patched.value, expected);
       return inner.decodePatched(context, patched, expected, validation);
     },
   };
@@ -22,7 +22,7 @@ export function customDecoder(inner: Decoder): Decoder {
 function checkKind(value: unknown, expected: ExpectedKind): void {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
   if (expected.group === 'autoscaling') return;
-  const { kind, apiVersion, metadata } = value as Record<string, unknown>;
+  const { kind, apiVersion } = value as Record<string, unknown>;
   const wanted = apiVersionOf(expected);
   const version = typeof apiVersion === 'string' ? apiVersion : '';
   const found = typeof kind === 'string' ? kind : '';
@@ -34,9 +34,28 @@ function checkKind(value: unknown, expected: ExpectedKind): void {
   if (version !== wanted) {
     throw newBadRequest(`the API version in the data (${version}) does not match the expected API version (${wanted})`);
   }
-  if (found === expected.kind) return;
+  if (found !== expected.kind) throw otherKind(value as JsonObject, expected);
+}
+
+/** What a patch makes of kind and version is validated as fields of the object. */
+function checkPatchedKind(value: unknown, expected: ExpectedKind): void {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
+  if (expected.group === 'autoscaling') return;
+  const object = value as JsonObject;
+  const { kind, apiVersion } = object;
+  if (typeof kind !== 'string' || kind === '') return checkKind(value, expected);
+  if (kind !== expected.kind || apiVersion !== apiVersionOf(expected)) throw otherKind(object, expected);
+}
+
+function otherKind({ kind, apiVersion, metadata }: JsonObject, expected: ExpectedKind): StatusError {
+  const wanted = apiVersionOf(expected);
+  const found = typeof kind === 'string' ? kind : '';
+  const version = typeof apiVersion === 'string' ? apiVersion : '';
+  const errors = [
+    ...(found === expected.kind ? [] : [invalid('kind', found, `must be ${expected.kind}`)]),
+    ...(version === wanted ? [] : [invalid('apiVersion', version, `must be ${wanted}`)]),
+  ];
   const { name } = (typeof metadata === 'object' && metadata !== null ? metadata : {}) as Record<string, unknown>;
-  throw newInvalid({ group: expected.group, resource: found }, typeof name === 'string' ? name : '', [
-    invalid('kind', found, `must be ${expected.kind}`),
-  ]);
+  const { group } = parseApiVersion(version) ?? expected;
+  return newInvalid({ group, resource: found }, typeof name === 'string' ? name : '', errors);
 }

@@ -64,8 +64,13 @@ function setAt(object: JsonObject, path: string, value: JsonValue): void {
 }
 
 /** Of every write: numbers of replicas are not negative. */
-export function validateScaleFields(object: KubeObject, scale: ScaleSubresource): FieldError[] {
-  return [scale.specReplicasPath, scale.statusReplicasPath].flatMap((path) => {
+export function validateScaleFields(
+  object: KubeObject,
+  scale: ScaleSubresource,
+  { statusOnly = false }: { readonly statusOnly?: boolean } = {},
+): FieldError[] {
+  const paths = statusOnly ? [scale.statusReplicasPath] : [scale.specReplicasPath, scale.statusReplicasPath];
+  return paths.flatMap((path) => {
     const value = valueAt(object, path);
     if (typeof value !== 'number') return [];
     if (value < 0) return [invalid(path, value, 'should be a non-negative integer')];

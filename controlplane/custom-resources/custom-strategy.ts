@@ -1,6 +1,7 @@
 /** The policy of a custom resource in one of its versions, made from its definition. */
-import type { FieldError } from '../../api/meta/field-error.ts';
+import { quote, type FieldError } from '../../api/meta/field-error.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
+import { qualifiedNameErrors } from '../../api/meta/names.ts';
 import type { JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { restore } from '../registry/generic-strategy.ts';
 import type { Conversion, Strategy, UpdateStrategy } from '../registry/strategy.ts';
@@ -41,23 +42,30 @@ export function customStrategy({ version, schema, conversion }: CustomStrategyOp
     },
     prepareForUpdate: (object, old) => restore(object, old, 'status'),
     resetFields: [['status']],
-    status: statusStrategy(schema, judge),
+    status: statusStrategy(schema, judgeOf({ version, schema, conversion }, true)),
   };
 }
 
-type Judge = Pick<Strategy, 'validateCreate' | 'validateUpdate' | 'validateServed' | 'warningsOnUpdate'>;
+type Judge = Pick<
+  Strategy,
+  'validateCreate' | 'validateUpdate' | 'validateServed' | 'warningsOnCreate' | 'warningsOnUpdate'
+>;
 
 /** By the schema and the rules of the served version; a webhook is asked for that where it is not the stored one. */
-function judgeOf({ version, schema, conversion }: CustomStrategyOptions): Judge {
+function judgeOf({ version, schema, conversion }: CustomStrategyOptions, statusOnly = false): Judge {
   const { rules } = compileRules(schema, '');
   const validator = { schema, rules, scale: version.subresources?.scale };
   const warnings = new WeakMap<KubeObject, string[]>();
   const validate = (object: KubeObject, old: KubeObject | undefined, written: KubeObject): FieldError[] => {
     const texts: string[] = [];
     warnings.set(written, texts);
-    return validateCustomObject(validator, object, old, (text) => texts.push(text));
+    return validateCustomObject(validator, object, old, { warn: (text) => texts.push(text), statusOnly });
   };
-  const warningsOnUpdate = (object: KubeObject): string[] => warnings.get(object) ?? [];
+  const warningsOnUpdate = (object: KubeObject, old: KubeObject): string[] => [
+    ...(warnings.get(object) ?? []),
+    ...finalizerWarnings(object.metadata.finalizers, old.metadata.finalizers),
+  ];
+  const warningsOnCreate = ({ metadata }: KubeObject): string[] => finalizerWarnings(metadata.finalizers, []);
   const { convertAll } = conversion;
   if (convertAll !== undefined) {
     return {
@@ -71,6 +79,7 @@ function judgeOf({ version, schema, conversion }: CustomStrategyOptions): Judge 
   return {
     validateCreate: (object) => validate(view(object), undefined, object),
     validateUpdate: (object, old) => validate(view(object), view(old), object),
+    warningsOnCreate,
     warningsOnUpdate,
   };
 }
@@ -85,7 +94,10 @@ function sameIntent(object: KubeObject, old: KubeObject, hasStatus: boolean): bo
 }
 
 /** Only `status` is taken; of metadata only who manages which field. */
-function statusStrategy(schema: JsonSchema, { validateCreate: _validateCreate, ...judge }: Judge): UpdateStrategy {
+function statusStrategy(
+  schema: JsonSchema,
+  { validateCreate: _validateCreate, warningsOnCreate: _warningsOnCreate, ...judge }: Judge,
+): UpdateStrategy {
   const others = Object.keys(schema.properties ?? {}).filter((name) => name !== 'status' && name !== 'metadata');
   return {
     prepareForUpdate(object, old) {
@@ -101,6 +113,24 @@ function statusStrategy(schema: JsonSchema, { validateCreate: _validateCreate, .
     ...judge,
     resetFields: [['metadata'], ...others.map((name) => [name])],
   };
+}
+
+const STANDARD_FINALIZERS: ReadonlySet<string> = new Set(['kubernetes', 'orphan', 'foregroundDeletion']);
+
+/** Of finalizers that are new. */
+function finalizerWarnings(
+  finalizers: readonly string[] | null | undefined,
+  old: readonly string[] | null | undefined,
+): string[] {
+  const added = [...new Set(finalizers ?? [])].filter((name) => old?.includes(name) !== true).sort();
+  return added.flatMap((name) => {
+    const shown = `metadata.finalizers: ${quote(name)}:`;
+    const texts = qualifiedNameErrors(name).map((text) => `${shown} ${text}`);
+    if (name.includes('/') || STANDARD_FINALIZERS.has(name)) return texts;
+    const kind = name.includes('.') ? 'name including a path (/)' : 'name';
+    const why = 'to avoid accidental conflicts with other finalizer writers';
+    return [...texts, `${shown} prefer a domain-qualified finalizer ${kind} ${why}`];
+  });
 }
 
 export type FieldReaders = Readonly<Record<string, (object: KubeObject) => string>>;

@@ -12,7 +12,7 @@ import { validateScaleFields } from './custom-scale.ts';
 import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
 import type { CompiledRules } from './rule-compilation.ts';
 import { validateRules } from './rule-validation.ts';
-import { JunctionError, validateObject } from './value-validation.ts';
+import { JunctionError, repeatedItems, validateObject, validateValue } from './value-validation.ts';
 
 export interface ObjectValidator {
   readonly schema: JsonSchema;
@@ -22,6 +22,7 @@ export interface ObjectValidator {
 
 /** Errors after which rules cannot be trusted to be about what they were written for. */
 const BLOCKING: ReadonlySet<string> = new Set([
+  'FieldValueNotSupported',
   'FieldValueRequired',
   'FieldValueTooLong',
   'FieldValueTooMany',
@@ -30,32 +31,59 @@ const BLOCKING: ReadonlySet<string> = new Set([
 const NOT_CHECKED =
   'some validation rules were not checked because the object was invalid; correct the existing errors to complete validation';
 
-/** `warn` hears of rules that fail on what has not changed. */
+export interface ValidationOptions {
+  /** Called for each rule that fails on what has not changed. */
+  readonly warn?: (text: string) => void;
+  /** Only `status` is written: the schema applies to it alone. */
+  readonly statusOnly?: boolean;
+}
+
 export function validateCustomObject(
   validator: ObjectValidator,
   object: KubeObject,
   old: KubeObject | undefined,
-  warn?: (text: string) => void,
+  { warn, statusOnly = false }: ValidationOptions = {},
 ): FieldError[] {
   const members = object as unknown as JsonObject;
   const before = old as unknown as JsonObject | undefined;
   const { schema, rules, scale } = validator;
-  const found = validateObject(members, schema);
-  const kept =
-    before === undefined ? found : found.filter((error) => !isUnchanged(placeOf(error), members, before, schema));
-  const errors = [...kept, ...embeddedErrors(members, schema, '', true)];
+  const errors = statusOnly ? statusErrors(members, before, schema) : schemaErrors(members, before, schema);
+  if (scale !== undefined) errors.push(...validateScaleFields(object, scale, { statusOnly }));
+  if (!statusOnly) errors.push(...embeddedErrors(members, schema, '', true));
+  // A list that had an item twice before may have it again.
+  if (before === undefined || repeatedItems(before, schema).length === 0)
+    errors.push(...repeatedItems(members, schema));
   if (!rules.isEmpty) {
     if (errors.some(({ type }) => BLOCKING.has(type))) errors.push(invalid('<nil>', null, NOT_CHECKED));
     else errors.push(...validateRules(rules, members, before, { warn }));
   }
-  if (scale !== undefined) errors.push(...validateScaleFields(object, scale));
   return errors;
+}
+
+function schemaErrors(object: JsonObject, old: JsonObject | undefined, schema: JsonSchema): FieldError[] {
+  const found = validateObject(object, schema);
+  return old === undefined ? found : found.filter((error) => !isUnchanged(placeOf(error), object, old, schema));
+}
+
+/** kube-apiserver validates the status by itself, so the texts have paths within it and the fields have whole paths. */
+function statusErrors(object: JsonObject, old: JsonObject | undefined, schema: JsonSchema): FieldError[] {
+  const status = object['status'];
+  const own = schema.properties?.['status'];
+  if (status === undefined || own === undefined) return [];
+  const before = old?.['status'];
+  return validateValue(status, own, '')
+    .filter((error) => before === undefined || !isUnchanged(placeOf(error), status, before, own))
+    .map(({ type, field, value, detail }) => {
+      const path =
+        field === '' || field === '<nil>' ? 'status' : field.startsWith('[') ? `status${field}` : `status.${field}`;
+      return new FieldError(type, path, value, detail);
+    });
 }
 
 const placeOf = (error: FieldError): string => (error instanceof JunctionError ? error.at : error.field);
 
 /** The innermost part of the path that can be told in both objects has the same value in both. */
-function isUnchanged(path: string, object: JsonObject, old: JsonObject, schema: JsonSchema): boolean {
+function isUnchanged(path: string, object: JsonValue, old: JsonValue, schema: JsonSchema): boolean {
   if (path === '' || path === '<nil>') return jsonEqual(object, old);
   let now: JsonValue | undefined = object;
   let then: JsonValue | undefined = old;

@@ -7,11 +7,11 @@ import { RE2JS } from 're2js';
 import {
   duplicate,
   invalid,
-  notSupported,
   required,
   tooLong,
   tooMany,
   typeInvalid,
+  unsupportedValue,
   FieldError,
 } from '../../api/meta/field-error.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
@@ -31,6 +31,12 @@ export function validateValue(value: JsonValue, schema: JsonSchema, path: string
 export function validateObject(object: JsonObject, schema: JsonSchema): FieldError[] {
   const errors: FieldError[] = [];
   check(object, schema, '', errors, true);
+  return errors;
+}
+
+/** Items of sets and keyed lists that stand twice. */
+export function repeatedItems(object: JsonObject, schema: JsonSchema): FieldError[] {
+  const errors: FieldError[] = [];
   checkLists(object, schema, '', errors);
   return errors;
 }
@@ -53,7 +59,7 @@ function check(value: JsonValue, schema: JsonSchema, path: string, errors: Field
   else if (Array.isArray(value)) checkList(value, schema, path, errors);
   if (schema.enum !== undefined && !schema.enum.some((one) => jsonEqual(one, value))) {
     const values = schema.enum.map((one) => (typeof one === 'string' ? one : canonicalJson(one)));
-    errors.push(notSupported(path, value, values));
+    errors.push(unsupportedValue(path, value, values));
   }
   if (isObject(value)) checkObject(value, schema, path, errors, isResource);
 }
@@ -89,7 +95,7 @@ function reach(value: JsonValue, schema: JsonSchema): number {
   return count;
 }
 
-/** From `allOf` and its like, which are judged as a whole: of the value at `at`. */
+/** An error that names no field, or another one than that of the value at `at`, which it judges as a whole. */
 export class JunctionError extends FieldError {
   readonly at: string;
 
@@ -177,7 +183,8 @@ function checkNumber(value: number | bigint, schema: JsonSchema, path: string, e
   const { multipleOf, maximum, minimum, exclusiveMaximum, exclusiveMinimum } = schema;
   const refuse = (text: string): unknown => errors.push(invalid(path, value, `${path} in body should be ${text}`));
   if (schema.type === 'integer' && !fitsIntegerFormat(schema.format ?? '', value)) {
-    errors.push(invalid(path, value, `${path} in body must be of type integer with format ${schema.format ?? ''}`));
+    const text = `Checked value must be of type integer with format ${schema.format ?? ''} in ${path}`;
+    errors.push(new JunctionError(invalid('<nil>', '', text), path));
   }
   if (multipleOf !== undefined && !Number.isInteger(Number(value) / multipleOf)) refuse(`a multiple of ${multipleOf}`);
   if (maximum !== undefined && (exclusiveMaximum === true ? value >= maximum : value > maximum)) {

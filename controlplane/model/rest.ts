@@ -114,6 +114,8 @@ export interface Body {
   readonly value: unknown;
   /** Fields that the text had twice (`spec.replicas`), for field validation. */
   readonly duplicates: readonly string[];
+  /** Of JSON: literals of whole numbers with a fraction or an exponent, by path. */
+  readonly decimals?: ReadonlyMap<string, string>;
 }
 
 export type Patch =
@@ -137,6 +139,8 @@ export type Deleted =
  */
 export interface Rest {
   readonly info: ResourceInfo;
+  /** Whose columns a Table has. Absent: those of `info`. */
+  readonly tableInfo?: ResourceInfo;
   /** Set for subresources. */
   readonly subresource: SubresourceInfo | undefined;
   get?(context: RequestContext, namespace: string, name: string, options: GetOptions): Promise<Entry> | Entry;

@@ -11,6 +11,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import type { ResourceInfo, Schema } from '../../api/schema/schema.ts';
 import type { Encodings, IncludeObject, ListMetadata, MetaVersion } from '../model/encoding.ts';
 import { defaultColumns } from './columns/default-columns.ts';
+import { scaleColumns } from './columns/scale-columns.ts';
 import { humanDuration } from './columns/human-duration.ts';
 import type { Entry } from '../model/rest.ts';
 import type { Cell, Elapsed, TableColumn, TableColumns } from './strategy.ts';
@@ -62,7 +63,8 @@ export function createEncodings(options: EncodingsOptions): Encodings {
   const cache = new WeakMap<Entry, Cached>();
   const tables = new WeakMap<ResourceInfo, Buffer>();
   const { protobuf } = options;
-  const columnsOf = (info: ResourceInfo): TableColumns => options.columnsOf(info) ?? defaultColumns;
+  const columnsOf = (info: ResourceInfo): TableColumns =>
+    info.group === 'autoscaling' && info.kind === 'Scale' ? scaleColumns : (options.columnsOf(info) ?? defaultColumns);
 
   function cachedOf(entry: Entry): Cached {
     let cached = cache.get(entry);

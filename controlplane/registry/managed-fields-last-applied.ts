@@ -3,10 +3,18 @@
  * none, and is kept up to date so that an older kubectl still works on them.
  */
 import { parseJson, stringifyJson } from '../../api/codec/json.ts';
-import { difference, intersection, isEmptySet } from '../../api/codec/structured-merge/field-set.ts';
+import { compare } from '../../api/codec/structured-merge/compare.ts';
+import {
+  difference,
+  emptySet,
+  intersection,
+  isEmptySet,
+  union,
+  type FieldSet,
+} from '../../api/codec/structured-merge/field-set.ts';
 import type { MergeType } from '../../api/codec/structured-merge/merge-types.ts';
 import { fieldSetOf } from '../../api/codec/structured-merge/typed-value.ts';
-import type { JsonObject, KubeObject } from '../../api/meta/object.ts';
+import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { MAX_ANNOTATIONS_BYTES } from '../../api/meta/validation.ts';
 import type { OwnerConflict } from './managed-fields-conflicts.ts';
 
@@ -26,7 +34,7 @@ export function allowedByLastApplied(
   if (text === '') return conflicts;
   let allowed;
   try {
-    allowed = fieldSetOf(type, parseJson(text).value);
+    allowed = unchangedSince(type, parseJson(text).value, live);
   } catch (error) {
     // The annotation is the user's to break: then nothing is allowed by it.
     if (error instanceof Error) return conflicts;
@@ -35,6 +43,15 @@ export function allowedByLastApplied(
   return conflicts
     .map(({ owner, fields }) => ({ owner, fields: difference(fields, intersection(fields, allowed)) }))
     .filter(({ fields }) => !isEmptySet(fields));
+}
+
+/** The fields that were applied on the client side and that still have the value they got then. */
+function unchangedSince(type: MergeType, applied: JsonValue, live: KubeObject | undefined): FieldSet {
+  const version =
+    typeof applied === 'object' && applied !== null && !Array.isArray(applied) ? applied['apiVersion'] : '';
+  if (version !== live?.apiVersion) return emptySet;
+  const { added, removed, modified } = compare(type, applied, live as unknown as JsonValue);
+  return difference(fieldSetOf(type, applied), union(union(added, removed), modified));
 }
 
 /** `object` with the annotation renewed, where `live` has one and it is kubectl that applies. */

@@ -23,7 +23,11 @@ import type { Body, FieldValidation, RequestContext } from '../model/rest.ts';
 /** How JSON becomes an object of a type. */
 export interface SchemaReader {
   /** A new value that has the struct's shape, and paths of what it does not know. Throws `DecodeError` for a mistyped field. */
-  conform(value: unknown, struct: StructType): { readonly object: KubeObject; readonly unknown: readonly string[] };
+  conform(
+    value: unknown,
+    struct: StructType,
+    decimals?: ReadonlyMap<string, string>,
+  ): { readonly object: KubeObject; readonly unknown: readonly string[] };
   applyDefaults(object: KubeObject, struct: StructType): void;
   /** Drops nulls that stand for absence and were not replaced by a default. Nulls that are applied are kept and validated. */
   dropNulls?(object: KubeObject): void;
@@ -31,8 +35,8 @@ export interface SchemaReader {
 
 /** Of the built-in types. */
 export const builtInReader: SchemaReader = {
-  conform(value, struct) {
-    const { value: object, unknown } = decodeStruct(struct, value);
+  conform(value, struct, decimals) {
+    const { value: object, unknown } = decodeStruct(struct, value, decimals);
     dropNulls(struct, object);
     return { object: object as unknown as KubeObject, unknown };
   },
@@ -106,8 +110,12 @@ const RETIRED: Readonly<Record<string, readonly string[]>> = {
 };
 
 export function createDecoder(schema: Schema): Decoder {
-  function conform(value: unknown, expected: ExpectedKind): { object: KubeObject; unknown: readonly string[] } {
-    const { object, unknown } = expected.reader.conform(value, expected.struct);
+  function conform(
+    value: unknown,
+    expected: ExpectedKind,
+    decimals?: ReadonlyMap<string, string>,
+  ): { object: KubeObject; unknown: readonly string[] } {
+    const { object, unknown } = expected.reader.conform(value, expected.struct, decimals);
     object.apiVersion = apiVersionOf(expected);
     object.kind = expected.kind;
     object.metadata ??= {};
@@ -126,7 +134,7 @@ export function createDecoder(schema: Schema): Decoder {
       checkKind(schema, body.value, expected);
       let conformed: { object: KubeObject; unknown: readonly string[] };
       try {
-        conformed = conform(body.value, expected);
+        conformed = conform(body.value, expected, body.decimals);
       } catch (error) {
         throw unreadable(expected, messageOf(error));
       }
@@ -232,7 +240,9 @@ function internalPackage(group: string): string {
 }
 
 function checkPatchedKind(schema: Schema, value: unknown, expected: ExpectedKind): void {
-  const { kind, apiVersion } = claimed(value);
+  const found = claimed(value);
+  const kind = found.kind === '' ? expected.kind : found.kind;
+  const apiVersion = found.apiVersion === '' ? apiVersionOf(expected) : found.apiVersion;
   if (kind === expected.kind && apiVersion === apiVersionOf(expected)) return;
   const gv = parseApiVersion(apiVersion);
   if (gv === undefined || schema.kind(gv.group, gv.version, kind) === undefined) {

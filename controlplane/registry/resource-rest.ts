@@ -72,6 +72,7 @@ export function createResourceRest(version: ServedVersion): Rest {
       ? {
           delete: async (context, namespace, name, options) => {
             const target = { endpoint, namespace, name, optionsObject: deleteOptionsObject(options) };
+            warnOfDependents(version, context, options);
             const deleted = await deleteEntry(store, context, target, options);
             if (deleted.state === 'marked') return { state: 'marked', entry: await edge.later(deleted.entry) };
             return { ...deleted, entry: deleted.entry === undefined ? undefined : await edge.later(deleted.entry) };
@@ -82,6 +83,7 @@ export function createResourceRest(version: ServedVersion): Rest {
       ? {
           deleteCollection: async (context, namespace, list, options) => {
             const target = { endpoint, namespace, optionsObject: deleteOptionsObject(options) };
+            warnOfDependents(version, context, options);
             const page = (one: ListOptions): Promise<ListResult> | ListResult =>
               listEntries(store, context, { namespace }, one);
             const isSelected = edge.matcher(list) !== undefined;
@@ -93,6 +95,12 @@ export function createResourceRest(version: ServedVersion): Rest {
         }
       : {}),
   };
+}
+
+function warnOfDependents({ store }: ServedVersion, context: RequestContext, options: DeleteOptions): void {
+  const text = store.strategy.unsaidPropagation;
+  if (text !== undefined && options.propagationPolicy === '' && options.orphanDependents === undefined)
+    context.warn(text);
 }
 
 /** `status` and its like: the same object, other rules. */

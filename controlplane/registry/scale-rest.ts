@@ -204,6 +204,7 @@ export function createScaleRest(
 
   return {
     info: version.info,
+    tableInfo: { ...version.info, group: 'autoscaling', version: 'v1', kind: 'Scale' },
     subresource,
     get: (context, namespace, name, options) => {
       const entry = getEntry(store, context, { namespace, name }, options);

@@ -10,7 +10,7 @@ import { generateName, nameIsSubdomain } from '../../api/meta/names.ts';
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { newConflict, newInvalid } from '../../api/meta/status-error.ts';
-import { validateMetadata, validateMetadataUpdate } from '../../api/meta/validation.ts';
+import { validateMetadata } from '../../api/meta/validation.ts';
 import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
 import { isStorageError, type StoredValue, type WriteOptions as StorageWriteOptions } from '../storage/storage.ts';
 import { encodeBounded, LARGE_BYTES, nextTurn } from './large-object.ts';
@@ -31,6 +31,7 @@ import {
 } from './store.ts';
 import type { Reservation, StrategyContext } from './strategy.ts';
 import { finishDeletion } from './store-delete.ts';
+import { changedMetadataErrors } from './changed-metadata.ts';
 import { alreadyExists, nameNotGenerated, uidConflict } from './write-conflicts.ts';
 
 /** Draws of a generated name before giving up. */
@@ -348,7 +349,7 @@ function prepareChange(
   }
   keepIdentity(object, old);
   const errors = [
-    ...validateMetadataUpdate(object.metadata, old.metadata, { builtIn: store.builtIn }),
+    ...changedMetadataErrors(store, target.endpoint, object, old),
     ...(endpoint.validateUpdate?.(object, old, forStrategy) ?? []),
   ];
   if (errors.length > 0) throw newInvalid(kindSubjectOf(store.info), target.name, errors);

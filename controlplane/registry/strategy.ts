@@ -83,6 +83,11 @@ export interface UpdateStrategy<Object extends KubeObject = KubeObject> {
   prepareForUpdate?(object: Object, old: Object, context: StrategyContext): void;
   /** Whether the change counts as one of intent; absent: no generation for this kind. Called after `prepareForUpdate`. */
   changesGeneration?(object: Object, old: Object): boolean;
+  /**
+   * How the kind validates metadata again on an update, which repeats causes: as that of an update, as that of a whole
+   * object, or as both. Absent: `both`, and `update` for subresources and custom resources.
+   */
+  readonly metadataChecks?: 'update' | 'whole' | 'both';
   /** Object metadata has been validated already. */
   validateUpdate?(object: Object, old: Object, context: StrategyContext): FieldError[];
   /**
@@ -133,6 +138,8 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   remainingFinalizers?(object: Object): number;
   /** What `propagationPolicy` is when the client says nothing. Absent: `Background`. */
   readonly defaultPropagation?: 'Orphan' | 'Background' | 'Unsupported';
+  /** A warning for a DELETE that does not say what becomes of dependents. */
+  readonly unsaidPropagation?: string;
   /** DELETE answers with the object that is gone instead of a Status. */
   readonly returnsDeleted?: boolean;
   /** After the object is gone from storage (addresses are given back). Must not throw. */

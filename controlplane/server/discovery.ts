@@ -15,7 +15,7 @@ import type { AggregatedVersion } from '../aggregation/aggregator.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import { acceptClauses, type AcceptClause } from './accept.ts';
 import { Document, sendDocument } from './document.ts';
-import { JSON_TYPE, PROTOBUF_TYPE, YAML_TYPE, routeError, type Format } from './media-type.ts';
+import { JSON_TYPE, PROTOBUF_TYPE, YAML_TYPE, checkProduced, routeError, type Format } from './media-type.ts';
 import { pageNotFound, reading, type PathHandlers } from './path-handlers.ts';
 import type { ApiRequest } from './request.ts';
 import { notFound } from './router.ts';
@@ -44,7 +44,7 @@ const TYPES: Readonly<Record<Format, string>> = { json: JSON_TYPE, yaml: YAML_TY
 interface Wanted {
   readonly format: Format;
   /** Version of `apidiscovery.k8s.io` for the aggregated document, `''` for the plain one. */
-  readonly aggregated: '' | 'v2' | 'v2beta1';
+  readonly aggregated: '' | 'v2';
 }
 
 interface Group {
@@ -99,7 +99,7 @@ class Discovery {
     const key = `${wanted.format} ${wanted.aggregated} ${path}`;
     let document = this.#documents.get(key);
     if (document === undefined) {
-      const value = wanted.aggregated === '' ? this.#plain(path) : this.#aggregated(path, wanted.aggregated);
+      const value = wanted.aggregated === '' ? this.#plain(path) : this.#aggregated(path);
       if (value === undefined) return this.#missing(request, path);
       document = this.#encode(value, wanted);
       this.#documents.set(key, document);
@@ -173,12 +173,12 @@ class Discovery {
     };
   }
 
-  #aggregated(path: string, version: 'v2' | 'v2beta1'): object {
+  #aggregated(path: string): object {
     const core = path === '/api';
     const groups = [...this.#grouped().values()].filter(({ name }) => (name === '') === core);
     return {
       kind: 'APIGroupDiscoveryList',
-      apiVersion: `apidiscovery.k8s.io/${version}`,
+      apiVersion: 'apidiscovery.k8s.io/v2',
       metadata: {},
       items: groups.map((group) => ({
         metadata: group.name === '' ? {} : { name: group.name },
@@ -194,10 +194,12 @@ class Discovery {
 
 /** Throws 406. */
 function negotiate(accept: string | undefined, aggregates: boolean): Wanted {
-  for (const clause of acceptClauses(accept)) {
-    const wanted = satisfy(clause, aggregates);
-    if (wanted !== undefined) return wanted;
-  }
+  checkProduced(accept, [JSON_TYPE, YAML_TYPE, PROTOBUF_TYPE]);
+  const found = acceptClauses(accept).map((clause) => satisfy(clause, aggregates));
+  // kube-apiserver looks for the aggregated form in every clause before it considers a plain one.
+  const wanted =
+    found.find((one) => one !== undefined && one.aggregated !== '') ?? found.find((one) => one !== undefined);
+  if (wanted !== undefined) return wanted;
   const text = `only the following media types are accepted: ${[JSON_TYPE, YAML_TYPE, PROTOBUF_TYPE].join(', ')}`;
   throw routeError(406, 'NotAcceptable', text);
 }
@@ -211,7 +213,7 @@ function satisfy({ type, params }: AcceptClause, aggregates: boolean): Wanted | 
   if (!aggregates || as !== 'APIGroupDiscoveryList' || params.get('g') !== 'apidiscovery.k8s.io' || format === 'yaml') {
     return undefined;
   }
-  return version === 'v2' || version === 'v2beta1' ? { format, aggregated: version } : undefined;
+  return version === 'v2' ? { format, aggregated: version } : undefined;
 }
 
 /** What custom resources are preferred by. */

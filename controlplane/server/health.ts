@@ -4,7 +4,7 @@
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import { reading, sendText, type PathHandler, type PathHandlers } from './path-handlers.ts';
+import { sendText, type PathHandler, type PathHandlers } from './path-handlers.ts';
 import type { ApiRequest } from './request.ts';
 
 export interface HealthCheck {
@@ -31,8 +31,9 @@ export function installHealth(paths: PathHandlers, options: HealthOptions): void
 }
 
 function install(paths: PathHandlers, name: string, checks: readonly HealthCheck[], logger: Logger): void {
-  paths.exact(`/${name}`, reading(allChecks(name, checks, logger)));
-  for (const one of checks) paths.exact(`/${name}/${one.name}`, reading(singleCheck(one)));
+  // Load balancers ask with HEAD. kube-apiserver answers every method.
+  paths.exact(`/${name}`, allChecks(name, checks, logger));
+  for (const one of checks) paths.exact(`/${name}/${one.name}`, singleCheck(one));
 }
 
 function singleCheck(one: HealthCheck): PathHandler {

@@ -105,10 +105,15 @@ function satisfy(clause: Clause, scope: NegotiationScope): OutputMediaType | und
 }
 
 function checkRoute(accept: string, scope: NegotiationScope): void {
-  const produced = scope.watch === 'never' ? PRODUCED : [...PRODUCED, ...STREAMED];
+  checkProduced(accept, scope.watch === 'never' ? PRODUCED : [...PRODUCED, ...STREAMED]);
+}
+
+/** What a route can send, without parameters of media types. Throws 406. */
+export function checkProduced(accept: string | undefined, produced: readonly string[]): void {
+  if (accept === undefined) return;
   for (const part of accept.split(',')) {
     const bare = (part.split(';')[0] ?? '').trim();
-    if (bare === '' || bare === '*/*' || FORMATS.has(bare)) return;
+    if (bare === '' || bare === '*/*' || produced.includes(bare)) return;
   }
   throw routeError(406, 'NotAcceptable', `406: Not Acceptable\n\nAvailable representations: ${produced.join(', ')}`);
 }

@@ -59,7 +59,7 @@ export function sendEntry(
       continue: '',
       remainingItemCount: undefined,
     };
-    pieces = table(request, encodings, rest.info, [entry], metadata, media);
+    pieces = table(request, encodings, rest.tableInfo ?? rest.info, [entry], metadata, media);
   }
   sendJson(request, encodings, status, pieces, media);
 }

@@ -1,5 +1,6 @@
 /** `/version`: which release of the API this is. */
 import { stringifyJson } from '../../api/codec/json.ts';
+import { checkProduced } from './media-type.ts';
 import { reading, type PathHandlers } from './path-handlers.ts';
 
 export interface VersionInfo {
@@ -18,6 +19,9 @@ export function installVersion(paths: PathHandlers, info: VersionInfo): void {
   const body = `${stringifyJson(info, 2)}\n`;
   paths.exact(
     '/version',
-    reading((request) => request.send(200, 'application/json', body)),
+    reading((request) => {
+      checkProduced(request.header('accept'), ['application/json']);
+      return request.send(200, 'application/json', body);
+    }),
   );
 }

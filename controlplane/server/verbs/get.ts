@@ -1,12 +1,21 @@
 /** GET of one object: the hottest path of the server. It stays synchronous as long as the registry answers from memory. */
+import { newBadRequest } from '../../../api/meta/status-error.ts';
+import { queryBoolean } from '../request-info.ts';
 import { sendEntry } from '../response.ts';
 import { outputOf, pathName, pathNamespace, type VerbHandler } from './verb.ts';
 
 const NEWEST = { resourceVersion: '' };
 
+function optionsOf(query: URLSearchParams): { readonly resourceVersion: string } {
+  const exported = query.get('export');
+  if (exported !== null && queryBoolean(exported))
+    throw newBadRequest('the export parameter, deprecated since v1.14, is no longer supported');
+  return { resourceVersion: query.get('resourceVersion') ?? '' };
+}
+
 export const get: VerbHandler = (request, rest, context) => {
   const media = outputOf(request, rest, context);
-  const options = request.rawQuery === '' ? NEWEST : { resourceVersion: request.query.get('resourceVersion') ?? '' };
+  const options = request.rawQuery === '' ? NEWEST : optionsOf(request.query);
   const found = rest.get?.(request, pathNamespace(request, rest), pathName(request), options);
   if (found === undefined) return undefined;
   if (found instanceof Promise)

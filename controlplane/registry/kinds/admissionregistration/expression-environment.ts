@@ -7,7 +7,7 @@ import { compile, CelCompileError, type CelEnvironment } from '../../../../api/c
 import {
   bool,
   dyn,
-  fits,
+  isExactly,
   isOpen,
   list,
   map,
@@ -126,7 +126,7 @@ export const checkExpression: ExpressionChecker = (question) => {
   }
   if (place === 'deviceSelector' && (maxCost ?? 0) > MAX_DEVICE_COST) return TOO_COMPLEX;
   const wanted = WANTED[place];
-  if (wanted === undefined || (isOpen(type) ? place === 'deviceSelector' : fits(wanted, type))) return undefined;
+  if (wanted === undefined || (place === 'deviceSelector' && isOpen(type)) || isExactly(wanted, type)) return undefined;
   // Null says that there is no annotation.
   if (place === 'auditAnnotation' && type.kind === 'null') return undefined;
   const found = type.kind === 'null' ? 'null_type' : showType(type);

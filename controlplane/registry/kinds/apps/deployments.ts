@@ -91,6 +91,7 @@ const deploymentStatus: UpdateStrategy<Deployment> = {
 };
 
 export const deployments: Strategy<Deployment> = {
+  metadataChecks: 'update',
   ...templated,
   applyDefaults(object) {
     templateDefaults(object);

@@ -60,7 +60,6 @@ export const replicaSets: Strategy<ReplicaSet> = {
   ],
   warningsOnCreate: (object) => templateWarnings(object),
   warningsOnUpdate: templateWarnings,
-  selectableFields: { 'status.replicas': (object) => String(object.status?.['replicas'] ?? 0) },
   columns: replicaSetColumns,
   status: {
     ...(statusOnly as UpdateStrategy<ReplicaSet>),

@@ -152,6 +152,7 @@ const statefulSetStatus: UpdateStrategy<StatefulSet> = {
 };
 
 export const statefulSets: Strategy<StatefulSet> = {
+  metadataChecks: 'update',
   ...templated,
   nameRule: nameIsLabel,
   prepareForCreate(object) {

@@ -201,6 +201,8 @@ function rulesFromText(rules: unknown): Loose | undefined {
           .map((policy) => Object.fromEntries(Object.entries(policy).map(([key, inner]) => [lowerFirst(key), inner])))
       : value;
   }
+  // Rules of version 1 have no default policies, so validation requires them.
+  found['policies'] ??= [];
   return found;
 }
 

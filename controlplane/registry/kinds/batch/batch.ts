@@ -320,6 +320,8 @@ const jobs: Strategy<Job> = {
   warningsOnUpdate: (job, old) =>
     semanticEqual(job.spec?.template, old.spec?.template) ? [] : templateTexts(job.spec?.template, 'spec.template'),
   defaultPropagation: 'Orphan',
+  unsaidPropagation:
+    'child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning',
   selectableFields: { 'status.successful': (job) => String(job.status?.succeeded ?? 0) },
   unsupportedField: (field) => `field label ${quoteText(field)} not supported for Job`,
   columns: jobColumns,
@@ -376,6 +378,7 @@ function cronJobWarnings(cronJob: CronJob, old?: CronJob): string[] {
 }
 
 const cronJobs: Strategy<CronJob> = {
+  metadataChecks: 'update',
   ...specAndStatus,
   nameRule: nameIsSubdomain,
   applyDefaults(cronJob) {

@@ -61,11 +61,10 @@ function targetOf(segments: readonly string[], query: URLSearchParams): string {
   return query.size === 0 ? path : `${path}?${query.toString()}`;
 }
 
-function podOn(stores: ConnectStores, namespace: string, name: string): { readonly pod: Pod; readonly node: string } {
-  const pod: Pod = currentEntry(stores.pods, namespace, name).object;
+function nodeOf(pod: Pod): string {
   const node = pod.spec?.nodeName ?? '';
-  if (node === '') throw newBadRequest(`pod ${name} does not have a host assigned`);
-  return { pod, node };
+  if (node === '') throw newBadRequest(`pod ${pod.metadata.name ?? ''} does not have a host assigned`);
+  return node;
 }
 
 /** The container that is asked for, or the only one. */
@@ -103,8 +102,9 @@ function execTarget(
   verb: 'exec' | 'attach',
   query: URLSearchParams,
 ): ConnectTarget {
-  const { pod, node } = podOn(stores, namespace, name);
+  const pod: Pod = currentEntry(stores.pods, namespace, name).object;
   const container = containerOf(pod, query.get('container') ?? '');
+  const node = nodeOf(pod);
   const sent = new URLSearchParams();
   for (const [asked, to] of STREAMS) if (isTrue(query.get(asked))) sent.set(to, '1');
   if (verb === 'exec') for (const word of query.getAll('command')) sent.append('command', word);
@@ -129,7 +129,7 @@ function logTarget(
 }
 
 function forwardTarget(stores: ConnectStores, namespace: string, name: string, query: URLSearchParams): ConnectTarget {
-  const { node } = podOn(stores, namespace, name);
+  const node = nodeOf(currentEntry(stores.pods, namespace, name).object);
   const sent = new URLSearchParams(query.getAll('ports').map((port) => ['port', port]));
   const target = targetOf(['portForward', namespace, name], sent);
   return toAgent(stores, node, target);

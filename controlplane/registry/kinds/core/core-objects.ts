@@ -291,6 +291,7 @@ const serviceAccounts: Strategy<ServiceAccount> = {
 type StoredTemplate = Kind<Pick<V1PodTemplate, never>> & { template?: PodTemplate };
 
 const podTemplates: Strategy<StoredTemplate> = {
+  metadataChecks: 'update',
   applyDefaults(object) {
     object.template ??= {};
     applyPodTemplateDefaults(object.template);

@@ -170,6 +170,7 @@ function limitRangeErrors(object: LimitRange): FieldError[] {
 }
 
 const limitRanges: Strategy<LimitRange> = {
+  metadataChecks: 'whole',
   allowCreateOnUpdate: true,
   applyDefaults(object) {
     for (const limit of object.spec?.limits ?? []) limitDefaults(limit);
@@ -297,6 +298,7 @@ function scopeSelectorErrors(spec: QuotaSpec): FieldError[] {
 }
 
 const resourceQuotas: Strategy<ResourceQuota> = {
+  metadataChecks: 'update',
   ...specAndStatus,
   managesGeneration: false,
   changesGeneration: () => false,

@@ -78,8 +78,51 @@ function cidrListErrors({ podCIDRs: cidrs = [] }: Spec): FieldError[] {
   return errors;
 }
 
+const AVOID_PODS = 'scheduler.alpha.kubernetes.io/preferAvoidPods';
+
+/** Matches the first character that cannot begin a JSON value. */
+const NO_JSON = /^\s*([^\s[\]{}"\-0-9tfn])/;
+
+interface AvoidPods {
+  readonly preferAvoidPods?: readonly {
+    readonly podSignature?: { readonly podController?: { readonly controller?: boolean } };
+  }[];
+}
+
+/** No scheduler reads this annotation any more, but kube-apiserver still validates it. */
+function avoidPodsErrors({ metadata }: Node): FieldError[] {
+  const text = metadata.annotations?.[AVOID_PODS] ?? '';
+  if (text === '') return [];
+  let avoid: AvoidPods | null;
+  try {
+    avoid = JSON.parse(text) as AvoidPods | null;
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    const wrong = NO_JSON.exec(text)?.[1];
+    const why =
+      wrong === undefined
+        ? 'unexpected end of JSON input'
+        : `invalid character '${wrong}' looking for beginning of value`;
+    return [invalid('metadata.annotations.AvoidPods', AVOID_PODS, why)];
+  }
+  const entries = avoid?.preferAvoidPods;
+  if (!Array.isArray(entries)) return [];
+  return (entries as NonNullable<AvoidPods['preferAvoidPods']>).flatMap((entry, index) => {
+    const at = `metadata.annotations.${AVOID_PODS}[${index}].PodSignature`;
+    const controller = entry?.podSignature?.podController;
+    if (controller === undefined) return [required(at)];
+    if (controller.controller === true) return [];
+    return [invalid(`${at}.PodController.Controller`, false, 'must point to a controller')];
+  });
+}
+
 function nodeErrors(object: Node): FieldError[] {
-  return [...taintErrors(object.spec?.taints ?? []), ...resourceErrors(object), ...cidrListErrors(object.spec ?? {})];
+  return [
+    ...avoidPodsErrors(object),
+    ...taintErrors(object.spec?.taints ?? []),
+    ...resourceErrors(object),
+    ...cidrListErrors(object.spec ?? {}),
+  ];
 }
 
 function addressErrors({ status }: Node): FieldError[] {
@@ -111,6 +154,7 @@ function fixedErrors(spec: Spec, old: Spec): FieldError[] {
 function nodeUpdateErrors(object: Node, old: Node): FieldError[] {
   const spec = object.spec ?? {};
   const errors = [
+    ...avoidPodsErrors(object),
     ...resourceErrors(object),
     ...addressErrors(object),
     ...fixedErrors(spec, old.spec ?? {}),
@@ -141,7 +185,7 @@ const nodes: Strategy<Node> = {
     dropConfig(object, old);
   },
   validateCreate: nodeErrors,
-  validateUpdate: nodeUpdateErrors,
+  validateUpdate: (object, old) => [...nodeErrors(object), ...nodeUpdateErrors(object, old)],
   warningsOnCreate: nodeWarnings,
   warningsOnUpdate: nodeWarnings,
   resetFields: [['status']],

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import {
   addQuantities,
   canonicalQuantity,
+  storedQuantity,
   compareQuantities,
   formatQuantity,
   milliUnits,
@@ -13,10 +14,8 @@ import {
   wholeUnits,
 } from '../../../../api/meta/quantity.ts';
 
-const canonical: readonly (readonly [string | number, string])[] = [
+const canonical: readonly (readonly [string, string])[] = [
   ['0', '0'],
-  ['', '0'],
-  ['1000m', '1'],
   ['0.5', '500m'],
   ['.1', '100m'],
   ['1.5Gi', '1536Mi'],
@@ -31,9 +30,7 @@ const canonical: readonly (readonly [string | number, string])[] = [
   ['1234567890Ki', '1234567890Ki'],
   ['+1', '1'],
   ['001', '1'],
-  ['1 ', '1'],
-  [1, '1'],
-  [1048576, '1048576'],
+  ['1000m', '1'],
   ['0.1Ki', '102400m'],
   ['-1', '-1'],
   ['-1500m', '-1500m'],
@@ -46,6 +43,29 @@ const canonical: readonly (readonly [string | number, string])[] = [
 
 test('the canonical text has no fraction and the largest exact suffix', () => {
   for (const [given, wanted] of canonical) assert.equal(canonicalQuantity(given), wanted, `of ${given}`);
+});
+
+test('a text that kube-apiserver takes for canonical is stored as it was written', () => {
+  for (const kept of ['+1', '+2', '001', '012Mi', '5.', '1E3', '1e3', '1.500', '1500m', '1025Ki', '+2Gi', '1200'])
+    assert.equal(storedQuantity(kept), kept);
+  const changed: readonly (readonly [string | number, string])[] = [
+    [1, '1'],
+    [1048576, '1048576'],
+    [1000, '1k'],
+    ['1 ', '1'],
+    ['1.0', '1'],
+    ['0.5', '500m'],
+    ['.25', '250m'],
+    ['1000m', '1'],
+    ['+0', '0'],
+    ['1024Mi', '1Gi'],
+    ['1.5Gi', '1536Mi'],
+    ['1e4', '10e3'],
+    ['+1234567890123456789', '1234567890123456789'],
+    ['0000000000000000001.5', '1500m'],
+  ];
+  for (const [given, wanted] of changed) assert.equal(storedQuantity(given), wanted, `of ${given}`);
+  assert.throws(() => storedQuantity(''), /must match the regular expression/);
 });
 
 test('an invalid quantity is rejected with the reason', () => {

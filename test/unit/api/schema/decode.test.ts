@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { parseJson } from '../../../../api/codec/json.ts';
 import { DecodeError, completeStruct, decodeStruct, unknownFieldErrors } from '../../../../api/schema/decode.ts';
 import { applyTableDefaults } from '../../../../api/schema/defaults.ts';
 import type { StructType } from '../../../../api/schema/schema.ts';
@@ -160,4 +161,24 @@ test('the schema sets what it has defaults for', () => {
   const value = { spec: { containers: [{ name: 'c', ports: [{ containerPort: 80 }] }] } };
   applyTableDefaults(pod, value);
   assert.deepEqual(value, { spec: { containers: [{ name: 'c', ports: [{ containerPort: 80, protocol: 'TCP' }] }] } });
+});
+
+test('a whole number with a fraction or an exponent is no integer', () => {
+  const deployment = loadSchema().kind('apps', 'v1', 'Deployment');
+  assert(deployment !== undefined);
+  const decode = (text: string): unknown => {
+    const { value, decimals } = parseJson(text);
+    return decodeStruct(deployment, value, decimals);
+  };
+  for (const literal of ['1.0', '1e0', '6E2'])
+    assert.throws(() => decode(`{"spec":{"replicas":${literal}}}`), {
+      message: `json: cannot unmarshal number ${literal} into Go struct field DeploymentSpec.spec.replicas of type int32`,
+    });
+  assert.doesNotThrow(() => decode('{"spec":{"replicas":1}}'));
+});
+
+test('null bytes in a map become empty text', () => {
+  const secret = loadSchema().kind('', 'v1', 'Secret');
+  assert(secret !== undefined);
+  assert.deepEqual(decodeStruct(secret, { data: { a: null } }).value['data'], { a: '' });
 });

@@ -214,3 +214,48 @@ test('alternatives that did not fit before are let through as long as their valu
     '<nil>: Invalid value: "": "spec.one" must validate one and only one schema (oneOf). Found 2 valid alternatives';
   assert.deepEqual(judge({ one: { a: '1', b: '2' } }, { one: {} }), [both]);
 });
+
+test('a status is validated by itself, with paths within it in the texts', () => {
+  const rules = [{ rule: 'self.spec.n > 0' }];
+  const schema = {
+    ...schemaOf({ type: 'object', properties: { n: { type: 'integer', maximum: 1 } } }),
+    'x-kubernetes-validations': rules,
+  } as JsonSchema;
+  const status: JsonSchema = {
+    type: 'object',
+    properties: { count: { type: 'integer', maximum: 5 }, phase: { type: 'string', enum: ['New', 'Done'] } },
+  };
+  const whole = { ...schema, properties: { ...schema.properties, status } };
+  const validator = { schema: whole, rules: compileRules(whole, 'root').rules, scale: undefined };
+  const object = (value: JsonObject): KubeObject => ({ metadata: { name: 'x' }, spec: { n: 9 }, status: value });
+  const judge = (value: JsonObject): string[] =>
+    validateCustomObject(validator, object(value), object({}), { statusOnly: true }).map(String);
+  const blocked =
+    '<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation';
+  assert.deepEqual(judge({ count: 9, phase: 'Old' }), [
+    'status.count: Invalid value: 9: count in body should be less than or equal to 5',
+    'status.phase: Unsupported value: "Old": supported values: "New", "Done"',
+    blocked,
+  ]);
+  assert.deepEqual(judge({ count: 1 }), []);
+});
+
+test('a number that its format cannot hold is refused without a field', () => {
+  const schema = schemaOf({ type: 'object', properties: { small: { type: 'integer', format: 'int32' } } });
+  const validator = { schema, rules: compileRules(schema, 'root').rules, scale: undefined };
+  const object: KubeObject = { metadata: { name: 'x' }, spec: { small: 3_000_000_000 } };
+  assert.deepEqual(validateCustomObject(validator, object, undefined).map(String), [
+    '<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec.small',
+  ]);
+});
+
+test('a list that had an item twice may keep it', () => {
+  const list: JsonSchema = { type: 'array', items: { type: 'string' } };
+  const schema = schemaOf({ type: 'object', properties: { l: { ...list, 'x-kubernetes-list-type': 'set' } } });
+  const validator = { schema, rules: compileRules(schema, 'root').rules, scale: undefined };
+  const object = (l: string[]): KubeObject => ({ metadata: { name: 'x' }, spec: { l } });
+  const judge = (l: string[], old: string[]): string[] =>
+    validateCustomObject(validator, object(l), object(old)).map(String);
+  assert.deepEqual(judge(['a', 'a', 'b'], ['a', 'a']), []);
+  assert.deepEqual(judge(['a', 'a'], ['a']), ['spec.l[1]: Duplicate value: "a"']);
+});

@@ -6,7 +6,7 @@ import { fitsFormat, unknownFormats } from '../../../../controlplane/custom-reso
 import type { JsonSchema } from '../../../../controlplane/custom-resources/json-schema.ts';
 import { prune } from '../../../../controlplane/custom-resources/pruning.ts';
 import { validateSchema } from '../../../../controlplane/custom-resources/schema-validation.ts';
-import { validateObject } from '../../../../controlplane/custom-resources/value-validation.ts';
+import { repeatedItems, validateObject } from '../../../../controlplane/custom-resources/value-validation.ts';
 
 const text: JsonSchema = { type: 'string' };
 const object = (properties: Record<string, JsonSchema>, more: JsonSchema = {}): JsonSchema => ({
@@ -17,7 +17,8 @@ const object = (properties: Record<string, JsonSchema>, more: JsonSchema = {}): 
 const ofSpec = (spec: JsonSchema): JsonSchema => object({ spec });
 
 function faults(spec: JsonSchema, value: unknown): string[] {
-  return validateObject({ spec: value } as JsonObject, ofSpec(spec)).map(String);
+  const members = { spec: value } as JsonObject;
+  return [...validateObject(members, ofSpec(spec)), ...repeatedItems(members, ofSpec(spec))].map(String);
 }
 
 test('single values are refused in the known words', () => {

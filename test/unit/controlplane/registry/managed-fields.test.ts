@@ -264,3 +264,23 @@ test('a forced apply always holds afterwards, and applying it again changes noth
     { numRuns: 200 },
   );
 });
+
+test('what was edited since the client-side apply is a conflict for kubectl', () => {
+  const annotation = 'kubectl.kubernetes.io/last-applied-configuration';
+  const last = JSON.stringify({
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: { name: 'a' },
+    data: { k: 'old', l: '1' },
+  });
+  const object = configMap({ k: 'old', l: '1' }, { annotations: { [annotation]: last } });
+  const made = stored(configMaps.update(undefined, object, write('kubectl-client-side-apply')));
+  const edited = { ...made, data: { k: 'edited', l: '1' } };
+  const live = stored(configMaps.update(made, edited, write('kubectl-edit')));
+  assert.throws(() => apply(live, 'kubectl', configMap({ k: 'new', l: '1' })), {
+    code: 409,
+    message: 'Apply failed with 1 conflict: conflict with "kubectl-edit" using v1: .data.k',
+  });
+  const accepted = apply(live, 'kubectl', configMap({ k: 'edited', l: '2' }));
+  assert.deepEqual(accepted['data'], { k: 'edited', l: '2' });
+});

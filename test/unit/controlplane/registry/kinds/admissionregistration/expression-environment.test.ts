@@ -32,3 +32,15 @@ test('policies may name what a namespace has, and nothing else of it', () => {
   const [fault] = errorsOf('validation', "namespaceObject.metadata.nothing == 'b'");
   assert.match(fault ?? '', /undefined field 'nothing'/);
 });
+
+test('an expression must have exactly the type of its place', () => {
+  assert.deepEqual(errorsOf('validation', 'object.spec.ok'), [
+    'f: Invalid value: "object.spec.ok": must evaluate to bool but got dyn',
+  ]);
+  assert.deepEqual(errorsOf('validation', 'object.spec.ok == true'), []);
+  assert.deepEqual(errorsOf('jsonPatch', '[]'), [
+    'f: Invalid value: "[]": must evaluate to list(JSONPatch) but got list(dyn)',
+  ]);
+  assert.deepEqual(errorsOf('jsonPatch', '[JSONPatch{op: "remove", path: "/spec/a"}]'), []);
+  assert.deepEqual(errorsOf('applyConfiguration', 'Object{spec: Object.spec{a: 1}}'), []);
+});

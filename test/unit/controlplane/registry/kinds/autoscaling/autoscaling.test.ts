@@ -52,7 +52,7 @@ const rules = fc.record(
       { minLength: 1, maxLength: 3 },
     ),
   },
-  { requiredKeys: [] },
+  { requiredKeys: ['policies'] },
 );
 
 describe('autoscalers through version 1', () => {
@@ -86,6 +86,19 @@ describe('autoscalers through version 1', () => {
         },
       ),
     );
+  });
+
+  it('have no default policies for the rules in their annotation', () => {
+    const behavior = JSON.stringify({ ScaleUp: { StabilizationWindowSeconds: 7 } });
+    const two = versionOne.toStored({
+      apiVersion: 'autoscaling/v1',
+      kind: 'HorizontalPodAutoscaler',
+      metadata: { name: 'h', annotations: { 'autoscaling.alpha.kubernetes.io/behavior': behavior } },
+      spec: { maxReplicas: 3 },
+    } as KubeObject);
+    assert.deepEqual((two['spec'] as Record<string, unknown>)['behavior'], {
+      scaleUp: { stabilizationWindowSeconds: 7, policies: [] },
+    });
   });
 
   it('ignore annotations that do not read', () => {

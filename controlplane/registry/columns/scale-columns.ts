@@ -1,0 +1,24 @@
+/** The Table of every `scale` subresource. */
+import type { KubeObject } from '../../../api/meta/object.ts';
+import type { TableColumns } from '../strategy.ts';
+import { age, ageColumn, column, field, nameColumn, nameOf } from './column.ts';
+
+function replicasOf(part: unknown): number {
+  const replicas = typeof part === 'object' && part !== null && 'replicas' in part ? part.replicas : 0;
+  return typeof replicas === 'number' ? replicas : 0;
+}
+
+export const scaleColumns: TableColumns = {
+  columns: [
+    nameColumn,
+    column('Desired', field('autoscaling.v1.ScaleSpec', 'replicas'), { type: 'integer' }),
+    column('Available', field('autoscaling.v1.ScaleStatus', 'replicas'), { type: 'integer' }),
+    ageColumn,
+  ],
+  cells: (object: KubeObject) => [
+    nameOf(object),
+    replicasOf(object['spec']),
+    replicasOf(object['status']),
+    age(object),
+  ],
+};

@@ -1,0 +1,60 @@
+/** What the answers to requests say beside validation: warnings, selectors, patches without a kind. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { isStatusError } from '../../../../api/meta/status-error.ts';
+import { openFixture, type Fixture } from './registry-fixture.ts';
+
+let fixture: Fixture;
+before(async () => {
+  fixture = await openFixture();
+});
+after(() => fixture.close());
+
+const configMap = (name: string): object => ({ metadata: { name }, data: { k: 'v' } });
+
+test('a DELETE of a job that does not say what becomes of its pods is warned of', async () => {
+  const template = { spec: { restartPolicy: 'Never', containers: [{ name: 'c', image: 'i' }] } };
+  const warningsOf = async (options: object): Promise<readonly string[]> => {
+    await fixture.create('batch/v1/jobs', { metadata: { name: 'j' }, spec: { template } });
+    fixture.warnings.length = 0;
+    await fixture.delete('batch/v1/jobs', 'j', options);
+    return [...fixture.warnings];
+  };
+  assert.deepEqual(await warningsOf({ propagationPolicy: 'Background' }), []);
+  const [text] = await warningsOf({});
+  assert.match(text ?? '', /^child pods are preserved by default when jobs are deleted; /);
+});
+
+test('replica sets cannot be selected by their number of replicas', async () => {
+  await assert.rejects(fixture.list('apps/v1/replicasets', { fields: 'status.replicas=0' }), {
+    code: 400,
+    message: '"status.replicas" is not a known field selector: only "metadata.name", "metadata.namespace"',
+  });
+  await fixture.list('v1/replicationcontrollers', { fields: 'status.replicas=0' });
+});
+
+test('a patch may take the kind away, as the path implies it', async () => {
+  await fixture.create('v1/configmaps', configMap('patched'));
+  const body = { kind: null, data: { z: '1' } };
+  const patched = await fixture.patch('v1/configmaps', 'patched', { type: 'merge', body, duplicates: [] });
+  assert.deepEqual(patched['data'], { k: 'v', z: '1' });
+  assert.equal(patched.kind, 'ConfigMap');
+});
+
+test('an update lists an error of the metadata once for each time that kube-apiserver validates it', async () => {
+  const causesOf = async (path: string, object: object): Promise<number> => {
+    const { metadata, ...rest } = (await fixture.create(path, object)) as { metadata: object };
+    const changed = { ...rest, metadata: { ...metadata, labels: { 'bad key': 'x' } } };
+    const error: unknown = await fixture.update(path, changed).then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    );
+    assert.ok(isStatusError(error, 'Invalid'));
+    const causes = error.status.details?.causes ?? [];
+    assert.ok(causes.every(({ field }) => field === 'metadata.labels'));
+    return causes.length;
+  };
+  assert.equal(await causesOf('v1/configmaps', configMap('labelled')), 4);
+  assert.equal(await causesOf('v1/limitranges', { metadata: { name: 'l' }, spec: { limits: [] } }), 3);
+  assert.equal(await causesOf('v1/resourcequotas', { metadata: { name: 'q' }, spec: {} }), 3);
+});
