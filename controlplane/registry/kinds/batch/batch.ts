@@ -17,7 +17,7 @@ import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 import { invalid, nonNegative, notSupported, required } from '../field-rules.ts';
 import { templated } from '../apps/workload-rules.ts';
 import { scheduleErrors, timeZoneErrors } from './cron-schedule.ts';
-import { failurePolicyErrors, successPolicyErrors } from './job-policies.ts';
+import { failurePolicyErrors, jobNameWarnings, ORPHANED_PODS, successPolicyErrors } from './job-policies.ts';
 import { jobStatusErrors, type JobStatus } from './job-status.ts';
 
 export type JobSpec = Omit<Wire<V1JobSpec>, 'template'> & { template?: PodTemplate };
@@ -289,12 +289,6 @@ function templateUpdateErrors(job: Job, old: Job): FieldError[] {
   return [invalid(field, field === 'spec.template' ? template : template.spec, 'field is immutable')];
 }
 
-const jobNameWarnings = (name: string): string[] =>
-  dnsLabelErrors(name).map(
-    (text) =>
-      `metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [${text}]`,
-  );
-
 const templateTexts = (template: PodTemplate | undefined, path: string): string[] =>
   podWarnings(template?.metadata, template?.spec ?? {}, path);
 
@@ -320,8 +314,7 @@ const jobs: Strategy<Job> = {
   warningsOnUpdate: (job, old) =>
     semanticEqual(job.spec?.template, old.spec?.template) ? [] : templateTexts(job.spec?.template, 'spec.template'),
   defaultPropagation: 'Orphan',
-  unsaidPropagation:
-    'child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning',
+  unsaidPropagation: ORPHANED_PODS,
   selectableFields: { 'status.successful': (job) => String(job.status?.succeeded ?? 0) },
   unsupportedField: (field) => `field label ${quoteText(field)} not supported for Job`,
   columns: jobColumns,

@@ -1,7 +1,7 @@
-/** Rules of a job for failed pods and for success. */
+/** Rules of a job for failed pods and for success, and what a job is warned of. */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import { duplicate, notSupported, OMITTED_VALUE, tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
-import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
+import { dnsLabelErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import type { JobSpec } from './batch.ts';
 import { invalid, invalidFor, maxItems, required } from '../field-rules.ts';
 
@@ -168,3 +168,13 @@ export function countIndexes(text: string, completions: number): number | string
   }
   return total;
 }
+
+/** The warning for a DELETE that does not name a propagation policy. */
+export const ORPHANED_PODS =
+  'child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning';
+
+export const jobNameWarnings = (name: string): string[] =>
+  dnsLabelErrors(name).map(
+    (text) =>
+      `metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [${text}]`,
+  );

@@ -1,5 +1,6 @@
 /** Nodes: what the agents say of their machines, and which pods may come there. */
 import type { V1Node } from '@kubernetes/client-node';
+import { parseExactJson } from '../../../../api/codec/json.ts';
 import { resourceValueErrors } from '../../../../api/kinds/resource-validation.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { duplicate, FieldError, forbidden, required, unsupportedValue } from '../../../../api/meta/field-error.ts';
@@ -95,7 +96,7 @@ function avoidPodsErrors({ metadata }: Node): FieldError[] {
   if (text === '') return [];
   let avoid: AvoidPods | null;
   try {
-    avoid = JSON.parse(text) as AvoidPods | null;
+    avoid = parseExactJson(text) as AvoidPods | null;
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     const wrong = NO_JSON.exec(text)?.[1];
