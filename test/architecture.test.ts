@@ -431,11 +431,11 @@ const BARE_FILE_ACCESS: Readonly<Record<string, string>> = {
   'agent/volumes/csi/layout.ts':
     'writes and removes in folders of the agent; what it reads goes through files/beneath.ts',
   'agent/runtime/kuberuntime/container-config.ts': 'creates the folder of termination logs, which no container mounts',
+  'agent/runtime/kuberuntime/container-starter.ts': 'creates folders of logs and links to them by name',
   'agent/runtime/kuberuntime/container-gc.ts':
     'lists the folders of logs and removes dead links, which it does not follow',
   'agent/runtime/kuberuntime/dns.ts': 'reads the resolver configuration of the host',
   'agent/runtime/kuberuntime/etc-hosts.ts': 'reads the hosts file of the host',
-  'agent/runtime/kuberuntime/kube-runtime.ts': 'creates folders of logs and links to them by name',
   'agent/runtime/kuberuntime/user-namespaces.ts': 'keeps its own state in the pod directory, which no container mounts',
   'agent/runtime/logs/log-reader.ts': 'watches the folder of a log; the file is opened by log-files.ts',
   'agent/volumes/empty-dir.ts': 'creates the volume and its marker in folders of the agent, before a container has it',
@@ -468,7 +468,6 @@ test('the agent reaches what containers can write only through files/beneath.ts'
  */
 const LONG: ReadonlyMap<string, string> = new Map([
   ['agent/assembly/agent-server.ts: assembleServer', 'not split yet'],
-  ['agent/pods/prober/probe-manager.ts', 'not split yet'],
   ['agent/pods/prober/probes.ts: probeGrpc', 'not split yet'],
   ['agent/pods/status/status-manager.ts', 'not split yet'],
   ['agent/resources/managers/devicemanager/device-manager.ts', 'not split yet'],
@@ -476,10 +475,7 @@ const LONG: ReadonlyMap<string, string> = new Map([
   ['agent/resources/statistics/cgroup-reader.ts: read', 'not split yet'],
   ['agent/runtime/cri/cri-client.ts: connectCri', 'not split yet'],
   ['agent/runtime/cri/cri-runtime.ts', 'not split yet'],
-  ['agent/runtime/cri/schema.ts', 'not split yet'],
   ['agent/runtime/docker/docker-runtime.ts', 'not split yet'],
-  ['agent/runtime/kuberuntime/kube-runtime.ts', 'not split yet'],
-  ['agent/runtime/runtime.ts', 'not split yet'],
   ['api/cel/kubernetes.ts', 'not split yet'],
   ['api/codec/protobuf.ts: createProtobufCodec', 'not split yet'],
   ['api/schema/decode.ts', 'not split yet'],

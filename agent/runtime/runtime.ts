@@ -4,6 +4,7 @@
  * `cri/` implements it as a thin adapter over gRPC, `docker/` over dockerode, and `test/fakes/fake-runtime.ts` in
  * memory. One contract suite tests all three. Code above the boundary does not depend on which runtime it uses.
  */
+import type { ContainerStats, SandboxStats } from './runtime-stats.ts';
 
 declare const brand: unique symbol;
 export type ContainerId = string & { readonly [brand]: 'container' };
@@ -242,36 +243,6 @@ export interface RegistryAuth {
   readonly serverAddress?: string;
   readonly identityToken?: string;
   readonly registryToken?: string;
-}
-
-export interface ContainerStats {
-  readonly id: ContainerId;
-  readonly labels: Readonly<Record<string, string>>;
-  readonly timestampMs: number;
-  readonly cpuUsageCoreNs: number;
-  readonly memoryWorkingSetBytes: number;
-  readonly memoryUsageBytes: number;
-  readonly memoryRssBytes: number;
-  readonly pageFaults: number;
-  readonly majorPageFaults: number;
-  readonly writableLayerBytes: number;
-  readonly writableLayerInodes: number;
-}
-
-export interface NetworkInterfaceStats {
-  readonly name: string;
-  readonly rxBytes: number;
-  readonly rxErrors: number;
-  readonly txBytes: number;
-  readonly txErrors: number;
-}
-
-export interface SandboxStats {
-  readonly id: SandboxId;
-  readonly pod: PodIdentity;
-  readonly interfaces: readonly NetworkInterfaceStats[];
-  readonly processCount: number;
-  readonly containers: readonly ContainerStats[];
 }
 
 export interface FilesystemUsage {

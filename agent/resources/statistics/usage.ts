@@ -7,7 +7,8 @@ import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { cgroupPath } from '../../host/cgroups/cgroup-path.ts';
 import type { Pod } from '../../model/core-types.ts';
-import type { ContainerStats, Runtime } from '../../runtime/runtime.ts';
+import type { Runtime } from '../../runtime/runtime.ts';
+import type { ContainerStats } from '../../runtime/runtime-stats.ts';
 import { type InterfaceCounters, parseNetDev } from './cgroup-files.ts';
 import type { CgroupReader, CgroupUsage } from './cgroup-reader.ts';
 

@@ -5,7 +5,8 @@
 import type { Client, ServiceError } from '@grpc/grpc-js';
 import { RuntimeError, type RuntimeErrorCode } from '../runtime.ts';
 import { buildCodecs } from '../../protocols/grpc/codec.ts';
-import { type Answer, CONTAINERD_MESSAGES, MESSAGES, METHODS, type MethodName, type Request } from './schema.ts';
+import { MESSAGES } from './messages.ts';
+import { type Answer, CONTAINERD_MESSAGES, METHODS, type MethodName, type Request } from './schema.ts';
 
 /** The largest message that an `ExecSync` response may need. */
 const LARGEST_MESSAGE_BYTES = 17 * 1024 * 1024;

@@ -4,7 +4,8 @@
  */
 import type Docker from 'dockerode';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { ContainerId, ContainerStats, NetworkInterfaceStats, SandboxStats, SandboxId } from '../runtime.ts';
+import type { ContainerId, SandboxId } from '../runtime.ts';
+import type { ContainerStats, NetworkInterfaceStats, SandboxStats } from '../runtime-stats.ts';
 import { isCode, type DockerClient } from './docker-client.ts';
 import { LABEL_INSTANCE, LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE, readLabels } from './labels.ts';
 

@@ -6,7 +6,7 @@ import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Container, ContainerStatusJson, Pod, PodStatus } from '../../model/core-types.ts';
 import type { ContainerStatus } from '../runtime.ts';
 import { type ConditionsInput, podConditions } from './api-conditions.ts';
-import type { WaitingReason } from './kube-runtime.ts';
+import type { WaitingReason } from './container-starter.ts';
 import { allContainers, type ContainerKind, isSidecar, restartsAfter, shouldStart } from './pod-containers.ts';
 import { podPhase } from './pod-phase.ts';
 import { limitsOf, podResources, qosClass, requestsOf } from './resources.ts';

@@ -1,31 +1,18 @@
 /**
- * Makes a pod what its specification says, step by step, on the container runtime: computes the actions, executes them in
- * the kubelet's order, says in events what happened, and remembers why a container waits. The pod worker calls it, one
- * call a pod at a time.
+ * Brings a pod on the container runtime to its desired state: computes the actions and executes them in the kubelet's order.
+ * The pod worker calls it, with at most one call for a pod at a time.
  */
-import { mkdir, readdir, rm, symlink } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
 import type { Container, Pod, PodEventRecorder } from '../../model/core-types.ts';
-import { ImageError, type ImageManager } from '../images/image-manager.ts';
-import type { ContainerId, Runtime, SandboxConfig, SandboxId } from '../runtime.ts';
-import { BackOff } from './back-off.ts';
-import { type ConfigDeps, containerConfig, podLogDirectory, sandboxConfig } from './container-config.ts';
+import type { ImageManager } from '../images/image-manager.ts';
+import type { Runtime, SandboxConfig, SandboxId } from '../runtime.ts';
+import { ContainerStarter, type Session, type WaitingReason } from './container-starter.ts';
+import { type ConfigDeps, sandboxConfig } from './container-config.ts';
 import type { DnsWarning } from './dns.ts';
-import { ContainerConfigError } from './environment.ts';
 import { killContainer, type KillDeps, killPodContainers } from './kill-containers.ts';
-import { runHook } from './lifecycle-hooks.ts';
 import { computePodActions, type ContainerToKill, type ProbeLookup } from './pod-actions.ts';
-import {
-  allContainers,
-  containerHash,
-  type ContainerKind,
-  fieldPathOf,
-  findKinded,
-  formatPod,
-  podFullName,
-} from './pod-containers.ts';
+import { allContainers, type ContainerKind, findKinded, podFullName } from './pod-containers.ts';
 import { memoryProblem, resizeOf } from './resize.ts';
 import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
 import { linuxResources } from './resources.ts';
@@ -38,82 +25,53 @@ export interface KubeRuntimeOptions {
   readonly images: ImageManager;
   readonly config: ConfigDeps;
   readonly probes: ProbeLookup;
-  /** `/var/log/containers`; undefined: no links are made. */
+  /** `/var/log/containers`. Undefined: the agent creates no links. */
   readonly containerLogsDirectory: string | undefined;
-  /** Between restarts of a container that crashes; 10 s to 5 min otherwise. */
+  /** The delays between restarts of a container that crashes; 10 s to 5 min by default. */
   readonly backOff?: { readonly initialMs: number; readonly maxMs: number };
 }
 
-export interface WaitingReason {
-  readonly reason: string;
-  readonly message: string;
-}
-
 export interface SyncResult {
-  /** Empty when everything went well. */
+  /** Empty if everything succeeded. */
   readonly errors: readonly Error[];
-  /** The earliest moment at which something that waits may be tried again. */
+  /** The earliest time at which a waiting container can be retried. */
   readonly retryAtMs: number | undefined;
-  /** Why a running container could not be given what its pod was allocated. */
+  /** Why a running container did not get the resources that are allocated to its pod. */
   readonly resizeError?: string | undefined;
-}
-
-class StartError extends Error {
-  readonly reason: string;
-  readonly retryAtMs: number | undefined;
-  constructor(
-    reason: string,
-    message: string,
-    options: ErrorOptions & { readonly retryAtMs?: number | undefined } = {},
-  ) {
-    super(message, options);
-    this.reason = reason;
-    this.retryAtMs = options.retryAtMs;
-  }
-}
-
-interface Session {
-  readonly pod: Pod;
-  readonly status: RuntimePodStatus;
-  readonly sandboxId: SandboxId;
-  readonly sandbox: SandboxConfig;
-  readonly ips: readonly string[];
-  readonly signal: AbortSignal;
 }
 
 export class KubeRuntime {
   readonly #options: KubeRuntimeOptions;
-  readonly #backOff: BackOff;
-  /** Why a container waits: `uid_name` → reason; read when the pod's status is made. */
-  readonly #waiting = new Map<string, WaitingReason>();
+  readonly #starter: ContainerStarter;
 
   constructor(options: KubeRuntimeOptions) {
     this.#options = options;
-    this.#backOff = new BackOff(options.clock, options.backOff?.initialMs, options.backOff?.maxMs);
+    this.#starter = new ContainerStarter(options);
   }
 
   waitingReason(podUid: string, container: string): WaitingReason | undefined {
-    return this.#waiting.get(`${podUid}_${container}`);
+    return this.#starter.waitingReason(podUid, container);
   }
 
   forgetPod(podUid: string): void {
-    for (const key of this.#waiting.keys()) if (key.startsWith(`${podUid}_`)) this.#waiting.delete(key);
+    this.#starter.forgetPod(podUid);
   }
 
+  /** Forgets back-offs of containers that have not failed for a while. */
   collect(): void {
-    this.#backOff.collect();
+    this.#starter.collect();
     this.#options.images.collect();
   }
 
   async syncPod(pod: Pod, status: RuntimePodStatus, signal: AbortSignal): Promise<SyncResult> {
     const { events } = this.#options;
     const errors: Error[] = [];
-    // 1. What is to be done.
+    // 1. Compute the actions.
     const actions = computePodActions(pod, status, this.#options.probes, (container, last) =>
       resizeOf(pod, container, last, this.#options.config.settings.resources()),
     );
     if (actions.restartAllFor !== undefined) return this.#restartAll(pod, status, actions.restartAllFor, signal);
-    // 2. Everything is in the way: kill it all, sandbox included.
+    // 2. Kill the whole pod, sandbox included.
     if (actions.killPod) {
       if (actions.createSandbox && actions.sandboxId !== undefined) {
         events.event(pod, 'Normal', 'SandboxChanged', 'Pod sandbox changed, it will be killed and re-created.');
@@ -121,12 +79,12 @@ export class KubeRuntime {
       await this.killPod(pod, status, { signal });
       if (!actions.createSandbox) return { errors, retryAtMs: undefined };
     } else {
-      // 3. Containers that must not go on.
+      // 3. Kill the containers that must not keep running.
       for (const kill of actions.containersToKill) await this.#kill(pod, status, kill, signal);
     }
-    // 4. The sandbox.
+    // 4. Ensure the sandbox.
     let { sandboxId } = actions;
-    // The class may be gone while its pods run: what is there keeps its handler.
+    // An existing sandbox keeps its handler, because its RuntimeClass may have been deleted.
     const found = actions.createSandbox ? undefined : status.sandboxes.find(({ id }) => id === sandboxId);
     let sandbox: SandboxConfig;
     try {
@@ -153,13 +111,13 @@ export class KubeRuntime {
     };
     let retryAtMs: number | undefined;
     const start = async (container: Container, kind: ContainerKind): Promise<boolean> => {
-      const failed = await this.#startOrWait(session, container, kind);
+      const failed = await this.#starter.start(session, container, kind);
       if (failed === undefined) return true;
       errors.push(failed);
       if (failed.retryAtMs !== undefined) retryAtMs = Math.min(retryAtMs ?? failed.retryAtMs, failed.retryAtMs);
       return false;
     };
-    // 5. Ephemeral containers, 6. init containers in order, 7. resources of what runs, 8. the others.
+    // 5. Start ephemeral containers. 6. Start init containers in order. 7. Resize running containers. 8. Start the others.
     for (const container of actions.ephemeralToStart) await start(container, 'ephemeral');
     for (const container of actions.initToStart) if (!(await start(container, 'init'))) break;
     const killed = new Set(actions.containersToKill.map(({ id }) => id));
@@ -169,8 +127,8 @@ export class KubeRuntime {
   }
 
   /**
-   * Everything of the pod begins anew in its sandbox, init containers too; hooks do not run. The container that asked for it
-   * goes last: until then another look finds it and goes on.
+   * Restarts all containers of the pod in its sandbox, init containers included, without running hooks. Removes the container
+   * that triggered the restart last, so that the next sync goes on if this one is interrupted.
    */
   async #restartAll(pod: Pod, status: RuntimePodStatus, trigger: Container, signal: AbortSignal): Promise<SyncResult> {
     const { runtime, clock } = this.#options;
@@ -189,24 +147,17 @@ export class KubeRuntime {
         signal,
       });
     }
-    // How they ended is told before they are removed.
+    // The next sync reports how they terminated before it removes them.
     if (running.length > 0) return { errors: [], retryAtMs: clock.now() };
-    const key = `${pod.metadata.uid}_${trigger.name}`;
-    try {
-      this.#checkBackOff({ pod, status }, trigger, findKinded(pod, trigger.name)?.kind ?? 'regular');
-    } catch (error) {
-      if (!(error instanceof StartError)) throw error;
-      this.#waiting.set(key, { reason: error.reason, message: error.message });
-      return { errors: [error], retryAtMs: error.retryAtMs };
-    }
-    this.#waiting.delete(key);
+    const delayed = this.#starter.delay({ pod, status }, trigger, findKinded(pod, trigger.name)?.kind ?? 'regular');
+    if (delayed !== undefined) return { errors: [delayed], retryAtMs: delayed.retryAtMs };
     const last = own.filter(({ name }) => name === trigger.name);
     for (const { id } of [...own.filter(({ name }) => name !== trigger.name), ...last])
       await runtime.removeContainer(id);
     return { errors: [], retryAtMs: clock.now() };
   }
 
-  /** Terminates all containers in their order, then the sandboxes. Rejects with the signal's reason when that aborts first. */
+  /** Terminates all containers in their order, then the sandboxes. Rejects with the signal's reason if it aborts first. */
   async killPod(
     pod: Pod,
     status: RuntimePodStatus,
@@ -231,7 +182,7 @@ export class KubeRuntime {
     return sandboxConfig(pod, attempt, this.#options.config, { runtimeHandler, warn });
   }
 
-  /** A runtime that knows nothing of them would run the pod as the host's own users. */
+  /** A runtime without support for user namespaces would run the pod as users of the host. */
   async #requireUserNamespaces(handler: string): Promise<void> {
     const { handlers } = await this.#options.runtime.features();
     if (handlers.find(({ name }) => name === handler)?.userNamespaces === true) return;
@@ -261,170 +212,7 @@ export class KubeRuntime {
     });
   }
 
-  async #startOrWait(session: Session, container: Container, kind: ContainerKind): Promise<StartError | undefined> {
-    const { pod } = session;
-    const key = `${pod.metadata.uid}_${container.name}`;
-    try {
-      this.#checkBackOff(session, container, kind);
-      await this.#start(session, container, kind);
-      this.#waiting.delete(key);
-      return undefined;
-    } catch (error) {
-      if (session.signal.aborted) return new StartError('Cancelled', 'the pod is ending', { cause: error });
-      const failed =
-        error instanceof StartError
-          ? error
-          : new StartError('RunContainerError', (error as Error).message, { cause: error });
-      this.#waiting.set(key, { reason: failed.reason, message: failed.message });
-      this.#options.logger.debug(
-        { pod: formatPod(pod), container: container.name, reason: failed.reason, error: failed.message },
-        'A container waits',
-      );
-      return failed;
-    }
-  }
-
-  #checkBackOff({ pod, status }: Pick<Session, 'pod' | 'status'>, container: Container, kind: ContainerKind): void {
-    const last = status.containers.find((entry) => entry.name === container.name && entry.state === 'exited');
-    if (last === undefined) return;
-    const key = `${podFullName(pod)}_${pod.metadata.uid}_${container.name}_${containerHash(container)}`;
-    const waitMs = this.#backOff.remainingMs(key, last.finishedAtMs);
-    if (waitMs > 0) {
-      this.#options.events.event(
-        pod,
-        'Warning',
-        'BackOff',
-        `Back-off restarting failed container ${container.name} in pod ${formatPod(pod)}`,
-        { fieldPath: fieldPathOf(kind, container.name) },
-      );
-      const message = `back-off ${goSeconds(this.#backOff.delayMs(key))} restarting failed container=${container.name} pod=${formatPod(pod)}`;
-      throw new StartError('CrashLoopBackOff', message, { retryAtMs: this.#options.clock.now() + waitMs });
-    }
-    this.#backOff.next(key, last.finishedAtMs);
-  }
-
-  /** Image, creation, start, hook: each with its own reason. */
-  async #start(session: Session, container: Container, kind: ContainerKind): Promise<void> {
-    const { pod, status, sandboxId, sandbox } = session;
-    const { runtime, events, images } = this.#options;
-    const fieldPath = fieldPathOf(kind, container.name);
-    const failed = (message: string): void =>
-      events.event(pod, 'Warning', 'Failed', `Error: ${message}`, { fieldPath });
-    let image;
-    try {
-      image = await images.ensure(pod, container, kind, session.signal);
-    } catch (error) {
-      if (!(error instanceof ImageError)) throw error;
-      failed(error.reason);
-      throw new StartError(error.reason, error.message, { cause: error, retryAtMs: error.retryAtMs });
-    }
-    const last = findContainer(status, container.name);
-    const attempt = last === undefined ? await this.#attemptFromLogs(pod, container) : last.attempt + 1;
-    let config;
-    try {
-      const target =
-        kind === 'ephemeral'
-          ? findContainer(status, (container as { targetContainerName?: string }).targetContainerName ?? '')?.id
-          : undefined;
-      config = await containerConfig(
-        {
-          pod,
-          container,
-          kind,
-          attempt,
-          image: image.id,
-          imageInfo: image,
-          podIps: session.ips,
-          ...(target === undefined ? {} : { target }),
-          volumeImage: (reference) => images.ensureVolumeImage(pod, reference, session.signal),
-        },
-        this.#options.config,
-      );
-    } catch (error) {
-      failed((error as Error).message);
-      throw new StartError(
-        error instanceof ImageError
-          ? error.reason
-          : error instanceof ContainerConfigError
-            ? 'CreateContainerConfigError'
-            : 'CreateContainerError',
-        (error as Error).message,
-        { cause: error },
-      );
-    }
-    await mkdir(join(podLogDirectory(this.#options.config.settings, pod), container.name), {
-      recursive: true,
-      mode: 0o755,
-    });
-    let id: ContainerId;
-    try {
-      id = await runtime.createContainer(sandboxId, sandbox, config);
-    } catch (error) {
-      failed((error as Error).message);
-      throw new StartError('CreateContainerError', (error as Error).message, { cause: error });
-    }
-    events.event(pod, 'Normal', 'Created', 'Container created', { fieldPath });
-    try {
-      await runtime.startContainer(id);
-    } catch (error) {
-      failed((error as Error).message);
-      throw new StartError('RunContainerError', (error as Error).message, { cause: error });
-    }
-    events.event(pod, 'Normal', 'Started', 'Container started', { fieldPath });
-    await this.#linkLog(pod, container, id, join(sandbox.logDirectory, config.logPath));
-    await this.#postStart(session, container, kind, id);
-  }
-
-  async #postStart(session: Session, container: Container, kind: ContainerKind, id: ContainerId): Promise<void> {
-    const hook = container.lifecycle?.postStart;
-    if (hook === undefined) return;
-    const { runtime, clock, events, logger } = this.#options;
-    try {
-      const warn = (reason: string, text: string): void => events.event(session.pod, 'Warning', reason, text);
-      await runHook(hook, { id, container, podIp: session.ips[0] ?? '' }, { runtime, clock, warn }, session.signal);
-    } catch (error) {
-      logger.warn(
-        { err: error, pod: formatPod(session.pod), container: container.name },
-        'The postStart hook of a container failed',
-      );
-      events.event(session.pod, 'Warning', 'FailedPostStartHook', 'PostStartHook failed', {
-        fieldPath: fieldPathOf(kind, container.name),
-      });
-      await killContainer(this.#killDeps(), {
-        pod: session.pod,
-        container,
-        id,
-        message: 'FailedPostStartHook',
-        podIp: session.ips[0] ?? '',
-        signal: session.signal,
-      });
-      throw new StartError('PostStartHookError', (error as Error).message, { cause: error });
-    }
-  }
-
-  /** The runtime lost the container: the log files say how often it ran. */
-  async #attemptFromLogs(pod: Pod, container: Container): Promise<number> {
-    const directory = join(podLogDirectory(this.#options.config.settings, pod), container.name);
-    const names = await readdir(directory).catch(() => []);
-    // A pod with a host path may put any number of files of any name there.
-    const attempts = names.map((name) => Number(/^(\d{1,9})\.log/.exec(name)?.[1] ?? -1));
-    return attempts.reduce((most, attempt) => Math.max(most, attempt), -1) + 1;
-  }
-
-  async #linkLog(pod: Pod, container: Container, id: ContainerId, target: string): Promise<void> {
-    const directory = this.#options.containerLogsDirectory;
-    if (directory === undefined) return;
-    const link = join(directory, `${podFullName(pod)}_${container.name}-${id}.log`);
-    try {
-      await mkdir(directory, { recursive: true, mode: 0o755 });
-      await rm(link, { force: true });
-      await symlink(target, link);
-    } catch (error) {
-      this.#options.logger.warn({ err: error, link }, 'Cannot link the log of a container');
-    }
-  }
-
-  /** Running containers that do not have what the pod was allocated. */
+  /** Returns the running containers that do not have the resources that are allocated to the pod. */
   resizing(pod: Pod, status: RuntimePodStatus): readonly string[] {
     const facts = this.#options.config.settings.resources();
     return allContainers(pod)
@@ -435,7 +223,7 @@ export class KubeRuntime {
       .map(({ container }) => container.name);
   }
 
-  /** In-place resize of what runs on; what is restarted has been started with its new resources. */
+  /** Resizes running containers in place. A container that was restarted has its new resources already. */
   async #resize(
     pod: Pod,
     status: RuntimePodStatus,
@@ -468,10 +256,4 @@ export class KubeRuntime {
 function probeGrace(kill: ContainerToKill): number | undefined {
   if (kill.reason === 'liveness-probe') return kill.container.livenessProbe?.terminationGracePeriodSeconds;
   return kill.reason === 'startup-probe' ? kill.container.startupProbe?.terminationGracePeriodSeconds : undefined;
-}
-
-/** Durations as messages write them: `10s`, `2m40s`, `5m0s`. */
-function goSeconds(ms: number): string {
-  const seconds = Math.round(ms / 1000);
-  return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`;
 }

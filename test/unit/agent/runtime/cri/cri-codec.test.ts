@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { buildCodecs } from '../../../../../agent/protocols/grpc/codec.ts';
-import { MESSAGES, METHODS, STOP_SIGNALS } from '../../../../../agent/runtime/cri/schema.ts';
+import { MESSAGES } from '../../../../../agent/runtime/cri/messages.ts';
+import { METHODS, STOP_SIGNALS } from '../../../../../agent/runtime/cri/schema.ts';
 
 describe('the wire format of CRI', () => {
   it('defines every message that a method or another message refers to', () => {

@@ -1,0 +1,87 @@
+/** Runs a probe once: resolves its port, host and command, and retries a probe that could not be executed. */
+import type { Container } from '../../model/core-types.ts';
+import { expand } from '../../runtime/kuberuntime/environment.ts';
+import type { ContainerId } from '../../runtime/runtime.ts';
+import type { ProbeWorkerOptions } from './probe-worker.ts';
+import { probeExec, probeGrpc, probeHttp, probeTcp, type ProbeOutcome } from './probes.ts';
+
+const ATTEMPTS = 3;
+
+type RunOptions = Pick<ProbeWorkerOptions, 'probe' | 'container' | 'exec' | 'isTimeout'>;
+
+/** Runs the probe again at once if it could not be executed, because the failure may be temporary. */
+export async function runProbe(
+  options: RunOptions,
+  containerId: string,
+  podIp: string,
+  isStopped: () => boolean,
+): Promise<ProbeOutcome> {
+  let outcome = await runSafely(options, containerId, podIp);
+  for (let attempt = 1; attempt < ATTEMPTS && outcome.result === 'unknown' && !isStopped(); attempt++)
+    outcome = await runSafely(options, containerId, podIp);
+  return outcome;
+}
+
+/** A probe that cannot be executed, for example because its port is out of range, has the result unknown. */
+async function runSafely(options: RunOptions, containerId: string, podIp: string): Promise<ProbeOutcome> {
+  try {
+    return await run(options, containerId, podIp);
+  } catch (error) {
+    return { result: 'unknown', output: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+async function run(
+  { probe, container, exec, isTimeout }: RunOptions,
+  containerId: string,
+  podIp: string,
+): Promise<ProbeOutcome> {
+  const timeoutMs = (probe.timeoutSeconds ?? 1) * 1000;
+  if (probe.exec !== undefined) {
+    const command = expandCommand(probe.exec.command ?? [], container);
+    const id = containerId.replace(/^[^:]+:\/\//, '') as ContainerId;
+    return probeExec(command, () => exec(id, command, timeoutMs), timeoutMs, isTimeout);
+  }
+  if (probe.httpGet !== undefined) {
+    const port = resolvePort(probe.httpGet.port as string | number, container);
+    if (port === undefined) return noSuchPort(probe.httpGet.port as string | number);
+    return probeHttp({
+      scheme: probe.httpGet.scheme === 'HTTPS' ? 'https' : 'http',
+      host: probe.httpGet.host || podIp,
+      port,
+      path:
+        probe.httpGet.path === undefined || probe.httpGet.path === ''
+          ? '/'
+          : probe.httpGet.path.replace(/^(?!\/)/, '/'),
+      headers: (probe.httpGet.httpHeaders ?? []).map(({ name, value }) => ({ name, value })),
+      timeoutMs,
+    });
+  }
+  if (probe.tcpSocket !== undefined) {
+    const port = resolvePort(probe.tcpSocket.port as string | number, container);
+    if (port === undefined) return noSuchPort(probe.tcpSocket.port as string | number);
+    return probeTcp(probe.tcpSocket.host || podIp, port, timeoutMs);
+  }
+  if (probe.grpc !== undefined) return probeGrpc(podIp, probe.grpc.port, probe.grpc.service ?? '', timeoutMs);
+  return { result: 'unknown', output: `missing probe handler for ${container.name}` };
+}
+
+function noSuchPort(port: string | number): ProbeOutcome {
+  return { result: 'unknown', output: `strconv.Atoi: parsing ${JSON.stringify(String(port))}: invalid syntax` };
+}
+
+/** Expands `$(NAME)` with the variables that the container's specification gives as values. */
+function expandCommand(command: readonly string[], container: Container): string[] {
+  const values = new Map<string, string>();
+  const lookup = (name: string): string | undefined => values.get(name);
+  for (const { name, value } of container.env ?? []) values.set(name, expand(value ?? '', lookup));
+  return command.map((word) => expand(word, lookup));
+}
+
+/** Resolves a port number or the name of a container's port. */
+export function resolvePort(port: string | number, container: Container): number | undefined {
+  if (typeof port === 'number') return port;
+  const named = container.ports?.find((candidate) => candidate.name === port)?.containerPort;
+  if (named !== undefined) return named;
+  return /^\d+$/.test(port) ? Number(port) : undefined;
+}

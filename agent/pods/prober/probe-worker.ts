@@ -1,0 +1,226 @@
+/**
+ * The worker of one probe of one container. It lives as long as its pod is known, and follows the container's id, so that a new
+ * container starts without results. Liveness and readiness probes wait until the startup probe has succeeded.
+ */
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Clock, Timer } from '../../../api/machinery/clock.ts';
+import type {
+  Container,
+  ContainerStatusJson,
+  Pod,
+  PodEventRecorder,
+  PodStatus,
+  ProbeKind,
+  ProbeManager,
+  ProbeResult,
+} from '../../model/core-types.ts';
+import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
+import type { ContainerId } from '../../runtime/runtime.ts';
+import { runProbe } from './probe-run.ts';
+import type { ProbeOutcome } from './probes.ts';
+
+export type Probe = NonNullable<Container['livenessProbe']>;
+export type ProbeChange = Parameters<Parameters<ProbeManager['onChange']>[0]>[0];
+
+export interface ProbeOptions {
+  readonly clock: Clock;
+  readonly events: PodEventRecorder;
+  /** Returns the agent's current status of the pod: container ids, states, addresses. */
+  readonly status: (podUid: string) => PodStatus | undefined;
+  readonly exec: (
+    id: ContainerId,
+    command: readonly string[],
+    timeoutMs: number,
+  ) => Promise<{ readonly exitCode: number; readonly output: string }>;
+  readonly isTimeout: (error: unknown) => boolean;
+  /** 0 to 1. */
+  readonly random: () => number;
+  readonly logger: Pick<Logger, 'error'>;
+  /** Gets each finished probe, for metrics. */
+  readonly observe?: (probe: {
+    readonly pod: Pod;
+    readonly container: string;
+    readonly kind: ProbeKind;
+    readonly result: string;
+    readonly tookMs: number;
+  }) => void;
+}
+
+/** Stores the results of probes and reports their changes. */
+export interface ProbeResults {
+  put(change: ProbeChange): void;
+  forget(kind: ProbeKind, containerId: string): void;
+}
+
+export interface ProbeWorkerOptions extends ProbeOptions {
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly kind: ProbeKind;
+  readonly probe: Probe;
+  readonly results: ProbeResults;
+}
+
+export class ProbeWorker {
+  readonly podUid: string;
+  readonly kind: ProbeKind;
+  readonly #options: ProbeWorkerOptions;
+  #timer: Timer | undefined;
+  #stopped = false;
+  #probing = false;
+  #containerId = '';
+  #held = false;
+  #streak: { result: ProbeResult; count: number } = { result: 'unknown', count: 0 };
+
+  constructor(options: ProbeWorkerOptions) {
+    this.#options = options;
+    this.podUid = options.pod.metadata.uid;
+    this.kind = options.kind;
+  }
+
+  /** The first probe starts within the period at random, so that a restarted agent does not probe everything at once. */
+  start(): void {
+    const status = this.#options.status(this.podUid);
+    const started = status?.containerStatuses?.some((container) => container.state?.running !== undefined) === true;
+    this.#schedule(started ? this.#options.random() * this.#periodMs() : 0);
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#timer?.cancel();
+    if (this.#containerId !== '') this.#options.results.forget(this.kind, this.#containerId);
+  }
+
+  /** Probes now, unless there is a result already. */
+  hurry(): void {
+    if (this.#probing || this.#stopped || this.#streak.count > 0) return;
+    this.#timer?.cancel();
+    this.#schedule(0);
+  }
+
+  #periodMs(): number {
+    return (this.#options.probe.periodSeconds ?? 10) * 1000;
+  }
+
+  #schedule(delayMs: number): void {
+    if (this.#stopped) return;
+    this.#timer = this.#options.clock.after(delayMs, () => {
+      this.#probing = true;
+      const fromMs = this.#options.clock.monotonic();
+      const next = (again: boolean): void => {
+        this.#probing = false;
+        // The duration of a probe is part of its period.
+        const tookMs = this.#options.clock.monotonic() - fromMs;
+        if (again) this.#schedule(Math.max(0, this.#periodMs() - tookMs));
+      };
+      this.#probe().then(next, (error: unknown) => {
+        const { logger, pod, container, kind } = this.#options;
+        const fields = { pod: formatPod(pod), container: container.name, probe: kind, err: error };
+        logger.error(fields, 'A probe failed unexpectedly, retrying');
+        next(true);
+      });
+    });
+  }
+
+  /** Probes once. Resolves to whether the worker goes on. */
+  async #probe(): Promise<boolean> {
+    const { kind, probe, container, clock, pod } = this.#options;
+    const status = this.#options.status(this.podUid);
+    if (status === undefined) return true;
+    if (status.phase === 'Failed' || status.phase === 'Succeeded') return false;
+    const found = [...(status.containerStatuses ?? []), ...(status.initContainerStatuses ?? [])].find(
+      (candidate) => candidate.name === container.name,
+    );
+    const id = found?.containerID ?? '';
+    if (found === undefined || id === '') return true;
+    if (id !== this.#containerId) this.#follow(id);
+    if (this.#held) return true;
+    if (found.state?.running === undefined) {
+      if (this.#containerId !== '') this.#publish('failure');
+      return (
+        found.state?.terminated === undefined ||
+        container.restartPolicy === 'Always' ||
+        pod.spec.restartPolicy !== 'Never'
+      );
+    }
+    const runsSinceMs = clock.now() - Date.parse(found.state.running.startedAt ?? '');
+    if (runsSinceMs < (probe.initialDelaySeconds ?? 0) * 1000) return true;
+    // The startup probe runs until it has succeeded, the others run afterwards.
+    if (found.started === true ? kind === 'startup' : kind !== 'startup') return true;
+    const fromMs = clock.monotonic();
+    const outcome = await runProbe(this.#options, this.#containerId, status.podIP ?? '', () => this.#stopped);
+    if (this.#stopped || this.#containerId !== id) return !this.#stopped;
+    this.#options.observe?.({
+      pod,
+      container: container.name,
+      kind,
+      result: outcome.result === 'success' ? 'successful' : outcome.result === 'failure' ? 'failed' : outcome.result,
+      tookMs: clock.monotonic() - fromMs,
+    });
+    this.#count(outcome);
+    return true;
+  }
+
+  /** Follows a new container. At first it counts as alive, but neither as ready nor as started. */
+  #follow(id: string): void {
+    if (this.#containerId !== '') this.#options.results.forget(this.kind, this.#containerId);
+    this.#containerId = id;
+    this.#held = false;
+    this.#streak = { result: 'unknown', count: 0 };
+    const kept = containerBefore(this.#options.pod, id);
+    if (this.kind === 'liveness') this.#publish('success');
+    else if (this.kind === 'readiness') this.#publish(kept?.ready === true ? 'success' : 'failure');
+    else this.#publish(kept?.started === true ? 'success' : 'unknown');
+  }
+
+  #publish(result: ProbeResult): void {
+    this.#options.results.put({ podUid: this.podUid, containerId: this.#containerId, kind: this.kind, result });
+  }
+
+  #count(outcome: ProbeOutcome): void {
+    const { probe, kind, events, pod, container } = this.#options;
+    if (outcome.result === 'unknown') {
+      const title = kind.charAt(0).toUpperCase() + kind.slice(1);
+      events.event(
+        pod,
+        'Warning',
+        'Unhealthy',
+        `${title} probe errored and resulted in unknown state: ${outcome.output}`,
+        {
+          fieldPath: fieldPath(pod, container),
+        },
+      );
+      return;
+    }
+    const result: ProbeResult = outcome.result === 'failure' ? 'failure' : 'success';
+    this.#streak = this.#streak.result === result ? { result, count: this.#streak.count + 1 } : { result, count: 1 };
+    this.#recordEvent(outcome);
+    const threshold = result === 'failure' ? (probe.failureThreshold ?? 3) : (probe.successThreshold ?? 1);
+    if (this.#streak.count < threshold) return;
+    this.#publish(result);
+    // The container will be replaced, so it is not probed any more.
+    if ((kind === 'liveness' || kind === 'startup') && result === 'failure') this.#held = true;
+  }
+
+  #recordEvent(outcome: ProbeOutcome): void {
+    const { kind, events, pod, container } = this.#options;
+    const title = kind.charAt(0).toUpperCase() + kind.slice(1);
+    const at = { fieldPath: fieldPath(pod, container) };
+    if (outcome.result === 'failure')
+      events.event(pod, 'Warning', 'Unhealthy', `${title} probe failed: ${outcome.output}`, at);
+    if (outcome.result === 'warning')
+      events.event(pod, 'Warning', 'ProbeWarning', `${title} probe warning: ${outcome.output}`, at);
+  }
+}
+
+function fieldPath(pod: Pod, container: Container): string {
+  const isInit = pod.spec.initContainers?.some((candidate) => candidate.name === container.name) === true;
+  return `spec.${isInit ? 'initContainers' : 'containers'}{${container.name}}`;
+}
+
+/** Returns the status that the API server has of a container that has run since before the agent's start. */
+export function containerBefore(pod: Pod, id: string): ContainerStatusJson | undefined {
+  if (id === '') return undefined;
+  return [...(pod.status?.containerStatuses ?? []), ...(pod.status?.initContainerStatuses ?? [])].find(
+    (container) => container.containerID === id,
+  );
+}

@@ -1,0 +1,270 @@
+/**
+ * Starts the containers of a pod: ensures the image, creates and starts the container and runs its postStart hook. Records an
+ * event for each step, delays restarts after failures, and remembers why a container waits.
+ */
+import { mkdir, readdir, rm, symlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Container, Pod } from '../../model/core-types.ts';
+import { ImageError } from '../images/image-manager.ts';
+import type { ContainerConfig, ContainerId, ImageInfo, SandboxConfig, SandboxId } from '../runtime.ts';
+import { BackOff } from './back-off.ts';
+import { containerConfig, podLogDirectory } from './container-config.ts';
+import { ContainerConfigError } from './environment.ts';
+import { killContainer } from './kill-containers.ts';
+import type { KubeRuntimeOptions } from './kube-runtime.ts';
+import { runHook } from './lifecycle-hooks.ts';
+import { containerHash, type ContainerKind, fieldPathOf, formatPod, podFullName } from './pod-containers.ts';
+import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
+
+export interface WaitingReason {
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** Why a container does not start. The reason appears in its status. */
+export class StartError extends Error {
+  readonly reason: string;
+  readonly retryAtMs: number | undefined;
+  constructor(
+    reason: string,
+    message: string,
+    options: ErrorOptions & { readonly retryAtMs?: number | undefined } = {},
+  ) {
+    super(message, options);
+    this.reason = reason;
+    this.retryAtMs = options.retryAtMs;
+  }
+}
+
+/** A pod in its sandbox, during one sync. */
+export interface Session {
+  readonly pod: Pod;
+  readonly status: RuntimePodStatus;
+  readonly sandboxId: SandboxId;
+  readonly sandbox: SandboxConfig;
+  readonly ips: readonly string[];
+  readonly signal: AbortSignal;
+}
+
+type Last = Pick<Session, 'pod' | 'status'>;
+
+export class ContainerStarter {
+  readonly #options: KubeRuntimeOptions;
+  readonly #backOff: BackOff;
+  /** Why containers wait, by `uid_name`. The pod's status shows it. */
+  readonly #waiting = new Map<string, WaitingReason>();
+
+  constructor(options: KubeRuntimeOptions) {
+    this.#options = options;
+    this.#backOff = new BackOff(options.clock, options.backOff?.initialMs, options.backOff?.maxMs);
+  }
+
+  waitingReason(podUid: string, container: string): WaitingReason | undefined {
+    return this.#waiting.get(`${podUid}_${container}`);
+  }
+
+  forgetPod(podUid: string): void {
+    for (const key of this.#waiting.keys()) if (key.startsWith(`${podUid}_`)) this.#waiting.delete(key);
+  }
+
+  collect(): void {
+    this.#backOff.collect();
+  }
+
+  /** Returns the error if the container waits for its back-off; notes it as the container's waiting reason. */
+  delay(last: Last, container: Container, kind: ContainerKind): StartError | undefined {
+    const key = `${last.pod.metadata.uid}_${container.name}`;
+    try {
+      this.#checkBackOff(last, container, kind);
+      this.#waiting.delete(key);
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof StartError)) throw error;
+      this.#waiting.set(key, { reason: error.reason, message: error.message });
+      return error;
+    }
+  }
+
+  /** Starts the container, or returns the error that its status shows as the waiting reason. */
+  async start(session: Session, container: Container, kind: ContainerKind): Promise<StartError | undefined> {
+    const { pod } = session;
+    const key = `${pod.metadata.uid}_${container.name}`;
+    try {
+      this.#checkBackOff(session, container, kind);
+      await this.#start(session, container, kind);
+      this.#waiting.delete(key);
+      return undefined;
+    } catch (error) {
+      if (session.signal.aborted) return new StartError('Cancelled', 'the pod is terminating', { cause: error });
+      const failed =
+        error instanceof StartError
+          ? error
+          : new StartError('RunContainerError', (error as Error).message, { cause: error });
+      this.#waiting.set(key, { reason: failed.reason, message: failed.message });
+      this.#options.logger.debug(
+        { pod: formatPod(pod), container: container.name, reason: failed.reason, err: failed },
+        'A container cannot start yet',
+      );
+      return failed;
+    }
+  }
+
+  #checkBackOff({ pod, status }: Last, container: Container, kind: ContainerKind): void {
+    const last = status.containers.find((entry) => entry.name === container.name && entry.state === 'exited');
+    if (last === undefined) return;
+    const key = `${podFullName(pod)}_${pod.metadata.uid}_${container.name}_${containerHash(container)}`;
+    const waitMs = this.#backOff.remainingMs(key, last.finishedAtMs);
+    if (waitMs > 0) {
+      this.#options.events.event(
+        pod,
+        'Warning',
+        'BackOff',
+        `Back-off restarting failed container ${container.name} in pod ${formatPod(pod)}`,
+        { fieldPath: fieldPathOf(kind, container.name) },
+      );
+      const message = `back-off ${goSeconds(this.#backOff.delayMs(key))} restarting failed container=${container.name} pod=${formatPod(pod)}`;
+      throw new StartError('CrashLoopBackOff', message, { retryAtMs: this.#options.clock.now() + waitMs });
+    }
+    this.#backOff.next(key, last.finishedAtMs);
+  }
+
+  async #start(session: Session, container: Container, kind: ContainerKind): Promise<void> {
+    const { pod, sandboxId, sandbox } = session;
+    const { runtime, events } = this.#options;
+    const fieldPath = fieldPathOf(kind, container.name);
+    const failed = (message: string): void =>
+      events.event(pod, 'Warning', 'Failed', `Error: ${message}`, { fieldPath });
+    const image = await this.#ensureImage(session, container, kind, failed);
+    const config = await this.#containerConfig(session, container, kind, image, failed);
+    await mkdir(this.#logDirectory(pod, container), { recursive: true, mode: 0o755 });
+    const step = async <T>(reason: string, work: Promise<T>): Promise<T> => {
+      try {
+        return await work;
+      } catch (error) {
+        failed((error as Error).message);
+        throw new StartError(reason, (error as Error).message, { cause: error });
+      }
+    };
+    const id = await step('CreateContainerError', runtime.createContainer(sandboxId, sandbox, config));
+    events.event(pod, 'Normal', 'Created', 'Container created', { fieldPath });
+    await step('RunContainerError', runtime.startContainer(id));
+    events.event(pod, 'Normal', 'Started', 'Container started', { fieldPath });
+    await this.#linkLog(pod, container, id, join(sandbox.logDirectory, config.logPath));
+    await this.#postStart(session, container, kind, id);
+  }
+
+  async #ensureImage(
+    { pod, signal }: Session,
+    container: Container,
+    kind: ContainerKind,
+    failed: (message: string) => void,
+  ): Promise<ImageInfo> {
+    try {
+      return await this.#options.images.ensure(pod, container, kind, signal);
+    } catch (error) {
+      if (!(error instanceof ImageError)) throw error;
+      failed(error.reason);
+      throw new StartError(error.reason, error.message, { cause: error, retryAtMs: error.retryAtMs });
+    }
+  }
+
+  async #containerConfig(
+    { pod, status, ips, signal }: Session,
+    container: Container,
+    kind: ContainerKind,
+    image: ImageInfo,
+    failed: (message: string) => void,
+  ): Promise<ContainerConfig> {
+    const last = findContainer(status, container.name);
+    const attempt = last === undefined ? await this.#attemptFromLogs(pod, container) : last.attempt + 1;
+    const target =
+      kind === 'ephemeral'
+        ? findContainer(status, (container as { targetContainerName?: string }).targetContainerName ?? '')?.id
+        : undefined;
+    try {
+      return await containerConfig(
+        {
+          pod,
+          container,
+          kind,
+          attempt,
+          image: image.id,
+          imageInfo: image,
+          podIps: ips,
+          ...(target === undefined ? {} : { target }),
+          volumeImage: (reference) => this.#options.images.ensureVolumeImage(pod, reference, signal),
+        },
+        this.#options.config,
+      );
+    } catch (error) {
+      failed((error as Error).message);
+      throw new StartError(configErrorReason(error), (error as Error).message, { cause: error });
+    }
+  }
+
+  async #postStart(session: Session, container: Container, kind: ContainerKind, id: ContainerId): Promise<void> {
+    const hook = container.lifecycle?.postStart;
+    if (hook === undefined) return;
+    const { runtime, clock, events, logger } = this.#options;
+    try {
+      const warn = (reason: string, text: string): void => events.event(session.pod, 'Warning', reason, text);
+      await runHook(hook, { id, container, podIp: session.ips[0] ?? '' }, { runtime, clock, warn }, session.signal);
+    } catch (error) {
+      logger.warn(
+        { err: error, pod: formatPod(session.pod), container: container.name },
+        'The postStart hook of a container failed',
+      );
+      events.event(session.pod, 'Warning', 'FailedPostStartHook', 'PostStartHook failed', {
+        fieldPath: fieldPathOf(kind, container.name),
+      });
+      await killContainer(
+        { runtime, clock, events, logger },
+        {
+          pod: session.pod,
+          container,
+          id,
+          message: 'FailedPostStartHook',
+          podIp: session.ips[0] ?? '',
+          signal: session.signal,
+        },
+      );
+      throw new StartError('PostStartHookError', (error as Error).message, { cause: error });
+    }
+  }
+
+  /** Reads the number of the next attempt from the log files, for a container that the runtime has lost. */
+  async #attemptFromLogs(pod: Pod, container: Container): Promise<number> {
+    const names = await readdir(this.#logDirectory(pod, container)).catch(() => []);
+    // A pod with a host path can create any number of files with any names there.
+    const attempts = names.map((name) => Number(/^(\d{1,9})\.log/.exec(name)?.[1] ?? -1));
+    return attempts.reduce((most, attempt) => Math.max(most, attempt), -1) + 1;
+  }
+
+  async #linkLog(pod: Pod, container: Container, id: ContainerId, target: string): Promise<void> {
+    const directory = this.#options.containerLogsDirectory;
+    if (directory === undefined) return;
+    const link = join(directory, `${podFullName(pod)}_${container.name}-${id}.log`);
+    try {
+      await mkdir(directory, { recursive: true, mode: 0o755 });
+      await rm(link, { force: true });
+      await symlink(target, link);
+    } catch (error) {
+      this.#options.logger.warn({ err: error, link }, 'Cannot link the log of a container');
+    }
+  }
+
+  #logDirectory(pod: Pod, container: Container): string {
+    return join(podLogDirectory(this.#options.config.settings, pod), container.name);
+  }
+}
+
+function configErrorReason(error: unknown): string {
+  if (error instanceof ImageError) return error.reason;
+  return error instanceof ContainerConfigError ? 'CreateContainerConfigError' : 'CreateContainerError';
+}
+
+/** Formats a duration as the kubelet's messages do: `10s`, `2m40s`, `5m0s`. */
+function goSeconds(ms: number): string {
+  const seconds = Math.round(ms / 1000);
+  return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`;
+}
