@@ -108,7 +108,8 @@ export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOpti
       const startMs = metrics === undefined ? 0 : clock.monotonic();
       const meant = audiences.length > 0 ? audiences : (options.implicitAudiences ?? []);
       // The secret stands first and only the whole digest is ever compared, here: one call is a third of an HMAC's cost.
-      const key = hash('sha256', `${secret}\0${token}\0${meant.join('\0')}`, 'base64');
+      // JSON keeps the parts apart: a token that contains a separator must not read as another token with an audience.
+      const key = hash('sha256', `${secret}${JSON.stringify([token, meant])}`, 'base64');
       const success = successes.get(key);
       if (success !== undefined || failures.get(key) !== undefined) {
         metrics?.looked('hit', (clock.monotonic() - startMs) / 1000);

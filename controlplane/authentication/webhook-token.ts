@@ -36,7 +36,7 @@ export function webhookTokenAuthenticator(options: WebhookTokenOptions): TokenAu
           'the token webhook answered with something else than the TokenReview it was asked for',
         ]);
       }
-      return resultOf(answer['status'], wanted);
+      return resultOf(answer['status'], wanted, options.apiAudiences);
     },
   };
 }
@@ -64,7 +64,11 @@ async function post(body: string, options: WebhookTokenOptions): Promise<unknown
 const strings = (value: unknown): string[] =>
   Array.isArray(value) ? value.filter((item): item is string => typeof item === 'string') : [];
 
-function resultOf(status: unknown, wanted: readonly string[]): Authenticated | undefined {
+function resultOf(
+  status: unknown,
+  wanted: readonly string[],
+  apiAudiences: readonly string[],
+): Authenticated | undefined {
   if (!isRecord(status)) return undefined;
   if (status['authenticated'] !== true) {
     const { error } = status;
@@ -75,11 +79,12 @@ function resultOf(status: unknown, wanted: readonly string[]): Authenticated | u
   const { username, uid } = user;
   if (typeof username !== 'string' || username === '') return undefined;
   const answered = strings(status['audiences']);
-  // A service that says nothing of audiences vouches for the API server's own.
-  const audiences = answered.length === 0 ? wanted : wanted.filter((audience) => answered.includes(audience));
+  // A service that answers without audiences knows none: it vouches for those of the API server alone.
+  const vouched = answered.length === 0 ? apiAudiences : answered;
+  const audiences = wanted.filter((audience) => vouched.includes(audience));
   if (wanted.length > 0 && audiences.length === 0) return undefined;
-  const extra: Record<string, string[]> = {};
-  if (isRecord(user['extra'])) for (const [key, values] of Object.entries(user['extra'])) extra[key] = strings(values);
+  const given = isRecord(user['extra']) ? Object.entries(user['extra']) : [];
+  const extra = Object.fromEntries(given.map(([key, values]) => [key, strings(values)]));
   return {
     audiences,
     user: {

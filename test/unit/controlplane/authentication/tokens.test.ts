@@ -221,6 +221,21 @@ test('any number of wrong tokens leaves the right one in the cache', async () =>
   assert.equal(asked, before);
 });
 
+test('a token for one audience, reviewed together with another, does not open the API server by another spelling', async () => {
+  const cached = cachedTokens(
+    {
+      authenticateToken: (token, audiences) =>
+        token === 'for-vault' && audiences.includes('vault')
+          ? { user: { name: 'victim', groups: [] }, audiences: ['vault'] }
+          : undefined,
+    },
+    { clock, successTtlMs: 10_000, failureTtlMs: 0, implicitAudiences: ['api'] },
+  );
+  assert.ok(await cached.authenticateToken('for-vault', ['vault', 'api']));
+  for (const separator of ['\0', ',', '\n', ' ', '","'])
+    assert.equal(await cached.authenticateToken(`for-vault${separator}vault`, []), undefined, separator);
+});
+
 function credentials(headers: Record<string, string>, raw: readonly string[] = []): Credentials {
   return { headers, peerCertificate: undefined, remoteAddress: '', ...(raw.length === 0 ? {} : { rawHeaders: raw }) };
 }

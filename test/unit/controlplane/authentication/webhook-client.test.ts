@@ -158,6 +158,25 @@ for (const version of ['v1', 'v1beta1'] as const) {
   });
 }
 
+test('a webhook that answers without audiences vouches for the API server alone', async () => {
+  const tokens = webhookTokenAuthenticator({
+    endpoint: () => Promise.resolve(endpoint()),
+    client,
+    version: 'v1',
+    apiAudiences: ['api'],
+    clock: new FakeClock(),
+  });
+  answer = (_message, response, body) =>
+    json(response, {
+      apiVersion: body['apiVersion'],
+      kind: 'TokenReview',
+      status: { authenticated: true, user: { username: 'ann' } },
+    });
+  assert.deepEqual((await tokens.authenticateToken('good', []))?.audiences, ['api']);
+  assert.deepEqual((await tokens.authenticateToken('good', ['vault', 'api']))?.audiences, ['api']);
+  assert.equal(await tokens.authenticateToken('good', ['vault']), undefined);
+});
+
 const wanted: AuthorizationAttributes = {
   user: { name: 'ann', groups: [] },
   verb: 'get',
