@@ -10,7 +10,8 @@ import { followFile, type FollowedFile } from '../authentication/followed-file.t
 import type { HealthCheck } from '../server/health.ts';
 import { encryptedValues, type EncryptedValues } from './encrypted-values.ts';
 import { parseEncryptionConfig } from './encryption-config.ts';
-import { connectKeyService, kmsProvider } from './kms.ts';
+import { kmsProvider } from './kms.ts';
+import { connectKeyService } from './key-service.ts';
 import { reloadingValues } from './reloading-values.ts';
 
 export interface EncryptionParts {

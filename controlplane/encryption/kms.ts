@@ -2,27 +2,17 @@
  * Encrypts with a key management service (KMS v2 over gRPC). Each value has its own key, which is derived from a seed
  * that only the service can decrypt. The seed is created at start and whenever the service's key changes, so that no
  * write waits for the service.
+ *
+ * A seed is used only after the service has decrypted its own ciphertext to it: a service that answers wrongly costs a
+ * failed health check, never a value that nobody can read later, or a seed in clear text beside the value.
  */
 import { quoteText } from '../../api/meta/quote.ts';
-import { createHmac, randomBytes, randomUUID } from 'node:crypto';
+import { createHmac, randomBytes } from 'node:crypto';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
-import type { KmsOptions } from './encryption-config.ts';
+import { KeyServiceError, type KeyService, type Wrapped } from './key-service.ts';
 import { type EncryptionProvider, gcmOpen, gcmSeal } from './provider.ts';
 import { bytesField, bytesOf, enumField, mapField, mapOf, readFields, textOf, type Fields } from './protobuf-fields.ts';
-
-export interface Wrapped {
-  readonly ciphertext: Buffer;
-  readonly keyId: string;
-  readonly annotations: ReadonlyMap<string, Buffer>;
-}
-
-export interface KeyService {
-  status(): Promise<{ readonly healthz: string; readonly keyId: string }>;
-  encrypt(plaintext: Buffer): Promise<Wrapped>;
-  decrypt(wrapped: Wrapped): Promise<Buffer>;
-  close(): void;
-}
 
 export interface KmsProviderOptions {
   readonly name: string;
@@ -49,16 +39,22 @@ export async function kmsProvider(options: KmsProviderOptions): Promise<Encrypti
     opened.set(seed.ciphertext.toString('base64'), seed.seed);
     return seed;
   };
-  const make = async (): Promise<Seed> => {
-    const seed = randomBytes(SEED_BYTES);
-    return remember({ seed, ...(await service.encrypt(seed)) });
-  };
-  let current = await make();
+  let current = remember(
+    await newSeed(service).catch((error: unknown) => {
+      service.close();
+      throw error;
+    }),
+  );
   let timer: Timer | undefined;
   const check = async (): Promise<void> => {
     const { healthz, keyId } = await service.status();
-    if (healthz !== 'ok') throw new Error(`the key management service reported ${quoteText(healthz)}`);
-    if (keyId !== current.keyId) current = await make();
+    if (healthz !== 'ok') throw new KeyServiceError(`it reported ${quote(healthz)}`);
+    if (keyId === '') throw new KeyServiceError('it reported an empty key ID');
+    if (keyId === current.keyId) return;
+    const next = await newSeed(service);
+    if (next.keyId !== keyId)
+      throw new KeyServiceError(`it encrypts with the key ${quote(next.keyId)} and reports ${quote(keyId)}`);
+    current = remember(next);
   };
   const arm = (): void => {
     timer = clock.after(CHECK_EVERY_MS, () => {
@@ -102,8 +98,11 @@ export async function kmsProvider(options: KmsProviderOptions): Promise<Encrypti
     async unlock(values) {
       for (const sealed of values) {
         const wrapped = wrappedOf(readFields(sealed));
-        if (!opened.has(wrapped.ciphertext.toString('base64')))
-          remember({ ...wrapped, seed: await service.decrypt(wrapped) });
+        if (opened.has(wrapped.ciphertext.toString('base64'))) continue;
+        const seed = await service.decrypt(wrapped);
+        if (seed.length !== SEED_BYTES)
+          throw new KeyServiceError(`it decrypted a seed of ${SEED_BYTES} bytes to ${seed.length} bytes`);
+        remember({ ...wrapped, seed });
       }
     },
     close() {
@@ -113,6 +112,35 @@ export async function kmsProvider(options: KmsProviderOptions): Promise<Encrypti
     },
   };
 }
+
+/** Bounds of what the service may add to every value; those of kube-apiserver. */
+const MAX_CIPHERTEXT_BYTES = 1024;
+const MAX_KEY_ID_BYTES = 1024;
+const MAX_ANNOTATIONS_BYTES = 32 * 1024;
+
+async function newSeed(service: KeyService): Promise<Seed> {
+  const seed = randomBytes(SEED_BYTES);
+  const wrapped = await service.encrypt(seed);
+  const { ciphertext, keyId, annotations } = wrapped;
+  if (ciphertext.length === 0 || ciphertext.length > MAX_CIPHERTEXT_BYTES)
+    throw new KeyServiceError(`it encrypted a seed to ${ciphertext.length} bytes`);
+  if (ciphertext.includes(seed)) throw new KeyServiceError('its ciphertext contains the clear text');
+  const keyIdBytes = Buffer.byteLength(keyId);
+  if (keyIdBytes === 0 || keyIdBytes > MAX_KEY_ID_BYTES)
+    throw new KeyServiceError(`it named a key ID of ${keyIdBytes} bytes`);
+  if (sizeOf(annotations) > MAX_ANNOTATIONS_BYTES)
+    throw new KeyServiceError(`its annotations have ${sizeOf(annotations)} bytes`);
+  if ([...annotations.values()].some((value) => value.includes(seed)))
+    throw new KeyServiceError('its annotations contain the clear text');
+  if (!seed.equals(await service.decrypt(wrapped)))
+    throw new KeyServiceError('it does not decrypt its own ciphertext to what it encrypted');
+  return { seed, ...wrapped };
+}
+
+const sizeOf = (annotations: ReadonlyMap<string, Buffer>): number =>
+  [...annotations].reduce((sum, [key, value]) => sum + Buffer.byteLength(key) + value.length, 0);
+
+const quote = (text: string): string => quoteText(text.slice(0, 100));
 
 const wrappedOf = (fields: Fields): Wrapped => ({
   ciphertext: bytesOf(fields, 3),
@@ -126,49 +154,3 @@ const derive = (seed: Buffer, info: Buffer): Buffer =>
     .update(info)
     .update(Buffer.from([1]))
     .digest();
-
-const SERVICE = '/v2.KeyManagementService/';
-
-/** Connects over a unix socket. gRPC is loaded here because few clusters need it. */
-export async function connectKeyService({ endpoint, timeoutMs }: KmsOptions, clock: Clock): Promise<KeyService> {
-  const { default: grpc } = await import('@grpc/grpc-js');
-  const { Client, credentials } = grpc;
-  const client = new Client(endpoint.replace(/^unix:\/\//, 'unix:'), credentials.createInsecure());
-  const call = (method: string, request: Buffer): Promise<Fields> =>
-    new Promise((resolve, reject) => {
-      client.makeUnaryRequest(
-        SERVICE + method,
-        (message: Buffer) => message,
-        (bytes: Buffer) => bytes,
-        request,
-        { deadline: clock.now() + timeoutMs },
-        (error, answer) => {
-          if (error !== null) reject(error);
-          else resolve(readFields(answer ?? Buffer.alloc(0)));
-        },
-      );
-    });
-  return {
-    async status() {
-      const fields = await call('Status', Buffer.alloc(0));
-      return { healthz: textOf(fields, 2), keyId: textOf(fields, 3) };
-    },
-    async encrypt(plaintext) {
-      const fields = await call('Encrypt', Buffer.concat([bytesField(1, plaintext), bytesField(2, randomUUID())]));
-      return { ciphertext: bytesOf(fields, 1), keyId: textOf(fields, 2), annotations: mapOf(fields, 3) };
-    },
-    async decrypt({ ciphertext, keyId, annotations }) {
-      const fields = await call(
-        'Decrypt',
-        Buffer.concat([
-          bytesField(1, ciphertext),
-          bytesField(2, randomUUID()),
-          bytesField(3, keyId),
-          mapField(4, annotations),
-        ]),
-      );
-      return bytesOf(fields, 1);
-    },
-    close: () => client.close(),
-  };
-}

@@ -55,7 +55,9 @@ export function readFields(bytes: Buffer): Fields {
       at += length;
     } else if (tag % 8 === 0) value = varint(readVarint());
     else throw new Error('a message has a field of an unexpected type');
-    fields.set(number, [...(fields.get(number) ?? []), value]);
+    const before = fields.get(number);
+    if (before === undefined) fields.set(number, [value]);
+    else before.push(value);
   }
   return fields;
 }

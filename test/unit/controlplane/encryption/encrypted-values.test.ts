@@ -13,7 +13,8 @@ import { systemClock } from '../../../../api/machinery/clock.ts';
 import { buildEncryption } from '../../../../controlplane/encryption/build.ts';
 import { encryptedValues } from '../../../../controlplane/encryption/encrypted-values.ts';
 import { parseEncryptionConfig } from '../../../../controlplane/encryption/encryption-config.ts';
-import { connectKeyService, kmsProvider } from '../../../../controlplane/encryption/kms.ts';
+import { connectKeyService } from '../../../../controlplane/encryption/key-service.ts';
+import { kmsProvider } from '../../../../controlplane/encryption/kms.ts';
 import { bytesField, bytesOf, readFields } from '../../../../controlplane/encryption/protobuf-fields.ts';
 import { identityProvider, keyProviders } from '../../../../controlplane/encryption/provider.ts';
 import { reencrypt } from '../../../../controlplane/encryption/reencrypt.ts';
@@ -203,7 +204,7 @@ function startKms(socket: string): Promise<{ readonly calls: string[]; close(): 
 
 const keep = (bytes: Buffer): Buffer => bytes;
 
-test('a key management service encrypts one seed, and a later start has it decrypted once', async () => {
+test('a key management service encrypts one seed and proves that it decrypts it, and a later start has it decrypted once', async () => {
   const socket = join(directory, 'kms.sock');
   const kms = await startKms(socket);
   const options = { name: 'vault', endpoint: `unix://${socket}`, timeoutMs: 10_000 };
@@ -227,7 +228,7 @@ test('a key management service encrypts one seed, and a later start has it decry
     const later = rowOf(await connect());
     await later.unlock(kept);
     for (const { key, value } of kept) assert.deepEqual(later.open(key, value), TEXT);
-    assert.deepEqual(kms.calls, ['encrypt', 'encrypt', 'decrypt']);
+    assert.deepEqual(kms.calls, ['encrypt', 'decrypt', 'encrypt', 'decrypt', 'decrypt']);
     later.close();
   } finally {
     kms.close();
@@ -280,6 +281,7 @@ test('an unhealthy or unreachable key management service fails the health check,
   let health = 'ok';
   const clock = new FakeClock();
   let asked = 0;
+  let plaintext: Buffer = Buffer.alloc(0);
   const wrapped = { ciphertext: Buffer.from('w'), keyId: '1', annotations: new Map<string, Buffer>() };
   const provider = await kmsProvider({
     name: 'vault',
@@ -290,8 +292,8 @@ test('an unhealthy or unreachable key management service fails the health check,
         asked++,
         health === '' ? Promise.reject(new Error('away')) : Promise.resolve({ healthz: health, keyId: '1' })
       ),
-      encrypt: () => Promise.resolve(wrapped),
-      decrypt: () => assert.fail(),
+      encrypt: (seed) => ((plaintext = seed), Promise.resolve(wrapped)),
+      decrypt: () => Promise.resolve(plaintext),
       close: () => undefined,
     },
   });
