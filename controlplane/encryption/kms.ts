@@ -75,25 +75,12 @@ export async function kmsProvider(options: KmsProviderOptions): Promise<Encrypti
       lastGoodMs = clock.monotonic();
     },
     prefix: `k8s:enc:kms:v2:${options.name}:`,
-    seal(value, context) {
-      const info = randomBytes(INFO_BYTES);
-      const data = Buffer.concat([info, gcmSeal(derive(current.seed, info), value, context)]);
-      return Buffer.concat([
-        bytesField(1, data),
-        bytesField(2, current.keyId),
-        bytesField(3, current.ciphertext),
-        mapField(4, current.annotations),
-        enumField(5, SEED_TYPE),
-      ]);
-    },
+    seal: (value, context) => sealWith(current, value, context),
     open(sealed, context) {
       const fields = readFields(sealed);
       const seed = opened.get(wrappedOf(fields).ciphertext.toString('base64'));
       if (seed === undefined) throw new Error('the key of the value has not been decrypted');
-      const data = bytesOf(fields, 1);
-      const isSeed = bytesOf(fields, 5)[0] === SEED_TYPE;
-      if (!isSeed) return gcmOpen(seed, data, context);
-      return gcmOpen(derive(seed, data.subarray(0, INFO_BYTES)), data.subarray(INFO_BYTES), context);
+      return openWith(seed, fields, context);
     },
     async unlock(values) {
       for (const sealed of values) {
@@ -141,6 +128,25 @@ const sizeOf = (annotations: ReadonlyMap<string, Buffer>): number =>
   [...annotations].reduce((sum, [key, value]) => sum + Buffer.byteLength(key) + value.length, 0);
 
 const quote = (text: string): string => quoteText(text.slice(0, 100));
+
+function sealWith({ seed, keyId, ciphertext, annotations }: Seed, value: Buffer, context: string): Buffer {
+  const info = randomBytes(INFO_BYTES);
+  const data = Buffer.concat([info, gcmSeal(derive(seed, info), value, context)]);
+  return Buffer.concat([
+    bytesField(1, data),
+    bytesField(2, keyId),
+    bytesField(3, ciphertext),
+    mapField(4, annotations),
+    enumField(5, SEED_TYPE),
+  ]);
+}
+
+function openWith(seed: Buffer, fields: Fields, context: string): Buffer {
+  const data = bytesOf(fields, 1);
+  const isSeed = bytesOf(fields, 5)[0] === SEED_TYPE;
+  if (!isSeed) return gcmOpen(seed, data, context);
+  return gcmOpen(derive(seed, data.subarray(0, INFO_BYTES)), data.subarray(INFO_BYTES), context);
+}
 
 const wrappedOf = (fields: Fields): Wrapped => ({
   ciphertext: bytesOf(fields, 3),
