@@ -488,7 +488,6 @@ const LONG: ReadonlyMap<string, string> = new Map([
   ['controlplane/controllers/job/job.ts: count', 'not split yet'],
   ['controlplane/controllers/node/taint-eviction.ts: anonymous', 'not split yet'],
   ['controlplane/controllers/pod/pod-garbage-collector.ts: anonymous', 'not split yet'],
-  ['controlplane/encryption/key-service.ts: kmsProvider', 'not split yet'],
   ['controlplane/main.ts: assemble', 'not split yet'],
   ['controlplane/registry/converted-watch.ts: convertWatch', 'not split yet'],
   ['controlplane/registry/encodings.ts: createEncodings', 'not split yet'],
