@@ -69,6 +69,7 @@ function hashOf(pod: Pod): string {
   return pod.metadata.annotations?.[ANNOTATION_CONFIG_HASH] ?? '';
 }
 
-function isMirrorOf(mirror: Pod, pod: Pod): boolean {
+/** Whether the mirror pod is of the static pod's present manifest. */
+export function isMirrorOf(mirror: Pod, pod: Pod): boolean {
   return mirror.metadata.annotations?.[ANNOTATION_CONFIG_MIRROR] === hashOf(pod);
 }

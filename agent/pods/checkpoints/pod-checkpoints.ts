@@ -27,7 +27,8 @@ export class PodCheckpoints {
     for (const key of await this.#store.keys('pods')) {
       const pod = await this.#store.get(key);
       if (isPod(pod)) pods.push(pod);
-      else this.#logger.warn({ key }, 'A checkpoint is not of a pod; it is left out');
+      // The API server may have answered meanwhile, and the pod may be gone by that.
+      else if (pod !== undefined) this.#logger.warn({ key }, 'A checkpoint is not of a pod; it is left out');
     }
     return pods;
   }

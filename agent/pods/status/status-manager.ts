@@ -20,6 +20,7 @@ import {
   type PodStatus,
   type StatusManager,
 } from '../../model/core-types.ts';
+import { isMirrorOf } from '../../sources/mirror-pods.ts';
 import { condition, isTerminalPhase, mergeStatus, normalize, statusPatch } from './pod-status.ts';
 
 type StatusPatch = ReturnType<typeof statusPatch>;
@@ -232,6 +233,8 @@ class PodStatusManager implements StatusManager {
         kept.sent = version;
         return;
       }
+      // The mirror is of an earlier manifest and is about to be replaced. Its successor gets the status.
+      if (isStatic(kept.pod) && !isMirrorOf(remote, kept.pod)) return;
       const patch = this.#patchFor(remote, kept);
       if (patch !== undefined) {
         const { status } = kept;

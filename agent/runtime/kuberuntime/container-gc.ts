@@ -38,7 +38,10 @@ export interface DeadContainerPolicy {
   readonly madeBeforeMs: number;
 }
 
-/** Pure: which containers go. Those that run, or were only created and may start any moment, stay. */
+/**
+ * Pure: which containers go. Those that run stay, and so do those that are created and not started, as long as their pod
+ * exists: the pod's worker may start them any moment. An agent that was killed between the two leaves such a container.
+ */
 export function containersToRemove(
   containers: readonly ContainerStatus[],
   podExists: (uid: string) => boolean,
@@ -46,8 +49,8 @@ export function containersToRemove(
 ): readonly ContainerStatus[] {
   const groups = new Map<string, ContainerStatus[]>();
   for (const container of containers) {
-    if (container.state === 'running' || container.state === 'created' || container.createdAtMs > policy.madeBeforeMs)
-      continue;
+    const mayStart = container.state === 'created' && podExists(uidOf(container));
+    if (container.state === 'running' || mayStart || container.createdAtMs > policy.madeBeforeMs) continue;
     const key = `${uidOf(container)}/${container.name}`;
     groups.set(key, [...(groups.get(key) ?? []), container]);
   }

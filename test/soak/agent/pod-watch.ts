@@ -24,6 +24,7 @@ export interface PodObject extends ApiObject {
 interface ContainerStatusObject {
   readonly name: string;
   readonly restartCount: number;
+  readonly state?: { readonly terminated?: { readonly message?: string } };
   readonly resources?: { readonly limits?: { readonly cpu?: string } };
 }
 

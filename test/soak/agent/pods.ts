@@ -12,9 +12,9 @@ export const CONTAINERS: Readonly<Record<PodKind, Readonly<Record<string, Role>>
   static: { main: 'forever' },
 };
 
-const MARK = `f=${RECORDS}/$POD_UID.$NAME; mark() { read -r up _ </proc/uptime; echo "$1 $up" >>$f; }; mark S`;
+const MARK = `f=${RECORDS}/$POD_UID.$NAME; read -r id _ </proc/uptime; mark() { read -r up _ </proc/uptime; echo "$1 $up $id" >>$f; }; mark S`;
 /** Exits by itself when a file `.die` appears. */
-const FOREVER = `${MARK}; trap 'mark T; exit 0' TERM; while :; do if [ -e $f.die ]; then rm $f.die; mark X; exit 1; fi; sleep 0.3; done`;
+const FOREVER = `${MARK}; trap 'mark T; exit 0' TERM; while :; do if [ -e $f.die ]; then rm $f.die; mark X; exit 1; fi; sleep 0.5; mark A; done`;
 const ONCE = `${MARK}; sleep 0.5; mark X`;
 
 function container(name: string, role: Role, mounts: readonly object[], more: object = {}): object {

@@ -4,11 +4,13 @@
  * the others, restart counts never fall, a terminal phase is for good, and a deleted pod stays deleted. Pure.
  */
 
-/** A line that a container wrote: it started, exited by itself, or was stopped by SIGTERM. */
+/** A line that a container wrote: it started, still lives, exited by itself, or was stopped by SIGTERM. */
 export interface Mark {
-  readonly what: 'started' | 'exited' | 'stopped';
+  readonly what: 'started' | 'alive' | 'exited' | 'stopped';
   /** Of the host's uptime clock. */
   readonly atSeconds: number;
+  /** Tells the processes of one container apart: the time at which each started. */
+  readonly process: string;
 }
 
 export type Role = 'init' | 'once' | 'forever';
@@ -20,31 +22,47 @@ export interface ContainerRecord {
   readonly marks: readonly Mark[];
 }
 
-const LETTERS: Readonly<Record<string, Mark['what']>> = { S: 'started', X: 'exited', T: 'stopped' };
+const LETTERS: Readonly<Record<string, Mark['what']>> = { S: 'started', A: 'alive', X: 'exited', T: 'stopped' };
 
-/** Lines of a letter and a time; what is not whole yet is left out. */
+/**
+ * A runtime whose client goes away while it starts a container may take the start back: the process is gone within this time.
+ * Whoever lives longer was started for good.
+ */
+const TAKEN_BACK_SECONDS = 3;
+
+/** Lines of a letter, a time and a process; what is not whole yet is left out. */
 export function parseMarks(text: string): Mark[] {
   return text.split('\n').flatMap((line) => {
-    const [letter = '', time = ''] = line.split(' ');
+    const [letter = '', time = '', process = ''] = line.split(' ');
     const what = LETTERS[letter];
-    return what === undefined || time === '' ? [] : [{ what, atSeconds: Number(time) }];
+    return what === undefined || process === '' ? [] : [{ what, atSeconds: Number(time), process }];
   });
 }
 
 export function judgeContainer({ podUid, container, role, marks }: ContainerRecord): string[] {
   const found: string[] = [];
   const name = `container ${container} of pod ${podUid}`;
-  const story = marks.map(({ what, atSeconds }) => `${what} at ${atSeconds}`).join(', ');
+  const story = marks
+    .filter(({ what }) => what !== 'alive')
+    .map(({ what, atSeconds }) => `${what} at ${atSeconds}`)
+    .join(', ');
+  const processes = [...Map.groupBy(marks, ({ process }) => process).values()];
   let isStopped = false;
-  for (const [at, { what }] of marks.entries()) {
-    const before = marks[at - 1]?.what;
-    if (what === 'started' && before === 'started') found.push(`${name} started twice without an exit: ${story}`);
-    if (what === 'started' && isStopped) found.push(`${name} started after it was stopped: ${story}`);
-    if (what !== 'started' && before !== 'started') found.push(`${name} ended without a start: ${story}`);
-    if (what === 'stopped') isStopped = true;
+  for (const [at, process] of processes.entries()) {
+    const [first, last] = [process[0], process.at(-1)];
+    const next = processes[at + 1]?.[0];
+    if (first === undefined || last === undefined) continue;
+    if (first.what !== 'started') found.push(`${name} ended without a start: ${story}`);
+    if (isStopped) found.push(`${name} started after it was stopped: ${story}`);
+    isStopped ||= last.what === 'stopped';
+    if (next === undefined || last.what === 'exited') continue;
+    const livedSeconds = last.atSeconds - first.atSeconds;
+    if (last.atSeconds > next.atSeconds) found.push(`${name} ran twice at one time: ${story}`);
+    else if (last.what === 'alive' && livedSeconds > TAKEN_BACK_SECONDS)
+      found.push(`${name} ran for ${livedSeconds.toFixed(1)} s and was started again without an exit: ${story}`);
   }
-  const starts = marks.filter(({ what }) => what === 'started').length;
-  if (role !== 'forever' && starts > 1) found.push(`${name} ran ${starts} times, but had to run once: ${story}`);
+  const exits = marks.filter(({ what }) => what === 'exited').length;
+  if (role !== 'forever' && exits > 1) found.push(`${name} ran ${exits} times, but had to run once: ${story}`);
   return found;
 }
 

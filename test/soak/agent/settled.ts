@@ -7,6 +7,7 @@ import type { RuntimeName, SoakNode } from './node.ts';
 import type { PodObject } from './pod-watch.ts';
 import { PODS, type PodProgram, type WantedPod } from './program.ts';
 
+const TAKEN_BACK = /context canceled|context cancelled/;
 const STATIC_POD_HASH = 'kubernetes.io/config.hash';
 
 export interface Settling {
@@ -52,11 +53,18 @@ function isOf({ pod, annotations }: SandboxStatus, { metadata }: PodObject): boo
   return pod.name === metadata.name && annotations[STATIC_POD_HASH] === metadata.annotations?.[STATIC_POD_HASH];
 }
 
+/** containerd gives up a start when its client goes away, so that a container that may not restart has failed. */
+function startWasTakenBack(status: PodObject['status']): boolean {
+  const containers = [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])];
+  return containers.some(({ state }) => TAKEN_BACK.test(state?.terminated?.message ?? ''));
+}
+
 function problemOf({ kind, uid, cpu, version }: WantedPod, { metadata, status }: PodObject): string | undefined {
   const phase = status?.phase ?? '';
   if (metadata.deletionTimestamp !== undefined) return 'is being deleted';
   if (uid !== undefined && metadata.uid !== uid) return `has uid ${metadata.uid} instead of ${uid}`;
   if (metadata.labels?.['version'] !== version) return `has version ${metadata.labels?.['version']}`;
+  if (kind === 'job' && phase === 'Failed' && startWasTakenBack(status)) return undefined;
   if (kind === 'job')
     return phase === 'Succeeded' ? undefined : `is ${phase} instead of Succeeded: ${JSON.stringify(status)}`;
   const ready = status?.conditions?.find(({ type }) => type === 'Ready')?.status;

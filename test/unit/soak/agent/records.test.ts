@@ -20,20 +20,23 @@ const record = (marks: string, role: Role = 'forever', container = 'main'): Cont
 
 describe('the marks of a container', () => {
   for (const [what, role, marks] of [
-    ['a start', 'forever', 'S 1\n'],
-    ['restarts after exits, and an end', 'forever', 'S 1\nX 2\nS 3\nX 4\nS 5\nT 6\n'],
-    ['one run', 'once', 'S 1\nX 2\n'],
-    ['a line that is being written', 'forever', 'S 1\nX 2\nS'],
+    ['a start', 'forever', 'S 1 a\n'],
+    ['restarts after exits, and an end', 'forever', 'S 1 a\nX 2 a\nS 3 b\nA 4 b\nX 5 b\nS 6 c\nT 7 c\n'],
+    ['one run', 'once', 'S 1 a\nX 2 a\n'],
+    ['a start that the runtime took back', 'forever', 'S 1 a\nA 2 a\nS 4 b\n'],
+    ['a start that the runtime took back, and one run', 'once', 'S 1 a\nS 4 b\nX 5 b\n'],
+    ['a line that is being written', 'forever', 'S 1 a\nX 2 a\nS 3'],
   ] as const)
     it(`are right: ${what}`, () => assert.deepEqual(judgeContainer(record(marks, role)), []));
 
   for (const [what, role, marks, pattern] of [
-    ['a second start without an exit', 'forever', 'S 1\nS 2\n', /started twice/],
-    ['a start after SIGTERM', 'forever', 'S 1\nT 2\nS 3\n', /after it was stopped/],
-    ['a start after SIGTERM and an exit', 'forever', 'S 1\nX 2\nS 3\nT 4\nS 5\n', /after it was stopped/],
-    ['a second run of what runs once', 'once', 'S 1\nX 2\nS 3\nX 4\n', /ran 2 times/],
-    ['a second run of an init container', 'init', 'S 1\nX 2\nS 3\nX 4\n', /ran 2 times/],
-    ['an exit without a start', 'forever', 'X 1\n', /without a start/],
+    ['two processes at one time', 'forever', 'S 1 a\nS 2 b\nA 3 a\nA 3 b\n', /at one time/],
+    ['a second start without an exit', 'forever', 'S 1 a\nA 9 a\nS 10 b\n', /without an exit/],
+    ['a start after SIGTERM', 'forever', 'S 1 a\nT 2 a\nS 3 b\n', /after it was stopped/],
+    ['a start after SIGTERM and an exit', 'forever', 'S 1 a\nX 2 a\nS 3 b\nT 4 b\nS 5 c\n', /after it was stopped/],
+    ['a second run of what runs once', 'once', 'S 1 a\nX 2 a\nS 3 b\nX 4 b\n', /ran 2 times/],
+    ['a second run of an init container', 'init', 'S 1 a\nX 2 a\nS 3 b\nX 4 b\n', /ran 2 times/],
+    ['an exit without a start', 'forever', 'X 1 a\n', /without a start/],
   ] as const)
     it(`are wrong: ${what}`, () => {
       const found = judgeContainer(record(marks, role));
@@ -42,10 +45,10 @@ describe('the marks of a container', () => {
     });
 
   it('are wrong where another container started before an init container exited', () => {
-    const init = record('S 1\nX 2\n', 'init', 'prepare');
-    assert.deepEqual(judgeOrder([init, record('S 3\n')]), []);
-    assert.equal(judgeOrder([init, record('S 1.5\n')]).length, 1);
-    assert.equal(judgeOrder([record('S 1\n', 'init', 'prepare'), record('S 3\n')]).length, 1);
+    const init = record('S 1 a\nX 2 a\n', 'init', 'prepare');
+    assert.deepEqual(judgeOrder([init, record('S 3 b\n')]), []);
+    assert.equal(judgeOrder([init, record('S 1.5 b\n')]).length, 1);
+    assert.equal(judgeOrder([record('S 1 a\n', 'init', 'prepare'), record('S 3 b\n')]).length, 1);
   });
 });
 

@@ -234,7 +234,7 @@ describe('the status manager', () => {
     mirror.metadata.annotations = { 'kubernetes.io/config.mirror': 'h' };
     const { clock, client, manager, mirrors, safety, stored } = setUp(t, mirror);
     const own = podOf('static');
-    own.metadata.annotations = { 'kubernetes.io/config.source': 'file' };
+    own.metadata.annotations = { 'kubernetes.io/config.source': 'file', 'kubernetes.io/config.hash': 'h' };
     own.metadata.deletionTimestamp = '2026-01-02T03:04:05Z';
     safety.finished = true;
     manager.set(own, { phase: 'Running' });
@@ -244,6 +244,26 @@ describe('the status manager', () => {
     await clock.advance(10_000);
     assert.equal(stored()?.status?.phase, 'Running');
     assert.deepEqual(client.writes('delete'), []);
+  });
+
+  it('keeps the status of a static pod from the mirror of an earlier manifest', async (t) => {
+    const mirror = podOf('mirror');
+    mirror.metadata.annotations = { 'kubernetes.io/config.mirror': 'old' };
+    mirror.status = { phase: 'Running' };
+    const { clock, client, manager, mirrors, stored } = setUp(t, mirror);
+    mirrors.current = mirror;
+    const own = podOf('static');
+    own.metadata.annotations = { 'kubernetes.io/config.source': 'file', 'kubernetes.io/config.hash': 'new' };
+    manager.set(own, { phase: 'Pending' });
+    await clock.settle();
+    assert.equal(stored()?.status?.phase, 'Running');
+    const successor = { ...mirror, status: undefined, metadata: { ...mirror.metadata, uid: 'successor' } };
+    successor.metadata.annotations = { 'kubernetes.io/config.mirror': 'new' };
+    await client.delete(pods, 'ns', 'p');
+    client.seed(pods, successor as unknown as KubeObject);
+    mirrors.current = successor as unknown as Pod;
+    await clock.advance(10_000);
+    assert.equal(stored()?.status?.phase, 'Pending');
   });
 
   it('says how containers ended that nobody saw end', (t) => {

@@ -51,12 +51,14 @@ describe('dead containers', () => {
     );
   });
 
-  it('stay while they run, or are about to', () => {
+  it('stay while they run, or are created and may be started', () => {
     const running = { ...dead('a/main/0'), state: 'running' } as ContainerStatus;
     const created = { ...dead('a/side/0'), state: 'created' } as ContainerStatus;
+    assert.deepEqual(gone([running, created]), []);
     assert.deepEqual(
       gone([running, created], {}, () => false),
-      [],
+      ['a/side/0'],
+      'nobody starts a container of a pod that is gone',
     );
   });
 
