@@ -1,6 +1,7 @@
 /** The CEL functions of lists, sets, optionals and numbers. */
 import { fn, type FunctionRow, method, type Spending } from './functions.ts';
 import { bool, double, duration, dyn, int, list, optional, param, uint } from './types.ts';
+import { comparingCost, reading, readingCost } from './reading-cost.ts';
 import { adapt, CelError, type CelValue, compare, Double, Duration, equal, Optional, Uint } from './values.ts';
 
 const A = param('A');
@@ -13,7 +14,7 @@ function spent(
   run: (items: Items, other: Items) => CelValue,
 ): (items: Items, other: Items, spending: Spending) => CelValue {
   return (items, other, spending) => {
-    spending.spend(items.length * other.length);
+    spending.spend(Math.max(items.length, 1) * (other.length + comparingCost(other)) + items.length);
     return run(items, other);
   };
 }
@@ -37,7 +38,7 @@ function flatten(items: Items, depth: bigint): unknown[] {
   return items.flatMap((item) => (Array.isArray(item) && depth > 0n ? flatten(item, depth - 1n) : [item]));
 }
 
-const lists: FunctionRow[] = [
+const wholeLists: FunctionRow[] = [
   method('isSorted', [listA], bool, (items: Items) =>
     items.every((item, index) => index === 0 || compare(adapt(items[index - 1]), adapt(item)) <= 0),
   ),
@@ -79,11 +80,19 @@ const lists: FunctionRow[] = [
   method('flatten', [list(dyn)], list(dyn), (items: Items) => flatten(items, 1n)),
   method('flatten', [list(dyn), int], list(dyn), flatten),
   method('reverse', [listA], listA, (items: Items) => items.toReversed()),
+  // A comparison of texts encodes both.
+  method('sort', [listA], listA, (items: Items, spending: Spending) => {
+    spending.spend(readingCost(items) * Math.ceil(Math.log2(items.length + 1)));
+    return items.toSorted((a, b) => compare(adapt(a), adapt(b)));
+  }),
+];
+
+const lists: FunctionRow[] = [
+  ...reading(wholeLists),
   method('distinct', [listA], listA, (items: Items, spending: Spending) => {
-    spending.spend(items.length * items.length);
+    spending.spend(items.length * (items.length + comparingCost(items)));
     return unique(items);
   }),
-  method('sort', [listA], listA, (items: Items) => items.toSorted((a, b) => compare(adapt(a), adapt(b)))),
   method(
     'first',
     [listA],
@@ -138,15 +147,18 @@ const optionals: FunctionRow[] = [
   ),
 ];
 
+function hasMembers(value: object): boolean {
+  for (const _name in value) return true;
+  return false;
+}
+
 function isZero(value: CelValue): boolean {
   if (value === null || value === false || value === '' || value === 0n) return true;
   if (value instanceof Double) return value.value === 0;
   if (value instanceof Uint) return value.value === 0n;
   if (value instanceof Uint8Array || Array.isArray(value)) return value.length === 0;
   if (value instanceof Map) return value.size === 0;
-  return (
-    typeof value === 'object' && Object.getPrototypeOf(value) === Object.prototype && Object.keys(value).length === 0
-  );
+  return typeof value === 'object' && Object.getPrototypeOf(value) === Object.prototype && !hasMembers(value);
 }
 
 function numberOf(value: CelValue): number {
@@ -232,4 +244,4 @@ const math: FunctionRow[] = [
   fn('math.bitShiftRight', [int, int], int, (a: bigint, by: bigint) => shift(a, by, false)),
 ];
 
-export const collectionFunctions: readonly FunctionRow[] = [...lists, ...optionals, ...math];
+export const collectionFunctions: readonly FunctionRow[] = [...lists, ...optionals, ...reading(math)];

@@ -5,6 +5,7 @@
  */
 import { attempt, type Compiled, type ExpressionCompiler, type Frame } from './compiled.ts';
 import type { Expr } from './parser.ts';
+import { comparingCost } from './reading-cost.ts';
 import { coerce, extent, itemAt, shownKey } from './value-access.ts';
 import { bool, type CelType, dyn, errorType, fits, int, isOpen, join, map, optional, showType } from './types.ts';
 import { adapt, CelError, type CelValue, equal, hasType, member, Optional } from './values.ts';
@@ -89,7 +90,9 @@ function equality(compiler: ExpressionCompiler, name: string, a: Compiled, b: Co
     type: bool,
     run(frame) {
       const [left, right] = [a.run(frame), b.run(frame)];
-      frame.spend(1 + Math.ceil(Math.min(extent(left), extent(right)) / 10));
+      const [ours, theirs] = [extent(left), extent(right)];
+      frame.spend(1 + Math.ceil(Math.min(ours, theirs) / 10));
+      if (ours === theirs) frame.spend(comparingCost(left));
       return equal(left, right) === wanted;
     },
   };
@@ -111,7 +114,7 @@ function contained(compiler: ExpressionCompiler, item: Compiled, where: Compiled
         if (!hasType(within, map(dyn, dyn))) throw new CelError('no such overload');
         return member(within, value) !== undefined;
       }
-      frame.spend(1 + within.length);
+      frame.spend(1 + within.length * (1 + comparingCost(value)));
       return within.some((one) => equal(adapt(one), value));
     },
   };

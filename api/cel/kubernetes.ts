@@ -33,6 +33,7 @@ import {
   subtractQuantities,
 } from '../meta/quantity.ts';
 import { both, fn, type FunctionRow, method } from './functions.ts';
+import { reading } from './reading-cost.ts';
 import { bool, double, int, list, map, opaque, optional, string } from './types.ts';
 import { CelError, type CelMap, Double, OpaqueValue, Optional } from './values.ts';
 
@@ -409,11 +410,10 @@ const patches: FunctionRow[] = [
   fn('jsonpatch.escapeKey', [string], string, (key: string) => key.replaceAll('~', '~0').replaceAll('/', '~1')),
 ];
 
-export const kubernetesFunctions: readonly FunctionRow[] = [
-  ...quantities,
-  ...addresses,
-  ...urls,
-  ...versions,
-  ...formats,
-  ...patches,
-];
+/** To parse or to compare one of these values takes the time of some steps. */
+const STEPS = 4;
+
+export const kubernetesFunctions: readonly FunctionRow[] = reading(
+  [...quantities, ...addresses, ...urls, ...versions, ...formats, ...patches],
+  STEPS,
+);

@@ -101,9 +101,7 @@ function hasMember(compiler: ExpressionCompiler, arg: Expr | undefined, at: numb
       frame.spend(1);
       const inner = value instanceof Optional ? value.value : value;
       if (inner === undefined) return false;
-      if (entriesOf(inner) === undefined && (inner === null || typeof inner !== 'object' || Array.isArray(inner))) {
-        throw new CelError('no such overload');
-      }
+      if (inner === null || typeof inner !== 'object' || Array.isArray(inner)) throw new CelError('no such overload');
       return member(inner, arg.field) !== undefined;
     },
   };
@@ -182,6 +180,8 @@ function* steps({ range, slots }: Loop, frame: Frame): Generator<Step> {
   }
   const entries = entriesOf(value);
   if (entries === undefined) throw new CelError('no such overload');
+  // All entries are read, although the loop may end at the first.
+  frame.spend(Math.floor(entries.length / 2));
   for (const [key, inner] of entries) yield place(frame, slots, two ? [key, inner] : [key]);
 }
 

@@ -1,6 +1,7 @@
 /** The operators and conversions of CEL's standard library: arithmetic, comparison and conversion. */
 import { RE2JS } from 're2js';
 import { both, fn, type FunctionRow, method, type Spending } from './functions.ts';
+import { comparingCost, reading } from './reading-cost.ts';
 import { formatDuration, formatTimestamp, parseDuration, parseTimestamp } from './time.ts';
 import {
   bool,
@@ -75,7 +76,7 @@ const arithmetic: FunctionRow[] = [
     spending.spend(textCost(a.length + b.length));
     return a + b;
   }),
-  fn('_+_', [bytes, bytes], bytes, (a: Uint8Array, b: Uint8Array) => Buffer.concat([a, b])),
+  ...reading([fn('_+_', [bytes, bytes], bytes, (a: Uint8Array, b: Uint8Array) => Buffer.concat([a, b]))]),
   fn('_+_', [list(param('A')), list(param('A'))], list(param('A')), joined),
   fn('_+_', [timestamp, duration], timestamp, (a: Timestamp, b: Duration) => new Timestamp(a.ns + b.ns)),
   fn('_+_', [duration, timestamp], timestamp, (a: Duration, b: Timestamp) => new Timestamp(a.ns + b.ns)),
@@ -111,8 +112,13 @@ function conversionError(from: string, to: string): CelError {
   return new CelError(`type conversion error from '${from}' to '${to}'`);
 }
 
+/** More digits than any number that fits has; the time to read a number grows with the square of its digits. */
+const MAX_DIGITS = 1000;
+/** To parse a time takes the time of some steps. */
+const PARSING_STEPS = 8;
+
 function intOf(text: string): bigint {
-  if (!/^[+-]?\d+$/.test(text)) throw conversionError('string', 'int');
+  if (text.length > MAX_DIGITS || !/^[+-]?\d+$/.test(text)) throw conversionError('string', 'int');
   return checkedInt(BigInt(text.replace(/^\+/, '')));
 }
 
@@ -168,7 +174,7 @@ const conversions: FunctionRow[] = [
   fn('uint', [int], uint, (a: bigint) => checkedUint(a)),
   fn('uint', [double], uint, (a: Double) => checkedUint(truncated(a))),
   fn('uint', [string], uint, (a: string) => {
-    if (!/^\d+$/.test(a)) throw conversionError('string', 'uint');
+    if (a.length > MAX_DIGITS || !/^\d+$/.test(a)) throw conversionError('string', 'uint');
     return checkedUint(BigInt(a));
   }),
   fn('double', [double], double, (a: Double) => a),
@@ -188,25 +194,32 @@ const conversions: FunctionRow[] = [
   fn('bool', [bool], bool, (a: boolean) => a),
   fn('bool', [string], bool, boolOf),
   fn('timestamp', [timestamp], timestamp, (a: Timestamp) => a),
-  fn('timestamp', [string], timestamp, parseTimestamp),
+  ...reading([fn('timestamp', [string], timestamp, parseTimestamp)], PARSING_STEPS),
   fn('timestamp', [int], timestamp, (a: bigint) => new Timestamp(a * NANOS)),
   fn('duration', [duration], duration, (a: Duration) => a),
   fn('duration', [string], duration, parseDuration),
   fn('duration', [int], duration, (a: bigint) => new Duration(a)),
+];
+
+const types: FunctionRow[] = [
   fn('dyn', [param('A')], dyn, (a: CelValue) => a),
   fn('type', [dyn], typeType, (a: CelValue) => new TypeValue(typeNameOf(a))),
 ];
 
 const sizes: FunctionRow[] = [
-  ...both('size', [string], int, (a: string) => BigInt(codePoints(a))),
+  ...reading(both('size', [string], int, (a: string) => BigInt(codePoints(a)))),
   ...both('size', [bytes], int, (a: Uint8Array) => BigInt(a.length)),
   ...both('size', [list(param('A'))], int, (a: readonly unknown[]) => BigInt(a.length)),
-  ...both('size', [map(param('A'), param('B'))], int, (a: CelValue) => BigInt(entriesOf(a)?.length ?? 0)),
+  ...both('size', [map(param('A'), param('B'))], int, (a: CelValue, spending: Spending) => {
+    const size = entriesOf(a)?.length ?? 0;
+    spending.spend(size);
+    return BigInt(size);
+  }),
 ];
 
 function codePoints(text: string): number {
-  let count = 0;
-  for (const _char of text) count += 1;
+  let count = text.length;
+  for (let at = 0; at < text.length; at += 1) if ((text.charCodeAt(at) & 0xfc00) === 0xdc00) count -= 1;
   return count;
 }
 
@@ -243,20 +256,42 @@ export function patternOf(source: string): RE2JS {
   return pattern;
 }
 
+/**
+ * A short pattern with counted repetitions is a large program, each instruction of which may be alive at each character.
+ * Throws if the pattern is invalid.
+ */
+export function matchCost(text: string, pattern: string): number {
+  return textCost(text.length) * Math.ceil(Math.max(pattern.length, patternOf(pattern).programSize()) / 4);
+}
+
 const texts: FunctionRow[] = [
-  method('startsWith', [string, string], bool, (a: string, b: string) => a.startsWith(b)),
-  method('endsWith', [string, string], bool, (a: string, b: string) => a.endsWith(b)),
+  // The text that is sought is compared with a part of the other of its length.
+  method('startsWith', [string, string], bool, (a: string, b: string, spending: Spending) => {
+    spending.spend(comparingCost(b));
+    return a.startsWith(b);
+  }),
+  method('endsWith', [string, string], bool, (a: string, b: string, spending: Spending) => {
+    spending.spend(comparingCost(b));
+    return a.endsWith(b);
+  }),
   method('contains', [string, string], bool, (a: string, b: string, spending: Spending) => {
     spending.spend(textCost(a.length) * textCost(b.length));
     return a.includes(b);
   }),
   ...both('matches', [string, string], bool, (a: string, b: string, spending: Spending) => {
-    spending.spend(textCost(a.length) * Math.ceil(b.length / 4));
+    spending.spend(matchCost(a, b));
     return patternOf(b).matcher(a).find();
   }),
 ];
 
-export const operators: readonly FunctionRow[] = [...arithmetic, ...comparison, ...conversions, ...sizes, ...texts];
+export const operators: readonly FunctionRow[] = [
+  ...arithmetic,
+  ...reading(comparison),
+  ...reading(conversions),
+  ...types,
+  ...sizes,
+  ...texts,
+];
 
 /** The type names that expressions can use as values. */
 export const TYPE_NAMES: Readonly<Record<string, CelType>> = {

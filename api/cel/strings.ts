@@ -1,6 +1,7 @@
 /** The CEL string extension functions, including `format`. */
 import { fn, type FunctionRow, method, type Spending } from './functions.ts';
-import { doubleText, patternOf, textCost } from './operators.ts';
+import { doubleText, matchCost, patternOf, textCost } from './operators.ts';
+import { readingCost } from './reading-cost.ts';
 import { formatDuration, formatTimestamp } from './time.ts';
 import { int, list, param, string } from './types.ts';
 import {
@@ -71,7 +72,7 @@ function split(text: string, separator: string, limit = -1n): string[] {
 function join(parts: readonly string[], separator: string, spending: Spending): string {
   let length = parts.length * separator.length;
   for (const part of parts) length += part.length;
-  spending.spend(textCost(length));
+  spending.spend(textCost(length) + parts.length);
   return parts.join(separator);
 }
 
@@ -152,7 +153,7 @@ const rows: readonly FunctionRow[] = [
   ),
   fn('strings.quote', [S], S, quote),
   method('format', [S, list(param('A'))], S, (text: string, args: readonly unknown[], spending: Spending) => {
-    spending.spend(Math.ceil(text.length / 10) + args.length);
+    spending.spend(Math.ceil(text.length / 10) + readingCost(args));
     return format(text, args);
   }),
   method('find', [S, S], S, (text: string, pattern: string) => {
@@ -163,7 +164,8 @@ const rows: readonly FunctionRow[] = [
   method('findAll', [S, S, int], list(S), findAll),
 ];
 
-const SEARCHES: ReadonlySet<string> = new Set(['indexOf', 'lastIndexOf', 'find', 'findAll']);
+const SEARCHES: ReadonlySet<string> = new Set(['indexOf', 'lastIndexOf']);
+const PATTERNS: ReadonlySet<string> = new Set(['find', 'findAll']);
 
 /** Charges a string function by the length of its text, multiplied by the length of a search text. */
 function paid(row: FunctionRow): FunctionRow {
@@ -175,8 +177,9 @@ function paid(row: FunctionRow): FunctionRow {
       run(args, spending) {
         const [first, second] = args;
         if (typeof first === 'string') {
-          const sought = SEARCHES.has(row.name) && typeof second === 'string' ? textCost(second.length) : 1;
-          spending.spend(textCost(first.length) * sought);
+          const sought = typeof second === 'string' ? second : '';
+          if (PATTERNS.has(row.name)) spending.spend(matchCost(first, sought));
+          else spending.spend(textCost(first.length) * (SEARCHES.has(row.name) ? textCost(sought.length) || 1 : 1));
         }
         return run(args, spending);
       },

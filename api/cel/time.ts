@@ -4,6 +4,7 @@
  */
 import { trimEnd } from '../component/trim.ts';
 import { type FunctionRow, method } from './functions.ts';
+import { reading } from './reading-cost.ts';
 import { duration, int, string, timestamp } from './types.ts';
 import { utcDate } from '../schema/time.ts';
 import { CelError, Duration, Timestamp } from './values.ts';
@@ -136,4 +137,4 @@ const spans: FunctionRow[] = (
   ] as const
 ).map(([name, unit]) => method(name, [duration], int, ({ ns }: Duration) => ns / unit));
 
-export const timeFunctions: readonly FunctionRow[] = [...dates, ...spans];
+export const timeFunctions: readonly FunctionRow[] = reading([...dates, ...spans]);

@@ -2,18 +2,7 @@
 import type { Run } from './compiled.ts';
 import { parseDuration, parseTimestamp } from './time.ts';
 import { bool, type CelType, dyn, int, map, string } from './types.ts';
-import {
-  adapt,
-  CelError,
-  type CelValue,
-  Double,
-  entriesOf,
-  hasType,
-  member,
-  MessageValue,
-  typeNameOf,
-  Uint,
-} from './values.ts';
+import { adapt, CelError, type CelValue, Double, hasType, member, MessageValue, typeNameOf, Uint } from './values.ts';
 
 export const shownKey = (key: CelValue): string =>
   key instanceof Double || key instanceof Uint ? String(key.value) : String(key as string);
@@ -32,9 +21,7 @@ export function itemAt(value: CelValue, key: CelValue): CelValue | undefined {
 
 /** Returns a member. Throws if the value is neither an object nor a map. */
 export function selectable(value: CelValue, field: string): CelValue | undefined {
-  if (entriesOf(value) === undefined) {
-    if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new CelError('no such overload');
-  }
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new CelError('no such overload');
   return member(value, field);
 }
 
@@ -44,8 +31,9 @@ export function keyOf(value: CelValue): string | bigint | boolean {
   throw new CelError(`unsupported key type: ${typeNameOf(value)}`);
 }
 
+/** Values of other extents are not equal. */
 export function extent(value: CelValue): number {
-  if (typeof value === 'string' || Array.isArray(value)) return value.length;
+  if (typeof value === 'string' || Array.isArray(value) || value instanceof Uint8Array) return value.length;
   return 1;
 }
 

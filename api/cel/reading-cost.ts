@@ -1,0 +1,44 @@
+/**
+ * What it costs to read a value as a whole: functions that do so charge it, so that the time of an expression follows its cost
+ * however large its values are. A unit is about the time of one step of an expression.
+ */
+import type { FunctionRow } from './functions.ts';
+import { adapt, type CelValue, Duration, entriesOf, OpaqueValue, Optional, Timestamp, TypeValue } from './values.ts';
+
+/** Characters or bytes that a function reads in one unit. */
+const READ_IN_ONE = 10;
+/** Characters or bytes that are compared in one unit. */
+const COMPARED_IN_ONE = 100;
+
+function costOf(value: CelValue, inOne: number): number {
+  if (typeof value === 'string' || value instanceof Uint8Array) return Math.floor(value.length / inOne);
+  if (value === null || typeof value !== 'object') return 0;
+  if (Array.isArray(value)) return value.reduce<number>((sum, item) => sum + 1 + costOf(adapt(item), inOne), 0);
+  if (value instanceof Optional) return value.value === undefined ? 0 : costOf(value.value, inOne);
+  if (value instanceof Timestamp || value instanceof Duration || value instanceof TypeValue) return 0;
+  if (value instanceof OpaqueValue) return 0;
+  return (entriesOf(value) ?? []).reduce((sum, [key, inner]) => sum + 1 + costOf(key, inOne) + costOf(inner, inOne), 0);
+}
+
+/** One for ten characters or bytes, and one for each element at any depth. */
+export const readingCost = (value: CelValue): number => costOf(value, READ_IN_ONE);
+
+/** As `readingCost`, for a comparison with a value of the same size: of text it takes less time. */
+export const comparingCost = (value: CelValue): number => costOf(value, COMPARED_IN_ONE);
+
+/** Functions that read their arguments as a whole. `constant`: what each call costs beside that, as to parse a short text. */
+export function reading(rows: readonly FunctionRow[], constant = 0): FunctionRow[] {
+  return rows.map((row) => {
+    const { run } = row.overload;
+    return {
+      ...row,
+      overload: {
+        ...row.overload,
+        run(args, spending) {
+          spending.spend(args.reduce<number>((sum, arg) => sum + readingCost(arg), constant));
+          return run(args, spending);
+        },
+      },
+    };
+  });
+}
