@@ -10,6 +10,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import type { Logger } from '../api/component/logger.ts';
 import { formatTime, systemClock, type Clock } from '../api/machinery/clock.ts';
 import { type BackupPlace, directoryPlace, s3Place } from './backup-place.ts';
+import { removeBackupLeftovers } from './backup-scratch.ts';
 import { CommandError } from './command.ts';
 import { isS3, type S3Flags } from './s3/settings.ts';
 
@@ -57,8 +58,9 @@ export async function checkBackupSchedule(options: BackupScheduleOptions): Promi
   await backupPlace(options);
 }
 
-/** The schedule was checked before. */
+/** The schedule was checked before. What killed backups left is removed in any case. */
 export async function scheduleBackups(options: BackupScheduleOptions, logger: Logger): Promise<ScheduledBackups> {
+  await removeBackupLeftovers(options.dataDir, performance.timeOrigin, logger);
   if (options.schedule === '') return { stop: () => Promise.resolve() };
   const { default: cron } = await import('node-cron');
   const place = await backupPlace(options);

@@ -1,8 +1,7 @@
 /** `orchlet backup` and `orchlet restore`: all that a control plane keeps, in one file. */
-import { stringifyJson } from '../../api/codec/json.ts';
 import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream, existsSync } from 'node:fs';
-import { chown, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, statfs, writeFile } from 'node:fs/promises';
+import { chown, mkdir, mkdtemp, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { json } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
@@ -11,19 +10,11 @@ import { formatTime, systemClock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
 import { syncFolder } from '../../api/machinery/replace-file.ts';
-import {
-  BACKED_UP,
-  BACKUP_PATH,
-  copyStorage,
-  leapAhead,
-  shrinkCopy,
-  STORAGE_FILE,
-  trialRestore,
-  type TrialRestore,
-} from '../../controlplane/backup/backup.ts';
+import { BACKED_UP, BACKUP_PATH, copyStorage, leapAhead, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { storageFlags } from '../../controlplane/options/storage.ts';
 import { isStorageError } from '../../controlplane/storage/storage.ts';
-import { readBackupArchive, writeBackupArchive } from '../backup-archive.ts';
+import { readArchive, verifyArchive, writeArchive } from '../backup-file.ts';
+import { makeBackupScratch } from '../backup-scratch.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
 import type { CommandIo } from '../io.ts';
@@ -35,9 +26,6 @@ const dataDir = dataDirectoryFlag('Host');
 const { backupS3Endpoint, backupS3Region } = storageFlags;
 const flags = { dataDir, backupS3Endpoint, backupS3Region };
 type Values = ParsedFlags<FlagTable>['values'];
-
-const ABOUT = 'backup.json';
-const FORMAT = 1;
 
 export const backup: Command = {
   name: 'backup',
@@ -53,18 +41,17 @@ export const backup: Command = {
     if (!existsSync(join(directory, STORAGE_FILE)))
       throw new CommandError(`${directory} holds no control plane's data: give its --data-dir`);
     const upload = isS3(place) ? await openObject(place, parsed.values, io) : undefined;
-    await mkdir(join(directory, 'backup'), { recursive: true, mode: 0o700 });
-    const file = upload === undefined ? resolve(place) : join(directory, 'backup', `upload-${randomName()}.tgz`);
-    const copy = await copyOfStorage(directory);
+    const scratch = await makeBackupScratch(directory);
+    const file = upload === undefined ? resolve(place) : join(scratch, 'upload.tgz');
     const partial = `${file}.${randomName()}.part`;
     try {
-      await writeArchive(partial, directory, copy);
-      const { objects, revision } = await verifyArchive(partial, directory);
+      await writeArchive(partial, { directory, storage: await copyOfStorage(directory, scratch), scratch });
+      const { objects, revision } = await verifyArchive(partial, scratch);
       await (upload === undefined ? moveInPlace(partial, file) : uploadArchive(partial, upload));
       const name = upload === undefined ? file : place;
       io.stdout.write(`${name} holds the control plane of ${directory}: ${objects} objects at revision ${revision}\n`);
     } finally {
-      await rm(copy, { force: true });
+      await rm(scratch, { recursive: true, force: true });
       await rm(partial, { force: true });
     }
     return 0;
@@ -101,9 +88,9 @@ async function uploadArchive(file: string, { bucket, key }: S3Object): Promise<v
 }
 
 /** Of a running control plane by its endpoint, since the file is its own; of one that is stopped by itself. */
-async function copyOfStorage(directory: string): Promise<string> {
+async function copyOfStorage(directory: string, scratch: string): Promise<string> {
+  const file = join(scratch, 'copy.db');
   if ((await runningProcess(join(directory, `${STORAGE_FILE}.pid`))) === undefined) {
-    const file = join(directory, 'backup', `${randomBytes(8).toString('hex')}.db`);
     await copyStorage(directory, file);
     return file;
   }
@@ -111,41 +98,10 @@ async function copyOfStorage(directory: string): Promise<string> {
   const client = new HttpClient({ ...access, clock: systemClock });
   try {
     const { body } = await client.raw({ method: 'POST', path: BACKUP_PATH });
-    return ((await json(body)) as { file: string }).file;
+    await rename(((await json(body)) as { file: string }).file, file);
+    return file;
   } finally {
     client.close();
-  }
-}
-
-/** The copy of the storage under its name, then the rest from where it is. */
-async function writeArchive(file: string, directory: string, storage: string): Promise<void> {
-  const stage = await mkdtemp(join(directory, 'backup', 'stage-'));
-  try {
-    await mkdir(join(stage, dirname(STORAGE_FILE)));
-    await rename(storage, join(stage, STORAGE_FILE));
-    shrinkCopy(join(stage, STORAGE_FILE));
-    await writeFile(join(stage, ABOUT), stringifyJson({ format: FORMAT, made: formatTime(systemClock.now()) }));
-    await writeBackupArchive(file, [
-      { directory: stage, path: ABOUT },
-      { directory: stage, path: STORAGE_FILE },
-      ...BACKED_UP.filter((name) => existsSync(join(directory, name))).map((path) => ({ directory, path })),
-    ]);
-  } finally {
-    await rm(stage, { recursive: true, force: true });
-  }
-}
-
-/** Restores the archive into memory: what cannot be restored is no backup. */
-async function verifyArchive(file: string, directory: string): Promise<TrialRestore> {
-  const trial = await mkdtemp(join(directory, 'backup', 'trial-'));
-  try {
-    await readArchive(file, trial);
-    return await trialRestore(join(trial, STORAGE_FILE));
-  } catch (error) {
-    if (!isStorageError(error)) throw error;
-    throw new CommandError(`the backup cannot be restored: ${error.message}`, { cause: error });
-  } finally {
-    await rm(trial, { recursive: true, force: true });
   }
 }
 
@@ -198,29 +154,6 @@ function checkedStorage(file: string): number {
   } catch (error) {
     if (!isStorageError(error)) throw error;
     throw new CommandError(`the backup cannot be used: ${error.message}`, { cause: error });
-  }
-}
-
-async function readArchive(file: string, directory: string): Promise<void> {
-  try {
-    await readBackupArchive(file, directory, { storage: STORAGE_FILE, rest: [ABOUT, ...BACKED_UP] });
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new CommandError(`${file} cannot be read as a backup: ${why}`, { cause: error });
-  }
-  if ((await formatOf(join(directory, ABOUT))) !== FORMAT || !existsSync(join(directory, STORAGE_FILE)))
-    throw new CommandError(`${file} is no backup that this version of orchlet knows`);
-}
-
-/** `undefined` where the file is missing or holds something else. */
-async function formatOf(about: string): Promise<unknown> {
-  const text = await readFile(about, 'utf8').catch(() => '{}');
-  try {
-    const read: unknown = JSON.parse(text);
-    return typeof read === 'object' && read !== null && 'format' in read ? read.format : undefined;
-  } catch (error) {
-    if (error instanceof SyntaxError) return undefined;
-    throw error;
   }
 }
 

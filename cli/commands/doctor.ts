@@ -5,12 +5,14 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { createServer, connect } from 'node:net';
 import { hostname } from 'node:os';
-import { dirname } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import { request } from '../../api/machinery/node-http.ts';
-import { flag } from '../../api/component/flags.ts';
+import { flag, type FlagTable, type ParsedFlags } from '../../api/component/flags.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import type { Command } from '../command.ts';
+import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
+import { examineData, type ExaminedData } from '../examine-data.ts';
+import type { CommandIo } from '../io.ts';
 
 type Verdict = 'ok' | 'warn' | 'fail';
 
@@ -35,6 +37,21 @@ const flags = {
     group: 'Host',
     help: 'Ports that must be free.',
     check: (ports) => ports.map(portFault).find((fault) => fault !== undefined),
+  }),
+  data: flag({
+    name: 'data',
+    type: 'boolean',
+    default: false,
+    group: 'Data',
+    help: 'Examine the database of the data directory instead of the host. The control plane must be stopped; nothing is written there.',
+  }),
+  export: flag({
+    name: 'export',
+    type: 'string',
+    default: '',
+    group: 'Data',
+    placeholder: 'FILE',
+    help: "With --data: write what can be read to this new file, for 'orchlet restore'.",
   }),
   output: flag({
     name: 'output',
@@ -251,10 +268,21 @@ export const doctor: Command = {
   name: 'doctor',
   summary: 'check this host, with remedies',
   description:
-    'Checks what orchlet needs of this host and names a remedy where something is missing. Changes nothing. Exits with 1 when a check fails.',
+    'Checks what orchlet needs of this host and names a remedy where something is missing. Changes nothing. With --data it examines the database of a control plane that is stopped instead: what is damaged, and what can still be read, which --export writes as a backup. Exits with 1 when a check fails or the database is damaged.',
   flags,
-  examples: ['orchlet doctor', 'orchlet doctor --output json'],
+  examples: [
+    'orchlet doctor',
+    'orchlet doctor --output json',
+    'orchlet doctor --data --data-dir /var/lib/orchlet --export /root/salvaged.tgz',
+  ],
   async run(parsed, io) {
+    if (parsed.values['data'] === true) {
+      const findings = findingsOf(
+        await examineData(resolve(String(parsed.values['dataDir'])), String(parsed.values['export'])),
+      );
+      return report(findings, parsed, io);
+    }
+    if (parsed.values['export'] !== '') throw new CommandError('--export goes with --data');
     const findings: Finding[] = [
       await describeHost(),
       checkUser(),
@@ -270,7 +298,36 @@ export const doctor: Command = {
       await checkRuntime(),
       ...(await Promise.all((parsed.values['ports'] as readonly string[]).map((port) => checkPort(Number(port))))),
     ];
-    io.stdout.write(parsed.values['output'] === 'json' ? `${stringifyJson(findings, 2)}\n` : textOf(findings));
-    return findings.some((finding) => finding.verdict === 'fail') ? 1 : 0;
+    return report(findings, parsed, io);
   },
 };
+
+function findingsOf({ records, lastRevision, damage, exported }: ExaminedData): readonly Finding[] {
+  const name = 'database';
+  const readable = `${records} records can be read, the newest has revision ${lastRevision}`;
+  const remedy = exported === undefined ? 'restore a backup, or write what can be read with --export FILE' : undefined;
+  return [
+    ...damage.map((text) => ({ name, verdict: 'fail' as const, text })),
+    {
+      name,
+      verdict: 'ok',
+      text: damage.length === 0 ? `no damage was found; ${readable}` : readable,
+      ...(damage.length > 0 && remedy !== undefined ? { remedy } : {}),
+    },
+    ...(exported === undefined
+      ? []
+      : [
+          {
+            name: 'export',
+            verdict: 'ok' as const,
+            text: `${exported.file} holds ${exported.objects} objects; it was restored into memory as a trial`,
+            remedy: `orchlet restore ${exported.file}`,
+          },
+        ]),
+  ];
+}
+
+function report(findings: readonly Finding[], parsed: ParsedFlags<FlagTable>, io: CommandIo): number {
+  io.stdout.write(parsed.values['output'] === 'json' ? `${stringifyJson(findings, 2)}\n` : textOf(findings));
+  return findings.some((finding) => finding.verdict === 'fail') ? 1 : 0;
+}

@@ -4,10 +4,10 @@
  */
 import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { crc32 } from 'node:zlib';
 import Database from 'better-sqlite3';
 import { StorageError } from '../storage.ts';
 import type { RecordColumns, WorkerOptions } from './protocol.ts';
+import { checksumOf } from './row-checksum.ts';
 import { codeOf, outcomeOf } from './sqlite-errors.ts';
 import { refuseDamagedLog } from './write-ahead-log.ts';
 
@@ -291,11 +291,6 @@ class SqliteLog implements LogDatabase {
   close(): void {
     this.#database.close();
   }
-}
-
-function checksumOf(key: string, value: Buffer | null): number {
-  const ofKey = crc32(key);
-  return value === null ? ofKey : crc32(value, ofKey);
 }
 
 function columnsOf(rows: readonly Row[]): RecordColumns {

@@ -29,7 +29,8 @@ export function refuseDamagedLog(file: string): void {
   );
 }
 
-function readLog(file: string): Buffer | undefined {
+/** `undefined`: there is none. */
+export function readLog(file: string): Buffer | undefined {
   try {
     return readFileSync(file);
   } catch (error) {
@@ -55,16 +56,42 @@ function isDamaged(log: Buffer): boolean {
   return at < frames.count && frames.hasLater(at);
 }
 
+export interface LogFrame {
+  readonly page: number;
+  readonly image: Buffer;
+}
+
+export interface ReadLog {
+  /** Of transactions that are whole and follow each other from the beginning: what SQLite takes. */
+  readonly whole: readonly LogFrame[];
+  /** Of transactions behind a damaged frame, in order: pages as they came to be, with gaps between. */
+  readonly behindDamage: readonly LogFrame[];
+}
+
+/** The pages in a log, damaged or not; nothing is refused. For `salvage.ts`. */
+export function readFrames(log: Buffer, pageBytes: number): ReadLog {
+  if (log.length < HEADER_BYTES + FRAME_HEADER_BYTES) return { whole: [], behindDamage: [] };
+  const checksum = new Checksum((log.readUInt32BE(0) & 1) === 1);
+  checksum.add(log.subarray(0, SALTS.end));
+  const headerFits = checksum.equals(log, SALTS.end) && log.readUInt32BE(8) === pageBytes;
+  // Each frame repeats the salts of the header.
+  const salts = headerFits ? SALTS : { start: HEADER_BYTES + 8, end: HEADER_BYTES + 16 };
+  const frames = new Frames(log, pageBytes, log.subarray(salts.start, salts.end));
+  let damagedAt = 0;
+  if (headerFits) while (damagedAt < frames.count && frames.follows(damagedAt, checksum)) damagedAt += 1;
+  return { whole: frames.transactions(0, damagedAt), behindDamage: frames.transactions(damagedAt, frames.count) };
+}
+
 class Frames {
   readonly #log: Buffer;
   readonly #frameBytes: number;
   readonly #salts: Buffer;
   readonly count: number;
 
-  constructor(log: Buffer, pageBytes: number) {
+  constructor(log: Buffer, pageBytes: number, salts = log.subarray(SALTS.start, SALTS.end)) {
     this.#log = log;
     this.#frameBytes = FRAME_HEADER_BYTES + pageBytes;
-    this.#salts = log.subarray(SALTS.start, SALTS.end);
+    this.#salts = salts;
     this.count = Math.floor((log.length - HEADER_BYTES) / this.#frameBytes);
   }
 
@@ -89,6 +116,22 @@ class Frames {
     checksum.add(this.#log.subarray(start, start + 8));
     checksum.add(this.#log.subarray(start + FRAME_HEADER_BYTES, start + this.#frameBytes));
     return checksum.equals(this.#log, start + 16);
+  }
+
+  /** Frames of this log from one to before the other, up to the last that ends a transaction. */
+  transactions(from: number, to: number): readonly LogFrame[] {
+    const found: LogFrame[] = [];
+    let committed = 0;
+    for (let at = from; at < to; at += 1) {
+      if (!this.#isOurs(at)) continue;
+      const start = this.#start(at);
+      found.push({
+        page: this.#log.readUInt32BE(start),
+        image: this.#log.subarray(start + FRAME_HEADER_BYTES, start + this.#frameBytes),
+      });
+      if (this.#isCommit(at)) committed = found.length;
+    }
+    return found.slice(0, committed);
   }
 
   /** Whether a transaction ends at frame `at` or after it and another one begins behind that. */

@@ -1,0 +1,43 @@
+/**
+ * What backups write below the data directory on their way: a directory of each `orchlet backup`, with its process id, and copies that
+ * the control plane hands over. A killed process leaves them, secrets included; the next start of the control plane removes them.
+ */
+import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from '../api/component/logger.ts';
+import { isOrchlet } from './processes.ts';
+
+const OWN = /^work-(\d+)-/;
+/** Copies of the control plane; directories of earlier versions. */
+const UNOWNED = /^(?:[0-9a-f]{16}\.db(?:-journal)?|(?:stage|trial)-.+)$/;
+
+/** A new directory, which its caller removes. */
+export async function makeBackupScratch(dataDirectory: string): Promise<string> {
+  const parent = join(dataDirectory, 'backup');
+  await mkdir(parent, { recursive: true, mode: 0o700 });
+  return mkdtemp(join(parent, `work-${process.pid}-`));
+}
+
+/**
+ * Removes what is left of processes that are gone: by their ids, or from before this process. Never throws: what cannot be
+ * removed is logged.
+ */
+export async function removeBackupLeftovers(dataDirectory: string, startedAtMs: number, logger: Logger): Promise<void> {
+  const parent = join(dataDirectory, 'backup');
+  for (const name of await readdir(parent).catch(() => [])) {
+    const path = join(parent, name);
+    try {
+      if (!(await isLeft(name, path, startedAtMs))) continue;
+      await rm(path, { recursive: true, force: true });
+      logger.info({ path }, 'Removed what a backup that was killed has left');
+    } catch (error) {
+      logger.warn({ err: error, path }, 'What a backup that was killed has left cannot be removed');
+    }
+  }
+}
+
+async function isLeft(name: string, path: string, startedAtMs: number): Promise<boolean> {
+  const pid = OWN.exec(name)?.[1];
+  if (pid !== undefined) return !(await isOrchlet(Number(pid)));
+  return UNOWNED.test(name) && (await stat(path)).mtimeMs < startedAtMs;
+}
