@@ -386,7 +386,7 @@ const LOSSY_JSON: Readonly<Record<string, string>> = {
   'api/meta/quote.ts': 'it quotes texts',
   'api/schema/resources.ts': 'a file of this project',
   'api/schema/table.ts': 'a file of this project',
-  'cli/commands/backup.ts': 'a file that the command wrote',
+  'cli/backup-file.ts': 'a file that the command wrote',
   'cli/commands/explain-eviction.ts': 'a report that is printed',
   'api/component/logging.ts': 'log lines; large integers are written as texts',
   'api/meta/field-error.ts': 'a value in a message',
