@@ -1,66 +1,41 @@
 /**
- * The control plane, put together: storage, registry, security, API server, controllers and scheduler in one process.
- * `startControlPlane` serves the command and tests alike.
+ * Starts the control plane: storage, registry, security, API server, controllers and scheduler in one process. The phases of the
+ * start are in `start/`: stores, readers, security, admission, serve. The command and tests call `startControlPlane`.
  */
-import { access, constants, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
 import { parseFlags } from '../api/component/flags.ts';
 import { type Logger, silentLogger } from '../api/component/logger.ts';
+import { MetricsRegistry } from '../api/component/metrics.ts';
 import type { Client } from '../api/machinery/client.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
 import { createDialer } from '../api/machinery/dialer.ts';
 import { LoopTurns } from '../api/machinery/loop-turns.ts';
-import { MetricsRegistry } from '../api/component/metrics.ts';
 import { loadSchema } from '../api/schema/table.ts';
-import { loadAdmissionConfiguration } from './admission/admission-config.ts';
-import { chainMetrics } from './admission/admission-metrics.ts';
-import { sourcesFromCatalog } from './readers/sources.ts';
-import { createApiServer } from './start/api-server.ts';
-import {
-  admissionPlugins,
-  aggregatorOf,
-  bootstrap,
-  checkPolicies,
-  customResourcesOf,
-  extensions,
-  fieldManagement,
-  legacyTokenMarker,
-  type Parts,
-} from './start/assembly.ts';
-import { buildAudit } from './audit/build.ts';
-import { closeAll } from './start/close-all.ts';
-import { buildEncryption } from './encryption/build.ts';
-import type { EncryptedValues } from './encryption/encrypted-values.ts';
 import { KUBERNETES_ADDRESS } from './bootstrap/kubernetes-service.ts';
-import { startLoops } from './start/loops.ts';
 import { serviceAddress } from './bootstrap/service-addresses.ts';
-import { hostAddresses, hostNames, primaryAddress } from './start/host-address.ts';
-import { type ControlPlaneFlags, controlPlaneFlags, parsePortRange } from './options/controlplane-options.ts';
-import { clusterCidrProblem } from './options/controllers.ts';
-import { OwnEndpoint } from './start/own-endpoint.ts';
-import { ensureAdminKubeconfig } from './pki/admin-kubeconfig.ts';
-import { ensurePki } from './pki/pki.ts';
-import { createRegistry } from './registry/registry.ts';
-import { servedResources } from './registry/runtime-config.ts';
-import { buildSecurity, lateAdmission, pkiDirectory } from './start/security.ts';
-import { createDirectClient } from './server/direct-client.ts';
-import { StartHooks } from './start/start-hooks.ts';
 import { StartError } from './model/start-error.ts';
-import { startCompactor } from './storage/compactor.ts';
-import { openMemoryStorage } from './storage/memory.ts';
-import { stampRevision } from './storage/object-bytes.ts';
-import { openSqliteStorage } from './storage/sqlite/sqlite-storage.ts';
-import { isStorageError, type Storage } from './storage/storage.ts';
+import { clusterCidrProblem } from './options/controllers.ts';
+import { type ControlPlaneFlags, controlPlaneFlags } from './options/controlplane-options.ts';
+import { buildAdmission } from './start/admission.ts';
+import { MASTERS } from './start/clients.ts';
+import { closeAll, type Closing } from './start/close-all.ts';
+import { primaryAddress } from './start/host-address.ts';
+import { OwnEndpoint } from './start/own-endpoint.ts';
+import { openReaders } from './start/readers.ts';
+import { buildSecurity } from './start/security.ts';
+import { serve } from './start/serve.ts';
+import type { Setting } from './start/setting.ts';
+import { StartHooks } from './start/start-hooks.ts';
+import { openStores } from './start/stores.ts';
+import { isStorageError } from './storage/storage.ts';
 
 export interface ControlPlaneOptions {
-  /** Keeps nothing on disk. */
+  /** Stores nothing on disk. */
   readonly memory?: boolean;
   /** Flags by their names in `controlPlaneFlags`; the others have their defaults. */
   readonly flags?: Partial<ControlPlaneFlags>;
   readonly clock?: Clock;
   readonly logger?: Logger;
-  /** Called when a write's outcome is unknown: the process must end. */
+  /** Called when the outcome of a write is unknown: the process must exit. */
   readonly onFatal?: (error: Error) => void;
 }
 
@@ -72,29 +47,27 @@ export interface ControlPlane {
   readonly ca: string;
   /** Kubeconfig of an administrator (YAML). */
   readonly kubeconfig: string;
-  /** A client in this process, without the network: as the administrator. */
+  /** A client of the administrator in this process, without the network. */
   readonly client: Client;
   readonly metrics: MetricsRegistry;
-  /** Looks at the certificates now and renews what must be. */
+  /** Checks the certificates now and renews those that expire. */
   checkCertificates(): Promise<boolean>;
   close(): Promise<void>;
 }
 
-const CLOSE_GRACE_MS = 3000;
-
-/** Resolves when `/readyz` is ok. Throws `StartError` with one line for a person; nothing is left running then. */
+/** Resolves when `/readyz` is ok. If the start fails, everything is closed again; a `StartError` has a message for the operator. */
 export async function startControlPlane(options: ControlPlaneOptions = {}): Promise<ControlPlane> {
   const { clock = systemClock, logger = silentLogger } = options;
   const defaults = parseFlags(controlPlaneFlags, []).values;
   const flags: ControlPlaneFlags = { ...defaults, ...(options.memory === true ? MEMORY_FLAGS : {}), ...options.flags };
-  const opened: (() => Promise<void> | void)[] = [];
+  const opened: Closing[] = [];
   const state = { isClosing: false };
   const close = async (): Promise<void> => {
     state.isClosing = true;
     await closeAll(opened, logger);
   };
   try {
-    return await assemble({ ...options, flags, clock, logger }, { opened, close, isClosing: () => state.isClosing });
+    return await start({ ...options, flags, clock, logger }, { opened, close, isClosing: () => state.isClosing });
   } catch (error) {
     await close();
     throw startError(error, flags);
@@ -119,202 +92,72 @@ function startError(error: unknown, flags: ControlPlaneFlags): unknown {
   return error;
 }
 
-interface Assembly extends ControlPlaneOptions {
+interface StartOptions extends ControlPlaneOptions {
   readonly flags: ControlPlaneFlags;
   readonly clock: Clock;
   readonly logger: Logger;
 }
 
 interface Lifetime {
-  readonly opened: (() => Promise<void> | void)[];
+  readonly opened: Closing[];
   readonly close: () => Promise<void>;
   readonly isClosing: () => boolean;
 }
 
-async function assemble(options: Assembly, { opened, close, isClosing }: Lifetime): Promise<ControlPlane> {
-  const { flags, clock, logger } = options;
-  const problem = clusterCidrProblem(flags);
-  if (problem !== undefined) throw new StartError(problem);
-  const stop = new AbortController();
-  opened.push(() => stop.abort(new Error('the control plane is closed')));
-  const directory = await prepareDirectory(flags, opened);
+/** Each phase takes what the phases before it returned. */
+async function start(options: StartOptions, { opened, close, isClosing }: Lifetime): Promise<ControlPlane> {
+  const { flags, logger } = options;
+  const setting = settingOf(options, opened, isClosing);
+  const stores = { ...setting, ...(await openStores(setting)) };
+  const readers = { ...stores, ...openReaders(setting, stores) };
+  const secured = { ...readers, ...(await buildSecurity(readers)) };
+  const admitting = { ...secured, ...(await buildAdmission(secured)) };
+  const { url, port, kubeconfig, kubeconfigPath } = await serve(admitting);
   const isMemory = flags.storageBackend === 'memory';
-  const metrics = new MetricsRegistry();
-  const encryption = await buildEncryption({
-    path: flags.encryptionProviderConfig,
-    reloads: flags.encryptionProviderConfigAutomaticReload,
-    clock,
-    logger,
-    metrics,
-  });
-  if (encryption !== undefined) opened.push(() => encryption.close());
-  // Storage is first: it has the lock of the data directory, without which nothing in it may be changed.
-  const storage = await openStorage(options, directory, encryption?.values, metrics, opened);
-  const serviceIp = serviceAddress(flags.serviceClusterIpRange, KUBERNETES_ADDRESS);
-  const pki = await ensurePki({
-    directory: pkiDirectory(directory),
-    clock,
-    logger,
-    hosts: [...hostNames(), ...(flags.externalHostname === '' ? [] : [flags.externalHostname])],
-    addresses: () => [...hostAddresses(), ...(flags.advertiseAddress === '' ? [] : [flags.advertiseAddress])],
-    serviceIp,
-  });
-  if (!isMemory) pki.watch(stop.signal);
-  const own = new OwnEndpoint({
-    port: flags.securePort,
-    addresses: [primaryAddress(), ...(flags.advertiseAddress === '' ? [] : [flags.advertiseAddress])],
-    serviceIp,
-  });
-  const dialer = createDialer({
-    isOwn: (address, port) => own.includes(address, port),
-    loopbackTargets: new Set(flags.loopbackTargets),
-  });
-  const admission = lateAdmission();
-  const made: { parts?: Parts } = {};
-  const assembled = (): Parts => {
-    if (made.parts === undefined) throw new Error('a request came before the control plane was put together');
-    return made.parts;
-  };
-  const schema = loadSchema();
-  const registry = await createRegistry({
-    storage,
-    schema,
-    admission: admission.chain,
-    clock,
-    logger,
-    fieldManagement: fieldManagement(clock),
-    serviceClusterCidrs: flags.serviceClusterIpRange,
-    serviceNodePorts: parsePortRange(flags.serviceNodePortRange) ?? { from: 30_000, to: 32_767 },
-    eventTtlMs: flags.eventTtl,
-    serves: servedResources(flags.runtimeConfig),
-    extend: (stores) =>
-      extensions(stores, assembled, {
-        schema,
-        admission: admission.chain,
-        clock,
-        dialer,
-        fieldManagement: fieldManagement(clock),
-      }),
-  });
-  opened.push(() => registry.close());
-  const { catalog } = registry;
-  const sources = sourcesFromCatalog(catalog, { clock, logger, signal: stop.signal });
-  const security = await buildSecurity({
-    flags,
-    pki,
-    sources,
-    clock,
-    logger,
-    onLegacyToken: legacyTokenMarker(assembled),
-    address: `${flags.advertiseAddress || primaryAddress()}:${flags.securePort}`,
-    metrics,
-  });
-  opened.push(() => security.close());
-  const { authorizer } = security.authorizers;
-  const turns = new LoopTurns(clock);
-  const clientFor: Parts['clientFor'] = (name, groups, fieldManager = name, shared = false) =>
-    createDirectClient({ catalog, authorizer, clock, user: { name, groups }, fieldManager, shared, turns });
-  const base = { flags, clock, turns, logger, schema, registry, security, sources, pki, dialer, clientFor };
-  const customResources = customResourcesOf(base, storage, admission.chain, stop.signal);
-  const admissionConfiguration = await loadAdmissionConfiguration(flags.admissionControlConfigFile, clock);
-  if (admissionConfiguration.ignored.length > 0)
-    logger.warn(
-      { plugins: admissionConfiguration.ignored },
-      'Configurations of admission plugins that have none were ignored',
-    );
-  const audit = await buildAudit({ flags, clock, logger, metrics });
-  if (audit !== undefined) opened.push(() => audit.close());
-  const startHooks = new StartHooks();
-  const parts: Parts = {
-    ...base,
-    customResources,
-    metrics,
-    storage,
-    admissionConfiguration,
-    audit,
-    encryption,
-    startHooks,
-    isClosing,
-  };
-  made.parts = parts;
-  admission.set(admissionPlugins(parts), chainMetrics(metrics), () => clock.monotonic());
-  await sources.synced();
-  startHooks.done('admission');
-  await customResources.start();
-  startHooks.done('definitions');
-  checkPolicies(parts, stop.signal);
-  await bootstrap(parts);
-  startHooks.done('bootstrap');
-  const aggregator = aggregatorOf(parts, stop.signal);
-  const server = createApiServer(parts, aggregator, stop.signal);
-  startHooks.done('aggregation');
-  const address = await server.listen(flags.securePort, flags.bindAddress);
-  own.listensOn(address.port);
-  opened.push(() => server.close(CLOSE_GRACE_MS));
-  const host = flags.bindAddress === '0.0.0.0' || flags.bindAddress === '::' ? '127.0.0.1' : flags.bindAddress;
-  const url = `https://${host.includes(':') ? `[${host}]` : host}:${address.port}`;
-  const kubeconfigPath = join(directory, 'admin.kubeconfig');
-  await ensureAdminKubeconfig(kubeconfigPath, url, pki.material().ca, clock.now());
-  const kubeconfig = await readFile(kubeconfigPath, 'utf8');
-  opened.push(...(await startLoops(parts, aggregator, address.port)));
-  startHooks.done('loops');
-  logger.info({ url, ...(isMemory ? {} : { kubeconfig: kubeconfigPath }) }, 'the control plane is ready');
-  const client = clientFor('kubernetes-admin', ['system:masters', 'system:authenticated']);
+  logger.info({ url, ...(isMemory ? {} : { kubeconfig: kubeconfigPath }) }, 'The control plane is ready');
+  const { pki } = secured.security;
   return {
     url,
-    port: address.port,
+    port,
     ca: pki.material().ca.certificatePem,
     kubeconfig,
-    client,
-    metrics,
+    client: secured.clients.as('kubernetes-admin', { groups: [MASTERS] }),
+    metrics: setting.metrics,
     checkCertificates: () => pki.check(),
     close,
   };
 }
 
-/** The data directory, made if it is missing; a temporary one that goes with the process where nothing is kept. */
-async function prepareDirectory(flags: ControlPlaneFlags, opened: (() => Promise<void> | void)[]): Promise<string> {
-  if (flags.storageBackend === 'memory') {
-    const directory = await mkdtemp(join(tmpdir(), 'orchlet-'));
-    opened.push(() => rm(directory, { recursive: true, force: true }));
-    return directory;
-  }
-  const directory = resolve(flags.dataDir);
-  await mkdir(directory, { recursive: true, mode: 0o700 });
-  await access(directory, constants.W_OK);
-  return directory;
-}
-
-async function openStorage(
-  options: Assembly,
-  directory: string,
-  encryption: EncryptedValues | undefined,
-  metrics: MetricsRegistry,
-  opened: (() => Promise<void> | void)[],
-): Promise<Storage> {
-  const { flags, clock, logger, onFatal } = options;
-  const failedWatches = metrics.counter({
-    name: 'orchlet_failed_watches_total',
-    help: 'Watches that were closed because delivering to them failed, by resource.',
-    labels: ['resource'],
+function settingOf(
+  { flags, clock, logger, onFatal }: StartOptions,
+  opened: Closing[],
+  isClosing: () => boolean,
+): Setting {
+  const problem = clusterCidrProblem(flags);
+  if (problem !== undefined) throw new StartError(problem);
+  const stop = new AbortController();
+  opened.push(() => stop.abort(new Error('the control plane is closed')));
+  const own = new OwnEndpoint({
+    port: flags.securePort,
+    addresses: [primaryAddress(), ...(flags.advertiseAddress === '' ? [] : [flags.advertiseAddress])],
+    serviceIp: serviceAddress(flags.serviceClusterIpRange, KUBERNETES_ADDRESS),
   });
-  const onWatchFailed = (resource: string): void => failedWatches.with(resource).inc();
-  const storage =
-    flags.storageBackend === 'memory'
-      ? openMemoryStorage({ clock, logger, stamp: stampRevision, onWatchFailed })
-      : await openSqliteStorage({
-          directory: join(directory, 'storage'),
-          clock,
-          logger,
-          stamp: stampRevision,
-          onWatchFailed,
-          ...(encryption === undefined ? {} : { transformer: encryption }),
-          ...(onFatal === undefined ? {} : { onFailure: onFatal }),
-        });
-  opened.push(() => storage.close());
-  if (flags.etcdCompactionInterval > 0) {
-    const compactor = startCompactor({ storage, clock, logger, windowMs: flags.etcdCompactionInterval });
-    opened.push(() => compactor.stop());
-  }
-  return storage;
+  return {
+    flags,
+    clock,
+    logger,
+    metrics: new MetricsRegistry(),
+    schema: loadSchema(),
+    turns: new LoopTurns(clock),
+    dialer: createDialer({
+      isOwn: (address, port) => own.includes(address, port),
+      loopbackTargets: new Set(flags.loopbackTargets),
+    }),
+    own,
+    startHooks: new StartHooks(),
+    signal: stop.signal,
+    isClosing,
+    onClose: (close) => void opened.push(close),
+    onFatal,
+  };
 }

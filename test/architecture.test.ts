@@ -488,7 +488,6 @@ const LONG: ReadonlyMap<string, string> = new Map([
   ['controlplane/controllers/job/job.ts: count', 'not split yet'],
   ['controlplane/controllers/node/taint-eviction.ts: anonymous', 'not split yet'],
   ['controlplane/controllers/pod/pod-garbage-collector.ts: anonymous', 'not split yet'],
-  ['controlplane/main.ts: assemble', 'not split yet'],
   ['controlplane/registry/converted-watch.ts: convertWatch', 'not split yet'],
   ['controlplane/registry/encodings.ts: createEncodings', 'not split yet'],
   ['controlplane/registry/kinds/core/pod-actions.ts', 'not split yet'],
@@ -498,9 +497,6 @@ const LONG: ReadonlyMap<string, string> = new Map([
   ['controlplane/scheduler/pod-writes.ts: podWrites', 'not split yet'],
   ['controlplane/server/openapi/protobuf.ts', 'not split yet'],
   ['controlplane/server/request-metrics.ts: createRequestMetrics', 'not split yet'],
-  ['controlplane/start/api-server.ts: createApiServer', 'not split yet'],
-  ['controlplane/start/loops.ts: startLoops', 'not split yet'],
-  ['controlplane/start/security.ts: buildSecurity', 'not split yet'],
   ['scripts/test.ts: main', 'not split yet'],
   ['scripts/up.ts: main', 'not split yet'],
 ]);

@@ -1,6 +1,6 @@
 /**
  * The admission plugins in the order in which they run, which of them are on by default, and the chain's list from the
- * flags. Called by main.ts; the rows feed the documentation.
+ * flags. `start/admission.ts` calls it; the rows feed the documentation.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { ResourceInfo, Schema } from '../../api/schema/schema.ts';

@@ -1,6 +1,6 @@
 /**
  * The authenticators of a control plane in the order in which they are asked, made from its options; and the rows from
- * which the documentation's table is made. Called by main.ts.
+ * which the documentation's table is made. `start/security.ts` calls it.
  */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../api/machinery/clock.ts';

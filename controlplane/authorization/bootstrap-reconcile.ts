@@ -1,7 +1,7 @@
 /**
  * Reconciles the default roles and bindings at every start. It creates missing objects, and adds missing rules and
  * subjects, unless the object has the annotation `rbac.authorization.kubernetes.io/autoupdate: "false"`. It never
- * removes anything. main.ts calls it once when the API accepts writes.
+ * removes anything. `start/serve.ts` calls it once when the API accepts writes.
  */
 import type { Client } from '../../api/machinery/client.ts';
 import {

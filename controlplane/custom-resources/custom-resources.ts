@@ -1,32 +1,29 @@
 /**
- * Serves what CustomResourceDefinitions define: accepts their names, opens a watch cache for each, puts its versions into
- * the catalog, and deletes its objects before a definition goes away.
+ * Serves the resources that CustomResourceDefinitions define: accepts their names, opens a watch cache for each, adds its
+ * versions to the catalog, and deletes its objects before the definition is deleted.
  *
- * One definition is worked on by one task at a time, always from its newest state; writes that meet a conflict are tried
- * again when the newer state is heard of. Started by main.ts before the server listens.
+ * One task at a time handles a definition, always from its newest state. A write that meets a conflict is repeated when the
+ * newer state arrives. `start/serve.ts` starts it before the server listens.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { type Clock, sleepOn } from '../../api/machinery/clock.ts';
 import { customResourceDefinitions } from '../../api/machinery/resources.ts';
-import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
-import { apiVersionOf, type GroupVersionKind, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
+import { jsonEqual } from '../../api/meta/json-equality.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
 import { isConflict, isNotFound } from '../../api/meta/status-error.ts';
-import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { AdmissionChain } from '../admission/admission.ts';
 import type { Storage } from '../storage/storage.ts';
 import { openWatchCache, type WatchCache } from '../storage/watch-cache.ts';
 import type { MutableCatalog } from '../registry/resource-catalog.ts';
-import type { Conversion, Strategy } from '../registry/strategy.ts';
 import { namedStatus, takenBy } from './accepted-names.ts';
 import { fieldReaders, type FieldReaders } from './custom-strategy.ts';
-import { applyDefaults } from './defaulting.ts';
 import { CLEANUP_FINALIZER, type Definition, type DefinitionNames, isTrue, setCondition } from './definition.ts';
-import type { JsonSchema } from './json-schema.ts';
 import { leaseCache, type LeasedCache } from './leased-cache.ts';
+import type { ServedDefinitions } from './served-definitions.ts';
 import { servedVersions, type ServedSet, type ServingParts } from './served-versions.ts';
 
-/** Where the newest definitions are read (a mirror of the registry's). */
+/** The newest definitions, which a reader of the registry provides. */
 export interface DefinitionSource {
   get(namespace: string, name: string): KubeObject | undefined;
   list(): readonly KubeObject[];
@@ -37,6 +34,8 @@ export interface DefinitionSource {
 
 export interface CustomResourcesOptions extends ServingParts {
   readonly catalog: MutableCatalog;
+  /** Kept in step with what is served. */
+  readonly served: ServedDefinitions;
   readonly storage: Storage;
   readonly admission: AdmissionChain;
   readonly clock: Clock;
@@ -47,12 +46,12 @@ export interface CustomResourcesOptions extends ServingParts {
 }
 
 interface Served {
-  /** Of the definition; another one under the same name is another resource. */
+  /** The UID of the definition: another definition of the same name is another resource. */
   readonly uid: string;
   readonly cache: WatchCache;
   readonly lease: LeasedCache;
   readonly fields: string;
-  /** What the rows were made from; its watches end when that changes. */
+  /** The rows depend on this value. Watches end when it changes. */
   readonly shape: unknown;
   readonly terminating: boolean;
   readonly sets: readonly ServedSet[];
@@ -65,16 +64,15 @@ export class CustomResources {
   readonly #options: CustomResourcesOptions;
   readonly #served = new Map<string, Served>();
   readonly #accepted = new Map<string, { readonly group: string; readonly names: DefinitionNames }>();
-  /** Definitions that are being worked on; `again` when something came in between. */
+  /** Definitions that a task handles; `again` is set when one changed meanwhile. */
   readonly #working = new Map<string, { again: boolean; readonly done: Promise<void> }>();
   readonly #cleaning = new Set<string>();
-  readonly #byInfo = new WeakMap<ResourceInfo, ServedSet>();
 
   constructor(options: CustomResourcesOptions) {
     this.#options = options;
   }
 
-  /** Resolves when everything that is defined already is served. */
+  /** Resolves when all existing definitions are served. */
   async start(): Promise<void> {
     const { definitions, signal } = this.#options;
     for (const object of definitions.list()) {
@@ -86,41 +84,6 @@ export class CustomResources {
     definitions.subscribe(({ current, previous }) => this.#changed((current ?? previous)?.metadata.name ?? ''));
     signal.addEventListener('abort', () => this.#close(), { once: true });
     await Promise.all([...this.#working.values()].map(({ done }) => done));
-  }
-
-  strategyOf(info: ResourceInfo): Strategy | undefined {
-    return this.#byInfo.get(info)?.strategy;
-  }
-
-  schemaOf(info: ResourceInfo): JsonSchema | undefined {
-    return this.#byInfo.get(info)?.schema;
-  }
-
-  servedSet(info: ResourceInfo): ServedSet | undefined {
-    return this.#byInfo.get(info);
-  }
-
-  /** Between versions of a custom resource, by way of the stored one; `undefined` for what is none. */
-  convert(object: KubeObject, kind: GroupVersionKind): Promise<KubeObject> | undefined {
-    for (const { sets } of this.#served.values()) {
-      const [first] = sets;
-      if (first?.info.group !== kind.group || first.info.kind !== kind.kind) continue;
-      const setOf = (apiVersion: string | undefined): ServedSet | undefined =>
-        sets.find(({ info }) => apiVersionOf(info) === apiVersion);
-      return converted(object, setOf(object.apiVersion), setOf(apiVersionOf(kind)));
-    }
-    return undefined;
-  }
-
-  /** Sets what the schema of the object's version says of what it has not said; false for what is no custom resource. */
-  applyDefaults(object: KubeObject): boolean {
-    for (const { sets } of this.#served.values()) {
-      const set = sets.find(({ info }) => apiVersionOf(info) === object.apiVersion && info.kind === object.kind);
-      if (set === undefined) continue;
-      applyDefaults(object as unknown as JsonObject, set.schema);
-      return true;
-    }
-    return false;
   }
 
   #close(): void {
@@ -172,7 +135,7 @@ export class CustomResources {
     if (deletionTimestamp !== undefined && finalizers.includes(CLEANUP_FINALIZER)) this.#cleanUp(name, definition);
   }
 
-  /** Writes which names it has; true if the status was written, so that a newer state will come. */
+  /** Writes the accepted names. Returns true if the status was written, so that a newer state will arrive. */
   async #accept(definition: Definition): Promise<boolean> {
     const { client, clock } = this.#options;
     const name = definition.metadata.name ?? '';
@@ -188,7 +151,7 @@ export class CustomResources {
         { ...structuredClone(definition), status },
         { subresource: 'status' },
       );
-      // Serve at once: the mirror will show the same a little later.
+      // Serves at once; the reader shows the same state a little later.
       if (isTrue(written as Definition, 'Established')) await this.#serve(name, written as Definition);
     } catch (error) {
       if (!isNotFound(error) && !isConflict(error)) throw error;
@@ -197,7 +160,7 @@ export class CustomResources {
     return true;
   }
 
-  /** Names may have become free for those that did not get theirs. */
+  /** Other definitions of the group may get names that became free. */
   #wakeOthers(name: string, group: string): void {
     for (const object of this.#options.definitions.list()) {
       const other = object as Definition;
@@ -226,14 +189,14 @@ export class CustomResources {
     const { storage, admission, clock, catalog } = this.#options;
     const base = { builtIn: false, cache: lease.cache, storage, admission, clock };
     const sets = servedVersions(definition, base, this.#options);
-    for (const set of sets) this.#byInfo.set(set.info, set);
+    this.#options.served.set(name, sets);
     this.#served.set(name, { uid, cache, lease, fields, shape, terminating, sets });
     const names = new Set(sets.map(({ info }) => info.version));
     for (const { info } of served?.sets ?? []) {
       if (!names.has(info.version)) catalog.remove(info.group, info.version, info.resource);
     }
     catalog.set(sets.flatMap(({ rests }) => rests));
-    // Who watches by what was served before lists again.
+    // Clients that watch the previous shape have to list again.
     if (served !== undefined && served.lease !== lease) served.lease.end();
     if (kept === undefined) served?.cache.close();
   }
@@ -260,6 +223,7 @@ export class CustomResources {
     const served = this.#served.get(name);
     if (served !== undefined) {
       this.#served.delete(name);
+      this.#options.served.delete(name);
       for (const { info } of served.sets) this.#options.catalog.remove(info.group, info.version, info.resource);
       served.cache.close();
     }
@@ -318,20 +282,6 @@ export class CustomResources {
       }
     }
   }
-}
-
-async function converted(
-  object: KubeObject,
-  from: ServedSet | undefined,
-  to: ServedSet | undefined,
-): Promise<KubeObject> {
-  const through = async (conversion: Conversion, one: KubeObject, way: 'stored' | 'served'): Promise<KubeObject> => {
-    if (conversion.convertAll !== undefined) return (await conversion.convertAll([one], way))[0] ?? one;
-    return way === 'stored' ? conversion.toStored(cloneJson(one)) : conversion.fromStored(cloneJson(one));
-  };
-  // A version that is not served is the stored one.
-  const stored = from === undefined ? object : await through(from.conversion, object, 'stored');
-  return to === undefined ? stored : through(to.conversion, stored, 'served');
 }
 
 /** The selectable fields of all versions. */

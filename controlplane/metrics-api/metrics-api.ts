@@ -8,7 +8,7 @@ import type { ResourceInfo } from '../../api/schema/schema.ts';
 import { agentOrigin } from '../registry/kinds/core/connections.ts';
 import type { ListOptions, RequestContext, Rest } from '../model/rest.ts';
 import { currentEntry, listEntries } from '../registry/store-read.ts';
-import { looseEntry, type Store } from '../registry/store.ts';
+import { looseEntry, type StoredResource } from '../registry/store.ts';
 import type { AgentSummaries, NodeSummary, UsageFigures } from './agent-summaries.ts';
 
 export const METRICS_API = { group: 'metrics.k8s.io', version: 'v1beta1' } as const;
@@ -20,8 +20,8 @@ const API_VERSION = `${GROUP}/${VERSION}`;
 const WINDOW = '15s';
 
 export interface MetricsApiOptions {
-  readonly nodes: Store;
-  readonly pods: Store;
+  readonly nodes: StoredResource;
+  readonly pods: StoredResource;
   readonly summaries: AgentSummaries;
 }
 
@@ -69,7 +69,7 @@ function info(resource: string, kind: string, namespaced: boolean): ResourceInfo
   };
 }
 
-function nodeNamed(nodes: Store, name: string): KubeObject {
+function nodeNamed(nodes: StoredResource, name: string): KubeObject {
   try {
     return currentEntry(nodes, '', name).object;
   } catch (error) {
@@ -79,7 +79,11 @@ function nodeNamed(nodes: Store, name: string): KubeObject {
   }
 }
 
-function rest(row: ResourceInfo, store: Store, measure: (object: KubeObject) => Promise<KubeObject | undefined>): Rest {
+function rest(
+  row: ResourceInfo,
+  store: StoredResource,
+  measure: (object: KubeObject) => Promise<KubeObject | undefined>,
+): Rest {
   const subject = { group: GROUP, resource: row.resource };
   return {
     info: row,

@@ -1,8 +1,8 @@
 /**
- * What admission plugins, authenticators and authorizers read of the cluster's state: a mirror of each resource that
- * somebody asks for, fed by the catalog's own watch (the objects are shared with the watch cache, never copied).
+ * The objects that admission plugins, authenticators and authorizers read: a copy of each requested resource, which a watch of
+ * the catalog keeps current. The objects are shared with the watch cache and never copied.
  *
- * A mirror follows writes with a small lag; where the newest state decides, `live` asks the registry. Made by main.ts.
+ * A source follows writes with a small lag. Where the newest state decides, `live` reads from the registry.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -12,6 +12,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { everyField } from '../../api/meta/field-selector.ts';
 import { everything } from '../../api/meta/selector.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
+import { SYSTEM_FIELD_MANAGER, SYSTEM_USER } from '../model/system-user.ts';
 import type { RequestContext, Rest, ResourceCatalog, WatchEvent } from '../model/rest.ts';
 
 /** `current` is absent after a deletion, `previous` for what is new. */
@@ -72,10 +73,10 @@ export function sourcesFromCatalog(catalog: ResourceCatalog, options: SourcesOpt
 /** The control plane itself, where it reads for its own purposes. */
 function systemContext(signal: AbortSignal): RequestContext {
   return {
-    user: { name: 'system:apiserver', groups: ['system:masters', 'system:authenticated'] },
+    user: SYSTEM_USER,
     signal,
-    fieldManager: 'kube-apiserver',
-    userAgent: 'kube-apiserver',
+    fieldManager: SYSTEM_FIELD_MANAGER,
+    userAgent: SYSTEM_FIELD_MANAGER,
     warn: () => undefined,
     annotate: () => undefined,
     may: () => Promise.resolve(true),

@@ -29,7 +29,7 @@ import { policyKinds } from './kinds/policy/policy.ts';
 import { serviceKinds } from './kinds/core/services.ts';
 import { storageKinds } from './kinds/storage/storage.ts';
 import { storageMigrationKinds } from './kinds/storage/storage-migrations.ts';
-import type { Store } from './store.ts';
+import type { StoredResource } from './store.ts';
 import type { KindRow } from './strategy.ts';
 
 /** What kinds need beyond the objects themselves. */
@@ -41,8 +41,8 @@ export interface KindOptions {
   readonly serviceNodePorts: { readonly from: number; readonly to: number };
   /** `--event-ttl`. */
   readonly eventTtlMs: number;
-  /** Other kinds' objects. Filled when all stores are open; not to be asked before the first request. */
-  readonly stores: { get(group: string, resource: string): Store };
+  /** Other kinds' objects. They are complete when all stores are open, so kinds read them at the first request. */
+  readonly stores: { get(group: string, resource: string): StoredResource };
 }
 
 export function kindRows(options: KindOptions): KindRow[] {

@@ -1,7 +1,8 @@
 /**
- * Builds the registry: a generic store for every built-in resource, its endpoints for each served version, and the
- * catalog that the server asks. What is stored is opened once; everything else is made from the table of resources and
- * from the rows of `kinds.ts`.
+ * Opens the registry: a watch cache and a strategy for every built-in resource, and the catalog that the server reads. All of it
+ * comes from the table of resources and from the rows of `kinds.ts`.
+ *
+ * An open registry serves reads alone: `serveRegistry` adds the writes, because writes need admission plugins, and these read.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -9,38 +10,23 @@ import { apiVersionOf, type GroupVersionKind, type JsonObject, type KubeObject }
 import { completeStruct } from '../../api/schema/decode.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
 import type { ResourceInfo, Schema, StructType } from '../../api/schema/schema.ts';
-import type { AdmissionChain } from '../admission/admission.ts';
 import type { Storage } from '../storage/storage.ts';
 import { openWatchCache, type WatchCache } from '../storage/watch-cache.ts';
-import type { FieldManagement } from './field-management.ts';
-import { genericStrategy, statusOnly } from './generic-strategy.ts';
+import { genericStrategy } from './generic-strategy.ts';
 import { kindRows, type KindOptions } from './kinds.ts';
-import { componentStatusColumns, createComponentStatusRest } from './kinds/core/component-statuses.ts';
-import { createConnectRest } from './kinds/core/connections.ts';
-import { createBindingRest, createEvictionRest } from './kinds/core/pod-actions.ts';
-import { builtInReader, createDecoder, type Decoder } from './object-decoding.ts';
+import { componentStatusColumns } from './kinds/core/component-statuses.ts';
+import { builtInReader } from './object-decoding.ts';
 import { createCatalog, type MutableCatalog } from './resource-catalog.ts';
-import { createResourceRest, createSubresourceRest } from './resource-rest.ts';
-import type { ServedVersion } from './version-edge.ts';
-import type { Rest } from '../model/rest.ts';
-import { createScaleRest } from './scale-rest.ts';
-import type { Store } from './store.ts';
+import { createReadingRest } from './resource-rest.ts';
+import type { StoredResource } from './store.ts';
 import type { Conversion, KindRow, Strategy, TableColumns } from './strategy.ts';
 
 export interface RegistryOptions extends Omit<KindOptions, 'stores'> {
   /** Opened with `stamp: stampRevision`. */
   readonly storage: Storage;
   readonly schema: Schema;
-  readonly admission: AdmissionChain;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Managed fields of a kind; `struct` is that of the served version. */
-  readonly fieldManagement: (expected: ServedVersion['expected'], decoder: Decoder) => FieldManagement;
-  /**
-   * Endpoints that other parts implement: reviews, tokens, … Called once, with the stores that they read and write.
-   * They replace what the registry has under the same path.
-   */
-  readonly extend?: (stores: Stores) => readonly Rest[];
   /** `--runtime-config`; without it everything of the table is served. */
   readonly serves?: (info: ResourceInfo) => boolean;
   /** Deep-freezes cached objects (tests). */
@@ -49,14 +35,20 @@ export interface RegistryOptions extends Omit<KindOptions, 'stores'> {
 
 /** The stores by their group (`''` for core) and resource. */
 export interface Stores {
-  get(group: string, resource: string): Store;
-  /** `undefined`: none is built in. */
-  find(group: string, resource: string): Store | undefined;
+  get(group: string, resource: string): StoredResource;
+  /** `undefined` if no such resource is built in. */
+  find(group: string, resource: string): StoredResource | undefined;
 }
 
 export interface Registry {
   readonly catalog: MutableCatalog;
   readonly stores: Stores;
+  /** The store of a built-in resource, whatever its version; `undefined` if none of its versions is served. */
+  storeOf(info: ResourceInfo): StoredResource | undefined;
+  /** From the stored version to this one; `undefined` if it is the stored version. */
+  conversionOf(info: ResourceInfo): Conversion | undefined;
+  /** `--runtime-config`. */
+  serves(info: ResourceInfo): boolean;
   strategyOf(info: ResourceInfo): Strategy | undefined;
   /** Table columns of what a path serves; cells are those of the stored form, whatever the version. */
   columnsOf(info: ResourceInfo): TableColumns | undefined;
@@ -76,12 +68,15 @@ function storedUnder(info: ResourceInfo): { readonly group: string; readonly res
 
 const keyOf = (group: string, resource: string): string => `${group}/${resource}`;
 
-function storeOf(stores: ReadonlyMap<string, Store>, info: ResourceInfo): Store | undefined {
+function storeOf(stores: ReadonlyMap<string, StoredResource>, info: ResourceInfo): StoredResource | undefined {
   const { group, resource } = storedUnder(info);
   return stores.get(keyOf(group, resource));
 }
 
-function columnsFinder(stores: ReadonlyMap<string, Store>, rows: ReadonlyMap<string, KindRow>): Registry['columnsOf'] {
+function columnsFinder(
+  stores: ReadonlyMap<string, StoredResource>,
+  rows: ReadonlyMap<string, KindRow>,
+): Registry['columnsOf'] {
   const found = new Map<ResourceInfo, TableColumns | undefined>();
   const find = (info: ResourceInfo): TableColumns | undefined => {
     if (info.group === '' && info.resource === 'componentstatuses') return componentStatusColumns;
@@ -104,9 +99,9 @@ function columnsFinder(stores: ReadonlyMap<string, Store>, rows: ReadonlyMap<str
   };
 }
 
-/** Resolves when every cache holds what is stored. */
-export async function createRegistry(options: RegistryOptions): Promise<Registry> {
-  const stores = new Map<string, Store>();
+/** Resolves when every cache is filled. The catalog serves reads only, until `serveRegistry` adds the writes. */
+export async function openRegistry(options: RegistryOptions): Promise<Registry> {
+  const stores = new Map<string, StoredResource>();
   const access: Stores = {
     find: (group, resource) => stores.get(keyOf(group, resource)),
     get(group, resource) {
@@ -126,27 +121,36 @@ export async function createRegistry(options: RegistryOptions): Promise<Registry
       const strategy = printing(row?.strategy ?? genericStrategy(struct), struct);
       const cache = await openCache(options, info, strategy);
       caches.push(cache);
-      const { storage, admission, clock } = options;
+      const { storage, clock } = options;
       stores.set(keyOf(info.group, info.resource), {
         info,
         strategy,
         builtIn: info.group !== 'apiextensions.k8s.io',
         cache,
         storage,
-        admission,
         clock,
       });
     }),
   );
-  const decoder = createDecoder(options.schema);
+  const conversions = (info: ResourceInfo): Conversion | undefined => {
+    const store = storeOf(stores, info);
+    const { group, resource } = storedUnder(info);
+    return store === undefined ? undefined : conversionOf(store, info, rows.get(keyOf(group, resource)));
+  };
   const catalog = createCatalog();
-  const extended = options.extend?.(access) ?? [];
-  const actions = actionRests(options, access, decoder);
-  const rests = inOrder([...builtInRests(options, stores, rows, decoder), ...actions, ...extended]);
-  catalog.set(rests.filter(({ info }) => serves(info)));
+  catalog.set(
+    builtinResources().flatMap((info) => {
+      const store = storeOf(stores, info);
+      if (store === undefined || !serves(info)) return [];
+      return [createReadingRest({ store, info, conversion: conversions(info) })];
+    }),
+  );
   return {
     catalog,
     stores: access,
+    storeOf: (info) => storeOf(stores, info),
+    conversionOf: conversions,
+    serves,
     strategyOf: (info) => storeOf(stores, info)?.strategy,
     columnsOf: columnsFinder(stores, rows),
     convert: converter(stores, rows),
@@ -200,7 +204,7 @@ function printing(strategy: Strategy, struct: StructType): Strategy {
   };
 }
 
-function structOf(schema: Schema, info: ResourceInfo): StructType {
+export function structOf(schema: Schema, info: ResourceInfo): StructType {
   const struct = schema.kind(info.group, info.version, info.kind);
   if (struct === undefined) throw new Error(`the schema lacks ${info.kind} of ${info.group}/${info.version}`);
   return struct;
@@ -230,42 +234,11 @@ function fieldReader(strategy: Strategy): ((object: KubeObject) => Readonly<Reco
   return (object) => Object.fromEntries(readers.map(([field, read]) => [field, read(object)]));
 }
 
-/** Endpoints of the table's rows that are stored. */
-function builtInRests(
-  options: RegistryOptions,
-  stores: ReadonlyMap<string, Store>,
-  rows: ReadonlyMap<string, KindRow>,
-  decoder: Decoder,
-): Rest[] {
-  const rests: Rest[] = [];
-  for (const info of builtinResources()) {
-    const { group, resource } = storedUnder(info);
-    const store = stores.get(keyOf(group, resource));
-    if (store === undefined) continue;
-    const expected = {
-      group: info.group,
-      version: info.version,
-      kind: info.kind,
-      struct: structOf(options.schema, info),
-      reader: builtInReader,
-      applyDefaults: store.strategy.applyDefaults?.bind(store.strategy),
-    };
-    const conversion = conversionOf(store, info, rows.get(keyOf(group, resource)));
-    const version: ServedVersion = {
-      store,
-      info,
-      expected: conversion === undefined ? expected : { ...expected, applyDefaults: conversion.applyDefaults },
-      conversion,
-      decoder,
-      fieldManagement: options.fieldManagement(expected, decoder),
-    };
-    rests.push(createResourceRest(version), ...subresourceRests(version, options));
-  }
-  return rests;
-}
-
 /** Between served versions of one kind, by way of the stored one. */
-function converter(stores: ReadonlyMap<string, Store>, rows: ReadonlyMap<string, KindRow>): Registry['convert'] {
+function converter(
+  stores: ReadonlyMap<string, StoredResource>,
+  rows: ReadonlyMap<string, KindRow>,
+): Registry['convert'] {
   const byKind = new Map(
     builtinResources().flatMap((info) => {
       const { group, resource } = storedUnder(info);
@@ -286,7 +259,7 @@ function converter(stores: ReadonlyMap<string, Store>, rows: ReadonlyMap<string,
 
 function defaulter(
   schema: Schema,
-  stores: ReadonlyMap<string, Store>,
+  stores: ReadonlyMap<string, StoredResource>,
   rows: ReadonlyMap<string, KindRow>,
 ): Registry['applyDefaults'] {
   const byKind = new Map(
@@ -308,7 +281,7 @@ function defaulter(
   };
 }
 
-function conversionOf(store: Store, served: ResourceInfo, row: KindRow | undefined): Conversion | undefined {
+function conversionOf(store: StoredResource, served: ResourceInfo, row: KindRow | undefined): Conversion | undefined {
   const stored = store.info;
   if (stored.group === served.group && stored.version === served.version) return undefined;
   const own = row?.conversions?.[served.group === stored.group ? served.version : `${served.group}/${served.version}`];
@@ -324,59 +297,4 @@ function renamed(stored: ResourceInfo, served: ResourceInfo, strategy: Strategy)
   const conversion = { toStored: named(stored), fromStored: named(served) };
   const { applyDefaults } = strategy;
   return applyDefaults === undefined ? conversion : { ...conversion, applyDefaults: applyDefaults.bind(strategy) };
-}
-
-function subresourceRests(version: ServedVersion, options: RegistryOptions): Rest[] {
-  const { strategy } = version.store;
-  const rests: Rest[] = [];
-  for (const subresource of version.info.subresources) {
-    const own = strategy.subresources?.[subresource.name];
-    if (subresource.name === 'status')
-      rests.push(createSubresourceRest(version, subresource, strategy.status ?? statusOnly));
-    else if (own !== undefined) rests.push(createSubresourceRest(version, subresource, own));
-    else if (subresource.name === 'scale') rests.push(createScaleRest(version, subresource, options.schema));
-  }
-  return rests;
-}
-
-/** What is done through pods, nodes and services without writing them as a whole. */
-function actionRests(options: RegistryOptions, stores: Stores, decoder: Decoder): Rest[] {
-  const pods = stores.get('', 'pods');
-  const parts = { pods, budgets: stores.get('policy', 'poddisruptionbudgets'), schema: options.schema, decoder };
-  const connectStores = {
-    pods,
-    nodes: stores.get('', 'nodes'),
-    services: stores.get('', 'services'),
-    endpointSlices: stores.get('discovery.k8s.io', 'endpointslices'),
-  };
-  const rests: Rest[] = [];
-  for (const info of builtinResources()) {
-    if (info.group !== '') continue;
-    if (info.resource === 'bindings') rests.push(createBindingRest(parts, info, undefined));
-    if (info.resource === 'componentstatuses') rests.push(createComponentStatusRest(info));
-    for (const subresource of info.subresources) {
-      if (info.resource === 'pods' && subresource.name === 'binding')
-        rests.push(createBindingRest(parts, info, subresource));
-      else if (info.resource === 'pods' && subresource.name === 'eviction')
-        rests.push(createEvictionRest(parts, info, subresource));
-      else {
-        const connect = createConnectRest(connectStores, info, subresource);
-        if (connect !== undefined) rests.push(connect);
-      }
-    }
-  }
-  return rests;
-}
-
-/** In the order of the table; of two for one path the later one counts. */
-function inOrder(rests: readonly Rest[]): Rest[] {
-  const found = new Map<string, Rest>();
-  const keyOfRest = ({ info, subresource }: Rest): string =>
-    `${info.group}/${info.version}/${info.resource}/${subresource?.name ?? ''}`;
-  for (const rest of rests) found.set(keyOfRest(rest), rest);
-  const order = new Map(
-    builtinResources().map((info, index) => [`${info.group}/${info.version}/${info.resource}`, index]),
-  );
-  const indexOf = ({ info }: Rest): number => order.get(`${info.group}/${info.version}/${info.resource}`) ?? order.size;
-  return [...found.values()].sort((a, b) => indexOf(a) - indexOf(b));
 }

@@ -1,6 +1,6 @@
 /**
- * Everything that is served, as a table by group, version, resource and subresource. Rows come and go at run time
- * (custom resources); the order of the built-in ones is that of discovery, later ones follow.
+ * The table of everything that is served, by group, version, resource and subresource. Rows of custom resources come and go at
+ * run time. Built-in rows are in the order of discovery, and later ones follow.
  */
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { ResourceCatalog, Rest } from '../model/rest.ts';
@@ -8,6 +8,8 @@ import type { ResourceCatalog, Rest } from '../model/rest.ts';
 export interface MutableCatalog extends ResourceCatalog {
   /** Adds or replaces a resource of one version with its subresources, as one change. */
   set(rests: readonly Rest[]): void;
+  /** Removes all rows and adds these, as one change. */
+  replace(rests: readonly Rest[]): void;
   /** With its subresources. */
   remove(group: string, version: string, resource: string): void;
 }
@@ -22,6 +24,19 @@ export function createCatalog(): MutableCatalog {
   function changed(): void {
     infos = undefined;
     for (const listener of listeners) listener();
+  }
+
+  function set(rests: readonly Rest[]): void {
+    const fresh = new Map<string, Map<string, Rest>>();
+    for (const rest of rests) {
+      const { group, version, resource } = rest.info;
+      const key = keyOf(group, version, resource);
+      const row = fresh.get(key) ?? new Map<string, Rest>();
+      row.set(rest.subresource?.name ?? '', rest);
+      fresh.set(key, row);
+    }
+    for (const [key, row] of fresh) rows.set(key, row);
+    changed();
   }
 
   return {
@@ -40,17 +55,10 @@ export function createCatalog(): MutableCatalog {
     onChange(listener) {
       listeners.push(listener);
     },
-    set(rests) {
-      const fresh = new Map<string, Map<string, Rest>>();
-      for (const rest of rests) {
-        const { group, version, resource } = rest.info;
-        const key = keyOf(group, version, resource);
-        const row = fresh.get(key) ?? new Map<string, Rest>();
-        row.set(rest.subresource?.name ?? '', rest);
-        fresh.set(key, row);
-      }
-      for (const [key, row] of fresh) rows.set(key, row);
-      changed();
+    set,
+    replace(rests) {
+      rows.clear();
+      set(rests);
     },
     remove(group, version, resource) {
       if (rows.delete(keyOf(group, version, resource))) changed();

@@ -29,13 +29,18 @@ import { changeEntry, createEntry, type Change, type WriteTarget } from './store
 import { subjectOf, type Endpoint } from './store.ts';
 import type { UpdateStrategy } from './strategy.ts';
 import { matchingSink, storedSelectors } from './served-selection.ts';
-import { type ServedVersion, VersionEdge } from './version-edge.ts';
+import { type ReadVersion, type ServedVersion, VersionEdge } from './version-edge.ts';
 
 /** One endpoint of a version: the resource itself or a subresource that writes it. */
 interface WritePath {
   readonly version: ServedVersion;
   readonly edge: VersionEdge;
   readonly endpoint: Endpoint;
+}
+
+/** A resource that is only read. */
+export function createReadingRest(version: ReadVersion): Rest {
+  return { info: version.info, subresource: undefined, ...readVerbs(version, new VersionEdge(version)) };
 }
 
 export function createResourceRest(version: ServedVersion): Rest {
@@ -47,23 +52,7 @@ export function createResourceRest(version: ServedVersion): Rest {
   return {
     info,
     subresource: undefined,
-    ...(verbs.has('get') ? getVerb(path) : {}),
-    ...(verbs.has('list')
-      ? {
-          list: (context, namespace, options) =>
-            edge.selected(options, (page) => listEntries(store, context, { namespace }, page)),
-        }
-      : {}),
-    ...(verbs.has('watch')
-      ? {
-          watch: (context, namespace, options, sink) => {
-            const matches = edge.matcher(options);
-            const client = matches === undefined ? sink : matchingSink(sink, matches);
-            const stored = matches === undefined ? edge.selecting(options) : storedSelectors(options);
-            return edge.watch(client, (converted) => watchEntries(store, context, namespace, stored, converted));
-          },
-        }
-      : {}),
+    ...readVerbs(version, edge),
     ...(verbs.has('create')
       ? { create: (context, namespace, _name, body, options) => create(path, context, namespace, body, options) }
       : {}),
@@ -103,7 +92,31 @@ function warnOfDependents({ store }: ServedVersion, context: RequestContext, opt
     context.warn(text);
 }
 
-/** `status` and its like: the same object, other rules. */
+function readVerbs(version: ReadVersion, edge: VersionEdge): Pick<Rest, 'get' | 'list' | 'watch'> {
+  const { store, info } = version;
+  const verbs = new Set(info.verbs);
+  return {
+    ...(verbs.has('get') ? getVerb({ version, edge }) : {}),
+    ...(verbs.has('list')
+      ? {
+          list: (context, namespace, options) =>
+            edge.selected(options, (page) => listEntries(store, context, { namespace }, page)),
+        }
+      : {}),
+    ...(verbs.has('watch')
+      ? {
+          watch: (context, namespace, options, sink) => {
+            const matches = edge.matcher(options);
+            const client = matches === undefined ? sink : matchingSink(sink, matches);
+            const stored = matches === undefined ? edge.selecting(options) : storedSelectors(options);
+            return edge.watch(client, (converted) => watchEntries(store, context, namespace, stored, converted));
+          },
+        }
+      : {}),
+  };
+}
+
+/** A subresource such as `status`, which writes the same object by other rules. */
 export function createSubresourceRest(
   version: ServedVersion,
   subresource: SubresourceInfo,
@@ -123,7 +136,7 @@ function endpointOf(version: ServedVersion, subresource: string, strategy: Updat
   return { info: version.info, subresource, kind: { group, version: name, kind }, strategy };
 }
 
-function getVerb(path: WritePath): Pick<Rest, 'get'> {
+function getVerb(path: { readonly version: ReadVersion; readonly edge: VersionEdge }): Pick<Rest, 'get'> {
   return {
     get: (context, namespace, name, options) => {
       const entry = getEntry(path.version.store, context, { namespace, name }, options);

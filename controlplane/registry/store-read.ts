@@ -10,10 +10,10 @@ import { selectionOf } from '../storage/selection.ts';
 import type { CacheEntry, CacheList, CacheWatchHandle } from '../storage/watch-cache.ts';
 import { decodeContinue, encodeContinue, expiredContinue, type ContinueToken } from './continue-token.ts';
 import type { GetOptions, ListOptions, ListResult, RequestContext, WatchOptions, WatchSink } from '../model/rest.ts';
-import { notFoundIn, unexplained, type Store } from './store.ts';
+import { notFoundIn, unexplained, type StoredResource } from './store.ts';
 
 export function getEntry(
-  store: Store,
+  store: StoredResource,
   context: RequestContext,
   target: { readonly namespace: string; readonly name: string },
   options: GetOptions,
@@ -26,7 +26,7 @@ export function getEntry(
   return waitFor(store, revision, context.signal).then(() => currentEntry(store, target.namespace, target.name));
 }
 
-export function currentEntry(store: Store, namespace: string, name: string): CacheEntry {
+export function currentEntry(store: StoredResource, namespace: string, name: string): CacheEntry {
   const entry = store.cache.get(namespace, name);
   if (entry === undefined) throw notFoundIn(store, name);
   return entry;
@@ -35,7 +35,7 @@ export function currentEntry(store: Store, namespace: string, name: string): Cac
 const notAVersion = (text: string): string =>
   `Invalid value: ${quoteText(text)}: strconv.ParseUint: parsing ${quoteText(text)}: invalid syntax`;
 
-async function waitFor(store: Store, revision: number, signal: AbortSignal): Promise<void> {
+async function waitFor(store: StoredResource, revision: number, signal: AbortSignal): Promise<void> {
   try {
     await store.cache.waitFor(revision, { signal });
   } catch (error) {
@@ -83,7 +83,7 @@ function wanted(options: ListOptions): Wanted {
 }
 
 export function listEntries(
-  store: Store,
+  store: StoredResource,
   context: RequestContext,
   target: { readonly namespace: string; readonly name?: string },
   options: ListOptions,
@@ -97,7 +97,7 @@ export function listEntries(
 }
 
 function listNow(
-  store: Store,
+  store: StoredResource,
   target: { readonly namespace: string; readonly name?: string },
   options: ListOptions,
   want: Wanted,
@@ -124,13 +124,17 @@ function listNow(
   };
 }
 
-function listPrefix(store: Store, namespace: string): string {
+function listPrefix(store: StoredResource, namespace: string): string {
   const { group, resource } = store.cache.resource;
   const prefix = `/${group}/${resource}/`;
   return namespace === '' || !store.info.namespaced ? prefix : `${prefix}${namespace}/`;
 }
 
-function readPage(store: Store, want: Wanted, options: Parameters<Store['cache']['list']>[0]): CacheList {
+function readPage(
+  store: StoredResource,
+  want: Wanted,
+  options: Parameters<StoredResource['cache']['list']>[0],
+): CacheList {
   try {
     return store.cache.list(options);
   } catch (error) {
@@ -145,7 +149,7 @@ function readPage(store: Store, want: Wanted, options: Parameters<Store['cache']
 }
 
 /** Throws 400 for a field that the kind cannot be selected by. */
-export function checkFields(store: Store, selector: FieldSelector): void {
+export function checkFields(store: StoredResource, selector: FieldSelector): void {
   for (const { field } of selector.requirements) {
     const { selectableFields } = store.strategy;
     if (field === 'metadata.name') continue;
@@ -161,7 +165,7 @@ export function checkFields(store: Store, selector: FieldSelector): void {
 }
 
 export async function watchEntries(
-  store: Store,
+  store: StoredResource,
   context: RequestContext,
   namespace: string,
   options: WatchOptions,

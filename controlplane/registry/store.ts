@@ -23,7 +23,8 @@ import type { CacheEntry, WatchCache } from '../storage/watch-cache.ts';
 import type { Entry, RequestContext } from '../model/rest.ts';
 import type { Strategy, StrategyContext, UpdateStrategy } from './strategy.ts';
 
-export interface Store {
+/** What reads of a resource need. */
+export interface StoredResource {
   /** In the version that is stored. */
   readonly info: ResourceInfo;
   readonly strategy: Strategy;
@@ -31,8 +32,12 @@ export interface Store {
   readonly builtIn: boolean;
   readonly cache: WatchCache;
   readonly storage: Storage;
-  readonly admission: AdmissionChain;
   readonly clock: Clock;
+}
+
+/** What reads and writes of a resource need. */
+export interface Store extends StoredResource {
+  readonly admission: AdmissionChain;
 }
 
 /** Through which path an object is written. */
@@ -56,7 +61,7 @@ export function kindSubjectOf(info: ResourceInfo): Subject {
 }
 
 export function strategyContext(
-  store: Store,
+  store: StoredResource,
   context: RequestContext,
   namespace: string,
   dryRun: boolean,
@@ -76,12 +81,12 @@ export function looseEntry(object: KubeObject): Entry {
   return { object, bytes: Buffer.concat([bytes.subarray(0, at), member, bytes.subarray(at)]) };
 }
 
-export function notFoundIn(store: Store, name: string): StatusError {
+export function notFoundIn(store: StoredResource, name: string): StatusError {
   return newNotFound(subjectOf(store.info), name);
 }
 
 /** What a failure of the storage means to a client; anything else is thrown on as it is. */
-export function interpretStorageError(error: unknown, store: Store, name: string): unknown {
+export function interpretStorageError(error: unknown, store: StoredResource, name: string): unknown {
   if (!isStorageError(error)) return error;
   switch (error.code) {
     case 'not-found':

@@ -13,15 +13,20 @@ import { convertWatch } from './converted-watch.ts';
 import type { Entry, ListOptions, ListResult, WatchEvent, WatchHandle, WatchSink } from '../model/rest.ts';
 import { listMatching, servedMatcher, type Matches } from './served-selection.ts';
 import { checkFields } from './store-read.ts';
-import { looseEntry, type Store } from './store.ts';
+import { looseEntry, type Store, type StoredResource } from './store.ts';
 import type { Conversion } from './strategy.ts';
 
-export interface ServedVersion {
-  readonly store: Store;
+/** What reads of a version need. */
+export interface ReadVersion {
+  readonly store: StoredResource;
   readonly info: ResourceInfo;
-  readonly expected: ExpectedKind;
   /** Absent where the served version is the stored one. */
   readonly conversion: Conversion | undefined;
+}
+
+export interface ServedVersion extends ReadVersion {
+  readonly store: Store;
+  readonly expected: ExpectedKind;
   readonly decoder: Decoder;
   readonly fieldManagement: FieldManagement;
 }
@@ -30,10 +35,10 @@ export interface ServedVersion {
 export class VersionEdge {
   /** Converted once for all watches of the version. */
   readonly #batches = new WeakMap<readonly WatchEvent[], readonly WatchEvent[]>();
-  readonly #version: ServedVersion;
+  readonly #version: ReadVersion;
   readonly #served = new WeakMap<Entry, Entry>();
 
-  constructor(version: ServedVersion) {
+  constructor(version: ReadVersion) {
     this.#version = version;
   }
 

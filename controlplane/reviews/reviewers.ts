@@ -1,4 +1,4 @@
-/** Lists the review endpoints and their paths. main.ts passes them to the registry. */
+/** Lists the review endpoints and their paths. `start/serve.ts` passes them to the registry. */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Sources } from '../readers/sources.ts';
 import type { TokenAuthenticator } from '../authentication/authentication.ts';
@@ -64,10 +64,6 @@ const REVIEW_PATHS: readonly ReviewPath[] = [
   },
 ];
 
-/** Creates the endpoints before the reviewers' dependencies exist. Each reviewer is created at its first request. */
-export function lateReviewers(options: () => ReviewersOptions): ReviewEndpoint[] {
-  return REVIEW_PATHS.map(({ make, ...path }) => {
-    let reviewer: Reviewer | undefined;
-    return { ...path, review: (request) => (reviewer ??= make(options()))(request) };
-  });
+export function reviewEndpoints(options: ReviewersOptions): ReviewEndpoint[] {
+  return REVIEW_PATHS.map(({ make, ...path }) => ({ ...path, review: make(options) }));
 }

@@ -1,9 +1,9 @@
-/** The API server of the control plane: its paths, its certificates, what it is asked about its health. */
+/** The API server of the control plane: its paths, its serving certificate and its health checks. */
 import { StartError } from '../model/start-error.ts';
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
 import { stringifyYaml } from '../../api/codec/yaml.ts';
 import { readFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import type { Aggregator } from '../aggregation/aggregator.ts';
 import { installBackup } from '../backup/backup.ts';
 import { installReencrypt } from '../encryption/reencrypt.ts';
@@ -26,16 +26,14 @@ import { installIndex } from '../server/index-page.ts';
 import { installOpenApi } from '../server/openapi/openapi.ts';
 import { PathHandlers } from '../server/path-handlers.ts';
 import { createRequestMetrics, installMetrics } from '../server/request-metrics.ts';
-import { registerStorageMetrics } from './storage-metrics.ts';
-import { registerBuildInfo } from '../../api/component/build-metrics.ts';
-import type { MetricsRegistry } from '../../api/component/metrics.ts';
-import { registerProcess } from '../../api/component/process-metrics.ts';
 import { type ApiServer, createServer } from '../server/server.ts';
 import { textDecoders } from '../server/text-decoders.ts';
 import { installVersion } from '../server/version.ts';
-import type { Parts } from './assembly.ts';
+import type { AuditSink } from '../server/filters/audit.ts';
+import { registerServerMetrics } from './server-metrics.ts';
+import type { Parts } from './setting.ts';
 
-/** The release of the API that is spoken. */
+/** The release of the API that is served. */
 export const API_VERSION = {
   major: '1',
   minor: '36',
@@ -48,21 +46,10 @@ export const API_VERSION = {
   platform: `linux/${process.arch === 'x64' ? 'amd64' : process.arch}`,
 } as const;
 
-/** The release whose behaviour the server emulates; it has one. */
-function registerVersionInfo(metrics: MetricsRegistry): void {
-  const release = API_VERSION.gitVersion.replace(/^v(\d+\.\d+).*$/, '$1');
-  metrics
-    .gauge({
-      name: 'version_info',
-      help: 'Provides the compatibility version info of the component. The component label is the name of the component, usually kube, but is relevant for aggregated-apiservers.',
-      labels: ['binary', 'component', 'emulation', 'min_compat'],
-    })
-    .with(release, 'kube', release, release)
-    .set(1);
-}
-
-export function createApiServer(parts: Parts, aggregator: Aggregator, signal: AbortSignal): ApiServer {
-  const { flags, clock, logger, registry, security, pki, schema, customResources, metrics } = parts;
+/** `audit`: `undefined` if nothing is audited. */
+export function createApiServer(parts: Parts, aggregator: Aggregator, audit: AuditSink | undefined): ApiServer {
+  const { flags, clock, logger, registry, security, metrics } = parts;
+  const { catalog } = registry;
   const stripped = strippedHeaders({
     names: [
       ...flags.requestheaderUsernameHeaders,
@@ -71,15 +58,66 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, signal: Ab
     ],
     prefixes: flags.requestheaderExtraHeadersPrefix,
   });
-  const protobuf = createProtobufCodec(schema);
-  const encodings = createEncodings({
-    schema,
-    columnsOf: (info) => customResources.strategyOf(info)?.columns ?? registry.columnsOf(info),
-    protobuf,
-    yaml: stringifyYaml,
+  const protobuf = createProtobufCodec(parts.schema);
+  const fairness = startFlowControl(parts);
+  const own = servingCertificate(flags);
+  const serverMetrics = registerServerMetrics(parts, API_VERSION);
+  const server = createServer({
+    catalog,
+    authenticator: security.authenticators.authenticator,
+    authorizer: security.authorizers.authorizer,
+    clock,
+    logger,
+    tls: {
+      ...(own ?? ownCertificate(security.pki.material())),
+      clientCa: [security.clientCa.pem(), security.frontProxyCa.pem()],
+      minVersion: flags.tlsMinVersion === 'VersionTLS13' ? 'TLSv1.3' : 'TLSv1.2',
+      ...(flags.tlsCipherSuites.length === 0 ? {} : { ciphers: flags.tlsCipherSuites.join(':') }),
+    },
+    encodings: createEncodings({
+      schema: parts.schema,
+      columnsOf: (info) => parts.definitions.strategyOf(info)?.columns ?? registry.columnsOf(info),
+      protobuf,
+      yaml: stringifyYaml,
+    }),
+    decoders: textDecoders,
+    paths: pathsOf(parts, aggregator, { protobuf, fairness }),
+    connector: createConnector({
+      dialer: parts.dialer,
+      stripped,
+      agentCredentials: () => {
+        const { kubeletClient } = security.pki.material();
+        return { cert: kubeletClient.certificatePem, key: kubeletClient.privateKeyPem };
+      },
+      clock,
+      logger,
+    }),
+    observer: createRequestMetrics(metrics, clock),
+    onHandshakeError: serverMetrics.onHandshakeError,
+    ...(audit === undefined ? {} : { audit }),
+    aggregated: passAggregated(aggregator, clock, stripped, parts.dialer),
+    deprecation: (group, version, resource) =>
+      builtinDeprecation(group, version, resource) ||
+      (catalog.find(group, version, resource, '')?.info.custom?.deprecation ?? ''),
+    requestTimeoutMs: flags.requestTimeout,
+    ...(fairness === undefined ? {} : { fairness }),
+    maxReading: flags.maxRequestsInflight,
+    maxMutating: flags.maxMutatingRequestsInflight,
   });
-  const paths = new PathHandlers();
+  if (own === undefined) security.pki.onChange((material) => server.replaceCertificate(ownCertificate(material)));
+  return server;
+}
+
+interface PathParts {
+  readonly protobuf: ReturnType<typeof createProtobufCodec>;
+  readonly fairness: ReturnType<typeof startFlowControl>;
+}
+
+/** The paths beside those of resources. */
+function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: PathParts): PathHandlers {
+  const { flags, logger, registry, security, schema, definitions } = parts;
   const { catalog } = registry;
+  const paths = new PathHandlers();
   installVersion(paths, API_VERSION);
   installDiscovery(paths, {
     catalog,
@@ -93,7 +131,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, signal: Ab
     schema,
     release: API_VERSION.gitVersion,
     customSchema(info) {
-      const own = customResources.servedSet(info);
+      const own = definitions.servedSet(info);
       return own === undefined ? undefined : publishedSchema(info, own.schema, own.revision);
     },
   });
@@ -101,64 +139,10 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, signal: Ab
   installIssuer(paths, security.issuer);
   installReencrypt(paths, parts.storage, parts.encryption?.values);
   installBackup(paths, parts.storage, resolve(flags.dataDir));
-  registerProcess(metrics, clock.now());
-  registerBuildInfo(metrics, API_VERSION);
-  registerVersionInfo(metrics);
-  const handshakeErrors = metrics
-    .counter({
-      name: 'apiserver_tls_handshake_errors_total',
-      help: "Number of requests dropped with 'TLS handshake error from' error",
-    })
-    .with();
-  registerStorageMetrics(metrics, {
-    storage: parts.storage,
-    file: flags.storageBackend === 'memory' ? '' : join(resolve(flags.dataDir), 'storage', 'orchlet.db'),
-  });
-  installMetrics(paths, metrics);
-  const fairness = startFlowControl(parts, signal);
+  installMetrics(paths, parts.metrics);
   if (fairness !== undefined) installFlowControlDumps(paths, fairness.control);
   installIndex(paths, catalog);
-  const serving = servingCertificate(flags) ?? ownCertificate(pki.material());
-  const server = createServer({
-    catalog,
-    authenticator: security.authenticators.authenticator,
-    authorizer: security.authorizers.authorizer,
-    clock,
-    logger,
-    tls: {
-      ...serving,
-      clientCa: [security.clientCa.pem(), security.frontProxyCa.pem()],
-      minVersion: flags.tlsMinVersion === 'VersionTLS13' ? 'TLSv1.3' : 'TLSv1.2',
-      ...(flags.tlsCipherSuites.length === 0 ? {} : { ciphers: flags.tlsCipherSuites.join(':') }),
-    },
-    encodings,
-    decoders: textDecoders,
-    paths,
-    connector: createConnector({
-      dialer: parts.dialer,
-      stripped,
-      agentCredentials: () => {
-        const { kubeletClient } = pki.material();
-        return { cert: kubeletClient.certificatePem, key: kubeletClient.privateKeyPem };
-      },
-      clock,
-      logger,
-    }),
-    observer: createRequestMetrics(metrics, clock),
-    onHandshakeError: () => handshakeErrors.inc(),
-    ...(parts.audit === undefined ? {} : { audit: parts.audit }),
-    aggregated: passAggregated(aggregator, clock, stripped, parts.dialer),
-    deprecation: (group, version, resource) =>
-      builtinDeprecation(group, version, resource) ||
-      (catalog.find(group, version, resource, '')?.info.custom?.deprecation ?? ''),
-    requestTimeoutMs: flags.requestTimeout,
-    ...(fairness === undefined ? {} : { fairness }),
-    maxReading: flags.maxRequestsInflight,
-    maxMutating: flags.maxMutatingRequestsInflight,
-  });
-  if (servingCertificate(flags) === undefined)
-    pki.onChange((material) => server.replaceCertificate(ownCertificate(material)));
-  return server;
+  return paths;
 }
 
 const ownCertificate = ({ apiserver }: PkiMaterial): ServingCertificate => ({

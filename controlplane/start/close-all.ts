@@ -1,9 +1,9 @@
-/** Closing of what was opened: the last first, each one whatever the others do. Used by `main.ts`. */
+/** Closes the parts of the control plane in reverse order. A part that fails does not keep the others from closing. */
 import type { Logger } from '../../api/component/logger.ts';
 
 export type Closing = () => Promise<void> | void;
 
-/** Empties the list. Never rejects: what fails is logged, so that it neither skips the rest nor hides why they close. */
+/** Empties the list. Never rejects: failures are logged, so that they neither skip other parts nor hide the cause of the closing. */
 export async function closeAll(opened: Closing[], logger: Logger): Promise<void> {
   for (const close of opened.splice(0).toReversed()) {
     try {

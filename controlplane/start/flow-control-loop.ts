@@ -2,8 +2,9 @@
  * Starts API priority and fairness for the API server: configures it from the stored objects as they change, lends seats
  * between priority levels every ten seconds, and keeps the objects that every cluster has.
  */
+import { background } from '../../api/machinery/background.ts';
 import { flowSchemas, priorityLevelConfigurations } from '../../api/machinery/resources.ts';
-import type { Parts } from './assembly.ts';
+import type { Parts } from './setting.ts';
 import { StartError } from '../model/start-error.ts';
 import { ensureFlowControl, keepDanglingConditions } from '../bootstrap/flow-control-objects.ts';
 import type { Stores } from '../registry/registry.ts';
@@ -18,11 +19,14 @@ const SAMPLE_MS = 1000;
 const ADJUST_EVERY = 10;
 const KEEP_EVERY = 60;
 
-type FlowControlParts = Pick<Parts, 'flags' | 'clock' | 'logger' | 'sources' | 'registry' | 'metrics' | 'clientFor'>;
+type FlowControlParts = Pick<
+  Parts,
+  'flags' | 'clock' | 'logger' | 'sources' | 'registry' | 'metrics' | 'clients' | 'signal'
+>;
 
 /** `undefined`: `--enable-priority-and-fairness` is false. */
-export function startFlowControl(parts: FlowControlParts, signal: AbortSignal): PriorityAndFairnessOptions | undefined {
-  const { flags, clock, registry } = parts;
+export function startFlowControl(parts: FlowControlParts): PriorityAndFairnessOptions | undefined {
+  const { flags, clock, registry, logger, signal } = parts;
   if (!flags.enablePriorityAndFairness) return undefined;
   const totalSeats = flags.maxRequestsInflight + flags.maxMutatingRequestsInflight;
   if (totalSeats <= 0)
@@ -31,9 +35,11 @@ export function startFlowControl(parts: FlowControlParts, signal: AbortSignal): 
     );
   const control = new FlowControl({ clock, totalSeats });
   const metrics = new FlowMetrics(parts.metrics, control, clock);
-  const configure = followObjects(parts, control, signal);
-  keep(parts, { control, metrics, configure }, signal).catch((error: unknown) => {
-    if (!signal.aborted) parts.logger.error({ err: error }, 'API priority and fairness stopped adjusting its limits');
+  const configure = followObjects(parts, control);
+  background(keep(parts, { control, metrics, configure }), {
+    logger,
+    what: 'Adjusting the limits of API priority and fairness',
+    signal,
   });
   return {
     control,
@@ -43,20 +49,17 @@ export function startFlowControl(parts: FlowControlParts, signal: AbortSignal): 
   };
 }
 
-const systemClient = ({ clientFor }: FlowControlParts): ReturnType<Parts['clientFor']> =>
-  clientFor('system:apiserver', ['system:masters', 'system:authenticated'], 'kube-apiserver');
-
-/** Configures at each change, once for all changes of a turn; what it returns does so now. */
-function followObjects(parts: FlowControlParts, control: FlowControl, signal: AbortSignal): () => Promise<void> {
-  const { sources, clock } = parts;
-  const client = systemClient(parts);
+/** Configures after each change, once for all changes of a turn. The returned function configures at once. */
+function followObjects(parts: FlowControlParts, control: FlowControl): () => Promise<void> {
+  const { sources, clock, clients, signal } = parts;
   const schemas = sources.of(flowSchemas);
   const levels = sources.of(priorityLevelConfigurations);
   const configure = async (): Promise<void> => {
     const configured = levels.list();
     control.configure(schemas.list(), configured);
     const names = new Set(configured.map(({ metadata }) => metadata.name));
-    if (names.size > 0) await keepDanglingConditions(client, schemas.list(), (name) => names.has(name), clock.now());
+    if (names.size > 0)
+      await keepDanglingConditions(clients.system, schemas.list(), (name) => names.has(name), clock.now());
   };
   let isScheduled = false;
   const changed = (): void => {
@@ -81,19 +84,15 @@ interface Kept {
   readonly configure: () => Promise<void>;
 }
 
-async function keep(
-  parts: FlowControlParts,
-  { control, metrics, configure }: Kept,
-  signal: AbortSignal,
-): Promise<void> {
-  const client = systemClient(parts);
+async function keep(parts: FlowControlParts, { control, metrics, configure }: Kept): Promise<void> {
+  const { clients, signal } = parts;
   for (let samples = 1; ; samples++) {
     await parts.clock.sleep(SAMPLE_MS, signal);
     metrics.sample();
     if (samples % ADJUST_EVERY === 0) control.adjust();
     if (samples % KEEP_EVERY !== 0) continue;
     try {
-      await ensureFlowControl(client);
+      await ensureFlowControl(clients.system);
       await configure();
     } catch (error) {
       if (signal.aborted) return;

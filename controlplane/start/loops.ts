@@ -1,11 +1,11 @@
-/** Starts what runs beside the API server in this process: controllers, scheduler, the `kubernetes` service. */
+/** Starts the loops beside the API server in this process: the `kubernetes` service, controllers and scheduler. */
 import { queueMetrics } from '../../api/component/queue-metrics.ts';
 import { dirname } from 'node:path';
-import type { Client } from '../../api/machinery/client.ts';
 import { Informers } from '../../api/machinery/informer.ts';
 import { typedClient } from '../../api/machinery/typed-client.ts';
 import type { Aggregator } from '../aggregation/aggregator.ts';
-import type { Parts } from './assembly.ts';
+import { MASTERS } from './clients.ts';
+import type { Parts } from './setting.ts';
 import { keepAuthenticationInfo } from '../authentication/authentication-info.ts';
 import { SigningRefused } from '../controllers/certificates/certificate-signer.ts';
 import { startControllers } from '../controllers/start.ts';
@@ -20,35 +20,49 @@ import { keepServiceAddresses, stateOf } from '../bootstrap/service-address-repa
 import { startScheduler } from '../scheduler/scheduler.ts';
 
 const AUTOSCALER = 'system:serviceaccount:kube-system:horizontal-pod-autoscaler';
-const MASTERS = ['system:masters', 'system:authenticated'];
 
-/** Groups of a component's user. */
+/** The groups of a component's user beside `system:authenticated`. */
 function groupsOf(user: string): string[] {
   const [, , namespace] = user.split(':');
-  if (!user.startsWith('system:serviceaccount:')) return ['system:authenticated'];
-  return ['system:serviceaccounts', `system:serviceaccounts:${namespace ?? ''}`, 'system:authenticated'];
+  if (!user.startsWith('system:serviceaccount:')) return [];
+  return ['system:serviceaccounts', `system:serviceaccounts:${namespace ?? ''}`];
 }
 
-/** Gives what ends the loops, in the order in which they were started. */
-export async function startLoops(
-  parts: Parts,
-  aggregator: Aggregator,
-  port: number,
-): Promise<readonly (() => Promise<void>)[]> {
-  const { flags, clock, turns, logger, registry, pki, clientFor } = parts;
-  const reader = clientFor('system:kube-controller-manager', MASTERS, 'kube-controller-manager', true);
-  const informers = new Informers({ client: reader, clock, logger, watchList: false });
-  const ends: (() => Promise<void>)[] = [() => informers.close()];
-  const component = (user: string): Client => clientFor(user, groupsOf(user), 'kube-controller-manager');
-  const system = clientFor('system:apiserver', MASTERS, 'kube-apiserver');
-  const address = flags.advertiseAddress === '' ? primaryAddress() : flags.advertiseAddress;
-  const host = flags.externalHostname === '' ? address : flags.externalHostname;
-  await ensureClusterInfo(system, {
-    server: `https://${host.includes(':') ? `[${host}]` : host}:${port}`,
-    ca: pki.material().ca.certificatePem,
-    signedBundle: await readSignedBundle(dirname(pki.paths.caCertificate)),
+/** `port`: where the server listens. */
+export async function startLoops(parts: Parts, aggregator: Aggregator, port: number): Promise<void> {
+  const { flags, clock, logger, clients, onClose } = parts;
+  const reader = clients.as('system:kube-controller-manager', {
+    groups: [MASTERS],
+    fieldManager: 'kube-controller-manager',
+    shared: true,
   });
-  const { security } = parts;
+  const informers = new Informers({ client: reader, clock, logger, watchList: false });
+  onClose(() => informers.close());
+  await publishCluster(parts, port);
+  keepServices(parts, informers, port);
+  startControllerLoops(parts, informers, aggregator);
+  if (!flags.scheduler) return;
+  const scheduler = startScheduler({
+    client: clients.as('system:kube-scheduler', { fieldManager: 'kube-scheduler' }),
+    informers,
+    clock,
+    logger: logger.child({ component: 'scheduler' }),
+    random: Math.random,
+  });
+  onClose(() => scheduler.stop());
+}
+
+/** Publishes where the API is and how its clients are authenticated. */
+async function publishCluster(
+  { flags, clock, logger, clients, security, onClose }: Parts,
+  port: number,
+): Promise<void> {
+  const host = flags.externalHostname || flags.advertiseAddress || primaryAddress();
+  await ensureClusterInfo(clients.system, {
+    server: `https://${host.includes(':') ? `[${host}]` : host}:${port}`,
+    ca: security.pki.material().ca.certificatePem,
+    signedBundle: await readSignedBundle(dirname(security.pki.paths.caCertificate)),
+  });
   const published = await keepAuthenticationInfo({
     info: {
       clientCa: security.clientCa,
@@ -59,37 +73,45 @@ export async function startLoops(
       groupHeaders: flags.requestheaderGroupHeaders,
       extraHeadersPrefix: flags.requestheaderExtraHeadersPrefix,
     },
-    client: typedClient(system),
+    client: typedClient(clients.system),
     clock,
     logger,
   });
-  ends.push(() => published.close());
+  onClose(() => published.close());
+}
+
+function keepServices(parts: Parts, informers: Informers, port: number): void {
+  const { flags, clock, logger, clients, registry, onClose } = parts;
   const service = keepKubernetesService({
-    client: system,
+    client: clients.system,
     clock,
     logger,
-    address,
+    address: flags.advertiseAddress || primaryAddress(),
     port,
     serviceClusterCidrs: flags.serviceClusterIpRange,
   });
-  ends.push(() => service.close());
+  onClose(() => service.close());
   const addresses = keepServiceAddresses({
-    client: system,
+    client: clients.system,
     informers,
     clock,
     logger: logger.child({ component: 'service-addresses' }),
     state: stateOf(registry.stores),
     serviceClusterCidrs: flags.serviceClusterIpRange,
   });
-  ends.push(() => addresses.close());
+  onClose(() => addresses.close());
+}
+
+function startControllerLoops(parts: Parts, informers: Informers, aggregator: Aggregator): void {
+  const { flags, clock, turns, logger, registry, security, clients, onClose } = parts;
   const controllers = startControllers({
-    clientFor: component,
+    clientFor: (user) => clients.as(user, { groups: groupsOf(user), fieldManager: 'kube-controller-manager' }),
     informers,
     clock,
     turns,
     logger,
     catalog: registry.catalog,
-    rootCaPem: pki.material().ca.certificatePem,
+    rootCaPem: security.pki.material().ca.certificatePem,
     tokenSigner: security.issuer,
     certificateSigner: {
       signerNames: SIGNER_NAMES,
@@ -97,7 +119,7 @@ export async function startLoops(
         const { signerName, usages = [], expirationSeconds, request: encoded } = request.spec;
         const signed = signRequest(
           { signerName, usages, expirationSeconds, request: parseCsr(Buffer.from(encoded, 'base64').toString()) },
-          pki.material().ca,
+          security.pki.material().ca,
           clock.now(),
           flags.clusterSigningDuration,
         );
@@ -105,21 +127,10 @@ export async function startLoops(
         return signed.certificate;
       },
     },
-    getMetrics: (path) => aggregator.get(path, { name: AUTOSCALER, groups: groupsOf(AUTOSCALER) }),
+    getMetrics: (path) =>
+      aggregator.get(path, { name: AUTOSCALER, groups: [...groupsOf(AUTOSCALER), 'system:authenticated'] }),
     options: controllerOptions(flags),
     observeQueue: queueMetrics(parts.metrics, clock),
   });
-  ends.push(() => controllers.close());
-  if (flags.scheduler) {
-    const client = clientFor('system:kube-scheduler', ['system:authenticated'], 'kube-scheduler');
-    const scheduler = startScheduler({
-      client,
-      informers,
-      clock,
-      logger: logger.child({ component: 'scheduler' }),
-      random: Math.random,
-    });
-    ends.push(() => scheduler.stop());
-  }
-  return ends;
+  onClose(() => controllers.close());
 }

@@ -1,17 +1,11 @@
-/** Puts authentication, authorization and admission together from the flags. Called by `main.ts` alone. */
+/** The third phase of the start: certificates, authorization, clients of this process, and authentication. */
 import { readPem } from '../../api/pki/pem.ts';
 import { createPublicKey } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import type { Logger } from '../../api/component/logger.ts';
-import type { MetricsRegistry } from '../../api/component/metrics.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
 import type { Secret } from '../../api/machinery/kinds.ts';
 import { authorizationCondition } from '../admission/policy/match-conditions.ts';
-import { admissionChain, type ChainMetrics } from '../admission/chain.ts';
-import type { AdmissionChain, AdmissionPlugin } from '../admission/admission.ts';
-import type { Sources } from '../readers/sources.ts';
 import { type Authenticators, buildAuthenticators } from '../authentication/authenticators.ts';
 import {
   type AuthenticationConfig,
@@ -26,67 +20,52 @@ import { authorizationMetrics } from '../authorization/authorization-metrics.ts'
 import { type Authorizers, buildAuthorizers } from '../authorization/authorizers.ts';
 import { type FollowedFile, followFile } from '../authentication/followed-file.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
-import type { Pki } from '../pki/pki.ts';
+import { ensurePki, type Pki } from '../pki/pki.ts';
+import { KUBERNETES_ADDRESS } from '../bootstrap/kubernetes-service.ts';
+import { serviceAddress } from '../bootstrap/service-addresses.ts';
+import { background } from '../../api/machinery/background.ts';
+import { formatTime } from '../../api/machinery/clock.ts';
+import { secrets } from '../../api/machinery/resources.ts';
+import { type Clients, createClients } from './clients.ts';
+import { hostAddresses, hostNames, primaryAddress } from './host-address.ts';
+import type { ReadersPhase } from './readers.ts';
+import type { Setting } from './setting.ts';
+import type { StoresPhase } from './stores.ts';
 import { StartError } from '../model/start-error.ts';
 
-export interface SecurityOptions {
-  readonly flags: ControlPlaneFlags;
-  readonly pki: Pki;
-  readonly sources: Sources;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  /** A token of a Secret was used for the first time on a day. */
-  readonly onLegacyToken: (secret: Secret) => void;
-  /** Where clients find the API server: `10.0.0.1:6443`. */
-  readonly address: string;
-  readonly metrics: MetricsRegistry;
-}
-
 export interface Security {
+  readonly pki: Pki;
   readonly authenticators: Authenticators;
   readonly authorizers: Authorizers;
   readonly issuer: TokenIssuer;
   readonly clientCa: CaBundle;
   readonly frontProxyCa: CaBundle;
   readonly audiences: readonly string[];
-  close(): void;
 }
 
-export async function buildSecurity(options: SecurityOptions): Promise<Security> {
-  const { flags, pki, sources, clock, logger } = options;
-  const clientCa =
-    flags.clientCaFile === ''
-      ? fixedCaBundle(pki.material().ca.certificatePem)
-      : fileCaBundle(flags.clientCaFile, clock, logger);
-  const proxyFile = flags.requestheaderClientCaFile;
-  const frontProxyCa =
-    proxyFile === ''
-      ? fixedCaBundle(pki.material().frontProxyCa.certificatePem)
-      : fileCaBundle(proxyFile, clock, logger);
-  const [signingIssuer = 'https://kubernetes.default.svc'] = flags.serviceAccountIssuer;
-  const audiences = flags.apiAudiences.length > 0 ? flags.apiAudiences : [signingIssuer];
-  const signingKey =
-    flags.serviceAccountSigningKeyFile === ''
-      ? pki.serviceAccountKey.privateKeyPem
-      : readFileSync(flags.serviceAccountSigningKeyFile, 'utf8');
-  const keyTexts = [
-    ...(flags.serviceAccountSigningKeyFile === '' ? [pki.serviceAccountKey.publicKeyPem] : []),
-    ...verifyingTexts(flags),
-  ];
-  const keys = [verificationKey(signingKey), ...keyTexts.flatMap(keysOf)];
-  const issuer = new TokenIssuer({
-    privateKeyPem: signingKey,
-    verificationKeys: keys,
-    issuer: signingIssuer,
-    jwksUri: flags.serviceAccountJwksUri || `https://${options.address}/openid/v1/jwks`,
-    clock,
-  });
+export interface SecurityPhase {
+  readonly security: Security;
+  readonly clients: Clients;
+}
+
+type Before = Setting & StoresPhase & ReadersPhase;
+
+/** Authorizers come first: clients of this process need them, and the authentication of old tokens needs a client. */
+export async function buildSecurity(before: Before): Promise<SecurityPhase> {
+  const { flags, clock, turns, registry, onClose } = before;
+  const pki = await openPki(before);
+  const authorizationText = flags.authorizationConfig === '' ? '' : readFileSync(flags.authorizationConfig, 'utf8');
+  const authorizers = await authorizersOf(before, authorizationText);
+  onClose(() => authorizers.close());
+  const { catalog } = registry;
+  const clients = createClients({ catalog, authorizer: authorizers.authorizer, clock, turns });
+  const clientCa = caBundle(before, flags.clientCaFile, pki.material().ca.certificatePem);
+  const frontProxyCa = caBundle(before, flags.requestheaderClientCaFile, pki.material().frontProxyCa.certificatePem);
+  const tokens = serviceAccountTokens(before, pki);
   const configText = flags.authenticationConfig === '' ? '' : readFileSync(flags.authenticationConfig, 'utf8');
   const structured = authenticationConfig(flags, configText);
   const authenticators = await buildAuthenticators({
-    clock,
-    logger,
-    sources,
+    ...authenticatorFlags(before, structured),
     clientCa,
     requestHeader: {
       ca: frontProxyCa,
@@ -96,15 +75,74 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
       groupHeaders: flags.requestheaderGroupHeaders,
       extraHeadersPrefixes: flags.requestheaderExtraHeadersPrefix,
     },
-    ...(flags.tokenAuthFile === '' ? {} : { tokenFile: flags.tokenAuthFile }),
-    bootstrapTokens: flags.enableBootstrapTokenAuth,
     serviceAccounts: {
       issuers: flags.serviceAccountIssuer,
-      keys,
+      keys: tokens.keys,
       lookup: flags.serviceAccountLookup,
-      onLegacyToken: options.onLegacyToken,
+      onLegacyToken: (secret) => markUsed(before, clients, secret),
     },
-    apiAudiences: audiences,
+    apiAudiences: tokens.audiences,
+  });
+  onClose(() => authenticators.close());
+  const inForce = { authenticators, authorizers, structured, configText, authorizationText };
+  for (const file of followConfigs(before, inForce)) onClose(() => file.close());
+  const { issuer, audiences } = tokens;
+  return { security: { pki, authenticators, authorizers, issuer, clientCa, frontProxyCa, audiences }, clients };
+}
+
+async function openPki({ directory, clock, logger, flags, signal }: Before): Promise<Pki> {
+  const pki = await ensurePki({
+    directory: pkiDirectory(directory),
+    clock,
+    logger,
+    hosts: [...hostNames(), ...(flags.externalHostname === '' ? [] : [flags.externalHostname])],
+    addresses: () => [...hostAddresses(), ...(flags.advertiseAddress === '' ? [] : [flags.advertiseAddress])],
+    serviceIp: serviceAddress(flags.serviceClusterIpRange, KUBERNETES_ADDRESS),
+  });
+  if (flags.storageBackend !== 'memory') pki.watch(signal);
+  return pki;
+}
+
+function caBundle({ clock, logger }: Setting, file: string, ownPem: string): CaBundle {
+  return file === '' ? fixedCaBundle(ownPem) : fileCaBundle(file, clock, logger);
+}
+
+interface ServiceAccountTokens {
+  readonly issuer: TokenIssuer;
+  readonly keys: readonly ReturnType<typeof verificationKey>[];
+  readonly audiences: readonly string[];
+}
+
+function serviceAccountTokens({ flags, clock }: Setting, pki: Pki): ServiceAccountTokens {
+  const [signingIssuer = 'https://kubernetes.default.svc'] = flags.serviceAccountIssuer;
+  const signingKey =
+    flags.serviceAccountSigningKeyFile === ''
+      ? pki.serviceAccountKey.privateKeyPem
+      : readFileSync(flags.serviceAccountSigningKeyFile, 'utf8');
+  const keyTexts = [
+    ...(flags.serviceAccountSigningKeyFile === '' ? [pki.serviceAccountKey.publicKeyPem] : []),
+    ...verifyingTexts(flags),
+  ];
+  const keys = [verificationKey(signingKey), ...keyTexts.flatMap(keysOf)];
+  const address = `${flags.advertiseAddress || primaryAddress()}:${flags.securePort}`;
+  const issuer = new TokenIssuer({
+    privateKeyPem: signingKey,
+    verificationKeys: keys,
+    issuer: signingIssuer,
+    jwksUri: flags.serviceAccountJwksUri || `https://${address}/openid/v1/jwks`,
+    clock,
+  });
+  return { issuer, keys, audiences: flags.apiAudiences.length > 0 ? flags.apiAudiences : [signingIssuer] };
+}
+
+function authenticatorFlags(before: Before, structured: AuthenticationConfig) {
+  const { flags, clock, logger, sources, metrics } = before;
+  return {
+    clock,
+    logger,
+    sources,
+    ...(flags.tokenAuthFile === '' ? {} : { tokenFile: flags.tokenAuthFile }),
+    bootstrapTokens: flags.enableBootstrapTokenAuth,
     oidc: structured.jwt,
     ...(flags.authenticationTokenWebhookConfigFile === ''
       ? {}
@@ -115,19 +153,19 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
             cacheTtlMs: flags.authenticationTokenWebhookCacheTtl,
           },
         }),
-    anonymous: mayBeAnonymous(options, structured),
+    anonymous: mayBeAnonymous(before, structured),
     ...(structured.anonymous?.paths === undefined ? {} : { anonymousPaths: structured.anonymous.paths }),
-    metrics: authenticationMetrics(options.metrics),
-  });
-  const authorizationText = flags.authorizationConfig === '' ? '' : readFileSync(flags.authorizationConfig, 'utf8');
-  const authorizers = await buildAuthorizers({
+    metrics: authenticationMetrics(metrics),
+  };
+}
+
+function authorizersOf({ flags, clock, sources, metrics }: Before, configText: string): Promise<Authorizers> {
+  return buildAuthorizers({
     clock,
     sources,
     modes: flags.authorizationMode,
     compileCondition: authorizationCondition,
-    ...(flags.authorizationConfig === ''
-      ? {}
-      : { configFile: flags.authorizationConfig, configText: authorizationText }),
+    ...(flags.authorizationConfig === '' ? {} : { configFile: flags.authorizationConfig, configText }),
     ...(flags.authorizationPolicyFile === '' ? {} : { policyFile: flags.authorizationPolicyFile }),
     ...(flags.authorizationWebhookConfigFile === ''
       ? {}
@@ -139,19 +177,26 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
             unauthorizedTtlMs: flags.authorizationWebhookCacheUnauthorizedTtl,
           },
         }),
-    metrics: authorizationMetrics(options.metrics),
+    metrics: authorizationMetrics(metrics),
   });
-  const followed = followConfigs(options, { authenticators, authorizers, structured, configText, authorizationText });
-  const close = (): void => {
-    for (const file of followed) file.close();
-    authenticators.close();
-    authorizers.close();
-  };
-  return { authenticators, authorizers, issuer, clientCa, frontProxyCa, audiences, close };
 }
 
-/** Where everything is allowed, nobody may stay unknown. */
-function mayBeAnonymous({ flags, logger }: SecurityOptions, structured: AuthenticationConfig): boolean {
+/** Marks a Secret with the day on which its token was used. */
+function markUsed({ clock, logger, signal }: Setting, { system }: Clients, secret: Secret): void {
+  const { namespace = '', name = '' } = secret.metadata;
+  const body = {
+    metadata: { labels: { 'kubernetes.io/legacy-token-last-used': formatTime(clock.now()).slice(0, 10) } },
+  };
+  background(system.patch(secrets, namespace, name, 'merge', body), {
+    logger,
+    what: 'Marking the Secret of a used token',
+    fields: { namespace, name },
+    signal,
+  });
+}
+
+/** Anonymous requests are refused where every request is allowed. */
+function mayBeAnonymous({ flags, logger }: Setting, structured: AuthenticationConfig): boolean {
   const isEnabled = structured.anonymous?.enabled ?? flags.anonymousAuth;
   if (!isEnabled || flags.authorizationConfig !== '' || !flags.authorizationMode.includes('AlwaysAllow'))
     return isEnabled;
@@ -167,8 +212,8 @@ interface InForce {
   readonly authorizationText: string;
 }
 
-/** Issuers and authorizers change with their files; who may be anonymous is settled at the start. */
-function followConfigs(options: SecurityOptions, inForce: InForce): readonly FollowedFile[] {
+/** Issuers and authorizers change with their files. The setting of anonymous requests cannot change after the start. */
+function followConfigs(options: Setting, inForce: InForce): readonly FollowedFile[] {
   const { flags } = options;
   const { authenticators, authorizers, structured } = inForce;
   const followed: FollowedFile[] = [];
@@ -190,7 +235,7 @@ function followConfigs(options: SecurityOptions, inForce: InForce): readonly Fol
   return followed;
 }
 
-/** The server's own key verifies where no other is named, if it is of a kind that can. */
+/** Without `--service-account-key-file`, the key of `--tls-private-key-file` verifies tokens if its type allows it. */
 function verifyingTexts({ serviceAccountKeyFile, tlsPrivateKeyFile }: ControlPlaneFlags): readonly string[] {
   if (serviceAccountKeyFile.length > 0) return serviceAccountKeyFile.map((path) => readFileSync(path, 'utf8'));
   if (tlsPrivateKeyFile === '') return [];
@@ -198,14 +243,14 @@ function verifyingTexts({ serviceAccountKeyFile, tlsPrivateKeyFile }: ControlPla
   return ['rsa', 'ec'].includes(createPublicKey(text).asymmetricKeyType ?? '') ? [text] : [];
 }
 
-/** Every key of a PEM text. */
+/** All keys of a PEM text. */
 function keysOf(text: string): ReturnType<typeof verificationKey>[] {
   return readPem(text)
     .filter(({ label }) => label.endsWith('KEY') || label.endsWith('CERTIFICATE'))
     .map((block) => verificationKey(block.text));
 }
 
-/** Of the file's text, or of the flags that it takes the place of. */
+/** The configuration of the file, or of the flags that the file replaces. */
 function authenticationConfig(flags: ControlPlaneFlags, text: string): AuthenticationConfig {
   const path = flags.authenticationConfig;
   if (path === '') return { jwt: flags.oidcIssuerUrl === '' ? [] : [oidcOptions(flags)] };
@@ -227,30 +272,6 @@ function oidcOptions(flags: ControlPlaneFlags): JwtSettings {
     requiredClaims: flags.oidcRequiredClaim,
     signingAlgorithms: flags.oidcSigningAlgs,
     ...(flags.oidcCaFile === '' ? {} : { ca: readFileSync(flags.oidcCaFile, 'utf8') }),
-  };
-}
-
-/**
- * The chain is made before the plugins: plugins read objects through the registry, and the registry asks the chain. Until
- * `set` is called nothing may be written.
- */
-export function lateAdmission(): {
-  readonly chain: AdmissionChain;
-  set(plugins: readonly AdmissionPlugin[], metrics: ChainMetrics, monotonic: () => number): void;
-} {
-  let inner: AdmissionChain | undefined;
-  const ready = (): AdmissionChain => {
-    if (inner === undefined) throw new Error('a write came before the admission plugins were there');
-    return inner;
-  };
-  return {
-    chain: {
-      admit: (attributes, signal) => ready().admit(attributes, signal),
-      validate: (attributes, signal) => ready().validate(attributes, signal),
-    },
-    set(plugins, metrics, monotonic) {
-      inner = admissionChain(plugins, metrics, monotonic);
-    },
   };
 }
 

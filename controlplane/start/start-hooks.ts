@@ -1,6 +1,6 @@
 /**
- * What has to happen once after the start, as health checks by the names that kube-apiserver has and probes ask for. Each
- * stands for a step of `main.ts` and fails until that is through.
+ * Health checks of the start, by the names that kube-apiserver has and that probes use. Each belongs to a step of the start and
+ * fails until that step is done.
  */
 import type { HealthCheck } from '../server/health.ts';
 

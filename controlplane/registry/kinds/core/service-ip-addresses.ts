@@ -8,7 +8,7 @@ import type { KubeObject } from '../../../../api/meta/object.ts';
 import { encodeObject } from '../../../storage/object-bytes.ts';
 import type { SideWrite } from '../../../storage/storage.ts';
 import { newUid } from '../../object-identity.ts';
-import type { Store } from '../../store.ts';
+import type { StoredResource } from '../../store.ts';
 import type { IpAddress } from '../networking/networking-types.ts';
 import { isHeadless, needsClusterIp, type Service } from './service-types.ts';
 
@@ -55,7 +55,7 @@ export function refersTo(address: IpAddress, service: Service): boolean {
 
 /** What the change of a service means for its objects. */
 export function addressWrites(
-  addresses: Store,
+  addresses: StoredResource,
   service: Service | undefined,
   old: Service | undefined,
   nowMs: number,

@@ -15,7 +15,7 @@ import {
 } from '../../../../api/meta/ip-addresses.ts';
 import type { CacheEntry } from '../../../storage/watch-cache.ts';
 import { selectionOf } from '../../../storage/selection.ts';
-import type { Store } from '../../store.ts';
+import type { StoredResource } from '../../store.ts';
 import type { ServiceCidr } from '../networking/networking-types.ts';
 import type { Family } from './service-families.ts';
 import { clusterAddresses } from './service-ip-addresses.ts';
@@ -25,7 +25,7 @@ import { upperFirst } from '../upper-first.ts';
 export interface ServiceRangesOptions {
   /** `--service-cluster-ip-range`. */
   readonly clusterCidrs: readonly string[];
-  readonly stores: { get(group: string, resource: string): Store };
+  readonly stores: { get(group: string, resource: string): StoredResource };
 }
 
 /** The object that stands for the flags. */
@@ -117,7 +117,7 @@ export class ServiceRanges {
     return ranges;
   }
 
-  #store(group: string, resource: string): Store {
+  #store(group: string, resource: string): StoredResource {
     return this.#options.stores.get(group, resource);
   }
 

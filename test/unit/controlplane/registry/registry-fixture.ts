@@ -9,7 +9,8 @@ import { everything } from '../../../../api/meta/selector.ts';
 import { StatusError } from '../../../../api/meta/status-error.ts';
 import { loadSchema } from '../../../../api/schema/table.ts';
 import { withoutFieldManagement } from '../../../../controlplane/registry/field-management.ts';
-import { createRegistry, type Registry } from '../../../../controlplane/registry/registry.ts';
+import { openRegistry, type Registry } from '../../../../controlplane/registry/registry.ts';
+import { serveRegistry } from '../../../../controlplane/registry/served-rests.ts';
 import type {
   DeleteOptions,
   Deleted,
@@ -46,17 +47,21 @@ export async function openFixture(
   storage: Storage = openMemoryStorage({ clock: systemClock, stamp: stampRevision }),
   serviceClusterCidrs: readonly string[] = ['10.96.0.0/16'],
 ): Promise<Fixture> {
-  const registry = await createRegistry({
+  const schema = loadSchema();
+  const registry = await openRegistry({
     storage,
-    schema: loadSchema(),
-    admission: { admit: async () => undefined, validate: async () => undefined },
+    schema,
     clock: systemClock,
     logger: silentLogger,
     serviceClusterCidrs,
     serviceNodePorts: { from: 30000, to: 30100 },
     eventTtlMs: 3_600_000,
-    fieldManagement: () => withoutFieldManagement,
     freeze: true,
+  });
+  serveRegistry(registry, {
+    schema,
+    admission: { admit: async () => undefined, validate: async () => undefined },
+    fieldManagement: () => withoutFieldManagement,
   });
   const warnings: string[] = [];
   const context: RequestContext = {

@@ -1,0 +1,75 @@
+/**
+ * The custom resources that are served now, by definition and by version: their schemas, strategies and conversions.
+ * `CustomResources` writes it; admission, the API server and type checking read it.
+ */
+import { cloneJson } from '../../api/meta/json-equality.ts';
+import { apiVersionOf, type GroupVersionKind, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
+import type { ResourceInfo } from '../../api/schema/schema.ts';
+import type { Conversion, Strategy } from '../registry/strategy.ts';
+import { applyDefaults } from './defaulting.ts';
+import type { JsonSchema } from './json-schema.ts';
+import type { ServedSet } from './served-versions.ts';
+
+export class ServedDefinitions {
+  readonly #byName = new Map<string, readonly ServedSet[]>();
+  readonly #byInfo = new WeakMap<ResourceInfo, ServedSet>();
+
+  /** The versions of a definition. */
+  set(name: string, sets: readonly ServedSet[]): void {
+    for (const set of sets) this.#byInfo.set(set.info, set);
+    this.#byName.set(name, sets);
+  }
+
+  delete(name: string): void {
+    this.#byName.delete(name);
+  }
+
+  servedSet(info: ResourceInfo): ServedSet | undefined {
+    return this.#byInfo.get(info);
+  }
+
+  strategyOf(info: ResourceInfo): Strategy | undefined {
+    return this.#byInfo.get(info)?.strategy;
+  }
+
+  schemaOf(info: ResourceInfo): JsonSchema | undefined {
+    return this.#byInfo.get(info)?.schema;
+  }
+
+  /** Converts a custom resource between versions through the stored one; `undefined` if the kind is not a custom resource. */
+  convert(object: KubeObject, kind: GroupVersionKind): Promise<KubeObject> | undefined {
+    for (const sets of this.#byName.values()) {
+      const [first] = sets;
+      if (first?.info.group !== kind.group || first.info.kind !== kind.kind) continue;
+      const setOf = (apiVersion: string | undefined): ServedSet | undefined =>
+        sets.find(({ info }) => apiVersionOf(info) === apiVersion);
+      return converted(object, setOf(object.apiVersion), setOf(apiVersionOf(kind)));
+    }
+    return undefined;
+  }
+
+  /** Sets the defaults of the schema of the object's version. Returns false if the object is not a custom resource. */
+  applyDefaults(object: KubeObject): boolean {
+    for (const sets of this.#byName.values()) {
+      const set = sets.find(({ info }) => apiVersionOf(info) === object.apiVersion && info.kind === object.kind);
+      if (set === undefined) continue;
+      applyDefaults(object as unknown as JsonObject, set.schema);
+      return true;
+    }
+    return false;
+  }
+}
+
+async function converted(
+  object: KubeObject,
+  from: ServedSet | undefined,
+  to: ServedSet | undefined,
+): Promise<KubeObject> {
+  const through = async (conversion: Conversion, one: KubeObject, way: 'stored' | 'served'): Promise<KubeObject> => {
+    if (conversion.convertAll !== undefined) return (await conversion.convertAll([one], way))[0] ?? one;
+    return way === 'stored' ? conversion.toStored(cloneJson(one)) : conversion.fromStored(cloneJson(one));
+  };
+  // A version that is not served is the stored one.
+  const stored = from === undefined ? object : await through(from.conversion, object, 'stored');
+  return to === undefined ? stored : through(to.conversion, stored, 'served');
+}

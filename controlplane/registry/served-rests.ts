@@ -1,0 +1,127 @@
+/**
+ * Serves an open registry: an endpoint for each served version of a built-in resource, for its subresources and for the actions
+ * on pods, nodes and services. It needs the admission chain, so the start calls it after the admission plugins are built.
+ */
+import { builtinResources } from '../../api/schema/resources.ts';
+import type { Schema } from '../../api/schema/schema.ts';
+import type { AdmissionChain } from '../admission/admission.ts';
+import type { Rest } from '../model/rest.ts';
+import type { FieldManagement } from './field-management.ts';
+import { statusOnly } from './generic-strategy.ts';
+import { createComponentStatusRest } from './kinds/core/component-statuses.ts';
+import { createConnectRest } from './kinds/core/connections.ts';
+import { createBindingRest, createEvictionRest } from './kinds/core/pod-actions.ts';
+import { builtInReader, createDecoder, type Decoder } from './object-decoding.ts';
+import { type Registry, structOf } from './registry.ts';
+import { createResourceRest, createSubresourceRest } from './resource-rest.ts';
+import { createScaleRest } from './scale-rest.ts';
+import type { Store } from './store.ts';
+import type { ServedVersion } from './version-edge.ts';
+
+export interface ServeOptions {
+  readonly schema: Schema;
+  readonly admission: AdmissionChain;
+  /** Managed fields of a kind; `struct` is that of the served version. */
+  readonly fieldManagement: (expected: ServedVersion['expected'], decoder: Decoder) => FieldManagement;
+  /** Endpoints of other parts, such as reviews and tokens. They replace those of the registry with the same path. */
+  readonly extensions?: readonly Rest[];
+}
+
+/** Replaces everything in the registry's catalog. Custom resources are added afterwards. */
+export function serveRegistry(registry: Registry, options: ServeOptions): void {
+  const decoder = createDecoder(options.schema);
+  const rests = inOrder([
+    ...storedRests(registry, options, decoder),
+    ...actionRests(registry, options, decoder),
+    ...(options.extensions ?? []),
+  ]);
+  registry.catalog.replace(rests.filter(({ info }) => registry.serves(info)));
+}
+
+/** The endpoints of stored resources. */
+function storedRests(registry: Registry, options: ServeOptions, decoder: Decoder): Rest[] {
+  const rests: Rest[] = [];
+  for (const info of builtinResources()) {
+    const stored = registry.storeOf(info);
+    if (stored === undefined) continue;
+    const store: Store = { ...stored, admission: options.admission };
+    const expected = {
+      group: info.group,
+      version: info.version,
+      kind: info.kind,
+      struct: structOf(options.schema, info),
+      reader: builtInReader,
+      applyDefaults: store.strategy.applyDefaults?.bind(store.strategy),
+    };
+    const conversion = registry.conversionOf(info);
+    const version: ServedVersion = {
+      store,
+      info,
+      expected: conversion === undefined ? expected : { ...expected, applyDefaults: conversion.applyDefaults },
+      conversion,
+      decoder,
+      fieldManagement: options.fieldManagement(expected, decoder),
+    };
+    rests.push(createResourceRest(version), ...subresourceRests(version, options));
+  }
+  return rests;
+}
+
+function subresourceRests(version: ServedVersion, options: ServeOptions): Rest[] {
+  const { strategy } = version.store;
+  const rests: Rest[] = [];
+  for (const subresource of version.info.subresources) {
+    const own = strategy.subresources?.[subresource.name];
+    if (subresource.name === 'status')
+      rests.push(createSubresourceRest(version, subresource, strategy.status ?? statusOnly));
+    else if (own !== undefined) rests.push(createSubresourceRest(version, subresource, own));
+    else if (subresource.name === 'scale') rests.push(createScaleRest(version, subresource, options.schema));
+  }
+  return rests;
+}
+
+/** What is done through pods, nodes and services without writing them as a whole. */
+function actionRests({ stores }: Registry, options: ServeOptions, decoder: Decoder): Rest[] {
+  const store = (group: string, resource: string): Store => ({
+    ...stores.get(group, resource),
+    admission: options.admission,
+  });
+  const pods = store('', 'pods');
+  const parts = { pods, budgets: store('policy', 'poddisruptionbudgets'), schema: options.schema, decoder };
+  const connectStores = {
+    pods,
+    nodes: store('', 'nodes'),
+    services: store('', 'services'),
+    endpointSlices: store('discovery.k8s.io', 'endpointslices'),
+  };
+  const rests: Rest[] = [];
+  for (const info of builtinResources()) {
+    if (info.group !== '') continue;
+    if (info.resource === 'bindings') rests.push(createBindingRest(parts, info, undefined));
+    if (info.resource === 'componentstatuses') rests.push(createComponentStatusRest(info));
+    for (const subresource of info.subresources) {
+      if (info.resource === 'pods' && subresource.name === 'binding')
+        rests.push(createBindingRest(parts, info, subresource));
+      else if (info.resource === 'pods' && subresource.name === 'eviction')
+        rests.push(createEvictionRest(parts, info, subresource));
+      else {
+        const connect = createConnectRest(connectStores, info, subresource);
+        if (connect !== undefined) rests.push(connect);
+      }
+    }
+  }
+  return rests;
+}
+
+/** In the order of the table; of two for one path the later one counts. */
+function inOrder(rests: readonly Rest[]): Rest[] {
+  const found = new Map<string, Rest>();
+  const keyOfRest = ({ info, subresource }: Rest): string =>
+    `${info.group}/${info.version}/${info.resource}/${subresource?.name ?? ''}`;
+  for (const rest of rests) found.set(keyOfRest(rest), rest);
+  const order = new Map(
+    builtinResources().map((info, index) => [`${info.group}/${info.version}/${info.resource}`, index]),
+  );
+  const indexOf = ({ info }: Rest): number => order.get(`${info.group}/${info.version}/${info.resource}`) ?? order.size;
+  return [...found.values()].sort((a, b) => indexOf(a) - indexOf(b));
+}

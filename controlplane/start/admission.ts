@@ -1,0 +1,64 @@
+/** The fourth phase of the start: the admission plugins and their chain. */
+import { namespaces, resourceQuotas } from '../../api/machinery/resources.ts';
+import { loadAdmissionConfiguration } from '../admission/admission-config.ts';
+import { chainMetrics, podSecurityMetrics, webhookMetrics } from '../admission/admission-metrics.ts';
+import type { AdmissionChain } from '../admission/admission.ts';
+import { admissionChain } from '../admission/chain.ts';
+import { buildPlugins } from '../admission/plugins.ts';
+import { webhookConditions } from '../admission/policy/match-conditions.ts';
+import { catalogConversion } from '../admission/webhook/catalog-conversion.ts';
+import { WebhookClient } from '../authentication/webhook-client.ts';
+import type { ReadersPhase } from './readers.ts';
+import type { SecurityPhase } from './security.ts';
+import type { Setting } from './setting.ts';
+import type { StoresPhase } from './stores.ts';
+
+export interface AdmissionPhase {
+  readonly admission: AdmissionChain;
+}
+
+type Before = Setting & StoresPhase & ReadersPhase & SecurityPhase;
+
+/** Resolves when the plugins have read what they need. */
+export async function buildAdmission(before: Before): Promise<AdmissionPhase> {
+  const { flags, clock, logger, metrics, dialer, schema, sources, registry, definitions, security, clients } = before;
+  const { authorizer, rbac } = security.authorizers;
+  const configuration = await loadAdmissionConfiguration(flags.admissionControlConfigFile, clock);
+  if (configuration.ignored.length > 0)
+    logger.warn({ plugins: configuration.ignored }, 'Configurations of admission plugins that have none were ignored');
+  const plugins = buildPlugins({
+    sources,
+    clock,
+    authorizer,
+    rbac,
+    createNamespace: async (name) => {
+      await clients.system.create(namespaces, '', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
+    },
+    policies: { schema, resources: () => registry.catalog.resources() },
+    webhooks: {
+      client: new WebhookClient('kube-apiserver-admission', dialer),
+      random: Math.random,
+      matchConditions: webhookConditions(() => authorizer),
+      conversion: catalogConversion(
+        registry.catalog,
+        schema,
+        (object, kind) => definitions.convert(object, kind) ?? registry.convert(object, kind),
+        (object) => {
+          if (!definitions.applyDefaults(object)) registry.applyDefaults(object);
+        },
+      ),
+      metrics: webhookMetrics(metrics),
+    },
+    configuration,
+    podSecurityMetrics: podSecurityMetrics(metrics),
+    updateQuotaStatus: (quota) => clients.system.update(resourceQuotas, quota, { subresource: 'status' }),
+    tolerationSeconds: {
+      notReadySeconds: flags.defaultNotReadyTolerationSeconds,
+      unreachableSeconds: flags.defaultUnreachableTolerationSeconds,
+    },
+    enable: flags.enableAdmissionPlugins,
+    disable: flags.disableAdmissionPlugins,
+  });
+  await sources.synced();
+  return { admission: admissionChain(plugins, chainMetrics(metrics), () => clock.monotonic()) };
+}

@@ -1,0 +1,51 @@
+/** Calls of other servers: aggregated API servers, and webhooks that convert custom resources. */
+import { parseJson } from '../../api/codec/json.ts';
+import { apiServices, customResourceDefinitions, endpointSlices, services } from '../../api/machinery/resources.ts';
+import { endpointOf } from '../admission/webhook/endpoint.ts';
+import { aggregationMetrics } from '../aggregation/aggregation-metrics.ts';
+import { Aggregator } from '../aggregation/aggregator.ts';
+import { startAutoRegistration } from '../aggregation/auto-registration.ts';
+import { WebhookClient } from '../authentication/webhook-client.ts';
+import type { CallConversion } from '../custom-resources/webhook-conversion.ts';
+import { SYSTEM_USER } from '../model/system-user.ts';
+import { fetchAggregated } from '../server/connect/aggregated.ts';
+import { MASTERS } from './clients.ts';
+import type { Parts } from './setting.ts';
+
+const CONVERSION_TIMEOUT_SECONDS = 30;
+
+/** Calls of conversion webhooks, whose addresses are found as those of admission webhooks are. */
+export function conversionCalls({ sources, dialer }: Parts): CallConversion {
+  const found = { services: sources.of(services), endpointSlices: sources.of(endpointSlices), random: Math.random };
+  const client = new WebhookClient('kube-apiserver-conversion', dialer);
+  return async (config, body) => {
+    const endpoint = await endpointOf(config, CONVERSION_TIMEOUT_SECONDS, found);
+    const signal = AbortSignal.timeout(CONVERSION_TIMEOUT_SECONDS * 1000);
+    const answer = await client.call(endpoint, { method: 'POST', body, signal });
+    if (answer.status !== 200) throw new Error(`the server answered ${answer.status}`);
+    return parseJson(answer.body).value;
+  };
+}
+
+export function createAggregator(parts: Parts): Aggregator {
+  const { sources, clients, clock, logger, security, metrics, dialer, signal } = parts;
+  const client = clients.as(SYSTEM_USER.name, { groups: [MASTERS], fieldManager: 'kube-aggregator' });
+  const definitions = sources.of(customResourceDefinitions);
+  startAutoRegistration({ definitions, services: sources.of(apiServices), client, clock, logger, signal });
+  return new Aggregator({
+    definitions: sources.of(apiServices),
+    services: sources.of(services),
+    endpointSlices: sources.of(endpointSlices),
+    client,
+    clock,
+    logger,
+    signal,
+    random: Math.random,
+    metrics: aggregationMetrics(metrics),
+    frontProxy() {
+      const { frontProxyClient } = security.pki.material();
+      return { cert: frontProxyClient.certificatePem, key: frontProxyClient.privateKeyPem };
+    },
+    fetchJson: (target, path, headers) => fetchAggregated(dialer, target, path, headers),
+  });
+}

@@ -1,0 +1,49 @@
+/**
+ * Clients in this process, without the network. They pass authorization and admission as other clients do. Until the control
+ * plane serves, they can only read.
+ */
+import type { Client } from '../../api/machinery/client.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
+import type { Authorizer } from '../authorization/authorization.ts';
+import type { ResourceCatalog } from '../model/rest.ts';
+import { SYSTEM_FIELD_MANAGER, SYSTEM_USER } from '../model/system-user.ts';
+import { createDirectClient } from '../server/direct-client.ts';
+
+export interface ClientOptions {
+  /** The groups beside `system:authenticated`. */
+  readonly groups?: readonly string[];
+  /** The name of the user by default. */
+  readonly fieldManager?: string;
+  /** Lists and watches return the objects of the caches, which must never be changed. */
+  readonly shared?: boolean;
+}
+
+export const MASTERS = 'system:masters';
+
+export interface Clients {
+  /** The API server itself. */
+  readonly system: Client;
+  as(user: string, options?: ClientOptions): Client;
+}
+
+export interface ClientsOptions {
+  readonly catalog: ResourceCatalog;
+  readonly authorizer: Authorizer;
+  readonly clock: Clock;
+  readonly turns: LoopTurns;
+}
+
+export function createClients(options: ClientsOptions): Clients {
+  const as: Clients['as'] = (name, { groups = [], fieldManager = name, shared = false } = {}) =>
+    createDirectClient({
+      ...options,
+      user: { name, groups: [...groups, 'system:authenticated'] },
+      fieldManager,
+      shared,
+    });
+  return {
+    system: createDirectClient({ ...options, user: SYSTEM_USER, fieldManager: SYSTEM_FIELD_MANAGER }),
+    as,
+  };
+}

@@ -1,0 +1,18 @@
+/** The second phase of the start: readers of the stored objects, for the security parts and admission. */
+import { ServedDefinitions } from '../custom-resources/served-definitions.ts';
+import { type Sources, sourcesFromCatalog } from '../readers/sources.ts';
+import type { Setting } from './setting.ts';
+import type { StoresPhase } from './stores.ts';
+
+export interface ReadersPhase {
+  readonly sources: Sources;
+  /** The custom resources that are served. They are added when the control plane serves. */
+  readonly definitions: ServedDefinitions;
+}
+
+export function openReaders({ clock, logger, signal }: Setting, { registry }: StoresPhase): ReadersPhase {
+  return {
+    sources: sourcesFromCatalog(registry.catalog, { clock, logger, signal }),
+    definitions: new ServedDefinitions(),
+  };
+}

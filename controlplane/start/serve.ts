@@ -1,0 +1,168 @@
+/**
+ * The last phase of the start: the registry serves writes, custom resources are served, the objects that every cluster has are
+ * created, the server listens, and the loops run.
+ */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { customResourceDefinitions } from '../../api/machinery/resources.ts';
+import { builtinResources } from '../../api/schema/resources.ts';
+import { startTypeChecking, typeOfStruct } from '../admission/policy/type-checking.ts';
+import { buildAudit } from '../audit/build.ts';
+import { reconcileBootstrapPolicy } from '../authorization/bootstrap-reconcile.ts';
+import { ensureDefaultObjects } from '../bootstrap/default-objects.ts';
+import { ensureNodeBootstrap } from '../bootstrap/node-bootstrap.ts';
+import { ensureNodeServices } from '../bootstrap/node-services.ts';
+import { CustomResources } from '../custom-resources/custom-resources.ts';
+import { celTypeOf } from '../custom-resources/rule-types.ts';
+import { createAgentSummaries } from '../metrics-api/agent-summaries.ts';
+import { METRICS_API, metricsRests } from '../metrics-api/metrics-api.ts';
+import type { Rest } from '../model/rest.ts';
+import { ensureAdminKubeconfig } from '../pki/admin-kubeconfig.ts';
+import { createFieldManagement } from '../registry/managed-fields.ts';
+import { createDecoder } from '../registry/object-decoding.ts';
+import { serveRegistry, type ServeOptions } from '../registry/served-rests.ts';
+import { reviewEndpoints } from '../reviews/reviewers.ts';
+import { reviewRests } from '../reviews/review-rest.ts';
+import { conversionCalls, createAggregator } from './aggregation.ts';
+import { createApiServer } from './api-server.ts';
+import { MASTERS } from './clients.ts';
+import { startLoops } from './loops.ts';
+import type { Parts } from './setting.ts';
+
+const CLOSE_GRACE_MS = 3000;
+
+export interface Serving {
+  /** `https://127.0.0.1:6443`. */
+  readonly url: string;
+  readonly port: number;
+  /** The kubeconfig of the administrator (YAML). */
+  readonly kubeconfig: string;
+  readonly kubeconfigPath: string;
+}
+
+export async function serve(parts: Parts): Promise<Serving> {
+  const { flags, clock, logger, metrics, registry, schema, admission, startHooks, security, onClose } = parts;
+  const fieldManagement: ServeOptions['fieldManagement'] = (expected) => createFieldManagement(clock, expected);
+  const audit = await buildAudit({ flags, clock, logger, metrics });
+  if (audit !== undefined) onClose(() => audit.close());
+  startHooks.done('admission');
+  serveRegistry(registry, {
+    schema,
+    admission,
+    fieldManagement,
+    extensions: [
+      ...reviewRests(reviewEndpoints(reviewersOptions(parts)), { schema, admission, clock, fieldManagement }),
+      ...usageRests(parts),
+    ],
+  });
+  await customResourcesOf(parts, fieldManagement).start();
+  startHooks.done('definitions');
+  checkPolicies(parts);
+  await bootstrap(parts);
+  startHooks.done('bootstrap');
+  const aggregator = createAggregator(parts);
+  const server = createApiServer(parts, aggregator, audit);
+  startHooks.done('aggregation');
+  const { port } = await server.listen(flags.securePort, flags.bindAddress);
+  parts.own.listensOn(port);
+  onClose(() => server.close(CLOSE_GRACE_MS));
+  const host = flags.bindAddress === '0.0.0.0' || flags.bindAddress === '::' ? '127.0.0.1' : flags.bindAddress;
+  const url = `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  const kubeconfigPath = join(parts.directory, 'admin.kubeconfig');
+  await ensureAdminKubeconfig(kubeconfigPath, url, security.pki.material().ca, clock.now());
+  const kubeconfig = await readFile(kubeconfigPath, 'utf8');
+  await startLoops(parts, aggregator, port);
+  startHooks.done('loops');
+  return { url, port, kubeconfig, kubeconfigPath };
+}
+
+function reviewersOptions({ flags, clock, sources, security }: Parts): Parameters<typeof reviewEndpoints>[0] {
+  return {
+    clock,
+    sources,
+    authorizer: security.authorizers.authorizer,
+    rules: security.authorizers.rules,
+    tokens: security.authenticators.tokens,
+    apiAudiences: security.audiences,
+    issuer: security.issuer,
+    extendExpiration: flags.serviceAccountExtendTokenExpiration,
+    maxExpirationSeconds: flags.serviceAccountMaxTokenExpiration / 1000,
+  };
+}
+
+/** The usage of nodes and pods, which the agents report. */
+function usageRests({ registry: { stores }, clock, dialer, logger, security }: Parts): readonly Rest[] {
+  const summaries = createAgentSummaries({
+    clock,
+    dialer,
+    onFailure: (node, error) => logger.debug({ err: error, node }, 'The usage of a node could not be read'),
+    credentials: () => {
+      const { kubeletClient } = security.pki.material();
+      return { cert: kubeletClient.certificatePem, key: kubeletClient.privateKeyPem };
+    },
+  });
+  return metricsRests({ nodes: stores.get('', 'nodes'), pods: stores.get('', 'pods'), summaries });
+}
+
+function customResourcesOf(parts: Parts, fieldManagement: ServeOptions['fieldManagement']): CustomResources {
+  const { registry, storage, admission, clock, logger, sources, schema, clients, definitions, signal } = parts;
+  const metadata = schema.struct('io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta');
+  if (metadata === undefined) throw new Error('the schema lacks ObjectMeta');
+  return new CustomResources({
+    catalog: registry.catalog,
+    served: definitions,
+    storage,
+    admission,
+    clock,
+    logger,
+    definitions: sources.of(customResourceDefinitions),
+    client: clients.system,
+    signal,
+    schema,
+    decoder: createDecoder(schema),
+    fieldManagement,
+    metadata,
+    callConversion: conversionCalls(parts),
+  });
+}
+
+/** Writes to the status of policies which of their expressions cannot be valid for the kinds that they match. */
+function checkPolicies({ sources, clients, logger, registry, schema, definitions, signal }: Parts): void {
+  startTypeChecking({
+    sources,
+    client: clients.as('system:serviceaccount:kube-system:validatingadmissionpolicy-status-controller', {
+      groups: [MASTERS],
+      fieldManager: 'kube-controller-manager',
+    }),
+    logger,
+    signal,
+    resources: () => registry.catalog.resources(),
+    typeOfKind({ group, version, kind }) {
+      const struct = schema.kind(group, version, kind);
+      if (struct !== undefined) return typeOfStruct(struct);
+      const info = registry.catalog
+        .resources()
+        .find((one) => one.group === group && one.version === version && one.kind === kind);
+      const own = info === undefined ? undefined : definitions.schemaOf(info);
+      return own === undefined ? undefined : celTypeOf(own, true);
+    },
+  });
+}
+
+/** Creates what every cluster has: namespaces, default roles and bindings, and further objects. */
+async function bootstrap({ clients, registry, flags, clock, logger }: Parts): Promise<void> {
+  await reconcileBootstrapPolicy(clients.system);
+  await ensureNodeBootstrap(clients.system);
+  await ensureDefaultObjects(clients.system, {
+    groupVersions: [
+      ...builtinResources().filter(
+        ({ group, version, resource }) => registry.catalog.find(group, version, resource, '') !== undefined,
+      ),
+      METRICS_API,
+    ],
+    serviceClusterCidrs: flags.serviceClusterIpRange,
+    nowMs: clock.now(),
+  });
+  if (flags.nodeServices)
+    await ensureNodeServices(clients.system, { serviceClusterCidrs: flags.serviceClusterIpRange, logger });
+}

@@ -1,0 +1,44 @@
+/** Registers the metrics of the server's process, build, storage and TLS handshakes. */
+import { join } from 'node:path';
+import { type BuildInfo, registerBuildInfo } from '../../api/component/build-metrics.ts';
+import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import { registerProcess } from '../../api/component/process-metrics.ts';
+import type { Parts } from './setting.ts';
+import { registerStorageMetrics } from './storage-metrics.ts';
+
+export interface ServerMetrics {
+  onHandshakeError(): void;
+}
+
+export function registerServerMetrics(
+  { metrics, clock, storage, flags, directory }: Parts,
+  build: BuildInfo,
+): ServerMetrics {
+  registerProcess(metrics, clock.now());
+  registerBuildInfo(metrics, build);
+  registerVersionInfo(metrics, build);
+  const handshakeErrors = metrics
+    .counter({
+      name: 'apiserver_tls_handshake_errors_total',
+      help: "Number of requests dropped with 'TLS handshake error from' error",
+    })
+    .with();
+  registerStorageMetrics(metrics, {
+    storage,
+    file: flags.storageBackend === 'memory' ? '' : join(directory, 'storage', 'orchlet.db'),
+  });
+  return { onHandshakeError: () => handshakeErrors.inc() };
+}
+
+/** The release whose behaviour the server emulates; there is only one. */
+function registerVersionInfo(metrics: MetricsRegistry, { gitVersion }: BuildInfo): void {
+  const release = gitVersion.replace(/^v(\d+\.\d+).*$/, '$1');
+  metrics
+    .gauge({
+      name: 'version_info',
+      help: 'Provides the compatibility version info of the component. The component label is the name of the component, usually kube, but is relevant for aggregated-apiservers.',
+      labels: ['binary', 'component', 'emulation', 'min_compat'],
+    })
+    .with(release, 'kube', release, release)
+    .set(1);
+}

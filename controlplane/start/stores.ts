@@ -1,0 +1,94 @@
+/** The first phase of the start: the data directory, encryption at rest, the storage, and the registry, which serves reads. */
+import { access, constants, mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { buildEncryption, type Encryption } from '../encryption/build.ts';
+import { parsePortRange } from '../options/controlplane-options.ts';
+import { openRegistry, type Registry } from '../registry/registry.ts';
+import { servedResources } from '../registry/runtime-config.ts';
+import { startCompactor } from '../storage/compactor.ts';
+import { openMemoryStorage } from '../storage/memory.ts';
+import { stampRevision } from '../storage/object-bytes.ts';
+import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
+import type { Storage } from '../storage/storage.ts';
+import type { Setting } from './setting.ts';
+
+export interface StoresPhase {
+  /** The data directory. */
+  readonly directory: string;
+  /** `undefined` if values are stored unencrypted. */
+  readonly encryption: Encryption | undefined;
+  readonly storage: Storage;
+  readonly registry: Registry;
+}
+
+export async function openStores(setting: Setting): Promise<StoresPhase> {
+  const { flags, clock, logger, metrics, schema, onClose } = setting;
+  const directory = await prepareDirectory(setting);
+  const encryption = await buildEncryption({
+    path: flags.encryptionProviderConfig,
+    reloads: flags.encryptionProviderConfigAutomaticReload,
+    clock,
+    logger,
+    metrics,
+  });
+  if (encryption !== undefined) onClose(() => encryption.close());
+  // The storage takes the lock of the data directory, without which nothing in it may be changed.
+  const storage = await openStorage(setting, directory, encryption);
+  const registry = await openRegistry({
+    storage,
+    schema,
+    clock,
+    logger,
+    serviceClusterCidrs: flags.serviceClusterIpRange,
+    serviceNodePorts: parsePortRange(flags.serviceNodePortRange) ?? { from: 30_000, to: 32_767 },
+    eventTtlMs: flags.eventTtl,
+    serves: servedResources(flags.runtimeConfig),
+  });
+  onClose(() => registry.close());
+  return { directory, encryption, storage, registry };
+}
+
+/** Creates a missing data directory. With storage in memory, it is a temporary directory that is removed at the end. */
+async function prepareDirectory({ flags, onClose }: Setting): Promise<string> {
+  if (flags.storageBackend === 'memory') {
+    const directory = await mkdtemp(join(tmpdir(), 'orchlet-'));
+    onClose(() => rm(directory, { recursive: true, force: true }));
+    return directory;
+  }
+  const directory = resolve(flags.dataDir);
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  await access(directory, constants.W_OK);
+  return directory;
+}
+
+async function openStorage(
+  { flags, clock, logger, metrics, onFatal, onClose }: Setting,
+  directory: string,
+  encryption: Encryption | undefined,
+): Promise<Storage> {
+  const failedWatches = metrics.counter({
+    name: 'orchlet_failed_watches_total',
+    help: 'Watches that were closed because delivering to them failed, by resource.',
+    labels: ['resource'],
+  });
+  const onWatchFailed = (resource: string): void => failedWatches.with(resource).inc();
+  const storage =
+    flags.storageBackend === 'memory'
+      ? openMemoryStorage({ clock, logger, stamp: stampRevision, onWatchFailed })
+      : await openSqliteStorage({
+          directory: join(directory, 'storage'),
+          clock,
+          logger,
+          stamp: stampRevision,
+          onWatchFailed,
+          ...(encryption === undefined ? {} : { transformer: encryption.values }),
+          ...(onFatal === undefined ? {} : { onFailure: onFatal }),
+        });
+  onClose(() => storage.close());
+  if (flags.etcdCompactionInterval > 0) {
+    const compactor = startCompactor({ storage, clock, logger, windowMs: flags.etcdCompactionInterval });
+    onClose(() => compactor.stop());
+  }
+  return storage;
+}
