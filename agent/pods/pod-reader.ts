@@ -1,4 +1,4 @@
-/** Reads a manifest as the API server would read a pod: decoding by the schema, defaults, validation. For the sources that are not the API. */
+/** Reads manifests of static pods as the API server reads a pod: decodes, defaults and validates them. */
 import { applyPodDefaults } from '../../api/kinds/pod-defaults.ts';
 import { validatePod } from '../../api/kinds/pod-validation.ts';
 import { type FieldError, invalid, required } from '../../api/meta/field-error.ts';
@@ -13,7 +13,7 @@ export function createPodReader(): PodReader {
   const struct = loadSchema().kind('', 'v1', 'Pod');
   if (struct === undefined) throw new Error('the schema has no pods');
   return {
-    /** Throws where a value is of the wrong type, naming its path. */
+    /** Throws an error that names the path if a value has the wrong type. */
     read(value) {
       const decoded = decodeStruct(struct, value);
       applyTableDefaults(struct, decoded.value);
@@ -26,7 +26,7 @@ export function createPodReader(): PodReader {
   };
 }
 
-/** Directories are named by them: none may lead elsewhere. */
+/** Directories have these names, so that none may lead elsewhere. */
 function identityErrors({ metadata: { name, namespace, uid } }: Pod): FieldError[] {
   const path = 'metadata.name';
   const named =

@@ -1,9 +1,9 @@
 /**
- * Small JSON values that outlive a power cut: one file a key below a directory of the root directory, replaced by renaming a
- * file that is on the disk already, so that a reader finds the old value or the new one and never a part.
+ * Stores small JSON values that survive a power failure. Each key has a file below a directory of the root directory. A value is
+ * replaced by renaming a synced file, so that a reader finds the old value or the new one, but never a part.
  *
- * Writes come in batches, at most one every few seconds, and only for what changed; what is put in between is the newest. A
- * disk that takes no writes is told once and tried again: nobody waits for a checkpoint. Directories are 0700, files 0600.
+ * Values are written in batches, at most one batch every few seconds, and only if they changed. A failing disk is logged once
+ * and retried, and no caller waits for a checkpoint. Directories have mode 0700, files 0600.
  */
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rm, unlink } from 'node:fs/promises';
@@ -19,21 +19,21 @@ export interface CheckpointStoreOptions {
   readonly logger: Logger;
 }
 
-/** From the first change to its batch, when there was none lately. */
+/** The delay from the first change to its batch, if there was no recent batch. */
 const SOON_MS = 500;
-/** Between batches. */
+/** The delay between batches. */
 const INTERVAL_MS = 5_000;
-/** After a batch that could not be written. */
+/** The delay after a batch that could not be written. */
 const RETRY_MS = 10_000;
 const SUFFIX = '.json';
 
-/** The value when it is written; `undefined` removes the file. */
+/** Returns the value when it is written. `undefined` removes the file. */
 type Value = () => unknown;
 
 export class CheckpointStore {
   readonly #options: CheckpointStoreOptions;
   readonly #dirty = new Map<string, Value>();
-  /** Hashes of what stands in the files, as far as it was written here: what did not change is not written again. */
+  /** Hashes of the files' contents as far as this process wrote them, so that an unchanged value is not written again. */
   readonly #written = new Map<string, string>();
   #timer: Timer | undefined;
   #lastBatchMs: number | undefined;
@@ -46,7 +46,7 @@ export class CheckpointStore {
     this.#options = options;
   }
 
-  /** `key` is a path of names, `pods/<uid>`. The value is asked for when its batch is written. */
+  /** `key` is a path of names, such as `pods/<uid>`. The value is read when its batch is written. */
   put(key: string, value: Value): void {
     this.#dirty.set(key, value);
     this.#schedule();
@@ -56,7 +56,7 @@ export class CheckpointStore {
     this.put(key, () => undefined);
   }
 
-  /** What was put last; `undefined` where there is nothing, or nothing that can be read. */
+  /** Returns the newest value, or `undefined` if there is none or it cannot be read. */
   async get(key: string): Promise<unknown> {
     const pending = this.#dirty.get(key);
     if (pending !== undefined) return pending();
@@ -65,12 +65,12 @@ export class CheckpointStore {
       return JSON.parse(await readFile(path, 'utf8')) as unknown;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
-        this.#options.logger.warn({ err: error, path }, 'A checkpoint cannot be read; it is left out');
+        this.#options.logger.warn({ err: error, path }, 'Cannot read a checkpoint, ignoring it');
       return undefined;
     }
   }
 
-  /** The keys directly below one, as `get` takes them. */
+  /** Returns the keys directly below a key, in the form that `get` takes. */
   async keys(parent: string): Promise<readonly string[]> {
     const directory = join(this.#options.directory, ...parent.split('/').map(encodeName));
     const names = await readdir(directory).catch((error: unknown) => {
@@ -84,7 +84,7 @@ export class CheckpointStore {
     return [...new Set([...found, ...pending])];
   }
 
-  /** Writes what is waiting; resolves when it is on the disk, or could not be put there. */
+  /** Writes the waiting values. Resolves when they are on the disk or the attempt has failed. */
   async flush(): Promise<void> {
     this.#timer?.cancel();
     this.#timer = undefined;
@@ -132,23 +132,23 @@ export class CheckpointStore {
           if (hash === '') this.#written.delete(key);
           else this.#written.set(key, hash);
         }
-        // Put again meanwhile: that is of the next batch.
+        // A value that was put in the meantime belongs to the next batch.
         if (this.#dirty.get(key) === value) this.#dirty.delete(key);
       }
       for (const directory of directories) await syncFolder(directory);
-      if (this.#failing) this.#options.logger.info({}, 'Checkpoints are written again');
+      if (this.#failing) this.#options.logger.info({}, 'The disk accepts checkpoints again');
       this.#failing = false;
     } catch (error) {
       if (!this.#failing)
         this.#options.logger.error(
           { err: error, directory: this.#options.directory },
-          'Checkpoints cannot be written: what changes from now on is not known after a power cut; see to the disk',
+          'Cannot write checkpoints; later changes are lost after a power failure; check the disk',
         );
       this.#failing = true;
     }
   }
 
-  /** An agent that was killed while it wrote leaves the draft of a file, perhaps of a secret, which nobody would remove. */
+  /** Removes drafts that a killed agent has left, because they can contain secrets and nothing else removes them. */
   async #removeDrafts(): Promise<void> {
     const entries = await readdir(this.#options.directory, { recursive: true, withFileTypes: true }).catch(
       (error: unknown) => {
@@ -160,7 +160,7 @@ export class CheckpointStore {
       if (DRAFT_SUFFIX.test(name)) await rm(join(parentPath, name), { force: true });
   }
 
-  /** Whether the directory changed. */
+  /** Returns whether the directory changed. */
   async #replace(path: string, text: string | undefined): Promise<boolean> {
     if (text === undefined) {
       try {
@@ -172,7 +172,7 @@ export class CheckpointStore {
       }
     }
     await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-    // The batch syncs each folder once.
+    // The batch syncs each directory once.
     await replaceFile(path, text, { mode: 0o600, sync: 'content' });
     return true;
   }
@@ -182,7 +182,7 @@ export class CheckpointStore {
   }
 }
 
-/** A name of an object as the name of a file: nothing in it leads out of the directory. */
+/** Turns the name of an object into a file name that cannot lead out of the directory. */
 function encodeName(name: string): string {
   return encodeURIComponent(name).replace(/^\./, '%2E');
 }

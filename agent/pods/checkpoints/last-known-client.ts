@@ -1,10 +1,10 @@
 /**
- * An API client that remembers what pods of this node were given: config maps, secrets, claims and their volumes,
- * service-account tokens. Each is stored as it passes, and answered from the store while the API server cannot be reached. That
- * something is not there, or not allowed, is an answer as well and is never overridden.
+ * An API client that stores what it reads for pods of this node: config maps, secrets, claims and their volumes, and
+ * service-account tokens. It returns the stored objects while the API server cannot be reached. A response that an object does
+ * not exist or is forbidden counts as a response and is never replaced.
  *
- * Secrets and tokens stand on the disk for that, readable by root alone, as long as a pod of this node names them; a host that
- * must not have them there runs with `--pod-checkpoints=false`.
+ * Secrets and tokens are therefore on the disk, readable by root only, as long as a pod of this node refers to them. A host that
+ * must not store them runs with `--pod-checkpoints=false`.
  */
 import { createHash } from 'node:crypto';
 import type {
@@ -29,10 +29,10 @@ const REMEMBERED: ReadonlySet<string> = new Set([
   'persistentvolumes',
 ]);
 
-/** Of the part of a key that others choose, in characters of a file's name, which has 255. */
+/** The longest part of a key that others choose, in characters of a file name, which can have 255. */
 const LONGEST_NAME = 160;
 
-/** Beyond it a silent API server counts as one that cannot be reached, where there is something to fall back on. */
+/** After this time without a response, the client returns a stored object if it has one. */
 const PATIENCE_MS = 3_000;
 
 export interface LastKnownClientOptions {
@@ -73,7 +73,7 @@ export class LastKnownClient implements Client {
     return list;
   }
 
-  /** Of these only a service account's token is remembered. */
+  /** Stores only tokens of service accounts. */
   async create(
     resource: Resource,
     namespace: string,
@@ -126,7 +126,7 @@ export class LastKnownClient implements Client {
     this.#store.put(objectKey(resource.resource, namespace, name), () => stored(object));
   }
 
-  /** Asks; where that cannot be answered, or not soon, and something is remembered, that. */
+  /** Requests the object. Returns the stored one if the API server does not respond in time. */
   async #orLastKnown(key: string, ask: () => Promise<KubeObject>): Promise<KubeObject> {
     const asked = ask();
     const impatience = new AbortController();
@@ -154,8 +154,8 @@ export function objectKey(resource: string, namespace: string, name: string): st
 }
 
 /**
- * The last part of a key is the name of a file. Names of objects and audiences may be longer than a file system takes, and
- * one file that cannot be written would hold up the others.
+ * Returns the last part of a key, which is a file name. Names of objects and audiences can be longer than a file name, and one
+ * file that cannot be written would delay the others.
  */
 function boundedKey(prefix: string, name: string): string {
   return encodeURIComponent(name).length <= LONGEST_NAME
@@ -163,7 +163,7 @@ function boundedKey(prefix: string, name: string): string {
     : `${prefix}~${createHash('sha256').update(name).digest('hex')}`;
 }
 
-/** Tokens are bound to a pod: they go with it. */
+/** Returns the key of a token. A token is bound to a pod and removed with it. */
 export function tokenPrefix(podUid: string): string {
   return `token_${podUid}_`;
 }
@@ -181,7 +181,7 @@ function isOfOneName({ fieldSelector }: ClientListOptions): boolean {
   return fieldSelector?.startsWith('metadata.name=') === true;
 }
 
-/** The API server, or its storage, gave no answer to what was asked. */
+/** Whether the API server or its storage failed to respond to the request. */
 function isUnreachable(error: unknown): boolean {
   if (!isStatusError(error)) return true;
   const { code } = error;

@@ -1,6 +1,6 @@
 /**
- * The pods that the API server bound to this node, as they were last seen, and the services and the node that went with them:
- * what a host without its API server starts from. Written by the sources as they hear; read once, at the start.
+ * The last known pods of this node, its services and the node itself. A host whose API server is not available starts from
+ * them. The sources write them as they receive them, and they are read once, at the start.
  */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import type { Logger } from '../../../api/component/logger.ts';
@@ -21,19 +21,19 @@ export class PodCheckpoints {
     this.#logger = options.logger;
   }
 
-  /** The last known pods; what cannot be read is left out. */
+  /** Returns the last known pods, without those that cannot be read. */
   async load(): Promise<readonly Pod[]> {
     const pods: Pod[] = [];
     for (const key of await this.#store.keys('pods')) {
       const pod = await this.#store.get(key);
       if (isPod(pod)) pods.push(pod);
-      // The API server may have answered meanwhile, and the pod may be gone by that.
-      else if (pod !== undefined) this.#logger.warn({ key }, 'A checkpoint is not of a pod; it is left out');
+      // The API server may have responded in the meantime, so that the pod was removed.
+      else if (pod !== undefined) this.#logger.warn({ key }, 'A checkpoint is not a pod, ignoring it');
     }
     return pods;
   }
 
-  /** The full set, as the API server says it now. Pods that did not change are the same objects as the last time. */
+  /** Stores the full set of the API server. Unchanged pods are the same objects as the last time. */
   save(pods: readonly Pod[]): void {
     const next = new Map(pods.map((pod) => [pod.metadata.uid, pod]));
     let references = !this.#pruned;
@@ -52,7 +52,7 @@ export class PodCheckpoints {
     if (references) background(this.#prune(), { logger: this.#logger, what: 'Removing unused checkpoints' });
   }
 
-  /** What no pod names any more is forgotten; at the first time, what an earlier run left is, too. */
+  /** Removes objects that no pod refers to any more, at the first call also those of an earlier run. */
   async #prune(): Promise<void> {
     const all = !this.#pruned;
     this.#pruned = true;
@@ -68,7 +68,7 @@ export class PodCheckpoints {
         const name = (claim?.['spec'] as { readonly volumeName?: string } | undefined)?.volumeName;
         if (name !== undefined) volumes.set(key, objectKey('persistentvolumes', '', name));
       }
-      // By the pods of now: one that came meanwhile has put what it needs.
+      // Reads the current pods, because a pod that was added in the meantime has stored its objects.
       const wanted = new Set([...this.#pods.values()].flatMap(objectsOf));
       for (const [claim, volume] of volumes) if (wanted.has(claim)) wanted.add(volume);
       const prefixes = [...this.#pods.keys()].map((uid) => `objects/${tokenPrefix(uid)}`);
@@ -77,12 +77,12 @@ export class PodCheckpoints {
       }
     } catch (error) {
       this.#pruned = false;
-      this.#logger.debug({ err: error }, 'Checkpoints that nobody needs could not be looked through');
+      this.#logger.debug({ err: error }, 'Cannot remove unneeded checkpoints');
     }
   }
 
   saveNode(node: NodeObject): void {
-    // Its heartbeats and images change all the time, and are found anew after a start.
+    // The heartbeats and images change all the time, and a restarted agent finds them again.
     const { status: _status, ...rest } = node;
     this.#store.put('node', () => rest);
   }
@@ -91,7 +91,7 @@ export class PodCheckpoints {
     return (await this.#store.get('node')) as NodeObject | undefined;
   }
 
-  /** Services as the environment of pods needs them; those of before until the API server has told them. */
+  /** Lists services for the environment of pods: the stored ones until the API server has sent them. */
   async services(lister: ServiceLister, onChange: (listener: () => void) => void): Promise<ServiceLister> {
     const last = ((await this.#store.get('services')) ?? []) as readonly KubeObject[];
     onChange(() => this.#store.put('services', () => lister.list().map(storedService)));
@@ -102,7 +102,7 @@ export class PodCheckpoints {
   }
 }
 
-/** On the service of the cluster's names: who answers for it, which pods' resolver files depend on. */
+/** An annotation of the service `kube-dns` that names who serves it. The resolver files of pods depend on it. */
 export const SERVED_BY = 'orchlet.local/served-by';
 
 function isPod(value: unknown): value is Pod {
@@ -128,7 +128,7 @@ function storedService({ metadata: { name, namespace, annotations }, ...service 
   };
 }
 
-/** What a pod names, but for the volumes behind its claims. */
+/** Returns the keys of the objects that a pod refers to, except the volumes of its claims. */
 function objectsOf(pod: Pod): readonly string[] {
   const { namespace, name } = pod.metadata;
   const claims = (pod.spec.volumes ?? []).flatMap((volume) => {

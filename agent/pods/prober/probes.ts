@@ -1,5 +1,5 @@
 /**
- * The four kinds of probe handlers. Each resolves to an outcome and its text; none throws. Users read the texts in
+ * The four kinds of probe handlers. Each resolves to an outcome with its text, and none throws. The texts appear in
  * `Unhealthy` events.
  */
 import { createDialer } from '../../../api/machinery/dialer.ts';
@@ -12,7 +12,7 @@ export interface ProbeOutcome {
 
 const dialer = createDialer();
 
-/** As much of an output as an event shows. */
+/** The longest output that an event shows. */
 const MAX_OUTPUT_CHARACTERS = 1024;
 
 export interface HttpTarget extends Omit<HttpGet, 'purpose'> {
@@ -50,7 +50,7 @@ export function probeTcp(host: string, port: number, timeoutMs: number): Promise
   });
 }
 
-/** A host that no probe may reach is a failure like any host that does not answer. */
+/** Fails if probes must not reach the host, as for a host that does not respond. */
 function probeRefusal(host: string, port: number): ProbeOutcome | undefined {
   try {
     dialer.check({ purpose: 'probe', host, port });
@@ -60,7 +60,7 @@ function probeRefusal(host: string, port: number): ProbeOutcome | undefined {
   }
 }
 
-/** The standard health service; loaded on first use. */
+/** Calls the standard gRPC health service. The gRPC package is loaded on first use. */
 export async function probeGrpc(host: string, port: number, service: string, timeoutMs: number): Promise<ProbeOutcome> {
   const refused = probeRefusal(host, port);
   if (refused !== undefined) return refused;
@@ -92,7 +92,7 @@ export async function probeGrpc(host: string, port: number, service: string, tim
   ) => unknown;
   const deadline = Math.ceil(performance.timeOrigin + performance.now() + timeoutMs);
   try {
-    // A server that is not up yet is waited for, as long as the probe may take.
+    // Waits for a server that does not listen yet, up to the probe's timeout.
     const connected = await new Promise<boolean>((resolve) =>
       client.waitForReady(deadline, (error) => resolve(error === undefined)),
     );
@@ -138,7 +138,7 @@ export async function probeGrpc(host: string, port: number, service: string, tim
   }
 }
 
-/** `UNAVAILABLE` as `Unavailable`, `NOT_FOUND` as `NotFound`. */
+/** Converts `UNAVAILABLE` to `Unavailable`, and `NOT_FOUND` to `NotFound`. */
 function grpcCode(name: string | undefined): string {
   return (name ?? 'UNKNOWN')
     .toLowerCase()
@@ -153,7 +153,7 @@ function varint(value: number): Buffer {
   }
 }
 
-/** Exit code 0 is success; another is failure; what cannot be run is unknown. */
+/** The exit code 0 is a success, every other a failure. The result is unknown if the command cannot be executed. */
 export async function probeExec(
   command: readonly string[],
   run: () => Promise<{ readonly exitCode: number; readonly output: string }>,

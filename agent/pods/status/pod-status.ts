@@ -1,12 +1,12 @@
 /**
- * Pure rules of pod statuses: how what the agent says and what the API server has become one, and what the patch between
- * them is. The agent owns some conditions; all others belong to whoever wrote them and stay.
+ * Pure rules of pod statuses: merges the agent's status with that of the API server, and computes the patch between them. The
+ * agent owns some conditions. All others belong to their writers and stay.
  */
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
 import type { Pod, PodCondition, PodStatus } from '../../model/core-types.ts';
 
-/** Conditions that nobody but the agent writes. */
+/** Conditions that only the agent writes. */
 const OWNED_CONDITIONS: ReadonlySet<string> = new Set([
   'PodScheduled',
   'Initialized',
@@ -18,7 +18,7 @@ const OWNED_CONDITIONS: ReadonlySet<string> = new Set([
   'AllContainersRestarting',
 ]);
 
-/** Conditions that the agent may write beside others. */
+/** Conditions that the agent and others write. */
 const SHARED_CONDITIONS: ReadonlySet<string> = new Set(['DisruptionTarget']);
 
 export function isTerminalPhase(phase: string | undefined): boolean {
@@ -30,8 +30,8 @@ export function condition(status: PodStatus | undefined, type: string): PodCondi
 }
 
 /**
- * The status as it is kept: a condition whose status did not change keeps its transition time, and a start time once set
- * stays.
+ * Normalizes a status before it is stored: a condition whose status did not change keeps its transition time, and the start
+ * time never changes.
  */
 export function normalize(next: PodStatus, previous: PodStatus | undefined, now: string): PodStatus {
   const conditions = next.conditions?.map((entry) => {
@@ -46,7 +46,7 @@ export function normalize(next: PodStatus, previous: PodStatus | undefined, now:
   return { ...next, startTime, ...(conditions === undefined ? {} : { conditions }) } as PodStatus;
 }
 
-/** What the API server should have: our status over its own, foreign conditions kept. */
+/** Returns the status that the API server should have: the agent's status, with the conditions of others. */
 export function mergeStatus(remote: PodStatus | undefined, ours: PodStatus, mayStillRun: boolean): PodStatus {
   const foreign = (remote?.conditions ?? []).filter(
     (entry) =>
@@ -57,7 +57,7 @@ export function mergeStatus(remote: PodStatus | undefined, ours: PodStatus, mayS
     (entry) => OWNED_CONDITIONS.has(entry.type) || SHARED_CONDITIONS.has(entry.type),
   );
   const merged: PodStatus = { ...ours, conditions: [...own, ...foreign] };
-  // A pod is not told to be over while a container may still run: others would take its place.
+  // The phase is not reported as final while a container may still run, because a controller would replace the pod.
   if (mayStillRun && isTerminalPhase(ours.phase) && !isTerminalPhase(remote?.phase)) {
     if (remote?.phase === undefined) delete merged.phase;
     else merged.phase = remote.phase;
@@ -71,7 +71,7 @@ export function mergeStatus(remote: PodStatus | undefined, ours: PodStatus, mayS
     : merged;
 }
 
-/** A pod that is over is never told to be ready, whatever the containers' last word was. */
+/** A terminated pod is never reported as ready, whatever its last container statuses are. */
 function unready(entry: PodCondition, phase: string | undefined): PodCondition {
   if ((entry.type !== 'Ready' && entry.type !== 'ContainersReady') || entry.status !== 'True') return entry;
   const { lastTransitionTime: _time, ...rest } = entry;
@@ -85,15 +85,15 @@ const FOREIGN_FIELDS: ReadonlySet<string> = new Set([
   'extendedResourceClaimStatus',
 ]);
 
-/** Lists that merge, and by what. */
+/** The merge keys of lists that merge. */
 const MERGE_KEYS: Readonly<Record<string, string>> = { conditions: 'type', podIPs: 'ip', hostIPs: 'ip' };
 
 type Entry = Readonly<Record<string, JsonValue>>;
 
 /**
- * The strategic merge patch from `remote` to `merged`, or `undefined` where there is nothing to say. Directives stand only in
- * lists that are there: older API servers would take them for entries of a new one. The pod's uid makes it a patch of this
- * very pod.
+ * Returns the strategic merge patch from the pod's status to `merged`, or `undefined` if they are equal. Only lists that exist
+ * get directives, because older API servers would store them as entries of a new list. The pod's uid keeps the patch from
+ * changing another pod with this name.
  */
 export function statusPatch(pod: Pod, merged: PodStatus): Record<string, JsonValue> | undefined {
   const remote = (pod.status ?? {}) as Record<string, JsonValue>;
@@ -113,7 +113,7 @@ export function statusPatch(pod: Pod, merged: PodStatus): Record<string, JsonVal
   return { metadata: { uid: pod.metadata.uid }, status: changes };
 }
 
-/** Entries that changed, those that go, and the order of what there will be. Conditions that only moved are left. */
+/** Returns changed entries, deletions and the new order. Conditions in another order alone are no change. */
 function listChanges(
   list: string,
   mergeKey: string,

@@ -31,28 +31,28 @@ interface Kept {
   /** Counts changes; `sent` lags behind it until the API server has it. */
   version: number;
   sent: number;
-  /** What the API server made of the last patch, and what it left out: an older one has not all fields. */
+  /** The API server's answer to the last patch, and the changes that it dropped because its version lacks the fields. */
   answer?: { readonly status: Pod['status']; readonly untaken: StatusPatch };
-  /** Failed attempts to send the status in a row. */
+  /** The number of consecutive failures to send the status. */
   failures?: number;
-  /** Since when the API server lags behind. */
+  /** The time of the first change that the API server does not have. */
   lagsSinceMs?: number;
   terminated: boolean;
 }
 
 export interface StatusManagerOptions {
-  /** Absent: a host without an API server; statuses are kept only. */
+  /** Absent on a host without an API server. Statuses are then only stored. */
   readonly client: Client | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly safety: PodDeletionSafety;
-  /** The mirror pod of a static pod, as the API server has it. */
+  /** Returns the mirror pod of a static pod, as the API server has it. */
   readonly mirrorOf: (pod: Pod) => Pod | undefined;
-  /** The API server has what was changed so long before. */
+  /** Called when the API server has a status, with the milliseconds since the status changed. */
   readonly onCaughtUp?: (tookMs: number) => void;
 }
 
-/** How often everything is looked at again, whatever happened. */
+/** The period after which unsent statuses are sent again. */
 const RESYNC_MS = 10_000;
 const CONCURRENT_WRITES = 8;
 
@@ -87,7 +87,7 @@ class PodStatusManager implements StatusManager {
     if (isTerminalPhase(previous?.phase) && !isTerminalPhase(next.phase) && kept !== undefined) {
       this.#options.logger.warn(
         { pod: nameOf(pod), phase: next.phase },
-        'a finished pod cannot go back to running; the status is ignored',
+        'A finished pod cannot run again, ignoring the status',
       );
       return;
     }
@@ -100,7 +100,7 @@ class PodStatusManager implements StatusManager {
     const changed = isNew || !jsonEqual(entry.status, next) || entry.terminated !== terminated;
     entry.pod = pod;
     entry.terminated = terminated;
-    // A pod with a deletion time is looked at in any case: what keeps it may have gone without a change of status.
+    // A pod that is being deleted is checked in any case, because it may have become deletable without a change of its status.
     if (!changed && pod.metadata.deletionTimestamp === undefined) return;
     if (changed) {
       entry.status = next;
@@ -144,7 +144,7 @@ class PodStatusManager implements StatusManager {
     const kept = this.#kept.get(pod.metadata.uid);
     const current = kept?.status ?? pod.status ?? {};
     const status: PodStatus = { ...current };
-    // Containers that never had their turn stay waiting; one that had it and is nowhere to be seen has failed.
+    // Containers that were never started stay waiting. A container that was started but is unknown now has failed.
     if (initialized(pod, current) && current.containerStatuses !== undefined) {
       status.containerStatuses = current.containerStatuses.map(terminatedStatus);
     }
@@ -154,7 +154,7 @@ class PodStatusManager implements StatusManager {
         index <= begun ? terminatedStatus(container) : container,
       );
     }
-    // Ended by deletion: failed where a container was killed, finished where all ended well.
+    // A deleted pod has failed if a container was killed, and succeeded if all containers exited with 0.
     if (!isTerminalPhase(status.phase)) {
       const ended = (status.containerStatuses ?? []).map((container) => container.state?.terminated?.exitCode ?? 137);
       status.phase = ended.length > 0 && ended.every((code) => code === 0) ? 'Succeeded' : 'Failed';
@@ -164,7 +164,7 @@ class PodStatusManager implements StatusManager {
 
   reconcile(pod: Pod): void {
     const kept = this.#kept.get(pod.metadata.uid);
-    // What has not been sent yet will be; what was just sent is seen here again and agrees.
+    // An unsent status will be sent anyway. A status that was just sent comes back here and is equal.
     if (kept === undefined || kept.sent !== kept.version) return;
     if (this.#patchFor(pod, kept) !== undefined) this.#mark(pod.metadata.uid);
   }
@@ -219,7 +219,7 @@ class PodStatusManager implements StatusManager {
     await Promise.allSettled(running);
   }
 
-  /** Errors are left to the resync: the newest status is sent then. */
+  /** The resync retries after errors, with the newest status. */
   async #sync(client: Client, uid: string, signal: AbortSignal): Promise<void> {
     const kept = this.#kept.get(uid);
     if (kept === undefined) return;
@@ -255,15 +255,15 @@ class PodStatusManager implements StatusManager {
       kept.failures = (kept.failures ?? 0) + 1;
       const fields = { pod: `${namespace}/${name}`, err: error instanceof Error ? error.message : error };
       const { logger } = this.#options;
-      // The node authorizer refuses a pod that is gone until the agent has noticed, which is before the next attempt. Every
-      // other failure is a warning once a pod.
+      // The node authorizer refuses a deleted pod until the agent has seen the deletion, which is before the next attempt.
+      // Every other failure causes one warning for each pod.
       const warnsAt = isStatusError(error, 'Forbidden') ? 2 : 1;
-      if (kept.failures === warnsAt) logger.warn(fields, 'The status of a pod could not be sent; it is sent again');
-      else logger.debug(fields, 'The status of a pod could not be sent yet');
+      if (kept.failures === warnsAt) logger.warn(fields, 'Cannot send the status of a pod, retrying');
+      else logger.debug(fields, 'Cannot send the status of a pod yet');
     }
   }
 
-  /** From the first change that the API server did not have to the last. */
+  /** Reports how long the API server lacked the newest status. */
   #caughtUp(kept: Kept): void {
     const { lagsSinceMs } = kept;
     if (lagsSinceMs === undefined || kept.sent !== kept.version) return;
@@ -271,7 +271,7 @@ class PodStatusManager implements StatusManager {
     this.#options.onCaughtUp?.(this.#options.clock.monotonic() - lagsSinceMs);
   }
 
-  /** What the API server lacks, but for what it has just left out of the same patch. */
+  /** Returns the changes that the API server lacks, except those that it has just dropped from the same patch. */
   #patchFor(remote: Pod, kept: Kept): StatusPatch {
     const patch = this.#changes(remote, kept);
     const { answer } = kept;
@@ -296,7 +296,7 @@ class PodStatusManager implements StatusManager {
     await client.delete(podsResource, namespace, name, { gracePeriodSeconds: 0, preconditions: { uid }, signal });
     this.#options.logger.debug(
       { pod: `${namespace}/${name}` },
-      'deleted the pod from the API server: nothing of it is left here',
+      'Deleted a pod from the API server, because nothing of it is left on the node',
     );
   }
 }
@@ -314,7 +314,7 @@ function isStatic(pod: Pod): boolean {
   return source !== undefined && source !== 'api';
 }
 
-/** Every init container did its part: the others may have run. */
+/** Whether every init container has completed, so that the others may have run. */
 function initialized(pod: Pod, status: PodStatus): boolean {
   return (pod.spec.initContainers ?? []).every((container) => {
     const found = status.initContainerStatuses?.find((entry) => entry.name === container.name);
@@ -339,7 +339,7 @@ function terminatedStatus(container: ContainerStatusJson): ContainerStatusJson {
   } as ContainerStatusJson;
 }
 
-/** `ContainersReady` and `Ready` (with the readiness gates) by the container statuses, where the agent has said them. */
+/** Computes `ContainersReady` and `Ready` (with the readiness gates) from the container statuses, if the status has them. */
 export function withReadiness(pod: Pod, status: PodStatus): PodStatus {
   const conditions = status.conditions;
   if (conditions === undefined || condition(status, 'ContainersReady') === undefined) return status;

@@ -1,6 +1,6 @@
 /**
- * Whether this node takes a pod at all. Room, node selectors, required affinity and taints are the scheduler's business, but
- * a static pod or a racing binding bypasses the scheduler. Pure; reasons and messages are the kubelet's.
+ * Decides whether this node admits a pod. The scheduler checks resources, node selectors, required affinity and taints too,
+ * but static pods and racing bindings bypass it. Pure. Reasons and messages are the kubelet's.
  */
 import { podSelectsNode, toleratesTaint } from '../../../api/kinds/node-selection.ts';
 import {
@@ -31,7 +31,7 @@ export interface AdmissionOptions {
   readonly pressure: (kind: 'memory' | 'disk' | 'pid') => boolean;
   /** The host's kernel enforces AppArmor profiles. */
   readonly appArmor: () => boolean;
-  /** The node is going down. */
+  /** Rejects pods while the node shuts down. */
   readonly shutdown?: () => Refusal | undefined;
 }
 
@@ -81,7 +81,7 @@ function sysctls(pod: Pod, { allowedUnsafeSysctls }: AdmissionOptions): Refusal 
   return undefined;
 }
 
-/** What this host cannot give at all. */
+/** Rejects pods that this host can never run. */
 function unsupported(pod: Pod, { node }: AdmissionOptions): Refusal | undefined {
   const { os, securityContext } = pod.spec;
   const label = pod.metadata.labels?.['kubernetes.io/os'];
@@ -138,7 +138,7 @@ function selector(pod: Pod, node: NodeObject): Refusal | undefined {
       };
 }
 
-/** NoExecute taints alone, and not for static pods, as in the kubelet. */
+/** Checks only NoExecute taints, and not for static pods, as the kubelet does. */
 function taints(pod: Pod, node: NodeObject): Refusal | undefined {
   if (isStaticPod(pod)) return undefined;
   const isTolerated = (node.spec?.taints ?? []).every(
@@ -201,7 +201,7 @@ function resources(pod: Pod, others: readonly Pod[], node: NodeObject): Refusal 
     const wanted = parseQuantity(text);
     if (compareQuantities(wanted, parseQuantity('0')) === 0) continue;
     if (capacity === undefined) {
-      // Of extended resources that the node does not know nothing is on the node: schedulers keep their own account.
+      // The scheduler alone accounts for extended resources that the node does not report.
       if (name === 'ephemeral-storage' || isExtended(name)) continue;
       return {
         reason: `OutOf${name}`,

@@ -20,7 +20,7 @@ interface Allocation {
 export interface PodAllocationsOptions {
   readonly node: () => NodeObject;
   readonly events: PodEventRecorder;
-  /** Pods that use the node beside this one. */
+  /** Returns the other pods that use the node. */
   readonly others: (pod: Pod) => readonly Pod[];
   /** Whether the containers of a pod can be swapped out. */
   readonly mayUseSwap?: (pod: Pod) => boolean;
@@ -37,12 +37,12 @@ export class PodAllocations {
     this.#options = options;
   }
 
-  /** The pod with what it has been allocated; nothing is decided. */
+  /** Returns the pod with its allocated resources, without a decision about a resize. */
   allocated(pod: Pod): Pod {
     return withResources(pod, this.#of(pod).resources);
   }
 
-  /** Takes up what the pod wishes where it fits, says why where it does not, and gives the pod as it is to be run. */
+  /** Allocates the desired resources if they fit, and reports why if they do not. Returns the pod with its allocated resources. */
   decide(pod: Pod): Pod {
     const allocation = this.#of(pod);
     const current = withResources(pod, allocation.resources);
@@ -70,7 +70,7 @@ export class PodAllocations {
     return this.#allocations.get(uid)?.conditions ?? {};
   }
 
-  /** How far the runtime has come: nothing is left to do, or what went wrong. */
+  /** Records the progress of the runtime: the number of changes that are left, or the error. */
   actuated(pod: Pod, outcome: { readonly left: number; readonly error?: string | undefined }): void {
     const allocation = this.#of(pod);
     const { inProgress } = allocation.conditions;
@@ -86,7 +86,7 @@ export class PodAllocations {
     }
   }
 
-  /** Pods whose resize waits for room. */
+  /** Returns the uids of pods whose resize is deferred. */
   deferred(): readonly string[] {
     return [...this.#allocations]
       .filter(([, { conditions }]) => conditions.pending?.reason === 'Deferred')
@@ -101,7 +101,7 @@ export class PodAllocations {
     const known = this.#allocations.get(pod.metadata.uid);
     if (known !== undefined) return known;
     const found: Allocation = { resources: lastResources(pod), conditions: {} };
-    // Its actuation may not have come to its end before the restart: the next look at the runtime says.
+    // The resize may have been incomplete before the restart. The next reading of the runtime shows it.
     if (pod.status?.conditions?.some(({ type }) => (type as string) === 'PodResizeInProgress') === true)
       found.conditions = { inProgress: { generation: pod.metadata.generation ?? 0 } };
     this.#allocations.set(pod.metadata.uid, found);
@@ -139,7 +139,7 @@ export class PodAllocations {
       const count = (text: string | undefined): bigint =>
         text === undefined ? 0n : BigInt(units(parseQuantity(text)));
       const [requested, capacity] = [count(wanted[resource]), count(allocatable[resource])];
-      // What does not grow fits, however full the node is.
+      // A request that does not grow always fits.
       if (allocatable[resource] === undefined || requested <= count(has[resource])) continue;
       if (requested > capacity) {
         const numbers = `requested: ${requested}, capacity: ${capacity}`;

@@ -1,5 +1,5 @@
 /**
- * The pods that the agent should run, by uid and by name, with the mirror pods of static ones. One writer: the sync loop.
+ * The desired pods by uid and by name, with the mirror pods of static pods. Only the sync loop writes them.
  */
 import { ANNOTATION_CONFIG_MIRROR, ANNOTATION_CONFIG_SOURCE, type Pod } from '../../model/core-types.ts';
 
@@ -7,7 +7,7 @@ export function isMirrorPod(pod: Pod): boolean {
   return pod.metadata.annotations?.[ANNOTATION_CONFIG_MIRROR] !== undefined;
 }
 
-/** From a file, a URL or the agent's own server: everything but the API. */
+/** Whether the pod comes from a file, a URL or the agent's own server, and not from the API. */
 export function isStaticPod(pod: Pod): boolean {
   const source = pod.metadata.annotations?.[ANNOTATION_CONFIG_SOURCE];
   return source !== undefined && source !== 'api';
@@ -61,7 +61,7 @@ export class PodManager {
     return this.#byName.get(fullName(namespace, name));
   }
 
-  /** By its own uid, or by its mirror's. */
+  /** Finds a pod by its own uid or by that of its mirror pod. */
   byAnyUid(uid: string): Pod | undefined {
     const mirror = this.#mirrors.get(uid);
     return mirror === undefined

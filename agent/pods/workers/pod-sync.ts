@@ -1,6 +1,6 @@
 /**
- * The three steps of a pod's life for the pod workers: sync (status, volumes, containers), terminate (end the containers),
- * clean up (volumes, cgroup). Each is idempotent: an agent that starts anew runs them again over what it finds.
+ * The three steps of a pod's life that the pod workers take: sync (status, volumes, containers), terminate (containers), clean
+ * up (volumes, cgroup). Each step is idempotent, because a restarted agent repeats it on what it finds.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
@@ -49,17 +49,17 @@ export interface PodSyncOptions {
   readonly events: PodEventRecorder;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** The account of processors, memory and devices. */
+  /** The exclusively allocated CPUs, memory and devices. */
   readonly resources?: {
     release(podUid: string): void;
-    /** What its claims name; throws what keeps it from starting. */
+    /** Prepares the pod's resource claims. Throws the error that keeps the pod from starting. */
     prepare(pod: Pod): Promise<void>;
-    /** What the status says of them, in place. */
+    /** Sets the fields of the status that show these resources. */
     fillStatus(pod: Pod, status: PodStatus): void;
   };
-  /** Once for each container that is seen to have ended. */
+  /** Called once for each container that has terminated. */
   readonly onContainerEnded?: (pod: Pod, container: ContainerStatus) => void;
-  /** '' when pods can be given a network. */
+  /** Returns '' if the network of pods is ready. */
   readonly networkProblem: () => string;
 }
 
@@ -75,7 +75,7 @@ const DEADLINE = {
 
 export class PodSync implements PodSyncer {
   readonly #options: PodSyncOptions;
-  /** Last words by container id: read once, an ended container says nothing more. */
+  /** Termination messages by container id. Each is read once, because a terminated container does not change it. */
   readonly #messages = new Map<string, string>();
 
   constructor(options: PodSyncOptions) {
@@ -84,7 +84,7 @@ export class PodSync implements PodSyncer {
 
   async sync(desired: Pod, signal: AbortSignal): Promise<SyncOutcome> {
     const { statuses, clock, events, kubeRuntime, cgroups, probes, volumes, objects, allocations } = this.#options;
-    // 1. What the runtime has, what the node gives the pod, and what the API is told.
+    // 1. Read the runtime, decide on the pod's allocation and report the status.
     const runtime = await readRuntimeStatus(this.#options.runtime, identity(desired));
     const pod = allocations.decide(desired);
     const containersLeft = kubeRuntime.resizing(pod, runtime).length;
@@ -96,25 +96,25 @@ export class PodSync implements PodSyncer {
     if (overdue && statuses.get(pod.metadata.uid)?.reason !== DEADLINE.reason)
       events.event(pod, 'Normal', DEADLINE.reason, DEADLINE.message);
     statuses.set(pod, status);
-    // 2. Ended by itself, or overdue.
+    // 2. Terminate the pod if it has ended by itself or exceeds its deadline.
     if (isEnded(status)) return { ended: true, errors: [], retryAtMs: undefined };
-    // 3. Without a network only pods on the node's own may start.
+    // 3. Without a pod network, start only pods on the host's network.
     const problem = this.#options.networkProblem();
     if (problem !== '' && pod.spec.hostNetwork !== true) {
       events.event(pod, 'Warning', 'NetworkNotReady', `network is not ready: ${problem}`);
       return { ended: false, errors: [new Error(`network is not ready: ${problem}`)], retryAtMs: clock.now() + 1_000 };
     }
-    // Without its services it would not find the API server; static pods cannot be told to wait for one.
+    // A pod without services in its environment would not find the API server. Static pods may run without an API server.
     if (!isStaticPod(pod) && !this.#options.services.synced()) {
       const error = new Error('services have not yet been read at least once, cannot construct envvars');
       return { ended: false, errors: [error], retryAtMs: clock.now() + SERVICES_RETRY_MS };
     }
-    // 4. What the pod refers to, its cgroup, its mirror.
+    // 4. Watch the objects that the pod refers to, and ensure its cgroup and mirror pod.
     objects.registerPod(pod);
     const podResizeError = containersLeft === 0 ? await this.#memoryInTheWay(pod) : undefined;
     await cgroups.ensure(pod, { keepRoom: containersLeft > 0 || podResizeError !== undefined });
     const mirrorAtMs = await this.#ensureMirror(pod);
-    // 5. Volumes.
+    // 5. Mount the volumes.
     try {
       await volumes.mount(pod, signal);
     } catch (error) {
@@ -122,7 +122,7 @@ export class PodSync implements PodSyncer {
       const retryMs = error instanceof VolumeError ? error.retryAfterMs : 1_000;
       return { ended: false, errors: [error as Error], retryAtMs: clock.now() + retryMs };
     }
-    // 6. What its claims name of dynamic resources.
+    // 6. Prepare the resource claims.
     try {
       await this.#options.resources?.prepare(pod);
     } catch (error) {
@@ -130,12 +130,12 @@ export class PodSync implements PodSyncer {
       events.event(pod, 'Warning', 'FailedPrepareDynamicResources', `Failed to prepare dynamic resources: ${message}`);
       return { ended: false, errors: [error as Error], retryAtMs: clock.now() + CLAIMS_RETRY_MS };
     }
-    // 7. Probes, then containers.
+    // 7. Start the probes, then sync the containers.
     probes.addPod(pod);
     const result = await kubeRuntime.syncPod(pod, runtime, signal);
     const resizeError = result.resizeError ?? podResizeError;
     if (resizeError !== undefined) allocations.actuated(desired, { left, error: resizeError });
-    // The status gets the reason for which a container now waits: CrashLoopBackOff, ImagePullBackOff.
+    // The status shows the reasons of waiting containers, such as CrashLoopBackOff and ImagePullBackOff.
     if (result.errors.length > 0 && !signal.aborted)
       statuses.set(pod, await this.#apiStatus(pod, runtime, { terminal: false }));
     // The next sync reads what the resize has changed and reports it.
@@ -180,7 +180,7 @@ export class PodSync implements PodSyncer {
     statuses.terminate(pod);
   }
 
-  /** For a pod that is refused: nothing of it was ever started. */
+  /** Reports a rejected pod, of which nothing was ever started. */
   async reject(pod: Pod, reason: string, message: string): Promise<void> {
     const empty = emptyRuntimeStatus(pod.metadata.uid, pod.metadata.name, pod.metadata.namespace);
     this.#options.events.event(pod, 'Warning', reason, message);
@@ -223,7 +223,7 @@ export class PodSync implements PodSyncer {
     return status;
   }
 
-  /** A limit of the pod's cgroup below its usage would end containers: it is refused, and tried again. */
+  /** Refuses a limit of the pod's cgroup below its usage, which would end containers. A later sync retries it. */
   async #memoryInTheWay(pod: Pod): Promise<string | undefined> {
     const limit = this.#options.cgroups.loweredMemory(pod);
     if (limit === undefined) return undefined;
@@ -239,14 +239,14 @@ export class PodSync implements PodSyncer {
     return seconds === undefined || start === undefined ? undefined : Date.parse(start) + seconds * 1000;
   }
 
-  /** When to see to it again; `undefined` where it is there, or is none. */
+  /** Returns the time of the next attempt, or `undefined` if the mirror pod exists or is not needed. */
   async #ensureMirror(pod: Pod): Promise<number | undefined> {
     const { mirrors, pods, logger, clock } = this.#options;
     if (mirrors === undefined || !isStaticPod(pod)) return undefined;
     try {
       if (await mirrors.ensure(pod, pods.mirrorOf(pod))) return undefined;
     } catch (error) {
-      logger.debug({ err: error, pod: formatPod(pod) }, 'The mirror of a static pod is not there yet');
+      logger.debug({ err: error, pod: formatPod(pod) }, 'Cannot create the mirror pod of a static pod yet');
     }
     return clock.now() + MIRROR_RETRY_MS;
   }
