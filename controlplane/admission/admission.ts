@@ -30,6 +30,8 @@ export interface AdmissionAttributes {
   /** A later plugin changed the object, and the chain runs again for the plugins that want to see that. */
   isReinvocation?: boolean;
   setObject(object: KubeObject): void;
+  /** Calls `undo` when the object is not written after all, for what a validating plugin has recorded of it. */
+  whenNotWritten?(undo: () => void): void;
   /** A `Warning: 299` header of the answer. */
   warn(text: string): void;
   /** An audit annotation; `key` is qualified. `Request`: it tells of the object and is kept where bodies are. */

@@ -37,6 +37,21 @@ interface Waiter {
   readonly reject: (error: unknown) => void;
 }
 
+/** What stands in a quota for an object that is not written after all. */
+interface Refund {
+  readonly quota: string;
+  readonly uid: string;
+  readonly delta: Delta;
+  /** The era of the quota in which it was charged. */
+  readonly era: number;
+}
+
+/** The work of one namespace, which is done one batch after the other. */
+interface Queue {
+  waiters: Waiter[];
+  refunds: Refund[];
+}
+
 const UPDATED = new Set(['services', 'persistentvolumeclaims', 'resourceclaims.resource.k8s.io']);
 const ATTEMPTS = 10;
 const ZERO = newQuantity(0);
@@ -55,18 +70,39 @@ const UNCOUNTED = new Set([
 export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
   const source = options.sources.of(resourceQuotas);
   const { limited = [] } = options;
-  const queues = new Map<string, Waiter[]>();
+  const queues = new Map<string, Queue>();
+  const eras = new Eras();
 
-  const drain = async (namespace: string, queue: Waiter[]): Promise<void> => {
-    while (queue.length > 0) {
-      const batch = queue.splice(0);
+  const drain = async (namespace: string, queue: Queue): Promise<void> => {
+    while (queue.waiters.length > 0 || queue.refunds.length > 0) {
+      const { waiters, refunds } = queue;
+      queue.waiters = [];
+      queue.refunds = [];
+      await giveBack(namespace, refunds, { source, eras, ...options });
+      const refund = (charges: readonly Refund[]): void => void work(namespace).refunds.push(...charges);
       try {
-        await charge(namespace, batch, source, options);
+        await charge(namespace, waiters, { source, eras, refund, ...options });
       } catch (error) {
-        for (const waiter of batch) waiter.reject(error);
+        for (const waiter of waiters) waiter.reject(error);
       }
     }
     queues.delete(namespace);
+  };
+
+  /** The queue of the namespace, which is worked on from now on. */
+  const work = (namespace: string): Queue => {
+    const known = queues.get(namespace);
+    if (known !== undefined) return known;
+    const queue: Queue = { waiters: [], refunds: [] };
+    queues.set(namespace, queue);
+    // The caller fills the queue first. `drain` passes every failure on to its waiters.
+    queueMicrotask(() => {
+      drain(namespace, queue).catch((error: unknown) => {
+        queues.delete(namespace);
+        for (const waiter of queue.waiters) waiter.reject(error);
+      });
+    });
+    return queue;
   };
   return {
     name: 'ResourceQuota',
@@ -79,16 +115,7 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
       const isLimited = limited.some((one) => one.group === group && one.resource === resource);
       if (!isLimited && source.list(namespace).length === 0) return undefined;
       return new Promise<void>((resolve, reject) => {
-        const waiter = { attributes, resolve, reject };
-        const queue = queues.get(namespace);
-        if (queue !== undefined) {
-          queue.push(waiter);
-          return;
-        }
-        const fresh = [waiter];
-        queues.set(namespace, fresh);
-        // `drain` passes every failure on to its waiters.
-        drain(namespace, fresh).catch(reject);
+        work(namespace).waiters.push({ attributes, resolve, reject });
       });
     },
   };
@@ -102,75 +129,148 @@ function isCharged({ operation, resource: { group, resource }, subresource }: Ad
   return operation === 'CREATE' || UPDATED.has(group === '' ? resource : `${resource}.${group}`);
 }
 
+interface Charging extends ResourceQuotaOptions {
+  readonly source: Source<ResourceQuota>;
+  readonly eras: Eras;
+}
+
 async function charge(
   namespace: string,
   batch: readonly Waiter[],
-  source: Source<ResourceQuota>,
-  { updateStatus, limited = [] }: ResourceQuotaOptions,
+  {
+    source,
+    eras,
+    refund,
+    updateStatus,
+    limited = [],
+  }: Charging & { readonly refund: (charges: readonly Refund[]) => void },
 ): Promise<void> {
+  if (batch.length === 0) return;
   const decided = new Set<Waiter>();
-  const written = new WrittenCharges();
-  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-    const names = source
-      .list(namespace)
-      .map((quota) => quota.metadata.name ?? '')
-      .sort();
-    const live = await Promise.all(names.map((name) => source.live(namespace, name)));
-    const ledgers = live.flatMap((quota) => (quota === undefined ? [] : [new Ledger(quota)]));
-    const accepted: Waiter[] = [];
-    for (const waiter of batch) {
-      if (decided.has(waiter)) continue;
+  const written = new Map<Waiter, Refund[]>();
+  const isWritten = (waiter: Waiter, { uid }: Ledger): boolean =>
+    written.get(waiter)?.some((one) => one.uid === uid) === true;
+  try {
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+      const ledgers = await liveLedgers(namespace, source, eras);
+      const accepted: Waiter[] = [];
+      for (const waiter of batch) {
+        if (decided.has(waiter)) continue;
+        try {
+          const charges = chargesOf(waiter.attributes, ledgers, limited, (ledger) => isWritten(waiter, ledger));
+          for (const [ledger, delta] of charges) ledger.add(waiter, delta);
+          accepted.push(waiter);
+        } catch (error) {
+          decided.add(waiter);
+          waiter.reject(error);
+        }
+      }
       try {
-        const charges = chargesOf(waiter.attributes, ledgers, limited, (ledger) => written.has(waiter, ledger));
-        for (const [ledger, delta] of charges) ledger.add(waiter, delta);
-        accepted.push(waiter);
+        for (const ledger of ledgers) {
+          if (!ledger.isChanged) continue;
+          await write(ledger, eras, updateStatus);
+          for (const [waiter, delta] of ledger.charges) {
+            const refunds = written.get(waiter) ?? [];
+            written.set(waiter, [...refunds, ledger.refundOf(delta, eras)]);
+          }
+        }
       } catch (error) {
-        decided.add(waiter);
-        for (const ledger of ledgers) written.giveBack(waiter, ledger);
-        waiter.reject(error);
+        if (!isConflict(error) && !isNotFound(error)) throw error;
+        continue;
       }
-    }
-    try {
-      for (const ledger of ledgers) {
-        if (!ledger.isChanged) continue;
-        await updateStatus(ledger.updated());
-        written.add(ledger);
+      for (const waiter of accepted) {
+        const charges = written.get(waiter) ?? [];
+        written.delete(waiter);
+        if (charges.length > 0) waiter.attributes.whenNotWritten?.(() => refund(charges));
+        waiter.resolve();
       }
-      for (const waiter of accepted) waiter.resolve();
       return;
-    } catch (error) {
-      if (!isConflict(error) && !isNotFound(error)) throw error;
     }
+    throw newInternalError('the quotas of the namespace changed too often');
+  } finally {
+    // What another quota refused after all, or a failure ended, must not stay charged to the quotas that were written.
+    refund([...written.values()].flat());
   }
-  throw newInternalError('the quotas of the namespace changed too often');
 }
 
-type Delta = ReadonlyMap<string, Quantity>;
+async function liveLedgers(namespace: string, source: Source<ResourceQuota>, eras: Eras): Promise<Ledger[]> {
+  const names = source.list(namespace).map((quota) => quota.metadata.name ?? '');
+  const live = await Promise.all(names.sort().map((name) => source.live(namespace, name)));
+  const ledgers = live.flatMap((quota) => (quota === undefined ? [] : [new Ledger(quota)]));
+  for (const { quota, uid } of ledgers) eras.saw(uid, quota.status?.used);
+  return ledgers;
+}
+
+async function write(ledger: Ledger, eras: Eras, updateStatus: ResourceQuotaOptions['updateStatus']): Promise<void> {
+  const updated = ledger.updated();
+  await updateStatus(updated);
+  eras.wrote(ledger.uid, updated.status?.used);
+}
+
+/** Takes charges back. A quota that was counted since then no longer has them. */
+async function giveBack(
+  namespace: string,
+  refunds: readonly Refund[],
+  { source, eras, updateStatus }: Charging,
+): Promise<void> {
+  let left = refunds;
+  for (let attempt = 0; attempt < ATTEMPTS && left.length > 0; attempt++) {
+    const failed: Refund[] = [];
+    for (const [uid, own] of Map.groupBy(left, (one) => one.uid)) {
+      try {
+        const quota = await source.live(namespace, own[0]?.quota ?? '');
+        if (quota === undefined || idOf(quota) !== uid) continue;
+        eras.saw(uid, quota.status?.used);
+        const ledger = new Ledger(quota);
+        for (const { delta } of own.filter((one) => one.era === eras.of(uid))) ledger.subtract(delta);
+        if (ledger.isChanged) await write(ledger, eras, updateStatus);
+      } catch {
+        // It changed meanwhile, or the storage refuses writes: the controller counts it again at its next resync.
+        failed.push(...own);
+      }
+    }
+    left = failed;
+  }
+}
 
 /**
- * The charges of a batch that stand in quotas already. After a conflict on one quota the batch is tried again, and must not be
- * charged to the others a second time.
+ * Which charges a quota still has. The quota controller counts what exists, without the objects that were charged and never
+ * written: when the amounts are not those that admission wrote last, a new era begins, and nothing of before is given back.
  */
-class WrittenCharges {
-  readonly #deltas = new Map<string, Map<Waiter, Delta>>();
+class Eras {
+  readonly #known = new Map<string, { readonly era: number; readonly used: string }>();
+  #latest = 0;
 
-  has(waiter: Waiter, ledger: Ledger): boolean {
-    return this.#deltas.get(ledger.uid)?.has(waiter) === true;
+  of(uid: string): number {
+    return this.#known.get(uid)?.era ?? 0;
   }
 
-  add(ledger: Ledger): void {
-    const deltas = this.#deltas.get(ledger.uid) ?? new Map<Waiter, Delta>();
-    this.#deltas.set(ledger.uid, deltas);
-    for (const [waiter, delta] of ledger.charges) deltas.set(waiter, delta);
+  saw(uid: string, used: Used): void {
+    const text = textOf(used);
+    if (this.#known.get(uid)?.used === text) return;
+    // An era never comes again, so that forgetting the quotas forgets their charges as well.
+    if (this.#known.size >= MAX_KNOWN_QUOTAS) this.#known.clear();
+    this.#latest += 1;
+    this.#known.set(uid, { era: this.#latest, used: text });
   }
 
-  /** What another quota refused after all must not stay charged to this one. */
-  giveBack(waiter: Waiter, ledger: Ledger): void {
-    const delta = this.#deltas.get(ledger.uid)?.get(waiter);
-    if (delta === undefined) return;
-    ledger.add(waiter, new Map([...delta].map(([name, amount]) => [name, subtractQuantities(ZERO, amount)])));
+  wrote(uid: string, used: Used): void {
+    this.#known.set(uid, { era: this.of(uid), used: textOf(used) });
   }
 }
+
+const MAX_KNOWN_QUOTAS = 10_000;
+
+type Used = Readonly<Record<string, string>> | undefined;
+type Delta = ReadonlyMap<string, Quantity>;
+
+const textOf = (used: Used): string =>
+  Object.entries(used ?? {})
+    .map(([name, amount]) => `${name}=${amount}`)
+    .sort()
+    .join(',');
+
+const idOf = ({ metadata }: ResourceQuota): string => metadata.uid ?? metadata.name ?? '';
 
 /** A quota with what has been charged to it in this attempt. */
 class Ledger {
@@ -179,10 +279,11 @@ class Ledger {
   readonly #used: Map<string, Quantity>;
   readonly hard: ReadonlyMap<string, Quantity>;
   readonly charges = new Map<Waiter, Delta>();
+  #isReduced = false;
 
   constructor(quota: ResourceQuota) {
     this.quota = quota;
-    this.uid = quota.metadata.uid ?? quota.metadata.name ?? '';
+    this.uid = idOf(quota);
     const parse = (amounts: Readonly<Record<string, string>> | undefined) =>
       new Map(Object.entries(amounts ?? {}).map(([name, text]) => [name, parseQuantity(text)]));
     this.hard = parse(quota.status?.hard);
@@ -190,7 +291,7 @@ class Ledger {
   }
 
   get isChanged(): boolean {
-    return this.charges.size > 0;
+    return this.charges.size > 0 || this.#isReduced;
   }
 
   used(name: string): Quantity | undefined {
@@ -200,6 +301,15 @@ class Ledger {
   add(waiter: Waiter, delta: Delta): void {
     for (const [name, amount] of delta) this.#used.set(name, addQuantities(this.#used.get(name) ?? ZERO, amount));
     this.charges.set(waiter, delta);
+  }
+
+  subtract(delta: Delta): void {
+    this.#isReduced = true;
+    for (const [name, amount] of delta) this.#used.set(name, subtractQuantities(this.#used.get(name) ?? ZERO, amount));
+  }
+
+  refundOf(delta: Delta, eras: Eras): Refund {
+    return { quota: this.quota.metadata.name ?? '', uid: this.uid, delta, era: eras.of(this.uid) };
   }
 
   updated(): ResourceQuota {

@@ -125,11 +125,12 @@ async function createAdmitted(
     for (const text of strategy.warningsOnCreate?.(object, forStrategy) ?? []) context.warn(text);
     strategy.canonicalise?.(object);
     if (context.isLarge === true) await nextTurn();
-    await validateAdmission(store, context, target, object, undefined);
-    if ((metadata.resourceVersion ?? '') !== '') {
-      throw unexplained('resourceVersion should not be set on objects to be created');
-    }
-    const entry = await putNew(store, target, object);
+    const entry = await writeAdmitted(store, context, target, { object, old: undefined }, () => {
+      if ((metadata.resourceVersion ?? '') !== '') {
+        throw unexplained('resourceVersion should not be set on objects to be created');
+      }
+      return putNew(store, target, object);
+    });
     if (target.options.dryRun) reservation?.revert();
     else reservation?.commit();
     return entry;
@@ -178,14 +179,32 @@ function storageOptions(store: Store, object: KubeObject, old: KubeObject | unde
   };
 }
 
+/** Runs the validating plugins, then `write`; undoes what plugins recorded of the object if it is not written. */
+async function writeAdmitted(
+  store: Store,
+  context: RequestContext,
+  target: WriteTarget,
+  { object, old }: { readonly object: KubeObject; readonly old: KubeObject | undefined },
+  write: () => Promise<Entry>,
+): Promise<Entry> {
+  if (target.skipAdmission === true) return write();
+  const undos: (() => void)[] = [];
+  try {
+    await validateAdmission(store, context, target, { object, old }, (undo) => undos.push(undo));
+    return await write();
+  } catch (error) {
+    for (const undo of undos) undo();
+    throw error;
+  }
+}
+
 async function validateAdmission(
   store: Store,
   context: RequestContext,
   target: WriteTarget,
-  object: KubeObject,
-  old: KubeObject | undefined,
+  { object, old }: { readonly object: KubeObject; readonly old: KubeObject | undefined },
+  whenNotWritten: (undo: () => void) => void,
 ): Promise<void> {
-  if (target.skipAdmission === true) return;
   const view = target.admissionView;
   await store.admission.validate(
     admissionAttributes(context, {
@@ -197,6 +216,7 @@ async function validateAdmission(
       oldObject: old === undefined ? undefined : (view?.show(old) ?? old),
       options: target.optionsObject,
       dryRun: target.options.dryRun,
+      whenNotWritten,
     }),
     context.signal,
   );
@@ -279,8 +299,9 @@ async function changeOnce(
     const servedErrors = (await target.endpoint.strategy.validateServed?.(object, old)) ?? [];
     if (servedErrors.length > 0) throw newInvalid(kindSubjectOf(store.info), target.name, servedErrors);
     if (isLarge) await nextTurn();
-    await validateAdmission(store, context, target, object, old);
-    const entry = await putChanged(store, context, target, object, current);
+    const entry = await writeAdmitted(store, context, target, { object, old }, () =>
+      putChanged(store, context, target, object, current),
+    );
     settle(reservation, target);
     return entry;
   } catch (error) {

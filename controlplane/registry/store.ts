@@ -119,6 +119,8 @@ export interface AdmissionInput {
   readonly oldObject: KubeObject | undefined;
   readonly options: Record<string, unknown>;
   readonly dryRun: boolean;
+  /** Absent: nothing is written, or the caller cannot say whether it was. */
+  readonly whenNotWritten?: (undo: () => void) => void;
 }
 
 export interface MutableAttributes extends AdmissionAttributes {
@@ -142,6 +144,7 @@ export function admissionAttributes(context: RequestContext, input: AdmissionInp
     setObject(object) {
       attributes.object = object;
     },
+    ...(input.whenNotWritten === undefined ? {} : { whenNotWritten: input.whenNotWritten }),
     warn: (text) => context.warn(text),
     annotate: (key, value, level) => context.annotate(key, value, level),
   };

@@ -2,13 +2,15 @@
 import { quoteText } from '../../../api/meta/quote.ts';
 import { randomUUID } from 'node:crypto';
 import { parseJson, stringifyJson } from '../../../api/codec/json.ts';
-import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
+import { newStatusError, type StatusError, type StatusDetails } from '../../../api/meta/status-error.ts';
 import type { GroupVersionResource, KubeObject, GroupVersionKind } from '../../../api/meta/object.ts';
 import { isRecord } from '../../authentication/jwt.ts';
 import { userInfoJson } from '../../model/user-info.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 
 const GROUP = 'admission.k8s.io';
+/** The largest status that HTTP allows. */
+const LARGEST_CODE = 599;
 export const REVIEW_VERSIONS = ['v1', 'v1beta1'] as const;
 export type ReviewVersion = (typeof REVIEW_VERSIONS)[number];
 
@@ -190,7 +192,28 @@ export function deniedError(name: string, status: Readonly<Record<string, unknow
   const message = text('message');
   const reason = text('reason');
   const why = message !== '' ? `: ${message}` : reason !== '' ? `: ${reason}` : ' without explanation';
-  const code = typeof status?.['code'] === 'number' && status['code'] >= 400 ? status['code'] : 400;
-  const details = isRecord(status?.['details']) ? { details: status['details'] } : {};
+  const given = status?.['code'];
+  const code = isErrorCode(given) ? given : 400;
+  const details = isRecord(status?.['details']) ? { details: detailsOf(status['details']) } : {};
   return newStatusError(code, reason, denied + why, details);
+}
+
+/** What is no status of HTTP cannot be sent. */
+function isErrorCode(code: unknown): code is number {
+  return typeof code === 'number' && Number.isInteger(code) && code >= 400 && code <= LARGEST_CODE;
+}
+
+/** The members of a Status' details that have the type of the API; others are dropped. */
+function detailsOf(given: Readonly<Record<string, unknown>>): StatusDetails {
+  const texts = (from: Readonly<Record<string, unknown>>, names: readonly string[]): Record<string, string> =>
+    Object.fromEntries(names.flatMap((name) => (typeof from[name] === 'string' ? [[name, from[name]]] : [])));
+  const { causes, retryAfterSeconds } = given;
+  const isDelay = typeof retryAfterSeconds === 'number' && Number.isSafeInteger(retryAfterSeconds);
+  return {
+    ...texts(given, ['name', 'group', 'kind', 'uid']),
+    ...(Array.isArray(causes)
+      ? { causes: causes.filter(isRecord).map((cause) => texts(cause, ['reason', 'message', 'field'])) }
+      : {}),
+    ...(isDelay ? { retryAfterSeconds } : {}),
+  };
 }

@@ -57,7 +57,17 @@ function expire(request: ApiRequest, options: GuardOptions): void {
   const error = newTimeout('request did not complete within the allotted timeout');
   request.abort(error);
   if (request.exchange.answered) request.exchange.abort();
-  else sendStatus(request, options.encodings, error.status);
+  else answer(request, error.status, options);
+}
+
+/** An answer that cannot be sent ends the exchange: the client must not wait for it, nor the error end the process. */
+function answer(request: ApiRequest, status: Status, { encodings, logger }: GuardOptions): void {
+  try {
+    sendStatus(request, encodings, status);
+  } catch (error) {
+    logger.error({ err: error, path: request.rawPath }, 'A status could not be sent');
+    request.exchange.abort();
+  }
 }
 
 function fail(request: ApiRequest, error: unknown, options: GuardOptions): void {
@@ -70,7 +80,7 @@ function fail(request: ApiRequest, error: unknown, options: GuardOptions): void 
   const status = toStatus(request, error, options);
   if (!isStatusError(error)) request.audited?.panicked(error);
   if (request.exchange.answered) request.exchange.abort();
-  else sendStatus(request, options.encodings, status);
+  else answer(request, status, options);
 }
 
 function toStatus(request: ApiRequest, error: unknown, options: GuardOptions): Status {

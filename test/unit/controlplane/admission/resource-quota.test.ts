@@ -7,7 +7,7 @@ import type { AdmissionAttributes } from '../../../../controlplane/admission/adm
 import { resourceQuota } from '../../../../controlplane/admission/resource-quota.ts';
 import type { Source, Sources } from '../../../../controlplane/readers/sources.ts';
 
-function attributes(object: KubeObject): AdmissionAttributes {
+function attributes(object: KubeObject, undos: (() => void)[] = []): AdmissionAttributes {
   return {
     operation: 'CREATE',
     resource: { group: '', version: 'v1', resource: 'pods' },
@@ -23,6 +23,7 @@ function attributes(object: KubeObject): AdmissionAttributes {
     setObject: () => undefined,
     warn: () => undefined,
     annotate: () => undefined,
+    whenNotWritten: (undo) => void undos.push(undo),
   };
 }
 
@@ -116,7 +117,8 @@ function setupMany(quotas: Readonly<Record<string, Record<string, string>>>) {
     conflicts,
     onConflict,
     stored,
-    create: (pod: KubeObject) => plugin.validate?.(attributes(pod), new AbortController().signal),
+    create: (pod: KubeObject, undos: (() => void)[] = []) =>
+      plugin.validate?.(attributes(pod, undos), new AbortController().signal),
     used: () => Object.fromEntries([...stored].map(([name, quota]) => [name, quota.status?.used])),
   };
 }
@@ -139,5 +141,44 @@ test('what the second quota refuses after a conflict is given back to the first'
     async () => create(pod('p', '1')),
     /exceeded quota: b, requested: pods=1, used: pods=1, limited: pods=1/,
   );
+  await settled();
   assert.deepEqual(used(), { a: { pods: '0' }, b: { pods: '1' } });
+});
+
+/** Charges and refunds wait for promises alone. */
+const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 20));
+
+test('what is given back is not lost in a conflict', async () => {
+  const { create, used, conflicts, onConflict, stored } = setupMany({ a: { pods: '10' }, b: { pods: '1' } });
+  conflicts.push('b', 'a', 'a', 'a');
+  onConflict.push(() => {
+    const b = stored.get('b');
+    stored.set('b', { ...b, metadata: { ...b?.metadata }, status: { hard: { pods: '1' }, used: { pods: '1' } } });
+  });
+  await assert.rejects(async () => create(pod('p', '1')), /exceeded quota: b/);
+  await settled();
+  assert.deepEqual(used(), { a: { pods: '0' }, b: { pods: '1' } });
+});
+
+test('an object that is not written after all is given back to every quota', async () => {
+  const { create, used, conflicts } = setupMany({ a: { pods: '10' }, b: { pods: '10' } });
+  const undos: (() => void)[] = [];
+  await Promise.all([create(pod('p', '1'), undos), create(pod('q', '1'))]);
+  assert.deepEqual(used(), { a: { pods: '2' }, b: { pods: '2' } });
+  conflicts.push('a', 'b', 'b');
+  for (const undo of undos) undo();
+  await settled();
+  assert.deepEqual(used(), { a: { pods: '1' }, b: { pods: '1' } });
+});
+
+test('a quota that was counted meanwhile gives nothing back: the count is without the object already', async () => {
+  const { create, used, stored } = setupMany({ a: { pods: '10' } });
+  const undos: (() => void)[] = [];
+  await create(pod('written', '1'));
+  await create(pod('p', '1'), undos);
+  const a = stored.get('a');
+  stored.set('a', { ...a, metadata: { ...a?.metadata }, status: { hard: { pods: '10' }, used: { pods: '1' } } });
+  for (const undo of undos) undo();
+  await settled();
+  assert.deepEqual(used(), { a: { pods: '1' } });
 });

@@ -1,0 +1,19 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { deniedError } from '../../../../../controlplane/admission/webhook/review.ts';
+
+for (const code of [99_999, 1000, 600, 400.5, 200, -1, '403', Number.POSITIVE_INFINITY]) {
+  test(`a webhook that refuses with the code ${code} makes it 400, as no answer can have it`, () => {
+    assert.equal(deniedError('w', { code }).code, 400);
+  });
+}
+
+test('of the details of a webhook those are kept that have their type', () => {
+  const cause = { reason: 'FieldValueInvalid', field: 'spec', message: 7 };
+  const details = { name: 'a', uid: ['x'], causes: [cause, 'text'], retryAfterSeconds: ['5\r\n'], other: 1 };
+  assert.deepEqual(deniedError('w', { code: 422, details }).status.details, {
+    name: 'a',
+    causes: [{ reason: 'FieldValueInvalid', field: 'spec' }],
+  });
+  assert.equal(deniedError('w', { code: 429, details: { retryAfterSeconds: 5 } }).status.details?.retryAfterSeconds, 5);
+});
