@@ -4,6 +4,7 @@
  */
 import { newUnsupportedMediaType } from '../../api/meta/status-error.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
+import type { StructType } from '../../api/schema/schema.ts';
 import type { FieldValidation, Patch } from '../model/rest.ts';
 import type { ResetFields } from './strategy.ts';
 
@@ -21,6 +22,16 @@ export interface ApplyWrite extends ManagedWrite {
   readonly validation: FieldValidation;
   warn(text: string): void;
 }
+
+/** Another served version of the kind. */
+export interface OtherVersion {
+  readonly struct: StructType;
+  /** From the version of the request; `object` is not changed. */
+  convert(object: KubeObject): KubeObject;
+}
+
+/** `undefined`: ownership in that version is compared as if it were in the version of the request. */
+export type VersionLookup = (apiVersion: string) => OtherVersion | undefined;
 
 export interface FieldManagement {
   /** `object` with the managed fields of this write; `live` is what is there, not to be changed. Never throws. */

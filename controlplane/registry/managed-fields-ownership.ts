@@ -46,6 +46,46 @@ export interface Writer {
   readonly time: string;
   /** What this endpoint does not write. */
   readonly ignored: FieldSet;
+  /** Other versions of the kind, in which other owners wrote. */
+  readonly others?: ((apiVersion: string) => OtherType | undefined) | undefined;
+}
+
+interface OtherType {
+  readonly type: MergeType;
+  convert(object: JsonObject): JsonObject;
+}
+
+interface Changes extends Comparison {
+  readonly written: FieldSet;
+  /** Beside what was written, what was removed. */
+  readonly touched: FieldSet;
+}
+
+function withUnions({ added, removed, modified }: Comparison): Changes {
+  const written = union(added, modified);
+  return { added, removed, modified, written, touched: isEmptySet(removed) ? written : union(written, removed) };
+}
+
+/** What a write did, in the version in which each owner wrote. */
+function changesIn(
+  type: MergeType,
+  old: JsonObject,
+  next: JsonObject,
+  { apiVersion, ignored, others }: Writer,
+): { readonly own: Changes; readonly seenBy: (owner: Owner) => Changes } {
+  const own = withUnions(changesOf(type, old, next, ignored));
+  const found = new Map([[apiVersion, own]]);
+  const seenBy = (owner: Owner): Changes => {
+    let changes = found.get(owner.apiVersion);
+    if (changes === undefined) {
+      const other = others?.(owner.apiVersion);
+      changes =
+        other === undefined ? own : withUnions(changesOf(other.type, other.convert(old), other.convert(next), ignored));
+      found.set(owner.apiVersion, changes);
+    }
+    return changes;
+  };
+  return { own, seenBy };
 }
 
 /** What a write did, without what its endpoint does not write. */
@@ -59,10 +99,10 @@ function changesOf(type: MergeType, old: JsonObject, next: JsonObject, ignored: 
   };
 }
 
-/** Takes `fields` from every owner but one; owners without fields go. */
-function takeFrom(owners: Owners, fields: FieldSet, except: string | undefined): void {
+/** Takes what changed from every owner but one; owners without fields go. */
+function takeFrom(owners: Owners, seenBy: (owner: Owner) => Changes, except: string | undefined): void {
   for (const [key, owner] of owners) {
-    const left = key === except ? owner.fields : difference(owner.fields, fields);
+    const left = key === except ? owner.fields : difference(owner.fields, seenBy(owner).touched);
     if (isEmptySet(left)) owners.delete(key);
     else if (left !== owner.fields) owners.set(key, { ...owner, fields: left });
   }
@@ -70,9 +110,9 @@ function takeFrom(owners: Owners, fields: FieldSet, except: string | undefined):
 
 /** Ownership after a plain write; changes `owners`. Returns whether the write changed anything that can be owned. */
 export function ownUpdate(type: MergeType, old: JsonObject, next: JsonObject, owners: Owners, writer: Writer): boolean {
-  const { added, removed, modified } = changesOf(type, old, next, writer.ignored);
-  const written = union(added, modified);
-  takeFrom(owners, isEmptySet(removed) ? written : union(written, removed), undefined);
+  const { own, seenBy } = changesIn(type, old, next, writer);
+  const { written, removed } = own;
+  takeFrom(owners, seenBy, undefined);
   const owned = difference(written, UNOWNED);
   const changed = !isEmptySet(owned) || !isEmptySet(difference(removed, UNOWNED));
   if (!isEmptySet(owned)) {
@@ -117,15 +157,14 @@ export function ownApply(
   owners.set(key, { ...identity, time: before?.time, fields: config });
   const merged = asObject(merge(type, live, applied));
   const object = before === undefined ? merged : prune(type, merged, owners, before.fields);
-  const { added, removed, modified } = changesOf(type, live, object, writer.ignored);
-  const written = union(added, modified);
+  const { seenBy } = changesIn(type, live, object, writer);
   const conflicts: OwnerConflict[] = [];
   for (const [other, owner] of owners) {
     if (other === key) continue;
-    const fields = intersection(owner.fields, written);
+    const fields = intersection(owner.fields, seenBy(owner).written);
     if (!isEmptySet(fields)) conflicts.push({ owner, fields });
   }
-  takeFrom(owners, union(written, removed), key);
+  takeFrom(owners, seenBy, key);
   const own = difference(config, UNOWNED);
   if (isEmptySet(own)) owners.delete(key);
   else owners.set(key, { ...identity, time: before?.time, fields: own });

@@ -5,7 +5,15 @@
  * come in are never changed. Called by the registry for every create, update, patch and apply.
  */
 import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
-import { emptySet, setOfPaths, type FieldSet } from '../../api/codec/structured-merge/field-set.ts';
+import { compare } from '../../api/codec/structured-merge/compare.ts';
+import {
+  emptySet,
+  intersection,
+  isEmptySet,
+  setOfPaths,
+  union,
+  type FieldSet,
+} from '../../api/codec/structured-merge/field-set.ts';
 import { mergeTypeOf, PathElementError, type MergeType } from '../../api/codec/structured-merge/merge-types.ts';
 import { typeErrors } from '../../api/codec/structured-merge/typed-value.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
@@ -19,7 +27,7 @@ import {
 } from '../../api/meta/object.ts';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import { DecodeError } from '../../api/schema/decode.ts';
-import type { ApplyWrite, FieldManagement, ManagedWrite } from './field-management.ts';
+import type { ApplyWrite, FieldManagement, ManagedWrite, VersionLookup } from './field-management.ts';
 import { newApplyConflict } from './managed-fields-conflicts.ts';
 import { readOwners, sameOwnership, writeOwners, type Owner, type Owners } from './managed-fields-entries.ts';
 import { allowedByLastApplied, withLastApplied } from './managed-fields-last-applied.ts';
@@ -31,7 +39,7 @@ import type { ResetFields } from './strategy.ts';
 const BEFORE_FIRST_APPLY = 'before-first-apply';
 const NOTHING: KubeObject = Object.freeze({ metadata: Object.freeze({}) });
 
-export function createFieldManagement(clock: Clock, expected: ExpectedKind): FieldManagement {
+export function createFieldManagement(clock: Clock, expected: ExpectedKind, others?: VersionLookup): FieldManagement {
   const type = mergeTypeOf(expected.struct);
   const writerOf = (write: ManagedWrite): Writer => ({
     manager: write.manager,
@@ -39,10 +47,22 @@ export function createFieldManagement(clock: Clock, expected: ExpectedKind): Fie
     subresource: write.subresource,
     time: formatTime(clock.now()),
     ignored: ignoredSet(write.resetFields),
+    others: others === undefined ? undefined : otherVersions(others),
   });
   return {
     update: (live, object, write) => updateManaged(type, live, object, writerOf(write)),
     apply: (live, patch, write) => applyManaged({ type, expected, live, patch, write, writer: writerOf(write) }),
+  };
+}
+
+/** How ownership in other versions of the kind is compared. */
+function otherVersions(lookup: VersionLookup): NonNullable<Writer['others']> {
+  return (apiVersion) => {
+    const other = lookup(apiVersion);
+    if (other === undefined) return undefined;
+    const convert = (object: JsonObject): JsonObject =>
+      object['kind'] === undefined ? object : (other.convert(object as unknown as KubeObject) as unknown as JsonObject);
+    return { type: mergeTypeOf(other.struct), convert };
   };
 }
 
@@ -90,6 +110,8 @@ function updateManaged(type: MergeType, live: KubeObject | undefined, object: Ku
   const owners = startingOwners(live, object, writer.subresource);
   if (owners.size === 0 && live?.metadata.uid !== undefined) return withManagedFields(object, undefined);
   dropForeign(owners, writer);
+  if (live !== undefined && isUnownedScale(type, live, object, owners, writer))
+    return withManagedFields(object, writeOwners(owners));
   const before = new Map(owners);
   try {
     ownUpdate(type, withoutManagedFields(live ?? NOTHING), withoutManagedFields(object), owners, writer);
@@ -98,6 +120,20 @@ function updateManaged(type: MergeType, live: KubeObject | undefined, object: Ku
     return withManagedFields(object, writeOwners(before));
   }
   return withManagedFields(object, entriesOf(owners, live));
+}
+
+/** A Scale shows the owners of the replicas alone. Where there are none, kube-apiserver tracks nothing, as for any object. */
+function isUnownedScale(
+  type: MergeType,
+  live: KubeObject,
+  object: KubeObject,
+  owners: Owners,
+  { subresource }: Writer,
+): boolean {
+  if (subresource !== 'scale') return false;
+  const { added, modified } = compare(type, withoutManagedFields(live), withoutManagedFields(object));
+  const written = union(added, modified);
+  return [...owners.values()].every(({ fields }) => isEmptySet(intersection(fields, written)));
 }
 
 /** An object of two groups (events) can be owned through one of them at a time: versions convert within a group only. */

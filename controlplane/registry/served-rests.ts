@@ -6,12 +6,13 @@ import { builtinResources } from '../../api/schema/resources.ts';
 import type { Schema } from '../../api/schema/schema.ts';
 import type { AdmissionChain } from '../admission/admission.ts';
 import type { Rest } from '../model/rest.ts';
-import type { FieldManagement } from './field-management.ts';
+import type { FieldManagement, VersionLookup } from './field-management.ts';
 import { statusOnly } from './generic-strategy.ts';
 import { createComponentStatusRest } from './kinds/core/component-statuses.ts';
 import { createConnectRest } from './kinds/core/connections.ts';
 import { createBindingRest, createEvictionRest } from './kinds/core/pod-actions.ts';
 import { builtInReader, createDecoder, type Decoder } from './object-decoding.ts';
+import { otherVersion } from './other-version.ts';
 import { type Registry, structOf } from './registry.ts';
 import { createResourceRest, createSubresourceRest } from './resource-rest.ts';
 import { createScaleRest } from './scale-rest.ts';
@@ -22,7 +23,11 @@ export interface ServeOptions {
   readonly schema: Schema;
   readonly admission: AdmissionChain;
   /** Managed fields of a kind; `struct` is that of the served version. */
-  readonly fieldManagement: (expected: ServedVersion['expected'], decoder: Decoder) => FieldManagement;
+  readonly fieldManagement: (
+    expected: ServedVersion['expected'],
+    decoder: Decoder,
+    others?: VersionLookup,
+  ) => FieldManagement;
   /** Endpoints of other parts, such as reviews and tokens. They replace those of the registry with the same path. */
   readonly extensions?: readonly Rest[];
 }
@@ -60,7 +65,9 @@ function storedRests(registry: Registry, options: ServeOptions, decoder: Decoder
       expected: conversion === undefined ? expected : { ...expected, applyDefaults: conversion.applyDefaults },
       conversion,
       decoder,
-      fieldManagement: options.fieldManagement(expected, decoder),
+      fieldManagement: options.fieldManagement(expected, decoder, (apiVersion) =>
+        otherVersion(options.schema, (object, kind) => registry.convert(object, kind), info, apiVersion),
+      ),
     };
     rests.push(createResourceRest(version), ...subresourceRests(version, options));
   }

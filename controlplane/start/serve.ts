@@ -42,7 +42,8 @@ export interface Serving {
 
 export async function serve(parts: Parts): Promise<Serving> {
   const { flags, clock, logger, metrics, registry, schema, admission, startHooks, security, onClose } = parts;
-  const fieldManagement: ServeOptions['fieldManagement'] = (expected) => createFieldManagement(clock, expected);
+  const fieldManagement: ServeOptions['fieldManagement'] = (expected, _decoder, others) =>
+    createFieldManagement(clock, expected, others);
   const audit = await buildAudit({ flags, clock, logger, metrics });
   if (audit !== undefined) onClose(() => audit.close());
   startHooks.done('admission');

@@ -4,8 +4,15 @@ import fc from 'fast-check';
 import type { KubeObject, ManagedFieldsEntry } from '../../../../api/meta/object.ts';
 import { StatusError } from '../../../../api/meta/status-error.ts';
 import { loadSchema } from '../../../../api/schema/table.ts';
-import type { ApplyWrite, FieldManagement, ManagedWrite } from '../../../../controlplane/registry/field-management.ts';
+import type {
+  ApplyWrite,
+  FieldManagement,
+  ManagedWrite,
+  VersionLookup,
+} from '../../../../controlplane/registry/field-management.ts';
 import { createFieldManagement } from '../../../../controlplane/registry/managed-fields.ts';
+import { cloneJson } from '../../../../api/meta/json-equality.ts';
+import { versionOne } from '../../../../controlplane/registry/kinds/autoscaling/autoscaling-conversion.ts';
 import { builtInReader } from '../../../../controlplane/registry/object-decoding.ts';
 
 const clock = {
@@ -283,4 +290,84 @@ test('what was edited since the client-side apply is a conflict for kubectl', ()
   });
   const accepted = apply(live, 'kubectl', configMap({ k: 'edited', l: '2' }));
   assert.deepEqual(accepted['data'], { k: 'edited', l: '2' });
+});
+
+test('a field that an owner wrote in another version is compared in that version', () => {
+  const structOf = (version: string) => {
+    const struct = loadSchema().kind('autoscaling', version, 'HorizontalPodAutoscaler');
+    assert(struct !== undefined);
+    return struct;
+  };
+  const kind = 'HorizontalPodAutoscaler';
+  const managementOf = (version: string, others: VersionLookup): FieldManagement =>
+    createFieldManagement(
+      clock,
+      {
+        group: 'autoscaling',
+        version,
+        kind,
+        struct: structOf(version),
+        reader: builtInReader,
+        applyDefaults: undefined,
+      },
+      others,
+    );
+  const ones = managementOf('v1', () => undefined);
+  const twos = managementOf('v2', (apiVersion) =>
+    apiVersion === 'autoscaling/v1'
+      ? { struct: structOf('v1'), convert: (object) => versionOne.fromStored(cloneJson(object)) }
+      : undefined,
+  );
+  const spec = { scaleTargetRef: { kind: 'Deployment', name: 'd', apiVersion: 'apps/v1' }, maxReplicas: 3 };
+  const applied = (management: FieldManagement, live: KubeObject | undefined, version: string, body: object) =>
+    management.apply(
+      live,
+      {
+        type: 'apply',
+        body: { apiVersion: `autoscaling/${version}`, kind, metadata: { name: 'h' }, ...body },
+        duplicates: [],
+        force: false,
+      },
+      { ...applyWrite(version), apiVersion: `autoscaling/${version}` },
+    );
+  const one = applied(ones, undefined, 'v1', { spec: { ...spec, targetCPUUtilizationPercentage: 40 } });
+  const live = versionOne.toStored(cloneJson(stored(one)));
+  const cpu = (averageUtilization: number): object => ({
+    spec: {
+      metrics: [{ type: 'Resource', resource: { name: 'cpu', target: { type: 'Utilization', averageUtilization } } }],
+    },
+  });
+  assert.throws(() => applied(twos, live, 'v2', cpu(60)), {
+    code: 409,
+    message: 'Apply failed with 1 conflict: conflict with "v1": .spec.targetCPUUtilizationPercentage',
+  });
+  assert.doesNotThrow(() => applied(twos, live, 'v2', cpu(40)));
+});
+
+test('a scale whose replicas nobody owns is not tracked', () => {
+  const deployments = createFieldManagement(clock, {
+    group: 'apps',
+    version: 'v1',
+    kind: 'Deployment',
+    struct: loadSchema().kind('apps', 'v1', 'Deployment') ?? assert.fail(),
+    reader: builtInReader,
+    applyDefaults: undefined,
+  });
+  const by = (manager: string, subresource = ''): ManagedWrite => ({
+    ...write(manager, subresource),
+    apiVersion: 'apps/v1',
+  });
+  const object = (spec: object): KubeObject => ({
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    metadata: { name: 'a' },
+    spec,
+  });
+  const managersOf = (spec: object): string[] => {
+    const live = stored(deployments.update(undefined, object(spec), by('maker')));
+    const scaled = deployments.update(live, { ...live, spec: { ...spec, replicas: 3 } }, by('scaler', 'scale'));
+    return (scaled.metadata.managedFields ?? []).map(({ manager }) => manager ?? '');
+  };
+  assert.deepEqual(managersOf({ paused: true }), ['maker']);
+  assert.deepEqual(managersOf({ paused: true, replicas: 1 }), ['maker', 'scaler']);
 });
