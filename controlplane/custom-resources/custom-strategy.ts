@@ -8,7 +8,7 @@ import type { Conversion, Strategy, UpdateStrategy } from '../registry/strategy.
 import type { DefinitionVersion } from './definition.ts';
 import { findAll, parseJsonPath } from './json-path.ts';
 import type { JsonSchema } from './json-schema.ts';
-import { validateCustomObject } from './object-validation.ts';
+import { validateCustomObjectInTurns } from './object-validation.ts';
 import { printerColumns } from './printer-columns.ts';
 import { compileRules } from './rule-compilation.ts';
 import { asServed } from './version-conversion.ts';
@@ -56,10 +56,14 @@ function judgeOf({ version, schema, conversion }: CustomStrategyOptions, statusO
   const { rules } = compileRules(schema, '');
   const validator = { schema, rules, scale: version.subresources?.scale };
   const warnings = new WeakMap<KubeObject, string[]>();
-  const validate = (object: KubeObject, old: KubeObject | undefined, written: KubeObject): FieldError[] => {
+  const validate = (
+    object: KubeObject,
+    old: KubeObject | undefined,
+    written: KubeObject,
+  ): FieldError[] | Promise<FieldError[]> => {
     const texts: string[] = [];
     warnings.set(written, texts);
-    return validateCustomObject(validator, object, old, { warn: (text) => texts.push(text), statusOnly });
+    return validateCustomObjectInTurns(validator, object, old, { warn: (text) => texts.push(text), statusOnly });
   };
   const warningsOnUpdate = (object: KubeObject, old: KubeObject): string[] => [
     ...(warnings.get(object) ?? []),

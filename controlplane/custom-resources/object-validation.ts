@@ -11,7 +11,8 @@ import type { ScaleSubresource } from './definition.ts';
 import { validateScaleFields } from './custom-scale.ts';
 import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
 import type { CompiledRules } from './rule-compilation.ts';
-import { validateRules } from './rule-validation.ts';
+import { atOnce, inTurns, type Pausing } from './pausing.ts';
+import { ruleErrors } from './rule-validation.ts';
 import { JunctionError, repeatedItems, validateObject, validateValue } from './value-validation.ts';
 
 export interface ObjectValidator {
@@ -38,12 +39,20 @@ export interface ValidationOptions {
   readonly statusOnly?: boolean;
 }
 
-export function validateCustomObject(
+export const validateCustomObject = (...args: Parameters<typeof customObjectErrors>): FieldError[] =>
+  atOnce(customObjectErrors(...args));
+
+/** As `validateCustomObject`, but others get the event loop between rules that cost much. */
+export const validateCustomObjectInTurns = (
+  ...args: Parameters<typeof customObjectErrors>
+): FieldError[] | Promise<FieldError[]> => inTurns(customObjectErrors(...args));
+
+function* customObjectErrors(
   validator: ObjectValidator,
   object: KubeObject,
   old: KubeObject | undefined,
   { warn, statusOnly = false }: ValidationOptions = {},
-): FieldError[] {
+): Pausing<FieldError[]> {
   const members = object as unknown as JsonObject;
   const before = old as unknown as JsonObject | undefined;
   const { schema, rules, scale } = validator;
@@ -55,7 +64,7 @@ export function validateCustomObject(
     errors.push(...repeatedItems(members, schema));
   if (!rules.isEmpty) {
     if (errors.some(({ type }) => BLOCKING.has(type))) errors.push(invalid('<nil>', null, NOT_CHECKED));
-    else errors.push(...validateRules(rules, members, before, { warn }));
+    else errors.push(...(yield* ruleErrors(rules, members, before, { warn })));
   }
   return errors;
 }

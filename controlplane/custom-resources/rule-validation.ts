@@ -8,12 +8,15 @@ import { FieldError, invalid, OMITTED_VALUE } from '../../api/meta/field-error.t
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
 import { isObject } from './json-schema.ts';
+import { atOnce, type Pausing } from './pausing.ts';
 import type { CompiledRules, Rule, RuleNode } from './rule-compilation.ts';
 import { celView } from './rule-values.ts';
 
 /** What the rules of one write may cost together. */
 const OBJECT_BUDGET = 10_000_000;
 const MAX_MESSAGE = 5 * 1024;
+/** After rules of this cost others get the event loop: some milliseconds. */
+const PAUSE_COST = 100_000;
 
 /** No rule is run after this. */
 class Stop extends Error {}
@@ -21,6 +24,8 @@ class Stop extends Error {}
 interface Visit {
   readonly errors: FieldError[];
   readonly budget: Budget;
+  /** Of the budget, when it paused last. */
+  pausedAt: number;
   readonly warn: ((text: string) => void) | undefined;
 }
 
@@ -40,24 +45,28 @@ interface Judged {
   readonly unchanged: boolean;
 }
 
-export function validateRules(
+export const validateRules = (...args: Parameters<typeof ruleErrors>): FieldError[] => atOnce(ruleErrors(...args));
+
+/** Pauses between rules that cost much. */
+export function* ruleErrors(
   rules: CompiledRules,
   value: JsonValue,
   old: JsonValue | undefined,
   { path = '', warn }: RuleOptions = {},
-): FieldError[] {
+): Pausing<FieldError[]> {
   const errors: FieldError[] = [];
   if (rules.root === undefined) return errors;
   try {
     const unchanged = old !== undefined && jsonEqual(value, old);
-    visit(rules.root, { value, old, path, unchanged }, { errors, budget: { left: OBJECT_BUDGET }, warn });
+    const budget = { left: OBJECT_BUDGET };
+    yield* visit(rules.root, { value, old, path, unchanged }, { errors, budget, pausedAt: OBJECT_BUDGET, warn });
   } catch (error) {
     if (!(error instanceof Stop)) throw error;
   }
   return errors;
 }
 
-function visit(node: RuleNode, judged: Judged, state: Visit): void {
+function* visit(node: RuleNode, judged: Judged, state: Visit): Pausing<void> {
   const { value, old, path } = judged;
   if (value === null) return;
   for (const rule of node.rules) {
@@ -68,6 +77,10 @@ function visit(node: RuleNode, judged: Judged, state: Visit): void {
     }
     if (rule.isTransition && old === undefined && !rule.optionalOldSelf) continue;
     const error = check(rule, node, judged, state);
+    if (state.pausedAt - state.budget.left > PAUSE_COST) {
+      state.pausedAt = state.budget.left;
+      yield;
+    }
     if (error === undefined) continue;
     if (rule.isTransition || !judged.unchanged) state.errors.push(error);
     else state.warn?.(String(error));
@@ -75,12 +88,12 @@ function visit(node: RuleNode, judged: Judged, state: Visit): void {
   if (Array.isArray(value)) {
     const { items } = node;
     if (items === undefined) return;
-    value.forEach((item, index) => {
+    for (const [index, item] of value.entries()) {
       const was = oldItem(node, item, old);
       const unchanged =
         hasKeys(node) && old !== undefined ? was !== undefined && jsonEqual(item, was) : judged.unchanged;
-      visit(items, { value: item, old: was, path: `${path}[${index}]`, unchanged }, state);
-    });
+      yield* visit(items, { value: item, old: was, path: `${path}[${index}]`, unchanged }, state);
+    }
   } else if (isObject(value)) {
     const before = isObject(old) ? old : undefined;
     for (const [name, inner] of Object.entries(value)) {
@@ -89,7 +102,7 @@ function visit(node: RuleNode, judged: Judged, state: Visit): void {
       if (child === undefined || inner === undefined) continue;
       const was = before !== undefined && Object.hasOwn(before, name) ? before[name] : undefined;
       const unchanged = old === undefined ? judged.unchanged : was !== undefined && jsonEqual(inner, was);
-      visit(child, { value: inner, old: was, path: step(path, name, property === undefined), unchanged }, state);
+      yield* visit(child, { value: inner, old: was, path: step(path, name, property === undefined), unchanged }, state);
     }
   }
 }

@@ -118,7 +118,8 @@ async function createAdmitted(
   try {
     prepareCreate(store, object, forStrategy);
     if (context.isLarge === true) await nextTurn();
-    const errors = [...metadataErrors(store, object), ...(strategy.validateCreate?.(object, forStrategy) ?? [])];
+    const validated = strategy.validateCreate?.(object, forStrategy) ?? [];
+    const errors = [...metadataErrors(store, object), ...(validated instanceof Promise ? await validated : validated)];
     if (errors.length > 0) throw newInvalid(kindSubjectOf(info), metadata.name ?? '', errors);
     const servedErrors = (await strategy.validateServed?.(object, undefined)) ?? [];
     if (servedErrors.length > 0) throw newInvalid(kindSubjectOf(info), metadata.name ?? '', servedErrors);
@@ -295,7 +296,7 @@ async function changeOnce(
   const reservation = await reserves?.call(store.strategy, object, old, forStrategy);
   try {
     if (isLarge) await nextTurn();
-    prepareChange(store, context, target, object, old, forStrategy);
+    await prepareChange(store, context, target, object, old, forStrategy);
     const servedErrors = (await target.endpoint.strategy.validateServed?.(object, old)) ?? [];
     if (servedErrors.length > 0) throw newInvalid(kindSubjectOf(store.info), target.name, servedErrors);
     if (isLarge) await nextTurn();
@@ -353,14 +354,14 @@ function checkVersion(store: Store, target: WriteTarget, object: KubeObject, rev
   } else if (named !== revision) throw newConflict(subjectOf(store.info), target.name, MODIFIED);
 }
 
-function prepareChange(
+async function prepareChange(
   store: Store,
   context: RequestContext,
   target: WriteTarget,
   object: KubeObject,
   old: KubeObject,
   forStrategy: StrategyContext,
-): void {
+): Promise<void> {
   const { strategy: endpoint } = target.endpoint;
   matchNamespace(object, store.info, target.namespace);
   copyGeneration(object, old);
@@ -369,9 +370,10 @@ function prepareChange(
     object.metadata.generation = Number(old.metadata.generation ?? 0) + 1;
   }
   keepIdentity(object, old);
+  const validated = endpoint.validateUpdate?.(object, old, forStrategy) ?? [];
   const errors = [
     ...changedMetadataErrors(store, target.endpoint, object, old),
-    ...(endpoint.validateUpdate?.(object, old, forStrategy) ?? []),
+    ...(validated instanceof Promise ? await validated : validated),
   ];
   if (errors.length > 0) throw newInvalid(kindSubjectOf(store.info), target.name, errors);
   for (const text of endpoint.warningsOnUpdate?.(object, old, forStrategy) ?? []) context.warn(text);

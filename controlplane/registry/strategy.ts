@@ -88,8 +88,8 @@ export interface UpdateStrategy<Object extends KubeObject = KubeObject> {
    * object, or as both. Absent: `both`, and `update` for subresources and custom resources.
    */
   readonly metadataChecks?: 'update' | 'whole' | 'both';
-  /** Object metadata has been validated already. */
-  validateUpdate?(object: Object, old: Object, context: StrategyContext): FieldError[];
+  /** Object metadata has been validated already. A promise where others get the event loop meanwhile. */
+  validateUpdate?(object: Object, old: Object, context: StrategyContext): FieldError[] | Promise<FieldError[]>;
   /**
    * What must be judged in the version of the request where others are asked for it: after all else is valid, on creates
    * (`old` is undefined) and updates.
@@ -117,7 +117,7 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
    * undefined when it goes, `old` when it is new.
    */
   alongside?(object: Object | undefined, old: Object | undefined, nowMs: number): readonly SideWrite[];
-  validateCreate?(object: Object, context: StrategyContext): FieldError[];
+  validateCreate?(object: Object, context: StrategyContext): FieldError[] | Promise<FieldError[]>;
   warningsOnCreate?(object: Object, context: StrategyContext): string[];
   /** Brings what is valid into the form that is stored. */
   canonicalise?(object: Object): void;

@@ -11,7 +11,7 @@ import {
 } from '../../../../../controlplane/registry/kinds/coordination/semantic-version.ts';
 import { storageMigrationKinds } from '../../../../../controlplane/registry/kinds/storage/storage-migrations.ts';
 import type { Strategy } from '../../../../../controlplane/registry/strategy.ts';
-import { rulesOf, strategyOf } from './strategy-fixture.ts';
+import { rulesOf, shown, strategyOf } from './strategy-fixture.ts';
 
 const bundles = rulesOf(certificateKinds, 'certificates.k8s.io', 'clustertrustbundles');
 const podRequests = rulesOf(certificateKinds, 'certificates.k8s.io', 'podcertificaterequests');
@@ -24,7 +24,7 @@ function statusErrors(strategy: Strategy, old: object, now: object): readonly st
   const context = { nowMs: 0 } as Parameters<NonNullable<Strategy['prepareForCreate']>>[1];
   const object = whole(structuredClone(now));
   strategy.status?.prepareForUpdate?.(object, whole(old), context);
-  return (strategy.status?.validateUpdate?.(object, whole(old), context) ?? []).map(String);
+  return shown(strategy.status?.validateUpdate?.(object, whole(old), context));
 }
 
 const condition = (type: string, status = 'True', reason = 'Because'): object => ({

@@ -1,4 +1,5 @@
 /** Runs a kind's own rules on an object, as the store does around a write, without a store. */
+import type { FieldError } from '../../../../../api/meta/field-error.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { builtinResources } from '../../../../../api/schema/resources.ts';
 import type { KindRow, Strategy, StrategyContext } from '../../../../../controlplane/registry/strategy.ts';
@@ -60,7 +61,7 @@ export function rulesOf(rows: readonly KindRow[], group: string, resource: strin
       strategy.prepareForCreate?.(object, context);
       return {
         object,
-        errors: (strategy.validateCreate?.(object, context) ?? []).map(String),
+        errors: shown(strategy.validateCreate?.(object, context)),
         warnings: strategy.warningsOnCreate?.(object, context) ?? [],
       };
     },
@@ -71,9 +72,15 @@ export function rulesOf(rows: readonly KindRow[], group: string, resource: strin
       return {
         object,
         newGeneration: updates.changesGeneration?.(object, old) === true,
-        errors: (updates.validateUpdate?.(object, old, context) ?? []).map(String),
+        errors: shown(updates.validateUpdate?.(object, old, context)),
         warnings: updates.warningsOnUpdate?.(object, old, context) ?? [],
       };
     },
   };
+}
+
+/** Kinds that are built in answer at once. */
+export function shown(errors: FieldError[] | Promise<FieldError[]> = []): string[] {
+  if (errors instanceof Promise) throw new Error('the strategy answers later');
+  return errors.map(String);
 }

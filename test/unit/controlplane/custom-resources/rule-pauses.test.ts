@@ -1,0 +1,53 @@
+/** Rules of one write may cost much together: others get the event loop between them, and cheap ones are done at once. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import type { JsonSchema } from '../../../../controlplane/custom-resources/json-schema.ts';
+import { validateCustomObjectInTurns } from '../../../../controlplane/custom-resources/object-validation.ts';
+import { inTurns } from '../../../../controlplane/custom-resources/pausing.ts';
+import { compileRules } from '../../../../controlplane/custom-resources/rule-compilation.ts';
+import { ruleErrors } from '../../../../controlplane/custom-resources/rule-validation.ts';
+
+/** Each item costs about the square of the number of its numbers. */
+const rule = 'self.all(a, self.all(b, a + b >= 0))';
+const item: JsonSchema = {
+  type: 'array',
+  maxItems: 10,
+  items: { type: 'integer' },
+  'x-kubernetes-validations': [{ rule }],
+};
+const schema: JsonSchema = { type: 'object', properties: { items: { type: 'array', maxItems: 10, items: item } } };
+const { rules } = compileRules(schema, '');
+const objectOf = (count: number, numbers: number): { items: number[][] } => ({
+  items: Array.from({ length: count }, () => Array.from({ length: numbers }, (_value, at) => at)),
+});
+
+const pauses = (count: number, numbers: number): number =>
+  [...ruleErrors(rules, objectOf(count, numbers), undefined)].length;
+
+describe('rules of one write', () => {
+  test('pause as often as their cost demands', () => {
+    assert.equal(pauses(20, 10), 0);
+    // A rule of 200 numbers costs more than is done between two pauses, so that each is followed by one.
+    assert.equal(pauses(20, 200), 20);
+  });
+
+  test('are done at once where they cost little', () => {
+    const validator = { schema, rules, scale: undefined };
+    const object = { metadata: {}, ...objectOf(20, 10) } as unknown as KubeObject;
+    assert.ok(Array.isArray(validateCustomObjectInTurns(validator, object, undefined)));
+  });
+
+  test('let others have the event loop, and find the same', async () => {
+    let turns = 0;
+    const count = (): void => {
+      turns += 1;
+      timer = setImmediate(count);
+    };
+    let timer = setImmediate(count);
+    const found = await inTurns(ruleErrors(rules, { items: [...objectOf(10, 200).items, [-1]] }, undefined));
+    clearImmediate(timer);
+    assert.ok(turns >= 9, String(turns));
+    assert.deepEqual(found.map(String), [`items[10]: Invalid value: failed rule: ${rule}`]);
+  });
+});
