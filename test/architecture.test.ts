@@ -239,15 +239,15 @@ const CONNECTING: ReadonlyMap<string, string> = new Map([
     'the container runtime names the address over its socket: its own, on loopback',
   ],
   ['agent/runtime/docker/port-forward.ts', 'the container runtime names the address of the sandbox over its socket'],
-  ['agent/runtime/cri/cri-client.ts', 'the socket of the container runtime is that of a flag'],
   ['agent/runtime/docker/docker-client.ts', 'the socket of the container runtime is that of a flag'],
-  ['agent/protocols/grpc/grpc-client.ts', 'plugins listen on unix sockets of the host'],
-  ['agent/pods/prober/probes.ts', 'the dialer checks the address, then the gRPC client connects to it'],
+  [
+    'api/grpc/grpc-channel.ts',
+    'its servers are sockets of flags and of the host; the dialer checks the address of a probe before',
+  ],
   [
     'agent/network/clusterdns/cluster-dns.ts',
     'it opens datagram sockets to serve names, and sends answers to who asked',
   ],
-  ['controlplane/encryption/key-service.ts', 'the plugin listens on a unix socket that the configuration names'],
   ['cli/commands/doctor.ts', 'it looks whether ports of this host are taken'],
   ['cli/s3/exchange.ts', 'the server is that of a flag or a variable; redirects are not followed'],
   ['cli/commands/explain-eviction.ts', 'the agent is that of the command line'],
@@ -468,12 +468,10 @@ test('the agent reaches what containers can write only through files/beneath.ts'
  */
 const LONG: ReadonlyMap<string, string> = new Map([
   ['agent/assembly/agent-server.ts: assembleServer', 'not split yet'],
-  ['agent/pods/prober/probes.ts: probeGrpc', 'not split yet'],
   ['agent/pods/status/status-manager.ts', 'not split yet'],
   ['agent/resources/managers/devicemanager/device-manager.ts', 'not split yet'],
   ['agent/resources/managers/manager-metrics.ts: registerManagerMetrics', 'not split yet'],
   ['agent/resources/statistics/cgroup-reader.ts: read', 'not split yet'],
-  ['agent/runtime/cri/cri-client.ts: connectCri', 'not split yet'],
   ['agent/runtime/cri/cri-runtime.ts', 'not split yet'],
   ['agent/runtime/docker/docker-runtime.ts', 'not split yet'],
   ['api/cel/kubernetes.ts', 'not split yet'],

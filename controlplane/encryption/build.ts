@@ -43,7 +43,7 @@ export async function buildEncryption(parts: EncryptionParts): Promise<Encryptio
   const load = async (text: string): Promise<EncryptedValues> =>
     encryptedValues(
       await parseEncryptionConfig(text, path, async (options) =>
-        kmsProvider({ name: options.name, service: await connectKeyService(options, clock), clock, logger }),
+        kmsProvider({ name: options.name, service: await connectKeyService(options), clock, logger }),
       ),
     );
   const text = await readFile(path, 'utf8');

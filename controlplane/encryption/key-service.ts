@@ -1,7 +1,7 @@
 /** A key management service (KMS v2) as a client sees it: over gRPC on a unix socket, with answers that may be hostile. */
 import { randomUUID } from 'node:crypto';
 import { PlainError } from '../../api/component/plain-error.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
+import { openChannel } from '../../api/grpc/grpc-channel.ts';
 import type { KmsOptions } from './encryption-config.ts';
 import { bytesField, bytesOf, mapField, mapOf, readFields, textOf, type Fields } from './protobuf-fields.ts';
 
@@ -30,32 +30,17 @@ export interface KeyService {
 const SERVICE = '/v2.KeyManagementService/';
 const MAX_ANSWER_BYTES = 128 * 1024;
 
-/** Connects over a unix socket. gRPC is loaded here because few clusters need it. */
-export async function connectKeyService({ endpoint, timeoutMs }: KmsOptions, clock: Clock): Promise<KeyService> {
-  const { default: grpc } = await import('@grpc/grpc-js');
-  const { Client, credentials } = grpc;
-  const client = new Client(endpoint.replace(/^unix:\/\//, 'unix:'), credentials.createInsecure(), {
-    'grpc.max_receive_message_length': MAX_ANSWER_BYTES,
-  });
-  const call = (method: string, request: Buffer): Promise<Fields> =>
-    new Promise((resolve, reject) => {
-      client.makeUnaryRequest(
-        SERVICE + method,
-        (message: Buffer) => message,
-        (bytes: Buffer) => bytes,
-        request,
-        { deadline: clock.now() + timeoutMs },
-        (error, answer) => {
-          // A throw in this callback would end the process.
-          try {
-            if (error !== null) throw error;
-            resolve(readFields(answer ?? Buffer.alloc(0)));
-          } catch (cause) {
-            reject(new KeyServiceError(cause instanceof Error ? cause.message : String(cause), { cause }));
-          }
-        },
-      );
-    });
+/** Connects over a unix socket, with the first call. Throws `KeyServiceError`. */
+export async function connectKeyService({ endpoint, timeoutMs }: KmsOptions): Promise<KeyService> {
+  const target = endpoint.replace(/^unix:\/\//, 'unix:');
+  const channel = await openChannel({ target, largestMessageBytes: MAX_ANSWER_BYTES });
+  const call = async (method: string, request: Buffer): Promise<Fields> => {
+    try {
+      return readFields(await channel.call(SERVICE + method, request, { timeoutMs }));
+    } catch (cause) {
+      throw new KeyServiceError(cause instanceof Error ? cause.message : String(cause), { cause });
+    }
+  };
   return {
     async status() {
       const fields = await call('Status', Buffer.alloc(0));
@@ -77,6 +62,6 @@ export async function connectKeyService({ endpoint, timeoutMs }: KmsOptions, clo
       );
       return bytesOf(fields, 1);
     },
-    close: () => client.close(),
+    close: () => channel.close(),
   };
 }

@@ -1,8 +1,8 @@
 /** A device plugin: real gRPC on a real socket, devices as a test says. */
 import { join } from 'node:path';
-import { connectGrpc } from '../../agent/protocols/grpc/grpc-client.ts';
+import { connectGrpc } from '../../api/grpc/grpc-client.ts';
 import { serveGrpc } from '../../agent/protocols/grpc/grpc-server.ts';
-import type { IncomingOf, OutgoingOf } from '../../agent/protocols/grpc/messages.ts';
+import type { IncomingOf, OutgoingOf } from '../../api/grpc/messages.ts';
 import {
   DEVICE_MESSAGES,
   DEVICE_PLUGIN_METHODS,

@@ -1,8 +1,8 @@
 /** A gRPC server of a plugin on a unix socket, made of the same tables as the agent's client; the bytes on the socket are real. */
 import { rm } from 'node:fs/promises';
 import { Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
-import { buildCodecs } from '../../agent/protocols/grpc/codec.ts';
-import type { MessageTables, MethodTable } from '../../agent/protocols/grpc/messages.ts';
+import { buildCodecs } from '../../api/grpc/codec.ts';
+import type { MessageTables, MethodTable } from '../../api/grpc/messages.ts';
 
 /** An error with gRPC's number of it. */
 export class PluginError extends Error {

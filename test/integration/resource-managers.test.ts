@@ -9,7 +9,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { parseCpuSet } from '../../agent/resources/managers/cpu-set.ts';
-import { connectGrpc } from '../../agent/protocols/grpc/grpc-client.ts';
+import { connectGrpc } from '../../api/grpc/grpc-client.ts';
 import { POD_RESOURCES_MESSAGES, POD_RESOURCES_METHODS } from '../../agent/resources/podresources/schema.ts';
 import { FakeDevicePlugin, healthy } from '../fakes/device-plugin.ts';
 import { RunningCluster, skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';

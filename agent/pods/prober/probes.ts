@@ -2,6 +2,9 @@
  * The four kinds of probe handlers. Each resolves to an outcome with its text, and none throws. The texts appear in
  * `Unhealthy` events.
  */
+import { buildCodecs } from '../../../api/grpc/codec.ts';
+import { openChannel } from '../../../api/grpc/grpc-channel.ts';
+import { GrpcError } from '../../../api/grpc/grpc-error.ts';
 import { createDialer } from '../../../api/machinery/dialer.ts';
 import { dialMessage, hostPort, type HttpGet, httpGet } from '../../runtime/kuberuntime/http-get.ts';
 
@@ -60,96 +63,63 @@ function probeRefusal(host: string, port: number): ProbeOutcome | undefined {
   }
 }
 
-/** Calls the standard gRPC health service. The gRPC package is loaded on first use. */
+const HEALTH_MESSAGES = {
+  HealthCheckRequest: { service: '1 string' },
+  HealthCheckResponse: { status: '1 int32' },
+} as const;
+const HEALTH_PATH = '/grpc.health.v1.Health/Check';
+const SERVING_STATUSES = ['UNKNOWN', 'SERVING', 'NOT_SERVING', 'SERVICE_UNKNOWN'];
+/** Answers have a few bytes. */
+const LARGEST_HEALTH_MESSAGE_BYTES = 64 * 1024;
+
+/** Calls the standard health service. */
 export async function probeGrpc(host: string, port: number, service: string, timeoutMs: number): Promise<ProbeOutcome> {
   const refused = probeRefusal(host, port);
   if (refused !== undefined) return refused;
-  const { default: grpc } = await import('@grpc/grpc-js');
+  const untilMs = performance.now() + timeoutMs;
   const address = hostPort(host, port);
-  const identity = (value: Buffer): Buffer => value;
-  const Client = grpc.makeGenericClientConstructor(
-    {
-      check: {
-        path: '/grpc.health.v1.Health/Check',
-        requestStream: false,
-        responseStream: false,
-        requestSerialize: identity,
-        requestDeserialize: identity,
-        responseSerialize: identity,
-        responseDeserialize: identity,
-      },
-    },
-    'Health',
-  );
-  const client = new Client(address, grpc.credentials.createInsecure());
-  const name = Buffer.from(service);
-  const request = name.length === 0 ? Buffer.alloc(0) : Buffer.concat([Buffer.from([0x0a]), varint(name.length), name]);
-  const check = client['check'] as (
-    this: typeof client,
-    request: Buffer,
-    options: { deadline: number },
-    done: (error: { code: number; details: string } | null, answer?: Buffer) => void,
-  ) => unknown;
-  const deadline = Math.ceil(performance.timeOrigin + performance.now() + timeoutMs);
+  const channel = await openChannel({
+    target: address,
+    largestMessageBytes: LARGEST_HEALTH_MESSAGE_BYTES,
+    userAgent: 'kube-probe/1.36',
+  });
   try {
     // Waits for a server that does not listen yet, up to the probe's timeout.
-    const connected = await new Promise<boolean>((resolve) =>
-      client.waitForReady(deadline, (error) => resolve(error === undefined)),
-    );
-    if (!connected) {
+    if (!(await channel.connected(timeoutMs))) {
       const within = `${timeoutMs / 1000}s`;
       return {
         result: 'failure',
         output: `timeout: failed to connect service "${address}" within ${within}: context deadline exceeded`,
       };
     }
-    return await new Promise<ProbeOutcome>((resolve) => {
-      check.call(client, request, { deadline }, (error, answer) => {
-        if (error === null) {
-          const serving = answer?.[0] === 0x08 ? (answer[1] ?? 0) : 0;
-          if (serving === 1) resolve({ result: 'success', output: 'service healthy' });
-          else
-            resolve({
-              result: 'failure',
-              output: `service unhealthy (responded with "${['UNKNOWN', 'SERVING', 'NOT_SERVING', 'SERVICE_UNKNOWN'][serving] ?? serving}")`,
-            });
-          return;
-        }
-        if (error.code === grpc.status.UNIMPLEMENTED) {
-          resolve({
-            result: 'failure',
-            output: `error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ${error.details}`,
-          });
-        } else if (error.code === grpc.status.DEADLINE_EXCEEDED) {
-          resolve({
-            result: 'failure',
-            output: `timeout: health rpc did not complete within ${timeoutMs / 1000}s`,
-          });
-        } else {
-          resolve({
-            result: 'failure',
-            output: `error: health rpc probe failed: rpc error: code = ${grpcCode(grpc.status[error.code])} desc = ${error.details}`,
-          });
-        }
-      });
+    const codec = await buildCodecs('health', HEALTH_MESSAGES);
+    const leftMs = Math.max(untilMs - performance.now(), 1);
+    const answer = await channel.call(HEALTH_PATH, codec('HealthCheckRequest').encode({ service }), {
+      timeoutMs: leftMs,
     });
+    const { status } = codec('HealthCheckResponse').decode(answer) as { readonly status: number };
+    if (SERVING_STATUSES[status] === 'SERVING') return { result: 'success', output: 'service healthy' };
+    return {
+      result: 'failure',
+      output: `service unhealthy (responded with "${SERVING_STATUSES[status] ?? status}")`,
+    };
+  } catch (error) {
+    return { result: 'failure', output: healthProblem(error, timeoutMs) };
   } finally {
-    client.close();
+    channel.close();
   }
 }
 
-/** Converts `UNAVAILABLE` to `Unavailable`, and `NOT_FOUND` to `NotFound`. */
-function grpcCode(name: string | undefined): string {
-  return (name ?? 'UNKNOWN')
-    .toLowerCase()
-    .replace(/(^|_)([a-z])/g, (_whole, _bar, letter: string) => letter.toUpperCase());
-}
-
-function varint(value: number): Buffer {
-  const bytes: number[] = [];
-  for (let rest = value; ; rest = Math.floor(rest / 128)) {
-    if (rest < 128) return Buffer.from([...bytes, rest]);
-    bytes.push((rest % 128) | 128);
+function healthProblem(error: unknown, timeoutMs: number): string {
+  const { status, details } =
+    error instanceof GrpcError ? error : new GrpcError('Internal', 'the answer is no HealthCheckResponse');
+  switch (status) {
+    case 'Unimplemented':
+      return `error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ${clip(details)}`;
+    case 'DeadlineExceeded':
+      return `timeout: health rpc did not complete within ${timeoutMs / 1000}s`;
+    default:
+      return `error: health rpc probe failed: rpc error: code = ${status} desc = ${clip(details)}`;
   }
 }
 

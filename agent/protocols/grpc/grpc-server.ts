@@ -5,8 +5,8 @@
 import { chmod, mkdir, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { ServerWritableStream, ServiceDefinition, UntypedServiceImplementation } from '@grpc/grpc-js';
-import { buildCodecs } from './codec.ts';
-import type { MessageTables, MethodTable } from './messages.ts';
+import { buildCodecs } from '../../../api/grpc/codec.ts';
+import type { MessageTables, MethodTable } from '../../../api/grpc/messages.ts';
 
 /** What a caller is told: gRPC's number of the status, and a text. Any other error is "Unknown". */
 export class GrpcRefusal extends Error {

@@ -16,8 +16,8 @@ import { csiDrivers } from '../../../api/machinery/resources.ts';
 import { KeyedQueue } from '../../../api/machinery/serial-queue.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import type { VolumeMeasure } from '../../model/core-types.ts';
-import { GrpcError, type GrpcStatus } from '../../protocols/grpc/grpc-client.ts';
-import type { OutgoingOf } from '../../protocols/grpc/messages.ts';
+import { GrpcError, type GrpcStatus } from '../../../api/grpc/grpc-error.ts';
+import type { OutgoingOf } from '../../../api/grpc/messages.ts';
 import { type VolumeStep, VolumeStepError } from '../volume-failure.ts';
 import { attachmentName, awaitAttachment, uniqueVolumeName } from './attachment.ts';
 import {

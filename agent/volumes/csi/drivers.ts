@@ -3,7 +3,7 @@
  * by name from then on. A driver that came anew under its name takes the place of the one before.
  */
 import type { Logger } from '../../../api/component/logger.ts';
-import { connectGrpc, type GrpcClient } from '../../protocols/grpc/grpc-client.ts';
+import { connectGrpc, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
 import type { Plugin, PluginHandler } from '../plugins/plugin-manager.ts';
 import type { CsiNode } from './csi-node.ts';
 import { CSI_MESSAGES, CSI_METHODS, NODE_CAPABILITIES, type NodeCapability } from './schema.ts';

@@ -1,5 +1,5 @@
 /** What a volume shall be able to do, as CSI says it: access type and mode, and who looks after the pod's group. Pure. */
-import type { OutgoingOf } from '../../protocols/grpc/messages.ts';
+import type { OutgoingOf } from '../../../api/grpc/messages.ts';
 import { ACCESS_MODES, type CSI_MESSAGES } from './schema.ts';
 
 export interface CapabilityFacts {

@@ -12,7 +12,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff, backoffDelay } from '../../../api/machinery/backoff.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
-import { connectGrpc } from '../../protocols/grpc/grpc-client.ts';
+import { connectGrpc } from '../../../api/grpc/grpc-client.ts';
 import { REGISTRATION_MESSAGES, REGISTRATION_METHODS } from './schema.ts';
 
 export type PluginType = 'CSIPlugin' | 'DevicePlugin' | 'DRAPlugin';

@@ -2,8 +2,8 @@
  * The connection to one device plugin. It follows the plugin's device list until the plugin disconnects, and passes
  * calls on. The device manager creates one endpoint for each registration and decides what a disconnect means.
  */
-import { connectGrpc, type GrpcClient } from '../../../protocols/grpc/grpc-client.ts';
-import type { IncomingOf } from '../../../protocols/grpc/messages.ts';
+import { connectGrpc, type GrpcClient } from '../../../../api/grpc/grpc-client.ts';
+import type { IncomingOf } from '../../../../api/grpc/messages.ts';
 import { DEVICE_MESSAGES, DEVICE_PLUGIN_METHODS } from './schema.ts';
 
 export type PluginDevice = IncomingOf<typeof DEVICE_MESSAGES, 'Device'>;

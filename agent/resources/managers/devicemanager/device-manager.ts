@@ -10,7 +10,7 @@ import type { Logger } from '../../../../api/component/logger.ts';
 import { background } from '../../../../api/machinery/background.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import type { Container, Pod, PodStatus } from '../../../model/core-types.ts';
-import { buildCodecs, type MessageCodec } from '../../../protocols/grpc/codec.ts';
+import { buildCodecs, type MessageCodec } from '../../../../api/grpc/codec.ts';
 import type { Plugin, PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';
 import { bytesOf, limitsOf } from '../../../runtime/kuberuntime/resources.ts';
 import { readStateFile, StateWriter } from '../checkpoint-file.ts';

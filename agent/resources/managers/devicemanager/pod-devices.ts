@@ -3,7 +3,7 @@
  * performs no I/O. The device manager owns it.
  */
 import type { DeviceRunOptions } from '../../../runtime/kuberuntime/device-options.ts';
-import type { MessageCodec } from '../../../protocols/grpc/codec.ts';
+import type { MessageCodec } from '../../../../api/grpc/codec.ts';
 import type { PodDevicesEntry } from './device-checkpoint.ts';
 import type { AllocateAnswer } from './device-endpoint.ts';
 

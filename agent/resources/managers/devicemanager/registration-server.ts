@@ -5,7 +5,7 @@
 import { join } from 'node:path';
 import type { Logger } from '../../../../api/component/logger.ts';
 import { GRPC_INVALID_ARGUMENT, GrpcRefusal, serveGrpc } from '../../../protocols/grpc/grpc-server.ts';
-import type { IncomingOf } from '../../../protocols/grpc/messages.ts';
+import type { IncomingOf } from '../../../../api/grpc/messages.ts';
 import { checkPlugin, type DeviceManager } from './device-manager.ts';
 import { DEVICE_MESSAGES, REGISTRATION_METHODS } from './schema.ts';
 

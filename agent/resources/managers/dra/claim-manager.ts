@@ -11,7 +11,7 @@ import type { Clock } from '../../../../api/machinery/clock.ts';
 import { resourceClaims } from '../../../../api/machinery/resources.ts';
 import { KeyedQueue } from '../../../../api/machinery/serial-queue.ts';
 import type { Container, Pod } from '../../../model/core-types.ts';
-import { connectGrpc, type GrpcClient } from '../../../protocols/grpc/grpc-client.ts';
+import { connectGrpc, type GrpcClient } from '../../../../api/grpc/grpc-client.ts';
 import type { PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';
 import { readStateFile, StateWriter } from '../checkpoint-file.ts';
 import { DRA_MESSAGES, DRA_METHODS } from './schema.ts';

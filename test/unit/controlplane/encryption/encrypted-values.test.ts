@@ -211,7 +211,7 @@ test('a key management service encrypts one seed and proves that it decrypts it,
   const connect = async () =>
     kmsProvider({
       name: 'vault',
-      service: await connectKeyService(options, systemClock),
+      service: await connectKeyService(options),
       clock: systemClock,
       logger: silentLogger,
     });

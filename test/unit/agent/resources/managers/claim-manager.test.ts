@@ -11,7 +11,7 @@ import { resourceClaims } from '../../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import type { Pod } from '../../../../../agent/model/core-types.ts';
 import { serveGrpc } from '../../../../../agent/protocols/grpc/grpc-server.ts';
-import type { IncomingOf, OutgoingOf } from '../../../../../agent/protocols/grpc/messages.ts';
+import type { IncomingOf, OutgoingOf } from '../../../../../api/grpc/messages.ts';
 import { ClaimManager } from '../../../../../agent/resources/managers/dra/claim-manager.ts';
 import { DRA_MESSAGES, DRA_METHODS } from '../../../../../agent/resources/managers/dra/schema.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import type { Pod } from '../../../../../agent/model/core-types.ts';
-import { connectGrpc } from '../../../../../agent/protocols/grpc/grpc-client.ts';
+import { connectGrpc } from '../../../../../api/grpc/grpc-client.ts';
 import { POD_RESOURCES_MESSAGES, POD_RESOURCES_METHODS } from '../../../../../agent/resources/podresources/schema.ts';
 import { servePodResources } from '../../../../../agent/resources/podresources/pod-resources-server.ts';
 import { CpuManager } from '../../../../../agent/resources/managers/cpumanager/cpu-manager.ts';

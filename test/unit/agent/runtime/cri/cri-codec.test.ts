@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { buildCodecs } from '../../../../../agent/protocols/grpc/codec.ts';
+import { buildCodecs } from '../../../../../api/grpc/codec.ts';
 import { MESSAGES } from '../../../../../agent/runtime/cri/messages.ts';
 import { METHODS, STOP_SIGNALS } from '../../../../../agent/runtime/cri/schema.ts';
 

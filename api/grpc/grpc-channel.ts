@@ -1,0 +1,131 @@
+/**
+ * The one gRPC client of both halves: a connection to one server, calls of bytes. The container runtime, plugins, probes and key
+ * management services all are reached through it. gRPC is loaded on first use.
+ *
+ * Everything that a server sends is bounded: a message by `largestMessageBytes` (also after decompression), headers by Node.js'
+ * HTTP/2 client, a call by its deadline, the text of an error by `GrpcError`. A call ends with its answer or a `GrpcError`, never
+ * with an exception of its own.
+ */
+import type { ServiceError } from '@grpc/grpc-js';
+import { GrpcError, statusOf } from './grpc-error.ts';
+
+export interface ChannelOptions {
+  /** `unix:/run/a.sock` or `host:port`. */
+  readonly target: string;
+  /** Of a message in either direction; 4 MiB by default, as in gRPC for Go. */
+  readonly largestMessageBytes?: number;
+  readonly userAgent?: string;
+}
+
+export interface GrpcCallOptions {
+  /** 0: no deadline. */
+  readonly timeoutMs: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface GrpcStreamOptions {
+  readonly signal: AbortSignal;
+  /** The server has accepted the call. */
+  readonly onOpen?: (() => void) | undefined;
+  readonly metadata?: Readonly<Record<string, string>>;
+}
+
+export interface GrpcChannel {
+  call(path: string, request: Buffer, options: GrpcCallOptions): Promise<Buffer>;
+  /**
+   * Resolves when the server ends the stream or the signal aborts. An error of the server, and one that `onMessage` throws, ends
+   * the call and rejects.
+   */
+  stream(
+    path: string,
+    request: Buffer,
+    onMessage: (message: Buffer) => void,
+    options: GrpcStreamOptions,
+  ): Promise<void>;
+  /** Whether the connection is there within this time. */
+  connected(timeoutMs: number): Promise<boolean>;
+  close(): void;
+}
+
+const MESSAGE_BYTES = 4 * 1024 * 1024;
+
+/** Opens no connection yet: the first call does, and each call after the connection broke. */
+export async function openChannel(options: ChannelOptions): Promise<GrpcChannel> {
+  const { target, largestMessageBytes = MESSAGE_BYTES, userAgent } = options;
+  const { default: grpc } = await import('@grpc/grpc-js');
+  const client = new grpc.Client(target, grpc.credentials.createInsecure(), {
+    ...(target.startsWith('unix:') ? { 'grpc.default_authority': 'localhost' } : {}),
+    ...(userAgent === undefined ? {} : { 'grpc.primary_user_agent': userAgent }),
+    'grpc.max_receive_message_length': largestMessageBytes,
+    'grpc.max_send_message_length': largestMessageBytes,
+    'grpc.initial_reconnect_backoff_ms': 100,
+    'grpc.max_reconnect_backoff_ms': 3_000,
+    // Each channel has its own connection: a server that restarted under the same path is another one.
+    'grpc.use_local_subchannel_pool': 1,
+  });
+  const identity = (bytes: Buffer): Buffer => bytes;
+  return {
+    call(path, request, { timeoutMs, signal }) {
+      return new Promise((resolve, reject) => {
+        if (signal?.aborted === true) return reject(cancelled());
+        const running = client.makeUnaryRequest(
+          path,
+          identity,
+          identity,
+          request,
+          new grpc.Metadata(),
+          timeoutMs > 0 ? { deadline: wallClock() + timeoutMs } : {},
+          (error: ServiceError | null, answer?: Buffer) => {
+            signal?.removeEventListener('abort', onAbort);
+            if (error === null) resolve(answer ?? Buffer.alloc(0));
+            else reject(signal?.aborted === true ? cancelled() : toGrpcError(error));
+          },
+        );
+        const onAbort = (): void => running.cancel();
+        signal?.addEventListener('abort', onAbort, { once: true });
+      });
+    },
+    stream(path, request, onMessage, { signal, onOpen, metadata: pairs = {} }) {
+      const metadata = new grpc.Metadata();
+      for (const [name, value] of Object.entries(pairs)) metadata.set(name, value);
+      return new Promise((resolve, reject) => {
+        const running = client.makeServerStreamRequest(path, identity, identity, request, metadata);
+        const onAbort = (): void => running.cancel();
+        const finish = (error?: unknown): void => {
+          signal.removeEventListener('abort', onAbort);
+          if (error === undefined || signal.aborted) resolve();
+          else reject(error);
+        };
+        signal.addEventListener('abort', onAbort, { once: true });
+        if (signal.aborted) running.cancel();
+        if (onOpen !== undefined) running.on('metadata', onOpen);
+        running.on('data', (message: Buffer) => {
+          try {
+            onMessage(message);
+          } catch (error) {
+            finish(error);
+            running.cancel();
+          }
+        });
+        running.on('error', (error: ServiceError) => finish(toGrpcError(error)));
+        running.on('end', () => finish());
+      });
+    },
+    connected: (timeoutMs) =>
+      new Promise((resolve) => client.waitForReady(wallClock() + timeoutMs, (error) => resolve(error === undefined))),
+    close: () => client.close(),
+  };
+}
+
+/** gRPC takes a deadline as a point in time of the wall clock. */
+function wallClock(): number {
+  return Math.ceil(performance.timeOrigin + performance.now());
+}
+
+function cancelled(): GrpcError {
+  return new GrpcError('Canceled', 'context canceled');
+}
+
+function toGrpcError(error: ServiceError): GrpcError {
+  return new GrpcError(statusOf(error.code), error.details, { cause: error });
+}

@@ -1,0 +1,71 @@
+/**
+ * A typed gRPC client of a plugin on this host: calls by a method table with a deadline each, and streams of the server's
+ * messages, over a channel (`grpc-channel.ts`). The plugin manager and the parts that talk to plugins (CSI, devices) call it.
+ */
+import { buildCodecs } from './codec.ts';
+import { type GrpcCallOptions, openChannel } from './grpc-channel.ts';
+import { GrpcError } from './grpc-error.ts';
+import type { IncomingOf, MessageTables, MethodTable, OutgoingOf } from './messages.ts';
+
+type Call<M, T extends MethodTable, K extends keyof T> = {
+  readonly request: T[K][1] extends keyof M ? OutgoingOf<M, T[K][1]> : never;
+  readonly answer: T[K][2] extends keyof M ? IncomingOf<M, T[K][2]> : never;
+};
+
+export interface GrpcClient<M extends MessageTables, T extends MethodTable> {
+  call<K extends keyof T & string>(
+    method: K,
+    request: Call<M, T, K>['request'],
+    options: GrpcCallOptions,
+  ): Promise<Call<M, T, K>['answer']>;
+  /** Resolves when the server ends the stream or the signal aborts; rejects with what broke it. */
+  stream<K extends keyof T & string>(
+    method: K,
+    request: Call<M, T, K>['request'],
+    onMessage: (message: Call<M, T, K>['answer']) => void,
+    signal: AbortSignal,
+  ): Promise<void>;
+  close(): void;
+}
+
+export interface GrpcEndpoint<M extends MessageTables, T extends MethodTable> {
+  /** The path of a unix socket. */
+  readonly socket: string;
+  /** Names the root of the tables; it is not sent. */
+  readonly packageName: string;
+  readonly messages: M;
+  readonly methods: T;
+}
+
+/** Opens no connection yet: the first call does, and each call after the connection broke. */
+export async function connectGrpc<const M extends MessageTables, const T extends MethodTable>(
+  endpoint: GrpcEndpoint<M, T>,
+): Promise<GrpcClient<M, T>> {
+  const channel = await openChannel({ target: `unix:${endpoint.socket}` });
+  const codec = await buildCodecs(endpoint.packageName, endpoint.messages);
+  const describe = (method: string): readonly [path: string, request: string, answer: string] => {
+    const row = endpoint.methods[method];
+    if (row === undefined) throw new Error(`${endpoint.packageName} has no method ${method}`);
+    return [`/${row[0]}/${method.charAt(0).toUpperCase()}${method.slice(1)}`, row[1], row[2]];
+  };
+  const decode = (message: string, bytes: Buffer): object => {
+    try {
+      return codec(message).decode(bytes);
+    } catch (error) {
+      throw new GrpcError('Internal', `the answer is no ${message}`, { cause: error });
+    }
+  };
+  return {
+    async call(method, request, options) {
+      const [path, requestName, answerName] = describe(method);
+      const answer = await channel.call(path, codec(requestName).encode(request as object), options);
+      return decode(answerName, answer) as never;
+    },
+    async stream(method, request, onMessage, signal) {
+      const [path, requestName, answerName] = describe(method);
+      const encoded = codec(requestName).encode(request as object);
+      await channel.stream(path, encoded, (bytes) => onMessage(decode(answerName, bytes) as never), { signal });
+    },
+    close: () => channel.close(),
+  };
+}
