@@ -15,6 +15,7 @@ import {
   lstat,
   mkdir,
   open,
+  opendir,
   readdir,
   readFile,
   readlink,
@@ -26,6 +27,8 @@ import {
 import { basename, dirname } from 'node:path';
 
 const O_PATH = 0o10000000;
+/** Entries of a directory that are in memory at a time. */
+const SCAN_ENTRIES = 1024;
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 
 export interface NewFile {
@@ -106,6 +109,23 @@ export class Directory {
 
   entries(): Promise<Dirent[]> {
     return readdir(this.#self(), { withFileTypes: true });
+  }
+
+  /** The entries one after another: a container may create more of them than fit into memory. */
+  async *scan(): AsyncGenerator<Dirent> {
+    for await (const entry of await opendir(this.#self(), { bufferSize: SCAN_ENTRIES })) yield entry;
+  }
+
+  /** Some of the names, none where the directory is empty. */
+  async #someNames(): Promise<string[]> {
+    const names: string[] = [];
+    for await (const { name } of this.scan()) if (names.push(name) === SCAN_ENTRIES) break;
+    return names;
+  }
+
+  /** The directory that this one is in now, which is another one where somebody has moved it. */
+  async outer(): Promise<Directory> {
+    return new Directory(await open(`${this.#self()}/..`, O_PATH | O_DIRECTORY));
   }
 
   /** Rejects with ENOTDIR or ELOOP where the entry is no directory. */
@@ -216,20 +236,26 @@ export class Directory {
 
   /** Empties each directory into this one before it is removed: the depth of a tree costs neither descriptors nor stack. */
   async #clear(): Promise<void> {
-    for (let names = await this.names(); names.length > 0; names = await this.names()) {
+    for (let names = await this.#someNames(); names.length > 0; names = await this.#someNames()) {
       for (const name of names) {
         if (await this.#unlinkUnlessDirectory(name)) continue;
         const inner = await this.enter(name);
         try {
           await this.#checkSameMount(inner, name);
-          for (const child of await inner.names()) {
-            if (await inner.#unlinkUnlessDirectory(child)) continue;
-            await rename(inner.#at(child), this.#at(`.removed-${randomBytes(12).toString('hex')}`));
-          }
+          await inner.#emptyInto(this);
         } finally {
           await inner.close();
         }
         await rmdir(this.#at(name));
+      }
+    }
+  }
+
+  async #emptyInto(target: Directory): Promise<void> {
+    for (let names = await this.#someNames(); names.length > 0; names = await this.#someNames()) {
+      for (const name of names) {
+        if (await this.#unlinkUnlessDirectory(name)) continue;
+        await rename(this.#at(name), target.#at(`.removed-${randomBytes(12).toString('hex')}`));
       }
     }
   }

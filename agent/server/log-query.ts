@@ -57,7 +57,7 @@ export function parseLogQuery(query: URLSearchParams): LogQuery | undefined | Fi
 /** `find` gives a file below the directory of logs, or nothing. */
 export async function validateLogQuery(
   query: LogQuery,
-  find: (file: string) => Promise<string | undefined>,
+  find: (file: string) => Promise<unknown>,
 ): Promise<FieldError[]> {
   const { services, files, sinceTime, untilTime, boot, tailLines, pattern } = query;
   const invalid = (field: string, value: unknown, why: string): FieldError =>

@@ -3,8 +3,8 @@
  * from the journal or, where the journal does not know a service, from a file of its name.
  */
 import { spawn } from 'node:child_process';
-import { createReadStream } from 'node:fs';
-import { readdir, realpath, stat } from 'node:fs/promises';
+import type { Dirent } from 'node:fs';
+import { type FileHandle, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -12,6 +12,7 @@ import { createGzip } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { FieldError } from '../../api/meta/field-error.ts';
 import { newNotFound } from '../../api/meta/status-error.ts';
+import { Directory, ifMissing, inDirectory, IrregularFileError } from '../files/beneath.ts';
 import { type LogQuery, parseLogQuery, validateLogQuery } from './log-query.ts';
 import { parseTarget } from './request-target.ts';
 
@@ -50,25 +51,52 @@ function refuse(reply: FastifyReply, code: number, errors: readonly FieldError[]
     .send(`${words.length === 1 ? words[0] : `[${words.join(', ')}]`}\n`);
 }
 
-/** Below the directory only, whatever the path and the links in it say. */
-async function findFile(directory: string, path: string): Promise<string | undefined> {
+/** The parts of the path below the directory, whatever the links in it say; `undefined` where they lead out of it. */
+async function findFile(directory: string, path: string): Promise<readonly string[] | undefined> {
   const root = await realpath(directory);
   const file = await realpath(join(root, path)).catch(() => undefined);
-  return file === undefined || (file !== root && !file.startsWith(`${root}/`)) ? undefined : file;
+  if (file === root) return [];
+  return file?.startsWith(`${root}/`) === true ? file.slice(root.length + 1).split('/') : undefined;
+}
+
+/**
+ * Opens what was found. Pods with host paths may write there: no link that is swapped in meanwhile is followed, and nothing but
+ * regular files and directories is opened, so that a FIFO keeps no thread waiting.
+ */
+async function openFound(directory: string, parts: readonly string[]): Promise<FileHandle | readonly Dirent[]> {
+  const name = parts.at(-1);
+  if (name === undefined) return inDirectory(directory, (root) => root.entries());
+  const outer = await Directory.beneath(await realpath(directory), parts.slice(0, -1));
+  try {
+    if (!(await outer.lstat(name)).isDirectory()) return await outer.openFile(name);
+    const found = await outer.enter(name);
+    try {
+      return await found.entries();
+    } finally {
+      await found.close();
+    }
+  } finally {
+    await outer.close();
+  }
 }
 
 async function serveFile(directory: string, path: string, reply: FastifyReply): Promise<FastifyReply> {
-  const file = await findFile(directory, path);
-  if (file === undefined) throw newNotFound({ group: '', resource: 'logs' }, path);
-  const kind = await stat(file);
-  if (!kind.isDirectory()) return reply.type(TEXT_TYPE).send(createReadStream(file));
-  const names = await readdir(file, { withFileTypes: true });
-  const rows = names.map((entry) => {
+  const parts = await findFile(directory, path);
+  const found = parts === undefined ? undefined : await openFound(directory, parts).catch(ifNoLog);
+  if (found === undefined) throw newNotFound({ group: '', resource: 'logs' }, path);
+  if ('fd' in found) return reply.type(TEXT_TYPE).send(found.createReadStream());
+  const rows = found.map((entry) => {
     const name = `${entry.name}${entry.isDirectory() ? '/' : ''}`;
     const text = name.replace(/[&<>"]/g, (char) => `&#${char.charCodeAt(0)};`);
     return `<a href="${encodeURI(name)}">${text}</a>`;
   });
   return reply.type('text/html; charset=utf-8').send(`<pre>\n${rows.join('\n')}\n</pre>\n`);
+}
+
+/** It is no file that can be read as a log, or is gone meanwhile. */
+function ifNoLog(error: unknown): undefined {
+  if (error instanceof IrregularFileError || (error as NodeJS.ErrnoException).code === 'ELOOP') return undefined;
+  return ifMissing(error as NodeJS.ErrnoException);
 }
 
 /** What goes wrong on the way stands in the text: the status is out by then. */
@@ -112,9 +140,10 @@ async function copyServices(
 
 async function copyFile(directory: string, service: string, out: PassThrough, signal: AbortSignal): Promise<void> {
   for (const name of [service, `${service}.log`, `${service}/${service}.log`]) {
-    const file = await findFile(directory, name);
-    if (file === undefined || (await stat(file)).isDirectory()) continue;
-    await pipeline(createReadStream(file), out, { end: false, signal });
+    const parts = await findFile(directory, name);
+    const found = parts === undefined ? undefined : await openFound(directory, parts).catch(ifNoLog);
+    if (found === undefined || !('fd' in found)) continue;
+    await pipeline(found.createReadStream(), out, { end: false, signal });
     return;
   }
   out.write(`\nlog not found for ${service}\n`);

@@ -23,7 +23,9 @@ const MAX_STREAMS = 1000;
 /** Of chunks that have come and are not taken yet. */
 const MOST_WAITING_BYTES = 1 << 20;
 /** Of one header block, inflated. */
-const MOST_HEADER_BYTES = 1 << 18;
+const MOST_HEADER_BYTES = 1 << 14;
+/** Of answers to the peer's control frames that it has not taken. */
+const MOST_ANSWER_BYTES = 1 << 18;
 
 export class SpdyStream extends Duplex {
   readonly id: number;
@@ -88,6 +90,7 @@ export class SpdyConnection {
   readonly closed: Promise<void>;
   #headers: Promise<void> = Promise.resolve();
   #ended = false;
+  #answerBytes = 0;
   #draining: Promise<void> | undefined;
   #nextId = 1;
   /** Streams of ours that the peer has not yet answered. */
@@ -270,7 +273,7 @@ export class SpdyConnection {
   #sendHeaders(kind: number, fixed: Buffer, headers: Readonly<Record<string, string>>): Promise<void> {
     const next = this.#headers.then(async () => {
       const block = await this.#compress(encodeHeaders(headers));
-      this.#transport.write(controlFrame(kind, 0, Buffer.concat([fixed, block])));
+      this.#answer(controlFrame(kind, 0, Buffer.concat([fixed, block])));
     });
     this.#headers = next;
     return next;
@@ -338,9 +341,20 @@ export class SpdyConnection {
     this.#answer(controlFrame(FRAME.rstStream, 0, payload));
   }
 
-  /** Frames are still taken when the connection has ended: nobody is there to hear an answer then. */
+  /**
+   * Frames are still taken when the connection has ended: nobody is there to hear an answer then. A peer that asks for answers
+   * without end and reads none loses the connection.
+   */
   #answer(frame: Buffer): void {
-    if (!this.#ended && this.#transport.writable) this.#transport.write(frame);
+    if (this.#ended || !this.#transport.writable) return;
+    this.#answerBytes += frame.length;
+    if (this.#answerBytes > MOST_ANSWER_BYTES) {
+      this.abandon();
+      return;
+    }
+    this.#transport.write(frame, () => {
+      this.#answerBytes -= frame.length;
+    });
   }
 
   /**

@@ -15,8 +15,6 @@ export const STATUS = { protocolError: 1, invalidStream: 2, refusedStream: 3, ca
 
 const VERSION = 3;
 const HEADER_BYTES = 8;
-/** Frames of clients are small; a larger one is an attack or another protocol. */
-const MAX_FRAME_BYTES = 1 << 24;
 
 export type Frame =
   | { readonly type: 'data'; readonly streamId: number; readonly fin: boolean; readonly payload: Buffer }
@@ -24,18 +22,21 @@ export type Frame =
 
 /** Cuts bytes into frames, whatever pieces they come in. Throws on what is no SPDY/3. */
 export class FrameReader {
-  #pending: Buffer = Buffer.alloc(0);
+  /** The beginning of a frame, at the beginning of a buffer that grows by doubling. */
+  #kept: Buffer = Buffer.alloc(0);
+  #keptBytes = 0;
+  #neededBytes = HEADER_BYTES;
 
   *push(chunk: Buffer): Generator<Frame> {
-    this.#pending = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
-    while (this.#pending.length >= HEADER_BYTES) {
-      const first = this.#pending.readUInt32BE(0);
-      const flags = this.#pending.readUInt8(4);
-      const length = this.#pending.readUIntBE(5, 3);
-      if (length > MAX_FRAME_BYTES) throw new Error(`a SPDY frame of ${length} bytes is too large`);
-      if (this.#pending.length < HEADER_BYTES + length) return;
-      const payload = this.#pending.subarray(HEADER_BYTES, HEADER_BYTES + length);
-      this.#pending = this.#pending.subarray(HEADER_BYTES + length);
+    let pending = this.#joined(chunk);
+    if (pending === undefined) return;
+    for (;;) {
+      this.#neededBytes = HEADER_BYTES + (pending.length < HEADER_BYTES ? 0 : pending.readUIntBE(5, 3));
+      if (pending.length < this.#neededBytes) break;
+      const first = pending.readUInt32BE(0);
+      const flags = pending.readUInt8(4);
+      const payload = pending.subarray(HEADER_BYTES, this.#neededBytes);
+      pending = pending.subarray(this.#neededBytes);
       if (first >>> 31 === 0) {
         yield { type: 'data', streamId: first & 0x7fffffff, fin: (flags & FLAG_FIN) !== 0, payload };
         continue;
@@ -44,6 +45,25 @@ export class FrameReader {
       if (version !== VERSION) throw new Error(`SPDY version ${version} is not spoken here`);
       yield { type: 'control', kind: first & 0xffff, flags, payload };
     }
+    this.#kept = Buffer.from(pending);
+    this.#keptBytes = pending.length;
+  }
+
+  /** `undefined` while the frame that has begun is not complete: its bytes are not copied again with each chunk. */
+  #joined(chunk: Buffer): Buffer | undefined {
+    if (this.#keptBytes === 0) return chunk;
+    const bytes = this.#keptBytes + chunk.length;
+    if (bytes > this.#kept.length) {
+      const grown = Buffer.alloc(Math.max(bytes, 2 * this.#kept.length));
+      this.#kept.copy(grown, 0, 0, this.#keptBytes);
+      this.#kept = grown;
+    }
+    chunk.copy(this.#kept, this.#keptBytes);
+    this.#keptBytes = bytes;
+    if (bytes < this.#neededBytes) return undefined;
+    const joined = this.#kept.subarray(0, bytes);
+    this.#keptBytes = 0;
+    return joined;
   }
 }
 

@@ -3,8 +3,10 @@
  * not enter other file systems. If the directory is itself a mount point (tmpfs), the file system's own counters
  * replace the walk.
  */
-import { lstat, opendir, statfs } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import type { Stats } from 'node:fs';
+import { lstat, statfs } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { Directory } from '../../files/beneath.ts';
 
 export interface DiskUsage {
   readonly usedBytes: number;
@@ -48,30 +50,108 @@ export async function diskUsage(path: string): Promise<DiskUsage> {
       const space = await statfs(path);
       return { usedBytes: (space.blocks - space.bfree) * space.bsize, inodesUsed: space.files - space.ffree };
     }
-    return await walk(path, own.dev);
+    const { usedBytes, inodesUsed } = await walk(path, own.dev);
+    return { usedBytes, inodesUsed };
   } catch {
     return NOTHING;
   }
 }
 
+/** Directories of this depth are held open while what is below them is measured. */
+const HELD_LEVELS = 128;
+
+/** A directory on the way down, with the names of its directories that are not measured yet. */
+interface Level {
+  readonly directory: Directory;
+  readonly isHeld: boolean;
+  readonly inode: number;
+  readonly pending: string[];
+}
+
+/**
+ * A container chooses what is measured: the depth costs neither descriptors nor a path that the kernel refuses, and of a
+ * directory only the names of its directories are in memory. Deep down, the walk returns by `..`. If a container has moved the
+ * directory meanwhile, the walk goes on in the deepest directory that is held.
+ */
 async function walk(root: string, device: number): Promise<DiskUsage> {
-  const linked = new Set<number>();
-  let usedBytes = 0;
-  let inodesUsed = 0;
-  const waiting: string[] = [root];
-  for (let path = waiting.pop(); path !== undefined; path = waiting.pop()) {
-    const entry = await lstat(path).catch(() => undefined);
-    if (entry === undefined || entry.dev !== device) continue;
-    if (entry.nlink > 1 && !entry.isDirectory()) {
-      if (linked.has(entry.ino)) continue;
-      linked.add(entry.ino);
-    }
-    usedBytes += entry.blocks * 512;
-    inodesUsed++;
-    if (!entry.isDirectory()) continue;
-    const directory = await opendir(path).catch(() => undefined);
-    if (directory === undefined) continue;
-    for await (const child of directory) waiting.push(join(path, child.name));
+  const tally = new Tally(device);
+  const top = await lstat(root);
+  if (!top.isDirectory()) {
+    tally.add(top);
+    return tally;
   }
-  return { usedBytes, inodesUsed };
+  const levels: Level[] = [];
+  const enter = async (directory: Directory): Promise<void> => {
+    const found = await directory.stat();
+    if (found.dev !== device) return directory.close();
+    tally.add(found);
+    const pending = await tally.scan(directory);
+    levels.push({ directory, isHeld: levels.length < HELD_LEVELS, inode: found.ino, pending });
+  };
+  await enter(await Directory.open(root));
+  try {
+    for (let level = levels.at(-1); level !== undefined; level = levels.at(-1)) {
+      const name = level.pending.pop();
+      if (name === undefined) await leave(levels);
+      else {
+        const inner = await level.directory.enter(name).catch(() => undefined);
+        if (inner !== undefined) await enter(inner);
+        if (!level.isHeld && levels.at(-1) !== level) await level.directory.close();
+      }
+    }
+  } finally {
+    const current = levels.at(-1);
+    for (const level of levels) if (level.isHeld || level === current) await level.directory.close();
+  }
+  return tally;
+}
+
+async function leave(levels: Level[]): Promise<void> {
+  const left = levels.pop();
+  const next = levels.at(-1);
+  if (left === undefined) return;
+  try {
+    if (next === undefined || next.isHeld) return;
+    levels.pop();
+    const outer = await left.directory.outer();
+    if ((await outer.stat()).ino === next.inode) levels.push({ ...next, directory: outer });
+    else {
+      await outer.close();
+      levels.length = HELD_LEVELS;
+    }
+  } finally {
+    await left.directory.close();
+  }
+}
+
+class Tally implements DiskUsage {
+  usedBytes = 0;
+  inodesUsed = 0;
+  readonly #device: number;
+  readonly #linked = new Set<number>();
+
+  constructor(device: number) {
+    this.#device = device;
+  }
+
+  add(entry: Stats): void {
+    if (entry.nlink > 1 && !entry.isDirectory()) {
+      if (this.#linked.has(entry.ino)) return;
+      this.#linked.add(entry.ino);
+    }
+    this.usedBytes += entry.blocks * 512;
+    this.inodesUsed += 1;
+  }
+
+  /** Counts what is no directory, and returns the names of the directories. */
+  async scan(directory: Directory): Promise<string[]> {
+    const directories: string[] = [];
+    for await (const { name } of directory.scan()) {
+      const entry = await directory.lstat(name).catch(() => undefined);
+      if (entry === undefined || entry.dev !== this.#device) continue;
+      if (entry.isDirectory()) directories.push(name);
+      else this.add(entry);
+    }
+    return directories;
+  }
 }

@@ -5,11 +5,12 @@
  * There is one writer per container. Its memory is bounded by one chunk and one incomplete line header.
  */
 import { constants } from 'node:fs';
-import { mkdir, type FileHandle } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Logger } from '../../../api/component/logger.ts';
-import { inLogFolder, openLog, rotatedNames } from '../logs/log-files.ts';
+import { IrregularFileError } from '../../files/beneath.ts';
+import { inLogFolder, makeLogFolder, openLog, rotatedNames } from '../logs/log-files.ts';
 import type { DockerClient } from './docker-client.ts';
 import { readFrames, type Frame } from './stream-frames.ts';
 
@@ -113,7 +114,7 @@ export class LogWriter {
   }
 
   async #open(): Promise<Position> {
-    await mkdir(dirname(this.#source.logPath), { recursive: true, mode: 0o755 });
+    await makeLogFolder(this.#source.logPath);
     this.#file = await openLog(this.#source.logPath, APPEND, 0o640);
     return this.#reread(undefined);
   }
@@ -134,14 +135,17 @@ export class LogWriter {
   async #positionBefore(): Promise<Position> {
     const { logPath } = this.#source;
     const names = await inLogFolder(logPath, rotatedNames);
-    const newest = names.findLast((name) => !/\.(gz|tmp)$/.test(name));
-    if (newest === undefined) return lastPosition('');
-    const file = await openLog(join(dirname(logPath), newest));
-    try {
-      return lastPosition(await tailOf(file));
-    } finally {
-      await file.close();
+    for (const name of names.filter((other) => !/\.(gz|tmp)$/.test(other)).toReversed()) {
+      // A pod with a host path may put a link or a FIFO there.
+      const file = await openLog(join(dirname(logPath), name)).catch(ifIrregular);
+      if (file === undefined) continue;
+      try {
+        return lastPosition(await tailOf(file));
+      } finally {
+        await file.close();
+      }
     }
+    return lastPosition('');
   }
 
   async #follow(from: Position): Promise<Position> {
@@ -172,6 +176,11 @@ export class LogWriter {
     this.#appending = written?.catch(() => undefined) ?? Promise.resolve();
     await written;
   }
+}
+
+function ifIrregular(error: unknown): undefined {
+  if (error instanceof IrregularFileError) return undefined;
+  throw error;
 }
 
 async function tailOf(file: FileHandle): Promise<string> {

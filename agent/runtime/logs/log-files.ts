@@ -4,7 +4,7 @@
  */
 import type { FileHandle } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
-import { Directory } from '../../files/beneath.ts';
+import { Directory, ifMissing } from '../../files/beneath.ts';
 
 /** Opens the folder of the log for as long as `work` takes. */
 export async function inLogFolder<T>(log: string, work: (folder: Directory, name: string) => Promise<T>): Promise<T> {
@@ -15,6 +15,34 @@ export async function inLogFolder<T>(log: string, work: (folder: Directory, name
     return await work(folder, basename(log));
   } finally {
     await folder.close();
+  }
+}
+
+/** Makes the folder of the log. No link in the place of the pod's or the container's folder is followed. */
+export async function makeLogFolder(log: string): Promise<void> {
+  const container = dirname(log);
+  const pod = dirname(container);
+  let folder = await makeTrusted(dirname(pod));
+  try {
+    for (const name of [pod, container].map((path) => basename(path)).filter(isName)) {
+      const inner = await folder.make(name, 0o755);
+      await folder.close();
+      folder = inner;
+    }
+  } finally {
+    await folder.close();
+  }
+}
+
+/** Opens the folder of all logs, which is made with those around it where it is missing. */
+async function makeTrusted(path: string): Promise<Directory> {
+  const found = await Directory.open(path).catch(ifMissing);
+  if (found !== undefined) return found;
+  const outer = await makeTrusted(dirname(path));
+  try {
+    return await outer.make(basename(path), 0o755);
+  } finally {
+    await outer.close();
   }
 }
 

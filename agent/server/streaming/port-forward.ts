@@ -11,8 +11,8 @@ export const PORT_FORWARD_PROTOCOL = 'portforward.k8s.io';
 export const TUNNEL_PROTOCOL = 'SPDY/3.1+portforward.k8s.io';
 export const PORT_FORWARD_CHANNELS = ['v4.channel.k8s.io', 'v4.base64.channel.k8s.io'] as const;
 
-/** Messages that may wait for a port that has not answered yet. */
-const MOST_EARLY_MESSAGES = 64;
+/** What may wait for ports that have not answered yet, of all ports together. */
+const MOST_EARLY_BYTES = 1 << 20;
 
 const MOST_LISTENERS = 30;
 
@@ -106,15 +106,8 @@ export function forwardOverChannels(
   const targets: (Duplex | undefined)[] = [];
   /** What came before a port answered; `undefined` once it has, or will not. */
   const waiting: (Buffer[] | undefined)[] = ports.map(() => []);
-  const send = (channel: number, payload: Buffer): Promise<void> =>
-    new Promise((resolve) => {
-      if (socket.readyState !== socket.OPEN) resolve();
-      else
-        socket.send(
-          isBase64 ? `${channel}${payload.toString('base64')}` : Buffer.concat([Buffer.from([channel]), payload]),
-          () => resolve(),
-        );
-    });
+  let earlyBytes = 0;
+  const send = channelSender(socket, { isBase64 });
   for (const [index, port] of ports.entries()) {
     const announcement = Buffer.alloc(2);
     announcement.writeUInt16LE(port);
@@ -146,8 +139,10 @@ export function forwardOverChannels(
     const target = targets[channel / 2];
     if (target === undefined) {
       const early = waiting[channel / 2];
-      early?.push(payload);
-      if ((early?.length ?? 0) > MOST_EARLY_MESSAGES) socket.pause();
+      if (early === undefined) return;
+      early.push(payload);
+      earlyBytes += payload.length;
+      if (earlyBytes > MOST_EARLY_BYTES) socket.pause();
     } else if (target.writable && !target.write(payload)) {
       socket.pause();
       const resume = (): void => {
@@ -162,4 +157,20 @@ export function forwardOverChannels(
     gone.abort(new Error('the client is gone'));
     for (const target of targets) target?.destroy();
   });
+}
+
+/** Resolves when the client has taken the message, or is gone. */
+function channelSender(
+  socket: WebSocket,
+  { isBase64 }: { readonly isBase64: boolean },
+): (channel: number, payload: Buffer) => Promise<void> {
+  return (channel: number, payload: Buffer): Promise<void> =>
+    new Promise((resolve) => {
+      if (socket.readyState !== socket.OPEN) resolve();
+      else
+        socket.send(
+          isBase64 ? `${channel}${payload.toString('base64')}` : Buffer.concat([Buffer.from([channel]), payload]),
+          () => resolve(),
+        );
+    });
 }

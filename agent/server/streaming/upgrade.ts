@@ -63,6 +63,7 @@ export function createUpgrades(
 ): (request: IncomingMessage, socket: Duplex, head: Buffer, target: Target) => Promise<void> {
   const sockets = new WebSocketServer({
     noServer: true,
+    autoPong: false,
     maxPayload: MOST_MESSAGE_BYTES,
     handleProtocols: (offered) => [...offered].find((protocol) => KNOWN_PROTOCOLS.has(protocol)) ?? false,
   });
@@ -85,7 +86,7 @@ const KNOWN_PROTOCOLS: ReadonlySet<string> = new Set([...WEBSOCKET_PROTOCOLS, ..
 
 /** The tunnel's protocol is no token, as RFC 6455 wants them and the library holds clients to: it is answered here. */
 function createTunnelServer(): WebSocketServer {
-  const server = new WebSocketServer({ noServer: true, maxPayload: MOST_MESSAGE_BYTES });
+  const server = new WebSocketServer({ noServer: true, autoPong: false, maxPayload: MOST_MESSAGE_BYTES });
   server.on('headers', (headers) => headers.push(`Sec-WebSocket-Protocol: ${TUNNEL_PROTOCOL}`));
   return server;
 }
@@ -97,6 +98,16 @@ function watchIdle(socket: Duplex, idleTimeoutMs: number): void {
     );
 }
 
+/** As much may wait for a client that does not read. */
+const MOST_WAITING_PONG_BYTES = 64 * 1024;
+
+/** RFC 6455 lets a server answer the latest ping alone: a client that sends them without end gets no answer while it does not read. */
+function answerPings(socket: WebSocket): void {
+  socket.on('ping', (data: Buffer) => {
+    if (socket.bufferedAmount <= MOST_WAITING_PONG_BYTES) socket.pong(data, false, () => undefined);
+  });
+}
+
 function openWebSocket(
   server: WebSocketServer,
   request: IncomingMessage,
@@ -105,7 +116,10 @@ function openWebSocket(
 ): Promise<WebSocket> {
   return new Promise((resolve, reject) => {
     socket.once('close', () => reject(new Error('the client is gone')));
-    server.handleUpgrade(request, socket, head, resolve);
+    server.handleUpgrade(request, socket, head, (opened) => {
+      answerPings(opened);
+      resolve(opened);
+    });
   });
 }
 
@@ -212,9 +226,13 @@ async function serveForward(
   await forwardOverSpdy(socket, head, dial, describe);
 }
 
+/** Each port has two channels, and a channel's number is one byte. */
+const MOST_PORTS = 127;
+
 function channelPorts(query: URLSearchParams): number[] {
   const texts = query.getAll('port').flatMap((text) => text.split(','));
   if (texts.length === 0) throw newBadRequest('query parameter "port" is required');
+  if (texts.length > MOST_PORTS) throw newBadRequest(`more than ${MOST_PORTS} ports are not forwarded at a time`);
   return texts.map((text) => {
     const port = Number(text);
     if (!Number.isInteger(port) || port < 1 || port > 65_535)

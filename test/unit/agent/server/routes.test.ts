@@ -1,6 +1,7 @@
 /** The plain routes of the agent's server, path by path, as the kubelet answers them. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -52,17 +53,25 @@ async function freePort(): Promise<number> {
 describe("the agent's paths", () => {
   let open: ServerUnderTest;
   let closed: ServerUnderTest;
+  let piped: ServerUnderTest;
   let logs: string;
+  let pipes: string;
   let readOnlyPort: number;
   before(async () => {
     logs = await mkdtemp(join(tmpdir(), 'orchlet-logs-'));
     await writeFile(join(logs, 'syslog'), 'hello\n');
+    pipes = await mkdtemp(join(tmpdir(), 'orchlet-pipes-'));
     readOnlyPort = await freePort();
+    execFileSync('mkfifo', [join(pipes, 'fifo')]);
+    await mkdir(join(pipes, 'folder'));
+    await symlink('/etc/hostname', join(pipes, 'folder/out'));
+    piped = await startServerUnderTest({ host, systemLogs: { directory: pipes, queries: false } });
     open = await startServerUnderTest({ host, systemLogs: { directory: logs, queries: false }, readOnlyPort });
     closed = await startServerUnderTest({ host, debugHandlers: false });
   });
   after(async () => {
-    await Promise.all([open.close(), closed.close(), rm(logs, { recursive: true })]);
+    await Promise.all([open.close(), closed.close(), piped.close()]);
+    await Promise.all([logs, pipes].map((path) => rm(path, { recursive: true })));
   });
 
   const JSON_TYPE = 'application/json';
@@ -130,6 +139,18 @@ describe("the agent's paths", () => {
       if (status === 405 && body.startsWith('405')) assert.match(answer.allow, /^(GET|POST|GET, POST)$/);
     });
   }
+
+  it(
+    'show no FIFO among the logs, nor wait for it, and nothing that a link leads to',
+    { timeout: 20_000 },
+    async () => {
+      // Each wait for a FIFO would take one of the few threads that open files.
+      const answers = await Promise.all(Array.from({ length: 8 }, () => piped.ask('GET /logs/fifo')));
+      assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([404]));
+      assert.equal((await piped.ask('GET /logs/folder/out')).status, 404);
+      assert.match((await piped.ask('GET /logs/folder/')).text, /out/);
+    },
+  );
 
   it('tell which part is ill, and keep the reason to those who ask for the part', async () => {
     problem = 'PLEG is not healthy';

@@ -11,6 +11,7 @@ import {
   encodeHeaders,
   FLAG_FIN,
   FRAME,
+  FrameReader,
 } from '../../../../../agent/protocols/spdy/frames.ts';
 
 function open(id: number, headers: Buffer, flags = 0): Buffer {
@@ -65,4 +66,36 @@ test('headers that unpack to megabytes end the connection', async () => {
 test('headers that cannot be unpacked end the connection', async () => {
   const fixed = Buffer.alloc(10, 1);
   assert.equal(await serve(controlFrame(FRAME.synStream, 0, Buffer.concat([fixed, Buffer.from('nonsense')]))), 0);
+});
+
+test('pings without end from a peer that reads no answer end the connection', async () => {
+  let writtenBytes = 0;
+  const pings = Buffer.concat(Array.from({ length: 50_000 }, () => controlFrame(FRAME.ping, 0, Buffer.alloc(4))));
+  const transport = new Transport(pings);
+  // Nothing that is written is ever taken.
+  transport._write = (): void => undefined;
+  const write = transport.write.bind(transport) as (chunk: Buffer, done?: () => void) => boolean;
+  transport.write = ((chunk: Buffer, done?: () => void) => {
+    writtenBytes += chunk.length;
+    return write(chunk, done);
+  }) as typeof transport.write;
+  await new SpdyConnection(transport, Buffer.alloc(0), () => undefined).closed;
+  assert.ok(transport.destroyed);
+  assert.ok(writtenBytes <= 1 << 18, `${writtenBytes} bytes wait for the peer`);
+});
+
+test('a large frame in small chunks is not copied again with each chunk', () => {
+  const reader = new FrameReader();
+  const payload = Buffer.alloc((1 << 24) - 1, 7);
+  const bytes = Buffer.concat([dataHeader(1, false, payload.length), payload, data(3, 'next')]);
+  const frames = [];
+  const fromMs = performance.now();
+  for (let at = 0; at < bytes.length; at += 1024) frames.push(...reader.push(bytes.subarray(at, at + 1024)));
+  const tookMs = performance.now() - fromMs;
+  assert.deepEqual(
+    frames.map((frame) => frame.payload.length),
+    [payload.length, 4],
+  );
+  assert.ok(frames[0]?.payload.equals(payload));
+  assert.ok(tookMs < 3_000, `${tookMs} ms`);
 });

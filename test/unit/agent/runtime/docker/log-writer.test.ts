@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { mkdir, mkdtemp, readdir, readFile, readlink, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
@@ -114,6 +115,24 @@ describe('the writer of a CRI log', () => {
 
   it('writes every line once', async () =>
     assert.equal(await write(join(directory, '0.log'), engine(3, [])), whole(3)));
+
+  it('makes its folder, and none where a link takes the place of the folder of its pod', async () => {
+    const logs = join(directory, 'pods');
+    await mkdir(join(directory, 'host'));
+    await mkdir(logs);
+    await symlink(join(directory, 'host'), join(logs, 'linked'));
+    assert.equal(await write(join(logs, 'pod/c/0.log'), engine(1, [])), whole(1));
+    await assert.rejects(write(join(logs, 'linked/c/0.log'), engine(1, [])), { code: 'ENOENT' });
+    assert.deepEqual(await readdir(join(directory, 'host')), []);
+  });
+
+  it('continues after a rotated log, whatever a pod puts beside it', { timeout: 10_000 }, async () => {
+    await writeFile(join(directory, '0.log'), '');
+    await writeFile(join(directory, '0.log.20260102-030405'), whole(2));
+    execFileSync('mkfifo', [join(directory, '0.log.20270102-030405')]);
+    await symlink('/etc/hostname', join(directory, '0.log.20280102-030405'));
+    assert.equal(await write(join(directory, '0.log'), engine(3, [])), `${t(3)} stdout F line 3\n`);
+  });
 
   it('truncates an incomplete line that a killed agent or a full disk left, and writes it again', async () => {
     const path = join(directory, '0.log');
