@@ -18,7 +18,7 @@ import {
 } from './container-runtime.ts';
 
 const ROOT = join(import.meta.dirname, '..');
-const USAGE = `usage: scripts/test [--unit] [--no-checks] [FILE…]
+const USAGE = `usage: scripts/test [--unit] [--no-checks] [--coverage] [FILE…]
 
 Runs the checks (types, format, lint) and the tests. Integration tests run on a Docker daemon and a
 containerd of their own; or on those whose sockets ORCHLET_TEST_DOCKER_SOCKET (Docker, Podman) and
@@ -27,6 +27,7 @@ PATH=…/bin:$PATH scripts/containerd-private start DIR.
 
   --unit       leave out the integration tests
   --no-checks  leave out types, format and lint
+  --coverage   print the share of executed lines of each half; with integration tests, once for each part
   FILE…        these test files only
 `;
 
@@ -56,7 +57,22 @@ function checks(): boolean {
   return results.every(Boolean);
 }
 
-function runTests(files: readonly string[], env: NodeJS.ProcessEnv, concurrency: number): Promise<Outcome> {
+interface RunOptions {
+  readonly env: NodeJS.ProcessEnv;
+  readonly concurrency: number;
+  readonly coverage?: boolean;
+}
+
+/** The share of executed lines is that of the processes of the tests, and not of programs that they start. */
+const COVERAGE = [
+  '--experimental-test-coverage',
+  '--test-coverage-exclude=test/**',
+  '--test-coverage-exclude=scripts/**',
+  `--test-reporter=${join(ROOT, 'test/coverage-reporter.ts')}`,
+  '--test-reporter-destination=stdout',
+];
+
+function runTests(files: readonly string[], { env, concurrency, coverage = false }: RunOptions): Promise<Outcome> {
   const reporter = join(ROOT, 'test/failed-files-reporter.ts');
   const list = join(mkdtempSync(join(tmpdir(), 'orchlet-test-')), 'failed');
   const args = [
@@ -69,6 +85,7 @@ function runTests(files: readonly string[], env: NodeJS.ProcessEnv, concurrency:
     '--test-reporter-destination=stdout',
     `--test-reporter=${reporter}`,
     `--test-reporter-destination=${list}`,
+    ...(coverage ? COVERAGE : []),
     ...files,
   ];
   return new Promise((resolve) => {
@@ -106,12 +123,18 @@ function propertyTests(files: readonly string[]): string[] {
 async function main(): Promise<number> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { unit: { type: 'boolean' }, 'no-checks': { type: 'boolean' }, help: { type: 'boolean' } },
+    options: {
+      unit: { type: 'boolean' },
+      'no-checks': { type: 'boolean' },
+      coverage: { type: 'boolean' },
+      help: { type: 'boolean' },
+    },
   });
   if (values.help === true) {
     process.stdout.write(USAGE);
     return 0;
   }
+  const coverage = values.coverage === true;
   const started = performance.now();
   const checked = values['no-checks'] === true || checks();
   const all = positionals.length > 0 ? positionals : globSync('test/**/*.test.ts', { cwd: ROOT }).sort();
@@ -151,15 +174,16 @@ async function main(): Promise<number> {
     }
     say(`${units.length + integration.length} test files`);
     let outcome: Outcome = { code: 0, failed: [] };
-    if (units.length > 0) outcome = await runTests(units, env, Math.max(2, availableParallelism()));
+    if (units.length > 0)
+      outcome = await runTests(units, { env, coverage, concurrency: Math.max(2, availableParallelism()) });
     const properties = propertyTests(units);
     if (properties.length > 0) {
       const seed = String(randomInt(2 ** 31 - 1));
       say(`${properties.length} files with property tests once more, ORCHLET_TEST_SEED=${seed}`);
-      outcome = both(outcome, await runTests(properties, { ...env, ORCHLET_TEST_SEED: seed }, 2));
+      outcome = both(outcome, await runTests(properties, { env: { ...env, ORCHLET_TEST_SEED: seed }, concurrency: 2 }));
     }
     // Integration tests run one at a time because clusters of one host share its network.
-    if (integration.length > 0) outcome = both(outcome, await runTests(integration, env, 1));
+    if (integration.length > 0) outcome = both(outcome, await runTests(integration, { env, coverage, concurrency: 1 }));
     let flaky: readonly string[] = [];
     for (
       let round = 0;
@@ -171,7 +195,7 @@ async function main(): Promise<number> {
         all,
       );
       say(`once more, one at a time: ${files.join(', ')}`);
-      outcome = await runTests(files, env, 1);
+      outcome = await runTests(files, { env, concurrency: 1 });
       flaky = [...new Set([...flaky, ...files])];
     }
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
