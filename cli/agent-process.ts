@@ -17,8 +17,8 @@ const RECORD = 'agent-directory';
 
 export async function announceAgent(agent: Agent, rootDirectory: string, logger: Logger): Promise<void> {
   process.on('SIGUSR2', () => {
-    logger.info({}, 'told to end the pods');
-    agent.stopPods().catch((error: unknown) => logger.error({ err: error }, 'the pods could not be ended'));
+    logger.info({}, 'Stopping the pods on request');
+    agent.stopPods().catch((error: unknown) => logger.error({ err: error }, 'The pods could not be stopped'));
   });
   await writePid(join(rootDirectory, AGENT_PID_FILE));
   await recordAgentDirectory(rootDirectory).catch((error: unknown) =>

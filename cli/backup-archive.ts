@@ -72,7 +72,7 @@ export async function readBackupArchive(file: string, directory: string, layout:
     if (type === 'directory') continue;
     await checkSize(path, sizeBytes, { directory, isStorage: path === layout.storage });
     await pipeline(content, createWriteStream(target, { flags: 'wx', mode: 0o600 }));
-    // No archive makes a file that others write, or that runs as somebody else.
+    // No archive creates a file that others can write, or one with set-user-ID or set-group-ID.
     await chmod(target, mode & 0o644);
   }
 }

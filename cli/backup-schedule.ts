@@ -156,7 +156,7 @@ async function spawnBackup(file: string, { dataDir, s3 }: BackupScheduleOptions,
 async function removePartial(file: string): Promise<void> {
   const directory = dirname(file);
   const prefix = `${basename(file)}.`;
-  // What the process said is the reason of the failure, also where the directory is gone.
+  // The output of the process has the cause of the failure, also if the directory is gone.
   const names = await readdir(directory).catch(() => []);
   const left = names.filter((name) => name.startsWith(prefix) && name.endsWith('.part'));
   for (const name of left) await rm(join(directory, name), { force: true });

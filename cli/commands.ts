@@ -20,7 +20,7 @@ export const commands: readonly CommandRow[] = [
   },
   {
     name: 'token create',
-    summary: 'make a bootstrap token, for nodes that join',
+    summary: 'create a bootstrap token for nodes that join',
     load: async () => (await import('./commands/token.ts')).tokenCreate,
   },
   {
@@ -40,17 +40,17 @@ export const commands: readonly CommandRow[] = [
   },
   {
     name: 'stop',
-    summary: 'end the control plane and the agent of this host',
+    summary: 'stop the control plane and the agent of this host',
     load: async () => (await import('./commands/stop.ts')).stop,
   },
   {
     name: 'backup',
-    summary: 'write all that the control plane keeps to a file',
+    summary: 'write the data of the control plane to a file',
     load: async () => (await import('./commands/backup.ts')).backup,
   },
   {
     name: 'restore',
-    summary: 'go back to what a backup holds',
+    summary: 'restore the data of a backup',
     load: async () => (await import('./commands/backup.ts')).restore,
   },
   {
@@ -75,17 +75,17 @@ export const commands: readonly CommandRow[] = [
   },
   {
     name: 'certs approve',
-    summary: 'approve certificates that nodes have asked for',
+    summary: 'approve certificates that nodes have requested',
     load: async () => (await import('./commands/approve.ts')).certsApprove,
   },
   {
     name: 'certs rotate-ca',
-    summary: 'replace the authority of the cluster, in three stages',
+    summary: 'replace the CA of the cluster, in three stages',
     load: async () => (await import('./commands/certs.ts')).certsRotateCa,
   },
   {
     name: 'secrets reencrypt',
-    summary: 'encrypt all objects anew, after keys changed',
+    summary: 'encrypt all objects again, after keys changed',
     load: async () => (await import('./commands/secrets.ts')).secretsReencrypt,
   },
   {

@@ -57,7 +57,7 @@ async function hasCertificate(kubeconfig: string, directory: string, ca: string)
   return parseCertificates(ca).some(({ publicKey }) => verifySigned(pair.leaf.parts, publicKey));
 }
 
-/** Another port or authority since the last start: the node's kubeconfig is written anew. */
+/** Rewrites the kubeconfig of the node if the port or the CA changed since the last start. */
 async function forgetOtherServer(path: string, server: string, ca: string): Promise<void> {
   const text = await readFile(path, 'utf8').catch(() => '');
   const isSame = text.includes(`server: ${server}\n`) && text.includes(Buffer.from(ca).toString('base64'));

@@ -6,6 +6,6 @@ export function renewOnHangup(plane: ControlPlane, logger: Logger): void {
   process.on('SIGHUP', () => {
     plane
       .checkCertificates()
-      .catch((error: unknown) => logger.error({ err: error }, 'the certificates could not be looked at'));
+      .catch((error: unknown) => logger.error({ err: error }, 'The certificates could not be checked'));
   });
 }

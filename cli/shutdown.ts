@@ -1,4 +1,4 @@
-/** Ends a command that runs until it is told to stop: by a signal, once; a second signal ends the process at once. */
+/** Stops a long-running command at the first signal. A second signal ends the process at once. */
 
 /** Of `orchlet stop`: an end that leaves pods running, whatever the command does at its own end. */
 export const KEEP_PODS_SIGNAL = 'SIGQUIT';

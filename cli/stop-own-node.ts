@@ -44,7 +44,7 @@ export async function stopPods(client: Client, agent: Agent, logger: Logger): Pr
       await systemClock.sleep(100);
     }
   } catch (error) {
-    logger.warn({ err: error instanceof Error ? error.message : error }, 'not all pods could be stopped');
+    logger.warn({ err: error instanceof Error ? error.message : error }, 'Not all pods could be stopped');
   }
 }
 

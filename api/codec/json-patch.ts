@@ -67,7 +67,7 @@ export function jsonTypeName(value: unknown): string {
 const undecodable = (text: string): StatusError =>
   newBadRequest(`error decoding patch: json: cannot unmarshal ${text}`);
 
-/** Clients are not told which operation failed: the status has always been this one. */
+/** The status does not name the failed operation, as that of kube-apiserver does not. */
 function inapplicable(why: string): StatusError {
   return newStatusError(422, 'Invalid', 'the server rejected our request due to an error in our request', {
     details: {},

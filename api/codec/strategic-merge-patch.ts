@@ -33,7 +33,7 @@ export function applyStrategicMergePatch(document: JsonObject, patch: unknown, s
 /** What other servers let through as a bare error. */
 const failure = (message: string): StatusError => newStatusError(500, '', message);
 
-/** What the schema says of a member: its own type and how patches treat it. */
+/** The type of a member in the schema, and how patches treat it. */
 interface MemberRules {
   readonly type: TypeNode | undefined;
   readonly merges: boolean;

@@ -11,7 +11,7 @@ export interface TarEntry {
   /** Without `.`, `..`, or empty parts. Empty for the root of the archive. */
   readonly parts: readonly string[];
   readonly type: 'file' | 'directory' | 'link';
-  /** What the header says. */
+  /** The fields of the header. */
   readonly sizeBytes: number;
   readonly mode: number;
   /** May be left unread. */

@@ -118,7 +118,7 @@ export class CoreEventRecorder implements EventRecorder {
       } catch (error) {
         // an answer of the server is final (the namespace is going away, no permission, …)
         if (isStatusError(error) || attempt === WRITE_ATTEMPTS) {
-          this.#options.logger.debug({ reason: report.reason, err: error }, 'an event was not recorded');
+          this.#options.logger.debug({ reason: report.reason, err: error }, 'An event was not recorded');
           return;
         }
         await this.#options.clock.sleep(RETRY_AFTER_MS);

@@ -53,7 +53,7 @@ export class EventSeriesRecorder implements EventRecorder {
     try {
       await this.#write(report);
     } catch (error) {
-      this.#options.logger.debug({ err: error }, 'an event was not recorded');
+      this.#options.logger.debug({ err: error }, 'An event was not recorded');
     }
   }
 

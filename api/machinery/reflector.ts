@@ -91,9 +91,9 @@ class Reflector {
     const { clock, logger, resource } = this.#options;
     if (isExpired(error)) {
       this.#position = { kind: 'lost' };
-      logger.debug({ resource: resource.resource, err: error }, 'history is gone; listing again');
+      logger.debug({ resource: resource.resource, err: error }, 'The history is no longer available; listing again');
     } else {
-      logger.warn({ resource: resource.resource, err: error }, 'cannot follow the resource; trying again');
+      logger.warn({ resource: resource.resource, err: error }, 'The resource could not be watched; trying again');
     }
     if (clock.monotonic() - this.#lastFailure > HEALTHY_AFTER_MS) this.#backoffMs = FIRST_BACKOFF_MS;
     this.#lastFailure = clock.monotonic();

@@ -54,7 +54,7 @@ export const agent: Command = {
       if (shutdown.signal.aborted) return (await shutdown.asked) === 'SIGINT' ? 130 : 143;
       throw error;
     }
-    logger.info({ node: running.nodeName, port: running.port }, 'the node agent runs');
+    logger.info({ node: running.nodeName, port: running.port }, 'The node agent runs');
     await announceAgent(running, resolve(flags.rootDir), logger);
     notifyReady();
     settleMemory(systemClock);

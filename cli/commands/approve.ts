@@ -14,7 +14,7 @@ interface Request {
 
 export const certsApprove: Command = {
   name: 'certs approve',
-  summary: 'approve certificates that nodes have asked for',
+  summary: 'approve certificates that nodes have requested',
   arguments: { usage: '[NAME…]', least: 0, most: Infinity },
   description:
     'Approves the named certificate signing requests; without a name those of nodes that wait for a serving certificate (--rotate-server-certificates). Look at them first where hosts of others can reach the API: kubectl get csr.',

@@ -29,7 +29,7 @@ type Values = ParsedFlags<FlagTable>['values'];
 
 export const backup: Command = {
   name: 'backup',
-  summary: 'write all that the control plane keeps to a file',
+  summary: 'write the data of the control plane to a file',
   arguments: { usage: 'FILE', least: 1, most: 1 },
   description:
     'Writes a consistent copy of all objects, and the certificates and keys of the control plane, to FILE (a compressed tar archive, readable by its owner alone: it holds every secret of the cluster), and restores it into memory as a trial. FILE may be s3://BUCKET/KEY: the archive is then uploaded, and read back to compare. The control plane may run meanwhile. Keys of --encryption-provider-config are not in it: keep that file too.',
@@ -107,7 +107,7 @@ async function copyOfStorage(directory: string, scratch: string): Promise<string
 
 export const restore: Command = {
   name: 'restore',
-  summary: 'go back to what a backup holds',
+  summary: 'restore the data of a backup',
   arguments: { usage: 'FILE', least: 1, most: 1 },
   description:
     "Puts the contents of a backup in the place of the control plane's data, which is kept beside it. The control plane must be stopped. Pods that nodes run and the backup does not know end when it starts; those that it knows are made again where they are missing. FILE may be s3://BUCKET/KEY.",

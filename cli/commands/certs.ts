@@ -128,7 +128,7 @@ const NEXT_STEPS: Readonly<Record<string, string>> = {
 
 export const certsRotateCa: Command = {
   name: 'certs rotate-ca',
-  summary: 'replace the authority of the cluster, in three stages',
+  summary: 'replace the CA of the cluster, in three stages',
   description:
     'Replaces the certificate authority of the cluster with an overlap, so that nothing is cut off: run it with --stage prepare, switch and finish, restart the control plane after each, and let agents and clients follow in between. The line that is printed says what comes next.',
   flags: caFlags,

@@ -41,7 +41,7 @@ const flags = {
 
 export const stop: Command = {
   name: 'stop',
-  summary: 'end the control plane and the agent of this host',
+  summary: 'stop the control plane and the agent of this host',
   description:
     'Ends the control plane and the agent that run on this host, through systemd where it started them. Pods run on, and are taken up again by the next start, unless --pods is given.',
   flags,

@@ -54,7 +54,7 @@ const own = {
   }),
 } as const;
 
-/** What this command decides: they say where the parts find each other. */
+/** The flags that this command sets itself, because they connect the parts. */
 const OWN_AGENT_KEYS = ['kubeconfig', 'bootstrapKubeconfig', 'rootDir', 'certDir', 'imagesDir'] as const;
 const OWN_PLANE_KEYS = ['dataDir', 'nodeServices'] as const;
 
@@ -234,7 +234,7 @@ async function agentFlagsFor(
   const { serviceProxy } = values;
   const said = NODE_KEYS.filter((key) => given.has(key));
   return {
-    // Only what was said: the rest has the agent's defaults, and /configz says so.
+    // Only the flags that were passed: the others have the defaults of the agent, as /configz shows.
     ...pickKeys(values, said),
     kubeconfig,
     bootstrapKubeconfig,

@@ -81,7 +81,7 @@ export class PodControl<Owner extends KubeObject> {
   }
 }
 
-/** Nothing can be created there any more, and nobody needs to be told. */
+/** Whether creation fails because the namespace is terminating, which needs no event. */
 export function isNamespaceTerminating(error: unknown): boolean {
   return (
     isStatusError(error, 'Forbidden') &&

@@ -16,7 +16,7 @@ import { humanDuration } from './columns/human-duration.ts';
 import type { Entry } from '../model/rest.ts';
 import type { Cell, Elapsed, TableColumn, TableColumns } from './strategy.ts';
 
-/** The protobuf form of the built-in types; messages are without the `k8s\0` envelope unless said otherwise. */
+/** The protobuf form of the built-in types. Messages have no `k8s\0` envelope except where a comment says so. */
 export interface ProtobufCodec {
   /** Whether the kind has a message. */
   has(group: string, version: string, kind: string): boolean;

@@ -1,4 +1,4 @@
-/** What an applier is told when others own what it wants to change. */
+/** The error of an apply request that changes fields of other managers. */
 import { pathTexts } from '../../api/codec/structured-merge/fields-v1.ts';
 import type { FieldSet } from '../../api/codec/structured-merge/field-set.ts';
 import { quote } from '../../api/meta/field-error.ts';

@@ -35,7 +35,7 @@ import { ownApply, ownUpdate, type Writer } from './managed-fields-ownership.ts'
 import type { ExpectedKind } from './object-decoding.ts';
 import type { ResetFields } from './strategy.ts';
 
-/** Owner of what was there before somebody applied for the first time. */
+/** The manager of the fields that existed before the first apply. */
 const BEFORE_FIRST_APPLY = 'before-first-apply';
 const NOTHING: KubeObject = Object.freeze({ metadata: Object.freeze({}) });
 
@@ -95,7 +95,7 @@ function isReset(entries: readonly ManagedFieldsEntry[] | undefined): boolean {
   return entries?.length === 1 && only !== undefined && Object.keys(only).length === 0;
 }
 
-/** Ownership that a write starts from: what the writer says, if that makes sense, else what is there. */
+/** The ownership from which a write starts: that of the request if it is valid, else the stored one. */
 function startingOwners(live: KubeObject | undefined, object: KubeObject, subresource: string): Owners {
   const entries = object.metadata.managedFields ?? undefined;
   if (subresource === '') {

@@ -70,7 +70,7 @@ export interface ExpectedKind {
   readonly struct: StructType;
   /** Other versions of the kind that are read as this one. */
   readonly alsoVersions?: readonly string[];
-  /** Defaults that the schema cannot say. */
+  /** Defaults that the schema cannot express. */
   readonly applyDefaults: ((object: KubeObject) => void) | undefined;
   readonly reader: SchemaReader;
 }
@@ -159,7 +159,7 @@ export function createDecoder(schema: Schema): Decoder {
       } catch (error) {
         throw refuse(messageOf(error));
       }
-      // A patched object has its members by name, so that is how its unknown ones are told.
+      // A patched object is a value and not a text, so its unknown fields are listed by name.
       const unknown = [...(patched.unknown ?? conformed.unknown)].sort();
       const own = validation === 'Ignore' ? [] : (patched.faults?.() ?? []);
       const faults = [...own, ...duplicateErrors(patched.duplicates), ...unknownFieldErrors(unknown)];

@@ -29,7 +29,7 @@ export function newUid(): string {
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 }
 
-/** Takes away what a client may not say about a new object. */
+/** Removes the fields that a client may not set on a new object. */
 export function wipeSystemFields(object: KubeObject): void {
   const { metadata } = object;
   delete metadata.uid;
@@ -79,7 +79,7 @@ export function revisionOf(object: KubeObject): number {
 const DEDUPLICATED =
   'API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed:';
 
-/** Two references with one uid become one; says so in a warning. */
+/** Merges owner references with the same UID, and adds a warning. */
 export function dropRepeatedOwners(object: KubeObject, context: RequestContext, afterAdmission: boolean): void {
   const owners = object.metadata.ownerReferences;
   if (owners === undefined || owners === null || owners.length < 2) return;

@@ -36,7 +36,7 @@ export function patchObject(object: KubeObject, patch: PlainPatch, expected: Exp
 
 const OPERATION_MEMBERS: ReadonlySet<string> = new Set(['op', 'path', 'from', 'value']);
 
-/** What field validation says of the operations of a JSON patch themselves. */
+/** The results of field validation for the operations of a JSON patch. */
 function operationFaults(operations: unknown, duplicates: readonly string[]): string[] {
   const unknown = (operations as readonly JsonObject[]).flatMap((operation, index) =>
     Object.keys(operation)

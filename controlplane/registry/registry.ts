@@ -54,7 +54,7 @@ export interface Registry {
   columnsOf(info: ResourceInfo): TableColumns | undefined;
   /** The object in another version of its kind; it stays as it is. */
   convert(object: KubeObject, kind: GroupVersionKind): KubeObject;
-  /** Sets what an object of a built-in kind has not said, in the version that it names. */
+  /** Sets the defaults of an object of a built-in kind, in the version of the object. */
   applyDefaults(object: KubeObject): void;
   close(): void;
 }

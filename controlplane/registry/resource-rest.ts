@@ -298,7 +298,7 @@ function managedWrite(path: WritePath, context: RequestContext): ManagedWrite {
   };
 }
 
-/** As admission sees them: patches look like updates there, and what is the default is not said. */
+/** The options as admission plugins get them: a patch looks like an update, and defaults are left out. */
 export function writeOptionsObject(
   kind: 'CreateOptions' | 'UpdateOptions' | 'PatchOptions',
   options: WriteOptions,

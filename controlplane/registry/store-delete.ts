@@ -32,7 +32,7 @@ export interface DeleteTarget {
   readonly namespace: string;
   readonly name: string;
   readonly optionsObject: Record<string, unknown>;
-  /** One of many: admission is not told its name, as nobody named it. */
+  /** Whether the object is one of a collection. Admission gets no name then, because the request has none. */
   readonly isOfCollection?: boolean;
   /** Another request that admission has let through deletes it (an eviction). */
   readonly isAdmitted?: boolean;

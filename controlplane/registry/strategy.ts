@@ -100,7 +100,7 @@ export interface UpdateStrategy<Object extends KubeObject = KubeObject> {
 }
 
 export interface Strategy<Object extends KubeObject = KubeObject> extends UpdateStrategy<Object> {
-  /** Defaults that the schema table cannot say. Runs after decoding, on creates, updates and patches alike. */
+  /** Sets defaults that the schema table cannot express. Runs after decoding, for creates, updates and patches. */
   applyDefaults?(object: Object): void;
 
   // --- names
@@ -136,9 +136,9 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   markTerminating?(object: Object): void;
   /** Finalizers beside `metadata.finalizers` that keep a terminating object (namespaces: `spec.finalizers`). */
   remainingFinalizers?(object: Object): number;
-  /** What `propagationPolicy` is when the client says nothing. Absent: `Background`. */
+  /** The `propagationPolicy` of requests without one. Absent: `Background`. */
   readonly defaultPropagation?: 'Orphan' | 'Background' | 'Unsupported';
-  /** A warning for a DELETE that does not say what becomes of dependents. */
+  /** A warning for a DELETE without a policy for the dependents. */
   readonly unsaidPropagation?: string;
   /** DELETE answers with the object that is gone instead of a Status. */
   readonly returnsDeleted?: boolean;

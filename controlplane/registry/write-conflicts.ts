@@ -1,4 +1,4 @@
-/** What a client is told when a write meets an object that is there already, or another one than it meant. */
+/** The errors of writes that meet an existing object, or another object than the request names. */
 import { newAlreadyExists, newConflict, newStatusError } from '../../api/meta/status-error.ts';
 import { subjectOf, type Store } from './store.ts';
 

@@ -1,4 +1,4 @@
-/** Warnings of built-in resources that are going away. Custom resources say so themselves. */
+/** Warnings of deprecated built-in resources. Definitions of custom resources have their own. */
 
 const WARNINGS: ReadonlyMap<string, string> = new Map([
   ['/v1/componentstatuses', 'v1 ComponentStatus is deprecated in v1.19+'],

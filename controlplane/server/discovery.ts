@@ -23,7 +23,7 @@ import { notFound } from './router.ts';
 export interface DiscoveryOptions {
   readonly catalog: ResourceCatalog;
   readonly protobuf: ProtobufCodec;
-  /** `host:port` that clients outside are told to use. */
+  /** The `host:port` that discovery publishes for clients outside of the cluster. */
   readonly serverAddress: string;
   /** What other servers serve. */
   readonly aggregated?: {

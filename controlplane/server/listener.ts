@@ -21,7 +21,7 @@ export interface ServingCertificate {
 }
 
 export interface TlsOptions extends ServingCertificate {
-  /** Whose client certificates clients are told to offer (PEM); what counts is what the authenticator verifies. */
+  /** The CAs that the TLS handshake names to clients (PEM). The authenticator verifies the certificates. */
   readonly clientCa?: string | Buffer | readonly (string | Buffer)[];
   readonly minVersion?: 'TLSv1.2' | 'TLSv1.3';
   readonly ciphers?: string;
@@ -95,7 +95,7 @@ export class Listener {
     this.#tls.setSecureContext(secureContextOf(this.#tlsOptions));
   }
 
-  /** Takes no more connections, says goodbye on those there are, and cuts what is left after `graceMs`. */
+  /** Accepts no further connections, announces the end on open ones, and closes the remaining ones after `graceMs`. */
   async close(graceMs: number): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#tls.close(() => resolve()));
     for (const session of this.#sessions) session.close();

@@ -69,7 +69,7 @@ export function parseRequestInfo(method: string, from: RequestPath, query: () =>
     verb = wantsWatch(params) ? 'watch' : 'list';
   }
   if (pathName === '' && verb === 'delete') verb = 'deletecollection';
-  // A collection's deletion is about all of it, whatever its selector says.
+  // The deletion of a collection concerns the whole collection, whatever its selector.
   if (pathName === '' && (verb === 'list' || verb === 'watch')) {
     name = selectedName(query().get('fieldSelector') ?? '');
   }

@@ -85,7 +85,7 @@ export class ApiRequest implements RequestContext {
   isLarge = false;
   /** Audit annotations. */
   annotations: Map<string, string> | undefined;
-  /** Those that tell of objects: for events with bodies alone. */
+  /** The watches of objects: only events with bodies count. */
   bodyAnnotations: Map<string, string> | undefined;
   /** Under API priority and fairness, except for streams. */
   flow: RequestFlow | undefined;

@@ -54,11 +54,11 @@ export class Router {
     if (Object.keys(verbs).length === 0) throw notFound();
     const verb = verbs[method];
     if (verb === undefined) throw rest.info.custom === undefined ? methodNotAllowed() : unsupported(method, rest);
-    // Whether it can be watched is the verb's to say.
+    // The verb decides whether the resource can be watched.
     return info.watchPrefix || (verb === 'list' && info.verb === 'watch') ? { rest, verb: 'watch' } : { rest, verb };
   }
 
-  /** Of a custom resource it is the object that is said to be missing when its subresource is. */
+  /** For a missing subresource of a custom resource, the error names the object as missing. */
   #missing({ group, version, resource, parts }: RequestInfo): StatusError {
     const isCustom = this.#catalog.find(group, version, resource, '')?.info.custom !== undefined;
     return isCustom && parts.length > 2 ? newNotFound({ group, resource }, parts[1] ?? '') : notFound();

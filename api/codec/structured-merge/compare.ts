@@ -29,7 +29,7 @@ interface Sets {
   readonly modified: FieldSetBuilder;
 }
 
-/** Throws `PathElementError` for lists whose items cannot be told apart. */
+/** Throws `PathElementError` for lists whose items have no distinct keys. */
 export function compare(type: MergeType, old: JsonValue | undefined, next: JsonValue | undefined): Comparison {
   const sets = { added: new FieldSetBuilder(), removed: new FieldSetBuilder(), modified: new FieldSetBuilder() };
   compareValue(type, old, next, sets);

@@ -30,7 +30,7 @@ export function canonicalJson(value: JsonValue | undefined): string {
   return `{${members.map((name) => `${quoteText(name)}:${canonicalJson(value[name])}`).join(',')}}`;
 }
 
-/** The form that this program writes of an element that somebody else wrote; `undefined` where it is none. */
+/** The canonical form of an element of another writer; `undefined` if it is not a path element. */
 export function normalizeElement(element: string): string | undefined {
   const content = element.slice(2);
   switch (element.slice(0, 2)) {

@@ -1,4 +1,4 @@
-/** What each metric of an autoscaler asks for, and what its status says of it. */
+/** The number of replicas that each metric of an autoscaler proposes, and the status of the metric. */
 import type { HorizontalPodAutoscaler, Pod } from '../../../api/machinery/kinds.ts';
 import { parseApiVersion } from '../../../api/meta/object.ts';
 import { formatQuantity, milliUnits, newMilliQuantity, parseQuantity } from '../../../api/meta/quantity.ts';

@@ -60,7 +60,7 @@ function groupPods(pods: readonly Pod[], metrics: PodMetrics, resource: string, 
   return { ready, ...groups };
 }
 
-/** The use of cpu while starting says nothing about the load. */
+/** The CPU usage of a starting pod does not show the load. */
 function isStarting(pod: Pod, metric: PodMetric, options: CalculationOptions): boolean {
   const condition = podCondition(pod, 'Ready');
   const startMs = Date.parse(pod.status?.startTime ?? '');
@@ -73,7 +73,7 @@ function isStarting(pod: Pod, metric: PodMetric, options: CalculationOptions): b
 
 const isWithin = (ratio: number, { up, down }: Tolerances): boolean => ratio >= 1 - down && ratio <= 1 + up;
 
-/** What is asked of one container, or of all. Throws where a container does not say. */
+/** The requests of one container, or of all. Throws if a container has no request. */
 export function requestsOf(pods: readonly Pod[], resource: string, container: string): ReadonlyMap<string, number> {
   const requests = new Map<string, number>();
   for (const pod of pods) {

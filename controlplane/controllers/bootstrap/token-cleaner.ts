@@ -9,7 +9,7 @@ export const BOOTSTRAP_TOKENS = {
   fieldSelector: 'type=bootstrap.kubernetes.io/token',
 } as const;
 
-/** What a token's secret says, decoded. */
+/** The decoded data of a token's Secret. */
 export function tokenField(secret: Secret, field: string): string {
   return Buffer.from(secret.data?.[field] ?? '', 'base64').toString('utf8');
 }

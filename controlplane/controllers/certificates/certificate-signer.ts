@@ -1,4 +1,4 @@
-/** Has approved requests of the built-in signers signed, and says in a condition why one cannot be. */
+/** Signs approved requests of the built-in signers. If a request cannot be signed, a condition of it has the reason. */
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { CertificateSigningRequest } from '../../../api/machinery/kinds.ts';
 import { certificateSigningRequests } from '../../../api/machinery/resources.ts';

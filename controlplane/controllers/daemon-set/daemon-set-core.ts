@@ -109,7 +109,7 @@ export interface DaemonPlan {
   /** Nodes that lack a pod. */
   readonly create: readonly string[];
   readonly remove: readonly Pod[];
-  /** Failed pods among them, which are made anew. */
+  /** The failed pods among them, which are recreated. */
   readonly failed: readonly Pod[];
 }
 

@@ -24,7 +24,7 @@ export function newCondition(
   return { type, status, lastUpdateTime: now, lastTransitionTime: now, reason, message };
 }
 
-/** The list with the condition in it; unchanged where it says the same already. */
+/** The list with the condition in it; the same list if the condition does not change. */
 export function withCondition(
   conditions: readonly DeploymentCondition[],
   condition: DeploymentCondition,
@@ -114,7 +114,7 @@ export function hasTimedOut(deployment: Deployment, status: DeploymentStatus, no
   return since + (deployment.spec?.progressDeadlineSeconds ?? 0) * 1000 < nowMs;
 }
 
-/** The status with what can be said about the rollout. */
+/** The status with the conditions of the rollout. */
 export function withProgress(
   deployment: Deployment,
   computed: DeploymentStatus,
@@ -140,7 +140,7 @@ export function withProgress(
         current?.status === 'True'
           ? (current.lastTransitionTime ?? condition.lastTransitionTime)
           : condition.lastTransitionTime;
-      // each step of progress starts the deadline anew, so the old condition always goes
+      // Each step of progress restarts the deadline, so the old condition is always replaced.
       conditions = [
         ...conditions.filter((other) => other.type !== 'Progressing'),
         { ...condition, ...(since === undefined ? {} : { lastTransitionTime: since }) },
@@ -157,7 +157,7 @@ export function withProgress(
   return { ...computed, conditions };
 }
 
-/** The new set's failure says more than an old one's. */
+/** The failure of the new replica set takes precedence over those of old ones. */
 function replicaFailure(all: readonly ReplicaSet[], newSet: ReplicaSet | undefined): DeploymentCondition | undefined {
   for (const set of newSet === undefined ? all : [newSet, ...all]) {
     const failure = set.status?.conditions?.find((condition) => condition.type === 'ReplicaFailure');

@@ -40,7 +40,7 @@ import {
 } from './replica-sets.ts';
 import { isScalingEvent, outdated, resizeNew, resizeOld, scaleAll, type Resize } from './rollout.ts';
 
-/** One look at one deployment. */
+/** One reconciliation of one deployment. */
 export class DeploymentSync {
   readonly #environment: ControllerEnvironment;
   /** With the conditions that this look has added. */
@@ -317,7 +317,7 @@ export class DeploymentSync {
     return true;
   }
 
-  /** A rollout that stands still is looked at again when its deadline passes: no event would tell. */
+  /** A rollout without progress is reconciled again when its deadline passes, because no event reports that. */
   #planRecheck(status: DeploymentStatus): void {
     const current = conditionOf(status, 'Progressing');
     if (!hasDeadline(this.#deployment) || current === undefined || isComplete(this.#deployment, status)) return;

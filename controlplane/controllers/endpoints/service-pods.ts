@@ -47,7 +47,7 @@ export function addressOf(pod: Pod, family: 'IPv4' | 'IPv6'): string | undefined
   return addresses.find((ip) => ip.includes(':') === (family === 'IPv6'));
 }
 
-/** What endpoints say about a pod; other changes of it concern no service. */
+/** The fields of a pod that endpoints contain. Other changes of a pod concern no service. */
 function relevant(pod: Pod): unknown {
   return [
     pod.metadata.labels,

@@ -97,7 +97,7 @@ class GarbageCollector {
       registration.remove();
       this.#followed.delete(name);
       this.#environment.informers.stop(resource).catch((error: unknown) => {
-        this.#environment.logger.error({ err: error, resource: name }, 'an informer did not stop');
+        this.#environment.logger.error({ err: error, resource: name }, 'An informer did not stop');
       });
     }
     for (const [name, resource] of served) {
@@ -123,7 +123,7 @@ class GarbageCollector {
     if (!node.deletingDependents && this.#graph.isHeld(node)) return;
     const live = await this.#read(node.resource, node.namespace, node.name);
     if (live === undefined || live.metadata.uid !== uid) {
-      // the watch will tell of the deletion, too
+      // The watch will report the deletion, too.
       this.#schedule(this.#graph.remove(uid));
       return;
     }

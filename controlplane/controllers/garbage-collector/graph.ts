@@ -57,7 +57,7 @@ export class OwnerGraph {
       node = newNode(uid);
       this.#nodes.set(uid, node);
     } else if (node.virtual && (node.namespace !== namespace || node.name !== name || node.kind !== resource.kind)) {
-      // somebody referred to this uid by wrong coordinates: they must be looked at again
+      // Dependents referred to this UID with wrong coordinates, so they are checked again.
       for (const dependent of node.dependents) if (!refersTo(dependent, resource, object)) work.check.push(dependent);
     }
     Object.assign(node, {
@@ -147,7 +147,7 @@ export class OwnerGraph {
   }
 }
 
-/** The owner is what the reference says it is; a namespaced owner must be in the dependent's namespace. */
+/** Whether the owner matches the reference. A namespaced owner must be in the namespace of the dependent. */
 export function matchesReference(owner: GraphNode, reference: OwnerReference, dependent: GraphNode): boolean {
   const sameGroup = groupOf(owner.apiVersion) === groupOf(reference.apiVersion);
   const reachable = owner.namespace === '' || owner.namespace === dependent.namespace;

@@ -34,7 +34,7 @@ export function replacesOnlyFailed(job: Job): boolean {
   return job.spec?.podReplacementPolicy === 'Failed' || job.spec?.podFailurePolicy !== undefined;
 }
 
-/** What the job's policy says about a failed pod; the first rule that matches. */
+/** The action of the job's failure policy for a failed pod: that of the first rule that matches. */
 export function matchFailurePolicy(job: Job, pod: Pod): PolicyMatch | undefined {
   const rules = job.spec?.podFailurePolicy?.rules ?? [];
   for (const [at, rule] of rules.entries()) {
@@ -121,7 +121,7 @@ export function backoffMs(consecutiveFailures: number): number {
   return Math.min(FIRST_BACKOFF_MS * 2 ** Math.min(consecutiveFailures - 1, 20), LONGEST_BACKOFF_MS);
 }
 
-/** When a pod ended, as its containers tell. */
+/** When a pod terminated, by the statuses of its containers. */
 export function finishTime(pod: Pod, fallbackMs: number): number {
   const times = (pod.status?.containerStatuses ?? [])
     .map(({ state }) => Date.parse(state?.terminated?.finishedAt ?? ''))

@@ -21,7 +21,7 @@ export interface PodCounts {
   /** Finished, and not written down before. */
   readonly newlySucceeded: readonly Pod[];
   readonly newlyFailed: readonly Pod[];
-  /** Failed, and the job's policy says not to count it: only to be let go. */
+  /** Failed, and the job's failure policy ignores it: only its finalizer is removed. */
   readonly newlyIgnored: readonly Pod[];
   readonly succeeded: number;
   /** Failures that count against the limit. */
@@ -102,7 +102,7 @@ const complete = (reason: string, message: string): Verdict => ({
   message,
 });
 
-/** What was said once stays. */
+/** Conditions that are true stay. */
 export function computeVerdict(
   job: Job,
   pods: readonly Pod[],

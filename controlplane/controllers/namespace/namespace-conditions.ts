@@ -1,4 +1,4 @@
-/** What a terminating namespace says about its emptying. Pure; wording of kube-controller-manager. */
+/** The conditions of a terminating namespace. Pure; the messages are those of kube-controller-manager. */
 import type { V1NamespaceCondition } from '@kubernetes/client-node';
 import type { Wire } from '../../../api/machinery/kinds.ts';
 

@@ -119,7 +119,7 @@ class NamespaceController {
         { ...latest, spec: { ...latest.spec, finalizers } },
         { subresource: 'finalize' },
       );
-      // servers that keep a namespace without finalizers are told once more
+      // Some servers keep a namespace without finalizers, so its deletion is requested once more.
       const { uid } = latest.metadata;
       if ((left.spec?.finalizers ?? []).length === 0) {
         await client.delete(namespaces, '', name, uid === undefined ? {} : { preconditions: { uid } });

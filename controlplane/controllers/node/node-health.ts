@@ -23,7 +23,7 @@ export function nodeCondition(node: Node, type: string): NodeCondition | undefin
   return node.status?.conditions?.find((condition) => condition.type === type);
 }
 
-/** The conditions of a node that has been silent too long; `undefined` where they say so already. */
+/** The conditions of a node that has not reported for too long; `undefined` if it already has them. */
 export function conditionsOfSilent(node: Node, nowMs: number): NodeCondition[] | undefined {
   const now = formatTime(nowMs);
   const conditions = [...(node.status?.conditions ?? [])];

@@ -38,7 +38,7 @@ export const runTaintEviction: RunController = (environment, signal) => {
   const nodeCache = informers.for(nodes);
   const podCache = informers.for(pods);
   indexByNode(podCache);
-  /** Pods that will be deleted unless the taint goes, and since when: taints that users set do not say it. */
+  /** Pods that will be deleted unless the taint is removed, and the time since when. Taints that users set have no such time. */
   const planned = new Map<string, number>();
   const loop = new ReconcileLoop(environment, {
     workers: 8,

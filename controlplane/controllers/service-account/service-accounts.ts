@@ -1,4 +1,4 @@
-/** Every namespace has its `default` service account, again when somebody deletes it. */
+/** Ensures that every namespace has the service account `default`, also after a client deletes it. */
 import { isAlreadyExists, isStatusError } from '../../../api/meta/status-error.ts';
 import { namespaces, serviceAccounts } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';

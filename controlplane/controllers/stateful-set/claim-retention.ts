@@ -22,7 +22,7 @@ export function wantedOwners(
     ({ kind, name }) =>
       !(kind === 'StatefulSet' && name === set.metadata.name) && !(kind === 'Pod' && name === podName),
   );
-  // what somebody else controls is not touched
+  // A claim that another object controls stays unchanged.
   if (others.some(({ controller }) => controller === true)) return undefined;
   const own: OwnerReference[] = [];
   if (!stays && whenScaled === 'Delete') own.push(controllerReference(member.pod, pods));

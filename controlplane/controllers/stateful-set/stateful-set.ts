@@ -127,7 +127,7 @@ class StatefulSetController {
     if (failure !== undefined) throw failure;
   }
 
-  /** Before a member goes, so that its claims go or stay as the set says. */
+  /** Runs before a pod is deleted, so that its claims are deleted or retained by the policy of the set. */
   async #keepOwners(set: StatefulSet, own: readonly Pod[]): Promise<void> {
     const namespace = set.metadata.namespace ?? '';
     for (const pod of own) {

@@ -85,7 +85,7 @@ export function exclusiveElsewhere(
   );
 }
 
-/** The node will never say that it has unmounted the volume. */
+/** Whether the node can no longer report that it has unmounted the volume. */
 export function isOutOfService(node: Node | undefined): boolean {
   return node === undefined || (node.spec?.taints ?? []).some((taint) => taint.key === OUT_OF_SERVICE);
 }

@@ -32,7 +32,7 @@ import {
   wantedAttachments,
 } from './attach-detach-core.ts';
 
-/** A node that is not well and does not say that it has unmounted a volume is believed to have, after that. */
+/** After this time, a volume counts as unmounted from an unhealthy node that does not report it. */
 const UNMOUNT_PATIENCE_MS = 6 * 60_000;
 const BY_NODE = 'node';
 
@@ -47,7 +47,7 @@ class AttachDetach {
   readonly #loop: ReconcileLoop;
   /** When a volume was first found to be wanted by nobody, by attachment. */
   readonly #unwantedSince = new Map<string, number>();
-  /** What was told of an attachment already: an event each. */
+  /** Attachments for which an event is already recorded. */
   readonly #told = new Map<string, string>();
 
   constructor(environment: ControllerEnvironment) {
@@ -125,7 +125,7 @@ class AttachDetach {
     const leaving = present.filter((attachment) => !wanted.has(attachment.metadata.name ?? ''));
     const going = leaving.filter((attachment) => this.#mayGo(attachment, node));
     for (const name of wanted.keys()) this.#unwantedSince.delete(name);
-    // The node is told first that a volume goes: it waits for the next attachment then.
+    // The node's status changes first, so that the node waits for the next attachment.
     if (node !== undefined) await this.#tellNode(node, present, new Set(going));
     for (const attachment of going) await this.#detach(attachment);
     for (const attachment of wanted.values()) {

@@ -234,7 +234,7 @@ class VolumeBinder {
     const owner = volume.spec?.claimRef;
     if (owner !== undefined && owner.uid === uid) return volume;
     const annotations = { ...volume.metadata.annotations };
-    // only what was not kept for the claim by somebody else is given free again as a whole
+    // The volume is released as a whole unless a user reserved it for the claim.
     if (owner === undefined) annotations[BOUND_BY_CONTROLLER] = 'yes';
     const claimRef = {
       kind: 'PersistentVolumeClaim',
@@ -328,7 +328,7 @@ class VolumeBinder {
     await this.#giveFree(volume);
   }
 
-  /** What the binder took is free for all again; what somebody kept for a claim stays kept. */
+  /** Releases a volume that the binder bound. A volume that a user reserved for a claim stays reserved. */
   async #giveFree(volume: PersistentVolume): Promise<PersistentVolume> {
     const { [BOUND_BY_CONTROLLER]: byController, ...annotations } = volume.metadata.annotations ?? {};
     const { claimRef, ...spec } = volume.spec ?? {};

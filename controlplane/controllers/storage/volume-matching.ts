@@ -5,7 +5,7 @@ import { fromLabelSelector } from '../../../api/meta/selector.ts';
 
 export const BETA_CLASS = 'volume.beta.kubernetes.io/storage-class';
 
-/** `undefined`: the claim does not say, and may get the default one. */
+/** `undefined` if the claim names no class; it may get the default class. */
 export function classOf(object: PersistentVolumeClaim | PersistentVolume): string | undefined {
   return object.metadata.annotations?.[BETA_CLASS] ?? object.spec?.storageClassName;
 }

@@ -52,7 +52,7 @@ export interface TargetTls {
   readonly key?: string | Buffer;
   readonly ca?: string | Buffer;
   readonly rejectUnauthorized: boolean;
-  /** The name that the target's certificate must have. Absent: its name is not looked at. */
+  /** The name that the certificate of the target must have. Absent: the name is not verified. */
   readonly servername?: string;
 }
 

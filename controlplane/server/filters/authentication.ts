@@ -66,7 +66,7 @@ function proceed(
   return next(request);
 }
 
-/** Everybody who is known belongs to this group, whatever the authenticator says. */
+/** All authenticated users belong to this group, whatever groups the authenticator returns. */
 export function withAuthenticatedGroup(user: UserInfo): UserInfo {
   if (user.name === ANONYMOUS) return user;
   const { groups } = user;

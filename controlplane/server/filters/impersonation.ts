@@ -220,7 +220,7 @@ function readHeaders(request: ApiRequest): Wanted | undefined {
   throw newBadRequest(`requested ${describe(uid, groups, extra ?? new Map())} without impersonating a user name`);
 }
 
-/** Every value apart: what node has joined cannot be told from a value that has a comma. */
+/** Every value separately: in a joined header, a value with a comma is ambiguous. */
 function valuesOf({ headers, rawHeaders }: Exchange, header: string): string[] {
   const value = headers[header];
   if (value === undefined || value === '') return [];

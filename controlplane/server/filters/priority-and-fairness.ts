@@ -71,7 +71,7 @@ class Place implements RequestPlace {
   #expectsBody = false;
   #reception: Reception | undefined;
   #ticket: Ticket | undefined;
-  /** Set when the body has to yield to others, and `#yield` where somebody waits for that. */
+  /** Set when the body has to yield to others; `#yield` is set when a caller waits for that. */
   #yielded: TooManyRequests | undefined;
   #yield: ((error: TooManyRequests) => void) | undefined;
 

@@ -49,7 +49,7 @@ export interface AllocationItem {
 
 export interface Allocation {
   readonly seats: readonly number[];
-  /** The proportion of its target that each level gets whose bounds do not say otherwise. */
+  /** The proportion of its target that each level gets within its bounds. */
   readonly fairProportion: number;
 }
 

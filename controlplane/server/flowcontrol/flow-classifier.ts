@@ -14,7 +14,7 @@ export interface DealtLevel {
   readonly handSize: number;
 }
 
-/** The requests that fairness takes as one: of a schema, and of one user or namespace where the schema tells those apart. */
+/** A flow: the requests of a schema, and of one user or namespace if the schema distinguishes them. */
 export interface Flow<Level> {
   readonly schema: CompiledSchema<Level>;
   readonly distinguisher: string;
@@ -63,7 +63,7 @@ interface Candidate<Level> {
   readonly schema: CompiledSchema<Level>;
   readonly resources: readonly ResourceRule[];
   readonly paths: readonly PathRule[];
-  /** Where the schema does not look at namespaces. */
+  /** If the schema does not distinguish namespaces. */
   readonly flow: Flow<Level> | undefined;
 }
 

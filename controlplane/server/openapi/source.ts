@@ -14,7 +14,7 @@ export interface OpenApiSource {
   readonly release: string;
   /** The schemas of a custom resource's kind. The answer for one row is always the same, and comes at once. */
   readonly customSchema?: (row: ResourceInfo) => CustomSchema | undefined;
-  /** What other servers say of what they serve. */
+  /** The documents of aggregated API servers. */
   readonly aggregated?: {
     openApi(): readonly BackendOpenApi[];
     onChange(listener: () => void): void;

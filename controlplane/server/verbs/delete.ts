@@ -18,7 +18,7 @@ export const remove: VerbHandler = async (request, rest, context) => {
     sendObject(request, context.encodings, 200, successStatus(request, rest, deleted), media);
     return;
   }
-  // Asked not to orphan in the older way, kube-apiserver says that the deletion has only been accepted.
+  // For the older field `orphanDependents: false`, kube-apiserver answers that the deletion was accepted.
   const accepted = deleted.state === 'marked' && options.orphanDependents === false;
   sendEntry(request, context.encodings, accepted ? 202 : 200, rest, entry, media);
 };

@@ -1,4 +1,4 @@
-/** PATCH in its four types, told apart by the body's media type. */
+/** PATCH in its four types, which the media type of the body distinguishes. */
 import { newBadRequest, newUnsupportedMediaType } from '../../../api/meta/status-error.ts';
 import { JsonSyntaxError } from '../../../api/codec/json.ts';
 import { YamlSyntaxError } from '../../../api/codec/yaml.ts';

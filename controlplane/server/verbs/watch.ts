@@ -14,7 +14,7 @@ import { outputOf, pathNamespace, type VerbContext, type VerbHandler } from './v
 
 /** Without a timeout of its own a watch ends after a time in this range, so that clients spread over servers and time. */
 const SHORTEST_DEFAULT_S = 1800;
-/** How long before its end a watch says how far it has come. */
+/** How long before its end a watch sends its last bookmark. */
 const LAST_BOOKMARK_MS = 2000;
 
 /** Where frames go. */
@@ -79,7 +79,7 @@ function carrierOf(
   };
 }
 
-/** Loaded for the first who asks: hardly anybody does, and it takes some megabytes. */
+/** Loaded at the first use, because it takes several megabytes and is rarely used. */
 async function overWebSocket(upgrade: Upgrade, encoder: WatchEncoder, media: OutputMediaType): Promise<WatchCarrier> {
   const { openWebSocket } = await import('./watch-websocket.ts');
   return openWebSocket(upgrade, encoder, media.format === 'protobuf');

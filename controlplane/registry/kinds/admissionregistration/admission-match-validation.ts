@@ -14,7 +14,7 @@ const OPERATIONS = ['*', 'CONNECT', 'CREATE', 'DELETE', 'UPDATE'];
 const SCOPES = ['*', 'Cluster', 'Namespaced'];
 const MAX_CONDITIONS = 64;
 
-/** A wildcard says all: nothing else may stand beside it. */
+/** A wildcard matches everything, so it must be the only item. */
 function aloneErrors(field: string, values: readonly string[], what: string): FieldError[] {
   return values.length > 1 && values.includes('*')
     ? [invalid(field, values, `if '*' is present, must not specify other ${what}`)]
@@ -42,7 +42,7 @@ export function ruleErrors(rule: Rule, at: string): FieldError[] {
   return errors;
 }
 
-/** Resources and subresources; a wildcard must not say what stands beside it. */
+/** Validates resources and subresources. A wildcard must not include other items of the list. */
 function resourcesErrors(field: string, resources: readonly string[]): FieldError[] {
   if (resources.length === 0) return [required(field)];
   const errors: FieldError[] = [];

@@ -1,4 +1,4 @@
-/** What admission policies and their bindings may say. */
+/** Validates admission policies and their bindings. */
 import type { V1LabelSelector } from '@kubernetes/client-node';
 import {
   duplicate,
@@ -260,7 +260,7 @@ interface BindingSpec {
   readonly matchResources?: MatchResources | undefined;
 }
 
-/** What bindings of both kinds say. */
+/** Validates the bindings of both kinds of policies. */
 export function bindingErrors({ policyName = '', paramRef, matchResources }: BindingSpec): FieldError[] {
   return [
     ...(policyName === ''

@@ -1,4 +1,4 @@
-/** What a webhook configuration may say. What an old one has that is refused today, it may keep. */
+/** Validates webhook configurations. An existing configuration may keep values that are refused in new ones. */
 import type { V1LabelSelector } from '@kubernetes/client-node';
 import { duplicate, invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';

@@ -4,7 +4,7 @@
  */
 import { forbidden, invalid, type FieldError } from '../../../../api/meta/field-error.ts';
 
-/** Where an expression stands, which says what it must evaluate to and what it may name. */
+/** The place of an expression. It determines the result type and the variables. */
 export type ExpressionPlace =
   | 'matchCondition'
   | 'validation'

@@ -127,7 +127,7 @@ export const checkExpression: ExpressionChecker = (question) => {
   if (place === 'deviceSelector' && (maxCost ?? 0) > MAX_DEVICE_COST) return TOO_COMPLEX;
   const wanted = WANTED[place];
   if (wanted === undefined || (place === 'deviceSelector' && isOpen(type)) || isExactly(wanted, type)) return undefined;
-  // Null says that there is no annotation.
+  // Null means that there is no annotation.
   if (place === 'auditAnnotation' && type.kind === 'null') return undefined;
   const found = type.kind === 'null' ? 'null_type' : showType(type);
   switch (place) {

@@ -1,11 +1,11 @@
-/** In which order clients prefer the groups and versions that this server serves itself, as their API services say it. */
+/** The priorities of the built-in groups and versions in their API services, by which clients prefer them. */
 
 export interface ApiPriorities {
   readonly groupPriorityMinimum: number;
   readonly versionPriority: number;
 }
 
-/** By group, from the most preferred one; versions that are not named get what their stability says. */
+/** By group, from the most preferred one. Versions that are not listed get the priority of their stability. */
 const GROUPS: Readonly<
   Record<string, { readonly group: number; readonly versions?: Readonly<Record<string, number>> }>
 > = {

@@ -68,7 +68,7 @@ function backendErrors({ service, caBundle = '', insecureSkipTLSVerify = false }
       errors.push(invalid(insecure, true, 'local APIServices may not have insecureSkipTLSVerify'));
     return errors;
   }
-  // Here the namespace is looked at first.
+  // kube-apiserver validates the namespace first here.
   const errors = webhookServiceErrors('spec.service', service).sort(
     (a, b) => Number(b.field === 'spec.service.namespace') - Number(a.field === 'spec.service.namespace'),
   );

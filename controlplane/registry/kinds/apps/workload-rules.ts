@@ -75,7 +75,7 @@ export function templateMatchErrors(
   return [invalid('spec.template.metadata.labels', labels, '`selector` does not match template `labels`')];
 }
 
-/** What a controller makes: a template that its selector finds. The template is not looked at for an invalid selector. */
+/** The pod template of a controller, which its selector must match. The template is not validated if the selector is invalid. */
 export function madeErrors(
   spec: { selector?: Wire<V1LabelSelector> | undefined; template?: PodTemplate },
   kind: string,

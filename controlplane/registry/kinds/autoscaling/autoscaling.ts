@@ -121,7 +121,7 @@ function containerErrors(name: string, container: string, at: string): FieldErro
   ];
 }
 
-/** In the order in which a metric's sources are looked at. */
+/** In the order in which the sources of a metric are validated. */
 const SOURCES: readonly (readonly [keyof Metric & string, string, (metric: Metric, at: string) => FieldError[]])[] = [
   [
     'object',

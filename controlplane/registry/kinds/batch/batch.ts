@@ -171,7 +171,7 @@ function completionErrors(spec: JobSpec, path: string): FieldError[] {
 
 const MANY_AT_ONCE = 10_000;
 
-/** What is told of each index must fit into the status. */
+/** The status must be able to hold the results of all indexes. */
 function largeErrors(spec: JobSpec, path: string): FieldError[] {
   const { completions = 0, parallelism = 0, backoffLimitPerIndex, maxFailedIndexes: failed } = spec;
   if (completions <= MAX_INDEXED || backoffLimitPerIndex === undefined) return [];

@@ -1,4 +1,4 @@
-/** Certificate signing requests: who asks is written by the server; approval and certificate come through endpoints of their own. */
+/** Certificate signing requests. The server writes the requester; approval and certificate have endpoints of their own. */
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import { nameIsPathSegment } from '../../../../api/meta/names.ts';
 import { certificateRequestColumns } from './columns.ts';

@@ -14,7 +14,7 @@ type TrustBundle = Kind<{ spec: V1beta1ClusterTrustBundleSpec }>;
 const MAX_BUNDLE_BYTES = 1024 * 1024;
 const OMITTED = '<value omitted>';
 
-/** The name says whose bundle it is: `example.com:signer:name`. */
+/** The prefix of the name is the signer of the bundle: `example.com:signer:name`. */
 function nameErrors(name: string, signer: string): string[] {
   if (signer === '') {
     const text = 'ClusterTrustBundle without signer name must not have ":" in its name';

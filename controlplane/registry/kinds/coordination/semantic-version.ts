@@ -1,4 +1,4 @@
-/** Versions of semver.org 2.0.0, as lease candidates tell them: reading and order. */
+/** Parses and compares the semantic versions (semver.org 2.0.0) of lease candidates. */
 
 interface SemanticVersion {
   readonly numbers: readonly number[];

@@ -1,4 +1,4 @@
-/** Component statuses: an old view that says of each part of the control plane that it is well. Nothing is stored. */
+/** Component statuses: an old API that reports each part of the control plane as healthy. Nothing is stored. */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { newBadRequest, newNotFound } from '../../../../api/meta/status-error.ts';

@@ -77,7 +77,7 @@ export function eventErrors(event: Event, context: StrategyContext): FieldError[
   return errors;
 }
 
-/** Everything but the series, in the order in which it is looked at. */
+/** All fields but the series, in the order of validation. */
 const FIXED = [
   'involvedObject',
   'reason',

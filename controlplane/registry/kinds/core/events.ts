@@ -38,7 +38,7 @@ const reference =
   (event: Event): string =>
     event.involvedObject?.[name] ?? '';
 
-/** Pairs of names: as stored, and as `events.k8s.io` says it. */
+/** Pairs of field names: the stored one, and the one of `events.k8s.io`. */
 const RENAMED = [
   ['involvedObject', 'regarding'],
   ['message', 'note'],

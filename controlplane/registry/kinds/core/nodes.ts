@@ -1,4 +1,4 @@
-/** Nodes: what the agents say of their machines, and which pods may come there. */
+/** Nodes: the facts that the agents report, and the fields that decide which pods may run there. */
 import type { V1Node } from '@kubernetes/client-node';
 import { parseExactJson } from '../../../../api/codec/json.ts';
 import { resourceValueErrors } from '../../../../api/kinds/resource-validation.ts';
@@ -18,7 +18,7 @@ type Taint = NonNullable<Spec['taints']>[number];
 
 const TAINT_EFFECTS = ['NoSchedule', 'PreferNoSchedule', 'NoExecute'];
 
-/** `podCIDR` is the first of `podCIDRs`; where they say different things it wins. */
+/** `podCIDR` is the first of `podCIDRs`, and has precedence if they differ. */
 function alignCidrs(spec: Spec): void {
   const first = spec.podCIDR ?? '';
   if (first !== '' && spec.podCIDRs?.[0] !== first) spec.podCIDRs = [first];

@@ -32,7 +32,7 @@ function isClaimOrSnapshot({ apiGroup, kind }: DataSource): boolean {
   return kind === 'VolumeSnapshot' && group === 'snapshot.storage.k8s.io';
 }
 
-/** `dataSource` and `dataSourceRef` say the same; what only one may say is dropped from the other. */
+/** `dataSource` and `dataSourceRef` are kept equal. A reference that only one of them allows is dropped from the other. */
 function normalizeSources(spec: ClaimSpec, old: ClaimSpec | undefined): void {
   if ((spec.dataSourceRef?.namespace ?? null) !== null && old?.dataSourceRef === undefined) delete spec.dataSourceRef;
   if (spec.dataSource !== undefined && old?.dataSource === undefined && !isClaimOrSnapshot(spec.dataSource)) {

@@ -1,4 +1,4 @@
-/** Columns of pods: readiness, and the one word that says best how the pod is. */
+/** Columns of pods: readiness, and the status in one word. */
 import type { Pod, PodStatus } from '../../../../api/kinds/pod-types.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { Cell, TableColumns, TableRowCondition } from '../../strategy.ts';

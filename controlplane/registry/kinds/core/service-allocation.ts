@@ -86,7 +86,7 @@ export class ServiceAllocator {
     if (had[0] === 'None') return;
     const addresses = [...(spec.clusterIPs ?? [])];
     for (const [index, family] of (spec.ipFamilies ?? []).entries()) {
-      // What a service has is not exchanged; validation says so.
+      // The addresses of a service are not replaced; validation refuses that.
       if (had[index] !== undefined) continue;
       const asked = addresses[index] ?? '';
       if (asked === '') {

@@ -24,7 +24,7 @@ function sameLists(a: readonly string[] = [], b: readonly string[] = []): boolea
 export const sameAddresses = (a: ServiceSpec, b: ServiceSpec): boolean => sameLists(a.clusterIPs, b.clusterIPs);
 export const sameFamilies = (a: ServiceSpec, b: ServiceSpec): boolean => sameLists(a.ipFamilies, b.ipFamilies);
 
-/** What the server gave before is kept where the client does not say. Ports are known by their names. */
+/** Allocated values are kept if the client leaves them out. Ports are matched by name. */
 export function keepAllocated(spec: ServiceSpec, old: ServiceSpec): void {
   if (needsClusterIp(spec) && needsClusterIp(old)) {
     if ((spec.clusterIP ?? '') === '') spec.clusterIP = old.clusterIP;
@@ -46,7 +46,7 @@ export function keepAllocated(spec: ServiceSpec, old: ServiceSpec): void {
     spec.healthCheckNodePort = old.healthCheckNodePort;
 }
 
-/** `clusterIP` is the first of `clusterIPs`: what a client that knows only one says counts for both. */
+/** `clusterIP` is the first of `clusterIPs`. A client that sets only one of the two fields changes both. */
 export function normalizeAddresses(spec: ServiceSpec, old: ServiceSpec | undefined): void {
   const { clusterIP = '', clusterIPs = [] } = spec;
   if (old === undefined) {
@@ -62,7 +62,7 @@ export function normalizeAddresses(spec: ServiceSpec, old: ServiceSpec | undefin
   }
 }
 
-/** A service that may have two families and says what it said before stays as it is, whatever the cluster has now. */
+/** A service of two possible families whose fields do not change stays as it is, whatever families the cluster has. */
 export function staysPreferred(service: { readonly spec: ServiceSpec }, old: ServiceSpec | undefined): boolean {
   const { spec } = service;
   if (old === undefined || spec.type !== old.type || !needsClusterIp(spec)) return false;
@@ -104,7 +104,7 @@ export function initFamilies(
   return [];
 }
 
-/** To give the second address back is to say so: `SingleStack`. */
+/** A client releases the second address by the policy `SingleStack`. */
 function reductionErrors(spec: ServiceSpec, old: ServiceSpec | undefined): FieldError[] {
   if (old === undefined) return [];
   const { clusterIPs = [], ipFamilies = [] } = spec;
@@ -138,7 +138,7 @@ function singleStackErrors({ clusterIPs = [], ipFamilies = [], ipFamilyPolicy }:
   ];
 }
 
-/** Addresses that are asked for by name tell their families. */
+/** Requested addresses determine the families. */
 function inferFamilies(spec: ServiceSpec, cluster: readonly Family[]): FieldError[] {
   const errors: FieldError[] = [];
   const families = [...(spec.ipFamilies ?? [])];
@@ -153,7 +153,7 @@ function inferFamilies(spec: ServiceSpec, cluster: readonly Family[]): FieldErro
   return errors;
 }
 
-/** Addresses, families and policy as the client wrote them. Addresses that the service has are not looked at again. */
+/** Validates addresses, families and policy as the client wrote them. Addresses that the service already has are not validated again. */
 export function clusterAddressErrors(spec: ServiceSpec, old?: ServiceSpec): FieldError[] {
   if (spec.type === 'ExternalName') return [];
   const { clusterIP = '', clusterIPs = [], ipFamilies = [], ipFamilyPolicy } = spec;

@@ -136,7 +136,7 @@ function rangesOf(cidrs: readonly string[]): readonly Range[] {
   });
 }
 
-/** One that says nothing of being ready counts: nobody may be there to say so. */
+/** A range without the condition Ready counts, because no controller may be running that sets it. */
 function isUsable({ metadata, status }: ServiceCidr): boolean {
   if (metadata.deletionTimestamp !== undefined) return false;
   return (status?.conditions ?? []).find(({ type }) => type === 'Ready')?.status !== 'False';

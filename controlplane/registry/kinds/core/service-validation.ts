@@ -1,4 +1,4 @@
-/** What services must say, alone and against what they said before, and what about them is likely not meant. */
+/** Validates services, also against their previous state, and warns of values that are probably mistakes. */
 import { cidrWarnings, ipWarnings } from '../../../../api/kinds/address-warnings.ts';
 import { duplicate, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
 import { cidrErrors, ipErrors, parseIp } from '../../../../api/meta/ip-addresses.ts';
@@ -264,7 +264,7 @@ export function serviceUpdateErrors(service: Service, old: Service): FieldError[
 
 const ONCE = 'may not change once set';
 
-/** The first address stays; a second one may come and, where that is said, go. */
+/** The first address stays. A second one may be added and, if the update allows it, removed. */
 function addressChangeErrors(spec: ServiceSpec, old: ServiceSpec): FieldError[] {
   if (spec.type === 'ExternalName' || old.type === 'ExternalName') return [];
   if (isHeadless(spec) && isHeadless(old)) return [];

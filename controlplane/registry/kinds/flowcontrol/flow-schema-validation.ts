@@ -1,4 +1,4 @@
-/** What a flow schema may say: who and what it matches. */
+/** Validates flow schemas: the subjects and the requests that they match. */
 import { invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
 import { dnsLabelErrors, dnsSubdomainErrors } from '../../../../api/meta/names.ts';
 import { forbidden, invalidFor } from '../field-rules.ts';
@@ -85,7 +85,7 @@ function verbErrors(verbs: readonly string[], at: string): FieldError[] {
   return verbs.every((verb) => VERBS.includes(verb)) ? [] : [notSupported(field, verbs, VERBS)];
 }
 
-/** A wildcard says all: nothing else may stand beside it. */
+/** A wildcard matches everything, so it must be the only item. */
 function aloneErrors(field: string, values: readonly string[], what: string): FieldError[] {
   return values.length > 1 && values.includes(ALL)
     ? [invalid(field, values, `if '*' is present, must not specify other ${what}`)]

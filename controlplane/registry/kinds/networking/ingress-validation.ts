@@ -1,4 +1,4 @@
-/** What an ingress may say. Used by the kind's strategy only. */
+/** Validates ingresses. Only the strategy of the kind uses it. */
 import {
   dnsLabelErrors,
   dnsSubdomainErrors,

@@ -1,4 +1,4 @@
-/** What a claim for devices may ask for, and what its status may say. */
+/** Validates the requests and the status of a claim for devices. */
 import type { V1NodeSelector } from '@kubernetes/client-node';
 import { nodeSelectorErrors } from '../../../../api/kinds/scheduling-validation.ts';
 import { conditionErrors, type CommonCondition } from '../../../../api/meta/conditions.ts';

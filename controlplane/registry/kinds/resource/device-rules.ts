@@ -157,7 +157,7 @@ export function tolerationErrors(toleration: Toleration, at: string): FieldError
 
 const MAX_BINDING_CONDITIONS = 4;
 
-/** Conditions that say when a device is bound, and when that failed: both or none, no name in both. */
+/** The conditions for a bound device and for a failed binding: both lists or none, and no name in both. */
 export function bindingConditionErrors(bound: readonly string[], failed: readonly string[], at: string): FieldError[] {
   const names = (name: string, field: string): FieldError[] => invalidFor(field, name, qualifiedNameErrors(name));
   const boundField = `${at}.bindingConditions`;

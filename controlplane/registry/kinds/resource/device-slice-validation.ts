@@ -1,4 +1,4 @@
-/** What a driver may say of the devices that it has: slices of a pool. */
+/** Validates resource slices: the devices of a pool that a driver reports. */
 import type { V1NodeSelector } from '@kubernetes/client-node';
 import { nodeSelectorErrors } from '../../../../api/kinds/scheduling-validation.ts';
 import { invalid, required, tooLong, tooMany, type FieldError } from '../../../../api/meta/field-error.ts';
@@ -70,7 +70,7 @@ function nodeNameErrors(field: string, name: string): FieldError[] {
   return invalidFor(field, name, dnsSubdomainErrors(name));
 }
 
-/** Which nodes the devices are for: said in one way. */
+/** Exactly one of the fields that select the nodes of the devices is set. */
 function placementErrors(spec: SliceSpec): FieldError[] {
   const errors: FieldError[] = [];
   const ways: string[] = [];

@@ -1,4 +1,4 @@
-/** Dynamic resource allocation: claims for devices, classes of devices, and what drivers say they have. */
+/** Dynamic resource allocation: claims for devices, classes of devices, and the devices that drivers report. */
 import { invalid, type FieldError } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { validateAnnotations } from '../../../../api/meta/validation.ts';
@@ -120,7 +120,7 @@ function deviceClasses(check: ExpressionChecker): Strategy<DeviceClass> {
   };
 }
 
-/** Taints say since when they are there. */
+/** Taints of devices have the time at which they were added. */
 function dateTaints(taints: readonly Taint[], nowMs: number): void {
   for (const taint of taints) taint.timeAdded ??= new Date(nowMs).toISOString().replace(/\.\d+/, '');
 }

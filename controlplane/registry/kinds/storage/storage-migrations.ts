@@ -1,4 +1,4 @@
-/** Storage version migrations: which resource is to be written anew, and how far that is. What has ended stays ended. */
+/** Storage version migrations: the resource that is rewritten, and the progress. A finished migration stays finished. */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1beta1StorageVersionMigrationSpec, V1beta1StorageVersionMigrationStatus } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';

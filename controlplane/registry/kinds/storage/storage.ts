@@ -60,7 +60,7 @@ type StorageClass = Kind<
 
 function topologyErrors(topologies: StorageClass['allowedTopologies']): FieldError[] {
   const errors: FieldError[] = [];
-  // To kube-apiserver a term that says nothing is a duplicate of the missing one.
+  // kube-apiserver treats an empty term as a duplicate of the missing one.
   const seen: unknown[] = [{}];
   for (const [index, term] of (topologies ?? []).entries()) {
     const at = `allowedTopologies[${index}].matchLabelExpressions`;
