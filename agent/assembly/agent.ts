@@ -82,6 +82,8 @@ export async function assembleAgent(base: Base, outside: Outside, lifecycle: Lif
   lifecycle.add({ run: (signal) => node.run(status, signal) });
   const { runtime, registries } = outside;
   const host = createPodHost({ runtime, table: state.table, pleg: pods.pleg, clock: base.clock });
+  const cgroupDriver = await runtime.cgroupDriver();
+  const detected = cgroupDriver === undefined ? {} : { cgroupDriver };
   const server = lifecycle.add(
     await assembleServer({
       ...base,
@@ -94,7 +96,7 @@ export async function assembleAgent(base: Base, outside: Outside, lifecycle: Lif
       explainEviction: (supposed) => eviction.explain(supposed),
       observe: createHttpObserver(registries.own, base.clock),
       certificates: registries.certificates.server,
-      config: () => configz(base.effective),
+      config: () => configz(base.effective, detected),
       flagz: () => flagz(base.effective),
       gates: base.effective.gates,
       version: outside.version,

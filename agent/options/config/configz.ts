@@ -1,7 +1,7 @@
 /** `/configz`: the effective options in the form of a `KubeletConfiguration`, the other flags, and where each value came from. */
 import type { FlagType, FlagTypes } from '../../../api/component/flags.ts';
 import { setMember } from '../../../api/codec/json.ts';
-import { agentOptions } from '../agent-options.ts';
+import { type AgentFlags, agentOptions } from '../agent-options.ts';
 import type { AnyOption } from '../option.ts';
 import { CONFIG_KIND, CONFIG_VERSION } from './config-file.ts';
 import type { EffectiveOptions } from './effective-options.ts';
@@ -11,20 +11,21 @@ export interface Configz {
   readonly kubeletconfig: object;
   /** Flags without a field in the file; those without effect only where they are given. */
   readonly flags: Readonly<Record<string, unknown>>;
-  /** `default`, `flag` or a file, by field path or `--flag`. */
+  /** `default`, `flag`, a file or `runtime`, by field path or `--flag`. */
   readonly origins: Readonly<Record<string, string>>;
 }
 
 type Members = { [name: string]: unknown };
 
-export function configz({ flags, origins }: EffectiveOptions): Configz {
+/** `detected` are values that the container runtime determines; they replace those of the options. */
+export function configz({ flags, origins }: EffectiveOptions, detected: Partial<AgentFlags> = {}): Configz {
   const config: Members = { kind: CONFIG_KIND, apiVersion: CONFIG_VERSION };
   const others: Members = {};
   const from: Record<string, string> = {};
-  const values = flags as Readonly<Record<string, FlagTypes[FlagType]>>;
+  const values = { ...flags, ...detected } as Readonly<Record<string, FlagTypes[FlagType]>>;
   for (const [key, row] of Object.entries<AnyOption>(agentOptions)) {
     const value = values[key] ?? row.default;
-    const origin = origins.get(key) ?? 'default';
+    const origin = key in detected ? 'runtime' : (origins.get(key) ?? 'default');
     if (row.config !== undefined) {
       place(config, row, value);
       from[row.config.path] = origin;

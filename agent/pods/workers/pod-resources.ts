@@ -2,7 +2,7 @@
  * The resources of a pod that a resize can change, as a value: those of the pod as a whole and those of each container. Reads
  * them from a specification or from a status, and puts them into a specification. Pure; the allocation calls it.
  */
-import { addQuantities, compareQuantities, formatQuantity, parseQuantity } from '../../../api/meta/quantity.ts';
+import { compareQuantities, parseQuantity } from '../../../api/meta/quantity.ts';
 import type { Container, ContainerStatusJson, Pod } from '../../model/core-types.ts';
 
 type Resources = NonNullable<Container['resources']>;
@@ -53,28 +53,17 @@ export function lastResources(pod: Pod): PodResources {
   return { pod: statuses.some(hasRun) ? lastPodResources(pod) : pod.spec.resources, containers };
 }
 
-/** The status counts the overhead of the pod's runtime class in; the specification does not. */
 function lastPodResources(pod: Pod): Resources | undefined {
   const stated = pod.spec.resources;
   if (stated === undefined) return undefined;
   const shown = { limits: pod.status?.resources?.limits, requests: pod.status?.allocatedResources };
-  const overhead = (pod.spec.overhead ?? {}) as List;
   const lists = KINDS.filter((kind) => stated[kind] !== undefined).map((kind) => {
     const list = stated[kind] as List;
     const last = (shown[kind] ?? {}) as List;
-    const values = Object.entries(list).map(([name, text]) => {
-      const value = (RESIZABLE as readonly string[]).includes(name) ? last[name] : undefined;
-      return [name, value === undefined ? text : without(value, overhead[name])];
-    });
-    return [kind, Object.fromEntries(values)];
+    const values = RESIZABLE.filter((name) => list[name] !== undefined).map((name) => [name, last[name] ?? list[name]]);
+    return [kind, { ...list, ...Object.fromEntries(values) }];
   });
   return { ...stated, ...Object.fromEntries(lists) } as Resources;
-}
-
-function without(text: string, overhead: string | undefined): string {
-  if (overhead === undefined) return text;
-  const { nano } = parseQuantity(overhead);
-  return formatQuantity(addQuantities(parseQuantity(text), { ...parseQuantity(overhead), nano: -nano }));
 }
 
 /** Returns the same object if nothing differs. */

@@ -68,14 +68,25 @@ function containerPart(input: StatusInput): PodStatus {
   if (regular.length > 0) status.containerStatuses = regular;
   if (init.length > 0) status.initContainerStatuses = init;
   if (ephemeral.length > 0) status.ephemeralContainerStatuses = ephemeral;
-  const requests = podResources(pod, requestsOf);
-  const limits = podResources(pod, limitsOf);
-  status.resources = {
-    ...(Object.keys(limits).length === 0 ? {} : { limits }),
-    ...(Object.keys(requests).length === 0 ? {} : { requests }),
-  };
-  if (Object.keys(requests).length > 0) status.allocatedResources = requests;
+  podResourcesPart(input, status);
   return status;
+}
+
+/**
+ * A pod that states resources as a whole shows those, any other the sum of its containers. `resources` are those that the cgroup
+ * has: a resize that is in progress shows there when it is done.
+ */
+function podResourcesPart({ pod, previous, resize }: StatusInput, status: PodStatus): void {
+  const whole = pod.spec.resources;
+  const requests = whole === undefined ? podResources(pod, requestsOf) : (whole.requests ?? {});
+  const limits = whole === undefined ? podResources(pod, limitsOf) : (whole.limits ?? {});
+  const hasRequests = Object.keys(requests).length > 0;
+  const allocated = {
+    ...(Object.keys(limits).length === 0 ? {} : { limits }),
+    ...(hasRequests ? { requests } : {}),
+  };
+  status.resources = (resize.inProgress === undefined ? undefined : previous?.resources) ?? allocated;
+  if (hasRequests) status.allocatedResources = requests;
 }
 
 function containerStatus(input: StatusInput, container: Container, kind: ContainerKind): ContainerStatusJson {

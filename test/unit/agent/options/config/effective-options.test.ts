@@ -372,6 +372,14 @@ test('/configz has the form of the kubelet', async () => {
   assert.deepEqual(configz(options).kubeletconfig, { ...recorded.kubeletconfig, ...OTHER_DEFAULTS });
 });
 
+test('/configz shows the cgroup driver in effect, which the runtime determines', async () => {
+  const options = await load();
+  const shown = configz(options, { cgroupDriver: 'systemd' });
+  assert.equal((shown.kubeletconfig as { cgroupDriver?: string }).cgroupDriver, 'systemd');
+  assert.equal(shown.origins['cgroupDriver'], 'runtime');
+  assert.equal((configz(options).kubeletconfig as { cgroupDriver?: string }).cgroupDriver, 'cgroupfs');
+});
+
 test('/configz says where values came from, and shows flags that have no field', async () => {
   const config = await file('configz.yaml', `${HEADER}${ALONE}maxPods: 4\n`);
   const { origins, flags } = configz(await load('--config', config, '--node-ip=10.0.0.1', '--port=1'));

@@ -159,8 +159,8 @@ describe('a resize', () => {
     const restarted = setUp().allocations;
     const status = {
       containerStatuses: [{ name: 'c', containerID: 'x://1', resources: {} }],
-      resources: { limits: { cpu: '3100m' }, requests: { cpu: '2100m' } },
-      allocatedResources: { cpu: '2100m' },
+      resources: { limits: { cpu: '3' }, requests: { cpu: '2' } },
+      allocatedResources: { cpu: '2' },
     };
     assert.deepEqual(restarted.allocated(whole('5', { status })).spec.resources, {
       requests: { cpu: '2' },

@@ -3,24 +3,30 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Pod, PodStatus } from '../../../../../agent/model/core-types.ts';
 import { apiPodStatus } from '../../../../../agent/runtime/kuberuntime/api-status.ts';
+import type { ResizeConditions } from '../../../../../agent/runtime/kuberuntime/resize.ts';
 import { assembleRuntimeStatus } from '../../../../../agent/runtime/kuberuntime/runtime-status.ts';
 import type { ContainerStatus } from '../../../../../agent/runtime/runtime.ts';
 
 interface Seen {
+  readonly resize?: ResizeConditions;
+  readonly previous?: PodStatus;
   readonly recursiveReadOnly: boolean;
   readonly containers?: readonly ContainerStatus[];
   readonly message?: string;
 }
 
-function statusOf(spec: object, { recursiveReadOnly, containers = [], message = '' }: Seen): PodStatus {
+function statusOf(
+  spec: object,
+  { recursiveReadOnly, containers = [], message = '', resize = {}, previous }: Seen,
+): PodStatus {
   const pod = { metadata: { name: 'p', namespace: 'd', uid: 'u' }, spec: { nodeName: 'n', ...spec } } as unknown as Pod;
   return apiPodStatus({
     pod,
     runtime: assembleRuntimeStatus({ uid: 'u', name: 'p', namespace: 'd' }, [], containers),
-    previous: undefined,
+    previous,
     terminal: false,
     resizing: [],
-    resize: {},
+    resize,
     nowMs: 0,
     hostIps: [],
     recursiveReadOnly,
@@ -124,5 +130,29 @@ describe('the termination messages of a pod', () => {
   it('are counted in bytes and cut between characters', () => {
     // 12288 / 5 = 2457 bytes, of which 2456 are 614 whole characters.
     assert.deepEqual(new Set(messagesOf(5, '😀'.repeat(1024))), new Set(['😀'.repeat(614)]));
+  });
+});
+
+describe('a pod that states resources as a whole', () => {
+  const whole = (cpu: string): object => ({
+    resources: { requests: { cpu }, limits: { cpu } },
+    overhead: { cpu: '100m' },
+    containers: [
+      { name: 'a', resources: { requests: { 'example.com/thing': '1' }, limits: { 'example.com/thing': '1' } } },
+    ],
+  });
+  const resourcesOf = (status: PodStatus): unknown[] => [status.resources, status.allocatedResources];
+
+  it('shows those, and nothing of its containers', () => {
+    const status = statusOf(whole('1'), { recursiveReadOnly: false });
+    assert.deepEqual(resourcesOf(status), [{ limits: { cpu: '1' }, requests: { cpu: '1' } }, { cpu: '1' }]);
+  });
+  it('shows what it has while a resize is in progress, and what it is allocated', () => {
+    const previous = statusOf(whole('1'), { recursiveReadOnly: false });
+    const resize = { inProgress: { generation: 2 } };
+    const status = statusOf(whole('2'), { recursiveReadOnly: false, previous, resize });
+    assert.deepEqual(resourcesOf(status), [{ limits: { cpu: '1' }, requests: { cpu: '1' } }, { cpu: '2' }]);
+    const done = statusOf(whole('2'), { recursiveReadOnly: false, previous: status });
+    assert.deepEqual(resourcesOf(done), [{ limits: { cpu: '2' }, requests: { cpu: '2' } }, { cpu: '2' }]);
   });
 });
