@@ -120,6 +120,11 @@ async function stream({ request, rest, options, carrier, context, media, timeout
     onEvents(events) {
       if (over) return true;
       start();
+      // An event is no list, so kube-apiserver fails to encode the first one and ends the watch.
+      if (media.as === 'PartialObjectMetadataList') {
+        finish();
+        return true;
+      }
       return carrier.write(events);
     },
     onEnd: finish,

@@ -28,8 +28,7 @@ export const sameFamilies = (a: ServiceSpec, b: ServiceSpec): boolean => sameLis
 export function keepAllocated(spec: ServiceSpec, old: ServiceSpec): void {
   if (needsClusterIp(spec) && needsClusterIp(old)) {
     if ((spec.clusterIP ?? '') === '') spec.clusterIP = old.clusterIP;
-    if ((spec.clusterIPs ?? []).length === 0 && spec.clusterIP === old.clusterIP)
-      spec.clusterIPs = [...(old.clusterIPs ?? [])];
+    if ((spec.clusterIPs ?? []).length === 0) spec.clusterIPs = [...(old.clusterIPs ?? [])];
   }
   if (hasNodePorts(spec) && hasNodePorts(old)) {
     const before = new Set((old.ports ?? []).map(({ nodePort }) => nodePort ?? 0));

@@ -58,3 +58,12 @@ test('an update lists an error of the metadata once for each time that kube-apis
   assert.equal(await causesOf('v1/limitranges', { metadata: { name: 'l' }, spec: { limits: [] } }), 3);
   assert.equal(await causesOf('v1/resourcequotas', { metadata: { name: 'q' }, spec: {} }), 3);
 });
+
+test('a service whose one address changes while the list of addresses is absent is refused at that list', async () => {
+  const made = await fixture.create('v1/services', { metadata: { name: 's' }, spec: { ports: [{ port: 80 }] } });
+  const { clusterIPs: _, ...spec } = made['spec'] as Record<string, unknown>;
+  await assert.rejects(fixture.update('v1/services', { ...made, spec: { ...spec, clusterIP: '10.96.9.9' } }), {
+    code: 422,
+    message: 'Service "s" is invalid: spec.clusterIPs[0]: Invalid value: ["10.96.9.9"]: may not change once set',
+  });
+});

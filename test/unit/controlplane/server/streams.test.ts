@@ -81,6 +81,17 @@ test('a watch as Table gives the columns once', async () => {
   });
 });
 
+test('a watch whose events should be lists ends without one', async () => {
+  await withServer(async (fake, resource) => {
+    const accept = 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1';
+    const answer = fake.request('GET', `${PATH}?watch=1`, { accept });
+    while (resource.watchers === 0) await turn();
+    resource.put('n', { metadata: { name: 'a' } });
+    const { status, text } = await answer;
+    assert.deepEqual([status, text], [200, '']);
+  });
+});
+
 test('frames of a protobuf watch have their length before them', async () => {
   await withServer(async (fake, resource) => {
     const answer = fake.request('GET', `${PATH}?watch=1`, {
