@@ -85,7 +85,7 @@ async function timed(print: Print, what: string, work: () => Promise<unknown>): 
 }
 
 async function longest(print: Print, server: Server, what: string): Promise<void> {
-  print(`longest stretch of the event loop, ${what}`, (await server.facts()).loopDelayMaxMs, 'ms');
+  print(`processor time of a turn of the loop, longest, ${what}`, (await server.facts()).longestTurnCpuMs, 'ms');
 }
 
 /** What a person waits for first. */

@@ -33,6 +33,10 @@ function infoOf({ group, version, resource, kind, namespaced }: Resource): Resou
 export interface ControllerTest {
   readonly clock: FakeClock;
   readonly client: FakeClient;
+  /** Notifies the controllers of a change of the catalog. */
+  changeCatalog(): void;
+  /** How often its resources were read. */
+  catalogReads(): number;
   /** Reasons and messages of the events reported so far. */
   events(): string[];
   /** Starts controllers; they are stopped by `stop`. */
@@ -55,14 +59,21 @@ export function controllerTest(
   const stop = new AbortController();
   const running: Promise<void>[] = [];
   const served = options.served ?? [resources.pods, resources.replicaSets, resources.deployments, resources.configMaps];
+  const listeners: (() => void)[] = [];
+  let catalogReads = 0;
   const catalog: ResourceCatalog = {
     find: () => undefined,
-    resources: () => served.map(infoOf),
-    onChange: () => undefined,
+    resources() {
+      catalogReads += 1;
+      return served.map(infoOf);
+    },
+    onChange: (listener) => void listeners.push(listener),
   };
   return {
     clock,
     client,
+    changeCatalog: () => listeners.forEach((listener) => listener()),
+    catalogReads: () => catalogReads,
     events: () =>
       client
         .peekAll(resources.events)

@@ -35,6 +35,7 @@ class GarbageCollector {
   readonly #followed = new Map<string, { readonly resource: ServedResource; readonly registration: Registration }>();
   readonly #absent = new Set<string>();
   #stopped = false;
+  #willFollow = false;
 
   constructor(environment: ControllerEnvironment) {
     this.#environment = environment;
@@ -53,9 +54,7 @@ class GarbageCollector {
 
   async run(signal: AbortSignal): Promise<void> {
     this.#follow();
-    this.#environment.catalog.onChange(() => {
-      if (!this.#stopped) this.#follow();
-    });
+    this.#environment.catalog.onChange(() => this.#followSoon());
     const filled = this.#graphFilled(signal);
     const graph = { synced: () => filled };
     await Promise.all([this.#checks.run(signal, graph), this.#orphans.run(signal, graph), aborted(signal)]);
@@ -84,6 +83,16 @@ class GarbageCollector {
     } finally {
       timer.cancel();
     }
+  }
+
+  /** Once for all changes of a turn of the event loop: each reads the whole catalog, and definitions come by the hundred. */
+  #followSoon(): void {
+    if (this.#willFollow) return;
+    this.#willFollow = true;
+    setImmediate(() => {
+      this.#willFollow = false;
+      if (!this.#stopped) this.#follow();
+    });
   }
 
   #follow(): void {

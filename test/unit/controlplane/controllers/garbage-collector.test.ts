@@ -36,6 +36,17 @@ const tree = () =>
     [pods, object('web-1-b', [owner('ReplicaSet', 'web-1')])],
   ] as const;
 
+test('the catalog is read once for all its changes of one turn of the event loop', async () => {
+  const t = controllerTest({ objects: tree() });
+  await t.start(runGarbageCollector);
+  const before = t.catalogReads();
+  for (let change = 0; change < 100; change += 1) t.changeCatalog();
+  await t.advance(20);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(t.catalogReads() - before, 1);
+  await t.stop();
+});
+
 test('what belongs to a deleted owner is deleted, all the way down', async () => {
   const t = controllerTest({ objects: tree() });
   await t.start(runGarbageCollector);
