@@ -186,9 +186,9 @@ async function followClientCa(
       if (text === current || signal.aborted) continue;
       server.trustClients(text);
       current = text;
-      logger.info({ file }, 'took up new authorities of clients');
+      logger.info({ file }, 'Replaced the CAs of clients');
     } catch (error) {
-      logger.warn({ err: error, file }, 'the authorities of clients could not be read; those known before stay');
+      logger.warn({ err: error, file }, 'Cannot read the CAs of clients, keeping the previous ones');
     }
   }
 }

@@ -69,8 +69,7 @@ export async function clusterServices(
     flags.clusterDns.length > 0 ? flags.clusterDns : (servedByNodes()?.spec?.clusterIPs ?? []);
   const clusterDomain = (): string => clusterDomainOf(flags, servedByNodes());
   const network = startNetwork(base, informers, nameServers, facts).catch((error: unknown) => {
-    if (!signal.aborted)
-      logger.error({ err: error instanceof Error ? error.message : error }, 'the service proxy could not start');
+    if (!signal.aborted) logger.error({ err: error }, 'Cannot start the service proxy');
     return undefined;
   });
   return {
@@ -155,7 +154,7 @@ async function serviceNetwork(
     clock,
     signal,
     backoff: new Backoff({ firstMs: 1_000, longestMs: 60_000 }),
-    onError: (error) => logger.error({ err: error }, 'The service proxy could not start; it is tried again'),
+    onError: (error) => logger.error({ err: error }, 'Cannot start the service proxy, retrying'),
   });
   background(starting, { logger, what: 'Starting the service proxy', signal });
   return {

@@ -1,8 +1,8 @@
 /**
- * Writes a set of files that a container sees change all at once: the files stand in a time-stamped directory, `..data`
- * points at it, and what users see are links through `..data`. A new set is swapped in by renaming that one link.
+ * Writes a set of files that a container sees change all at once. The files are in a time-stamped directory, `..data` is a link
+ * to it, and the visible files are links through `..data`. Renaming that one link replaces the set.
  *
- * Everything goes through descriptors of the directories, so that a link that is swapped in leads no file elsewhere.
+ * The writer opens everything through descriptors of the directories, so that a link that a container creates cannot redirect it.
  */
 import { randomBytes } from 'node:crypto';
 import { Directory, ifMissing, inDirectory } from '../files/beneath.ts';
@@ -19,10 +19,10 @@ export interface PayloadFile {
 export type Payload = ReadonlyMap<string, PayloadFile>;
 
 const DATA_LINK = '..data';
-/** Directories of this writer: the one of before, and what a killed writer left. */
+/** Matches directories of this writer: the previous one, and those that a killed writer has left. */
 const STAMPED = /^\.\.\d{4}_\d\d_\d\d_\d\d_\d\d_\d\d\.[0-9a-f]+$/;
 
-/** Brings the directory to the payload; resolves to whether anything changed. `gid` owns the files where it is set. */
+/** Writes the payload to the directory. Resolves to whether anything changed. `gid`, if set, owns the files. */
 export async function writePayload(
   path: string,
   payload: Payload,
@@ -33,7 +33,7 @@ export async function writePayload(
   return inDirectory(path, async (directory) => {
     const current = await directory.readlink(DATA_LINK).catch(ifMissing);
     if (current !== undefined && (await isCurrent(directory, current, payload, gid))) {
-      // A writer that was killed after the swap may have left the links behind.
+      // A writer that was killed after the replacement may have left links out of date.
       await linkUserVisible(directory, payload);
       return false;
     }
@@ -58,7 +58,7 @@ function checkPath(path: string): void {
   }
 }
 
-/** With a group of its own the group may read every file, and enter and list every directory. */
+/** If the volume has a group, the group can read every file, and enter and list every directory. */
 function fileMode(file: PayloadFile, gid: number | undefined): number {
   return gid === undefined ? file.mode : file.mode | 0o440;
 }
@@ -70,7 +70,7 @@ async function giveToGroup(directory: Directory, gid: number | undefined): Promi
   await directory.chmod((mode & 0o7777) | 0o2550);
 }
 
-/** Whether the directory that `..data` names holds exactly the payload. A link to anything but a stamped directory does not count. */
+/** Whether the directory behind `..data` has exactly the payload. A link to anything but a time-stamped directory does not count. */
 async function isCurrent(volume: Directory, name: string, payload: Payload, gid: number | undefined): Promise<boolean> {
   if (!STAMPED.test(name)) return false;
   const stamped = await volume.enter(name).catch(ifMissing);
@@ -86,7 +86,7 @@ async function isCurrent(volume: Directory, name: string, payload: Payload, gid:
 interface Comparison {
   readonly payload: Payload;
   readonly gid: number | undefined;
-  /** Paths of files that are as they should be. */
+  /** Paths of files that are up to date. */
   readonly found: Set<string>;
 }
 
@@ -148,7 +148,7 @@ async function writeBelow(
   }
 }
 
-/** `undefined` where there is nothing, or what is there is no link. */
+/** Returns `undefined` if there is no link. */
 async function linkTarget(directory: Directory, name: string): Promise<string | undefined> {
   return directory.readlink(name).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT' || error.code === 'EINVAL') return undefined;
@@ -160,7 +160,7 @@ async function linkUserVisible(directory: Directory, payload: Payload): Promise<
   const wanted = new Set([...payload.keys()].map((path) => path.split('/')[0] ?? path));
   for (const entry of await directory.names()) {
     if (entry.startsWith('..') || wanted.has(entry)) continue;
-    // Only links of this writer: a mount below the volume has a directory of its own here.
+    // Removes only links of this writer, because a mount below the volume has a directory here.
     if ((await linkTarget(directory, entry)) === `${DATA_LINK}/${entry}`) await directory.unlink(entry);
   }
   for (const name of wanted) {

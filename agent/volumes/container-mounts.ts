@@ -1,4 +1,4 @@
-/** A container's mounts and devices from the volumes of its pod that are ready: sub-paths bound safely, read-only as asked. */
+/** Computes a container's mounts and devices from the mounted volumes of its pod, and binds sub-paths safely. */
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Container, type Pod, type PreparedMounts, VolumeError } from '../model/core-types.ts';
@@ -16,7 +16,7 @@ export interface ContainerMountsOptions {
   readonly env: ReadonlyMap<string, string>;
   readonly ready: ReadonlyMap<string, ReadyVolume>;
   readonly podDirectory: string;
-  /** The runtime can make what is mounted below a mount read-only too. */
+  /** The runtime supports recursive read-only mounts. */
   readonly recursiveReadOnly: boolean;
   readonly mounter: Mounter;
   readonly mounts: PodMounts;
@@ -68,7 +68,7 @@ async function mountOf(
   return { ...base, hostPath: await bound(options, wanted, index, volume.path, subPath) };
 }
 
-/** `IfPossible` gives way where the runtime cannot, `Enabled` does not. */
+/** `IfPossible` is ignored if the runtime has no support, `Enabled` is an error then. */
 function isRecursive({ name, recursiveReadOnly = 'Disabled' }: VolumeMount, supported: boolean): boolean {
   if (recursiveReadOnly === 'Enabled' && !supported)
     throw new VolumeError(
@@ -90,8 +90,8 @@ async function bound(
     mounts.note(target);
     return hostPath;
   } catch (error) {
-    // What exactly went wrong could tell of the host's files: it goes to the log only.
-    logger.error({ pod: pod.metadata.name, err: error }, 'a subPath could not be prepared');
+    // Only the log gets the details of the error, because they could reveal files of the host.
+    logger.error({ pod: pod.metadata.name, err: error }, 'Cannot prepare a subPath');
     throw new VolumeError(
       `failed to prepare subPath for volumeMount "${wanted.name}" of container "${container.name}"`,
       { cause: error },

@@ -1,4 +1,4 @@
-/** emptyDir: a directory of the pod's own on the disk, in memory, or on huge pages. */
+/** emptyDir: a directory of the pod on the disk, in memory, or on huge pages. */
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
@@ -16,13 +16,13 @@ export interface EmptyDirOptions {
   /** The pod's directory. */
   readonly podDirectory: string;
   readonly mounts: PodMounts;
-  /** What pods may use of the node's memory; 0 where it is not known. */
+  /** The memory of the node that pods can use; 0 if unknown. */
   readonly allocatableMemoryBytes: number;
-  /** Gives a new directory to the pod's group. */
+  /** Changes the group of a new directory to the pod's. */
   readonly giveToGroup: (path: string) => Promise<void>;
 }
 
-/** Once made it belongs to the containers: an agent that was restarted changes nothing of it. */
+/** An existing directory belongs to the containers, and a restarted agent does not change it. */
 export async function setUpEmptyDir(options: EmptyDirOptions): Promise<void> {
   const { pod, volume, path, podDirectory, mounts } = options;
   const ready = join(podDirectory, 'plugins', 'kubernetes.io~empty-dir', volume.name, 'ready');
@@ -32,7 +32,7 @@ export async function setUpEmptyDir(options: EmptyDirOptions): Promise<void> {
   if (medium === 'Memory') {
     const sizeBytes = memoryVolumeBytes(pod, volume.emptyDir?.sizeLimit, options.allocatableMemoryBytes);
     const size = sizeBytes > 0 ? [`size=${sizeBytes}`] : [];
-    // Kernels before 6.4 do not know how to keep a tmpfs from the swap.
+    // Kernels before 6.4 have no option that keeps a tmpfs out of the swap.
     isNew = (await mounts.ensure(path, { source: 'tmpfs', type: 'tmpfs' }, [...size, 'noswap'], size)) || isNew;
   } else if (medium.startsWith('HugePages')) {
     const pageSize = hugePageSize(pod, medium);
@@ -48,8 +48,8 @@ export async function setUpEmptyDir(options: EmptyDirOptions): Promise<void> {
 }
 
 /**
- * What a volume in memory may hold: its own limit, where that is below the limit of the whole pod, and that where it is below
- * what pods may use of the node. Pure; 0 is no limit.
+ * Returns the size of a volume in memory: the smallest of its own limit, the limit of the pod, and the memory of the node that
+ * pods can use. Pure. 0 means no limit.
  */
 export function memoryVolumeBytes(pod: Pod, sizeLimit: string | undefined, allocatableMemoryBytes: number): number {
   const wanted = [sizeLimit === undefined ? 0 : bytesOf(sizeLimit), podMemoryLimit(pod), allocatableMemoryBytes];
@@ -57,7 +57,7 @@ export function memoryVolumeBytes(pod: Pod, sizeLimit: string | undefined, alloc
   return limits.length === 0 ? 0 : Math.min(...limits);
 }
 
-/** The pod's own limit, else that of its containers together where each has one. */
+/** The pod's limit, else the sum of its containers' limits if each has one. */
 function podMemoryLimit(pod: Pod): number {
   const own = pod.spec.resources?.limits?.['memory'];
   if (own !== undefined) return bytesOf(own);
@@ -66,7 +66,7 @@ function podMemoryLimit(pod: Pod): number {
   return bytesOf(podResources(pod, limitsOf)['memory'] ?? '0');
 }
 
-/** Of the medium (`HugePages-2Mi`), or the one size that the containers ask for. */
+/** The page size of the medium (`HugePages-2Mi`), or the only size that the containers request. */
 export function hugePageSize(pod: Pod, medium: string): string {
   const asked = new Set<string>();
   for (const container of [...(pod.spec.initContainers ?? []), ...pod.spec.containers]) {

@@ -1,4 +1,4 @@
-/** The checks of hostPath types, with the kubelet's words. */
+/** Checks the types of hostPath volumes. The errors are the kubelet's. */
 import { mkdir, stat, writeFile, chmod } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
@@ -48,7 +48,7 @@ async function makeDirectory(path: string): Promise<void> {
   await chmod(path, 0o755);
 }
 
-/** The directory must be there: only the file is made. */
+/** Creates the file, but not its directory. */
 async function makeFile(path: string): Promise<void> {
   await stat(dirname(path));
   await writeFile(path, '', { flag: 'a', mode: 0o644 });

@@ -1,4 +1,4 @@
-/** Mounting by the host's mount(8) and umount(8), and what the kernel says is mounted. */
+/** Mounts with the host's mount(8) and umount(8), and reads the mount table of the kernel. */
 import { spawn } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 
@@ -9,7 +9,7 @@ export interface MountPoint {
 }
 
 export interface Mounter {
-  /** `options` as after `-o`. Throws with what mount said. */
+  /** `options` are those of `-o`. Throws with the output of mount(8). */
   mount(options: {
     readonly source: string;
     readonly target: string;
@@ -18,7 +18,7 @@ export interface Mounter {
     /** The source is a link that must not be resolved by name (`/proc/<pid>/fd/<n>`). */
     readonly exactSource?: boolean;
   }): Promise<void>;
-  /** Does nothing where nothing is mounted. A busy one is detached. */
+  /** Does nothing if nothing is mounted. Detaches a busy mount. */
   unmount(target: string): Promise<void>;
   /** All mount points of this process's namespace. */
   list(): Promise<readonly MountPoint[]>;
@@ -55,7 +55,7 @@ export const hostMounter: Mounter = {
   },
 };
 
-/** Lines of `/proc/<pid>/mountinfo`; octal escapes in paths are undone. */
+/** Parses `/proc/<pid>/mountinfo`, with octal escapes in paths decoded. */
 export function parseMountInfo(text: string): MountPoint[] {
   const points: MountPoint[] = [];
   for (const line of text.split('\n')) {
@@ -69,12 +69,12 @@ export function parseMountInfo(text: string): MountPoint[] {
 }
 
 function unescape(path: string): string {
-  // A host with many pods has hundreds of lines, and next to none has an escape.
+  // A host with many pods has hundreds of lines, and almost none has an escape.
   if (!path.includes('\\')) return path;
   return path.replace(/\\([0-7]{3})/g, (_whole, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }
 
-/** Of what mount(8) and its helpers print about a failure. */
+/** Returns the relevant part of what mount(8) and its helpers print about a failure. */
 const MOST_ERROR_CHARACTERS = 16 * 1024;
 
 function run(command: string, args: readonly string[]): Promise<void> {

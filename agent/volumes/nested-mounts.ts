@@ -7,7 +7,7 @@ import type { Container, Pod } from '../model/core-types.ts';
 import type { Directory } from '../files/beneath.ts';
 import type { Payload } from './atomic-writer.ts';
 
-/** Where other volumes are mounted directly below the volume, relative to it, but for its own files. Pure. */
+/** Returns the relative paths of other volumes that are mounted directly below the volume, except its own files. Pure. */
 export function nestedMountPoints(pod: Pod, volumeName: string, payload: Payload): readonly string[] {
   const containers: readonly Container[] = [
     ...(pod.spec.initContainers ?? []),
@@ -28,7 +28,7 @@ function nestedIn(container: Container, volumeName: string): readonly string[] {
     .filter(({ isOfVolume }) => isOfVolume)
     .flatMap(({ path: outer }) => {
       const below = mounts.filter(({ path }) => isBelow(path, outer)).map(({ path }) => path);
-      // One below another is within that volume, not within this one.
+      // A mount below another nested mount is inside that volume, not inside this one.
       return below
         .filter((path) => !below.some((other) => isBelow(path, other)))
         .map((path) => posix.relative(outer, path));

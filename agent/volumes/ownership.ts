@@ -1,7 +1,7 @@
 /**
- * Whose a volume is: open to all where the agent creates it. `fsGroup` gives a volume's tree to the pod's group as the kubelet
- * does: group rw, set-group-id on directories. The tree may belong to containers that run: it is walked by descriptors, so that
- * no link that is swapped in leads the change to a file of the host.
+ * The owners and modes of volumes. Everybody can write to a volume that the agent creates. `fsGroup` changes the group of the
+ * volume's tree as the kubelet does: group rw, set-group-id on directories. Running containers can change the tree meanwhile, so
+ * it is walked by descriptors: no link can redirect a change to a file of the host.
  */
 import { chmod, chown } from 'node:fs/promises';
 import { descriptorPath, Directory, ifMissing, inDirectory } from '../files/beneath.ts';
@@ -9,11 +9,11 @@ import { descriptorPath, Directory, ifMissing, inDirectory } from '../files/bene
 export interface OwnershipOptions {
   readonly gid: number;
   readonly readonly: boolean;
-  /** `OnRootMismatch` leaves the tree alone when its root is right already. */
+  /** `OnRootMismatch` skips the tree if its root has the right owner and mode. */
   readonly policy: 'Always' | 'OnRootMismatch';
 }
 
-/** One descriptor stays open for each level; paths of this depth are longer than the kernel takes. */
+/** One descriptor stays open for each level. Paths of this depth exceed the kernel's limit. */
 const MOST_LEVELS = 2048;
 
 export async function setVolumeOwnership(root: string, options: OwnershipOptions): Promise<void> {
@@ -27,7 +27,7 @@ export async function setVolumeOwnership(root: string, options: OwnershipOptions
   });
 }
 
-/** Lets everyone write. A file system's root that lets them already keeps what else it has, as the sticky bit of a tmpfs. */
+/** Lets everybody write. The root of a file system that allows it already keeps its mode, such as the sticky bit of a tmpfs. */
 export async function openToAll(directory: Directory): Promise<void> {
   if (((await directory.stat()).mode & 0o777) !== 0o777) await directory.chmod(0o777);
 }
@@ -40,7 +40,7 @@ async function give(directory: Directory, options: OwnershipOptions, level: numb
   for (const name of await directory.names()) await giveEntry(directory, name, options, level);
 }
 
-/** An entry that a container removes meanwhile needs no owner. */
+/** Ignores an entry that a container removes meanwhile. */
 async function giveEntry(directory: Directory, name: string, options: OwnershipOptions, level: number): Promise<void> {
   const entry = await directory.pin(name).catch(ifMissing);
   if (entry === undefined) return;

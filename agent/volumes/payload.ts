@@ -1,6 +1,6 @@
 /**
- * What the files of configMap, secret, downwardAPI and projected volumes hold. Pure, but for the objects and tokens that it
- * is given. Errors name the missing reference as the kubelet's events do.
+ * Computes the files of configMap, secret, downwardAPI and projected volumes. Pure, except for reading objects and tokens.
+ * Errors name the missing reference as the kubelet's events do.
  */
 import type { Container, Pod, PodSpec, ReferencedObjects } from '../model/core-types.ts';
 import type { Payload, PayloadFile } from './atomic-writer.ts';
@@ -20,7 +20,7 @@ export interface PayloadSources {
   readonly token: (pod: Pod, spec: TokenRequestSpec) => Promise<string>;
   /** PEM certificates of cluster trust bundles. */
   readonly trustBundles?: (source: TrustBundleSource) => Promise<string>;
-  /** The key and certificates of a pod: of the source of this index in its volume. */
+  /** Returns the key and certificates of a pod for the source with this index in its volume. */
   readonly podCertificate?: (
     pod: Pod,
     volume: string,
@@ -38,7 +38,7 @@ interface KeyToPath {
   mode?: number;
 }
 
-/** The payload of a volume of one of the four kinds; `undefined` for another kind. */
+/** Returns the payload of a volume of one of the four kinds, or `undefined` for another kind. */
 export async function volumePayload(pod: Pod, volume: Volume, sources: PayloadSources): Promise<Payload | undefined> {
   const namespace = pod.metadata.namespace;
   if (volume.configMap !== undefined) {
@@ -185,7 +185,7 @@ async function projectedFiles(
       add(certificateFiles(pod, source.podCertificate, bundle, mode));
     } else throw new Error(`projected sources of this kind are not known here: ${Object.keys(source).join(', ')}`);
   };
-  // All that is missing is told at once.
+  // Reports everything that is missing in one error.
   for (const [index, source] of (projected.sources ?? []).entries())
     await project(source, index).catch((error: unknown) =>
       failures.push(error instanceof Error ? error.message : String(error)),
@@ -208,7 +208,7 @@ function certificateFiles(
   return new Map(parts.filter(([path]) => path !== '').map(([path, text]) => [path, credentialFile(pod, text, mode)]));
 }
 
-/** Tokens and keys belong to the one user of the pod where there is one; with a group for the volume the group may read them too. */
+/** Tokens and keys belong to the pod's user if all containers have the same. The group of the volume can read them too. */
 function credentialFile(pod: Pod, text: string, mode: number): PayloadFile {
   const content = Buffer.from(text);
   const users = new Set(

@@ -1,6 +1,5 @@
 /**
- * Persistent volume claims on this node: from the claim to its volume, and back what the node did for it (a file system that
- * was grown).
+ * Persistent volume claims on this node: finds the volume of a claim, and reports that its file system was expanded.
  */
 import type { Client } from '../../api/machinery/client.ts';
 import type { PersistentVolumeClaim } from '../../api/machinery/kinds.ts';
@@ -23,11 +22,11 @@ export interface BoundVolume {
 export interface ClaimReference {
   readonly name: string;
   readonly readOnly: boolean;
-  /** Made for this pod (a generic ephemeral volume): another's of that name is not used. */
+  /** The claim of a generic ephemeral volume must belong to this pod; another claim with its name is not used. */
   readonly isPods: boolean;
 }
 
-/** The volume of a claim that a pod names. Throws with the kubelet's words while it is not bound. */
+/** Returns the volume of a claim that a pod refers to. Throws the kubelet's error while it is not bound. */
 export async function resolveClaim(
   client: Client | undefined,
   pod: Pod,
@@ -64,7 +63,7 @@ export async function resolveClaim(
   return { volume, claim, readOnly };
 }
 
-/** A block volume is a device to its containers, any other a directory. */
+/** Whether containers get the volume as a device rather than as a directory. */
 export function checkVolumeMode(pod: Pod, volumeName: string, volumeMode: string | undefined): void {
   const containers: readonly Container[] = [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
   const asDirectory = containers.some((entry) => entry.volumeMounts?.some(({ name }) => name === volumeName));
@@ -77,7 +76,7 @@ export function checkVolumeMode(pod: Pod, volumeName: string, volumeMode: string
     );
 }
 
-/** The volume's size where the claim does not say it yet: the file system is still the smaller one. */
+/** Returns the volume's size if it exceeds that of the claim's status, because the file system still has the smaller size. */
 export function sizeToGrow({ volume, claim }: BoundVolume): number | undefined {
   const size = volume.spec?.capacity?.['storage'];
   const told = claim.status?.capacity?.['storage'];
@@ -86,7 +85,7 @@ export function sizeToGrow({ volume, claim }: BoundVolume): number | undefined {
   return Number(wholeUnits(parseQuantity(size)));
 }
 
-/** The file system has the volume's size now: that ends the expansion. */
+/** Reports that the file system has the volume's size, which completes the expansion. */
 export async function tellGrown(client: Client, { volume, claim }: BoundVolume): Promise<void> {
   const ended = (claim.status?.conditions ?? []).filter(
     ({ type }) => type === 'FileSystemResizePending' || type === 'Resizing',

@@ -1,7 +1,7 @@
 /**
- * Certificates of pods for projected volumes: a key of this node's making, a request that a signer answers, and a new one of
- * each when the signer says that it is time. The volume's looks drive it: each look takes one step, and what is valid is given
- * on until its successor is there. Keys stand in memory alone: an agent that starts anew asks anew.
+ * Certificates of pods for projected volumes. The node creates a key and a request, a signer issues the certificate, and both
+ * are replaced when the signer's refresh time has come. Each refresh of the volume takes one step, and a valid certificate is
+ * used until its successor exists. Keys are only in memory, so a restarted agent requests new certificates.
  */
 import { generateKeyPair, type KeyObject } from 'node:crypto';
 import { promisify } from 'node:util';
@@ -32,7 +32,7 @@ export interface PodCertificatesOptions {
   readonly clock: Clock;
   readonly events: PodEventRecorder;
   readonly node: () => { readonly name: string; readonly uid: string };
-  /** 0 to 1: many pods do not ask at once. */
+  /** 0 to 1. Spreads the requests of many pods. */
   readonly random: () => number;
 }
 
@@ -51,7 +51,7 @@ interface Issued extends CredentialBundle {
 interface Credential {
   issued: Issued | undefined;
   waiting: Waiting | undefined;
-  /** The signer's last word: nothing more is asked. */
+  /** The signer has denied the request for good, so no other request is made. */
   refused: string | undefined;
   /** Steps of one credential must not overlap. */
   readonly steps: SerialQueue;
@@ -75,7 +75,7 @@ const podCertificateRequests: Resource = {
 const DEFAULT_SECONDS = 86_400;
 const JITTER_MS = 5 * 60_000;
 const OVERDUE_MS = 10 * 60_000;
-/** A signer that is at hand answers soon: the pod need not wait for the next look. */
+/** Waits a moment for a signer that responds soon, so that the pod need not wait for the next refresh. */
 const FIRST_LOOKS_MS = [100, 300, 900];
 
 const generate = promisify(generateKeyPair);
@@ -96,7 +96,7 @@ export class PodCertificates {
     this.#options = options;
   }
 
-  /** Throws while there is none yet, and for good where the signer has refused. `index`: of the source in its volume. */
+  /** Throws while there is no certificate yet, and for good if the signer has denied it. `index` is that of the source. */
   bundle(pod: Pod, volume: string, index: number, source: PodCertificateSource): Promise<CredentialBundle> {
     const id = `${pod.metadata.uid}/${volume}/${index}`;
     let credential = this.#credentials.get(id);
@@ -127,7 +127,7 @@ export class PodCertificates {
         await this.#look(pod, credential);
       }
     } catch (error) {
-      // What is there is good until it ends, whatever becomes of its successor.
+      // The current certificate is used until it expires, even if its renewal fails.
       if (credential.refused !== undefined || issued === undefined) throw error;
       this.#tellAge(pod, issued);
       return issued;
@@ -171,7 +171,7 @@ export class PodCertificates {
     return { name: created.metadata.name ?? '', key };
   }
 
-  /** What has become of the request that is under way. */
+  /** Reads the state of the pending request. */
   async #look(pod: Pod, credential: Credential): Promise<void> {
     const { client, clock, random } = this.#options;
     const { namespace } = pod.metadata;
@@ -181,7 +181,7 @@ export class PodCertificates {
     try {
       status = ((await client.get(podCertificateRequests, namespace, waiting.name))['status'] ?? {}) as RequestStatus;
     } catch (error) {
-      // Somebody has deleted it: the next look asks anew.
+      // Somebody has deleted the request: the next refresh creates another one.
       if (isNotFound(error)) credential.waiting = undefined;
       throw error;
     }
@@ -233,7 +233,7 @@ function momentOf(text: string | undefined, otherwise: number): number {
   return Number.isNaN(moment) ? otherwise : moment;
 }
 
-/** The certificates alone, each in the form that every reader takes. */
+/** Returns only the certificates, in a form that every PEM parser accepts. */
 function cleanChain(chain: string): string {
   return readPem(chain)
     .map(({ label, der }) => writePem(label, der))

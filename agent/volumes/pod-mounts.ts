@@ -1,4 +1,4 @@
-/** What this agent has mounted for pods, by path: asked of the kernel once, remembered then, and taken down again. */
+/** The mounts of this agent for pods, by path: read from the kernel once, then tracked and unmounted. */
 import { rm, rmdir } from 'node:fs/promises';
 import type { Mounter } from './mounter.ts';
 
@@ -10,7 +10,7 @@ export class PodMounts {
     this.#mounter = mounter;
   }
 
-  /** Mounts where nothing is mounted yet, and says whether it did. Of several sets of options the first that the kernel takes is used. */
+  /** Mounts if nothing is mounted yet, and returns whether it did. Uses the first set of options that the kernel accepts. */
   async ensure(
     target: string,
     mount: { readonly source: string; readonly type: string },
@@ -35,7 +35,7 @@ export class PodMounts {
     return isMissing;
   }
 
-  /** Somebody else has mounted there for the pod. */
+  /** Records a mount that a driver has made for the pod. */
   note(target: string): void {
     this.#mounted.add(target);
   }
@@ -55,7 +55,7 @@ export class PodMounts {
     await rmdir(path).catch(() => rm(path, { force: true }).catch(() => undefined));
   }
 
-  /** Everything below, the innermost first. Throws where something stays: nothing may be removed through a mount. */
+  /** Unmounts everything below, the innermost first. Throws if a mount stays, because files must not be removed through it. */
   async takeDownAll(directory: string): Promise<void> {
     for (const point of (await this.under(directory)).toReversed()) await this.takeDown(point);
     const left = await this.under(directory);

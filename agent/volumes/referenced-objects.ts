@@ -1,6 +1,6 @@
 /**
- * Config maps and secrets that pods of this node name: each is watched alone while a pod needs it (a node may read no
- * others), and read from memory then. One that is immutable is read once and not watched any further.
+ * The config maps and secrets that pods of this node refer to. Each has its own watch while a pod needs it, because a node may
+ * read no others, and is then served from memory. The watch of an immutable object ends after its first read.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -18,9 +18,9 @@ interface Watched {
   readonly name: string;
   readonly pods: Set<string>;
   readonly stop: AbortController;
-  /** Set while the watch is up: what is there now. */
+  /** The current object. Set while the watch is established. */
   current: { readonly object: KubeObject | undefined } | undefined;
-  /** What somebody was told before the watch was up. */
+  /** The object that a caller got before the watch was established. */
   answered: { readonly object: KubeObject | undefined } | undefined;
 }
 
@@ -40,7 +40,7 @@ export class WatchedObjects implements ReferencedObjects {
     this.#logger = options.logger;
   }
 
-  /** Called with the pods that use an object that changed. */
+  /** Registers a listener that gets the uids of pods whose objects changed. */
   onChange(listener: (podUids: ReadonlySet<string>) => void): void {
     this.#listeners.push(listener);
   }
@@ -133,13 +133,13 @@ export class WatchedObjects implements ReferencedObjects {
           this.#put(watched, event.type === 'DELETED' ? undefined : event.object);
           if (event.type !== 'DELETED' && isImmutable(event.object)) return;
         }
-        // A server that ends watches at once is not asked in a tight circle.
+        // Avoids a tight loop with a server that ends watches at once.
         if (this.#clock.monotonic() - fromMs < RETRY_MS) await this.#clock.sleep(RETRY_MS, stop.signal);
       } catch (error) {
         if (stop.signal.aborted) return;
         this.#logger.debug(
           { object: `${resource.resource} ${namespace}/${name}`, err: error },
-          'the watch of an object that a pod uses broke; trying again',
+          'The watch of an object that a pod uses failed, retrying',
         );
         await this.#clock.sleep(backoff.next(), stop.signal).catch(() => undefined);
       }
@@ -159,12 +159,12 @@ export class WatchedObjects implements ReferencedObjects {
   }
 }
 
-/** It never changes: nobody need be asked again while a pod uses it. */
+/** An immutable object need not be read again while a pod uses it. */
 function isImmutable(object: KubeObject | undefined): boolean {
   return object?.['immutable'] === true;
 }
 
-/** Without an API server there are no such objects. */
+/** Used without an API server. */
 export const noReferencedObjects: ReferencedObjects = {
   registerPod: () => undefined,
   unregisterPod: () => undefined,

@@ -1,6 +1,6 @@
 /**
- * Sub-paths of volumes that a container cannot turn against the host: links are resolved inside the volume alone, every part
- * is then opened through the descriptor of its parent, and what is bound is the opened descriptor, not a path that could
+ * Binds sub-paths of volumes so that a container cannot use them against the host: links are resolved inside the volume only,
+ * every part is opened through the descriptor of its parent, and the bind uses the opened descriptor instead of a path that could
  * change meanwhile.
  */
 import { type FileHandle, mkdir, realpath, writeFile } from 'node:fs/promises';
@@ -8,7 +8,7 @@ import { dirname, join, posix } from 'node:path';
 import { Directory, ifMissing, inDirectory } from '../files/beneath.ts';
 import type { Mounter } from './mounter.ts';
 
-/** Binds `volumePath/subPath` at `target` and gives the target. Missing directories of the sub-path get the volume's mode. */
+/** Binds `volumePath/subPath` at `target` and returns the target. Missing directories of the sub-path get the volume's mode. */
 export async function bindSubPath(
   volumePath: string,
   subPath: string,
@@ -35,7 +35,7 @@ export async function bindSubPath(
   }
 }
 
-/** The text of a file of a volume, of `maxBytes` at most; nothing outside of the volume is ever read. */
+/** Returns the text of a file of a volume, at most `maxBytes`. Never reads anything outside of the volume. */
 export async function readInside(volumePath: string, path: string, maxBytes: number): Promise<string> {
   const root = await realpath(volumePath);
   const parts = await resolveInside(root, path);
@@ -49,7 +49,7 @@ export async function readInside(volumePath: string, path: string, maxBytes: num
   }
 }
 
-/** The parts of the sub-path with its links resolved, relative to the root. Throws where it leads out of the volume. */
+/** Returns the parts of the sub-path relative to the root, with links resolved. Throws if it leads out of the volume. */
 async function resolveInside(root: string, subPath: string): Promise<readonly string[]> {
   let pending = subPath.split('/').filter((part) => part !== '' && part !== '.');
   const done: string[] = [];
@@ -81,12 +81,12 @@ async function resolveInside(root: string, subPath: string): Promise<readonly st
   return done;
 }
 
-/** `undefined` where there is no link: `openInside` finds out what there is. */
+/** Returns `undefined` if there is no link. `openInside` then checks what exists. */
 async function linkOf(directory: string, name: string): Promise<string | undefined> {
   return inDirectory(directory, (opened) => opened.readlink(name)).catch(() => undefined);
 }
 
-/** What the sub-path names; the directories that it lacks are created with the mode of the volume. */
+/** Opens the sub-path. Missing directories are created with the mode of the volume. */
 async function openInside(volumePath: string, subPath: string): Promise<FileHandle> {
   const root = await realpath(volumePath);
   const parts = await resolveInside(root, subPath);

@@ -1,6 +1,6 @@
 /**
- * Service-account tokens for pods: asked for once, kept in memory, renewed after four fifths of their life (or a day, if that
- * is sooner), and used on while the API server is away as long as they are valid.
+ * Service-account tokens for pods. A token is requested once, kept in memory and renewed after four fifths of its lifetime, at
+ * most after a day. A valid token is still used while the API server is not available.
  */
 import type { Client } from '../../api/machinery/client.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
@@ -32,7 +32,7 @@ export class TokenManager {
     return (await this.#valid(pod, spec)).token;
   }
 
-  /** As a TokenRequest's status says it, for those who look after the expiry themselves. */
+  /** Returns the status of a TokenRequest, for callers that handle the expiry themselves. */
   async status(pod: Pod, spec: TokenRequestSpec): Promise<{ token: string; expirationTimestamp: string }> {
     const { token, expiresAtMs } = await this.#valid(pod, spec);
     return { token, expirationTimestamp: formatTime(expiresAtMs) };

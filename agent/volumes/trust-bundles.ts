@@ -1,6 +1,6 @@
 /**
- * Certificates of cluster trust bundles for projected volumes: of one bundle by name, or of all bundles of a signer that the
- * labels choose. Read anew at each look of the volume; each certificate stands once, in a steady order.
+ * The certificates of cluster trust bundles for projected volumes: those of one bundle by name, or of all bundles of a signer
+ * that match a selector. They are read at each refresh of the volume, without duplicates and in a stable order.
  */
 import { readPem } from '../../api/pki/pem.ts';
 import type { Client, Resource } from '../../api/machinery/client.ts';
@@ -21,7 +21,7 @@ const clusterTrustBundles: Resource = {
   namespaced: false,
 };
 
-/** PEM. Throws where there is nothing and the source is not optional. */
+/** Returns PEM. Throws if there is no bundle and the source is not optional. */
 export async function trustBundleCertificates(client: Client, source: TrustBundleSource): Promise<string> {
   const bundles = source.name === undefined ? await ofSigner(client, source) : await byName(client, source.name);
   if (bundles.length === 0 && source.optional !== true)
@@ -43,7 +43,7 @@ async function byName(client: Client, name: string): Promise<KubeObject[]> {
   }
 }
 
-/** Without a selector none is chosen, with an empty one all are. */
+/** Without a selector no bundle matches, with an empty selector all match. */
 async function ofSigner(client: Client, { signerName = '', labelSelector }: TrustBundleSource): Promise<KubeObject[]> {
   const selector = fromLabelSelector(labelSelector);
   const { items } = await client.list(clusterTrustBundles, { fieldSelector: `spec.signerName=${signerName}` });

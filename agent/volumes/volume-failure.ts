@@ -1,4 +1,4 @@
-/** A step of making a volume ready that failed, with the words of the event that users see. */
+/** The failure of a step of mounting a volume, with the message of its event. */
 
 export type VolumeStep =
   | 'MountVolume.SetUp'
@@ -11,7 +11,7 @@ export type VolumeStep =
 export class VolumeStepError extends Error {
   override readonly name = 'VolumeStepError';
   readonly step: VolumeStep;
-  /** The volume as the event names it: that of the pod, or the persistent volume. */
+  /** The name of the volume in the event: that of the pod's volume or of the persistent volume. */
   readonly volume: string;
   constructor(step: VolumeStep, volume: string, cause: unknown) {
     super(cause instanceof Error ? cause.message : String(cause), { cause });
@@ -20,7 +20,7 @@ export class VolumeStepError extends Error {
   }
 }
 
-/** The volume of the pod cannot be looked for yet: its claim is not there or not bound. Nothing was tried with it. */
+/** The claim of the pod's volume does not exist or is not bound yet, so nothing was attempted. */
 export class VolumeNotProcessedError extends Error {
   override readonly name = 'VolumeNotProcessedError';
 }

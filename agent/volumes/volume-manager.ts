@@ -1,9 +1,9 @@
 /**
- * The volume manager: makes the volumes of a pod ready under `<root>/pods/<uid>/volumes/<plugin>/<name>`, keeps their
- * content up to date while the pod lives, and takes them down with it.
+ * The volume manager mounts the volumes of a pod under `<root>/pods/<uid>/volumes/<plugin>/<name>`, keeps their content up to
+ * date while the pod exists, and removes them with it.
  *
- * One operation at a time a pod; a volume that hangs holds its own pod only. What is there is read from the host (mounts and
- * directories), so that a restarted agent finds it again.
+ * Each pod has one operation at a time, so a volume that hangs blocks only its own pod. The state is read from the host (mounts
+ * and directories), so that a restarted agent finds it.
  */
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -39,30 +39,30 @@ export interface VolumeManagerOptions {
   readonly events: PodEventRecorder;
   readonly mounter: Mounter;
   readonly sources: PayloadSources;
-  /** How often the content of a mounted volume is looked at again. */
+  /** How often the content of a mounted volume is refreshed. */
   readonly refreshMs: number;
-  /** How long a pod's volumes may take before the pod is told. */
+  /** How long mounting a pod's volumes may take until the sync fails. */
   readonly mountTimeoutMs: number;
   readonly csi?: CsiDriverVolumes;
   readonly allocatableMemoryBytes?: () => number;
   /** The runtime can make mounts read-only with all that is mounted below them. */
   readonly recursiveReadOnly?: () => boolean;
-  /** Forgets tokens of a pod that is gone. */
+  /** Forgets the tokens of a removed pod. */
   readonly forgetPod: (podUid: string) => void;
   readonly observe?: VolumeObserver;
 }
 
-/** Told what was done, for figures. */
+/** Gets the operations, for metrics. */
 export interface VolumeObserver {
   mounted(volume: Volume, step: { readonly tookMs: number; readonly isDone: boolean }): void;
-  /** Of one look at what pods that are gone left behind. */
+  /** The duration of one clean-up after removed pods. */
   swept(pods: { readonly cleaned: number; readonly failed: number }): void;
 }
 
 /** Volumes of CSI drivers (`csi/`). */
 export interface CsiDriverVolumes extends CsiMounts {
   unmountPod(podUid: string): Promise<void>;
-  /** Takes down what no pod of the node uses any more. */
+  /** Removes volumes that no pod of the node uses any more. */
   cleanUnused(): Promise<void>;
 }
 
@@ -72,16 +72,16 @@ interface PodVolumes {
   refresh: Timer | undefined;
   /** Mounting, refreshing and unmounting of one pod's volumes must not overlap. */
   readonly queue: SerialQueue;
-  /** Mounts that failed one after the other. */
+  /** The number of consecutive failures to mount. */
   failures: number;
 }
 
-/** After a first failure, and the longest: what is asked in vain is asked less often. */
+/** The delays after the first and later failures, which grow. */
 const RETRY_MS = 500;
 const LONGEST_RETRY_MS = 122_000;
-/** Of a file that variables are taken from. */
+/** The largest file from which environment variables are read. */
 const LONGEST_TEXT_BYTES = 1_048_576;
-/** A claim that is not bound yet is only looked at. */
+/** The delay for a claim that is not bound yet, which is only read. */
 const LOOK_AGAIN_MS = 2_000;
 
 export function createVolumeManager(
@@ -149,12 +149,12 @@ class HostVolumes implements VolumeManager {
       await Promise.all(
         volumes.map(async (volume) => {
           try {
-            // Only content is renewed: what is mounted is not looked at again.
+            // Refreshes only contents. Mounts are not checked again.
             if (!state.ready.has(volume.name) || isPayloadVolume(volume))
               state.ready.set(volume.name, await this.#make(pod, volume, signal));
             pending.delete(volume.name);
           } catch (error) {
-            // What is mounted stays usable with its last content, however its source has fared.
+            // A mounted volume stays usable with its last content if its source is gone.
             if (state.ready.has(volume.name)) pending.delete(volume.name);
             else failures.set(volume.name, error);
             if (!signal.aborted) this.#tellFailure(pod, volume, error);
@@ -185,7 +185,7 @@ class HostVolumes implements VolumeManager {
   }
 
   #tellFailure(pod: Pod, volume: Volume, error: unknown): void {
-    // Nothing was tried with it: the pod's own error says so.
+    // Nothing was attempted, so the pod's error is the only report.
     if (error instanceof VolumeNotProcessedError) return;
     const [step, name] =
       error instanceof VolumeStepError ? [error.step, error.volume] : ['MountVolume.SetUp', volume.name];
@@ -193,7 +193,7 @@ class HostVolumes implements VolumeManager {
     this.#options.events.event(pod, 'Warning', reason, `${step} failed for volume "${name}" : ${messageOf(error)}`);
   }
 
-  /** Waits for the work, at most the mount timeout: a volume that hangs is told by name. */
+  /** Waits for the work, at most the mount timeout. The error names volumes that hang. */
   async #within(work: Promise<void>, pending: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
     const { clock, mountTimeoutMs } = this.#options;
     const timeout = Promise.withResolvers<never>();
@@ -226,17 +226,14 @@ class HostVolumes implements VolumeManager {
         await Promise.all(volumes.map((volume) => this.#refreshVolume(state, volume)));
       })
       .catch((error: unknown) =>
-        this.#options.logger.warn(
-          { pod: name, err: error },
-          'the content of a volume could not be brought up to date; it stays as it is',
-        ),
+        this.#options.logger.warn({ pod: name, err: error }, 'Cannot refresh the content of a volume, keeping it'),
       )
       .finally(() => {
         if (this.#pods.get(uid) === state) this.#scheduleRefresh(state);
       });
   }
 
-  /** One that cannot be brought up to date is told, and keeps no other from it. */
+  /** Logs a volume that cannot be refreshed, and goes on with the others. */
   async #refreshVolume(state: PodVolumes, volume: Volume): Promise<void> {
     try {
       state.ready.set(volume.name, await this.#make(state.pod, volume, new AbortController().signal));
@@ -249,7 +246,7 @@ class HostVolumes implements VolumeManager {
     for (const uid of uids) {
       const state = this.#pods.get(uid);
       if (state === undefined) continue;
-      // What was missing may have come: the next attempt is as good as the first.
+      // What was missing may exist now, so the delays begin again.
       state.failures = 0;
       if (state.ready.size > 0) this.#refresh(state);
     }
@@ -296,7 +293,7 @@ class HostVolumes implements VolumeManager {
       state?.refresh?.cancel();
       await this.#cleanPod(uid);
     };
-    // After what is under way: one that hangs keeps its pod, and its pod only.
+    // Waits for the running operation. A volume that hangs blocks only its own pod.
     if (state === undefined) await clean();
     else await state.queue.run(clean);
     this.#pods.delete(uid);
@@ -306,7 +303,7 @@ class HostVolumes implements VolumeManager {
 
   async #cleanPod(uid: string): Promise<void> {
     const directory = this.#directory(uid);
-    // Sub-paths are binds of what the drivers' volumes hold: they go first.
+    // Sub-paths are binds of the drivers' volumes, so they are unmounted first.
     await this.#mounts.takeDownAll(join(directory, 'volume-subpaths'));
     await this.#options.csi?.unmountPod(uid);
     await this.#mounts.takeDownAll(directory);
@@ -331,10 +328,7 @@ class HostVolumes implements VolumeManager {
         pods.cleaned += 1;
       } catch (error) {
         pods.failed += 1;
-        logger.warn(
-          { podUid: uid, err: error },
-          'what is left of a pod that is gone could not be removed; trying again',
-        );
+        logger.warn({ podUid: uid, err: error }, 'Cannot remove the volumes of a removed pod, retrying');
       }
     }
     observe?.swept(pods);
@@ -357,7 +351,7 @@ class HostVolumes implements VolumeManager {
   }
 }
 
-/** The pod's error, as the kubelet words it, and when to try again. */
+/** Returns the pod's error with the kubelet's message, and the time of the retry. */
 function unmounted(
   pending: ReadonlySet<string>,
   failures: ReadonlyMap<string, unknown>,

@@ -1,6 +1,6 @@
 /**
- * Makes one volume of a pod ready, by its kind: a row of the table each. Idempotent; what was made before is found again.
- * The volume manager says when, one operation at a time a pod.
+ * Mounts one volume of a pod by its kind. Each kind is a row of the table. The operation is idempotent and finds what exists.
+ * The volume manager calls it, with one operation at a time for a pod.
  */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -25,18 +25,18 @@ import {
 } from './persistent.ts';
 import type { PodMounts } from './pod-mounts.ts';
 
-/** Its path is '' for image volumes. */
+/** The path is '' for image volumes. */
 export interface ReadyVolume extends PodVolume {
   readonly readOnly: boolean;
   readonly image?: { readonly reference: string };
   readonly isBlock?: boolean;
-  /** That of the volume's annotation, for the pod's processes. */
+  /** The group of the volume's annotation, for the pod's processes. */
   readonly groupId?: number;
-  /** The content is brought up to date while the pod lives. */
+  /** The content is refreshed while the pod exists. */
   readonly refreshes?: boolean;
 }
 
-/** The part of `csi/` that sets volumes up. */
+/** The part of `csi/` that mounts volumes. */
 export interface CsiMounts {
   mount(request: CsiMountRequest): Promise<CsiMount>;
   usage(podUid: string, path: string): Promise<VolumeMeasure | undefined>;
@@ -51,7 +51,7 @@ export interface VolumeSetUpOptions {
   readonly mounts: PodMounts;
   readonly csi: CsiMounts | undefined;
   readonly allocatableMemoryBytes: () => number;
-  /** Called when a file system was grown, to report an event. */
+  /** Called when a file system was expanded, to report an event. */
   readonly onGrown: (pod: Pod, volumeName: string) => void;
 }
 
@@ -134,7 +134,7 @@ export class VolumeSetUp {
     const plugin = payloadPlugin(volume);
     const path = this.#at(pod, plugin, volume.name);
     await mkdir(path, { recursive: true, mode: 0o777 });
-    // Secrets never reach a disk; kernels before 6.4 do not know how to keep them from the swap.
+    // Secrets are never written to a disk. Kernels before 6.4 have no option that keeps them out of the swap.
     if (plugin !== 'kubernetes.io~configmap' && plugin !== 'kubernetes.io~downward-api')
       await this.#options.mounts.ensure(path, { source: 'tmpfs', type: 'tmpfs' }, ['noswap'], []);
     await inDirectory(path, async (directory) => {
@@ -142,7 +142,7 @@ export class VolumeSetUp {
       await makeNestedMountPoints(directory, nestedMountPoints(pod, volume.name, payload));
     });
     await writePayload(path, payload, pod.spec.securityContext?.fsGroup, new Date(this.#options.clock.now()));
-    // Containers only read it, whatever their mounts say: the agent writes there as root.
+    // Containers can only read the volume, whatever their mounts say, because the agent writes there as root.
     return { name: volume.name, path, readOnly: true, ephemeral: true, refreshes: true };
   }
 

@@ -1,6 +1,6 @@
 /**
- * Waits until a volume is attached to this node: the node says that it uses it, the attach/detach controller makes a
- * VolumeAttachment, the driver's attacher says that it is done. What the attacher tells is given to the driver's node part.
+ * Waits until a volume is attached to this node: the node reports that it uses the volume, the attach/detach controller creates
+ * a VolumeAttachment, and the driver's attacher sets its status. The driver's node part gets the attacher's metadata.
  */
 import { createHash } from 'node:crypto';
 import { Backoff } from '../../../api/machinery/backoff.ts';
@@ -13,12 +13,12 @@ import { isNotFound, isStatusError } from '../../../api/meta/status-error.ts';
 const FIRST_LOOK_MS = 250;
 const LONGEST_LOOK_MS = 4_000;
 
-/** As the attach/detach controller names it. */
+/** The name of the VolumeAttachment that the attach/detach controller creates. */
 export function attachmentName(volumeHandle: string, driver: string, nodeName: string): string {
   return `csi-${createHash('sha256').update(`${volumeHandle}${driver}${nodeName}`).digest('hex')}`;
 }
 
-/** The volume as `status.volumesInUse` and `status.volumesAttached` of a node name it. */
+/** The name of the volume in `status.volumesInUse` and `status.volumesAttached` of a node. */
 export function uniqueVolumeName(driver: string, volumeHandle: string): string {
   return `kubernetes.io/csi/${driver}^${volumeHandle}`;
 }
@@ -27,12 +27,12 @@ export interface AttachmentWait {
   readonly client: Client;
   readonly clock: Clock;
   readonly name: string;
-  /** The node's status says that the volume is in use: from then on nobody detaches it. */
+  /** Resolves when the node's status has the volume in use. From then on no controller detaches it. */
   readonly isReported: () => boolean;
   readonly signal: AbortSignal;
 }
 
-/** What the attacher left for the driver. Throws when the attachment failed or is on its way out. */
+/** Returns the attacher's metadata for the driver. Throws if the attachment failed or is being deleted. */
 export async function awaitAttachment(wait: AttachmentWait): Promise<Readonly<Record<string, string>>> {
   const { client, clock, name, isReported, signal } = wait;
   const backoff = new Backoff({ firstMs: FIRST_LOOK_MS, longestMs: LONGEST_LOOK_MS });
@@ -50,7 +50,7 @@ async function find(client: Client, name: string, signal: AbortSignal): Promise<
   try {
     return (await client.get(volumeAttachments, '', name, { signal })) as VolumeAttachment;
   } catch (error) {
-    // A node may not even ask for one that does not exist yet.
+    // The node authorizer forbids reading an attachment that does not exist yet.
     if (isNotFound(error) || isStatusError(error, 'Forbidden')) return undefined;
     throw error;
   }

@@ -1,7 +1,6 @@
 /**
- * What the cluster knows of this node's CSI drivers: its CSINode object (drivers, topology keys, how many volumes fit), the
- * node's annotation with the drivers' ids of it, and its topology labels. Writes are made one after the other, from the newest
- * objects.
+ * Reports this node's CSI drivers to the cluster: the CSINode object (drivers, topology keys, volume limits), the node's
+ * annotation with its ids for the drivers, and its topology labels. Writes run one at a time and start from the newest objects.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { untilDone } from '../../../api/machinery/background.ts';
@@ -17,7 +16,7 @@ import { isAlreadyExists, isConflict, isNotFound } from '../../../api/meta/statu
 export interface DriverOnNode {
   readonly driver: string;
   readonly nodeId: string;
-  /** 0: no limit. */
+  /** 0 means no limit. */
   readonly maxVolumes: number;
   readonly topology: Readonly<Record<string, string>>;
 }
@@ -40,14 +39,13 @@ export class CsiNode {
     this.#nodeName = options.nodeName;
   }
 
-  /** Makes the object, with or without drivers, as soon as there is a node: schedulers count volumes by it. */
+  /** Creates the object as soon as the node exists, even without drivers, because schedulers count volumes by it. */
   async keep(clock: Clock, logger: Logger, signal: AbortSignal): Promise<void> {
     await untilDone(() => this.#changes.run(() => this.#current()), {
       clock,
       signal,
       backoff: new Backoff({ firstMs: FIRST_TRY_MS, longestMs: LONGEST_TRY_MS }),
-      onError: (error) =>
-        logger.debug({ node: this.#nodeName, err: error }, 'The CSINode does not exist yet; it is tried again'),
+      onError: (error) => logger.debug({ node: this.#nodeName, err: error }, 'Cannot create the CSINode yet, retrying'),
     });
   }
 

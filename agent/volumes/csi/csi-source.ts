@@ -1,4 +1,4 @@
-/** What a pod or a persistent volume asks of a CSI driver: the request of the volume manager, and what follows from it. Pure. */
+/** The request of a pod or a persistent volume to a CSI driver, and the values that follow from it. Pure. */
 import { createHash } from 'node:crypto';
 import type { CSIDriver } from '../../../api/machinery/kinds.ts';
 import type { Pod } from '../../model/core-types.ts';
@@ -7,7 +7,7 @@ import type { PersistentVolume } from '../persistent.ts';
 
 export interface CsiMountRequest {
   readonly pod: Pod;
-  /** As the pod calls it. */
+  /** The name of the volume in the pod. */
   readonly volumeName: string;
   readonly source: CsiSource;
   readonly readOnly: boolean;
@@ -18,20 +18,20 @@ export type CsiSource =
   | {
       readonly kind: 'persistent';
       readonly volume: PersistentVolume;
-      /** The volume has become larger than what its claim says: the size that the file system shall have. */
+      /** The desired size of the file system, if the volume is larger than its claim's status. */
       readonly growBytes: number | undefined;
     }
   | { readonly kind: 'inline'; readonly volume: NonNullable<Volume['csi']> };
 
 export interface CsiMount {
-  /** Where the pod's containers find it on the host: a directory, or a device. */
+  /** The path on the host that the pod's containers mount: a directory or a device. */
   readonly path: string;
   readonly isBlock: boolean;
-  /** The agent is to give the files to the pod's group. */
+  /** The agent has to change the group of the files to the pod's. */
   readonly setsGroup: boolean;
-  /** To be mounted again from time to time: the driver wants fresh tokens, or the volume may grow. */
+  /** The volume has to be published again periodically: the driver needs new tokens, or the volume can grow. */
   readonly refreshes: boolean;
-  /** The driver has grown the file system to the volume's size. */
+  /** The driver has expanded the file system to the volume's size. */
   readonly grown: boolean;
 }
 
@@ -44,12 +44,12 @@ export function driverOf(source: CsiSource): string {
   return source.kind === 'inline' ? source.volume.driver : (source.volume.spec?.csi?.driver ?? '');
 }
 
-/** The name of the volume on this node's disk and in events. */
+/** The name of the volume in directories of this node and in events. */
 export function specNameOf({ source, volumeName }: CsiMountRequest): string {
   return source.kind === 'inline' ? volumeName : source.volume.metadata.name;
 }
 
-/** Inline volumes have no handle: one is made of the pod and the volume. */
+/** Inline volumes have no handle, so one is derived from the pod and the volume. */
 export function handleOf({ pod, source, volumeName }: CsiMountRequest): string {
   if (source.kind === 'persistent') return source.volume.spec?.csi?.volumeHandle ?? '';
   return `csi-${createHash('sha256').update(`${pod.metadata.uid}${volumeName}`).digest('hex')}`;
@@ -75,7 +75,7 @@ export function mountOptionsOf(source: CsiSource): readonly string[] {
   return source.kind === 'inline' ? [] : (source.volume.spec?.mountOptions ?? []);
 }
 
-/** The secret of one call; inline volumes have one for publishing, in the pod's namespace. */
+/** Returns the secret of one call. Inline volumes have one for publishing, in the pod's namespace. */
 export function secretRefOf(
   { pod, source }: CsiMountRequest,
   key: 'nodeStageSecretRef' | 'nodePublishSecretRef' | 'nodeExpandSecretRef',
@@ -88,7 +88,7 @@ export function secretRefOf(
   return reference?.name === undefined ? undefined : { namespace: reference.namespace ?? '', name: reference.name };
 }
 
-/** A driver must say that it serves inline volumes: it may trust persistent ones more. */
+/** A driver must declare that it serves inline volumes, because it may trust persistent volumes more. */
 export function checkLifecycle(driver: string, object: CSIDriver | undefined): void {
   if (object === undefined)
     throw new Error(`volume mode "Ephemeral" not supported by driver ${driver} (no CSIDriver object)`);

@@ -1,10 +1,9 @@
 /**
- * Volumes of CSI drivers for the volume manager: attached, staged once a node, published for each pod, and all of that taken
- * back. What was done stands in `vol_data.json` files before the driver is asked to do it, so that an agent that was killed
- * finds it again.
+ * Volumes of CSI drivers for the volume manager: attaches them, stages them once on the node, publishes them for each pod, and
+ * reverts all of that. A `vol_data.json` file records each step before the driver's call, so that a restarted agent finds it.
  *
- * One operation at a time a volume (driver and handle); other volumes go on. A call whose outcome nobody knows (a deadline, a
- * lost connection) counts as done when the volume is taken down.
+ * Each volume (driver and handle) has one operation at a time, independent of other volumes. A call with an unknown outcome (a
+ * deadline, a lost connection) counts as done when the volume is removed.
  */
 import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -60,12 +59,12 @@ export interface CsiVolumesOptions {
   readonly logger: Logger;
   readonly drivers: CsiDrivers;
   readonly sources: ContextSources;
-  /** What the API server last took for the node's `volumesInUse`. */
+  /** Returns the node's `volumesInUse` as the API server last stored it. */
   readonly reportedInUse: () => readonly string[];
   readonly onInUseChange: () => void;
 }
 
-/** What the request and the cluster say of the volume, once for all calls. */
+/** The values of one volume that all calls use, from the request and the cluster. */
 interface Plan {
   readonly request: CsiMountRequest;
   readonly data: VolumeData;
@@ -76,7 +75,7 @@ interface Plan {
   readonly attached: Readonly<Record<string, string>>;
 }
 
-/** After these the driver may have done what it was asked for all the same. */
+/** After these errors the driver may have done its work nevertheless. */
 const UNCERTAIN: ReadonlySet<GrpcStatus> = new Set([
   'Canceled',
   'DeadlineExceeded',
@@ -89,13 +88,13 @@ export class CsiVolumes {
   readonly #options: CsiVolumesOptions;
   readonly #layout: CsiLayout;
   readonly #inUse = new Set<string>();
-  /** Staged since this agent started; drivers take it well to be asked again after a restart. */
+  /** Volumes that were staged since this agent started. After a restart drivers accept the call again. */
   readonly #staged = new Set<string>();
-  /** Target paths that this agent has published, with the volumes behind them. */
+  /** Target paths that this agent has published, with their volumes. */
   readonly #published = new Map<string, string>();
-  /** What attachers left for drivers, by the volume's name on the node. */
+  /** The attachers' metadata for drivers, by the volume's name on the node. */
   readonly #attachments = new Map<string, Readonly<Record<string, string>>>();
-  /** By volume: the driver's calls for one volume must not overlap. */
+  /** By volume, because the driver's calls for one volume must not overlap. */
   readonly #turns = new KeyedQueue();
 
   constructor(options: CsiVolumesOptions) {
@@ -103,13 +102,13 @@ export class CsiVolumes {
     this.#layout = new CsiLayout(options.rootDirectory);
   }
 
-  /** Volumes that an earlier agent left attached stay in use until they are taken down. */
+  /** Volumes that an earlier agent has left attached stay in use until they are removed. */
   async recover(): Promise<void> {
     for (const { data } of await this.#layout.devices())
       if (data.attachmentID !== undefined) this.#inUse.add(uniqueVolumeName(data.driverName, data.volumeHandle));
   }
 
-  /** For the node's status: attached volumes that must not be detached. */
+  /** Returns attached volumes that must not be detached, for the node's status. */
   volumesInUse(): readonly string[] {
     return [...this.#inUse].toSorted();
   }
@@ -146,7 +145,7 @@ export class CsiVolumes {
     });
   }
 
-  /** Everything of the pod's CSI volumes, by what is on disk. */
+  /** Removes all CSI volumes of the pod that the disk shows. */
   async unmountPod(podUid: string): Promise<void> {
     for (const { data, places } of await this.#layout.ofPod(podUid)) {
       await this.#turns.run(keyOf(data), async () => {
@@ -160,7 +159,7 @@ export class CsiVolumes {
     }
   }
 
-  /** Volumes that no pod of this node uses: an agent was killed between two steps. */
+  /** Removes volumes that no pod of this node uses, left by an agent that was killed between two steps. */
   async cleanUnused(): Promise<void> {
     const { drivers, logger } = this.#options;
     const used = new Set(this.#published.values());
@@ -171,15 +170,12 @@ export class CsiVolumes {
         const places = kind === 'block' ? this.#layout.block(data, '') : this.#layout.filesystem(data, '');
         await this.#turns.run(keyOf(data), () => this.#unstageUnused(drivers.get(data.driverName), data, places));
       } catch (error) {
-        logger.warn(
-          { volume: data.specVolID, err: error },
-          'a volume that no pod uses could not be taken down; trying again',
-        );
+        logger.warn({ volume: data.specVolID, err: error }, 'Cannot remove a volume that no pod uses, retrying');
       }
     }
   }
 
-  /** As the driver says it; `undefined` where it does not. */
+  /** Returns the driver's measurement, or `undefined` if it offers none. */
   async usage(podUid: string, path: string): Promise<VolumeMeasure | undefined> {
     const found = (await this.#layout.ofPod(podUid)).find(({ places }) => places.target === path);
     if (found === undefined) return undefined;
@@ -325,7 +321,7 @@ export class CsiVolumes {
         { timeoutMs: CSI_TIMEOUT_MS, signal: request.signal },
       );
     } catch (error) {
-      // A running pod keeps what it has when the driver fails to give it again.
+      // A running pod keeps its volume if the driver fails to publish it again.
       if (isFirst && error instanceof GrpcError && !UNCERTAIN.has(error.status)) await removePodEntry(places);
       const step = places.kind === 'block' ? 'MapVolume.MapPodDevice' : 'MountVolume.SetUp';
       throw new VolumeStepError(step, data.specVolID, error);
@@ -358,7 +354,7 @@ export class CsiVolumes {
     return reference === undefined ? {} : this.#options.sources.secret(reference.namespace, reference.name);
   }
 
-  /** With the last pod the volume leaves the node; then it may be detached. */
+  /** Unstages the volume when the last pod no longer uses it. It can then be detached. */
   async #unstageUnused(driver: CsiDriver, data: VolumeData, places: Places): Promise<void> {
     if ((await this.#layout.podsWith(data, places.kind)).length > 0) return;
     const device = (await readVolumeData(places.deviceData)) ?? data;

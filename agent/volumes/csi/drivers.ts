@@ -1,6 +1,6 @@
 /**
- * The CSI drivers of this node: each registers its socket with the plugin manager, says who the node is to it, and is found
- * by name from then on. A driver that came anew under its name takes the place of the one before.
+ * The CSI drivers of this node. Each registers its socket with the plugin manager, reports its id of the node, and is then found
+ * by name. A driver that registers again under its name replaces the previous one.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { connectGrpc, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
@@ -8,7 +8,7 @@ import type { Plugin, PluginHandler } from '../plugins/plugin-manager.ts';
 import type { CsiNode } from './csi-node.ts';
 import { CSI_MESSAGES, CSI_METHODS, NODE_CAPABILITIES, type NodeCapability } from './schema.ts';
 
-/** How long any call of a driver may take. */
+/** The timeout of each call to a driver. */
 export const CSI_TIMEOUT_MS = 120_000;
 
 export type CsiNodeClient = GrpcClient<typeof CSI_MESSAGES, typeof CSI_METHODS>;
@@ -16,7 +16,7 @@ export type CsiNodeClient = GrpcClient<typeof CSI_MESSAGES, typeof CSI_METHODS>;
 export interface CsiDriver {
   readonly name: string;
   readonly client: CsiNodeClient;
-  /** Asked of the driver once. */
+  /** Read from the driver once. */
   can(capability: NodeCapability): Promise<boolean>;
 }
 
@@ -29,13 +29,13 @@ export class CsiDrivers implements PluginHandler {
   readonly #logger: Logger;
   readonly #drivers = new Map<string, Registered>();
 
-  /** Without an API server there is no node to tell anybody of. */
+  /** Undefined without an API server. */
   constructor(options: { readonly node: CsiNode | undefined; readonly logger: Logger }) {
     this.#node = options.node;
     this.#logger = options.logger;
   }
 
-  /** Throws with the kubelet's words where there is none. */
+  /** Throws the kubelet's error if there is no such driver. */
   get(name: string): CsiDriver {
     const driver = this.#drivers.get(name);
     if (driver === undefined) throw new Error(`driver name ${name} not found in the list of registered CSI drivers`);
@@ -78,7 +78,7 @@ export class CsiDrivers implements PluginHandler {
 
   async deregister(name: string, endpoint: string): Promise<void> {
     const driver = this.#drivers.get(name);
-    // Its successor has registered already.
+    // Another instance of the driver has registered already.
     if (driver === undefined || driver.endpoint !== endpoint) return;
     this.#drivers.delete(name);
     driver.client.close();

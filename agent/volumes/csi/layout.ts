@@ -1,6 +1,6 @@
 /**
- * Where volumes of CSI drivers stand below the root directory, as the kubelet lays them out (drivers know some of it), and
- * the `vol_data.json` beside each: all that is needed to take the volume down again without the API server.
+ * The paths of CSI volumes below the root directory, which are the kubelet's (drivers know some of them), and their
+ * `vol_data.json` files, which have everything that is needed to remove a volume without the API server.
  */
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readlink, rm, rmdir, symlink } from 'node:fs/promises';
@@ -9,28 +9,28 @@ import { replaceFile } from '../../../api/machinery/replace-file.ts';
 import { inDirectory } from '../../files/beneath.ts';
 
 export interface VolumeData {
-  /** The persistent volume's name; the volume's in the pod for inline ones. */
+  /** The name of the persistent volume, or of an inline volume in its pod. */
   readonly specVolID: string;
   readonly volumeHandle: string;
   readonly driverName: string;
   readonly nodeName: string;
   readonly volumeLifecycleMode: 'Persistent' | 'Ephemeral';
-  /** Where the driver's volumes are attached first. */
+  /** The directory in which the driver stages its volumes. */
   readonly attachmentID?: string;
 }
 
 export interface Places {
   readonly kind: 'filesystem' | 'block';
-  /** Holds the `vol_data.json` of the volume on this node, for all its pods. */
+  /** Has the `vol_data.json` of the volume on this node, for all its pods. */
   readonly deviceData: string;
   readonly staging: string;
-  /** Holds the pod's own `vol_data.json`; of block devices the link that stands for it. */
+  /** Has the `vol_data.json` of the pod's volume. For a block device, it is the link to the device. */
   readonly podEntry: string;
   readonly target: string;
 }
 
 const DATA_FILE = 'vol_data.json';
-/** Drivers may write beside it: what is larger is not the agent's. */
+/** Drivers can write into the same directory. A larger file is not the agent's. */
 const LONGEST_DATA_BYTES = 64 * 1024;
 
 export class CsiLayout {
@@ -80,7 +80,7 @@ export class CsiLayout {
     return join(this.root, 'plugins/kubernetes.io/csi/volumeDevices');
   }
 
-  /** What is in use by pods, by their directories: volumes of this driver and handle. */
+  /** Returns the volumes of this driver and handle that pods use, from the pods' directories. */
   async podsWith({ driverName, volumeHandle, specVolID }: VolumeData, kind: Places['kind']): Promise<string[]> {
     if (kind === 'block') return names(join(this.#blockDevices(), 'publish', specVolID));
     const users: string[] = [];
@@ -91,7 +91,7 @@ export class CsiLayout {
     return users;
   }
 
-  /** Every persistent volume that the node holds, whether or not a pod still uses it. */
+  /** Returns every persistent volume of the node, whether or not a pod still uses it. */
   async devices(): Promise<{ readonly data: VolumeData; readonly kind: Places['kind'] }[]> {
     const found: { data: VolumeData; kind: Places['kind'] }[] = [];
     const drivers = join(this.root, 'plugins/kubernetes.io/csi');
@@ -109,7 +109,7 @@ export class CsiLayout {
     return found;
   }
 
-  /** A pod's volumes by what is on disk. Directories without data hold nothing that was published. */
+  /** Returns the volumes of a pod from the disk. A directory without data has no published volume. */
   async ofPod(podUid: string): Promise<{ readonly data: VolumeData; readonly places: Places }[]> {
     const found: { data: VolumeData; places: Places }[] = [];
     for (const name of await names(this.podVolumes(podUid))) {
@@ -125,7 +125,7 @@ export class CsiLayout {
   }
 }
 
-/** Complete or not there: a killed agent leaves no half of it. */
+/** Writes the file atomically, so that a killed agent leaves no partial file. */
 export async function writeVolumeData(directory: string, data: VolumeData): Promise<void> {
   await mkdir(directory, { recursive: true, mode: 0o750 });
   await replaceFile(join(directory, DATA_FILE), JSON.stringify(data), { mode: 0o600 });
@@ -153,7 +153,7 @@ async function names(directory: string): Promise<string[]> {
   });
 }
 
-/** What is left of a pod's volume after it was unpublished. Nothing is removed through a mount. */
+/** Removes what is left of a pod's volume after it was unpublished. Never removes files through a mount. */
 export async function removePodEntry(places: Places): Promise<void> {
   if (places.kind === 'block') {
     await rm(places.target, { force: true });
@@ -165,21 +165,21 @@ export async function removePodEntry(places: Places): Promise<void> {
   await removeEmpty(places.podEntry);
 }
 
-/** The link in the pod's directory that stands for the device. */
+/** The link to the device in the pod's directory. */
 export async function linkDevice(places: Places): Promise<void> {
   await mkdir(dirname(places.podEntry), { recursive: true, mode: 0o750 });
   await rm(places.podEntry, { force: true });
   await symlink(places.target, places.podEntry);
 }
 
-/** Nothing happens where there is none; one that is not empty is an error. */
+/** Does nothing if there is no such directory. Throws if it is not empty. */
 export async function removeEmpty(directory: string): Promise<void> {
   await rmdir(directory).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT') throw error;
   });
 }
 
-/** The pod has the volume, or an agent was about to give it to it. */
+/** Whether the pod has the volume, or an agent was about to publish it. */
 export async function hasPodEntry(places: Places): Promise<boolean> {
   if (places.kind === 'filesystem') return (await readVolumeData(places.podEntry)) !== undefined;
   return readlink(places.podEntry).then(

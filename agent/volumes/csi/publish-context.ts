@@ -1,4 +1,4 @@
-/** What a driver is told of the pod and given for it: its name, tokens of its service account, secrets. */
+/** The information about the pod that a driver gets: its name, tokens of its service account, secrets. */
 import type { CSIDriver } from '../../../api/machinery/kinds.ts';
 import type { Pod } from '../../model/core-types.ts';
 

@@ -1,4 +1,4 @@
-/** What a volume shall be able to do, as CSI says it: access type and mode, and who looks after the pod's group. Pure. */
+/** The CSI capability of a volume: access type and mode, and whether the agent or the driver sets the pod's group. Pure. */
 import type { OutgoingOf } from '../../../api/grpc/messages.ts';
 import { ACCESS_MODES, type CSI_MESSAGES } from './schema.ts';
 
@@ -7,9 +7,9 @@ export interface CapabilityFacts {
   readonly fsType: string;
   readonly mountOptions: readonly string[];
   readonly accessModes: readonly string[];
-  /** The driver tells one writer from several on a node. */
+  /** The driver distinguishes one writer from several writers on a node. */
   readonly knowsSingleNodeModes: boolean;
-  /** Of the pod, where the driver sets it by itself. */
+  /** The pod's group, if the driver sets it. */
   readonly mountGroup: number | undefined;
 }
 
@@ -34,7 +34,7 @@ function accessModeOf(mode: string, knowsSingleNodeModes: boolean): number {
   }
 }
 
-/** Whether the agent gives the volume's files to the pod's group (CSIDriver's `fsGroupPolicy`). */
+/** Whether the agent changes the group of the volume's files (CSIDriver's `fsGroupPolicy`). */
 export function agentSetsGroup(facts: {
   readonly policy: string | undefined;
   readonly readOnly: boolean;

@@ -1,9 +1,9 @@
 /**
- * The plugin manager: watches `<root-dir>/plugins_registry` for the sockets of node plugins, asks each what it is and hands
- * it to the handler of its type (CSIPlugin, DevicePlugin, DRAPlugin). A socket that is gone, or was made anew, takes its
- * plugin out again; one that cannot be registered is tried again with growing waits.
+ * The plugin manager watches `<root-dir>/plugins_registry` for the sockets of node plugins, reads the type of each plugin and
+ * passes it to the handler of this type (CSIPlugin, DevicePlugin, DRAPlugin). A plugin is deregistered when its socket is removed
+ * or recreated. A failed registration is retried with growing delays.
  *
- * One operation at a time a socket. Sockets may stand in sub-directories; names that begin with a dot are left alone.
+ * Each socket has one operation at a time. Sockets can be in sub-directories. Names that begin with a dot are ignored.
  */
 import { type FSWatcher, watch } from 'node:fs';
 import { mkdir, readdir, stat } from 'node:fs/promises';
@@ -19,14 +19,14 @@ export type PluginType = 'CSIPlugin' | 'DevicePlugin' | 'DRAPlugin';
 
 export interface Plugin {
   readonly name: string;
-  /** The path of the socket that speaks the plugin's own interface. */
+  /** The path of the socket that serves the plugin's own interface. */
   readonly endpoint: string;
   readonly supportedVersions: readonly string[];
 }
 
-/** What the agent does with plugins of one type. Errors are told to the plugin, which may exit and come again. */
+/** Handles plugins of one type. The plugin gets errors, and can exit and register again. */
 export interface PluginHandler {
-  /** Throws why this plugin will not do. */
+  /** Throws if the plugin cannot be used. */
   validate(plugin: Plugin): void;
   register(plugin: Plugin, signal: AbortSignal): Promise<void>;
   deregister(name: string, endpoint: string): Promise<void>;
@@ -40,7 +40,7 @@ export interface PluginManagerOptions {
 }
 
 interface Registration {
-  /** Tells a socket from one that was made anew under its name. */
+  /** Distinguishes a socket from a recreated one with its name. */
   readonly identity: string;
   plugin: (Plugin & { readonly handler: PluginHandler }) | undefined;
   failures: number;
@@ -50,7 +50,7 @@ interface Registration {
 
 const RESCAN_MS = 5_000;
 const SETTLE_MS = 20;
-/** Upstream: ten to connect, one to answer. */
+/** The kubelet waits ten seconds for the connection and one for the response. */
 const GET_INFO_TIMEOUT_MS = 11_000;
 const NOTIFY_TIMEOUT_MS = 5_000;
 const RETRY_MS = 500;
@@ -70,7 +70,7 @@ export class PluginManager {
       clock: options.clock,
       backoff: new Backoff({ firstMs: RESCAN_MS, longestMs: RESCAN_MS }),
       onError: (error) =>
-        options.logger.error({ directory: this.#directory, err: error }, 'The plugin directory could not be read'),
+        options.logger.error({ directory: this.#directory, err: error }, 'Cannot read the plugin directory'),
     });
   }
 
@@ -100,9 +100,9 @@ export class PluginManager {
       this.#sockets.delete(path);
       const { plugin } = entry;
       if (plugin === undefined) continue;
-      this.#options.logger.info({ plugin: plugin.name, socket: path }, 'A plugin is gone');
+      this.#options.logger.info({ plugin: plugin.name, socket: path }, 'Deregistering a plugin');
       await plugin.handler.deregister(plugin.name, plugin.endpoint).catch((error: unknown) => {
-        this.#options.logger.error({ plugin: plugin.name, err: error }, 'A plugin could not be taken out properly');
+        this.#options.logger.error({ plugin: plugin.name, err: error }, 'Cannot deregister a plugin');
       });
     }
     for (const [path, identity] of found) {
@@ -127,7 +127,7 @@ export class PluginManager {
           entry.failures += 1;
           entry.retryAtMs =
             clock.now() + backoffDelay(entry.failures, { firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS });
-          logger.warn({ socket: path, err: error }, 'A plugin could not be registered; trying again');
+          logger.warn({ socket: path, err: error }, 'Cannot register a plugin, retrying');
         },
       )
       .finally(() => {
@@ -167,7 +167,7 @@ export class PluginManager {
       } catch (error) {
         return await refuse(`plugin validation failed with err: ${messageOf(error)}`);
       }
-      // From here on a socket that goes away takes the plugin out, whether or not it was heard of its registration.
+      // From here on the removal of the socket deregisters the plugin, whether or not it got the result of its registration.
       entry.plugin = { ...plugin, handler };
       try {
         await handler.register(plugin, signal);
@@ -188,7 +188,7 @@ export class PluginManager {
     return new Map<string, PluginHandler>(Object.entries(this.#options.handlers)).get(type);
   }
 
-  /** Sockets by path, with what tells them apart from older ones; watches the directories on the way. */
+  /** Returns the identities of sockets by path, and watches the directories that it visits. */
   async #socketsIn(directory: string): Promise<Map<string, string>> {
     const sockets = new Map<string, string>();
     await this.#ensureWatch(directory);
@@ -204,7 +204,7 @@ export class PluginManager {
     return sockets;
   }
 
-  /** A watcher of a directory that was deleted is silent, even when it is made again: the next look replaces it. */
+  /** The watcher of a deleted directory stays silent even if the directory is recreated. The next scan replaces it. */
   async #ensureWatch(directory: string): Promise<void> {
     const inode = (await ifThere(stat(directory)))?.ino;
     const current = this.#watchers.get(directory);
