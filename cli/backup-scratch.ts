@@ -2,7 +2,7 @@
  * What backups write below the data directory on their way: a directory of each `orchlet backup`, with its process id, and copies that
  * the control plane hands over. A killed process leaves them, secrets included; the next start of the control plane removes them.
  */
-import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { chown, mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../api/component/logger.ts';
 import { isOrchlet } from './processes.ts';
@@ -11,10 +11,15 @@ const OWN = /^work-(\d+)-/;
 /** Copies of the control plane; directories of earlier versions. */
 const UNOWNED = /^(?:[0-9a-f]{16}\.db(?:-journal)?|(?:stage|trial)-.+)$/;
 
-/** A new directory, which its caller removes. */
+/**
+ * A new directory, which its caller removes. Where root makes the one above it, that belongs to the owner of the data directory, as
+ * which the control plane writes its copies into it.
+ */
 export async function makeBackupScratch(dataDirectory: string): Promise<string> {
   const parent = join(dataDirectory, 'backup');
   await mkdir(parent, { recursive: true, mode: 0o700 });
+  const { uid, gid } = await stat(dataDirectory);
+  if (process.getuid?.() === 0) await chown(parent, uid, gid);
   return mkdtemp(join(parent, `work-${process.pid}-`));
 }
 

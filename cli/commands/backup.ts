@@ -6,6 +6,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { json } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import type { FlagTable, ParsedFlags } from '../../api/component/flags.ts';
+import { silentLogger } from '../../api/component/logger.ts';
 import { formatTime, systemClock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
@@ -14,7 +15,7 @@ import { BACKED_UP, BACKUP_PATH, copyStorage, leapAhead, STORAGE_FILE } from '..
 import { storageFlags } from '../../controlplane/options/storage.ts';
 import { isStorageError } from '../../controlplane/storage/storage.ts';
 import { readArchive, verifyArchive, writeArchive } from '../backup-file.ts';
-import { makeBackupScratch } from '../backup-scratch.ts';
+import { makeBackupScratch, removeBackupLeftovers } from '../backup-scratch.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
 import type { CommandIo } from '../io.ts';
@@ -41,6 +42,8 @@ export const backup: Command = {
     if (!existsSync(join(directory, STORAGE_FILE)))
       throw new CommandError(`${directory} holds no control plane's data: give its --data-dir`);
     const upload = isS3(place) ? await openObject(place, parsed.values, io) : undefined;
+    // Root's, too, which a control plane of another user cannot remove; its own copies are left to it.
+    await removeBackupLeftovers(directory, 0, silentLogger);
     const scratch = await makeBackupScratch(directory);
     const file = upload === undefined ? resolve(place) : join(scratch, 'upload.tgz');
     const partial = `${file}.${randomName()}.part`;

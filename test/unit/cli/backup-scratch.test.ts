@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { chownSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
@@ -58,6 +58,19 @@ test('a start without a schedule removes them too, and one without such a direct
 });
 
 test('the directory of a backup is for its owner alone', async () => {
+  rmSync(join(data, 'backup'), { recursive: true });
   const scratch = await makeBackupScratch(data);
   assert.match(scratch, new RegExp(`/backup/work-${process.pid}-`));
+  assert.deepEqual([statSync(scratch).mode & 0o777, statSync(join(data, 'backup')).mode & 0o777], [0o700, 0o700]);
 });
+
+test(
+  'a backup that root takes leaves room for the copies of a control plane of another user',
+  { skip: process.getuid?.() !== 0 },
+  async () => {
+    rmSync(join(data, 'backup'), { recursive: true });
+    chownSync(data, 65_534, 65_534);
+    await makeBackupScratch(data);
+    assert.deepEqual([statSync(join(data, 'backup')).uid, statSync(join(data, 'backup')).gid], [65_534, 65_534]);
+  },
+);
