@@ -223,19 +223,26 @@ function observeRequests(
   });
 }
 
-/** Throws 401 or 403. */
-async function authorize(access: Access, logger: Logger, request: IncomingMessage): Promise<void> {
+/** Throws 401 or 403. The caller must be allowed each of the methods, which are that of the request by default. */
+async function authorize(
+  access: Access,
+  logger: Logger,
+  request: IncomingMessage,
+  methods: readonly string[] = [request.method ?? 'GET'],
+): Promise<void> {
   const user = await access.authenticate(request).catch((error: unknown) => {
     logger.error({ err: error }, 'who makes a request could not be found out');
     return undefined;
   });
   if (user === undefined) throw newStatusError(401, 'Unauthorized', 'Unauthorized');
   const path = parseTarget(request.url).path.decoded;
-  const refusal = await access.refusal(user, request.method ?? 'GET', path).catch((error: unknown) => {
-    logger.error({ err: error, user: user.name }, 'whether a request is allowed could not be found out');
-    throw newStatusError(500, 'InternalError', `Authorization error (user=${user.name}, path=${path})`);
-  });
-  if (refusal !== '') throw newStatusError(403, 'Forbidden', refusal.trimEnd());
+  for (const method of methods) {
+    const refusal = await access.refusal(user, method, path).catch((error: unknown) => {
+      logger.error({ err: error, user: user.name }, 'whether a request is allowed could not be found out');
+      throw newStatusError(500, 'InternalError', `Authorization error (user=${user.name}, path=${path})`);
+    });
+    if (refusal !== '') throw newStatusError(403, 'Forbidden', refusal.trimEnd());
+  }
 }
 
 function serveUpgrades(server: HttpsServer, options: AgentServerOptions): void {
@@ -245,7 +252,8 @@ function serveUpgrades(server: HttpsServer, options: AgentServerOptions): void {
     const serve = async (): Promise<void> => {
       const target = streamTarget(parseTarget(request.url));
       if (target === undefined) throw newStatusError(404, 'NotFound', '404 page not found');
-      await authorize(options.access, options.logger, request);
+      // WebSocket clients open a stream by GET: the permission to read alone must not run commands.
+      await authorize(options.access, options.logger, request, [...new Set([request.method ?? 'GET', 'POST'])]);
       if (!options.debugHandlers) throw newStatusError(405, 'MethodNotAllowed', 'Debug endpoints are disabled.');
       await upgrade(request, socket, head, target);
     };

@@ -119,6 +119,14 @@ describe('what may be asked', () => {
     assert.equal(asked.at(-1), 'create proxy');
   });
 
+  it('is that of one uid: what another user of the name may do does not count', async () => {
+    const { access, granted } = setUp();
+    granted.add('proxy');
+    assert.equal(await access.refusal({ ...jane, uid: '1' }, 'POST', '/exec/a/b/c'), '');
+    granted.clear();
+    assert.match(await access.refusal({ ...jane, uid: '2' }, 'POST', '/exec/a/b/c'), /^Forbidden/);
+  });
+
   it('is refused with what was missing, and asked again after its time', async () => {
     const { access, asked, clock } = setUp();
     const refusal = 'Forbidden (user=jane, verb=get, resource=nodes, subresource(s)=[pods proxy])\n';

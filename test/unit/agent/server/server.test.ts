@@ -17,7 +17,7 @@ const jane = { name: 'jane', uid: '', groups: [], extra: {} };
 
 async function setUp(
   t: TestContext,
-  broken: { authenticate?: boolean; authorize?: boolean; refusal?: (path: string) => string } = {},
+  broken: { authenticate?: boolean; authorize?: boolean; refusal?: (path: string, method: string) => string } = {},
 ) {
   const keys = await generateKey('ecdsa');
   const validity = { notBeforeMs: Date.UTC(2020, 0, 1), notAfterMs: Date.UTC(2100, 0, 1) };
@@ -57,7 +57,8 @@ async function setUp(
     debugHandlers: true,
     access: {
       authenticate: async () => (broken.authenticate === true ? away() : jane),
-      refusal: async (_user, _method, path) => (broken.authorize === true ? away() : (broken.refusal?.(path) ?? '')),
+      refusal: async (_user, method, path) =>
+        broken.authorize === true ? away() : (broken.refusal?.(path, method) ?? ''),
     },
     tls: {
       cert: certificatePem(der),
@@ -132,6 +133,14 @@ describe("the agent's server", () => {
       assert.match(await ask(target), / 400 /, target);
       assert.match(await ask(target, UPGRADE), / 400 /, `${target} by an upgrade`);
     }
+  });
+
+  it('refuses a stream by GET to those who may only read', async (t) => {
+    const ask = await setUp(t, { refusal: (_path, method) => (method === 'GET' ? '' : 'only reading is allowed') });
+    const webSocket =
+      'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n';
+    for (const target of ['/exec/ns/p/c?command=id&output=1', '/attach/ns/p/c?output=1', '/portForward/ns/p?port=80'])
+      assert.match(await ask(target, webSocket), / 403 /, target);
   });
 
   it('refuses a command without streams before the upgrade', async (t) => {
