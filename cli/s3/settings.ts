@@ -5,6 +5,7 @@
 import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { trimEnd } from '../../api/component/trim.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { CommandError } from '../command.ts';
 import type { S3Credentials } from './signature.ts';
@@ -71,7 +72,7 @@ function bucketUrl(bucket: string, region: string, endpoint: string | undefined)
   const url = URL.canParse(endpoint) ? new URL(endpoint) : undefined;
   if (url === undefined || !['http:', 'https:'].includes(url.protocol) || url.username !== '' || url.search !== '')
     throw new CommandError(`the S3 endpoint ${quoteText(endpoint)} is not of the form https://HOST:PORT`);
-  url.pathname = `${url.pathname.replace(/\/+$/, '')}/${bucket}`;
+  url.pathname = `${trimEnd(url.pathname, '/')}/${bucket}`;
   return url;
 }
 

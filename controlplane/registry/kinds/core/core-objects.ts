@@ -8,6 +8,7 @@ import type { Kind } from '../../../../api/kinds/wire.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import { configKeyErrors, nameIsLabel, qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
+import { readPem } from '../../../../api/pki/pem.ts';
 import {
   configMapColumns,
   namespaceColumns,
@@ -223,17 +224,12 @@ function jsonFault(text: string): string {
   return `invalid character '${trimmed[0] ?? ''}' looking for beginning of value`;
 }
 
-const PEM = /-----BEGIN ([^\r\n]+?)-----\r?\n((?:[A-Za-z0-9+/=:, -]*\r?\n)*?)-----END \1-----/;
-
-/** Whether there is a block between its markers that holds nothing but headers and base64. */
-const hasPem = (text: string): boolean => PEM.test(text);
-
 function tlsWarnings(object: Secret): string[] {
   if (object.type !== 'kubernetes.io/tls') return [];
   const certificate = Buffer.from(object.data?.['tls.crt'] ?? '', 'base64').toString();
   const key = Buffer.from(object.data?.['tls.key'] ?? '', 'base64').toString();
-  if (!hasPem(certificate)) return ['tls: failed to find any PEM data in certificate input'];
-  return hasPem(key) ? [] : ['tls: failed to find any PEM data in key input'];
+  if (readPem(certificate).length === 0) return ['tls: failed to find any PEM data in certificate input'];
+  return readPem(key).length > 0 ? [] : ['tls: failed to find any PEM data in key input'];
 }
 
 const secrets: Strategy<Secret> = {

@@ -104,7 +104,7 @@ describe('a subPath', () => {
     let swaps = 0;
     // The binder makes what is missing: what it made in between is in the way.
     const move = async (from: string, to: string): Promise<void> => {
-      await rm(to, { recursive: true, force: true });
+      await rm(to, { recursive: true, force: true, maxRetries: 10 });
       await rename(from, to).catch(() => undefined);
     };
     const swap = (async () => {

@@ -80,6 +80,8 @@ test('flags that Kubernetes does not have are few and known', () =>
   assert.deepEqual([...own.keys()].filter((name) => !first.has(name)).toSorted(), [
     'backup-dir',
     'backup-keep',
+    'backup-s3-endpoint',
+    'backup-s3-region',
     'backup-schedule',
     'data-dir',
     'loopback-targets',
