@@ -5,11 +5,12 @@
 import type { IncomingMessage, Server as HttpServer } from 'node:http';
 import { constants, performServerHandshake, type ServerHttp2Session } from 'node:http2';
 import { createServer as createTlsServer, type Server as TlsServer, type TLSSocket } from 'node:tls';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { createServer as createHttpServer, ServerResponse } from '../../api/machinery/node-http.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
+import { ConnectionLimit } from './connection-limit.ts';
 import type { Exchange } from './exchange.ts';
 import { Http1Exchange } from './http1.ts';
 import { Http2Exchange } from './http2.ts';
@@ -35,6 +36,8 @@ export interface ListenerOptions {
   readonly onHandshakeError?: (() => void) | undefined;
   /** Within which a request's headers must have come. */
   readonly headersTimeoutMs?: number | undefined;
+  /** Connections at a time; absent: by the limit of descriptors. */
+  readonly maxConnections?: number | undefined;
 }
 
 const HANDSHAKE_TIMEOUT_MS = 10_000;
@@ -70,6 +73,9 @@ export class Listener {
       },
       (socket) => this.#accept(socket),
     );
+    const limit = new ConnectionLimit({ ...options, most: options.maxConnections });
+    // Before the handshake: a connection that sends nothing counts as well.
+    this.#tls.on('connection', (socket: Socket) => limit.add(socket));
     this.#tls.on('tlsClientError', (error) => {
       options.onHandshakeError?.();
       options.logger.debug({ err: error }, 'A TLS handshake failed');
