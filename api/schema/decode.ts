@@ -11,6 +11,7 @@ import { stringifyJson, setMember } from '../codec/json.ts';
 import { TimeError, canonicalMicroTime, canonicalTime } from './time.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import type { Field, Scalar, StructType, TypeNode } from './schema.ts';
+import { jsonKind, goType, goName } from './go-types.ts';
 
 /** A value that does not fit its type; the message is kube-apiserver's. */
 export class DecodeError extends Error {
@@ -345,56 +346,6 @@ function intOrString(value: JsonValue): JsonValue {
 /** An error inside a type that reads itself: it does not know the field. */
 function foreign(value: JsonValue, goType: string): never {
   throw new DecodeError(`json: cannot unmarshal ${jsonKind(value)} into Go value of type ${goType}`);
-}
-
-function jsonKind(value: unknown): string {
-  if (Array.isArray(value)) return 'array';
-  switch (typeof value) {
-    case 'boolean':
-      return 'bool';
-    case 'number':
-    case 'bigint':
-      return 'number';
-    case 'string':
-      return 'string';
-    default:
-      return 'object';
-  }
-}
-
-const GO_SCALARS: Readonly<Record<Scalar, string>> = {
-  string: 'string',
-  boolean: 'bool',
-  int32: 'int32',
-  int64: 'int64',
-  double: 'float64',
-  bytes: '[]uint8',
-  time: 'v1.Time',
-  microTime: 'v1.MicroTime',
-  duration: 'v1.Duration',
-  quantity: 'resource.Quantity',
-  intOrString: 'intstr.IntOrString',
-  any: 'interface {}',
-  rawExtension: 'runtime.RawExtension',
-  fieldsV1: 'v1.FieldsV1',
-};
-
-function goType(type: TypeNode): string {
-  switch (type.kind) {
-    case 'scalar':
-      return GO_SCALARS[type.scalar];
-    case 'struct':
-      return goName(type.struct);
-    case 'list':
-      return `[]${goType(type.items)}`;
-    case 'map':
-      return `map[string]${goType(type.values)}`;
-  }
-}
-
-/** `v1.Container`. */
-function goName(struct: StructType): string {
-  return struct.name.split('.').slice(-2).join('.');
 }
 
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;

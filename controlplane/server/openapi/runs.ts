@@ -12,8 +12,6 @@ import { compressRun, type Run } from '../compressed-runs.ts';
 import { buildBaseV2, buildCustomPartV2, frameV2, type BaseV2, type Part } from './document-v2.ts';
 import { buildCustomPartV3, buildPartV3, buildSharedV3, frameV3 } from './document-v3.ts';
 import {
-  documentV2,
-  documentV3,
   encodeDocument,
   encodePairs,
   fieldHeader,
@@ -23,8 +21,8 @@ import {
   V3_COMPONENTS,
   V3_PATHS,
   V3_SCHEMAS,
-  v3Components,
-} from './protobuf.ts';
+} from './encode-document.ts';
+import { documentV2, documentV3, v3Components } from './protobuf.ts';
 import { builtInRows, isCustom, type OpenApiSource } from './source.ts';
 
 export type Encoding = 'json' | 'protobuf';

@@ -1,0 +1,52 @@
+/** How the messages of Go's JSON decoder name JSON values and Go types, for the errors of decoding. */
+import type { Scalar, StructType, TypeNode } from './schema.ts';
+
+export function jsonKind(value: unknown): string {
+  if (Array.isArray(value)) return 'array';
+  switch (typeof value) {
+    case 'boolean':
+      return 'bool';
+    case 'number':
+    case 'bigint':
+      return 'number';
+    case 'string':
+      return 'string';
+    default:
+      return 'object';
+  }
+}
+
+const GO_SCALARS: Readonly<Record<Scalar, string>> = {
+  string: 'string',
+  boolean: 'bool',
+  int32: 'int32',
+  int64: 'int64',
+  double: 'float64',
+  bytes: '[]uint8',
+  time: 'v1.Time',
+  microTime: 'v1.MicroTime',
+  duration: 'v1.Duration',
+  quantity: 'resource.Quantity',
+  intOrString: 'intstr.IntOrString',
+  any: 'interface {}',
+  rawExtension: 'runtime.RawExtension',
+  fieldsV1: 'v1.FieldsV1',
+};
+
+export function goType(type: TypeNode): string {
+  switch (type.kind) {
+    case 'scalar':
+      return GO_SCALARS[type.scalar];
+    case 'struct':
+      return goName(type.struct);
+    case 'list':
+      return `[]${goType(type.items)}`;
+    case 'map':
+      return `map[string]${goType(type.values)}`;
+  }
+}
+
+/** `v1.Container`. */
+export function goName(struct: StructType): string {
+  return struct.name.split('.').slice(-2).join('.');
+}

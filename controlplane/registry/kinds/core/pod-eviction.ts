@@ -1,0 +1,249 @@
+/**
+ * The eviction of pods: counts the disruption in the budget of the pod, marks the pod, and deletes it. The registry serves it as
+ * the subresource `eviction` of pods.
+ */
+import type { Kind } from '../../../../api/kinds/wire.ts';
+import type { V1Eviction, V1PodDisruptionBudget } from '@kubernetes/client-node';
+import type { Pod } from '../../../../api/kinds/pod-types.ts';
+import { formatTime } from '../../../../api/machinery/clock.ts';
+import { cloneJson } from '../../../../api/meta/json-equality.ts';
+import { everything, fromLabelSelector } from '../../../../api/meta/selector.ts';
+import { everyField } from '../../../../api/meta/field-selector.ts';
+import { isConflict, newBadRequest, newStatusError } from '../../../../api/meta/status-error.ts';
+import type { SubresourceInfo, ResourceInfo } from '../../../../api/schema/schema.ts';
+import { matchNamespace, wipeSystemFields } from '../../object-identity.ts';
+import type { Body, DeleteOptions, RequestContext, Rest, WriteOptions } from '../../../model/rest.ts';
+import { deleteEntry } from '../../store-delete.ts';
+import { currentEntry, listEntries } from '../../store-read.ts';
+import { changeEntry } from '../../store-write.ts';
+import { unexplained, type Store } from '../../store.ts';
+import { type ActionParts, type Target, done, expectedOf, endpointOf, admit } from './pod-actions.ts';
+
+type Eviction = Kind<Pick<V1Eviction, 'deleteOptions'>>;
+type Budget = Kind<Pick<V1PodDisruptionBudget, 'spec' | 'status'>>;
+
+const DONE: ReadonlySet<string> = new Set(['Succeeded', 'Failed']);
+const MAX_DISRUPTED = 2000;
+
+export function createEvictionRest(parts: ActionParts, info: ResourceInfo, subresource: SubresourceInfo): Rest {
+  const expected = { ...expectedOf(parts.schema, 'policy', 'v1', 'Eviction'), alsoVersions: ['v1beta1'] };
+  const endpoint = endpointOf(info, 'eviction', { group: 'policy', version: 'v1', kind: 'Eviction' });
+  return {
+    info,
+    subresource,
+    async create(context, namespace, name, body: Body, options) {
+      const eviction = parts.decoder.decodeBody(context, body, expected, options.fieldValidation) as Eviction;
+      matchNamespace(eviction, info, namespace);
+      wipeSystemFields(eviction);
+      await admit(parts.pods, context, endpoint, eviction, { namespace, name }, options, () => {
+        if (eviction.metadata.name !== name) throw newBadRequest('name in URL does not match name in Eviction object');
+      });
+      await evict(parts, context, { namespace, name }, deleteOptionsOf(eviction, options));
+      return { status: 201, entry: done() };
+    },
+  };
+}
+
+function deleteOptionsOf(eviction: Eviction, options: WriteOptions): DeleteOptions {
+  const given = eviction.deleteOptions ?? {};
+  const { uid, resourceVersion } = given.preconditions ?? {};
+  return {
+    dryRun: options.dryRun || (given.dryRun ?? []).includes('All'),
+    gracePeriodSeconds: given.gracePeriodSeconds,
+    propagationPolicy: (given.propagationPolicy ?? '') as DeleteOptions['propagationPolicy'],
+    orphanDependents: given.orphanDependents,
+    preconditions: {
+      ...(uid === undefined ? {} : { uid }),
+      ...(resourceVersion === undefined ? {} : { resourceVersion }),
+    },
+  };
+}
+
+async function evict(
+  parts: ActionParts,
+  context: RequestContext,
+  target: Target,
+  options: DeleteOptions,
+): Promise<void> {
+  const { pods } = parts;
+  const entry = currentEntry(pods, target.namespace, target.name);
+  const pod: Pod = entry.object;
+  const free =
+    DONE.has(pod.status?.phase ?? '') ||
+    pod.status?.phase === 'Pending' ||
+    pod.metadata.deletionTimestamp !== undefined;
+  const budget = free ? undefined : await budgetOf(parts, context, pod);
+  const guarded = budget !== undefined && !unhealthyMayGo(budget, pod);
+  if (guarded) await takeDisruption(parts, context, budget, pod, options.dryRun);
+  const endpoint = endpointOf(pods.info, '', { group: '', version: 'v1', kind: 'Pod' });
+  const marked = DONE.has(pod.status?.phase ?? '') ? '' : await markDisrupted(pods, context, target, options);
+  await deleteEntry(
+    pods,
+    context,
+    {
+      endpoint,
+      ...target,
+      optionsObject: { kind: 'DeleteOptions', apiVersion: 'meta.k8s.io/v1' },
+      isAdmitted: true,
+    },
+    marked === '' ? options : { ...options, preconditions: { ...options.preconditions, resourceVersion: marked } },
+  );
+}
+
+/**
+ * Says on the pod why it ends, before it is deleted; a pod that changed since the caller saw it is left alone. Resolves to
+ * the version that a precondition on the version now means, `''` without one.
+ */
+async function markDisrupted(
+  store: Store,
+  context: RequestContext,
+  target: Target,
+  { dryRun, preconditions = {} }: DeleteOptions,
+): Promise<string> {
+  const { uid, resourceVersion } = preconditions;
+  let changed = false;
+  const { entry } = await changeEntry(
+    store,
+    context,
+    {
+      endpoint: endpointOf(store.info, 'status', { group: '', version: 'v1', kind: 'Pod' }),
+      ...target,
+      options: { dryRun, fieldValidation: 'Ignore' },
+      optionsObject: {},
+      skipAdmission: true,
+    },
+    {
+      creates: false,
+      compute(current) {
+        const pod: Pod = cloneJson(current ?? { metadata: {} });
+        changed =
+          (uid !== undefined && uid !== pod.metadata.uid) ||
+          (resourceVersion !== undefined && resourceVersion !== pod.metadata.resourceVersion);
+        if (!changed) setDisrupted(pod, store.clock.now());
+        return pod;
+      },
+    },
+  );
+  return changed || resourceVersion === undefined || dryRun ? '' : (entry.object.metadata.resourceVersion ?? '');
+}
+
+function setDisrupted(pod: Pod, nowMs: number): void {
+  const conditions = pod.status?.conditions ?? [];
+  const before = conditions.find(({ type }) => type === 'DisruptionTarget');
+  if (before?.status === 'True' && before.reason === 'EvictionByEvictionAPI') return;
+  const condition = {
+    type: 'DisruptionTarget',
+    status: 'True',
+    lastProbeTime: null as unknown as string,
+    lastTransitionTime: formatTime(nowMs),
+    reason: 'EvictionByEvictionAPI',
+    message: 'Eviction API: evicting',
+  };
+  pod.status = { ...pod.status, conditions: [...conditions.filter((one) => one !== before), condition] };
+}
+
+async function budgetOf(parts: ActionParts, context: RequestContext, pod: Pod): Promise<Budget | undefined> {
+  const { entries } = await listEntries(
+    parts.budgets,
+    context,
+    { namespace: pod.metadata.namespace ?? '' },
+    {
+      labelSelector: everything,
+      fieldSelector: everyField,
+      resourceVersion: '',
+      resourceVersionMatch: '',
+      limit: 0,
+      continue: '',
+    },
+  );
+  const labels = pod.metadata.labels ?? {};
+  const budgets = entries
+    .map(({ object }) => object as Budget)
+    .filter(({ spec }) => spec?.selector !== undefined && fromLabelSelector(spec.selector as never).matches(labels));
+  if (budgets.length > 1) {
+    throw unexplained(
+      'This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.',
+    );
+  }
+  return budgets[0];
+}
+
+const isReady = (pod: Pod): boolean =>
+  (pod.status?.conditions ?? []).some(({ type, status }) => type === 'Ready' && status === 'True');
+
+/** A pod that is not ready takes nothing from the application when its budget is met anyway. */
+function unhealthyMayGo(budget: Budget, pod: Pod): boolean {
+  if (isReady(pod)) return false;
+  if (budget.spec?.unhealthyPodEvictionPolicy === 'AlwaysAllow') return true;
+  const { currentHealthy = 0, desiredHealthy = 0 } = budget.status ?? {};
+  return currentHealthy >= desiredHealthy && desiredHealthy > 0;
+}
+
+async function takeDisruption(
+  parts: ActionParts,
+  context: RequestContext,
+  budget: Budget,
+  pod: Pod,
+  dryRun: boolean,
+): Promise<void> {
+  const { budgets } = parts;
+  const { name = '', namespace = '' } = budget.metadata;
+  const options: WriteOptions = { dryRun, fieldValidation: 'Ignore' };
+  try {
+    await changeEntry(
+      budgets,
+      context,
+      {
+        endpoint: endpointOf(budgets.info, 'status', { group: 'policy', version: 'v1', kind: 'PodDisruptionBudget' }),
+        namespace,
+        name,
+        options,
+        optionsObject: {},
+        skipAdmission: true,
+      },
+      {
+        creates: false,
+        compute(current) {
+          const object = cloneJson(current ?? { metadata: {} }) as Budget;
+          countDisruption(object, pod, budgets.clock.now());
+          return object;
+        },
+      },
+    );
+  } catch (error) {
+    if (!isConflict(error)) throw error;
+    throw newStatusError(429, 'TooManyRequests', 'too many concurrent updates of the disruption budget', {
+      details: { retryAfterSeconds: 10 },
+    });
+  }
+}
+
+function countDisruption(budget: Budget, pod: Pod, nowMs: number): void {
+  const status = (budget.status ??= {});
+  const { name = '' } = budget.metadata;
+  const refuse = (message: string, retryAfterSeconds = 0): Error =>
+    newStatusError(429, 'TooManyRequests', "Cannot evict pod as it would violate the pod's disruption budget.", {
+      details: {
+        causes: [{ reason: 'DisruptionBudget', message }],
+        ...(retryAfterSeconds === 0 ? {} : { retryAfterSeconds }),
+      },
+    });
+  if ((status.observedGeneration ?? 0) < (budget.metadata.generation ?? 0)) {
+    throw refuse(`The disruption budget ${name} is still being processed by the server.`, 10);
+  }
+  if ((status.disruptionsAllowed ?? 0) < 0)
+    throw newStatusError(403, 'Forbidden', 'pdb disruptions allowed is negative');
+  if (Object.keys(status.disruptedPods ?? {}).length > MAX_DISRUPTED)
+    throw newStatusError(
+      403,
+      'Forbidden',
+      'DisruptedPods map too big - too many evictions not confirmed by PDB controller',
+    );
+  if ((status.disruptionsAllowed ?? 0) === 0) {
+    throw refuse(
+      `The disruption budget ${name} needs ${status.desiredHealthy ?? 0} healthy pods and has ${status.currentHealthy ?? 0} currently`,
+    );
+  }
+  status.disruptionsAllowed = (status.disruptionsAllowed ?? 0) - 1;
+  status.disruptedPods = { ...status.disruptedPods, [pod.metadata.name ?? '']: formatTime(nowMs) as never };
+}
