@@ -166,7 +166,8 @@ class PodStatusManager implements StatusManager {
     const kept = this.#kept.get(pod.metadata.uid);
     // An unsent status will be sent anyway. A status that was just sent comes back here and is equal.
     if (kept === undefined || kept.sent !== kept.version) return;
-    if (this.#patchFor(pod, kept) !== undefined) this.#mark(pod.metadata.uid);
+    const mayStillRun = this.#options.safety.podCouldHaveRunningContainers(kept.pod);
+    if (this.#patchFor(pod, kept, mayStillRun) !== undefined) this.#mark(pod.metadata.uid);
   }
 
   removeOrphans(known: ReadonlySet<string>): void {
@@ -235,12 +236,14 @@ class PodStatusManager implements StatusManager {
       }
       // The mirror is of an earlier manifest and is about to be replaced. Its successor gets the status.
       if (isStatic(kept.pod) && !isMirrorOf(remote, kept.pod)) return;
-      const patch = this.#patchFor(remote, kept);
+      // The pod may end while the patch is on its way: what it left out is judged by the state in which it was made.
+      const mayStillRun = this.#options.safety.podCouldHaveRunningContainers(kept.pod);
+      const patch = this.#patchFor(remote, kept, mayStillRun);
       if (patch !== undefined) {
         const { status } = kept;
         const sent = { subresource: 'status', signal };
         const answer = (await client.patch(podsResource, namespace, name, 'strategic', patch, sent)) as unknown as Pod;
-        kept.answer = { status: answer.status, untaken: this.#changes(answer, { pod: kept.pod, status }) };
+        kept.answer = { status: answer.status, untaken: this.#changes(answer, status, mayStillRun) };
       }
       kept.sent = version;
       delete kept.failures;
@@ -272,16 +275,15 @@ class PodStatusManager implements StatusManager {
   }
 
   /** Returns the changes that the API server lacks, except those that it has just dropped from the same patch. */
-  #patchFor(remote: Pod, kept: Kept): StatusPatch {
-    const patch = this.#changes(remote, kept);
+  #patchFor(remote: Pod, kept: Kept, mayStillRun: boolean): StatusPatch {
+    const patch = this.#changes(remote, kept.status, mayStillRun);
     const { answer } = kept;
     const isKnown = answer !== undefined && same(patch, answer.untaken) && same(remote.status, answer.status);
     return isKnown ? undefined : patch;
   }
 
-  #changes(remote: Pod, kept: Pick<Kept, 'pod' | 'status'>): StatusPatch {
-    const mayStillRun = this.#options.safety.podCouldHaveRunningContainers(kept.pod);
-    const merged = mergeStatus(remote.status, withReadiness(remote, kept.status), mayStillRun);
+  #changes(remote: Pod, status: PodStatus, mayStillRun: boolean): StatusPatch {
+    const merged = mergeStatus(remote.status, withReadiness(remote, status), mayStillRun);
     return statusPatch(remote, normalize(merged, remote.status, formatTime(this.#options.clock.now())));
   }
 

@@ -246,6 +246,22 @@ describe('the status manager', () => {
     assert.deepEqual(client.writes('delete'), []);
   });
 
+  it('sends the phase of a pod that ends while its status is on its way', async (t) => {
+    const { clock, client, manager, safety, stored, pod } = setUp(t);
+    safety.mayRun = true;
+    client.intercept(({ verb }) => {
+      if (verb === 'patch') safety.mayRun = false;
+      return undefined;
+    });
+    const terminated = { exitCode: 0, reason: 'Completed' };
+    const main = { name: 'main', image: '', imageID: '', ready: false, restartCount: 0, state: { terminated } };
+    manager.set(pod, { phase: 'Succeeded', containerStatuses: [main] });
+    await clock.settle();
+    manager.terminate(pod);
+    await clock.advance(10_000);
+    assert.equal(stored()?.status?.phase, 'Succeeded');
+  });
+
   it('keeps the status of a static pod from the mirror of an earlier manifest', async (t) => {
     const mirror = podOf('mirror');
     mirror.metadata.annotations = { 'kubernetes.io/config.mirror': 'old' };
