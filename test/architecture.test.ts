@@ -467,13 +467,19 @@ test('the agent reaches what containers can write only through files/beneath.ts'
  * numbers.
  */
 const LONG: ReadonlyMap<string, string> = new Map([
-  ['agent/assembly/agent-server.ts: assembleServer', 'not split yet'],
-  ['agent/pods/status/status-manager.ts', 'not split yet'],
+  [
+    'agent/assembly/agent-server.ts: assembleServer',
+    'one literal with the options of the server, a line for each flag',
+  ],
+  [
+    'agent/pods/status/status-manager.ts',
+    'its readiness conditions should move to those of kuberuntime/api-conditions.ts',
+  ],
   ['agent/resources/managers/devicemanager/device-manager.ts', 'not split yet'],
-  ['agent/resources/managers/manager-metrics.ts: registerManagerMetrics', 'not split yet'],
+  ['agent/resources/managers/manager-metrics.ts: registerManagerMetrics', 'a list of metrics with their help texts'],
   ['agent/resources/statistics/cgroup-reader.ts: read', 'not split yet'],
-  ['agent/runtime/cri/cri-runtime.ts', 'not split yet'],
-  ['agent/runtime/docker/docker-runtime.ts', 'not split yet'],
+  ['agent/runtime/cri/cri-runtime.ts', 'one short method for each call of the runtime boundary'],
+  ['agent/runtime/docker/docker-runtime.ts', 'one method for each call of the runtime boundary'],
   ['api/cel/kubernetes.ts', 'not split yet'],
   ['api/codec/protobuf.ts: createProtobufCodec', 'not split yet'],
   ['cli/commands/up.ts: run', 'not split yet'],

@@ -1,6 +1,6 @@
 /**
- * The conditions of a pod that the agent tells, made of its containers' states; those of others stay as they are. Pure; called
- * by `api-status.ts`, which has the containers' part and the phase ready.
+ * Computes the agent's conditions of a pod from the states of its containers. Conditions of others stay as they are. Pure.
+ * `api-status.ts` calls it after it has computed the container statuses and the phase.
  */
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Container, Pod, PodCondition, PodStatus } from '../../model/core-types.ts';
@@ -12,12 +12,12 @@ import type { RuntimePodStatus } from './runtime-status.ts';
 export interface ConditionsInput {
   readonly pod: Pod;
   readonly runtime: RuntimePodStatus;
-  /** What the agent said last, else what the API server has. */
+  /** The agent's previous status, else that of the API server. */
   readonly previous: PodStatus | undefined;
   readonly nowMs: number;
-  /** The pod has ended for good: its containers do not come back. */
+  /** The pod has terminated: its containers are not restarted. */
   readonly terminal: boolean;
-  /** Why it was ended by the agent (eviction, deadline). */
+  /** The reason for which the agent terminated the pod (eviction, deadline). */
   readonly ended?: { readonly reason: string; readonly message: string };
   readonly resize: ResizeConditions;
 }
@@ -71,7 +71,7 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
   const { ended } = input;
   const isDisruption = ended !== undefined && DISRUPTIONS.has(ended.reason);
   if (!isDisruption || foreign.some((condition) => condition.type === 'DisruptionTarget')) return [...own, ...foreign];
-  // Job controllers and the like tell a disruption from a failure of the pod's own by this.
+  // Controllers such as the job controller use it to distinguish a disruption from a failure of the pod.
   const disruption = {
     type: 'DisruptionTarget',
     status: 'True',
@@ -120,7 +120,7 @@ function resizeConditions({ resize: { pending, inProgress }, terminal }: Conditi
   ];
 }
 
-/** The agent ended the pod for the node's sake: it ran short, or its host goes down. */
+/** Whether the agent terminated the pod because of the node: it is short of a resource, or its host shuts down. */
 const DISRUPTIONS: ReadonlySet<string> = new Set(['Evicted', 'Terminated']);
 
 interface Verdict {

@@ -1,6 +1,6 @@
 /**
- * The status of a pod as the API shows it, made of what the runtime shows, what it was before and why containers wait.
- * Pure. Readiness is filled in by the probe manager between `containerPart` and `conditions`.
+ * Computes the status of a pod from the state of the runtime, the previous status and the reasons of waiting containers. Pure.
+ * The probe manager sets the readiness between `containerPart` and `conditions`.
  */
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Container, ContainerStatusJson, Pod, PodStatus } from '../../model/core-types.ts';
@@ -16,13 +16,13 @@ export interface StatusInput extends ConditionsInput {
   readonly runtimeName: string;
   readonly waiting: (container: string) => WaitingReason | undefined;
   readonly hostIps: readonly string[];
-  /** The runtime can make mounts read-only with all that is mounted below them. */
+  /** The runtime supports recursive read-only mounts. */
   readonly recursiveReadOnly: boolean;
-  /** Containers that do not have yet what the pod was allocated. */
+  /** Containers that do not have their allocated resources yet. */
   readonly resizing: readonly string[];
   /** Sets `ready` and `started`. */
   readonly readiness: (status: PodStatus) => void;
-  /** The termination message of an ended container. */
+  /** Returns the termination message of a terminated container. */
   readonly terminationMessage: (status: ContainerStatus) => string;
 }
 
@@ -34,7 +34,7 @@ export function apiPodStatus(input: StatusInput): PodStatus {
   const statuses = [...(status.containerStatuses ?? []), ...(status.initContainerStatuses ?? [])];
   status.phase = podPhase(pod, statuses, { terminal: input.terminal });
   const before = previous?.phase;
-  // A phase that is final stays: a pod that was evicted has failed, however its containers then end.
+  // A final phase stays: an evicted pod has failed, whatever the exit codes of its containers are.
   if (before === 'Failed' || before === 'Succeeded') status.phase = before;
   if (status.phase === before) {
     if (previous?.reason !== undefined) status.reason = previous.reason;
@@ -114,7 +114,7 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
     image: newest.image === '' ? (container.image ?? '') : newest.image,
     imageID: newest.imageRef === '' ? newest.imageId : newest.imageRef,
     containerID: `${input.runtimeName}://${newest.id}`,
-    // What it really has: of before, until the runtime has done it.
+    // The actual resources: the previous ones until the runtime has applied the resize.
     resources: input.resizing.includes(container.name)
       ? (old?.resources ?? resourcesOf(container))
       : resourcesOf(container),
@@ -142,7 +142,7 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
   return status;
 }
 
-/** It will be started (again) in a coming sync. */
+/** Whether a later sync will start the container. */
 function waits(pod: Pod, container: Container, kind: ContainerKind, newest: ContainerStatus | undefined): boolean {
   if (kind === 'init' && !isSidecar(container) && newest?.state === 'exited' && newest.exitCode === 0) return false;
   return shouldStart(pod, container, newest);
@@ -248,7 +248,7 @@ function resourcesOf(container: Container): object {
   };
 }
 
-/** `IfPossible` is a wish: the status says what came of it. */
+/** The status shows whether a mount with `IfPossible` became recursively read-only. */
 function volumeMounts(container: Container, recursiveReadOnly: boolean): Partial<ContainerStatusJson> {
   const mounts = (container.volumeMounts ?? []).map((mount) => ({
     name: mount.name,
@@ -274,7 +274,7 @@ function addresses(input: StatusInput, status: PodStatus): void {
     status.hostIPs = hostIps.map((ip) => ({ ip }));
   }
   let ips = pod.spec.hostNetwork === true ? hostIps : runtime.ips;
-  // An ended pod keeps the address it had.
+  // A terminated pod keeps its address.
   if (ips.length === 0) ips = (previous?.podIPs ?? []).map((entry) => entry.ip ?? '');
   const [ip] = ips;
   if (ip === undefined) return;

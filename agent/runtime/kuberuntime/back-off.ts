@@ -22,22 +22,22 @@ export class BackOff {
     this.#maxMs = maxMs;
   }
 
-  /** The current delay of the key, 0 where there is none. */
+  /** Returns the current delay of the key, 0 if there is none. */
   delayMs(key: string): number {
     const entry = this.#entries.get(key);
     return entry === undefined ? 0 : this.#delayOf(entry);
   }
 
-  /** Milliseconds until the key may be tried again, counted from `since` (when it last ended). */
+  /** Returns the milliseconds until the next attempt, counted from `since`, the time of the last end. */
   remainingMs(key: string, sinceMs: number): number {
     const entry = this.#entries.get(key);
     if (entry === undefined || this.#expired(entry, sinceMs)) return 0;
-    // Clocks jump: nobody waits longer than the wait is.
+    // The clock can jump, so the remaining time never exceeds the delay.
     const delayMs = this.#delayOf(entry);
     return Math.min(Math.max(0, sinceMs + delayMs - this.#clock.now()), delayMs);
   }
 
-  /** One more attempt: the next wait is longer. */
+  /** Counts another attempt, so that the next delay is longer. */
   next(key: string, sinceMs: number): void {
     const entry = this.#entries.get(key);
     if (entry === undefined || this.#expired(entry, sinceMs)) {

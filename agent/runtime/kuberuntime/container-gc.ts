@@ -1,6 +1,6 @@
 /**
- * Removes dead containers and sandboxes: of a pod that exists one dead container a name is kept (its log is what
- * `kubectl logs --previous` shows), of a pod that is gone nothing, log folder included.
+ * Removes dead containers and sandboxes. For an existing pod, one dead container of each name stays, because
+ * `kubectl logs --previous` shows its log. Of a removed pod nothing stays, not even the directory of its logs.
  */
 import { join } from 'node:path';
 import { readdir, rm, stat } from 'node:fs/promises';
@@ -16,7 +16,7 @@ export interface CollectOptions {
   >;
   readonly logger: Logger;
   readonly podLogsDirectory: string;
-  /** `<root directory>/pods`: has a directory of each pod that this agent ran and has not cleared away yet. */
+  /** `<root directory>/pods`: has a directory of each pod that this agent ran and has not removed yet. */
   readonly podsDirectory: string;
   /** `/var/log/containers`, with links into the logs. */
   readonly containerLogsDirectory?: string;
@@ -25,22 +25,22 @@ export interface CollectOptions {
   readonly keptPerContainer?: number;
   /** `--maximum-dead-containers`; negative is no limit. */
   readonly keptInTotal?: number;
-  /** `--minimum-container-ttl-duration`: younger ones stay. */
+  /** `--minimum-container-ttl-duration`: younger containers stay. */
   readonly minAgeMs?: number;
   readonly nowMs?: number;
 }
 
 export interface DeadContainerPolicy {
-  /** Negative: any number. */
+  /** Negative: no limit. */
   readonly keptPerContainer: number;
   readonly keptInTotal: number;
-  /** Made before this: old enough to go. */
+  /** Containers that were created before this time can be removed. */
   readonly madeBeforeMs: number;
 }
 
 /**
- * Pure: which containers go. Those that run stay, and so do those that are created and not started, as long as their pod
- * exists: the pod's worker may start them any moment. An agent that was killed between the two leaves such a container.
+ * Returns the containers to remove. Pure. Running containers stay, and so do created ones while their pod exists, because its
+ * worker may start them at any moment. An agent that was killed between the two steps leaves such a container.
  */
 export function containersToRemove(
   containers: readonly ContainerStatus[],
@@ -70,7 +70,7 @@ export function containersToRemove(
   }
   const { keptInTotal } = policy;
   if (keptInTotal < 0 || left.reduce((sum, group) => sum + group.length, 0) <= keptInTotal) return gone;
-  // Each container has its part of the total, the newest of it; what is still too much goes by age.
+  // Each container keeps its share of the total, the newest first. The oldest of the rest are removed.
   const share = Math.max(1, Math.floor(keptInTotal / left.length));
   gone.push(...left.flatMap((group) => group.slice(share)));
   left = left.map((group) => group.slice(0, share));
@@ -78,7 +78,7 @@ export function containersToRemove(
   return [...gone, ...newestFirst.slice(keptInTotal)];
 }
 
-/** Pure: sandboxes that are down and hold nothing; of a pod that exists the newest stays. */
+/** Returns stopped sandboxes without containers. The newest of an existing pod stays. Pure. */
 function sandboxesToRemove(
   sandboxes: readonly SandboxStatus[],
   containers: readonly ContainerStatus[],
@@ -143,7 +143,7 @@ async function removeLogs(path: string): Promise<void> {
   }).catch(ifMissing);
 }
 
-/** Another agent's pods may log here too: only empty folders go, and those of pods that this one ran. */
+/** Other agents' pods can log here too, so only empty directories and those of this agent's pods are removed. */
 async function removeLogFolders(
   { podLogsDirectory, podsDirectory, podExists }: CollectOptions,
   withContainers: ReadonlySet<string>,
@@ -157,7 +157,7 @@ async function removeLogFolders(
   }
 }
 
-/** But for folders of containers that are empty too. */
+/** Whether the directory has nothing but empty directories of containers. */
 async function isEmpty(path: string): Promise<boolean> {
   return inDirectory(path, async (folder) => {
     for (const name of await folder.names()) {
@@ -172,7 +172,7 @@ async function isEmpty(path: string): Promise<boolean> {
   }).catch(() => false);
 }
 
-/** Links to logs that are gone. */
+/** Removes links to logs that no longer exist. */
 async function removeDeadLinks(directory: string): Promise<void> {
   for (const name of await readdir(directory).catch(() => [])) {
     const path = join(directory, name);

@@ -26,7 +26,7 @@ export interface KillDeps {
 
 export interface KillRequest {
   readonly pod: Pod;
-  /** Absent when the specification no longer has it. */
+  /** Absent if the specification no longer has the container. */
   readonly container: Container | undefined;
   readonly id: ContainerId;
   readonly name?: string;
@@ -75,7 +75,7 @@ export async function killContainer(deps: KillDeps, request: KillRequest): Promi
   }
 }
 
-/** A hook that fails is reported as an event and holds nothing up. */
+/** A failed hook causes an event and does not delay the termination. */
 async function preStop(
   { clock, events, logger, runtime }: KillDeps,
   { pod, container, id, podIp }: KillRequest,
@@ -96,7 +96,7 @@ async function preStop(
   }
 }
 
-/** Whole seconds that the work took; it is abandoned after so many, and on the abort, which rejects. */
+/** Returns the duration of the work in whole seconds. Abandons it after the limit, and on the abort, which rejects. */
 async function secondsOf(
   clock: Clock,
   work: (signal: AbortSignal) => Promise<unknown>,
@@ -118,7 +118,7 @@ async function secondsOf(
   return Math.floor((clock.monotonic() - from) / 1000);
 }
 
-/** Terminates all running containers of the pod, in order; throws when one could not be terminated, after the others were. */
+/** Terminates all running containers of the pod in order. Throws at the end if one could not be terminated. */
 export async function killPodContainers(
   deps: KillDeps,
   pod: Pod,
@@ -148,7 +148,7 @@ export async function killPodContainers(
     }
   };
   const all = running.filter(({ name }) => !sidecars.includes(name)).map((container) => kill(container));
-  // Each waits for all that were begun before it.
+  // Each sidecar waits for all containers that exit before it.
   for (const name of sidecars.toReversed()) {
     const before = Promise.all([...all]);
     all.push(...running.filter((container) => container.name === name).map((container) => kill(container, before)));

@@ -1,6 +1,6 @@
 /**
- * Runs a container's postStart and preStop hooks: a command, an HTTP request, a TCP connection, a pause. Throws with what went wrong.
- * The kubelet accepts a hook by TCP and lets it fail; here it connects.
+ * Runs a container's postStart and preStop hooks: a command, an HTTP request, a TCP connection, a pause. Throws if a hook fails.
+ * The kubelet accepts a TCP hook and lets it fail; this agent opens the connection.
  */
 import { createDialer } from '../../../api/machinery/dialer.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -13,7 +13,7 @@ export type Hook = NonNullable<NonNullable<Container['lifecycle']>['preStop']>;
 export interface HookDeps {
   readonly runtime: Pick<Runtime, 'execSync'>;
   readonly clock: Clock;
-  /** Something that users should know though the hook did not fail. */
+  /** Reports a warning about a hook that did not fail. */
   readonly warn: (reason: string, message: string) => void;
 }
 
@@ -71,13 +71,13 @@ function resolvePort(port: unknown, container: Container): number {
   return resolved;
 }
 
-/** Any answer will do, whatever its status: that the hook was heard is all that counts. */
+/** Succeeds with any response, whatever its status. */
 async function httpHook(target: HttpGet, deps: HookDeps, signal: AbortSignal): Promise<void> {
   try {
     await httpGet(target, signal);
   } catch (error) {
     if (!(error instanceof PlainHttpError)) throw error;
-    // Hooks that say HTTPS by mistake worked for years; credentials are not sent in the clear.
+    // Falls back to HTTP, because hooks with HTTPS by mistake have always worked. Credentials are not sent in the clear.
     const headers = target.headers.filter(({ name }) => name.toLowerCase() !== 'authorization');
     await httpGet({ ...target, scheme: 'http', headers }, signal);
     deps.warn(

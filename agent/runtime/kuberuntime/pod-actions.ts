@@ -1,6 +1,6 @@
 /**
- * What has to be done so that a pod becomes what its specification says: from the specification, what the runtime shows
- * and the probes' results, to data that `kube-runtime.ts` executes. Pure; decides nothing by itself beyond one look.
+ * Computes the actions that bring a pod to its desired state, from its specification, the state of the runtime and the results
+ * of probes. `kube-runtime.ts` executes them. Pure.
  */
 import type { Container, Pod, ProbeKind, ProbeResult } from '../../model/core-types.ts';
 import type { ContainerId, ContainerStatus, SandboxId } from '../runtime.ts';
@@ -29,7 +29,7 @@ export interface ContainerToKill {
 }
 
 export interface PodActions {
-  /** Everything that runs is killed, the sandbox too. */
+  /** Kill all running containers and the sandbox. */
   readonly killPod: boolean;
   readonly createSandbox: boolean;
   /** The sandbox to use or to replace. */
@@ -39,21 +39,21 @@ export interface PodActions {
   readonly containersToStart: readonly Container[];
   readonly ephemeralToStart: readonly Container[];
   readonly containersToKill: readonly ContainerToKill[];
-  /** The container whose end starts all of the pod anew, in the same sandbox. */
+  /** The container whose exit restarts all containers of the pod in the same sandbox. */
   readonly restartAllFor?: Container;
 }
 
 export type ProbeLookup = (kind: ProbeKind, containerId: string) => ProbeResult | undefined;
-/** What a running container needs so that it has what its pod was allocated. */
+/** The action that gives a running container its allocated resources. */
 export type ResizeLookup = (container: Container, status: ContainerStatus) => Resize;
 
-/** What is known beside the specification and the runtime's containers. */
+/** The inputs besides the specification and the runtime's containers. */
 interface Lookups {
   readonly probes: ProbeLookup;
   readonly resize: ResizeLookup;
 }
 
-/** Whether the sandbox has to be made (again), and as which attempt. */
+/** Returns whether the sandbox has to be created, and with which attempt number. */
 export function sandboxChanged(
   pod: Pod,
   status: RuntimePodStatus,
@@ -129,7 +129,7 @@ export function computePodActions(
   };
 }
 
-/** A container of this sandbox whose exit code says so; those of before have been dealt with. */
+/** Returns a container of this sandbox whose exit code requests the restart. Those of older sandboxes are done. */
 export function restartAllTrigger(
   pod: Pod,
   status: RuntimePodStatus,
@@ -161,7 +161,7 @@ function actionsForNewSandbox(
   return { ...base, createSandbox: true, initToStart: [], containersToStart: regular };
 }
 
-/** True when the pod is past its init containers. Sidecars go on being looked after. */
+/** Returns true if the init containers have completed. Sidecars are still kept running. */
 function initActions(pod: Pod, status: RuntimePodStatus, lookups: Lookups, draft: Draft): boolean {
   const init = pod.spec.initContainers ?? [];
   if (init.length === 0) return true;
@@ -177,7 +177,7 @@ function initActions(pod: Pod, status: RuntimePodStatus, lookups: Lookups, draft
     const container = init[index];
     if (container === undefined) continue;
     const found = findContainer(status, container.name);
-    // Ended in an older sandbox: this one starts from the beginning.
+    // A container that exited in an older sandbox does not count: the new sandbox starts from the beginning.
     const last = found?.sandboxId === sandbox ? found : undefined;
     const past = wasInitialized || latestSeen;
     if (last === undefined) {

@@ -8,7 +8,7 @@ interface Counts {
   stopped: number;
   succeeded: number;
   unknown: number;
-  /** Stopped ones that will be started again. */
+  /** Terminated containers that will be restarted. */
   restarting: number;
 }
 

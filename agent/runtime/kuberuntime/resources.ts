@@ -1,4 +1,4 @@
-/** Requests and limits of containers, and of pods as a whole → what the kernel is told; QoS classes. Pure. */
+/** Converts requests and limits of containers and pods to settings of the kernel, and computes QoS classes. Pure. */
 import { qosClassOf, type QosClass } from '../../../api/kinds/pod-qos.ts';
 import {
   addQuantities,
@@ -28,7 +28,7 @@ export function requestsOf(container: Container): List {
   return { ...limitsOf(container), ...((container.resources?.requests ?? {}) as List) };
 }
 
-/** What the pod itself is given as a whole, its containers' together aside; only what can be given so. */
+/** Returns the pod-level resources, without those of its containers and only of kinds that pods can have. */
 export function podLevel(pod: Pod, of: 'requests' | 'limits'): List {
   const stated = Object.entries((pod.spec.resources?.[of] ?? {}) as List);
   return Object.fromEntries(
@@ -64,7 +64,7 @@ export function oomScoreAdj(pod: Pod, container: Container, capacityBytes: numbe
       const share = memoryShareBytes(pod);
       const scoreOf = (of: Container): number =>
         1000 - Math.floor((1000 * (bytesOf(requestsOf(of)['memory']) + share)) / Math.max(capacityBytes, 1));
-      // A sidecar is not ended before those that it serves.
+      // The OOM killer must not choose a sidecar before the containers that it serves.
       const score = isSidecar(container)
         ? Math.min(scoreOf(container), Math.max(...pod.spec.containers.map(scoreOf)))
         : scoreOf(container);
@@ -73,7 +73,7 @@ export function oomScoreAdj(pod: Pod, container: Container, capacityBytes: numbe
   }
 }
 
-/** Of what the pod requests beyond its containers each of them has an equal part. */
+/** Each container has an equal share of what the pod requests beyond its containers. */
 function memoryShareBytes(pod: Pod): number {
   const whole = bytesOf(podLevel(pod, 'requests')['memory']);
   if (whole === 0) return 0;
@@ -86,13 +86,13 @@ export interface ResourceFacts {
   /** `--cpu-cfs-quota`. */
   readonly cpuQuota: boolean;
   readonly cpuPeriodUs: number;
-  /** Of a host that bounds the swap of containers by itself (cgroup v2); absent: it is counted with their memory. */
+  /** Set on a host that limits the swap of containers separately (cgroup v2). Absent: swap counts as their memory. */
   readonly swap?: { readonly behavior: string; readonly capacityBytes: number } | undefined;
   /** The OOM killer ends all processes of a container together (cgroup v2). */
   readonly oomGroup?: boolean;
-  /** That this host has: `2Mi`. */
+  /** The sizes of huge pages of this host, such as `2Mi`. */
   readonly hugePageSizes?: readonly string[];
-  /** Which processors and memory nodes a container was given. */
+  /** Returns the CPUs and NUMA nodes that are allocated to a container. */
   readonly placement?: (
     pod: Pod,
     container: Container,
@@ -117,7 +117,7 @@ export function linuxResources(pod: Pod, container: Container, facts: ResourceFa
   return {
     cpuShares: cpuShares(milliOf(requested)),
     cpuPeriodUs: facts.cpuPeriodUs,
-    // Who has processors alone is not held up by a quota of them.
+    // A container with exclusive CPUs has no CPU quota.
     cpuQuotaUs: facts.cpuQuota && !isExclusive ? cpuQuotaUs(milliOf(limits['cpu']), facts.cpuPeriodUs) : 0,
     memoryLimitBytes,
     memorySwapLimitBytes: facts.swap === undefined ? memoryLimitBytes : 0,
@@ -146,18 +146,18 @@ function swapBytes(pod: Pod, container: Container, { swap, memoryCapacityBytes }
   return Math.floor((request / Math.max(memoryCapacityBytes, 1)) * swap.capacityBytes);
 }
 
-/** Pages of a size that is not asked for are not given: the kernel's own limit is none. */
+/** Page sizes without a request get the limit 0, because the kernel's default is no limit. */
 function hugePageLimits(pod: Pod, container: Container, sizes: readonly string[]): LinuxResources['hugepageLimits'] {
   const none = sizes.map((size) => [`hugepages-${size}`, '0'] as const);
   const own = limitsOf(container);
-  // A container that says nothing of them may have what its pod may.
+  // A container without huge pages of its own can use those of its pod.
   const stated = Object.keys(own).some((name) => name.startsWith('hugepages-')) ? own : podLevel(pod, 'limits');
   return Object.entries({ ...Object.fromEntries(none), ...stated })
     .filter(([name]) => name.startsWith('hugepages-'))
     .map(([name, value]) => ({ pageSize: pageSizeName(name.slice('hugepages-'.length)), limitBytes: bytesOf(value) }));
 }
 
-/** A limit of nothing is none. */
+/** A limit of 0 means no limit. */
 function nonZero(list: List): List {
   return Object.fromEntries(
     Object.entries(list).filter(([, text]) => text !== undefined && parseQuantity(text).nano !== 0n),
@@ -169,7 +169,7 @@ export function pageSizeName(size: string): string {
   return size.replace(/([KMGT])i$/, '$1B');
 }
 
-/** Effective requests or limits of a whole pod: what it says itself, else its containers'; and its overhead. */
+/** Returns the effective requests or limits of a pod: its pod-level values, else those of its containers; plus its overhead. */
 export function podResources(pod: Pod, of: (container: Container) => List): Record<string, string> {
   const which = of === requestsOf ? 'requests' : of === limitsOf ? 'limits' : undefined;
   const total = containersResources(pod, of);
@@ -184,7 +184,7 @@ export function podResources(pod: Pod, of: (container: Container) => List): Reco
   return Object.fromEntries(Object.entries(total).toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** The sum of the containers and sidecars, or a single init container's where that is more. */
+/** Returns the sum of the containers and sidecars, or the value of a single init container if that is larger. */
 function containersResources(pod: Pod, of: (container: Container) => List): Record<string, string> {
   const total = new Map<string, Quantity>();
   const add = (into: Map<string, Quantity>, list: List): void => {

@@ -136,21 +136,29 @@ describe('the atomic writer', () => {
     assert.equal(await writePayload(directory, payload({ a: '2' }), undefined, NOW), true);
     assert.equal(await readFile(join(directory, 'a'), 'utf8'), '2');
     let isWriting = true;
+    let swaps = 0;
     const racing = (async (): Promise<void> => {
       while (isWriting) {
         for (const name of await readdir(directory)) {
           if (!/^\.\.\d/.test(name)) continue;
           await rename(join(directory, name), join(directory, `moved-${name}`)).catch(() => undefined);
-          await symlink(elsewhere, join(directory, name)).catch(() => undefined);
+          await symlink(elsewhere, join(directory, name)).then(
+            () => swaps++,
+            () => undefined,
+          );
         }
       }
     })();
-    for (let round = 0; round < 60; round++) {
-      // Whether a round succeeds is the racer's doing; where its files end up is not.
-      await writePayload(directory, payload({ a: String(round), 'sub/b': '1' }), undefined, NOW).catch(() => undefined);
-    }
+    let rounds = 0;
+    // The race may make a round fail, but never redirect its files.
+    for (let round = 0; round < 60 || ((rounds === 0 || swaps === 0) && round < 5_000); round++)
+      await writePayload(directory, payload({ a: String(round), 'sub/b': '1' }), undefined, NOW).then(
+        () => rounds++,
+        () => undefined,
+      );
     isWriting = false;
     await racing;
+    assert.ok(swaps > 0 && rounds > 0, `${swaps} swaps, ${rounds} successful rounds`);
     assert.deepEqual(await readdir(elsewhere), []);
   });
 });

@@ -60,17 +60,26 @@ describe('the ownership of a volume', { skip: !isRoot }, () => {
     await mkdir(at);
     for (const name of names) await writeFile(join(at, name), 'x');
     let isWalking = true;
+    let swaps = 0;
     const racing = (async (): Promise<void> => {
       while (isWalking) {
         await rename(at, moved);
         await symlink(outside, at);
+        swaps++;
         await rm(at);
         await rename(moved, at);
       }
     })();
-    for (let round = 0; round < 60; round++) await setVolumeOwnership(volume, GROUP).catch(() => undefined);
+    let rounds = 0;
+    // The race may make a round fail, but never redirect it.
+    for (let round = 0; round < 60 || (rounds === 0 && round < 5_000); round++)
+      await setVolumeOwnership(volume, GROUP).then(
+        () => rounds++,
+        () => undefined,
+      );
     isWalking = false;
     await racing;
+    assert.ok(swaps > 0 && rounds > 0, `${swaps} swaps, ${rounds} successful rounds`);
     const directory = await stat(outside);
     assert.deepEqual([directory.gid, directory.mode & 0o7777], [0, 0o700]);
     for (const name of names) {
