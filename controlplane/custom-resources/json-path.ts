@@ -78,17 +78,25 @@ function literal(text: string): JsonValue {
   return text !== '' && Number.isFinite(Number(text)) ? Number(text) : text;
 }
 
-/** Everything that the path finds, in order. */
-export function findAll(value: JsonValue | undefined, path: JsonPath): JsonValue[] {
-  let found: JsonValue[] = value === undefined ? [] : [value];
-  for (const step of path) found = found.flatMap((one) => take(one, step));
-  return found;
+/** Values that descents (`..a`) visit: each multiplies what the descents before it have found. */
+const MAX_VISITS = 200_000;
+
+interface Budget {
+  visits: number;
 }
 
-function take(value: JsonValue, step: Step): JsonValue[] {
+/** Everything that the path finds, in order; nothing where the descents visit too much. */
+export function findAll(value: JsonValue | undefined, path: JsonPath): JsonValue[] {
+  const budget: Budget = { visits: MAX_VISITS };
+  let found: JsonValue[] = value === undefined ? [] : [value];
+  for (const step of path) found = found.flatMap((one) => take(one, step, budget));
+  return budget.visits < 0 ? [] : found;
+}
+
+function take(value: JsonValue, step: Step, budget: Budget): JsonValue[] {
   switch (step.kind) {
     case 'member':
-      return step.deep ? descend(value, step.name) : memberOf(value, step.name);
+      return step.deep ? descend(value, step.name, budget) : memberOf(value, step.name);
     case 'every':
       return Array.isArray(value) ? value : isObject(value) ? membersOf(value) : [];
     case 'slice': {
@@ -112,9 +120,11 @@ function membersOf(value: Readonly<Record<string, JsonValue | undefined>>): Json
   return Object.values(value).filter((member) => member !== undefined);
 }
 
-function descend(value: JsonValue, name: string): JsonValue[] {
+function descend(value: JsonValue, name: string, budget: Budget): JsonValue[] {
+  budget.visits -= 1;
+  if (budget.visits < 0) return [];
   const inner = Array.isArray(value) ? value : isObject(value) ? membersOf(value) : [];
-  return [...memberOf(value, name), ...inner.flatMap((one) => descend(one, name))];
+  return [...memberOf(value, name), ...inner.flatMap((one) => descend(one, name, budget))];
 }
 
 function passes(found: JsonValue | undefined, step: Extract<Step, { kind: 'filter' }>): boolean {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { JsonValue } from '../../../../api/meta/object.ts';
 import { findAll, parseJsonPath } from '../../../../controlplane/custom-resources/json-path.ts';
 import { assertLinearTime } from '../../../fuzz/growth.ts';
 
@@ -39,4 +40,15 @@ for (const [path, found] of CASES) {
 test('a quoted name of many escapes that does not end is no path', async () => {
   assert.equal(parseJsonPath(`['${'\\a'.repeat(40)}`), undefined);
   await assertLinearTime((size) => parseJsonPath(`['${'\\a'.repeat(size / 2)}`), { maxBytes: 1 << 20 });
+});
+
+test('descents that multiply find nothing, instead of everything in every combination', () => {
+  let value: JsonValue = 1;
+  for (let depth = 0; depth < 80; depth++) value = { a: value };
+  const path = parseJsonPath('..a'.repeat(4));
+  assert.ok(path !== undefined);
+  assert.deepEqual(findAll(value, path), []);
+  const single = parseJsonPath('..a');
+  assert.ok(single !== undefined);
+  assert.equal(findAll(value, single).length, 80);
 });
