@@ -1,10 +1,10 @@
 /**
- * What a kind may say about itself: policy only. The generic store (`store-write.ts`) owns the order in which these are
+ * The policy of a kind, and nothing else. The generic store (`store-write.ts`) owns the order in which these are
  * called and everything that all kinds share (names, uid, resourceVersion, finalizers, admission, managed fields).
  *
  * Functions get objects in the version in which the kind is stored, already decoded and defaulted by the schema table, and
  * may change `object` in place where their name says so; `old` is shared with the cache and is never changed. Validation
- * returns every error and never throws. A kind that says nothing gets the behaviour described at each member.
+ * returns every error and never throws. A kind that leaves a member out gets the behaviour that the member's comment describes.
  */
 import type { FieldError } from '../../api/meta/field-error.ts';
 import type { NameRule } from '../../api/meta/names.ts';

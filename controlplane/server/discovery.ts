@@ -1,7 +1,7 @@
 /**
- * What is served, told to clients: `/api`, `/apis` and below, and both in one document (aggregated discovery).
+ * Discovery: `/api`, `/apis` and the paths below list what is served, as does aggregated discovery in one document.
  *
- * Documents are made from the catalog's rows on first use after a change, in the encoding that is asked for, and kept.
+ * Documents are built from the rows of the catalog at the first use after a change, in the requested encoding, and cached.
  */
 import { trimEnd } from '../../api/component/trim.ts';
 import { createHash } from 'node:crypto';

@@ -1,6 +1,6 @@
 /**
- * The port: TLS with a client certificate asked for but not demanded, HTTP/2 and HTTP/1.1 told apart by ALPN, a
- * certificate that can be replaced while connections last, and an end that lets requests under way finish.
+ * Listens on the port of the API server. TLS requests a client certificate but does not require one. ALPN selects HTTP/2 or
+ * HTTP/1.1. The serving certificate can be replaced while connections are open, and closing lets running requests finish.
  */
 import type { IncomingMessage, Server as HttpServer } from 'node:http';
 import { constants, performServerHandshake, type ServerHttp2Session } from 'node:http2';

@@ -62,12 +62,8 @@ export class RemovalBacklog {
   async close(): Promise<void> {
     this.#closed = true;
     this.#retry?.cancel();
-    try {
-      await this.#running;
-    } catch (error) {
-      // `onFailure` has reported it.
-      void error;
-    }
+    // `onFailure` has reported a failure.
+    await this.#running?.catch(() => undefined);
   }
 
   async #removeAll(): Promise<void> {

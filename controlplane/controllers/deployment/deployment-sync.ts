@@ -1,7 +1,7 @@
 /**
- * One look at one deployment: one new replica set for the current template, old ones shrunk as the strategy allows, and a
- * status that says how the rollout goes. Decisions stand in `replica-sets.ts`, `rollout.ts` and `conditions.ts`; this file
- * executes them.
+ * One reconciliation of one deployment: it creates a replica set for the current template, scales old ones down as the strategy
+ * allows, and writes the progress of the rollout to the status. `replica-sets.ts`, `rollout.ts` and `conditions.ts` decide; this
+ * file executes.
  */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';

@@ -1,6 +1,6 @@
 /**
- * Who owns whom: a node for each object, linked by the uids of owner references. An owner that is referred to but was never
- * seen stands in the graph as `virtual` until a look at the API settles whether it exists. Pure bookkeeping, no I/O.
+ * The graph of owners: a node for each object, linked by the UIDs of owner references. An owner that no watch has shown is
+ * `virtual` in the graph until a read of the API decides whether it exists. Pure bookkeeping, no I/O.
  */
 import type { KubeObject, OwnerReference } from '../../../api/meta/object.ts';
 import type { Resource } from '../../../api/machinery/client.ts';

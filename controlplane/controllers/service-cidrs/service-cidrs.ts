@@ -1,6 +1,6 @@
 /**
- * Ranges of service addresses: each gets the finalizer that keeps it while services have addresses of no other range, and
- * says in its `Ready` condition whether addresses are given from it. The API server's allocator reads both.
+ * Ranges of service addresses. Each gets the finalizer that keeps it while services have addresses that only this range has. The
+ * condition `Ready` shows whether addresses are allocated from it. The allocator of the API server reads both.
  */
 import { cidrContains, cidrCovers, parseCidr, parseIp, type Cidr } from '../../../api/meta/ip-addresses.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
