@@ -14,7 +14,9 @@ export function authorizationFilter(authorizer: Authorizer): Filter {
   return (request, next) => {
     const attributes = attributesOf(request);
     const decision = authorizer.authorize(attributes);
-    const goOn: Handler = opensStream(attributes) ? (one) => alsoCreate(one, attributes, authorizer, next) : next;
+    const goOn: Handler = opensStream(request, attributes)
+      ? (one) => alsoCreate(one, attributes, authorizer, next)
+      : next;
     if (decision instanceof Promise) return decision.then((known) => decide(request, attributes, known, goOn));
     return decide(request, attributes, decision, goOn);
   };
@@ -22,9 +24,17 @@ export function authorizationFilter(authorizer: Authorizer): Filter {
 
 const STREAMS: ReadonlySet<string> = new Set(['exec', 'attach', 'portforward']);
 
-/** WebSocket clients open a stream by GET; reading permissions alone must not run commands in a pod. */
-function opensStream({ verb, group, resource, subresource }: AuthorizationAttributes): boolean {
-  return verb === 'get' && group === '' && resource === 'pods' && STREAMS.has(subresource);
+/**
+ * WebSocket clients open a stream by GET; reading permissions alone must not run commands in a pod. The proxy to a node reaches
+ * the streams of its agent, which sees the identity of the API server only.
+ */
+function opensStream(
+  { exchange }: ApiRequest,
+  { verb, group, resource, subresource }: AuthorizationAttributes,
+): boolean {
+  if (verb !== 'get' || group !== '') return false;
+  if (resource === 'nodes') return subresource === 'proxy' && exchange.canUpgrade;
+  return resource === 'pods' && STREAMS.has(subresource);
 }
 
 async function alsoCreate(

@@ -104,6 +104,16 @@ test('a stream by GET needs the permission to create it as well', async () => {
   });
 });
 
+test('an upgrade of the proxy to a node needs the permission to create it as well', async () => {
+  await withServer({ authorizer: allowing('get nodes/proxy') }, async (fake) => {
+    const get = async (headers: Record<string, string>): Promise<string> =>
+      messageOf((await fake.request1('GET', '/api/v1/nodes/n1/proxy/exec/n/p/c?command=id', headers)).text);
+    const upgrade = { connection: 'Upgrade', upgrade: 'websocket' };
+    assert.match(await get(upgrade), /cannot create resource "nodes\/proxy"/);
+    assert.doesNotMatch(await get({}), /cannot/);
+  });
+});
+
 test('the legacy verb gives no groups of nodes', async () => {
   let seen: readonly string[] = [];
   const authorizer: Authorizer = {
