@@ -56,7 +56,10 @@ export async function serve(parts: Parts): Promise<Serving> {
       ...usageRests(parts),
     ],
   });
-  await customResourcesOf(parts, fieldManagement).start();
+  const customResources = customResourcesOf(parts, fieldManagement);
+  // Its sources were requested only now: names that are taken must be known before any is given.
+  await parts.sources.synced();
+  await customResources.start();
   startHooks.done('definitions');
   checkPolicies(parts);
   await bootstrap(parts);
