@@ -2,42 +2,63 @@
  * Compares JSON values. Integers compare by value, whether they are numbers or bigints.
  *
  * `jsonEqual` is exact, except that `undefined` equals an absent member. `semanticEqual` also treats null, an empty
- * list and an empty object as absent, like Kubernetes' `equality.Semantic.DeepEqual`.
+ * list and an empty object as absent, and compares quantities by value, like Kubernetes' `equality.Semantic.DeepEqual`.
  */
+import { sameQuantity } from './quantity.ts';
+
+/** Maps whose values are quantities. */
+const QUANTITY_MAPS: ReadonlySet<string> = new Set([
+  'allocatable',
+  'allocatedResources',
+  'capacity',
+  'hard',
+  'limits',
+  'overhead',
+  'requests',
+  'used',
+]);
+const QUANTITIES: ReadonlySet<string> = new Set(['divisor', 'sizeLimit']);
 
 export function jsonEqual(a: unknown, b: unknown): boolean {
-  return equal(a, b, false);
+  return equal(a, b, false, '', '');
 }
 
 export function semanticEqual(a: unknown, b: unknown): boolean {
-  return equal(a, b, true);
+  return equal(a, b, true, '', '');
 }
 
-function equal(a: unknown, b: unknown, emptyIsAbsent: boolean): boolean {
+/** `name` and `parent`: of the member that holds the values, and of the one around it; `''` in lists and at the root. */
+function equal(a: unknown, b: unknown, isSemantic: boolean, name: string, parent: string): boolean {
   if (a === b) return true;
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) {
     if (isInteger(a) && isInteger(b)) return BigInt(a) === BigInt(b);
-    if (emptyIsAbsent) return isEmpty(a) && isEmpty(b);
-    return false;
+    if (!isSemantic) return false;
+    if (typeof a !== 'string' || typeof b !== 'string') return isEmpty(a) && isEmpty(b);
+    return (QUANTITY_MAPS.has(parent) || QUANTITIES.has(name)) && sameQuantity(a, b);
   }
   if (Array.isArray(a) || Array.isArray(b)) {
-    if (!Array.isArray(a) || !Array.isArray(b)) return emptyIsAbsent && isEmpty(a) && isEmpty(b);
+    if (!Array.isArray(a) || !Array.isArray(b)) return isSemantic && isEmpty(a) && isEmpty(b);
     if (a.length !== b.length) return false;
     for (let i = 0; i < a.length; i++) {
-      if (!equal(a[i], b[i], emptyIsAbsent)) return false;
+      if (!equal(a[i], b[i], isSemantic, '', '')) return false;
     }
     return true;
   }
-  return equalMembers(a as Record<string, unknown>, b as Record<string, unknown>, emptyIsAbsent);
+  return equalMembers(a as Record<string, unknown>, b as Record<string, unknown>, isSemantic, name);
 }
 
-function equalMembers(a: Record<string, unknown>, b: Record<string, unknown>, emptyIsAbsent: boolean): boolean {
+function equalMembers(
+  a: Record<string, unknown>,
+  b: Record<string, unknown>,
+  isSemantic: boolean,
+  name: string,
+): boolean {
   for (const key of Object.keys(a)) {
     const other = Object.hasOwn(b, key) ? b[key] : undefined;
-    if (!equal(a[key], other, emptyIsAbsent)) return false;
+    if (!equal(a[key], other, isSemantic, key, name)) return false;
   }
   for (const key of Object.keys(b)) {
-    if (!Object.hasOwn(a, key) && !equal(undefined, b[key], emptyIsAbsent)) return false;
+    if (!Object.hasOwn(a, key) && !equal(undefined, b[key], isSemantic, key, name)) return false;
   }
   return true;
 }

@@ -139,6 +139,16 @@ export function canonicalQuantity(text: string): string {
   return PLAIN.test(text) ? text : formatQuantity(parseQuantity(text));
 }
 
+/** Whether two texts are quantities of one value, whatever their format. */
+export function sameQuantity(a: string, b: string): boolean {
+  try {
+    return parseQuantity(a).nano === parseQuantity(b).nano;
+  } catch (error) {
+    if (error instanceof QuantityError) return false;
+    throw error;
+  }
+}
+
 /**
  * Returns the text under which a quantity in JSON is stored. The value is a string (surrounding blanks are dropped) or a
  * number. Throws `QuantityError`.
