@@ -1,7 +1,7 @@
 /**
  * How many connections the port holds at a time, so that no client takes the descriptors and the memory of all others. When
  * there are too many, the client address that has most of them loses its newest connection: clients that are connected already
- * stay, and a client with few connections always gets in. An IPv6 client counts by its network of 64 bits.
+ * stay, and a client with fewer connections than another gets in. An IPv6 client counts by its network of 64 bits.
  */
 import { readFileSync } from 'node:fs';
 import type { Logger } from '../../api/component/logger.ts';
@@ -47,7 +47,7 @@ export class ConnectionLimit {
     own.add(connection);
     this.#count += 1;
     connection.once('close', () => this.#remove(client, connection));
-    if (this.#count > this.#most) this.#shed();
+    if (this.#count > this.#most) this.#shed(client, own);
   }
 
   #remove(client: string, connection: Connection): void {
@@ -57,10 +57,10 @@ export class ConnectionLimit {
     if (own.size === 0) this.#byClient.delete(client);
   }
 
-  #shed(): void {
-    let largest: readonly [string, ReadonlySet<Connection>] | undefined;
-    for (const entry of this.#byClient) if (entry[1].size > (largest?.[1].size ?? 0)) largest = entry;
-    if (largest === undefined) return;
+  #shed(arriving: string, its: ReadonlySet<Connection>): void {
+    // Among clients with equally many the arriving one loses: nobody who is connected makes room for it.
+    let largest: readonly [string, ReadonlySet<Connection>] = [arriving, its];
+    for (const entry of this.#byClient) if (entry[1].size > largest[1].size) largest = entry;
     const [client, own] = largest;
     const newest = [...own].at(-1);
     if (newest === undefined) return;

@@ -44,6 +44,15 @@ test('the client with most connections loses its newest one, others get in', () 
   assert.equal(flood[0]?.isOpen, true);
 });
 
+test('among clients with equally many connections those stay that are connected', () => {
+  const connect = setup(3);
+  const all = ['10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.4', '10.0.0.5'].map((address) => connect(address));
+  assert.deepEqual(
+    all.map(({ isOpen }) => isOpen),
+    [true, true, true, false, false],
+  );
+});
+
 test('a connection that ended makes room', () => {
   const connect = setup(2);
   connect('10.0.0.2').destroy();
