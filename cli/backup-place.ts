@@ -5,6 +5,9 @@ import type { Clock } from '../api/machinery/clock.ts';
 import { s3Bucket } from './s3/bucket.ts';
 import { parseS3Location, s3Settings, type S3Flags } from './s3/settings.ts';
 
+/** Begins the name of each scheduled backup, so that a bucket lists them without what else is in it. */
+export const BACKUP_PREFIX = 'orchlet-';
+
 export interface BackupPlace {
   /** As `orchlet backup` and `orchlet restore` take it. */
   target(name: string): string;
@@ -44,7 +47,7 @@ export async function s3Place(place: string, flags: S3Flags, clock: Clock): Prom
     target: (file) => `s3://${name}/${prefix}${file}`,
     prepare: () => Promise.resolve(),
     async names() {
-      const keys = await (await open()).list(prefix);
+      const keys = await (await open()).list(`${prefix}${BACKUP_PREFIX}`);
       return keys.map((found) => found.slice(prefix.length));
     },
     async remove(file) {

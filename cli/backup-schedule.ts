@@ -9,7 +9,7 @@ import { isSea } from 'node:sea';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { Logger } from '../api/component/logger.ts';
 import { formatTime, systemClock, type Clock } from '../api/machinery/clock.ts';
-import { type BackupPlace, directoryPlace, s3Place } from './backup-place.ts';
+import { BACKUP_PREFIX, type BackupPlace, directoryPlace, s3Place } from './backup-place.ts';
 import { removeBackupLeftovers } from './backup-scratch.ts';
 import { CommandError } from './command.ts';
 import { isS3, type S3Flags } from './s3/settings.ts';
@@ -111,7 +111,7 @@ export interface TakeBackupOptions {
 
 /** One backup, and the end of those that are too many. Never rejects: the next one is due anyway. */
 export async function takeBackup({ place, keep, clock, logger, signal, write }: TakeBackupOptions): Promise<void> {
-  const file = place.target(`orchlet-${formatTime(clock.now()).replaceAll(/[-:]/g, '')}.tgz`);
+  const file = place.target(`${BACKUP_PREFIX}${formatTime(clock.now()).replaceAll(/[-:]/g, '')}.tgz`);
   try {
     await write(file);
     logger.info({ file }, 'A backup was written and verified');

@@ -86,8 +86,14 @@ async function uploadArchive(file: string, { bucket, key }: S3Object): Promise<v
   const hash = createHash('sha256');
   await pipeline(createReadStream(file), hash);
   await bucket.write(key, file);
-  if ((await bucket.sha256(key, (await stat(file)).size)) !== hash.digest('hex'))
-    throw new CommandError(`the S3 server gives back something else than was written as ${key}`);
+  try {
+    if ((await bucket.sha256(key, (await stat(file)).size)) !== hash.digest('hex'))
+      throw new CommandError(`the S3 server gives back something else than was written as ${key}`);
+  } catch (error) {
+    // What could not be verified must not count as one of the backups that are kept. The failure that led here is reported.
+    await bucket.remove(key).catch(() => undefined);
+    throw error;
+  }
 }
 
 /** Of a running control plane by its endpoint, since the file is its own; of one that is stopped by itself. */

@@ -9,7 +9,7 @@ import { Transform, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { CommandError } from '../command.ts';
-import { elementOf, elementsOf, S3Exchange, type S3Times } from './exchange.ts';
+import { elementOf, elementsOf, S3Error, S3Exchange, type S3Times } from './exchange.ts';
 import type { S3Settings } from './settings.ts';
 
 const PART_BYTES = 8 << 20;
@@ -25,17 +25,17 @@ export interface S3Bucket {
   sha256(key: string, limitBytes: number): Promise<string>;
   /** Into a new file. Rejects beyond `limitBytes`. */
   read(key: string, file: string, limitBytes: number): Promise<void>;
-  /** All keys that begin so. */
+  /** All keys that begin so, without those that have a `/` after it. */
   list(prefix: string): Promise<readonly string[]>;
   remove(key: string): Promise<void>;
 }
 
 export function s3Bucket(settings: S3Settings, clock: Clock, times?: S3Times): S3Bucket {
   const exchange = new S3Exchange(settings, clock, times);
-  const download = async (key: string, limitBytes: number, sink: Writable): Promise<void> => {
-    const response = await exchange.open({ method: 'GET', key });
-    await pipeline(response, boundedBy(limitBytes, key), sink);
-  };
+  const download = (key: string, limitBytes: number, sink: () => Promise<Writable>): Promise<void> =>
+    exchange.request({ method: 'GET', key }, async (response) =>
+      pipeline(response, boundedBy(limitBytes, key), await sink()),
+    );
   return {
     async write(key, file) {
       const handle = await open(file);
@@ -48,18 +48,22 @@ export function s3Bucket(settings: S3Settings, clock: Clock, times?: S3Times): S
       }
     },
     async sha256(key, limitBytes) {
-      const hash = createHash('sha256');
-      const sink = new Writable({
-        write(chunk: Buffer, _encoding, done) {
+      let hash = createHash('sha256');
+      await download(key, limitBytes, () => {
+        hash = createHash('sha256');
+        const write = (chunk: Buffer, _encoding: string, done: () => void): void => {
           hash.update(chunk);
           done();
-        },
+        };
+        return Promise.resolve(new Writable({ write }));
       });
-      await download(key, limitBytes, sink);
       return hash.digest('hex');
     },
-    read: (key, file, limitBytes) =>
-      download(key, limitBytes, createWriteStream(file, { flags: 'wx', mode: 0o600, flush: true })),
+    async read(key, file, limitBytes) {
+      await (await open(file, 'wx', 0o600)).close();
+      // Each attempt begins the file anew.
+      await download(key, limitBytes, () => Promise.resolve(createWriteStream(file, { flush: true })));
+    },
     list: (prefix) => list(exchange, prefix),
     async remove(key) {
       await exchange.ask({ method: 'DELETE', key });
@@ -72,6 +76,7 @@ async function writeInParts(exchange: S3Exchange, key: string, handle: FileHandl
   const created = await exchange.ask({ method: 'POST', key, query: { uploads: '' } });
   const uploadId = elementOf(created.text, 'UploadId');
   if (uploadId === '') throw new CommandError('the S3 server began an upload without an UploadId');
+  let isCompleting = false;
   try {
     const tags: string[] = [];
     for (let start = 0; start < size; start += partBytes) {
@@ -84,6 +89,7 @@ async function writeInParts(exchange: S3Exchange, key: string, handle: FileHandl
       (tag, at) => `<Part><PartNumber>${at + 1}</PartNumber><ETag>${escapeXml(tag)}</ETag></Part>`,
     );
     const body = Buffer.from(`<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`);
+    isCompleting = true;
     const { text } = await exchange.ask({ method: 'POST', key, query: { uploadId }, body });
     // The answer begins with 200 before the server knows the outcome.
     if (text.includes('<Error>'))
@@ -91,6 +97,8 @@ async function writeInParts(exchange: S3Exchange, key: string, handle: FileHandl
         `the S3 server refused the upload: ${elementOf(text, 'Code')} ${elementOf(text, 'Message')}`,
       );
   } catch (error) {
+    // An upload that is unknown may be complete: the answer to an earlier attempt was lost. Reading it back shows.
+    if (isCompleting && error instanceof S3Error && error.status === 404) return;
     // The parts would be charged for otherwise. The failure that led here is the one to report.
     await exchange.ask({ method: 'DELETE', key, query: { uploadId } }).catch(() => undefined);
     throw error;
@@ -108,7 +116,12 @@ async function list(exchange: S3Exchange, prefix: string): Promise<readonly stri
   const keys: string[] = [];
   let token = '';
   for (let page = 0; page < MAX_PAGES; page += 1) {
-    const query = { 'list-type': '2', prefix, ...(token === '' ? {} : { 'continuation-token': token }) };
+    const query = {
+      'list-type': '2',
+      delimiter: '/',
+      prefix,
+      ...(token === '' ? {} : { 'continuation-token': token }),
+    };
     const { text } = await exchange.ask({ method: 'GET', key: '', query });
     keys.push(...elementsOf(text, 'Key').filter((key) => key.startsWith(prefix)));
     token = elementOf(text, 'NextContinuationToken');

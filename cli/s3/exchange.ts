@@ -61,14 +61,24 @@ export class S3Exchange {
   }
 
   /** A request with a short answer. Rejects with `CommandError` in one line. */
-  async ask(asked: S3Request): Promise<S3Answer> {
+  ask(asked: S3Request): Promise<S3Answer> {
+    return this.request(asked, async (response) => ({
+      headers: response.headers,
+      text: await this.#shortBody(response),
+    }));
+  }
+
+  /**
+   * `read` takes the body of a success. Where the request or `read` fails in passing, both are tried again, so that `read` begins
+   * anew each time. Rejects with `CommandError` in one line.
+   */
+  async request<T>(asked: S3Request, read: (response: IncomingMessage) => Promise<T>): Promise<T> {
     for (let attempt = 0; ; attempt += 1) {
       const delayMs = this.#times.retryDelaysMs[attempt];
       try {
-        const response = await this.open(asked);
-        return { headers: response.headers, text: await this.#shortBody(response) };
+        return await read(await this.#open(asked));
       } catch (error) {
-        const isPassing = !(error instanceof S3Error) || PASSING.has(error.status);
+        const isPassing = error instanceof S3Error ? PASSING.has(error.status) : !(error instanceof CommandError);
         if (!isPassing) throw error;
         if (delayMs === undefined) throw this.#described(asked, error);
         await this.#clock.sleep(delayMs);
@@ -77,7 +87,7 @@ export class S3Exchange {
   }
 
   /** The answer of a success, its body not read yet. */
-  async open(asked: S3Request): Promise<IncomingMessage> {
+  async #open(asked: S3Request): Promise<IncomingMessage> {
     const response = await this.#send(asked);
     const status = response.statusCode ?? 0;
     if (status >= 200 && status < 300) return response;

@@ -69,6 +69,7 @@ test('a server that gives back something else than it took is no place for a bac
   const taken = await run('backup', 's3://backups/cluster.tgz');
   assert.equal(taken.code, 1);
   assert.match(taken.stderr, /gives back something else than was written as cluster\.tgz/);
+  assert.deepEqual([...server.objects.keys()], [], 'what was not verified is no backup');
 });
 
 test('a refusal is one line, and leaves what is there as it is', async () => {

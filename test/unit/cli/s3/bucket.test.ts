@@ -104,6 +104,35 @@ describe('of a server that', () => {
     assert.equal(server.objects.get('/backups/key')?.toString(), 'x');
   });
 
+  it('fails in passing while an object is read, it is read anew', async () => {
+    server.objects.set('/backups/key', Buffer.from('content'));
+    let left = 2;
+    server.fault = (_request, response) => {
+      left -= 1;
+      if (left === 1) return xml(response, 503, '<Error><Code>SlowDown</Code></Error>');
+      if (left < 0) return false;
+      response.writeHead(200, { 'content-length': 7 }).write('con');
+      return response.socket?.end() !== undefined;
+    };
+    await bucketOf().read('key', join(directory, 'back'), 100);
+    assert.equal(readFileSync(join(directory, 'back'), 'utf8'), 'content');
+  });
+
+  it('loses the answer to the end of an upload, the upload is complete', async () => {
+    const content = Buffer.alloc(9 << 20, 'x');
+    let isLost = false;
+    server.fault = (request) => {
+      if (isLost || request.method !== 'POST' || request.url?.includes('uploadId') !== true) return false;
+      isLost = true;
+      server.objects.set('/backups/large', content);
+      server.uploads.clear();
+      return request.socket.destroy() !== undefined;
+    };
+    await bucketOf().write('large', fileOf(content));
+    assert.equal(isLost, true);
+    assert.equal(server.objects.get('/backups/large')?.equals(content), true);
+  });
+
   it('keeps failing, the last answer is reported', async () => {
     server.fault = (_request, response) => xml(response, 500, '<Error><Code>InternalError</Code></Error>');
     await promptly(bucketOf().list(''), /answered 500 InternalError/);
