@@ -5,7 +5,7 @@
 import type { Client, Resource } from '../../api/machinery/client.ts';
 import type { ResourceOf } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { isAlreadyExists, isNotFound, tolerate } from '../../api/meta/status-error.ts';
+import { isNotFound, tolerate, tolerateRaces } from '../../api/meta/status-error.ts';
 
 /** `undefined` if the object is missing, or if `--runtime-config` leaves the kind out. */
 export async function findObject<T extends KubeObject>(
@@ -26,7 +26,7 @@ export async function objectsByName<T extends KubeObject>(
   return list && new Map(list.items.map((object) => [object.metadata.name ?? '', object]));
 }
 
-/** Leaves an object of that name as it is. */
+/** Leaves an object of that name as it is. Another server may create or delete it, or end its namespace, at the same time. */
 export async function createIfMissing(client: Client, resource: Resource, object: KubeObject): Promise<void> {
-  await tolerate(client.create(resource, object.metadata.namespace ?? '', object), isAlreadyExists);
+  await tolerateRaces(client.create(resource, object.metadata.namespace ?? '', object));
 }

@@ -6,6 +6,7 @@ import { stringifyYaml } from '../../api/codec/yaml.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { clusterRoleBindings, clusterRoles, configMaps, roleBindings, roles } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
+import { isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import { createIfMissing, findObject } from './existing-objects.ts';
 import { CA_BUNDLE_KEY } from '../../api/pki/ca-bundle.ts';
 import { KUBELET_CLIENT } from '../pki/pki.ts';
@@ -96,9 +97,12 @@ export async function ensureClusterInfo(client: Client, { server, ca, signedBund
   };
   const existing = await findObject(client, configMaps, NAMESPACE, CLUSTER_INFO);
   const found = existing?.data ?? {};
-  if (existing === undefined) await createIfMissing(client, configMaps, wanted);
-  else if (found['kubeconfig'] !== kubeconfig || found[CA_BUNDLE_KEY] !== signedBundle)
-    await client.update(configMaps, { ...existing, data } as KubeObject);
+  const isCurrent = found['kubeconfig'] === kubeconfig && found[CA_BUNDLE_KEY] === signedBundle;
+  const updated =
+    existing === undefined || isCurrent
+      ? existing
+      : await tolerate(client.update(configMaps, { ...existing, data } as KubeObject), isNotFound);
+  if (updated === undefined) await createIfMissing(client, configMaps, wanted);
   await createIfMissing(client, roles, {
     apiVersion: `${RBAC}/v1`,
     kind: 'Role',
