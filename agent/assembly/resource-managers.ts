@@ -138,25 +138,31 @@ async function serve(
   { managers, devices, metrics }: ServedManagers,
 ): Promise<() => Promise<void>> {
   const closers: (() => unknown)[] = [];
-  if (gates.enabled('DevicePlugins')) {
-    await devices.removeSockets();
-    const directory = join(rootDirectory, 'device-plugins');
-    closers.push(await serveRegistration({ directory, devices, logger, signal }));
-  }
-  if (gates.enabled('KubeletPodResources'))
-    closers.push(
-      await servePodResources({
-        rootDirectory,
-        clock,
-        accounts: managers.accounts(),
-        activePods: () => (table.sourcesReady() ? table.active() : []),
-        podByName: (namespace, name) => table.byName(namespace, name),
-        observe: (endpoint, failed) => metrics.podResources(endpoint, failed),
-      }),
-    );
-  return async () => {
-    for (const close of closers.toReversed()) await close();
+  const close = async (): Promise<void> => {
+    for (const each of closers.toReversed()) await each();
   };
+  try {
+    if (gates.enabled('DevicePlugins')) {
+      await devices.removeSockets();
+      const directory = join(rootDirectory, 'device-plugins');
+      closers.push(await serveRegistration({ directory, devices, logger, signal }));
+    }
+    if (gates.enabled('KubeletPodResources'))
+      closers.push(
+        await servePodResources({
+          rootDirectory,
+          clock,
+          accounts: managers.accounts(),
+          activePods: () => (table.sourcesReady() ? table.active() : []),
+          podByName: (namespace, name) => table.byName(namespace, name),
+          observe: (endpoint, failed) => metrics.podResources(endpoint, failed),
+        }),
+      );
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return close;
 }
 
 function createTopologyManager(

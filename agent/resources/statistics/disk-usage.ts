@@ -82,11 +82,18 @@ async function walk(root: string, device: number): Promise<DiskUsage> {
   }
   const levels: Level[] = [];
   const enter = async (directory: Directory): Promise<void> => {
-    const found = await directory.stat();
-    if (found.dev !== device) return directory.close();
-    tally.add(found);
-    const pending = await tally.scan(directory);
-    levels.push({ directory, isHeld: levels.length < HELD_LEVELS, inode: found.ino, pending });
+    let isKept = false;
+    try {
+      const found = await directory.stat();
+      if (found.dev !== device) return;
+      tally.add(found);
+      // A directory that cannot be read counts by itself; what is below it is not known.
+      const pending = await tally.scan(directory).catch((): string[] => []);
+      levels.push({ directory, isHeld: levels.length < HELD_LEVELS, inode: found.ino, pending });
+      isKept = true;
+    } finally {
+      if (!isKept) await directory.close();
+    }
   };
   await enter(await Directory.open(root));
   try {

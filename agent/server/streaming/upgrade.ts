@@ -98,13 +98,21 @@ function watchIdle(socket: Duplex, idleTimeoutMs: number): void {
     );
 }
 
-/** As much may wait for a client that does not read. */
-const MOST_WAITING_PONG_BYTES = 64 * 1024;
+/** So many may wait for a client that does not read, of 125 bytes each at most. */
+const MOST_WAITING_PONGS = 64;
 
-/** RFC 6455 lets a server answer the latest ping alone: a client that sends them without end gets no answer while it does not read. */
+/**
+ * RFC 6455 lets a server answer the latest ping alone: a client that sends them without end gets no answer while it does not read.
+ * Output that waits does not count: a client that reads slowly takes a pong as the sign that the connection lives.
+ */
 function answerPings(socket: WebSocket): void {
+  let waiting = 0;
   socket.on('ping', (data: Buffer) => {
-    if (socket.bufferedAmount <= MOST_WAITING_PONG_BYTES) socket.pong(data, false, () => undefined);
+    if (waiting >= MOST_WAITING_PONGS) return;
+    waiting += 1;
+    socket.pong(data, false, () => {
+      waiting -= 1;
+    });
   });
 }
 
