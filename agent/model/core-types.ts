@@ -15,7 +15,7 @@ import type {
   V1PodStatus,
 } from '@kubernetes/client-node';
 import type { KubeObject, ObjectMeta } from '../../api/meta/object.ts';
-import type { ContainerId, Device, Mount, SandboxId, StreamIo, ImageInfo } from '../runtime/runtime.ts';
+import type { ContainerId, Device, Mount, SandboxId, StreamIo } from '../runtime/runtime.ts';
 
 /** A type of the client package as it stands on the wire: times are RFC 3339 strings, and an absent field may be `undefined`. */
 export type Wire<T> = T extends Date
@@ -218,17 +218,6 @@ export interface NodeInfo {
   allocatable(): Readonly<Record<string, string>>;
   podCidrs(): readonly string[];
   onPodCidrs(listener: (cidrs: readonly string[]) => void): void;
-}
-
-/** What node status asks: one entry a condition that the agent's other parts decide. */
-export interface NodeConditionSource {
-  /** '' when well; else why not, as in the Ready condition's message (`PLEG is not healthy: …`, `container runtime is down`). */
-  runtimeErrors(): readonly string[];
-  networkErrors(): readonly string[];
-  pressure(kind: 'memory' | 'disk' | 'pid'): boolean;
-  /** Most recent first of size, tags and digests. */
-  images(): Promise<readonly ImageInfo[]>;
-  activePods(): readonly Pod[];
 }
 
 /* ---- Events ---- */
