@@ -471,10 +471,6 @@ const LONG: ReadonlyMap<string, string> = new Map([
     'agent/assembly/agent-server.ts: assembleServer',
     'one literal with the options of the server, a line for each flag',
   ],
-  [
-    'agent/pods/status/status-manager.ts',
-    'its readiness conditions should move to those of kuberuntime/api-conditions.ts',
-  ],
   ['agent/resources/managers/devicemanager/device-manager.ts', 'not split yet'],
   ['agent/resources/managers/manager-metrics.ts: registerManagerMetrics', 'a list of metrics with their help texts'],
   ['agent/resources/statistics/cgroup-reader.ts: read', 'not split yet'],

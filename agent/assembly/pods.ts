@@ -135,9 +135,8 @@ function createProbes(
     logger,
     observe: (probe) => registries.probes.observe(probe),
   });
-  probes.onChange(({ podUid, containerId, kind, result }) => {
-    if (kind === 'readiness') statuses.setContainerReadiness(podUid, containerId, result === 'success');
-    if (kind === 'startup') statuses.setContainerStartup(podUid, containerId, result === 'success');
+  probes.onChange(({ podUid, kind, result }) => {
+    if (kind !== 'liveness') statuses.applyProbeResults(podUid, probes);
     // The success of a liveness probe changes nothing.
     if (kind !== 'liveness' || result === 'failure') workers.wake(podUid);
   });

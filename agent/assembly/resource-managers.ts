@@ -117,7 +117,7 @@ async function create(base: Base, deps: ResourceManagerDeps): Promise<AssembledR
       const pods = activePods();
       return pods === undefined ? undefined : new Set(pods.map(({ metadata }) => metadata.uid));
     },
-    tellsHealth: gates.enabled('ResourceHealthStatus'),
+    reportsHealth: gates.enabled('ResourceHealthStatus'),
   });
   const containerResources = resourceFacts(base, managers);
   const close = await serve(base, deps, { managers, devices, metrics });

@@ -160,15 +160,19 @@ export class VolumeError extends Error {
 export type ProbeKind = 'liveness' | 'readiness' | 'startup';
 export type ProbeResult = 'success' | 'failure' | 'unknown';
 
-export interface ProbeManager {
+/** The results that the prober has now. */
+export interface ProbeResults {
+  /** Returns `undefined` if the container has no such probe, or none that has run. */
+  result(kind: ProbeKind, containerId: string): ProbeResult | undefined;
+}
+
+export interface ProbeManager extends ProbeResults {
   addPod(pod: Pod): void;
   removePod(podUid: string): void;
   /** While a pod terminates readiness goes on. */
   stopLivenessAndStartup(podUid: string): void;
-  /** `undefined`: no result yet (or no such probe). */
-  result(kind: ProbeKind, containerId: string): ProbeResult | undefined;
-  /** Fills `ready` and `started` of the container statuses in place (the status is the caller's own). */
-  updatePodStatus(pod: Pod, status: PodStatus): void;
+  /** Probes the running containers that are not started or not ready yet now, if they have no result. */
+  probeSoon(podUid: string, status: PodStatus): void;
   /** A changed result; the pod is to be synced (liveness, startup) or its status written (readiness). */
   onChange(
     listener: (change: {
@@ -189,8 +193,8 @@ export interface StatusManager {
   set(pod: Pod, status: PodStatus): void;
   /** The last `set`, else undefined (after a restart: what the API server has comes with the pod). */
   get(podUid: string): PodStatus | undefined;
-  setContainerReadiness(podUid: string, containerId: string, ready: boolean): void;
-  setContainerStartup(podUid: string, containerId: string, started: boolean): void;
+  /** Recomputes `started`, `ready` and the conditions that depend on them, because a probe has a new result. */
+  applyProbeResults(podUid: string, probes: ProbeResults): void;
   /** Somebody else changed the status (the node controller, of a node that was cut off): said again where it differs. */
   reconcile(pod: Pod): void;
   /** Every container is down for good: states become terminated (`ContainerStatusUnknown`, 137 where nothing is known), the phase final. */

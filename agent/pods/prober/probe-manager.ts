@@ -1,13 +1,6 @@
-/** The prober: has a worker for each probe of each container, keeps their results, and sets `ready` and `started` from them. */
+/** The prober. It has a worker for each probe of each container, keeps their results and reports when one changes. */
 import type { Container, Pod, PodStatus, ProbeKind, ProbeManager, ProbeResult } from '../../model/core-types.ts';
-import {
-  containerBefore,
-  type Probe,
-  type ProbeChange,
-  type ProbeOptions,
-  type ProbeResults,
-  ProbeWorker,
-} from './probe-worker.ts';
+import { type Probe, type ProbeChange, type ProbeOptions, type ProbeResultStore, ProbeWorker } from './probe-worker.ts';
 
 const KINDS: readonly ProbeKind[] = ['startup', 'readiness', 'liveness'];
 
@@ -15,7 +8,7 @@ export function createProbeManager(options: ProbeOptions): ProbeManager {
   return new Prober(options);
 }
 
-class Prober implements ProbeManager, ProbeResults {
+class Prober implements ProbeManager, ProbeResultStore {
   readonly #options: ProbeOptions;
   readonly #workers = new Map<string, ProbeWorker>();
   readonly #results = new Map<string, ProbeResult>();
@@ -78,45 +71,14 @@ class Prober implements ProbeManager, ProbeResults {
     this.#listeners.push(listener);
   }
 
-  updatePodStatus(pod: Pod, status: PodStatus): void {
-    for (const [specs, statuses] of [
-      [pod.spec.containers, status.containerStatuses],
-      [pod.spec.initContainers ?? [], status.initContainerStatuses],
-    ] as const) {
-      for (const container of statuses ?? []) {
-        const spec = specs.find((candidate) => candidate.name === container.name);
-        if (spec === undefined) continue;
-        const isInit = specs !== pod.spec.containers;
-        const isSidecar = isInit && spec.restartPolicy === 'Always';
-        if (isInit && !isSidecar) {
-          container.ready = container.state?.terminated?.exitCode === 0;
-          container.started = container.state?.running !== undefined;
-          continue;
-        }
-        const id = container.containerID ?? '';
-        const running = container.state?.running !== undefined;
-        // A postStart hook does not count: the pod's worker reads the container again only after the hook has run.
-        const started = running && (spec.startupProbe === undefined || this.#hasStarted(pod, id));
-        container.started = started;
-        if (!started) {
-          container.ready = false;
-          if (running) this.#workers.get(`${pod.metadata.uid}/${container.name}/startup`)?.hurry();
-        } else if (spec.readinessProbe === undefined) container.ready = true;
-        else {
-          const result = this.result('readiness', id);
-          container.ready = result === undefined ? containerBefore(pod, id)?.ready === true : result === 'success';
-          if (!container.ready) this.#workers.get(`${pod.metadata.uid}/${container.name}/readiness`)?.hurry();
-        }
-      }
+  probeSoon(podUid: string, status: PodStatus): void {
+    for (const { name, state, started, ready } of [
+      ...(status.containerStatuses ?? []),
+      ...(status.initContainerStatuses ?? []),
+    ]) {
+      if (state?.running === undefined || ready) continue;
+      this.#workers.get(`${podUid}/${name}/${started === true ? 'readiness' : 'startup'}`)?.hurry();
     }
-  }
-
-  /** Takes the value of the API server if there is no result yet because the agent has restarted. */
-  #hasStarted(pod: Pod, id: string): boolean {
-    const result = this.result('startup', id);
-    return result === undefined || result === 'unknown'
-      ? containerBefore(pod, id)?.started === true
-      : result === 'success';
   }
 
   async close(): Promise<void> {

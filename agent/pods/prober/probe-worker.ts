@@ -47,7 +47,7 @@ export interface ProbeOptions {
 }
 
 /** Stores the results of probes and reports their changes. */
-export interface ProbeResults {
+export interface ProbeResultStore {
   put(change: ProbeChange): void;
   forget(kind: ProbeKind, containerId: string): void;
 }
@@ -57,7 +57,7 @@ export interface ProbeWorkerOptions extends ProbeOptions {
   readonly container: Container;
   readonly kind: ProbeKind;
   readonly probe: Probe;
-  readonly results: ProbeResults;
+  readonly results: ProbeResultStore;
 }
 
 export class ProbeWorker {
@@ -218,7 +218,7 @@ function fieldPath(pod: Pod, container: Container): string {
 }
 
 /** Returns the status that the API server has of a container that has run since before the agent's start. */
-export function containerBefore(pod: Pod, id: string): ContainerStatusJson | undefined {
+function containerBefore(pod: Pod, id: string): ContainerStatusJson | undefined {
   if (id === '') return undefined;
   return [...(pod.status?.containerStatuses ?? []), ...(pod.status?.initContainerStatuses ?? [])].find(
     (container) => container.containerID === id,

@@ -18,10 +18,12 @@ import {
   type Pod,
   type PodDeletionSafety,
   type PodStatus,
+  type ProbeResults,
   type StatusManager,
 } from '../../model/core-types.ts';
+import { withProbeResults, withReadyConditions } from '../../runtime/kuberuntime/readiness.ts';
 import { isMirrorOf } from '../../sources/mirror-pods.ts';
-import { condition, isTerminalPhase, mergeStatus, normalize, statusPatch } from './pod-status.ts';
+import { isTerminalPhase, mergeStatus, normalize, statusPatch } from './pod-status.ts';
 
 type StatusPatch = ReturnType<typeof statusPatch>;
 
@@ -111,33 +113,12 @@ class PodStatusManager implements StatusManager {
     this.#mark(pod.metadata.uid);
   }
 
-  setContainerReadiness(podUid: string, containerId: string, ready: boolean): void {
-    this.#changeContainer(podUid, containerId, (container) => ({ ...container, ready }));
-  }
-
-  setContainerStartup(podUid: string, containerId: string, started: boolean): void {
-    this.#changeContainer(podUid, containerId, (container) => ({ ...container, started }));
-  }
-
-  #changeContainer(
-    podUid: string,
-    containerId: string,
-    change: (container: ContainerStatusJson) => ContainerStatusJson,
-  ): void {
+  applyProbeResults(podUid: string, probes: ProbeResults): void {
     const kept = this.#kept.get(podUid);
     if (kept === undefined) return;
-    const apply = (list: ContainerStatusJson[] | undefined): ContainerStatusJson[] | undefined =>
-      list?.map((container) => (container.containerID === containerId ? change(container) : container));
-    const status: PodStatus = { ...kept.status };
-    const containers = apply(kept.status.containerStatuses);
-    const initContainers = apply(kept.status.initContainerStatuses);
-    if (containers !== undefined) status.containerStatuses = containers;
-    if (initContainers !== undefined) status.initContainerStatuses = initContainers;
-    this.#keep(
-      kept.pod,
-      normalize(withReadiness(kept.pod, status), kept.status, formatTime(this.#options.clock.now())),
-      kept,
-    );
+    const probed = withProbeResults(kept.pod, kept.status, { probes, previous: kept.status });
+    const next = withReadyConditions(kept.pod, probed);
+    this.#keep(kept.pod, normalize(next, kept.status, formatTime(this.#options.clock.now())), kept);
   }
 
   terminate(pod: Pod): void {
@@ -283,7 +264,7 @@ class PodStatusManager implements StatusManager {
   }
 
   #changes(remote: Pod, status: PodStatus, mayStillRun: boolean): StatusPatch {
-    const merged = mergeStatus(remote.status, withReadiness(remote, status), mayStillRun);
+    const merged = mergeStatus(remote.status, withReadyConditions(remote, status), mayStillRun);
     return statusPatch(remote, normalize(merged, remote.status, formatTime(this.#options.clock.now())));
   }
 
@@ -339,70 +320,4 @@ function terminatedStatus(container: ContainerStatusJson): ContainerStatusJson {
       },
     },
   } as ContainerStatusJson;
-}
-
-/** Computes `ContainersReady` and `Ready` (with the readiness gates) from the container statuses, if the status has them. */
-export function withReadiness(pod: Pod, status: PodStatus): PodStatus {
-  const conditions = status.conditions;
-  if (conditions === undefined || condition(status, 'ContainersReady') === undefined) return status;
-  if (isTerminalPhase(status.phase)) return status;
-  const generation = condition(status, 'ContainersReady')?.observedGeneration;
-  const sidecars = new Set(
-    (pod.spec.initContainers ?? [])
-      .filter((container) => container.restartPolicy === 'Always')
-      .map((container) => container.name),
-  );
-  const wanted = [
-    ...pod.spec.containers.map((container) => container.name),
-    ...(pod.spec.initContainers ?? [])
-      .filter((container) => sidecars.has(container.name))
-      .map((container) => container.name),
-  ];
-  const statuses = [...(status.containerStatuses ?? []), ...(status.initContainerStatuses ?? [])];
-  const unknown = wanted.filter((name) => !statuses.some((container) => container.name === name));
-  const unready = wanted.filter((name) => statuses.some((container) => container.name === name && !container.ready));
-  const messages = [
-    ...(unknown.length === 0 ? [] : [`containers with unknown status: [${unknown.join(' ')}]`]),
-    ...(unready.length === 0 ? [] : [`containers with unready status: [${unready.join(' ')}]`]),
-  ];
-  const containersReady = make('ContainersReady', messages, 'ContainersNotReady', generation);
-  const gates = (pod.spec.readinessGates ?? []).flatMap((gate) => {
-    const found =
-      conditions.find((entry) => entry.type === gate.conditionType) ?? condition(pod.status, gate.conditionType);
-    if (found === undefined)
-      return [`corresponding condition of pod readiness gate "${gate.conditionType}" does not exist.`];
-    return found.status === 'True'
-      ? []
-      : [`the status of pod readiness gate "${gate.conditionType}" is not "True", but ${found.status}`];
-  });
-  const ready =
-    containersReady.status === 'True'
-      ? make('Ready', gates.length === 0 ? [] : [gates.join(', ')], 'ReadinessGatesNotReady', generation)
-      : make('Ready', messages, 'ContainersNotReady', generation);
-  const replaced = conditions.map((entry) => {
-    if (entry.type === 'ContainersReady') return keepTime(containersReady, entry);
-    return entry.type === 'Ready' ? keepTime(ready, entry) : entry;
-  });
-  return { ...status, conditions: replaced } as PodStatus;
-}
-
-type Condition = NonNullable<PodStatus['conditions']>[number];
-
-function make(
-  type: string,
-  messages: readonly string[],
-  reason: string,
-  observedGeneration: number | undefined,
-): Condition {
-  return {
-    type,
-    status: messages.length === 0 ? 'True' : 'False',
-    ...(messages.length === 0 ? {} : { reason, message: messages.join(', ') }),
-    ...(observedGeneration === undefined ? {} : { observedGeneration }),
-  } as Condition;
-}
-
-function keepTime(next: Condition, before: Condition): Condition {
-  if (next.status !== before.status || before.lastTransitionTime === undefined) return next;
-  return { ...next, lastTransitionTime: before.lastTransitionTime };
 }

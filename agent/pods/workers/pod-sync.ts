@@ -5,6 +5,7 @@
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
 import {
+  type ContainerStatusJson,
   type MirrorPods,
   type NodeInfo,
   type Pod,
@@ -54,8 +55,8 @@ export interface PodSyncOptions {
     release(podUid: string): void;
     /** Prepares the pod's resource claims. Throws the error that keeps the pod from starting. */
     prepare(pod: Pod): Promise<void>;
-    /** Sets the fields of the status that show these resources. */
-    fillStatus(pod: Pod, status: PodStatus): void;
+    /** Returns the health of the devices of a container, or nothing if it has none. */
+    deviceHealth(podUid: string, container: string): ContainerStatusJson['allocatedResourcesStatus'];
   };
   /** Called once for each container that has terminated. */
   readonly onContainerEnded?: (pod: Pod, container: ContainerStatus) => void;
@@ -202,7 +203,7 @@ export class PodSync implements PodSyncer {
       this.#messages.set(container.id, await terminationMessage(container));
       this.#options.onContainerEnded?.(pod, container);
     }
-    const { allocations, kubeRuntime } = this.#options;
+    const { allocations, kubeRuntime, probes, resources } = this.#options;
     const allocated = allocations.allocated(pod);
     const status = apiPodStatus({
       pod: allocated,
@@ -215,11 +216,12 @@ export class PodSync implements PodSyncer {
       hostIps: this.#options.node.hostIps(),
       recursiveReadOnly: this.#options.volumes.recursiveReadOnly(),
       nowMs: this.#options.clock.now(),
-      readiness: (status) => this.#options.probes.updatePodStatus(pod, status),
+      probes,
+      deviceHealth: (container) => resources?.deviceHealth(pod.metadata.uid, container),
       terminationMessage: (container) => this.#messages.get(container.id) ?? '',
       ...options,
     });
-    this.#options.resources?.fillStatus(pod, status);
+    probes.probeSoon(pod.metadata.uid, status);
     return status;
   }
 

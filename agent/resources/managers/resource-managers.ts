@@ -9,7 +9,7 @@ import { background } from '../../../api/machinery/background.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
-import type { Container, Pod, PodStatus } from '../../model/core-types.ts';
+import type { Container, Pod, ContainerStatusJson } from '../../model/core-types.ts';
 import type { ResourceAccounts } from '../podresources/pod-resources-server.ts';
 import type { Refusal } from '../../pods/workers/pod-admission.ts';
 import type { CpuManager, RunningContainers } from './cpumanager/cpu-manager.ts';
@@ -42,7 +42,7 @@ export interface ResourceManagersOptions {
   /** The uids of pods that may hold resources. `undefined` until all pod sources have reported. */
   readonly activePods: () => ReadonlySet<string> | undefined;
   /** The value of the ResourceHealthStatus feature gate. */
-  readonly tellsHealth: boolean;
+  readonly reportsHealth: boolean;
 }
 
 const SWEEP_MS = 60_000;
@@ -140,8 +140,9 @@ export class ResourceManagers {
     return this.#options.devices.capacity();
   }
 
-  fillStatus(pod: Pod, status: PodStatus): void {
-    if (this.#options.tellsHealth) this.#options.devices.fillStatus(pod, status);
+  /** Returns the health of the devices of a container, or nothing if it has none or the health is not reported. */
+  deviceHealth(podUid: string, container: string): ContainerStatusJson['allocatedResourcesStatus'] {
+    return this.#options.reportsHealth ? this.#options.devices.deviceHealth(podUid, container) : undefined;
   }
 
   accounts(): ResourceAccounts {

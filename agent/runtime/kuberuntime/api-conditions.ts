@@ -1,11 +1,12 @@
 /**
- * Computes the agent's conditions of a pod from the states of its containers. Conditions of others stay as they are. Pure.
+ * Computes the agent's conditions of a pod from the states of its containers. Conditions of other writers stay. Pure.
  * `api-status.ts` calls it after it has computed the container statuses and the phase.
  */
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Container, Pod, PodCondition, PodStatus } from '../../model/core-types.ts';
 import { restartAllTrigger, sandboxChanged } from './pod-actions.ts';
 import { isSidecar, mayRestartAll } from './pod-containers.ts';
+import { containersWith, readyVerdicts, type Verdict, verdict } from './readiness.ts';
 import type { ResizeConditions } from './resize.ts';
 import type { RuntimePodStatus } from './runtime-status.ts';
 
@@ -44,12 +45,12 @@ interface MadeCondition {
 export function podConditions(input: ConditionsInput, status: PodStatus): PodCondition[] {
   const { pod, previous, runtime } = input;
   const started = !sandboxChanged(pod, runtime).changed;
-  const ready = containersReady(pod, status);
+  const { containersReady, ready } = readyVerdicts(pod, status);
   const made: readonly MadeCondition[] = [
     { type: 'PodReadyToStartContainers', status: started ? 'True' : 'False' },
     { type: 'Initialized', ...initialized(pod, status) },
-    { type: 'Ready', ...podReady(pod, ready) },
-    { type: 'ContainersReady', ...ready },
+    { type: 'Ready', ...ready },
+    { type: 'ContainersReady', ...containersReady },
     { type: 'PodScheduled', status: 'True' },
     ...resizeConditions(input),
     ...(mayRestartAll(pod) ? [restartingAll(input, status)] : []),
@@ -67,10 +68,17 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
           : now,
     } as unknown as PodCondition;
   });
-  const foreign = (previous?.conditions ?? []).filter((condition) => !OWN_CONDITIONS.includes(condition.type ?? ''));
+  // The conditions of others change at the API server only. The agent's own status may hold outdated ones.
+  const foreign = (pod.status?.conditions ?? []).filter(
+    ({ type }) => !OWN_CONDITIONS.includes(type) && type !== 'DisruptionTarget',
+  );
+  const disrupted = [previous, pod.status]
+    .flatMap((status) => status?.conditions ?? [])
+    .find(({ type }) => type === 'DisruptionTarget');
+  if (disrupted !== undefined) foreign.push(disrupted);
   const { ended } = input;
   const isDisruption = ended !== undefined && DISRUPTIONS.has(ended.reason);
-  if (!isDisruption || foreign.some((condition) => condition.type === 'DisruptionTarget')) return [...own, ...foreign];
+  if (!isDisruption || disrupted !== undefined) return [...own, ...foreign];
   // Controllers such as the job controller use it to distinguish a disruption from a failure of the pod.
   const disruption = {
     type: 'DisruptionTarget',
@@ -120,47 +128,8 @@ function resizeConditions({ resize: { pending, inProgress }, terminal }: Conditi
   ];
 }
 
-/** Whether the agent terminated the pod because of the node: it is short of a resource, or its host shuts down. */
+/** The reasons for which the agent terminates a pod because of the node: it lacks a resource, or its host shuts down. */
 const DISRUPTIONS: ReadonlySet<string> = new Set(['Evicted', 'Terminated']);
-
-interface Verdict {
-  readonly status: 'True' | 'False';
-  readonly reason?: string;
-  readonly message?: string;
-}
-
-function verdict(reason: string, problems: readonly string[]): Verdict {
-  return problems.length === 0 ? { status: 'True' } : { status: 'False', reason, message: problems.join(', ') };
-}
-
-function listed(what: string, names: readonly string[]): readonly string[] {
-  return names.length === 0 ? [] : [`containers with ${what} status: [${names.join(' ')}]`];
-}
-
-function containersReady(pod: Pod, status: PodStatus): Verdict {
-  if (status.phase === 'Succeeded') return { status: 'False', reason: 'PodCompleted' };
-  if (status.phase === 'Failed') return { status: 'False', reason: 'PodFailed' };
-  const statuses = [...(status.initContainerStatuses ?? []), ...(status.containerStatuses ?? [])];
-  const names = [...(pod.spec.initContainers ?? []).filter(isSidecar), ...pod.spec.containers].map(
-    (container) => container.name,
-  );
-  const unknown = names.filter((name) => !statuses.some((entry) => entry.name === name));
-  const unready = names.filter((name) => statuses.some((entry) => entry.name === name && entry.ready !== true));
-  return verdict('ContainersNotReady', [...listed('unknown', unknown), ...listed('unready', unready)]);
-}
-
-function podReady(pod: Pod, ready: Verdict): Verdict {
-  if (ready.status !== 'True') return ready;
-  const problems = (pod.spec.readinessGates ?? []).flatMap(({ conditionType = '' }) => {
-    const condition = pod.status?.conditions?.find((entry) => entry.type === conditionType);
-    if (condition === undefined)
-      return [`corresponding condition of pod readiness gate "${conditionType}" does not exist.`];
-    return condition.status === 'True'
-      ? []
-      : [`the status of pod readiness gate "${conditionType}" is not "True", but ${condition.status}`];
-  });
-  return verdict('ReadinessGatesNotReady', problems);
-}
 
 function initialized(pod: Pod, status: PodStatus): Verdict {
   if (status.phase === 'Succeeded') return { status: 'True', reason: 'PodCompleted' };
@@ -183,5 +152,5 @@ function initialized(pod: Pod, status: PodStatus): Verdict {
   ) {
     return { status: 'True' };
   }
-  return verdict('ContainersNotInitialized', listed('incomplete', incomplete));
+  return verdict('ContainersNotInitialized', containersWith('incomplete', incomplete));
 }

@@ -1,14 +1,16 @@
 /**
- * Computes the status of a pod from the state of the runtime, the previous status and the reasons of waiting containers. Pure.
- * The probe manager sets the readiness between `containerPart` and `conditions`.
+ * Computes the status of a pod from its specification, the state of the runtime, the results of its probes, its allocated
+ * resources, the previous status and the time. Pure. The pod's worker calls it in each sync and hands the status to the status
+ * manager; `readiness.ts` computes the part that probes change between two syncs.
  */
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { Container, ContainerStatusJson, Pod, PodStatus } from '../../model/core-types.ts';
+import type { Container, ContainerStatusJson, Pod, PodStatus, ProbeResults } from '../../model/core-types.ts';
 import type { ContainerStatus } from '../runtime.ts';
 import { type ConditionsInput, podConditions } from './api-conditions.ts';
 import type { WaitingReason } from './container-starter.ts';
 import { allContainers, type ContainerKind, isSidecar, restartsAfter, shouldStart } from './pod-containers.ts';
 import { podPhase } from './pod-phase.ts';
+import { withProbeResults } from './readiness.ts';
 import { limitsOf, podResources, qosClass, requestsOf } from './resources.ts';
 import { boundedMessage } from './termination-message.ts';
 
@@ -18,10 +20,11 @@ export interface StatusInput extends ConditionsInput {
   readonly hostIps: readonly string[];
   /** The runtime supports recursive read-only mounts. */
   readonly recursiveReadOnly: boolean;
-  /** Containers that do not have their allocated resources yet. */
+  /** The names of containers that do not have their allocated resources yet. */
   readonly resizing: readonly string[];
-  /** Sets `ready` and `started`. */
-  readonly readiness: (status: PodStatus) => void;
+  readonly probes: ProbeResults;
+  /** Returns the health of the devices of a container, or nothing if it has none. */
+  readonly deviceHealth: (container: string) => ContainerStatusJson['allocatedResourcesStatus'];
   /** Returns the termination message of a terminated container. */
   readonly terminationMessage: (status: ContainerStatus) => string;
 }
@@ -29,64 +32,68 @@ export interface StatusInput extends ConditionsInput {
 type State = NonNullable<ContainerStatusJson['state']>;
 
 export function apiPodStatus(input: StatusInput): PodStatus {
-  const { pod, previous } = input;
-  const status = containerPart(input);
-  const statuses = [...(status.containerStatuses ?? []), ...(status.initContainerStatuses ?? [])];
-  status.phase = podPhase(pod, statuses, { terminal: input.terminal });
-  const before = previous?.phase;
+  const { pod, previous, probes } = input;
+  const containers = withProbeResults(pod, containerPart(input), { probes, previous });
+  const status = { ...containers, ...resourcesPart(input), ...phasePart(input, containers), ...addresses(input) };
+  return { ...status, conditions: podConditions(input, status) };
+}
+
+/** The phase, with the reason and the message for which the agent or an earlier sync has ended the pod. */
+function phasePart({ pod, previous, terminal, ended }: StatusInput, containers: PodStatus): Partial<PodStatus> {
+  if (ended !== undefined) return { phase: 'Failed', reason: ended.reason, message: ended.message };
+  const { phase: before, reason, message } = previous ?? {};
+  const statuses = [...(containers.containerStatuses ?? []), ...(containers.initContainerStatuses ?? [])];
   // A final phase stays: an evicted pod has failed, whatever the exit codes of its containers are.
-  if (before === 'Failed' || before === 'Succeeded') status.phase = before;
-  if (status.phase === before) {
-    if (previous?.reason !== undefined) status.reason = previous.reason;
-    if (previous?.message !== undefined) status.message = previous.message;
-  }
-  if (input.ended !== undefined) {
-    status.phase = 'Failed';
-    status.reason = input.ended.reason;
-    status.message = input.ended.message;
-  }
-  input.readiness(status);
-  status.conditions = podConditions(input, status);
-  addresses(input, status);
-  return status;
+  const phase = before === 'Failed' || before === 'Succeeded' ? before : podPhase(pod, statuses, { terminal });
+  if (phase !== before) return { phase };
+  return { phase, ...(reason === undefined ? {} : { reason }), ...(message === undefined ? {} : { message }) };
 }
 
 function containerPart(input: StatusInput): PodStatus {
   const { pod, previous } = input;
-  const status = {
-    qosClass: qosClass(pod),
-    startTime: previous?.startTime ?? formatTime(input.nowMs),
-    ...(pod.metadata.generation === undefined ? {} : { observedGeneration: pod.metadata.generation }),
-  } as PodStatus;
   const of = (kind: ContainerKind): ContainerStatusJson[] =>
     allContainers(pod)
       .filter((entry) => entry.kind === kind)
       .map((entry) => containerStatus(input, entry.container, kind));
-  const regular = of('regular').toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  const regular = of('regular')
+    .toSorted((a, b) => (a.name < b.name ? -1 : 1))
+    .map((entry) => withDeviceHealth(entry, input.deviceHealth(entry.name)));
   const init = of('init');
   const ephemeral = of('ephemeral');
-  if (regular.length > 0) status.containerStatuses = regular;
-  if (init.length > 0) status.initContainerStatuses = init;
-  if (ephemeral.length > 0) status.ephemeralContainerStatuses = ephemeral;
-  podResourcesPart(input, status);
-  return status;
+  return {
+    qosClass: qosClass(pod),
+    startTime: previous?.startTime ?? formatTime(input.nowMs),
+    ...(pod.metadata.generation === undefined ? {} : { observedGeneration: pod.metadata.generation }),
+    ...(regular.length === 0 ? {} : { containerStatuses: regular }),
+    ...(init.length === 0 ? {} : { initContainerStatuses: init }),
+    ...(ephemeral.length === 0 ? {} : { ephemeralContainerStatuses: ephemeral }),
+  } as PodStatus;
+}
+
+function withDeviceHealth(
+  status: ContainerStatusJson,
+  health: ContainerStatusJson['allocatedResourcesStatus'],
+): ContainerStatusJson {
+  return health === undefined ? status : { ...status, allocatedResourcesStatus: health };
 }
 
 /**
- * A pod that states resources as a whole shows those, any other the sum of its containers. `resources` are those that the cgroup
- * has: a resize that is in progress shows there when it is done.
+ * A pod with pod-level resources shows these, any other pod the sum of its containers. `resources` are those that the cgroup
+ * has: they change when a resize is done.
  */
-function podResourcesPart({ pod, previous, resize }: StatusInput, status: PodStatus): void {
-  const whole = pod.spec.resources;
-  const requests = whole === undefined ? podResources(pod, requestsOf) : (whole.requests ?? {});
-  const limits = whole === undefined ? podResources(pod, limitsOf) : (whole.limits ?? {});
+function resourcesPart({ pod, previous, resize }: StatusInput): Partial<PodStatus> {
+  const { resources: ofPod } = pod.spec;
+  const requests = ofPod === undefined ? podResources(pod, requestsOf) : (ofPod.requests ?? {});
+  const limits = ofPod === undefined ? podResources(pod, limitsOf) : (ofPod.limits ?? {});
   const hasRequests = Object.keys(requests).length > 0;
   const allocated = {
     ...(Object.keys(limits).length === 0 ? {} : { limits }),
     ...(hasRequests ? { requests } : {}),
   };
-  status.resources = (resize.inProgress === undefined ? undefined : previous?.resources) ?? allocated;
-  if (hasRequests) status.allocatedResources = requests;
+  return {
+    resources: (resize.inProgress === undefined ? undefined : previous?.resources) ?? allocated,
+    ...(hasRequests ? { allocatedResources: requests } : {}),
+  };
 }
 
 function containerStatus(input: StatusInput, container: Container, kind: ContainerKind): ContainerStatusJson {
@@ -95,7 +102,7 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
   const [newest, second] = attempts;
   const old = previousOf(input.previous, container.name);
   const mounts = volumeMounts(container, input.recursiveReadOnly);
-  if (newest === undefined) return unknownContainer(input, container, kind, old, mounts);
+  if (newest === undefined) return missingContainer(input, container, old, mounts);
   const status = {
     name: container.name,
     state: stateOf(input, newest),
@@ -104,7 +111,7 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
         ? stateOf(input, second)
         : old?.restartCount === newest.attempt
           ? (old.lastState ?? {})
-          : // The one before is gone from the runtime, but not forgotten.
+          : // The runtime has removed the previous container, whose state the last status has.
             old?.state?.terminated !== undefined && (old.restartCount ?? 0) < newest.attempt
             ? old.state
             : {},
@@ -148,10 +155,10 @@ function waits(pod: Pod, container: Container, kind: ContainerKind, newest: Cont
   return shouldStart(pod, container, newest);
 }
 
-function unknownContainer(
+/** The status of a container that the runtime does not have: not created yet, or removed. */
+function missingContainer(
   input: StatusInput,
   container: Container,
-  kind: ContainerKind,
   old: ContainerStatusJson | undefined,
   mounts: Partial<ContainerStatusJson>,
 ): ContainerStatusJson {
@@ -167,8 +174,7 @@ function unknownContainer(
     ...mounts,
   };
   const waiting = { waiting: { reason: initializing ? 'PodInitializing' : 'ContainerCreating' } } as State;
-  if (old?.state?.terminated !== undefined)
-    return { ...old, ...mounts, ready: old.ready === true && kind === 'init', started: false } as ContainerStatusJson;
+  if (old?.state?.terminated !== undefined) return { ...old, ...mounts } as ContainerStatusJson;
   if (old?.state?.running !== undefined) {
     const lost = {
       terminated: {
@@ -266,18 +272,14 @@ function volumeMounts(container: Container, recursiveReadOnly: boolean): Partial
   return mounts.length === 0 ? {} : ({ volumeMounts: mounts } as Partial<ContainerStatusJson>);
 }
 
-function addresses(input: StatusInput, status: PodStatus): void {
-  const { pod, previous, hostIps, runtime } = input;
+function addresses({ pod, previous, hostIps, runtime }: StatusInput): Partial<PodStatus> {
   const [hostIp] = hostIps;
-  if (hostIp !== undefined) {
-    status.hostIP = hostIp;
-    status.hostIPs = hostIps.map((ip) => ({ ip }));
-  }
-  let ips = pod.spec.hostNetwork === true ? hostIps : runtime.ips;
-  // A terminated pod keeps its address.
-  if (ips.length === 0) ips = (previous?.podIPs ?? []).map((entry) => entry.ip ?? '');
-  const [ip] = ips;
-  if (ip === undefined) return;
-  status.podIP = ip;
-  status.podIPs = ips.map((address) => ({ ip: address }));
+  const current = pod.spec.hostNetwork === true ? hostIps : runtime.ips;
+  // A terminated pod keeps its addresses.
+  const ips = current.length > 0 ? current : (previous?.podIPs ?? []).map((entry) => entry.ip ?? '');
+  const [podIp] = ips;
+  return {
+    ...(hostIp === undefined ? {} : { hostIP: hostIp, hostIPs: hostIps.map((ip) => ({ ip })) }),
+    ...(podIp === undefined ? {} : { podIP: podIp, podIPs: ips.map((ip) => ({ ip })) }),
+  };
 }

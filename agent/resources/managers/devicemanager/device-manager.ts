@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import type { Logger } from '../../../../api/component/logger.ts';
 import { background } from '../../../../api/machinery/background.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
-import type { Container, Pod, PodStatus } from '../../../model/core-types.ts';
+import type { Container, ContainerStatusJson, Pod } from '../../../model/core-types.ts';
 import { buildCodecs, type MessageCodec } from '../../../../api/grpc/codec.ts';
 import type { Plugin, PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';
 import { bytesOf, limitsOf } from '../../../runtime/kuberuntime/resources.ts';
@@ -344,20 +344,16 @@ export class DeviceManager implements HintProvider {
     return this.#pods.runOptions(uid, container.name);
   }
 
-  /**
-   * Sets `allocatedResourcesStatus` of the container statuses in place: every device of a container, with its health.
-   */
-  fillStatus(pod: Pod, status: PodStatus): void {
-    for (const entry of status.containerStatuses ?? []) {
-      const rows = [...this.#pods.ofContainer(pod.metadata.uid, entry.name)].map(([resource, allocation]) => ({
-        name: resource,
-        resources: [...idsOf(allocation)].map((id) => ({
-          resourceID: id,
-          health: this.#resources.health(resource, id),
-        })),
-      }));
-      if (rows.length > 0) entry.allocatedResourcesStatus = rows;
-    }
+  /** Returns every device of a container with its health, by resource, or nothing if it has none. */
+  deviceHealth(podUid: string, container: string): ContainerStatusJson['allocatedResourcesStatus'] {
+    const rows = [...this.#pods.ofContainer(podUid, container)].map(([resource, allocation]) => ({
+      name: resource,
+      resources: [...idsOf(allocation)].map((id) => ({
+        resourceID: id,
+        health: this.#resources.health(resource, id),
+      })),
+    }));
+    return rows.length === 0 ? undefined : rows;
   }
 
   containerHints(pod: Pod, container: Container): ProviderHints {

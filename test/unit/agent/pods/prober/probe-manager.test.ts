@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
 import type { Container, Pod, PodStatus, ProbeResult } from '../../../../../agent/model/core-types.ts';
 import { createProbeManager } from '../../../../../agent/pods/prober/probe-manager.ts';
+import { withProbeResults } from '../../../../../agent/runtime/kuberuntime/readiness.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 
 type Probe = NonNullable<Container['livenessProbe']>;
@@ -60,9 +61,13 @@ function setUp(t: TestContext, container: Partial<Container>, podMore: Partial<P
   });
   manager.onChange(({ kind, containerId, result }) => changes.push([kind, containerId, result]));
   t.after(() => manager.close());
-  /** What the status manager does with it. */
+  const previous: { status: PodStatus | undefined } = { status: pod.status };
+  /** Computes the status from the results of the probes, as each sync of the pod does. */
   const update = (): { ready: boolean | undefined; started: boolean | undefined } => {
-    manager.updatePodStatus(pod, status);
+    const next = withProbeResults(pod, status, { probes: manager, previous: previous.status });
+    Object.assign(status, next);
+    previous.status = next;
+    manager.probeSoon(pod.metadata.uid, next);
     const [first] = status.containerStatuses ?? [];
     return { ready: first?.ready, started: first?.started };
   };
@@ -70,7 +75,7 @@ function setUp(t: TestContext, container: Partial<Container>, podMore: Partial<P
 }
 
 describe('the prober', () => {
-  it('says a container without probes is started and ready while it runs', (t) => {
+  it('leaves a container without probes started and ready while it runs', (t) => {
     const { update, status } = setUp(t, {});
     assert.deepEqual(update(), { ready: true, started: true });
     const [first] = status.containerStatuses ?? [];
@@ -78,12 +83,12 @@ describe('the prober', () => {
     assert.deepEqual(update(), { ready: false, started: false });
   });
 
-  it('says the same of a container with a postStart hook, which is over when it looks', (t) => {
+  it('leaves a container with a postStart hook started and ready, because the hook has run before the container is read', (t) => {
     const { update } = setUp(t, { lifecycle: { postStart: { exec: { command: ['true'] } } } });
     assert.deepEqual(update(), { ready: true, started: true });
   });
 
-  it('asks readiness when the container has started, without waiting for a period', async (t) => {
+  it('probes readiness as soon as the container has started, without waiting for a period', async (t) => {
     const { clock, pod, manager, update, commands } = setUp(t, { readinessProbe: exec({ periodSeconds: 60 }) });
     manager.addPod(pod);
     await clock.advance(0);
@@ -93,7 +98,7 @@ describe('the prober', () => {
     assert.deepEqual(commands, ['check it']);
   });
 
-  it('has an unknown result where the probe cannot be run, and probes on', async (t) => {
+  it('records an unknown result when the probe cannot be executed, and continues', async (t) => {
     const { clock, pod, manager, update, events } = setUp(t, {
       livenessProbe: { tcpSocket: { port: 70_000, host: '127.0.0.1' }, periodSeconds: 10 },
     });
@@ -104,7 +109,7 @@ describe('the prober', () => {
     assert.match(events[0] ?? '', /^Warning Unhealthy Liveness probe errored and resulted in unknown state: /);
   });
 
-  it('logs an unexpected failure and probes on', async (t) => {
+  it('logs an unexpected failure and continues', async (t) => {
     const { clock, pod, manager, update, commands, failures, observed } = setUp(t, {
       livenessProbe: exec({ periodSeconds: 10 }),
     });
@@ -130,7 +135,7 @@ describe('the prober', () => {
     assert.equal(commands.length, 1);
   });
 
-  it('takes failures and successes at their thresholds, and tells each failure', async (t) => {
+  it('applies the failure and success thresholds, and records an event for each failure', async (t) => {
     const { clock, pod, manager, update, answer, events } = setUp(t, {
       readinessProbe: exec({ periodSeconds: 1, failureThreshold: 3, successThreshold: 2 }),
     });
@@ -156,7 +161,7 @@ describe('the prober', () => {
     assert.equal(update().ready, true);
   });
 
-  it('holds liveness and readiness back until startup has succeeded', async (t) => {
+  it('does not run liveness and readiness probes before the startup probe has succeeded', async (t) => {
     const { clock, pod, manager, update, answer, changes } = setUp(t, {
       startupProbe: exec({ periodSeconds: 1, failureThreshold: 30 }),
       readinessProbe: exec({ periodSeconds: 1 }),
@@ -176,7 +181,7 @@ describe('the prober', () => {
     assert.ok(changes.some(([kind, , result]) => kind === 'startup' && result === 'success'));
   });
 
-  it('asks no more after liveness has failed, until there is a new container', async (t) => {
+  it('stops probing after the liveness probe has failed, until the container is replaced', async (t) => {
     const { clock, pod, manager, update, answer, changes, commands, run } = setUp(t, {
       livenessProbe: exec({ periodSeconds: 1, failureThreshold: 2 }),
     });
@@ -195,7 +200,7 @@ describe('the prober', () => {
     assert.ok(commands.length > 2);
   });
 
-  it('throws away what could not be asked, after three tries, and says so', async (t) => {
+  it('ignores a probe that failed to execute three times, and records an event', async (t) => {
     const { clock, pod, manager, update, answer, events, commands } = setUp(t, {
       livenessProbe: exec({ periodSeconds: 10, failureThreshold: 1 }),
     });
@@ -210,7 +215,7 @@ describe('the prober', () => {
     assert.equal(manager.result('liveness', 'fake://1'), 'success');
   });
 
-  it('counts a command that takes too long as failed', async (t) => {
+  it('counts a command that exceeds its timeout as a failure', async (t) => {
     const { clock, pod, manager, update, answer, events } = setUp(t, { livenessProbe: exec({ timeoutSeconds: 2 }) });
     answer.value = new TimedOut();
     update();
@@ -221,7 +226,7 @@ describe('the prober', () => {
     ]);
   });
 
-  it('keeps its beat whatever a probe takes', async (t) => {
+  it('keeps its period, however long a probe takes', async (t) => {
     const { clock, pod, manager, update, answer, commands } = setUp(t, { livenessProbe: exec({ periodSeconds: 5 }) });
     answer.takesMs = 4000;
     update();
@@ -230,7 +235,7 @@ describe('the prober', () => {
     assert.equal(commands.length, 5);
   });
 
-  it('tells a port that no container names', async (t) => {
+  it('records an event for a port name that the container does not define', async (t) => {
     const { clock, pod, manager, update, events } = setUp(t, { livenessProbe: { httpGet: { port: 'web' } } });
     update();
     manager.addPod(pod);
@@ -238,7 +243,7 @@ describe('the prober', () => {
     assert.match(events[0] ?? '', /unknown state: strconv\.Atoi: parsing "web": invalid syntax/);
   });
 
-  it('keeps ready what was ready before the agent was restarted', async (t) => {
+  it('keeps a container ready that was ready before the agent restarted', async (t) => {
     const before = {
       name: 'main',
       containerID: 'fake://1',
@@ -265,7 +270,7 @@ describe('the prober', () => {
     assert.deepEqual(update(), { ready: false, started: false });
   });
 
-  it('goes on with readiness alone while the pod is stopped', async (t) => {
+  it('continues only the readiness probes while the pod terminates', async (t) => {
     const { clock, pod, manager, update, commands } = setUp(t, {
       livenessProbe: exec({ periodSeconds: 1 }),
       readinessProbe: { exec: { command: ['ready'] }, periodSeconds: 1 },

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
 import type { Pod, PodCondition, PodStatus } from '../../../../../agent/model/core-types.ts';
 import { mergeStatus, statusPatch } from '../../../../../agent/pods/status/pod-status.ts';
-import { createStatusManager, withReadiness } from '../../../../../agent/pods/status/status-manager.ts';
+import { createStatusManager } from '../../../../../agent/pods/status/status-manager.ts';
 import { type Logger, silentLogger } from '../../../../../api/component/logger.ts';
 import { pods } from '../../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
@@ -296,43 +296,40 @@ describe('the status manager', () => {
     });
   });
 
-  it('makes a pod ready and unready with its containers', (t) => {
-    const { manager, pod } = setUp(t);
-    const container = { name: 'main', containerID: 'x://1', image: '', imageID: '', ready: false, restartCount: 0 };
+  it('reports a pod as ready once its readiness gate is true at the API server, whatever the last status shows', async (t) => {
+    const gate = (status: string): PodCondition => condition('example.com/gate', status);
+    const spec = { containers: [{ name: 'main' }], readinessGates: [{ conditionType: 'example.com/gate' }] };
+    const { manager, clock, stored } = setUp(t, podOf('u', { spec, status: { conditions: [gate('True')] } }));
+    const pod = podOf('u', { spec, status: { conditions: [gate('True')] } });
+    const container = { name: 'main', image: '', imageID: '', ready: true, restartCount: 0, state: { running: {} } };
+    const conditions = [condition('Ready', 'True'), condition('ContainersReady', 'True'), gate('False')];
+    manager.set(pod, { phase: 'Running', containerStatuses: [container], conditions });
+    await clock.settle();
+    assert.equal(stored()?.status?.conditions?.find(({ type }) => type === 'Ready')?.status, 'True');
+  });
+
+  it('recomputes the readiness of a pod when a readiness probe has a new result', (t) => {
+    const { manager } = setUp(t);
+    const pod = podOf('u', { spec: { containers: [{ name: 'main', readinessProbe: {} }] } });
+    const state = { running: {} };
+    const container = {
+      name: 'main',
+      containerID: 'x://1',
+      image: '',
+      imageID: '',
+      ready: false,
+      restartCount: 0,
+      state,
+    };
     const conditions = [condition('Ready', 'False'), condition('ContainersReady', 'False')];
     manager.set(pod, { phase: 'Running', containerStatuses: [container], conditions });
-    manager.setContainerReadiness('u', 'x://1', true);
+    manager.applyProbeResults('u', { result: () => 'success' });
     const states = (): (string | undefined)[] =>
       (manager.get('u')?.conditions ?? []).map(({ status, message }) => `${status} ${message ?? ''}`);
     assert.deepEqual(states(), ['True ', 'True ']);
-    manager.setContainerReadiness('u', 'x://1', false);
+    manager.applyProbeResults('u', { result: () => 'failure' });
     const message = 'False containers with unready status: [main]';
     assert.deepEqual(states(), [message, message]);
-  });
-});
-
-describe('readiness gates', () => {
-  const status = (conditions: PodCondition[]): PodStatus => ({
-    conditions: [condition('Ready', 'False'), condition('ContainersReady', 'False'), ...conditions],
-    containerStatuses: [{ name: 'main', image: '', imageID: '', ready: true, restartCount: 0 }],
-  });
-  const pod = podOf('u', {
-    spec: { containers: [{ name: 'main' }], readinessGates: [{ conditionType: 'a' }, { conditionType: 'b' }] },
-  });
-  const readyOf = (conditions: PodCondition[]): PodCondition | undefined =>
-    withReadiness(pod, status(conditions)).conditions?.find(({ type }) => type === 'Ready');
-
-  it('hold a pod back with the words of the kubelet', () => {
-    const ready = readyOf([condition('a', 'False')]);
-    assert.deepEqual([ready?.status, ready?.reason], ['False', 'ReadinessGatesNotReady']);
-    assert.equal(
-      ready?.message,
-      'the status of pod readiness gate "a" is not "True", but False, corresponding condition of pod readiness gate "b" does not exist.',
-    );
-  });
-
-  it('let it be ready when all are true', () => {
-    assert.equal(readyOf([condition('a', 'True'), condition('b', 'True')])?.status, 'True');
   });
 });
 

@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import type { PodStatus } from '../../../../../agent/model/core-types.ts';
 import {
   DeviceManager,
   type DeviceManagerOptions,
@@ -203,14 +202,12 @@ test('the pod status reports the health of allocated devices', async (t) => {
   const pod = gpuPod('p', 2);
   await admit(manager, pod);
   gpus.change([{ id: 'a', health: 'Unhealthy' }, ...healthy({ b: undefined })]);
-  await until('word of the pod', () => changedPods.length > 0);
+  await until('the change of the pod', () => changedPods.length > 0);
   assert.deepEqual(changedPods, ['p']);
-  const status = { containerStatuses: [{ name: 'main' }] } as PodStatus;
-  manager.fillStatus(pod, status);
-  const [told] = status.containerStatuses?.[0]?.allocatedResourcesStatus ?? [];
-  assert.equal(told?.name, GPU);
+  const [reported] = manager.deviceHealth(pod.metadata.uid, 'main') ?? [];
+  assert.equal(reported?.name, GPU);
   assert.deepEqual(
-    told?.resources?.toSorted((left, right) => (left.resourceID < right.resourceID ? -1 : 1)),
+    reported?.resources?.toSorted((left, right) => (left.resourceID < right.resourceID ? -1 : 1)),
     [
       { resourceID: 'a', health: 'Unhealthy' },
       { resourceID: 'b', health: 'Healthy' },

@@ -103,7 +103,7 @@ async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' 
       }
       return active;
     },
-    tellsHealth: true,
+    reportsHealth: true,
   });
   const abort = new AbortController();
   const close = await serveRegistration({ directory, devices, logger: silentLogger, signal: abort.signal });

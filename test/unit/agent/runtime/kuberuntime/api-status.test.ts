@@ -1,4 +1,4 @@
-/** What the API is told of containers that the runtime does not have yet. */
+/** Tests the status of a pod that is computed from its inputs. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Pod, PodStatus } from '../../../../../agent/model/core-types.ts';
@@ -32,7 +32,8 @@ function statusOf(
     recursiveReadOnly,
     runtimeName: 'docker',
     waiting: () => undefined,
-    readiness: () => undefined,
+    probes: { result: () => undefined },
+    deviceHealth: () => undefined,
     terminationMessage: () => message,
   });
 }
@@ -47,11 +48,11 @@ function waitingReasons(spec: object): Record<string, string | undefined> {
   return Object.fromEntries(all.map(({ name, state }) => [name, state?.waiting?.reason]));
 }
 
-describe('a container that was not made yet waits', () => {
+describe('a container that is not created yet waits', () => {
   const container = (name: string): object => ({ name, image: 'i' });
   it('for its creation in a pod without init containers', () =>
     assert.deepEqual(waitingReasons({ containers: [container('a')] }), { a: 'ContainerCreating' }));
-  it('for the initialization in a pod with init containers, these and debugging ones included', () =>
+  it('for the initialization in a pod with init containers, including the init and ephemeral containers themselves', () =>
     assert.deepEqual(
       waitingReasons({
         initContainers: [container('one'), container('two')],
@@ -62,7 +63,7 @@ describe('a container that was not made yet waits', () => {
     ));
 });
 
-it('A mount that is read-only says whether all below it is too, never that this was a wish', () => {
+it('reports of a read-only mount whether it is recursive, never that this was requested if possible', () => {
   const mount = (name: string, recursiveReadOnly?: string): object => ({
     name,
     mountPath: `/${name}`,
@@ -74,10 +75,10 @@ it('A mount that is read-only says whether all below it is too, never that this 
       {
         name: 'a',
         volumeMounts: [
-          mount('wished', 'IfPossible'),
+          mount('possible', 'IfPossible'),
           mount('no', 'Disabled'),
-          mount('unsaid'),
-          { name: 'written', mountPath: '/w' },
+          mount('unset'),
+          { name: 'writable', mountPath: '/w' },
         ],
       },
     ],
@@ -118,11 +119,11 @@ describe('the termination messages of a pod', () => {
     ].flatMap(({ state, lastState }) => [state?.terminated?.message, lastState?.terminated?.message]);
   };
 
-  it('stay whole where three containers have the most that each may write', () => {
+  it('stay whole if three containers write as much as each may', () => {
     const message = 'x'.repeat(4096);
     assert.deepEqual(new Set(messagesOf(3, message)), new Set([message]));
   });
-  it('are 12 KiB together, an equal share for each container of any kind, also those of the attempt before', () => {
+  it('have 12 KiB together, in equal shares for containers of every kind, and include those of previous attempts', () => {
     const messages = messagesOf(24, `begin${'x'.repeat(4091)}`);
     assert.equal(messages.length, 48);
     assert.deepEqual(new Set(messages), new Set([`begin${'x'.repeat(507)}`]));
@@ -133,7 +134,7 @@ describe('the termination messages of a pod', () => {
   });
 });
 
-describe('a pod that states resources as a whole', () => {
+describe('a pod with pod-level resources', () => {
   const whole = (cpu: string): object => ({
     resources: { requests: { cpu }, limits: { cpu } },
     overhead: { cpu: '100m' },
@@ -143,11 +144,11 @@ describe('a pod that states resources as a whole', () => {
   });
   const resourcesOf = (status: PodStatus): unknown[] => [status.resources, status.allocatedResources];
 
-  it('shows those, and nothing of its containers', () => {
+  it('shows these, and none of its containers', () => {
     const status = statusOf(whole('1'), { recursiveReadOnly: false });
     assert.deepEqual(resourcesOf(status), [{ limits: { cpu: '1' }, requests: { cpu: '1' } }, { cpu: '1' }]);
   });
-  it('shows what it has while a resize is in progress, and what it is allocated', () => {
+  it('shows its actual and its allocated resources while a resize is in progress', () => {
     const previous = statusOf(whole('1'), { recursiveReadOnly: false });
     const resize = { inProgress: { generation: 2 } };
     const status = statusOf(whole('2'), { recursiveReadOnly: false, previous, resize });
