@@ -21,9 +21,11 @@ import type { CgroupManager, CgroupResources } from './cgroup-resources.ts';
 export interface PodCgroups {
   /** What the runtime takes as the sandbox's parent; '' where the agent keeps no hierarchy. */
   parent(pod: Pod): string;
+  /** Takes the pod's resources for the limits of its cgroup, unless this process has set them. Writes nothing. */
+  assume(pod: Pod): void;
   /** Creates or updates the cgroup. `keepRoom` raises limits and lowers none: containers have yet to shrink. */
   ensure(pod: Pod, options?: { readonly keepRoom: boolean }): Promise<void>;
-  /** Whether the cgroup has other limits than the pod's resources ask for; false for one that this process never set. */
+  /** Whether the cgroup has other limits than the pod's resources ask for; false for one of unknown limits. */
   isBehind(pod: Pod): boolean;
   /** The memory limit to which the next `ensure` lowers the cgroup; undefined if it lowers none. */
   loweredMemory(pod: Pod): number | undefined;
@@ -48,6 +50,7 @@ export interface PodCgroupOptions {
 
 export const noPodCgroups: PodCgroups = {
   parent: () => '',
+  assume: () => undefined,
   ensure: () => Promise.resolve(),
   isBehind: () => false,
   loweredMemory: () => undefined,
@@ -74,7 +77,7 @@ class ManagedPodCgroups implements PodCgroups {
   readonly #options: PodCgroupOptions;
   /** Cgroups of unwanted pods that were empty at the last call. */
   #idle = new Set<string>();
-  /** What each pod's cgroup was set to, by the pod's uid. */
+  /** The limits of each pod's cgroup, by the pod's uid. */
   readonly #applied = new Map<string, CgroupResources>();
 
   constructor(options: PodCgroupOptions) {
@@ -83,6 +86,11 @@ class ManagedPodCgroups implements PodCgroups {
 
   parent(pod: Pod): string {
     return this.#options.manager.name(podCgroupParts(pod));
+  }
+
+  assume(pod: Pod): void {
+    const { uid } = pod.metadata;
+    if (!this.#applied.has(uid)) this.#applied.set(uid, this.#resources(pod));
   }
 
   async ensure(pod: Pod, { keepRoom } = { keepRoom: false }): Promise<void> {

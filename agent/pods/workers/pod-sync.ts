@@ -87,6 +87,8 @@ export class PodSync implements PodSyncer {
     const { statuses, clock, events, kubeRuntime, cgroups, probes, volumes, objects, allocations } = this.#options;
     // 1. Read the runtime, decide on the pod's allocation and report the status.
     const runtime = await readRuntimeStatus(this.#options.runtime, identity(desired));
+    // A restarted agent does not know the limits of the pod's cgroup: they are those of the allocation before this decision.
+    cgroups.assume(allocations.allocated(desired));
     const pod = allocations.decide(desired);
     const containersLeft = kubeRuntime.resizing(pod, runtime).length;
     const left = containersLeft + (cgroups.isBehind(pod) ? 1 : 0);

@@ -196,6 +196,7 @@ export function measuredCgroups(cgroups: PodCgroups, metrics: MetricsRegistry, c
   };
   return {
     parent: (pod) => cgroups.parent(pod),
+    assume: (pod) => cgroups.assume(pod),
     ensure: (pod, options) => measured('update', () => cgroups.ensure(pod, options)),
     isBehind: (pod) => cgroups.isBehind(pod),
     loweredMemory: (pod) => cgroups.loweredMemory(pod),

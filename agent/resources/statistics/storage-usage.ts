@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Pod, PodVolume, VolumeManager } from '../../model/core-types.ts';
+import { allContainers } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { Runtime } from '../../runtime/runtime.ts';
 import { type DiskUsage, diskUsage, type Filesystem, filesystemOf } from './disk-usage.ts';
 
@@ -30,7 +31,7 @@ export interface ContainerStorage {
 export interface PodStorage {
   readonly containers: ReadonlyMap<string, ContainerStorage>;
   readonly volumes: readonly VolumeUsage[];
-  /** Writable layers, logs and ephemeral volumes. */
+  /** Writable layers, logs, ephemeral volumes, and the files that the agent makes for the containers. */
   readonly ephemeral: DiskUsage;
 }
 
@@ -158,11 +159,17 @@ export class StorageUsage {
     }
   }
 
+  /** The containers can write any amount to their termination logs and to the pod's `/etc/hosts`. */
+  async #madeFiles(uid: string): Promise<readonly DiskUsage[]> {
+    const directory = join(this.#options.rootDirectory, 'pods', uid);
+    return [await diskUsage(join(directory, 'etc-hosts')), await diskUsage(join(directory, 'containers'))];
+  }
+
   async #measurePod(pod: Pod, layers: ReadonlyMap<string, DiskUsage>): Promise<PodStorage> {
     const { podLogsDirectory, volumes: manager } = this.#options;
     const { name, namespace, uid } = pod.metadata;
     const containers = new Map<string, ContainerStorage>();
-    for (const container of [...(pod.spec.initContainers ?? []), ...pod.spec.containers]) {
+    for (const { container } of allContainers(pod)) {
       containers.set(container.name, {
         layer: layers.get(`${uid}/${container.name}`) ?? NOTHING,
         logs: await diskUsage(join(podLogsDirectory, `${namespace}_${name}_${uid}`, container.name)),
@@ -191,6 +198,7 @@ export class StorageUsage {
     }
     const parts = [
       ...[...containers.values()].flatMap(({ layer, logs }) => [layer, logs]),
+      ...(await this.#madeFiles(uid)),
       ...volumes.filter((volume) => volume.ephemeral && !volume.memory).map((volume) => volume.usage),
     ];
     return {

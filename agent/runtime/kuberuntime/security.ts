@@ -127,6 +127,8 @@ export function containerSecurity(
   };
 }
 
+const LARGEST_USER_ID = 2 ** 31 - 1;
+
 /** `runAsNonRoot` against what the container would run as. */
 export function verifyNonRoot(pod: Pod, container: Container, image: ImageInfo | undefined): void {
   const nonRoot = container.securityContext?.runAsNonRoot ?? pod.spec.securityContext?.runAsNonRoot;
@@ -146,4 +148,9 @@ export function verifyNonRoot(pod: Pod, container: Container, image: ImageInfo |
       `container has runAsNonRoot and image has non-numeric user (${imageUser}), cannot verify user is non-root ${where}`,
     );
   }
+  // A runtime that keeps 32 bits of the id runs such a user as another one, root included.
+  if (Number(imageUser) > LARGEST_USER_ID)
+    throw new ContainerConfigError(
+      `container has runAsNonRoot and image has a user id out of range, cannot verify user is non-root ${where}`,
+    );
 }

@@ -101,6 +101,7 @@ describe('a container that must not be root', () => {
     [{ runAsUser: 5 }, ''],
     [{}, '5'],
     [{}, '5:0'],
+    [{}, '2147483647'],
     [{ runAsNonRoot: false }, ''],
   ] as const) {
     it(`runs as ${JSON.stringify(own)} of an image of user "${user}"`, () => verify(own, user));
@@ -116,6 +117,14 @@ describe('a container that must not be root', () => {
       'nobody',
       `container has runAsNonRoot and image has non-numeric user (nobody), cannot verify user is non-root ${where}`,
     ],
+    ...(['2147483648', '4294967296', '4294967296:5', '99999999999999999999999'] as const).map(
+      (user) =>
+        [
+          {},
+          user,
+          `container has runAsNonRoot and image has a user id out of range, cannot verify user is non-root ${where}`,
+        ] as const,
+    ),
   ] as const) {
     it(`is refused as ${JSON.stringify(own)} of an image of user "${user}"`, () =>
       assert.throws(() => verify(own, user), { name: 'ContainerConfigError', message }));

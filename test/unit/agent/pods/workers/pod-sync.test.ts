@@ -1,0 +1,71 @@
+/** The first sync of a restarted agent, with its own allocation and cgroups. */
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import type { CgroupManager, CgroupResources } from '../../../../../agent/host/cgroups/cgroup-resources.ts';
+import { createPodCgroups } from '../../../../../agent/host/cgroups/pod-cgroups.ts';
+import { type NodeObject, type Pod, VolumeError } from '../../../../../agent/model/core-types.ts';
+import { PodAllocations } from '../../../../../agent/pods/workers/pod-allocation.ts';
+import { PodSync, type PodSyncOptions } from '../../../../../agent/pods/workers/pod-sync.ts';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+
+const MIB = 1024 * 1024;
+const limited = (cpu: string, memory: string): object => ({ limits: { cpu, memory }, requests: { cpu, memory } });
+
+/** A pod whose containers run with what the status shows, while its specification wants something else. */
+function resizedPod(desired: object, actual: object): Pod {
+  return {
+    metadata: { name: 'p', namespace: 'ns', uid: 'u', annotations: { 'kubernetes.io/config.source': 'api' } },
+    spec: { containers: [{ name: 'c', image: 'i', resources: desired }] },
+    status: { containerStatuses: [{ name: 'c', containerID: 'fake://1', resources: actual }] },
+  } as unknown as Pod;
+}
+
+it('the limits of a pod whose resize was lowered while the agent was down shrink after its containers have', async () => {
+  const set: CgroupResources[] = [];
+  const manager: CgroupManager = {
+    name: (parts) => parts.join('/'),
+    set: (_name, resources) => Promise.resolve(void set.push(resources)),
+    update: () => Promise.resolve(true),
+    remove: () => Promise.resolve(),
+    children: () => Promise.resolve([]),
+    isUsed: () => Promise.resolve(false),
+  };
+  const cgroups = createPodCgroups({ manager, perQos: true, podPidsLimit: 0, cpuQuota: true, cpuPeriodUs: 100_000 });
+  let changesLeft: readonly string[] = ['c'];
+  const sync = new PodSync({
+    runtime: {
+      listSandboxes: () => Promise.resolve([]),
+      listContainers: () => Promise.resolve([]),
+      containerStats: () => Promise.resolve([]),
+    },
+    runtimeName: 'fake',
+    kubeRuntime: { resizing: () => changesLeft, waitingReason: () => undefined },
+    pods: { mirrorOf: () => undefined },
+    volumes: { recursiveReadOnly: () => undefined, mount: () => Promise.reject(new VolumeError('the test ends here')) },
+    probes: { probeSoon: () => undefined, readiness: () => ({}), isReady: () => true, isStarted: () => true },
+    statuses: { get: () => undefined, set: () => undefined },
+    objects: { registerPod: () => undefined },
+    services: { synced: () => true },
+    cgroups,
+    mirrors: undefined,
+    node: { hostIps: () => [] },
+    allocations: new PodAllocations({
+      node: () => ({ status: { allocatable: { cpu: '4', memory: '4Gi' } } }) as unknown as NodeObject,
+      events: { event: () => undefined },
+      others: () => [],
+      cpuManagerPolicy: 'none',
+      memoryManagerPolicy: 'None',
+    }),
+    events: { event: () => undefined },
+    clock: new FakeClock(),
+    logger: silentLogger,
+    networkProblem: () => '',
+  } as unknown as PodSyncOptions);
+  const pod = resizedPod(limited('1', '32Mi'), limited('2', '64Mi'));
+  await sync.sync(pod, new AbortController().signal);
+  assert.deepEqual([set.at(-1)?.cpuQuota?.quotaUs, set.at(-1)?.memoryBytes], [200_000, 64 * MIB]);
+  changesLeft = [];
+  await sync.sync(pod, new AbortController().signal);
+  assert.deepEqual([set.at(-1)?.cpuQuota?.quotaUs, set.at(-1)?.memoryBytes], [100_000, 32 * MIB]);
+});

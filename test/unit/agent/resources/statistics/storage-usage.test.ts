@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { it, type TestContext } from 'node:test';
+import type { Pod } from '../../../../../agent/model/core-types.ts';
+import { StorageUsage } from '../../../../../agent/resources/statistics/storage-usage.ts';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+
+const MEGABYTE = 1_000_000;
+
+async function ephemeralBytes(t: TestContext, files: readonly string[]): Promise<number> {
+  const root = await mkdtemp(join(tmpdir(), 'storage-usage-'));
+  t.after(() => rm(root, { recursive: true, force: true }));
+  for (const file of files) {
+    const path = join(root, file);
+    await mkdir(join(path, '..'), { recursive: true });
+    await writeFile(path, Buffer.alloc(MEGABYTE, 1));
+  }
+  const pod = {
+    metadata: { name: 'p', namespace: 'ns', uid: 'u' },
+    spec: { containers: [{ name: 'c' }], ephemeralContainers: [{ name: 'debug' }] },
+  } as unknown as Pod;
+  const usage = new StorageUsage({
+    runtime: {
+      containerStats: () => Promise.resolve([]),
+      imageFilesystems: () => Promise.resolve({ images: [], containers: [] }),
+    },
+    clock: new FakeClock(),
+    logger: silentLogger,
+    rootDirectory: root,
+    podLogsDirectory: join(root, 'logs'),
+    volumes: { podVolumes: () => [] },
+    pods: () => [pod],
+    periodMs: 60_000,
+  });
+  return (await usage.pods()).get('u')?.ephemeral.usedBytes ?? 0;
+}
+
+for (const [what, file] of [
+  ['/etc/hosts', 'pods/u/etc-hosts'],
+  ['a termination log', 'pods/u/containers/c/1a2b3c4d'],
+  ['the log of an ephemeral container', 'logs/ns_p_u/debug/0.log'],
+] as const)
+  it(`what a container writes to ${what} counts for the ephemeral storage of its pod`, async (t) => {
+    const bytes = await ephemeralBytes(t, [file]);
+    assert.ok(bytes >= MEGABYTE && bytes < 1.1 * MEGABYTE, `${bytes} bytes`);
+  });
