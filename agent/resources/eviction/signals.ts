@@ -2,7 +2,7 @@
 import { hostCapacity, maxPids, runningPids } from '../../host/host-facts.ts';
 import type { Filesystem } from '../statistics/disk-usage.ts';
 import type { NodeStorage } from '../statistics/storage-usage.ts';
-import type { CgroupUsage } from '../statistics/cgroup-reader.ts';
+import type { CgroupUsage } from '../statistics/cgroup-usage.ts';
 import type { Observation, Observations, Signal } from './thresholds.ts';
 
 export interface SignalSources {

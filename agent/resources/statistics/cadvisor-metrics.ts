@@ -4,7 +4,7 @@
  * usage snapshot.
  */
 import { Exposition, type Labels } from './exposition.ts';
-import type { CgroupUsage } from './cgroup-reader.ts';
+import type { CgroupUsage } from './cgroup-usage.ts';
 import type { NodeStorage, PodStorage } from './storage-usage.ts';
 import type { InterfaceCounters } from './cgroup-files.ts';
 import type { UsageSnapshot } from './usage.ts';

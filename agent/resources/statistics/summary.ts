@@ -1,7 +1,7 @@
 /** Builds `/stats/summary` from a snapshot of usage and storage, in the kubelet's format. Pure. */
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { InterfaceCounters, Pressure } from './cgroup-files.ts';
-import type { CgroupUsage } from './cgroup-reader.ts';
+import type { CgroupUsage } from './cgroup-usage.ts';
 import type { DiskUsage, Filesystem } from './disk-usage.ts';
 import type { NodeStorage, PodStorage } from './storage-usage.ts';
 import type { ContainerUsage, PodUsage, UsageSnapshot } from './usage.ts';

@@ -10,7 +10,7 @@ import type { Pod } from '../../model/core-types.ts';
 import type { Runtime } from '../../runtime/runtime.ts';
 import type { ContainerStats } from '../../runtime/runtime-stats.ts';
 import { type InterfaceCounters, parseNetDev } from './cgroup-files.ts';
-import type { CgroupReader, CgroupUsage } from './cgroup-reader.ts';
+import type { CgroupReader, CgroupUsage } from './cgroup-usage.ts';
 
 export interface ContainerUsage {
   readonly name: string;

@@ -170,3 +170,12 @@ function refine(method: MethodName, code: RuntimeErrorCode, details: string): Ru
   }
   return code;
 }
+
+/** Ignores the error that the object to remove does not exist. */
+export async function unlessGone(run: Promise<unknown>): Promise<void> {
+  try {
+    await run;
+  } catch (error) {
+    if (!(error instanceof RuntimeError) || error.code !== 'not-found') throw error;
+  }
+}

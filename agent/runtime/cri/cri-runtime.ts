@@ -11,10 +11,7 @@ import {
   type ContainerConfig,
   type ContainerId,
   type ContainerStatus,
-  type FilesystemUsage,
-  type ImageInfo,
   type LinuxResources,
-  type RegistryAuth,
   type Runtime,
   type RuntimeCondition,
   RuntimeError,
@@ -26,20 +23,19 @@ import {
   type SandboxStatus,
   type StreamIo,
 } from '../runtime.ts';
-import { connectCri, type CriClient } from './cri-client.ts';
+import { connectCri, type CriClient, unlessGone } from './cri-client.ts';
 import { containerMessage, resourcesMessage, sandboxMessage } from './cri-config.ts';
 import { type Begun, followCriEvents } from './cri-events.ts';
+import { CriImages } from './cri-images.ts';
 import { CriStates, LABEL_POD_UID } from './cri-states.ts';
-import { containerStatsOf, filesystemOf, sandboxStatsOf } from './cri-stats.ts';
-import { importArchive } from './image-archives.ts';
+import { containerStatsOf, sandboxStatsOf } from './cri-stats.ts';
 import { forwardRemotePort, runRemoteCommand } from './remote-streams.ts';
-import { CRI, type Incoming } from './schema.ts';
+import { CRI } from './schema.ts';
 
 const DEFAULT_TIMEOUT_MS = 120_000;
 /** Creating a sandbox includes its network plugins, so it has a longer timeout. */
 const SANDBOX_TIMEOUT_FACTOR = 2;
 const STOP_MARGIN_MS = 60_000;
-const LOAD_WAITS_MS = [10, 40, 160, 640, 2_500, 5_000] as const;
 
 export interface CriRuntimeOptions {
   /** For example `unix:///run/containerd/containerd.sock`. */
@@ -69,7 +65,7 @@ class CriRuntime implements Runtime {
   readonly #options: CriRuntimeOptions;
   readonly #client: CriClient;
   readonly #states: CriStates;
-  readonly #name: string;
+  readonly #images: CriImages;
   readonly #timeoutMs: number;
   readonly #closed = new AbortController();
   /** The listeners to call after a request that changes the lists. */
@@ -81,7 +77,8 @@ class CriRuntime implements Runtime {
     this.#options = options;
     this.#client = client;
     this.#states = new CriStates(client, options.clock);
-    this.#name = name;
+    const endpoint = options.imageEndpoint || options.endpoint;
+    this.#images = new CriImages({ client, clock: options.clock, runtimeName: name, endpoint });
     this.#timeoutMs = timeoutMs;
   }
 
@@ -297,54 +294,28 @@ class CriRuntime implements Runtime {
     return forwardRemotePort(url, port, signal);
   }
 
-  async listImages(): Promise<readonly ImageInfo[]> {
-    const { images } = await this.#client.call('listImages', {});
-    return images.map(imageOf);
+  listImages(): ReturnType<Runtime['listImages']> {
+    return this.#images.list();
   }
 
-  async imageStatus(reference: string): Promise<ImageInfo | undefined> {
-    const { image } = await this.#client.call('imageStatus', { image: { image: reference } });
-    return image === null || image.id === '' ? undefined : imageOf(image);
+  imageStatus(reference: string): ReturnType<Runtime['imageStatus']> {
+    return this.#images.status(reference);
   }
 
-  async pullImage(
-    reference: string,
-    auth: RegistryAuth | undefined,
-    options: Parameters<Runtime['pullImage']>[2],
-  ): Promise<string> {
-    // containerd parses the server address as a URL and drops credentials that name another server. These credentials
-    // are already selected for this image.
-    const { serverAddress: _given, ...credentials } = auth ?? {};
-    const { imageRef } = await this.#client.call(
-      'pullImage',
-      {
-        image: { image: reference, userSpecifiedImage: reference },
-        ...(auth === undefined ? {} : { auth: credentials }),
-      },
-      { timeoutMs: 0, signal: options.signal },
-    );
-    return imageRef;
+  pullImage(...request: Parameters<Runtime['pullImage']>): ReturnType<Runtime['pullImage']> {
+    return this.#images.pull(...request);
   }
 
-  async removeImage(reference: string): Promise<void> {
-    await unlessGone(this.#client.call('removeImage', { image: { image: reference } }));
+  removeImage(reference: string): Promise<void> {
+    return this.#images.remove(reference);
   }
 
-  async loadImages(archive: string): Promise<readonly string[]> {
-    const references = await importArchive(this.#name, this.#options.imageEndpoint || this.#options.endpoint, archive);
-    // The runtime's CRI plugin learns of images that its own tool loaded from an event, shortly after.
-    for (const reference of references)
-      for (const waitMs of LOAD_WAITS_MS) {
-        if ((await this.imageStatus(reference)) !== undefined) break;
-        await this.#options.clock.sleep(waitMs, this.#closed.signal);
-      }
-    return references;
+  loadImages(archive: string): Promise<readonly string[]> {
+    return this.#images.load(archive, this.#closed.signal);
   }
 
-  async imageFilesystems(): Promise<{ images: readonly FilesystemUsage[]; containers: readonly FilesystemUsage[] }> {
-    const { imageFilesystems, containerFilesystems } = await this.#client.call('imageFsInfo', {});
-    const images = imageFilesystems.map(filesystemOf);
-    return { images, containers: containerFilesystems.length === 0 ? images : containerFilesystems.map(filesystemOf) };
+  imageFilesystems(): ReturnType<Runtime['imageFilesystems']> {
+    return this.#images.filesystems();
   }
 
   async containerStats(filter: { readonly podUid?: string } = {}): ReturnType<Runtime['containerStats']> {
@@ -381,24 +352,4 @@ class CriRuntime implements Runtime {
 
 function podFilter(podUid: string | undefined): { readonly labelSelector?: Readonly<Record<string, string>> } {
   return podUid === undefined ? {} : { labelSelector: { [LABEL_POD_UID]: podUid } };
-}
-
-function imageOf(image: Incoming<'Image'>): ImageInfo {
-  return {
-    id: image.id,
-    repoTags: image.repoTags,
-    repoDigests: image.repoDigests,
-    sizeBytes: image.size,
-    user: image.username === '' ? (image.uid === null ? '' : String(image.uid.value)) : image.username,
-    pinned: image.pinned,
-  };
-}
-
-/** Ignores the error that the object to remove does not exist. */
-async function unlessGone(run: Promise<unknown>): Promise<void> {
-  try {
-    await run;
-  } catch (error) {
-    if (!(error instanceof RuntimeError) || error.code !== 'not-found') throw error;
-  }
 }

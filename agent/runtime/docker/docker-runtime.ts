@@ -4,8 +4,7 @@
  * only caches and the log writers, which are rebuilt at start.
  */
 import { createHash } from 'node:crypto';
-import { mkdir, readFile, rm, statfs, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { statfs } from 'node:fs/promises';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import {
@@ -23,12 +22,9 @@ import {
   type SandboxId,
   type SandboxStatus,
 } from '../runtime.ts';
-import {
-  containerCreateOptions,
-  resourceOptions,
-  sandboxCreateOptions,
-  type EngineFacts,
-} from './container-options.ts';
+import { ContainerCreation } from './container-creation.ts';
+import { exitListed, stopContainer } from './container-exit.ts';
+import { resourceOptions, type EngineFacts } from './container-options.ts';
 import { ContainerStates } from './container-states.ts';
 import { createDockerClient, isCode, unlessGone, type DockerClient } from './docker-client.ts';
 import { ContainerLogs } from './container-logs.ts';
@@ -37,15 +33,10 @@ import { EngineSelf, readEngineFacts } from './engine-facts.ts';
 import { attachStream, execCollect, execStream } from './exec.ts';
 import { ImageVolumes } from './image-volumes.ts';
 import { DockerImages } from './images.ts';
-import { containerLabels, dockerName, sandboxLabels } from './labels.ts';
 import { PodNetwork } from './network.ts';
 import { dialPort } from './port-forward.ts';
 import { SandboxImage } from './sandbox-image.ts';
 import { DockerStats } from './stats.ts';
-
-/** How much time beyond the grace period the engine may need to observe that a process has exited. */
-const STOP_MARGIN_MS = 60_000;
-const SANDBOX_IMAGE_TIMEOUT_MS = 120_000;
 
 export interface DockerRuntimeOptions {
   /** For example `unix:///var/run/docker.sock`. */
@@ -76,7 +67,7 @@ class DockerRuntime implements Runtime {
   readonly #network: PodNetwork;
   readonly #images: DockerImages;
   readonly #imageVolumes: ImageVolumes;
-  readonly #sandboxImage: SandboxImage;
+  readonly #creation: ContainerCreation;
   readonly #states: ContainerStates;
   readonly #stats: DockerStats;
   readonly #logs: ContainerLogs;
@@ -105,8 +96,16 @@ class DockerRuntime implements Runtime {
     });
     this.#logs = new ContainerLogs({ client: this.#client, clock: options.clock, logger: options.logger });
     this.#images = new DockerImages(this.#client);
-    this.#sandboxImage = new SandboxImage(this.#images, options.sandboxImage, options.logger);
     this.#imageVolumes = new ImageVolumes(this.#client, options.rootDirectory);
+    this.#creation = new ContainerCreation({
+      client: this.#client,
+      clock: options.clock,
+      instance: this.#instance,
+      rootDirectory: options.rootDirectory,
+      sandboxImage: new SandboxImage(this.#images, options.sandboxImage, options.logger),
+      imageVolumes: this.#imageVolumes,
+      facts: () => this.#facts,
+    });
     this.#stats = new DockerStats(this.#client, options.clock, this.#instance);
     this.#states = new ContainerStates({
       client: this.#client,
@@ -171,20 +170,8 @@ class DockerRuntime implements Runtime {
   async runSandbox(config: SandboxConfig): Promise<SandboxId> {
     const onNode = config.namespaces.network === 'node';
     if (!onNode) await this.#network.ensure();
-    const name = dockerName('POD', config.pod, config.pod.attempt, this.#instance);
-    const labels = sandboxLabels(this.#instance, config, this.#options.clock.now());
-    const create = sandboxCreateOptions(
-      config,
-      { image: this.#options.sandboxImage, network: onNode ? undefined : this.#network.name, labels, name },
-      this.#facts,
-    );
-    const id = (await this.#create(create, name).catch(async (error: unknown) => {
-      if (!isCode(error, 'image-not-found')) throw error;
-      await this.#sandboxImage.bring(AbortSignal.timeout(SANDBOX_IMAGE_TIMEOUT_MS));
-      return this.#create(create, name);
-    })) as SandboxId;
+    const id = await this.#creation.sandbox(config, { network: onNode ? undefined : this.#network.name });
     try {
-      if (config.dns !== undefined) await this.#writeResolvConf(id, config.dns);
       await this.#client.call('start sandbox', () => this.#client.docker.getContainer(id).start());
       if (!onNode && this.#options.hairpin === true) await this.#network.openHairpins();
     } catch (error) {
@@ -211,7 +198,7 @@ class DockerRuntime implements Runtime {
     const members = await this.listContainers({ sandboxId: id });
     await Promise.all(members.map((container) => this.removeContainer(container.id)));
     await this.removeContainer(id as unknown as ContainerId);
-    await rm(this.#sandboxDirectory(id), { recursive: true, force: true });
+    await this.#creation.removeFiles(id);
   }
 
   async sandboxStatus(id: SandboxId): Promise<SandboxStatus> {
@@ -224,26 +211,8 @@ class DockerRuntime implements Runtime {
     return this.#states.sandboxes(filter);
   }
 
-  async createContainer(
-    sandbox: SandboxId,
-    sandboxConfig: SandboxConfig,
-    config: ContainerConfig,
-  ): Promise<ContainerId> {
-    const name = dockerName(config.name, sandboxConfig.pod, config.attempt, this.#instance);
-    const labels = containerLabels(this.#instance, sandbox, sandboxConfig, config, this.#options.clock.now());
-    const { seccomp } = config.security;
-    const seccompProfile =
-      seccomp.type === 'Localhost' ? await this.#seccompProfile(seccomp.localhost ?? '') : undefined;
-    const resolvConf =
-      sandboxConfig.dns === undefined ? undefined : await this.#writeResolvConf(sandbox, sandboxConfig.dns);
-    const mounts = await Promise.all(config.mounts.map((mount) => this.#imageVolumes.bind(mount)));
-    const create = containerCreateOptions(
-      sandboxConfig,
-      { ...config, mounts },
-      { sandboxId: sandbox, labels, name, seccompProfile, resolvConf },
-      this.#facts,
-    );
-    return (await this.#create(create, name)) as ContainerId;
+  createContainer(sandbox: SandboxId, sandboxConfig: SandboxConfig, config: ContainerConfig): Promise<ContainerId> {
+    return this.#creation.container(sandbox, sandboxConfig, config);
   }
 
   async startContainer(id: ContainerId): Promise<void> {
@@ -258,27 +227,13 @@ class DockerRuntime implements Runtime {
   }
 
   async stopContainer(id: ContainerId, gracePeriodSeconds: number): Promise<void> {
-    const container = this.#client.docker.getContainer(id);
     this.#states.noteStop(id);
-    const timeoutMs = gracePeriodSeconds * 1000 + STOP_MARGIN_MS;
-    if (gracePeriodSeconds > 0) {
-      await unlessGone(
-        this.#client.call('stop container', () => container.stop({ t: gracePeriodSeconds }), { timeoutMs }),
-      );
-      await this.#settled(id);
-      return;
-    }
-    const ended = this.#client.call('wait for container', () => container.wait({ condition: 'not-running' }), {
-      timeoutMs,
-    });
-    ended.catch(() => undefined);
-    try {
-      await unlessGone(this.#client.call('kill container', () => container.kill({ signal: 'SIGKILL' })));
-    } catch (error) {
-      if (!isCode(error, 'invalid')) throw error; // 409: the container does not run
-    }
-    await unlessGone(ended);
-    await this.#settled(id);
+    await stopContainer(this.#client, id, gracePeriodSeconds);
+    await this.#exitListed(id);
+  }
+
+  #exitListed(id: string): Promise<void> {
+    return exitListed(this.#client, this.#options.logger, id);
   }
 
   async removeContainer(id: ContainerId): Promise<void> {
@@ -400,7 +355,7 @@ class DockerRuntime implements Runtime {
 
   events(signal: AbortSignal, onEvent: (event: RuntimeEvent) => void, onDisconnect: () => void): Promise<void> {
     const { clock, logger } = this.#options;
-    const settled = (id: string): Promise<void> => this.#settled(id);
+    const settled = (id: string): Promise<void> => this.#exitListed(id);
     const options = { client: this.#client, clock, logger, instance: this.#instance, settled };
     return followEvents(options, signal, onEvent, () => {
       this.#engine.forget();
@@ -415,63 +370,6 @@ class DockerRuntime implements Runtime {
       if ((await this.listSandboxes()).length === 0) await this.#network.release();
     } catch (error) {
       this.#options.logger.debug({ err: error }, 'Cannot remove the pod network');
-    }
-  }
-
-  async #create(create: Parameters<DockerClient['docker']['createContainer']>[0], name: string): Promise<string> {
-    const attempt = (): Promise<string> =>
-      this.#client.call('create container', async () => (await this.#client.docker.createContainer(create)).id);
-    try {
-      return await attempt();
-    } catch (error) {
-      if (!isCode(error, 'already-exists')) throw error;
-      // An agent that exited between create and start left this container. No pod refers to it.
-      await unlessGone(
-        this.#client.call('remove container', () =>
-          this.#client.docker.getContainer(name).remove({ force: true, v: true }),
-        ),
-      );
-      return attempt();
-    }
-  }
-
-  /**
-   * Waits until the engine's container list shows a container's exit. The engine sends the exit event before it updates the list,
-   * but does both under the container's lock. An inspection takes the same lock, so after an inspection the list is up to date. A
-   * container that hangs delays only its own event.
-   */
-  async #settled(id: string): Promise<void> {
-    try {
-      await this.#client.call('inspect container', () => this.#client.docker.getContainer(id).inspect());
-    } catch (error) {
-      this.#options.logger.debug({ err: error, id }, 'Cannot inspect a container after its exit event');
-    }
-  }
-
-  #sandboxDirectory(id: string): string {
-    return join(this.#options.rootDirectory, 'docker', id);
-  }
-
-  async #writeResolvConf(id: string, dns: NonNullable<SandboxConfig['dns']>): Promise<string> {
-    const path = join(this.#sandboxDirectory(id), 'resolv.conf');
-    const lines = [
-      ...(dns.searches.length === 0 ? [] : [`search ${dns.searches.join(' ')}`]),
-      ...dns.servers.map((server) => `nameserver ${server}`),
-      ...(dns.options.length === 0 ? [] : [`options ${dns.options.join(' ')}`]),
-    ];
-    await mkdir(this.#sandboxDirectory(id), { recursive: true, mode: 0o755 });
-    await writeFile(path, `${lines.join('\n')}\n`, { mode: 0o644 });
-    return path;
-  }
-
-  async #seccompProfile(path: string): Promise<string> {
-    try {
-      const contents = await readFile(path, 'utf8');
-      return this.#facts.isPodman ? path : contents;
-    } catch (error) {
-      throw new RuntimeError('invalid', `cannot load seccomp profile "${path}": ${(error as Error).message}`, {
-        cause: error,
-      });
     }
   }
 }

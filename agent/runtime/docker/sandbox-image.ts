@@ -10,13 +10,13 @@ import type { DockerImages } from './images.ts';
 
 export class SandboxImage {
   readonly #images: Pick<DockerImages, 'load' | 'pull'>;
-  readonly #reference: string;
+  readonly reference: string;
   readonly #logger: Logger;
   #bringing: Promise<void> | undefined;
 
   constructor(images: Pick<DockerImages, 'load' | 'pull'>, reference: string, logger: Logger) {
     this.#images = images;
-    this.#reference = reference;
+    this.reference = reference;
     this.#logger = logger;
   }
 
@@ -29,12 +29,12 @@ export class SandboxImage {
   }
 
   async #bring(signal: AbortSignal): Promise<void> {
-    if (this.#reference === PAUSE_IMAGE) {
+    if (this.reference === PAUSE_IMAGE) {
       const architecture = hostArchitecture();
       await this.#images.load(Readable.from([await imageArchive([pauseImage(architecture)], architecture)]));
     } else {
-      await this.#images.pull(this.#reference, undefined, { signal });
+      await this.#images.pull(this.reference, undefined, { signal });
     }
-    this.#logger.info({ image: this.#reference }, 'Provided the missing sandbox image');
+    this.#logger.info({ image: this.reference }, 'Provided the missing sandbox image');
   }
 }

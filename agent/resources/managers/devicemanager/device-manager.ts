@@ -21,10 +21,10 @@ import {
   podAmount,
   resourceContainers,
 } from '../hint-provider.ts';
-import { type NumaMask, hasNode, maskOf, numaMasks, countNodes } from '../topology/numa-mask.ts';
 import type { ProviderHints, TopologyHint } from '../topologymanager/hints.ts';
 import { CHECKPOINT_NAME, deviceCheckpoint, readDeviceCheckpoint } from './device-checkpoint.ts';
 import type { PluginDevice } from './device-endpoint.ts';
+import { completeChoice, deviceHints, type DeviceTopology } from './device-topology.ts';
 import { type DeviceCapacity, PluginResources } from './plugin-resources.ts';
 import type { DeviceRunOptions } from '../../../runtime/kuberuntime/device-options.ts';
 import { idsOf, PodDevices } from './pod-devices.ts';
@@ -185,7 +185,7 @@ export class DeviceManager implements HintProvider {
   }
 
   /**
-   * Returns the requested number of devices by resource. Devices cannot be overcommitted, so the limits are decisive.
+   * Returns the requested number of devices by resource. Devices cannot be overcommitted, so the limits decide.
    */
   #wanted(container: Container): ReadonlyMap<string, number> {
     return new Map(
@@ -253,54 +253,23 @@ export class DeviceManager implements HintProvider {
       throw new Error(
         `requested number of devices unavailable for ${resource}. Requested: ${missing}, Available: ${available.size}`,
       );
-    await this.#fill(chosen, available, { podUid: uid, container: container.name, resource, count });
-    return [...chosen];
+    return completeChoice(chosen, {
+      count,
+      available,
+      topology: this.#topologyOf(resource),
+      affinity: this.#options.affinity.affinity(uid, container.name).affinity,
+      preferred: async (request) => (await this.#resources.endpoint(resource)?.preferred(request)) ?? [],
+    });
   }
 
-  /**
-   * Adds devices to the chosen ones: those on the chosen NUMA nodes first, and among equals those that the plugin
-   * prefers.
-   */
-  async #fill(
-    chosen: Set<string>,
-    available: ReadonlySet<string>,
-    { podUid, container, resource, count }: { podUid: string; container: string; resource: string; count: number },
-  ): Promise<void> {
-    const { affinity } = this.#options.affinity.affinity(podUid, container);
-    const add = (ids: Iterable<string>): void => {
-      for (const id of ids) if (chosen.size < count) chosen.add(id);
+  /** The devices of a resource with their NUMA nodes. */
+  #topologyOf(resource: string): DeviceTopology {
+    return {
+      numaNodes: this.#options.numaNodes,
+      ids: this.#resources.ids(resource),
+      hasTopology: this.#resources.hasTopology(resource),
+      nodesOf: (id) => this.#resources.nodesOf(resource, id),
     };
-    const [aligned, unaligned, anywhere] = this.#byAffinity(resource, available, affinity);
-    const askPlugin = async (of: ReadonlySet<string>): Promise<readonly string[]> =>
-      (await this.#resources.endpoint(resource)?.preferred({
-        available: [...of.union(chosen)],
-        mustInclude: [...chosen],
-        count,
-      })) ?? [];
-    if (count - chosen.size < aligned.size) {
-      add((await askPlugin(aligned)).filter((id) => aligned.has(id)));
-      add(aligned);
-      return;
-    }
-    add(aligned);
-    if (chosen.size === count) return;
-    add((await askPlugin(available)).filter((id) => available.has(id)));
-    add(unaligned);
-    add(anywhere);
-  }
-
-  #byAffinity(
-    resource: string,
-    available: ReadonlySet<string>,
-    affinity: NumaMask | undefined,
-  ): readonly [aligned: Set<string>, unaligned: Set<string>, anywhere: ReadonlySet<string>] {
-    if (affinity === undefined || !this.#resources.hasTopology(resource)) return [new Set(), new Set(), available];
-    const groups: [Set<string>, Set<string>, Set<string>] = [new Set(), new Set(), new Set()];
-    for (const id of available) {
-      const nodes = this.#resources.nodesOf(resource, id);
-      groups[nodes.length === 0 ? 2 : nodes.some((node) => hasNode(affinity, node)) ? 0 : 1].add(id);
-    }
-    return groups;
   }
 
   #reusableOf(podUid: string, resource: string): ReadonlySet<string> {
@@ -395,30 +364,12 @@ export class DeviceManager implements HintProvider {
     reusable: ReadonlySet<string>,
   ): readonly TopologyHint[] | undefined {
     if (!this.#resources.hasTopology(resource)) return undefined;
-    if (has !== undefined) return has.size === count ? this.#masks(resource, count, has, new Set()) : [];
+    const topology = this.#topologyOf(resource);
+    if (has !== undefined)
+      return has.size === count ? deviceHints(topology, { count, available: has, reusable: new Set() }) : [];
     const available = this.#resources.healthy(resource).difference(this.#pods.inUse(resource));
     if (available.union(reusable).size < count) return [];
-    return this.#masks(resource, count, available, reusable);
-  }
-
-  #masks(
-    resource: string,
-    count: number,
-    available: ReadonlySet<string>,
-    reusable: ReadonlySet<string>,
-  ): readonly TopologyHint[] {
-    const { numaNodes } = this.#options;
-    const ids = this.#resources.ids(resource);
-    const isOn = (id: string, mask: NumaMask): boolean => (maskOf(this.#resources.nodesOf(resource, id)) & mask) !== 0n;
-    let fewest = numaNodes.length;
-    const masks: NumaMask[] = [];
-    for (const mask of numaMasks(numaNodes)) {
-      if (ids.filter((id) => isOn(id, mask)).length >= count) fewest = Math.min(fewest, countNodes(mask));
-      if ([...reusable].some((id) => this.#resources.nodesOf(resource, id).length > 0 && !isOn(id, mask))) continue;
-      const matching = [...available.union(reusable)].filter((id) => reusable.has(id) || isOn(id, mask));
-      if (matching.length >= count) masks.push(mask);
-    }
-    return masks.map((affinity) => ({ affinity, preferred: countNodes(affinity) === fewest }));
+    return deviceHints(topology, { count, available, reusable });
   }
 }
 

@@ -1,0 +1,91 @@
+/**
+ * The usage of a cgroup as both versions of cgroups report it, and the access to the kernel's files that both readers share. A
+ * file of a controller that is not mounted, or of a cgroup that was removed in the meantime, is absent.
+ */
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { DeviceIo, Pressure } from './cgroup-files.ts';
+
+export interface CgroupUsage {
+  readonly cpu: {
+    readonly usageNs: number;
+    readonly userNs: number;
+    readonly systemNs: number;
+    readonly periods: number;
+    readonly throttledPeriods: number;
+    readonly throttledNs: number;
+    readonly burstPeriods: number;
+    readonly burstNs: number;
+    /** 0 means no quota. */
+    readonly quotaUs: number;
+    readonly periodUs: number;
+    readonly shares: number;
+    readonly pressure: Pressure | undefined;
+  };
+  readonly memory: {
+    readonly usageBytes: number;
+    /** Usage without the inactive file cache, which the kernel can drop at once. Eviction and `kubectl top` use it. */
+    readonly workingSetBytes: number;
+    readonly rssBytes: number;
+    readonly cacheBytes: number;
+    readonly mappedBytes: number;
+    readonly swapBytes: number;
+    readonly kernelBytes: number;
+    readonly maxUsageBytes: number;
+    readonly activeFileBytes: number;
+    readonly inactiveFileBytes: number;
+    readonly pageFaults: number;
+    readonly majorPageFaults: number;
+    readonly failures: number;
+    readonly oomKills: number;
+    /** `undefined` means no limit. */
+    readonly limitBytes: number | undefined;
+    /** The memory that the kernel protects under memory pressure; `undefined` if none is set. */
+    readonly reservationBytes: number | undefined;
+    readonly swapLimitBytes: number | undefined;
+    readonly pressure: Pressure | undefined;
+  };
+  readonly io: { readonly devices: readonly DeviceIo[]; readonly pressure: Pressure | undefined };
+  readonly processes: { readonly current: number; readonly max: number | undefined };
+}
+
+export interface CgroupReader {
+  readonly version: 1 | 2;
+  /** Reads a cgroup such as `/kubepods/burstable/pod…`. The path `/` is the whole host. */
+  read(path: string): Promise<CgroupUsage | undefined>;
+  /** Returns the names of the direct child cgroups. */
+  children(path: string): Promise<readonly string[]>;
+  /** Returns the id of any process in the cgroup. */
+  firstProcess(path: string): Promise<number | undefined>;
+}
+
+/** Returns the text of a file of a cgroup, or `undefined` if there is no such file. */
+export async function readCgroupFile(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, 'utf8');
+  } catch {
+    // The controller is not mounted, or the cgroup is gone.
+    return undefined;
+  }
+}
+
+/** Reads files at the same time. The result has those that exist, by the given names. */
+export async function readCgroupFiles(
+  names: readonly string[],
+  pathOf: (name: string) => string,
+): Promise<ReadonlyMap<string, string>> {
+  const files = await Promise.all(names.map(async (name) => [name, await readCgroupFile(pathOf(name))] as const));
+  return new Map(files.flatMap(([name, text]) => (text === undefined ? [] : [[name, text] as const])));
+}
+
+/** Returns the names of the child cgroups of a directory; none if it does not exist. */
+export async function childCgroups(directory: string): Promise<readonly string[]> {
+  const entries = await readdir(directory, { withFileTypes: true }).catch(() => []);
+  return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
+}
+
+/** Returns the id of any process in the cgroup, or `undefined` if it is empty or its processes are in another namespace. */
+export async function firstProcessOf(directory: string): Promise<number | undefined> {
+  const line = (await readCgroupFile(join(directory, 'cgroup.procs')))?.split('\n')[0] ?? '';
+  return line === '' || line === '0' ? undefined : Number(line);
+}

@@ -1,0 +1,108 @@
+/** Reads the usage of cgroups v1, in which each controller has its own mount (Linux: `Documentation/admin-guide/cgroup-v1`). */
+import { join } from 'node:path';
+import { parseBlkio, parseCount, parseFlatKeyed, parseLimit } from './cgroup-files.ts';
+import { type CgroupReader, type CgroupUsage, childCgroups, firstProcessOf, readCgroupFiles } from './cgroup-usage.ts';
+
+/** The controllers, and the files that are read of each. */
+const FILES = {
+  cpu: ['cpu.stat', 'cpu.cfs_quota_us', 'cpu.cfs_period_us', 'cpu.shares'],
+  cpuacct: ['cpuacct.usage', 'cpuacct.stat'],
+  memory: [
+    ...['memory.stat', 'memory.usage_in_bytes', 'memory.max_usage_in_bytes', 'memory.failcnt', 'memory.oom_control'],
+    ...['memory.limit_in_bytes', 'memory.soft_limit_in_bytes', 'memory.memsw.limit_in_bytes'],
+    'memory.kmem.usage_in_bytes',
+  ],
+  pids: ['pids.current', 'pids.max'],
+  blkio: ['blkio.throttle.io_service_bytes', 'blkio.throttle.io_serviced'],
+} as const;
+
+/** The unit of `cpuacct.stat`: ticks of 10 ms. */
+const TICK_NS = 10_000_000;
+
+type Controllers = Readonly<Record<keyof typeof FILES, string>>;
+type Files = ReadonlyMap<string, string>;
+
+export class ControllerReader implements CgroupReader {
+  readonly version = 1;
+  readonly #roots: Controllers;
+
+  constructor(roots: Controllers) {
+    this.#roots = roots;
+  }
+
+  children(path: string): Promise<readonly string[]> {
+    return childCgroups(join(this.#roots.memory, path));
+  }
+
+  firstProcess(path: string): Promise<number | undefined> {
+    return firstProcessOf(join(this.#roots.memory, path));
+  }
+
+  async read(path: string): Promise<CgroupUsage | undefined> {
+    const of = (controller: keyof Controllers): Promise<Files> =>
+      readCgroupFiles(FILES[controller], (name) => join(this.#roots[controller], path, name));
+    const [cpu, cpuacct, memory, pids, blkio] = await Promise.all([
+      of('cpu'),
+      of('cpuacct'),
+      of('memory'),
+      of('pids'),
+      of('blkio'),
+    ]);
+    if (!cpuacct.has('cpuacct.usage') && !memory.has('memory.usage_in_bytes')) return undefined;
+    const bytes = blkio.get('blkio.throttle.io_service_bytes') ?? '';
+    const operations = blkio.get('blkio.throttle.io_serviced') ?? '';
+    return {
+      cpu: cpuUsage(cpu, cpuacct),
+      memory: memoryUsage(memory),
+      io: { devices: parseBlkio(bytes, operations), pressure: undefined },
+      processes: { current: parseCount(pids.get('pids.current')), max: parseLimit(pids.get('pids.max')) },
+    };
+  }
+}
+
+function cpuUsage(cpu: Files, cpuacct: Files): CgroupUsage['cpu'] {
+  const ticks = parseFlatKeyed(cpuacct.get('cpuacct.stat') ?? '');
+  const stat = parseFlatKeyed(cpu.get('cpu.stat') ?? '');
+  const of = (key: string): number => stat.get(key) ?? 0;
+  return {
+    usageNs: parseCount(cpuacct.get('cpuacct.usage')),
+    userNs: (ticks.get('user') ?? 0) * TICK_NS,
+    systemNs: (ticks.get('system') ?? 0) * TICK_NS,
+    periods: of('nr_periods'),
+    throttledPeriods: of('nr_throttled'),
+    throttledNs: of('throttled_time'),
+    burstPeriods: of('nr_bursts'),
+    burstNs: of('burst_time'),
+    quotaUs: parseLimit(cpu.get('cpu.cfs_quota_us')) ?? 0,
+    periodUs: parseCount(cpu.get('cpu.cfs_period_us')),
+    shares: parseCount(cpu.get('cpu.shares')),
+    pressure: undefined,
+  };
+}
+
+function memoryUsage(files: Files): CgroupUsage['memory'] {
+  const stat = parseFlatKeyed(files.get('memory.stat') ?? '');
+  const of = (key: string): number => stat.get(`total_${key}`) ?? 0;
+  const usageBytes = parseCount(files.get('memory.usage_in_bytes'));
+  const inactiveFileBytes = of('inactive_file');
+  return {
+    usageBytes,
+    workingSetBytes: Math.max(0, usageBytes - inactiveFileBytes),
+    rssBytes: of('rss'),
+    cacheBytes: of('cache'),
+    mappedBytes: of('mapped_file'),
+    swapBytes: of('swap'),
+    kernelBytes: parseCount(files.get('memory.kmem.usage_in_bytes')),
+    maxUsageBytes: parseCount(files.get('memory.max_usage_in_bytes')),
+    activeFileBytes: of('active_file'),
+    inactiveFileBytes,
+    pageFaults: of('pgfault'),
+    majorPageFaults: of('pgmajfault'),
+    failures: parseCount(files.get('memory.failcnt')),
+    oomKills: parseFlatKeyed(files.get('memory.oom_control') ?? '').get('oom_kill') ?? 0,
+    limitBytes: parseLimit(files.get('memory.limit_in_bytes')),
+    reservationBytes: parseLimit(files.get('memory.soft_limit_in_bytes')),
+    swapLimitBytes: parseLimit(files.get('memory.memsw.limit_in_bytes')),
+    pressure: undefined,
+  };
+}

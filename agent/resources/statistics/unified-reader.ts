@@ -1,0 +1,111 @@
+/** Reads the usage of cgroups v2 (Linux: `Documentation/admin-guide/cgroup-v2.rst`). */
+import { join } from 'node:path';
+import { parseCount, parseFlatKeyed, parseIoStat, parseLimit, parsePressure, type Pressure } from './cgroup-files.ts';
+import {
+  type CgroupReader,
+  type CgroupUsage,
+  childCgroups,
+  firstProcessOf,
+  readCgroupFile,
+  readCgroupFiles,
+} from './cgroup-usage.ts';
+
+const FILES = [
+  ...['cpu.stat', 'cpu.weight', 'cpu.max', 'cpu.pressure'],
+  ...['memory.stat', 'memory.current', 'memory.peak', 'memory.max', 'memory.high', 'memory.events', 'memory.pressure'],
+  ...['memory.swap.current', 'memory.swap.max', 'io.stat', 'io.pressure', 'pids.current', 'pids.max'],
+];
+
+type Files = ReadonlyMap<string, string>;
+
+export class UnifiedReader implements CgroupReader {
+  readonly version = 2;
+  readonly #root: string;
+  readonly #meminfoFile: string;
+
+  constructor(root: string, meminfoFile: string) {
+    this.#root = root;
+    this.#meminfoFile = meminfoFile;
+  }
+
+  async #notFree(): Promise<number> {
+    const meminfo = (await readCgroupFile(this.#meminfoFile)) ?? '';
+    const of = (name: string): number =>
+      Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(meminfo)?.[1] ?? 0) * 1024;
+    return of('MemTotal') - of('MemFree');
+  }
+
+  children(path: string): Promise<readonly string[]> {
+    return childCgroups(join(this.#root, path));
+  }
+
+  firstProcess(path: string): Promise<number | undefined> {
+    return firstProcessOf(join(this.#root, path));
+  }
+
+  async read(path: string): Promise<CgroupUsage | undefined> {
+    const files = await readCgroupFiles(FILES, (name) => join(this.#root, path, name));
+    if (!files.has('cpu.stat') && !files.has('memory.stat')) return undefined;
+    // The root cgroup has no memory.current, so its usage is all memory that is not free.
+    const usageBytes = files.has('memory.current') ? parseCount(files.get('memory.current')) : await this.#notFree();
+    return {
+      cpu: cpuUsage(files),
+      memory: memoryUsage(files, usageBytes),
+      io: { devices: parseIoStat(files.get('io.stat') ?? ''), pressure: pressureOf(files, 'io') },
+      processes: { current: parseCount(files.get('pids.current')), max: parseLimit(files.get('pids.max')) },
+    };
+  }
+}
+
+function cpuUsage(files: Files): CgroupUsage['cpu'] {
+  const stat = parseFlatKeyed(files.get('cpu.stat') ?? '');
+  const of = (key: string): number => stat.get(key) ?? 0;
+  const weight = files.get('cpu.weight');
+  const [quota = 'max', period = '100000'] = (files.get('cpu.max') ?? '').trim().split(' ');
+  return {
+    usageNs: of('usage_usec') * 1000,
+    userNs: of('user_usec') * 1000,
+    systemNs: of('system_usec') * 1000,
+    periods: of('nr_periods'),
+    throttledPeriods: of('nr_throttled'),
+    throttledNs: of('throttled_usec') * 1000,
+    burstPeriods: of('nr_bursts'),
+    burstNs: of('burst_usec') * 1000,
+    quotaUs: parseLimit(quota) ?? 0,
+    periodUs: parseCount(period),
+    shares: weight === undefined ? 0 : Math.round(2 + ((parseCount(weight) - 1) * 262_142) / 9999),
+    pressure: pressureOf(files, 'cpu'),
+  };
+}
+
+function memoryUsage(files: Files, usageBytes: number): CgroupUsage['memory'] {
+  const stat = parseFlatKeyed(files.get('memory.stat') ?? '');
+  const events = parseFlatKeyed(files.get('memory.events') ?? '');
+  const of = (key: string): number => stat.get(key) ?? 0;
+  const inactiveFileBytes = of('inactive_file');
+  return {
+    usageBytes,
+    workingSetBytes: Math.max(0, usageBytes - inactiveFileBytes),
+    rssBytes: of('anon'),
+    cacheBytes: of('file'),
+    mappedBytes: of('file_mapped'),
+    swapBytes: parseCount(files.get('memory.swap.current')),
+    kernelBytes: of('kernel'),
+    maxUsageBytes: parseCount(files.get('memory.peak')),
+    activeFileBytes: of('active_file'),
+    inactiveFileBytes,
+    pageFaults: of('pgfault'),
+    majorPageFaults: of('pgmajfault'),
+    failures: events.get('max') ?? 0,
+    oomKills: events.get('oom_kill') ?? 0,
+    limitBytes: parseLimit(files.get('memory.max')),
+    reservationBytes: parseLimit(files.get('memory.high')),
+    swapLimitBytes: parseLimit(files.get('memory.swap.max')),
+    pressure: pressureOf(files, 'memory'),
+  };
+}
+
+function pressureOf(files: Files, resource: 'cpu' | 'memory' | 'io'): Pressure | undefined {
+  const text = files.get(`${resource}.pressure`);
+  return text === undefined ? undefined : parsePressure(text);
+}

@@ -1,0 +1,90 @@
+/** The image calls of the runtime boundary over CRI's image service. */
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { FilesystemUsage, ImageInfo, RegistryAuth, Runtime } from '../runtime.ts';
+import { type CriClient, unlessGone } from './cri-client.ts';
+import { filesystemOf } from './cri-stats.ts';
+import { importArchive } from './image-archives.ts';
+import type { Incoming } from './schema.ts';
+
+/** The waits between checks whether the runtime lists an imported image. */
+const LOAD_WAITS_MS = [10, 40, 160, 640, 2_500, 5_000] as const;
+
+export interface CriImagesOptions {
+  readonly client: CriClient;
+  readonly clock: Clock;
+  /** The runtime's own name, such as `containerd`, which decides how archives are imported. */
+  readonly runtimeName: string;
+  /** The endpoint of the image service. */
+  readonly endpoint: string;
+}
+
+export class CriImages {
+  readonly #options: CriImagesOptions;
+
+  constructor(options: CriImagesOptions) {
+    this.#options = options;
+  }
+
+  async list(): Promise<readonly ImageInfo[]> {
+    const { images } = await this.#options.client.call('listImages', {});
+    return images.map(imageOf);
+  }
+
+  async status(reference: string): Promise<ImageInfo | undefined> {
+    const { image } = await this.#options.client.call('imageStatus', { image: { image: reference } });
+    return image === null || image.id === '' ? undefined : imageOf(image);
+  }
+
+  async pull(
+    reference: string,
+    auth: RegistryAuth | undefined,
+    options: Parameters<Runtime['pullImage']>[2],
+  ): Promise<string> {
+    // containerd parses the server address as a URL and drops credentials that name another server. These credentials
+    // are already selected for this image.
+    const { serverAddress: _given, ...credentials } = auth ?? {};
+    const { imageRef } = await this.#options.client.call(
+      'pullImage',
+      {
+        image: { image: reference, userSpecifiedImage: reference },
+        ...(auth === undefined ? {} : { auth: credentials }),
+      },
+      { timeoutMs: 0, signal: options.signal },
+    );
+    return imageRef;
+  }
+
+  async remove(reference: string): Promise<void> {
+    await unlessGone(this.#options.client.call('removeImage', { image: { image: reference } }));
+  }
+
+  /** Imports an archive and returns its references, once the runtime lists them. */
+  async load(archive: string, signal: AbortSignal): Promise<readonly string[]> {
+    const { runtimeName, endpoint, clock } = this.#options;
+    const references = await importArchive(runtimeName, endpoint, archive);
+    // The runtime's CRI plugin lists images of the runtime's own tool only after an event.
+    for (const reference of references)
+      for (const waitMs of LOAD_WAITS_MS) {
+        if ((await this.status(reference)) !== undefined) break;
+        await clock.sleep(waitMs, signal);
+      }
+    return references;
+  }
+
+  async filesystems(): Promise<{ images: readonly FilesystemUsage[]; containers: readonly FilesystemUsage[] }> {
+    const { imageFilesystems, containerFilesystems } = await this.#options.client.call('imageFsInfo', {});
+    const images = imageFilesystems.map(filesystemOf);
+    return { images, containers: containerFilesystems.length === 0 ? images : containerFilesystems.map(filesystemOf) };
+  }
+}
+
+function imageOf(image: Incoming<'Image'>): ImageInfo {
+  return {
+    id: image.id,
+    repoTags: image.repoTags,
+    repoDigests: image.repoDigests,
+    sizeBytes: image.size,
+    user: image.username === '' ? (image.uid === null ? '' : String(image.uid.value)) : image.username,
+    pinned: image.pinned,
+  };
+}
