@@ -15,7 +15,7 @@ import type { NodeManager, NodeStatusSource } from '../node/status/node-manager.
 import { configz } from '../options/config/configz.ts';
 import { flagz } from '../options/config/flagz.ts';
 import type { PodTable } from '../pods/pod-table.ts';
-import type { EvictionSettings } from '../resources/eviction/eviction-manager.ts';
+import type { EvictionSettings } from '../resources/eviction/thresholds.ts';
 import { NodePressure } from '../resources/eviction/node-pressure.ts';
 import { createHttpObserver } from '../resources/statistics/http-metrics.ts';
 import {

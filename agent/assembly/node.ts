@@ -1,6 +1,6 @@
 /** Creates the node manager from the options: identity, labels and taints, reserved resources, intervals. */
 import type { HttpClient } from '../../api/machinery/http-client.ts';
-import type { EvictionSettings } from '../resources/eviction/eviction-manager.ts';
+import type { EvictionSettings } from '../resources/eviction/thresholds.ts';
 import { nodeReservations } from './node-reservations.ts';
 import { NodeManager, type NodeManagerOptions } from '../node/status/node-manager.ts';
 import type { NodeIdentity } from '../node/status/node-registration.ts';

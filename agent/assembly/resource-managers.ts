@@ -6,7 +6,7 @@ import { ConfigurationError } from '../model/configuration-error.ts';
 import type { Pod } from '../model/core-types.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 import type { PodTable } from '../pods/pod-table.ts';
-import type { EvictionSettings } from '../resources/eviction/eviction-manager.ts';
+import type { EvictionSettings } from '../resources/eviction/thresholds.ts';
 import { nodeReservations } from './node-reservations.ts';
 import { hasUnifiedCgroups, hostCapacity, maxPids } from '../host/host-facts.ts';
 import { reservedFor } from '../node/status/reserved.ts';

@@ -27,6 +27,7 @@ export type Wire<T> = T extends Date
       : T;
 
 export type PodSpec = Wire<V1PodSpec>;
+export type Volume = NonNullable<PodSpec['volumes']>[number];
 export type PodStatus = Wire<V1PodStatus>;
 export type PodCondition = Wire<V1PodCondition>;
 export type ContainerStatusJson = Wire<V1ContainerStatus>;

@@ -1,5 +1,5 @@
 /** The statistics of the container runtime boundary (`runtime.ts`). */
-import type { ContainerId, PodIdentity, SandboxId } from './runtime.ts';
+import type { ContainerId, PodIdentity, SandboxId } from './runtime-identity.ts';
 
 export interface ContainerStats {
   readonly id: ContainerId;

@@ -4,11 +4,10 @@
  * `cri/` implements it as a thin adapter over gRPC, `docker/` over dockerode, and `test/fakes/fake-runtime.ts` in
  * memory. One contract suite tests all three. Code above the boundary does not depend on which runtime it uses.
  */
+import type { ContainerId, PodIdentity, SandboxId } from './runtime-identity.ts';
 import type { ContainerStats, SandboxStats } from './runtime-stats.ts';
 
-declare const brand: unique symbol;
-export type ContainerId = string & { readonly [brand]: 'container' };
-export type SandboxId = string & { readonly [brand]: 'sandbox' };
+export type { ContainerId, PodIdentity, SandboxId } from './runtime-identity.ts';
 
 export type RuntimeErrorCode =
   | 'not-found'
@@ -30,13 +29,6 @@ export class RuntimeError extends Error {
     this.name = 'RuntimeError';
     this.code = code;
   }
-}
-
-export interface PodIdentity {
-  readonly name: string;
-  readonly namespace: string;
-  readonly uid: string;
-  readonly attempt: number;
 }
 
 export type NamespaceMode = 'pod' | 'container' | 'node' | 'target';

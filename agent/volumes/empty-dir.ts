@@ -2,11 +2,10 @@
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
-import type { Pod } from '../model/core-types.ts';
+import type { Pod, Volume } from '../model/core-types.ts';
 import { limitsOf, podResources } from '../runtime/kuberuntime/resources.ts';
 import { inDirectory } from '../files/beneath.ts';
 import { openToAll } from './ownership.ts';
-import type { Volume } from './payload.ts';
 import type { PodMounts } from './pod-mounts.ts';
 
 export interface EmptyDirOptions {

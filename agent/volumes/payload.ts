@@ -2,12 +2,10 @@
  * Computes the files of configMap, secret, downwardAPI and projected volumes. Pure, except for reading objects and tokens.
  * Errors name the missing reference as the kubelet's events do.
  */
-import type { Container, Pod, PodSpec, ReferencedObjects } from '../model/core-types.ts';
+import type { Container, Pod, ReferencedObjects, Volume } from '../model/core-types.ts';
 import type { Payload, PayloadFile } from './atomic-writer.ts';
 import type { CredentialBundle, PodCertificateSource } from './pod-certificates.ts';
 import type { TrustBundleSource } from './trust-bundles.ts';
-
-export type Volume = NonNullable<PodSpec['volumes']>[number];
 
 export interface TokenRequestSpec {
   readonly audience: string | undefined;

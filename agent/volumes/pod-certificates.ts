@@ -14,8 +14,7 @@ import { isNotFound } from '../../api/meta/status-error.ts';
 import { createCsr } from '../../api/pki/certificate-request.ts';
 import { readPem, writePem } from '../../api/pki/pem.ts';
 import type { KeyPair } from '../../api/pki/signing.ts';
-import type { Pod, PodEventRecorder } from '../model/core-types.ts';
-import type { Volume } from './payload.ts';
+import type { Pod, PodEventRecorder, Volume } from '../model/core-types.ts';
 
 export type PodCertificateSource = NonNullable<
   NonNullable<NonNullable<Volume['projected']>['sources']>[number]['podCertificate']

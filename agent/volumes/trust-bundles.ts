@@ -2,12 +2,12 @@
  * The certificates of cluster trust bundles for projected volumes: those of one bundle by name, or of all bundles of a signer
  * that match a selector. They are read at each refresh of the volume, without duplicates and in a stable order.
  */
+import type { Volume } from '../model/core-types.ts';
 import { readPem } from '../../api/pki/pem.ts';
 import type { Client, Resource } from '../../api/machinery/client.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { fromLabelSelector } from '../../api/meta/selector.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
-import type { Volume } from './payload.ts';
 
 export type TrustBundleSource = NonNullable<
   NonNullable<NonNullable<Volume['projected']>['sources']>[number]['clusterTrustBundle']

@@ -20,11 +20,12 @@ import {
   type PreparedMounts,
   VolumeError,
   type VolumeManager,
+  type Volume,
 } from '../model/core-types.ts';
 import { removeTree } from '../files/beneath.ts';
 import { containerMounts } from './container-mounts.ts';
 import type { Mounter } from './mounter.ts';
-import type { PayloadSources, Volume } from './payload.ts';
+import type { PayloadSources } from './payload.ts';
 import { PodMounts } from './pod-mounts.ts';
 import { readInside } from './subpath.ts';
 import { VolumeNotProcessedError, VolumeStepError } from './volume-failure.ts';

@@ -7,14 +7,14 @@ import { join } from 'node:path';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { CsiMount, CsiMountRequest } from './csi/csi-source.ts';
-import type { Pod, PodVolume, VolumeMeasure } from '../model/core-types.ts';
+import type { Pod, PodVolume, VolumeMeasure, Volume } from '../model/core-types.ts';
 import { inDirectory } from '../files/beneath.ts';
 import { writePayload } from './atomic-writer.ts';
 import { setUpEmptyDir } from './empty-dir.ts';
 import { checkHostPath } from './host-path.ts';
 import { makeNestedMountPoints, nestedMountPoints } from './nested-mounts.ts';
 import { openToAll, setVolumeOwnership } from './ownership.ts';
-import { type PayloadSources, type Volume, volumePayload } from './payload.ts';
+import { type PayloadSources, volumePayload } from './payload.ts';
 import {
   type BoundVolume,
   checkVolumeMode,

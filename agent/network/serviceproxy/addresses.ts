@@ -1,15 +1,16 @@
 /**
- * Addresses and ranges of services as netfilter's tools take them. The API also takes spaces and line ends around ranges, and
- * zeros before the numbers of addresses: as they are, they would break the input of `iptables-restore`, which holds the rules
- * of all services. Pure. `service-ports.ts` calls it for everything that becomes part of a rule.
+ * Normalizes the addresses and ranges of services for iptables. The API also accepts white space around ranges and leading zeros
+ * in addresses. Unchanged, these would break the input of `iptables-restore`, which has the rules of all services. Pure.
+ * `service-ports.ts` calls it for every address that becomes part of a rule.
  */
 import { isIPv4, isIPv6 } from 'node:net';
-import type { Family } from './service-ports.ts';
 
-/** A range that no packet comes from. */
+export type Family = 'IPv4' | 'IPv6';
+
+/** Ranges that contain the source address of no packet. */
 const NOWHERE = { IPv4: '0.0.0.0/32', IPv6: '::/128' } as const;
 
-/** Returns `undefined` if the text is no address of this family. */
+/** Returns the address without leading zeros, or `undefined` if the text is no address of this family. */
 export function canonicalAddress(text: string, family: Family): string | undefined {
   if (family === 'IPv6') return isIPv6(text) && !text.includes('%') ? text : undefined;
   if (!/^\d{1,6}(\.\d{1,6}){3}$/.test(text)) return undefined;
@@ -18,8 +19,8 @@ export function canonicalAddress(text: string, family: Family): string | undefin
 }
 
 /**
- * Returns `undefined` for a range of the other family. A range that cannot be read becomes one that contains nobody, because
- * without any range a load balancer is open to all.
+ * Returns the range in its short form, or `undefined` for a range of the other family. An invalid range becomes one that no
+ * packet matches. If it were left out, the load balancer could be without ranges, which allows every client.
  */
 export function canonicalRange(text: string, family: Family): string | undefined {
   const [address = '', bits = ''] = text.trim().split('/');

@@ -7,7 +7,8 @@
  * it goes to.
  */
 import { createHash } from 'node:crypto';
-import type { Endpoint, Family, ServicePort } from './service-ports.ts';
+import type { Family } from './addresses.ts';
+import type { Endpoint, ServicePort } from './service-ports.ts';
 
 export interface RuleSettings {
   readonly family: Family;

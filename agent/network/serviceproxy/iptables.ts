@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { CHAIN_PREFIX, JUMPS, type Jump } from './iptables-rules.ts';
-import type { Family } from './service-ports.ts';
+import type { Family } from './addresses.ts';
 
 const execute = promisify(execFile);
 /** Other processes hold the xtables lock only briefly. */

@@ -7,9 +7,8 @@
  * topology hints if every endpoint has them; only endpoints on this node under a `Local` policy.
  */
 import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
-import { canonicalAddress, canonicalRange } from './addresses.ts';
+import { canonicalAddress, canonicalRange, type Family } from './addresses.ts';
 
-export type Family = 'IPv4' | 'IPv6';
 export type Protocol = 'TCP' | 'UDP' | 'SCTP';
 
 export interface Endpoint {

@@ -3,6 +3,7 @@
  * works in a network namespace; a second one waits until the first has exited. The rules remain after the agent stops,
  * as pods do, unless it calls `close({ remove: true })`.
  */
+import type { Family } from './addresses.ts';
 import { execFile } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
@@ -16,14 +17,7 @@ import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import { HealthCheckPorts } from './health-check-ports.ts';
 import { type NameServer, serviceRules } from './iptables-rules.ts';
 import type { PacketFilter } from './iptables.ts';
-import {
-  type Family,
-  healthCheckPorts,
-  type Place,
-  SERVICE_NAME_LABEL,
-  type ServicePort,
-  servicePorts,
-} from './service-ports.ts';
+import { healthCheckPorts, type Place, SERVICE_NAME_LABEL, type ServicePort, servicePorts } from './service-ports.ts';
 
 export interface ServiceProxyOptions {
   readonly services: Informer<Service>;

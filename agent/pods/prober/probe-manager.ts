@@ -1,6 +1,7 @@
 /** The prober. It has a worker for each probe of each container, keeps their results and reports when one changes. */
 import type { Container, Pod, PodStatus, ProbeKind, ProbeManager, ProbeResult } from '../../model/core-types.ts';
-import { type Probe, type ProbeChange, type ProbeOptions, type ProbeResultStore, ProbeWorker } from './probe-worker.ts';
+import type { Probe } from './probe-run.ts';
+import { type ProbeChange, type ProbeOptions, type ProbeResultStore, ProbeWorker } from './probe-worker.ts';
 
 const KINDS: readonly ProbeKind[] = ['startup', 'readiness', 'liveness'];
 

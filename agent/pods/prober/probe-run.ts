@@ -2,12 +2,27 @@
 import type { Container } from '../../model/core-types.ts';
 import { expand } from '../../runtime/kuberuntime/environment.ts';
 import type { ContainerId } from '../../runtime/runtime.ts';
-import type { ProbeWorkerOptions } from './probe-worker.ts';
 import { probeExec, probeGrpc, probeHttp, probeTcp, type ProbeOutcome } from './probes.ts';
 
 const ATTEMPTS = 3;
 
-type RunOptions = Pick<ProbeWorkerOptions, 'probe' | 'container' | 'exec' | 'isTimeout'>;
+export type Probe = NonNullable<Container['livenessProbe']>;
+
+export interface ProbeExecution {
+  /** Runs a command in a container. Its output has standard output and standard error. */
+  readonly exec: (
+    id: ContainerId,
+    command: readonly string[],
+    timeoutMs: number,
+  ) => Promise<{ readonly exitCode: number; readonly output: string }>;
+  /** Whether the error of `exec` means that the command exceeded its timeout. */
+  readonly isTimeout: (error: unknown) => boolean;
+}
+
+interface RunOptions extends ProbeExecution {
+  readonly probe: Probe;
+  readonly container: Container;
+}
 
 /** Runs the probe again at once if it could not be executed, because the failure may be temporary. */
 export async function runProbe(

@@ -15,25 +15,17 @@ import type {
   ProbeResult,
 } from '../../model/core-types.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
-import type { ContainerId } from '../../runtime/runtime.ts';
-import { runProbe } from './probe-run.ts';
+import { type Probe, type ProbeExecution, runProbe } from './probe-run.ts';
 import type { ProbeOutcome } from './probes.ts';
 
-export type Probe = NonNullable<Container['livenessProbe']>;
 export type ProbeChange = Parameters<Parameters<ProbeManager['onChange']>[0]>[0];
 
-export interface ProbeOptions {
+export interface ProbeOptions extends ProbeExecution {
   readonly clock: Clock;
   readonly events: PodEventRecorder;
   /** Returns the agent's current status of the pod: container ids, states, addresses. */
   readonly status: (podUid: string) => PodStatus | undefined;
-  readonly exec: (
-    id: ContainerId,
-    command: readonly string[],
-    timeoutMs: number,
-  ) => Promise<{ readonly exitCode: number; readonly output: string }>;
-  readonly isTimeout: (error: unknown) => boolean;
-  /** 0 to 1. */
+  /** Returns a number from 0 to 1. */
   readonly random: () => number;
   readonly logger: Pick<Logger, 'error'>;
   /** Gets each finished probe, for metrics. */

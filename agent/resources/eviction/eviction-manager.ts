@@ -20,17 +20,14 @@ import type { NodePressure } from './node-pressure.ts';
 import { advance, CALM, type PressureState } from './pressure-state.ts';
 import { isSpared, rankPods } from './ranking.ts';
 import { type HostObservations, layoutOf, reclaimSteps } from './signals.ts';
-import { byUrgency, resourceOf, type Signal, type Threshold, thresholdsMet } from './thresholds.ts';
-
-export interface EvictionSettings {
-  readonly thresholds: readonly Threshold[];
-  /** `--eviction-pressure-transition-period`. */
-  readonly transitionPeriodMs: number;
-  /** `--eviction-max-pod-grace-period` for soft thresholds. Negative: the pod's own grace period applies. */
-  readonly maxPodGracePeriodSeconds: number;
-  /** `--local-storage-capacity-isolation`. */
-  readonly localStorage: boolean;
-}
+import {
+  byUrgency,
+  type EvictionSettings,
+  resourceOf,
+  type Signal,
+  type Threshold,
+  thresholdsMet,
+} from './thresholds.ts';
 
 export interface EvictionDeps {
   readonly settings: EvictionSettings;

@@ -1,11 +1,10 @@
 /**
- * What the eviction manager would do now, or under a supposed pressure: signals, thresholds, and who would go first and
- * why. Pure; it changes nothing.
+ * Explains what the eviction manager would do now, or under an assumed pressure: the signals, the thresholds, and which pods it
+ * would evict in which order, with the reasons. Pure. The agent's server and the command `explain eviction` show it.
  */
 import type { PodStorage } from '../statistics/storage-usage.ts';
 import type { UsageSnapshot } from '../statistics/usage.ts';
 import { consumptionFrom, partsOn } from './consumption.ts';
-import type { EvictionSettings } from './eviction-manager.ts';
 import { evictionMessage } from './messages.ts';
 import type { PressureState } from './pressure-state.ts';
 import { rankPods, type RankedPod } from './ranking.ts';
@@ -14,6 +13,7 @@ import {
   amountOf,
   byUrgency,
   conditionOf,
+  type EvictionSettings,
   formatAmount,
   formatValue,
   isMet,
@@ -25,7 +25,7 @@ import {
 import type { Pod } from '../../model/core-types.ts';
 
 export interface SupposedPressure {
-  /** As if this signal were below its threshold; `undefined`: as it is. */
+  /** The signal that is assumed to be below its threshold; `undefined` for the actual state. */
   readonly signal: Signal | undefined;
 }
 
@@ -44,14 +44,14 @@ export interface EvictionReport {
     }[];
   }[];
   readonly conditions: readonly string[];
-  /** What is, or is supposed to be, short; '' when nothing is. */
+  /** The resource that is short, or is assumed to be; '' if none is. */
   readonly pressure: {
     readonly signal: Signal | '';
     readonly resource: StarvedResource | '';
     readonly condition: string;
     readonly supposed: boolean;
   };
-  /** What the node tries before it evicts. */
+  /** The reclaim steps that the node takes before it evicts pods. */
   readonly nodeLevel: readonly string[];
   readonly ranking: readonly {
     readonly pod: string;

@@ -40,6 +40,17 @@ export interface Threshold {
   readonly minimumReclaim: ThresholdValue | undefined;
 }
 
+/** The configuration of the eviction manager. */
+export interface EvictionSettings {
+  readonly thresholds: readonly Threshold[];
+  /** `--eviction-pressure-transition-period`. */
+  readonly transitionPeriodMs: number;
+  /** `--eviction-max-pod-grace-period` for soft thresholds. Negative: the pod's own grace period applies. */
+  readonly maxPodGracePeriodSeconds: number;
+  /** `--local-storage-capacity-isolation`. */
+  readonly localStorage: boolean;
+}
+
 export interface Observation {
   readonly available: number;
   readonly capacity: number;

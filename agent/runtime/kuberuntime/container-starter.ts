@@ -4,14 +4,15 @@
  */
 import { mkdir, readdir, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Container, Pod } from '../../model/core-types.ts';
-import { ImageError } from '../images/image-manager.ts';
-import type { ContainerConfig, ContainerId, ImageInfo, SandboxConfig, SandboxId } from '../runtime.ts';
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { Container, Pod, PodEventRecorder } from '../../model/core-types.ts';
+import { ImageError, type ImageManager } from '../images/image-manager.ts';
+import type { ContainerConfig, ContainerId, ImageInfo, Runtime, SandboxConfig, SandboxId } from '../runtime.ts';
 import { BackOff } from './back-off.ts';
-import { containerConfig, podLogDirectory } from './container-config.ts';
+import { type ConfigDeps, containerConfig, podLogDirectory } from './container-config.ts';
 import { ContainerConfigError } from './environment.ts';
 import { killContainer } from './kill-containers.ts';
-import type { KubeRuntimeOptions } from './kube-runtime.ts';
 import { runHook } from './lifecycle-hooks.ts';
 import { containerHash, type ContainerKind, fieldPathOf, formatPod, podFullName } from './pod-containers.ts';
 import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
@@ -46,15 +47,28 @@ export interface Session {
   readonly signal: AbortSignal;
 }
 
+export interface ContainerStarterOptions {
+  readonly runtime: Runtime;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly events: PodEventRecorder;
+  readonly images: ImageManager;
+  readonly config: ConfigDeps;
+  /** `/var/log/containers`. Without it the agent creates no links to logs. */
+  readonly containerLogsDirectory: string | undefined;
+  /** The delays between restarts of a container that crashes; 10 s to 5 min by default. */
+  readonly backOff?: { readonly initialMs: number; readonly maxMs: number };
+}
+
 type Last = Pick<Session, 'pod' | 'status'>;
 
 export class ContainerStarter {
-  readonly #options: KubeRuntimeOptions;
+  readonly #options: ContainerStarterOptions;
   readonly #backOff: BackOff;
   /** Why containers wait, by `uid_name`. The pod's status shows it. */
   readonly #waiting = new Map<string, WaitingReason>();
 
-  constructor(options: KubeRuntimeOptions) {
+  constructor(options: ContainerStarterOptions) {
     this.#options = options;
     this.#backOff = new BackOff(options.clock, options.backOff?.initialMs, options.backOff?.maxMs);
   }

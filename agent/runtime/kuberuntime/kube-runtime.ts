@@ -2,13 +2,16 @@
  * Brings a pod on the container runtime to its desired state: computes the actions and executes them in the kubelet's order.
  * The pod worker calls it, with at most one call for a pod at a time.
  */
-import type { Logger } from '../../../api/component/logger.ts';
-import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
-import type { Container, Pod, PodEventRecorder } from '../../model/core-types.ts';
-import type { ImageManager } from '../images/image-manager.ts';
-import type { Runtime, SandboxConfig, SandboxId } from '../runtime.ts';
-import { ContainerStarter, type Session, type WaitingReason } from './container-starter.ts';
-import { type ConfigDeps, sandboxConfig } from './container-config.ts';
+import { untilAborted } from '../../../api/machinery/clock.ts';
+import type { Container, Pod } from '../../model/core-types.ts';
+import type { SandboxConfig, SandboxId } from '../runtime.ts';
+import {
+  ContainerStarter,
+  type ContainerStarterOptions,
+  type Session,
+  type WaitingReason,
+} from './container-starter.ts';
+import { sandboxConfig } from './container-config.ts';
 import type { DnsWarning } from './dns.ts';
 import { killContainer, type KillDeps, killPodContainers } from './kill-containers.ts';
 import { computePodActions, type ContainerToKill, type ProbeLookup } from './pod-actions.ts';
@@ -17,18 +20,8 @@ import { memoryProblem, resizeOf } from './resize.ts';
 import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
 import { linuxResources } from './resources.ts';
 
-export interface KubeRuntimeOptions {
-  readonly runtime: Runtime;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly events: PodEventRecorder;
-  readonly images: ImageManager;
-  readonly config: ConfigDeps;
+export interface KubeRuntimeOptions extends ContainerStarterOptions {
   readonly probes: ProbeLookup;
-  /** `/var/log/containers`. Undefined: the agent creates no links. */
-  readonly containerLogsDirectory: string | undefined;
-  /** The delays between restarts of a container that crashes; 10 s to 5 min by default. */
-  readonly backOff?: { readonly initialMs: number; readonly maxMs: number };
 }
 
 export interface SyncResult {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../agent/model/core-types.ts';
-import { type PayloadSources, type Volume, volumePayload } from '../../../../agent/volumes/payload.ts';
+import type { Pod, Volume } from '../../../../agent/model/core-types.ts';
+import { type PayloadSources, volumePayload } from '../../../../agent/volumes/payload.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 
 function podWith(

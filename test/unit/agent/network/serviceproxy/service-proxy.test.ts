@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { PacketFilter } from '../../../../../agent/network/serviceproxy/iptables.ts';
 import { ServiceProxy } from '../../../../../agent/network/serviceproxy/service-proxy.ts';
-import type { Family } from '../../../../../agent/network/serviceproxy/service-ports.ts';
+import type { Family } from '../../../../../agent/network/serviceproxy/addresses.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { Informers } from '../../../../../api/machinery/informer.ts';
 import type { Service } from '../../../../../api/machinery/kinds.ts';
