@@ -1,5 +1,10 @@
 /** The resources of the node that pods do not get, and the eviction settings that are part of them, from the options. */
-import { DEFAULT_HARD, type EvictionSettings, parseThresholds, type Threshold } from '../resources/eviction/thresholds.ts';
+import {
+  DEFAULT_HARD,
+  type EvictionSettings,
+  parseThresholds,
+  type Threshold,
+} from '../resources/eviction/thresholds.ts';
 import { type Capacity, reservedFor, withEviction } from '../node/status/reserved.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 
