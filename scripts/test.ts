@@ -104,6 +104,8 @@ function both(left: Outcome, right: Outcome): Outcome {
 
 /** How often files that failed run again. */
 const MOST_REPEATS = 2;
+/** More failed files than this are a defect, and no flaky tests. */
+const MOST_REPEATED_FILES = 5;
 
 /** The test files to repeat: a failed test of a shared suite is repeated through the files that use the suite. */
 function testFilesOf(failed: readonly string[], all: readonly string[]): string[] {
@@ -118,6 +120,46 @@ function testFilesOf(failed: readonly string[], all: readonly string[]): string[
 /** The test files whose properties are checked with random values. */
 function propertyTests(files: readonly string[]): string[] {
   return files.filter((file) => readFileSync(join(ROOT, file), 'utf8').includes("from 'fast-check'"));
+}
+
+/** Starts what integration tests need, adds it to `runtimes`, and sets the variables by which the tests find it. */
+async function startRuntimes(directory: string, env: NodeJS.ProcessEnv, runtimes: FoundRuntime[]): Promise<void> {
+  say('container runtimes and images for the integration tests');
+  const archive = ensureImages(join(directory, 'images'), say);
+  env['ORCHLET_TEST_IMAGES'] = archive;
+  const use = async (variable: string, start: () => FoundRuntime | Promise<FoundRuntime>): Promise<void> => {
+    if ((process.env[variable] ?? '') !== '') return say(`${variable}: ${process.env[variable]}`);
+    const runtime = await start();
+    runtimes.push(runtime);
+    env[variable] = runtime.endpoint.replace('unix://', '');
+  };
+  await use('ORCHLET_TEST_DOCKER_SOCKET', () =>
+    findRuntime({ directory: join(directory, 'docker'), say, privately: true }),
+  );
+  await use('ORCHLET_TEST_CONTAINERD_SOCKET', () =>
+    startPrivateContainerd(join(directory, 'containerd'), archive, say),
+  );
+  env['ORCHLET_TEST_REGISTRY'] = ensureRegistry(say);
+}
+
+/** Runs failed files again, alone, if they are few. Those that pass then are flaky. */
+async function repeatFailed(
+  first: Outcome,
+  all: readonly string[],
+  env: NodeJS.ProcessEnv,
+): Promise<{ readonly outcome: Outcome; readonly flaky: readonly string[] }> {
+  let outcome = first;
+  let flaky: readonly string[] = [];
+  const worthRepeating = (): boolean =>
+    outcome.code !== 0 && outcome.failed.length > 0 && outcome.failed.length <= MOST_REPEATED_FILES;
+  for (let round = 0; round < MOST_REPEATS && worthRepeating(); round += 1) {
+    const failed = outcome.failed.map((file) => relative(ROOT, file));
+    const files = testFilesOf(failed, all);
+    say(`once more, one at a time: ${files.join(', ')}`);
+    outcome = await runTests(files, { env, concurrency: 1 });
+    flaky = [...new Set([...flaky, ...files])];
+  }
+  return { outcome, flaky };
 }
 
 async function main(): Promise<number> {
@@ -154,24 +196,7 @@ async function main(): Promise<number> {
     });
   }
   try {
-    if (integration.length > 0) {
-      say('container runtimes and images for the integration tests');
-      const archive = ensureImages(join(directory, 'images'), say);
-      env['ORCHLET_TEST_IMAGES'] = archive;
-      const use = async (variable: string, start: () => FoundRuntime | Promise<FoundRuntime>): Promise<void> => {
-        if ((process.env[variable] ?? '') !== '') return say(`${variable}: ${process.env[variable]}`);
-        const runtime = await start();
-        runtimes.push(runtime);
-        env[variable] = runtime.endpoint.replace('unix://', '');
-      };
-      await use('ORCHLET_TEST_DOCKER_SOCKET', () =>
-        findRuntime({ directory: join(directory, 'docker'), say, privately: true }),
-      );
-      await use('ORCHLET_TEST_CONTAINERD_SOCKET', () =>
-        startPrivateContainerd(join(directory, 'containerd'), archive, say),
-      );
-      env['ORCHLET_TEST_REGISTRY'] = ensureRegistry(say);
-    }
+    if (integration.length > 0) await startRuntimes(directory, env, runtimes);
     say(`${units.length + integration.length} test files`);
     let outcome: Outcome = { code: 0, failed: [] };
     if (units.length > 0)
@@ -184,20 +209,9 @@ async function main(): Promise<number> {
     }
     // Integration tests run one at a time because clusters of one host share its network.
     if (integration.length > 0) outcome = both(outcome, await runTests(integration, { env, coverage, concurrency: 1 }));
-    let flaky: readonly string[] = [];
-    for (
-      let round = 0;
-      round < MOST_REPEATS && outcome.code !== 0 && outcome.failed.length > 0 && outcome.failed.length <= 5;
-      round += 1
-    ) {
-      const files = testFilesOf(
-        outcome.failed.map((file) => relative(ROOT, file)),
-        all,
-      );
-      say(`once more, one at a time: ${files.join(', ')}`);
-      outcome = await runTests(files, { env, concurrency: 1 });
-      flaky = [...new Set([...flaky, ...files])];
-    }
+    const repeated = await repeatFailed(outcome, all, env);
+    outcome = repeated.outcome;
+    const { flaky } = repeated;
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
     if (outcome.code === 0 && checked) {
       if (flaky.length > 0) say(`${flaky.length} flaky, passed only when repeated: ${flaky.join(', ')}`);

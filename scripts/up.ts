@@ -24,9 +24,9 @@ Brings up a cluster of one node on this host and runs examples/hello.yaml in it.
 
   --data-dir DIR      where the state is kept (default .orchlet in the checkout)
   --secure-port PORT  port of the API (default 6443)
-  --keep-pods         leave the pods running at the end
-  --exit              end when everything runs, instead of waiting for Ctrl-C
-  --private-docker    use a Docker daemon of one's own, whatever the host has
+  --keep-pods         leave the pods running when orchlet stops
+  --exit              stop again when everything runs, instead of waiting for Ctrl-C
+  --private-docker    start a Docker daemon for this cluster, even if the host has one
 `;
 
 const READY_WITHIN_MS = 120_000;
@@ -64,7 +64,7 @@ function settings(): Settings | undefined {
   };
 }
 
-/** Tells a step while it runs and how long it took. */
+/** Prints a step while it runs, then how long it took. */
 async function step<T>(what: string, work: (say: (text: string) => void) => Promise<T>): Promise<T> {
   const started = performance.now();
   const isTerminal = process.stdout.isTTY;
@@ -85,18 +85,18 @@ async function step<T>(what: string, work: (say: (text: string) => void) => Prom
 }
 
 async function waitFor<T>(
-  look: () => Promise<T | undefined>,
+  observe: () => Promise<T | undefined>,
   whatIsMissing: () => string,
   signal: AbortSignal,
 ): Promise<T> {
   const deadline = performance.now() + READY_WITHIN_MS;
   while (performance.now() < deadline) {
     signal.throwIfAborted();
-    const found = await look().catch(() => undefined);
+    const found = await observe().catch(() => undefined);
     if (found !== undefined) return found;
     await systemClock.sleep(100, signal);
   }
-  throw new Error(`${whatIsMissing()} did not come within ${READY_WITHIN_MS / 1000} s`);
+  throw new Error(`${whatIsMissing()} was not there within ${READY_WITHIN_MS / 1000} s`);
 }
 
 const hasCondition = (object: KubeObject, type: string): boolean =>
@@ -109,7 +109,7 @@ function startOrchlet(options: Settings, runtime: FoundRuntime, log: string): Ch
   if (options.keepPods) args.push('--keep-pods');
   const file = openSync(log, 'a', 0o600);
   try {
-    // In a process group of its own: Ctrl-C reaches it through this script alone.
+    // In a process group of its own, so that this script decides what Ctrl-C does.
     return spawn(join(ROOT, 'bin/orchlet'), [...args, ...options.more], {
       stdio: ['ignore', file, file],
       detached: true,
@@ -119,14 +119,51 @@ function startOrchlet(options: Settings, runtime: FoundRuntime, log: string): Ch
   }
 }
 
-/** The last lines of a log that a person needs. */
-function lastWords(log: string): string {
+/** The last lines of the log, which say why orchlet exited. */
+function lastLines(log: string): string {
   return readFileSync(log, 'utf8').trim().split('\n').slice(-5).join('\n');
 }
 
 async function ended(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   await new Promise<void>((done) => child.once('exit', () => done()));
+}
+
+/** A client of the new API server; `undefined` until its kubeconfig is there, an error until it answers. */
+async function connect(kubeconfig: string): Promise<HttpClient | undefined> {
+  if (!existsSync(kubeconfig)) return undefined;
+  const access = await serverAccess(await loadKubeconfig(kubeconfig), { clock: systemClock });
+  const client = new HttpClient({ ...access, clock: systemClock });
+  try {
+    await client.list(nodes);
+    return client;
+  } catch (error) {
+    await client.close();
+    throw error;
+  }
+}
+
+function printNextSteps(cluster: {
+  readonly node: string;
+  readonly pod: string;
+  readonly kubeconfig: string;
+  readonly log: string;
+  readonly started: number;
+  readonly options: Settings;
+}): void {
+  const { node, pod, kubeconfig, log, started, options } = cluster;
+  const seconds = ((performance.now() - started) / 1000).toFixed(1);
+  console.log(`
+${styleText('bold', `A cluster runs on node ${node}, and hello in it, after ${seconds} s.`)}
+
+  export KUBECONFIG=${kubeconfig}
+  kubectl get pods -A
+  kubectl logs deploy/hello
+  kubectl exec -it ${pod} -- sh
+  kubectl port-forward deploy/hello 8080 &  curl http://localhost:8080/
+
+The log is in ${log}.${options.exit ? '' : ' Ctrl-C stops what was started here.'}
+`);
 }
 
 async function main(options: Settings, stop: AbortController): Promise<void> {
@@ -155,20 +192,11 @@ async function main(options: Settings, stop: AbortController): Promise<void> {
     const orchlet = startOrchlet(options, runtime, log);
     child = orchlet;
     orchlet.once('exit', (code) =>
-      stop.abort(new Error(`orchlet ended with exit code ${code ?? 'none'}:\n${lastWords(log)}`)),
+      stop.abort(new Error(`orchlet ended with exit code ${code ?? 'none'}:\n${lastLines(log)}`)),
     );
     client = await step('control plane ready', () =>
       waitFor(
-        async () => {
-          if (!existsSync(kubeconfig)) return undefined;
-          const access = await serverAccess(await loadKubeconfig(kubeconfig), { clock: systemClock });
-          const candidate = new HttpClient({ ...access, clock: systemClock });
-          await candidate.list(nodes).catch(async (error: unknown) => {
-            await candidate.close();
-            throw error;
-          });
-          return candidate;
-        },
+        () => connect(kubeconfig),
         () => 'the API server',
         stop.signal,
       ),
@@ -192,18 +220,7 @@ async function main(options: Settings, stop: AbortController): Promise<void> {
         stop.signal,
       ),
     );
-    const seconds = ((performance.now() - started) / 1000).toFixed(1);
-    console.log(`
-${styleText('bold', `A cluster runs on node ${node.metadata.name ?? ''}, and hello in it, after ${seconds} s.`)}
-
-  export KUBECONFIG=${kubeconfig}
-  kubectl get pods -A
-  kubectl logs deploy/hello
-  kubectl exec -it ${pod.metadata.name ?? ''} -- sh
-  kubectl port-forward deploy/hello 8080 &  curl http://localhost:8080/
-
-The log is in ${log}.${options.exit ? '' : ' Ctrl-C stops what was started here.'}
-`);
+    printNextSteps({ node: node.metadata.name ?? '', pod: pod.metadata.name ?? '', kubeconfig, log, started, options });
     if (!options.exit)
       await new Promise<void>((done) => stop.signal.addEventListener('abort', () => done(), { once: true }));
     if (stop.signal.reason instanceof Error && orchlet.exitCode !== null) throw stop.signal.reason;

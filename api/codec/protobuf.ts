@@ -2,7 +2,7 @@
  * The protobuf form of the built-in types: `application/vnd.kubernetes.protobuf`.
  *
  * A body is the magic `k8s\0` and a `runtime.Unknown` that names the type and holds the message. Messages of single objects
- * can be kept and spliced into lists and watch events: nothing is encoded twice. Custom resources have no protobuf form.
+ * can be kept and spliced into lists and watch events, so that nothing is encoded twice. Custom resources have no protobuf form.
  */
 import { parseApiVersion, type JsonObject } from '../meta/object.ts';
 import { newBadRequest } from '../meta/status-error.ts';
@@ -14,7 +14,7 @@ const MAGIC = Buffer.from('k8s\0', 'latin1');
 const FIRST = tagOf(1, BYTES);
 const SECOND = tagOf(2, BYTES);
 const FOURTH = tagOf(4, BYTES);
-/** A struct that an envelope's raw bytes may be nested in: a bound for objects inside of objects. */
+/** How deep envelopes may be nested: objects can hold other objects as raw bytes. */
 const MAX_ENVELOPES = 16;
 
 export interface ProtobufCodec {
@@ -24,127 +24,144 @@ export interface ProtobufCodec {
   encode(object: object): Buffer;
   /** `k8s\0` and the message with its type. */
   envelop(apiVersion: string, kind: string, message: Buffer): Buffer;
-  /** The message of an object as a list has it, its length before it. */
+  /** The message of an object as an item of a list: with its tag and length before it. */
   encodeItem(object: object): Buffer;
   /** A list in its envelope, in pieces: the items are those of `encodeItem`, and they are not copied. */
   list(apiVersion: string, kind: string, metadata: object, items: readonly Buffer[]): Buffer[];
   /** Any object of a type that the schema knows, with its envelope. */
   encodeEnveloped(object: object): Buffer;
-  /** One `WatchEvent`, without the length before it. */
+  /** A `WatchEvent` without the length before it. */
   watchEvent(type: string, envelopedObject: Buffer): Buffer;
-  /** Opens the envelope. Throws 400 for anything that is not one of ours, and for more than `maxValues`. */
+  /** Opens the envelope. Throws a 400 for bytes that are no envelope of a known kind, and for more than `maxValues` values. */
   decode(bytes: Uint8Array, maxValues?: number): JsonObject;
-  /** What `watchEvent` made. */
+  /** Decodes the bytes that `watchEvent` returns. */
   decodeWatchEvent(bytes: Uint8Array): { readonly type: string; readonly object: JsonObject };
 }
 
-/** One a process: the functions of the messages are made on first use and kept. */
+/** A process needs one codec: it builds the functions of each message on first use and keeps them. */
 export function createProtobufCodec(schema: Schema): ProtobufCodec {
-  const writer = new ProtobufWriter();
-  let envelopes = 0;
-  let bound = Infinity;
+  return new SchemaProtobufCodec(schema);
+}
 
-  const types = new MessageTypes(schema, (bytes) => (startsWithMagic(bytes) ? decode(bytes) : undefined));
+class SchemaProtobufCodec implements ProtobufCodec {
+  readonly #schema: Schema;
+  readonly #types: MessageTypes;
+  readonly #writer = new ProtobufWriter();
+  /** The number of envelopes around the one that is being decoded. */
+  #envelopes = 0;
+  /** The bound of values of the outermost decode. */
+  #bound = Infinity;
 
-  function structOf(apiVersion: unknown, kind: unknown): StructType | undefined {
+  constructor(schema: Schema) {
+    this.#schema = schema;
+    this.#types = new MessageTypes(schema, (bytes) => (startsWithMagic(bytes) ? this.decode(bytes) : undefined));
+  }
+
+  has(group: string, version: string, kind: string): boolean {
+    const struct = this.#schema.kind(group, version, kind);
+    return struct !== undefined && hasMessage(struct);
+  }
+
+  encodeEnveloped(object: object): Buffer {
+    const { apiVersion, kind } = object as JsonObject;
+    return this.envelop(String(apiVersion), String(kind), this.encode(object));
+  }
+
+  #structOf(apiVersion: unknown, kind: unknown): StructType | undefined {
     if (typeof apiVersion !== 'string' || typeof kind !== 'string') return undefined;
     const version = parseApiVersion(apiVersion);
-    const struct = version === undefined ? undefined : schema.kind(version.group, version.version, kind);
+    const struct = version === undefined ? undefined : this.#schema.kind(version.group, version.version, kind);
     return struct !== undefined && hasMessage(struct) ? struct : undefined;
   }
 
-  function write(object: object): void {
+  #write(object: object): void {
     const { apiVersion, kind } = object as JsonObject;
-    const struct = structOf(apiVersion, kind);
+    const struct = this.#structOf(apiVersion, kind);
     if (struct === undefined) throw new TypeError(`${String(apiVersion)} ${String(kind)} has no protobuf form`);
-    writer.reset();
-    types.of(struct).write(writer, object as JsonObject);
+    this.#writer.reset();
+    this.#types.of(struct).write(this.#writer, object as JsonObject);
   }
 
-  function encode(object: object): Buffer {
-    write(object);
-    return writer.take();
+  encode(object: object): Buffer {
+    this.#write(object);
+    return this.#writer.take();
   }
 
-  function encodeItem(object: object): Buffer {
-    write(object);
-    writer.header(SECOND, 0);
-    return writer.take();
+  encodeItem(object: object): Buffer {
+    this.#write(object);
+    this.#writer.header(SECOND, 0);
+    return this.#writer.take();
   }
 
-  function envelop(apiVersion: string, kind: string, message: Buffer): Buffer {
-    const { head, tail } = envelope(apiVersion, kind, message.length);
+  envelop(apiVersion: string, kind: string, message: Buffer): Buffer {
+    const { head, tail } = this.#envelope(apiVersion, kind, message.length);
     return Buffer.concat([head, message, tail]);
   }
 
-  function envelope(
-    apiVersion: string,
-    kind: string,
-    length: number,
-  ): { readonly head: Buffer; readonly tail: Buffer } {
-    writer.reset();
+  #envelope(apiVersion: string, kind: string, length: number): { readonly head: Buffer; readonly tail: Buffer } {
+    this.#writer.reset();
     // contentEncoding and contentType, empty, as kube-apiserver writes them.
-    writer.varint(0);
-    writer.varint(FOURTH);
-    writer.varint(0);
-    writer.varint(tagOf(3, BYTES));
-    const tail = writer.take();
-    writer.reset();
-    writer.varint(length);
-    writer.varint(SECOND);
-    const before = writer.length;
-    writer.string(kind);
-    writer.varint(SECOND);
-    writer.string(apiVersion);
-    writer.varint(FIRST);
-    writer.header(FIRST, before);
-    return { head: Buffer.concat([MAGIC, writer.take()]), tail };
+    this.#writer.varint(0);
+    this.#writer.varint(FOURTH);
+    this.#writer.varint(0);
+    this.#writer.varint(tagOf(3, BYTES));
+    const tail = this.#writer.take();
+    this.#writer.reset();
+    this.#writer.varint(length);
+    this.#writer.varint(SECOND);
+    const before = this.#writer.length;
+    this.#writer.string(kind);
+    this.#writer.varint(SECOND);
+    this.#writer.string(apiVersion);
+    this.#writer.varint(FIRST);
+    this.#writer.header(FIRST, before);
+    return { head: Buffer.concat([MAGIC, this.#writer.take()]), tail };
   }
 
-  function list(apiVersion: string, kind: string, metadata: object, items: readonly Buffer[]): Buffer[] {
-    const listMeta = schema.struct('io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta');
+  list(apiVersion: string, kind: string, metadata: object, items: readonly Buffer[]): Buffer[] {
+    const listMeta = this.#schema.struct('io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta');
     if (listMeta === undefined) throw new TypeError('the schema has no ListMeta');
-    writer.reset();
-    types.of(listMeta).write(writer, metadata as JsonObject);
-    writer.header(FIRST, 0);
-    const meta = writer.take();
+    this.#writer.reset();
+    this.#types.of(listMeta).write(this.#writer, metadata as JsonObject);
+    this.#writer.header(FIRST, 0);
+    const meta = this.#writer.take();
     let length = meta.length;
     for (const item of items) length += item.length;
-    const { head, tail } = envelope(apiVersion, kind, length);
+    const { head, tail } = this.#envelope(apiVersion, kind, length);
     return [head, meta, ...items, tail];
   }
 
-  function watchEvent(type: string, envelopedObject: Buffer): Buffer {
-    writer.reset();
-    writer.bytes(envelopedObject);
-    writer.varint(FIRST);
-    writer.header(SECOND, 0);
-    writer.string(type);
-    writer.varint(FIRST);
-    return writer.take();
+  watchEvent(type: string, envelopedObject: Buffer): Buffer {
+    this.#writer.reset();
+    this.#writer.bytes(envelopedObject);
+    this.#writer.varint(FIRST);
+    this.#writer.header(SECOND, 0);
+    this.#writer.string(type);
+    this.#writer.varint(FIRST);
+    return this.#writer.take();
   }
 
-  /** Within another one its bound holds. */
-  function decode(bytes: Uint8Array, maxValues = bound): JsonObject {
+  /** Within another one its this.#bound holds. */
+  decode(bytes: Uint8Array, maxValues = this.#bound): JsonObject {
     const unknown = openUnknown(bytes);
-    const struct = structOf(unknown.apiVersion, unknown.kind);
+    const struct = this.#structOf(unknown.apiVersion, unknown.kind);
     if (struct === undefined) {
       throw newBadRequest(`no kind "${unknown.kind}" is registered for version "${unknown.apiVersion}"`);
     }
-    if (envelopes >= MAX_ENVELOPES) throw malformed('nested too deep');
-    envelopes += 1;
-    const around = bound;
-    bound = maxValues;
+    if (this.#envelopes >= MAX_ENVELOPES) throw malformed('nested too deep');
+    this.#envelopes += 1;
+    const around = this.#bound;
+    this.#bound = maxValues;
     try {
-      const message = types.of(struct).read(new ProtobufReader(unknown.raw, bound));
+      const message = this.#types.of(struct).read(new ProtobufReader(unknown.raw, this.#bound));
       return { apiVersion: unknown.apiVersion, kind: unknown.kind, ...message };
     } finally {
-      bound = around;
-      envelopes -= 1;
+      this.#bound = around;
+      this.#envelopes -= 1;
     }
   }
 
-  function decodeWatchEvent(bytes: Uint8Array): { readonly type: string; readonly object: JsonObject } {
+  decodeWatchEvent(bytes: Uint8Array): { readonly type: string; readonly object: JsonObject } {
     const reader = new ProtobufReader(bytes);
     let type = '';
     let raw: Buffer | undefined;
@@ -162,29 +179,11 @@ export function createProtobufCodec(schema: Schema): ProtobufCodec {
       } else reader.skip(tag);
     }
     if (raw === undefined) throw malformed('a watch event without an object');
-    return { type, object: decode(raw) };
+    return { type, object: this.decode(raw) };
   }
-
-  return {
-    has: (group, version, kind) => {
-      const struct = schema.kind(group, version, kind);
-      return struct !== undefined && hasMessage(struct);
-    },
-    encode,
-    encodeItem,
-    envelop,
-    list,
-    encodeEnveloped: (object) => {
-      const { apiVersion, kind } = object as JsonObject;
-      return envelop(String(apiVersion), String(kind), encode(object));
-    },
-    watchEvent,
-    decode,
-    decodeWatchEvent,
-  };
 }
 
-/** The message in what `encodeItem` made. */
+/** The message inside the bytes that `encodeItem` returns. */
 export function messageOfItem(item: Buffer): Buffer {
   let start = 1;
   while ((item[start] ?? 0) >= 128) start += 1;

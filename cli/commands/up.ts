@@ -1,6 +1,6 @@
 /**
- * `orchlet up`: a control plane and an agent in one process. The agent gets in as any node does: with a bootstrap token it
- * asks for a certificate, and goes on with that.
+ * `orchlet up`: a control plane and an agent in one process. The agent joins like any other node: it requests its certificate
+ * with a bootstrap token, and uses the certificate from then on.
  */
 import { mkdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
@@ -34,7 +34,7 @@ const own = {
     type: 'boolean',
     default: false,
     group: 'Node',
-    help: 'Leave the pods running at the end, for the next start to take up.',
+    help: 'Leave the pods running when orchlet stops; the next start takes them over.',
   }),
   agentArgs: flag({
     name: 'agent-arg',
@@ -58,7 +58,7 @@ const own = {
 const OWN_AGENT_KEYS = ['kubeconfig', 'bootstrapKubeconfig', 'rootDir', 'certDir', 'imagesDir'] as const;
 const OWN_PLANE_KEYS = ['dataDir', 'nodeServices'] as const;
 
-/** The flags of the control plane that one may want of a cluster of one node. */
+/** The flags of the control plane that this command has as well. */
 const PLANE_KEYS = [
   'dataDir',
   'bindAddress',
@@ -76,7 +76,7 @@ const PLANE_KEYS = [
   'backupS3Region',
 ] as const;
 
-/** And those of the agent; the way to the control plane is known. */
+/** The flags of the agent that this command has as well. Those of the connection to the control plane are set here. */
 const NODE_KEYS = [
   'hostnameOverride',
   'nodeLabels',
@@ -119,7 +119,7 @@ export const up: Command = {
   name: 'up',
   summary: 'run control plane and agent: a cluster of one node',
   description:
-    'Runs a control plane and a node agent in one process: a cluster of one node. State stands in the data directory.',
+    'Runs a control plane and a node agent in one process: a cluster of one node. Its state is kept in the data directory.',
   flags,
   examples: ['orchlet up', 'KUBECONFIG=/var/lib/orchlet/admin.kubeconfig kubectl get nodes'],
   async run(parsed) {
@@ -155,21 +155,11 @@ export const up: Command = {
         client: plane.client,
       });
       const nodeFlags = { ...joined, ...forAgent.values };
-      const starting = new AbortController();
-      const { signal } = starting;
-      const started = inOneLine(() =>
+      agent = await startUntil(shutdown, (signal) =>
         startAgent({ flags: nodeFlags, verbosity, signal, logger: logger.child({ part: 'agent' }) }),
       );
-      agent = await Promise.race([started, stopped(shutdown)]);
-      if (agent === undefined) {
-        // Pods may run and the API answer before the agent has quite started: what there is of it ends as well.
-        starting.abort(new Error('told to stop while the agent started'));
-        await started.then(
-          (late) => late.close(),
-          () => undefined,
-        );
-      } else {
-        logger.info({ node: agent.nodeName, url: plane.url }, 'control plane and agent run');
+      if (agent !== undefined) {
+        logger.info({ node: agent.nodeName, url: plane.url }, 'Control plane and agent run');
         await announceAgent(agent, join(resolve(values.dataDir), 'agent'), logger);
         await openNode(plane.client, agent.nodeName).catch((error: unknown) => {
           if (!isNotFound(error)) throw error;
@@ -181,10 +171,10 @@ export const up: Command = {
       if (ended instanceof Error) return failure.exitCode;
       notifyStopping();
       const keepsPods = values.keepPods || ended === KEEP_PODS_SIGNAL;
-      logger.info({ signal: ended }, keepsPods ? 'stopping; pods run on' : 'stopping, pods as well');
+      logger.info({ signal: ended }, keepsPods ? 'Stopping; pods keep running' : 'Stopping, with all pods');
       if (!keepsPods && agent !== undefined) {
         await stopPods(plane.client, agent, logger);
-        // Opened again when nobody is left to run what comes then.
+        // The node takes pods again only once the agent is closed, so that none starts here in between.
         await agent.close({ hostCleared: true });
         await openNode(plane.client, agent.nodeName);
         agent = undefined;
@@ -198,12 +188,24 @@ export const up: Command = {
   },
 };
 
-async function stopped(shutdown: Shutdown): Promise<undefined> {
-  await shutdown.asked;
+/** Starts the agent. A shutdown during the start closes what the agent has started by then, and returns `undefined`. */
+async function startUntil(
+  shutdown: Shutdown,
+  start: (signal: AbortSignal) => Promise<Agent>,
+): Promise<Agent | undefined> {
+  const starting = new AbortController();
+  const started = inOneLine(() => start(starting.signal));
+  const agent = await Promise.race([started, shutdown.asked.then(() => undefined)]);
+  if (agent !== undefined) return agent;
+  starting.abort(new Error('a shutdown was requested while the agent started'));
+  await started.then(
+    (late) => late.close(),
+    () => undefined,
+  );
   return undefined;
 }
 
-/** The agent of this process may be on a loopback address: a host without a network has no other. */
+/** Allows the API server to connect to this node on a loopback address: a host without a network has no other. */
 function ownPlaneFlags(
   agent: Pick<AgentFlags, 'hostnameOverride'>,
   values: UpFlags,
@@ -218,7 +220,7 @@ function planeFlags(values: UpFlags): Partial<ControlPlaneFlags> {
   return { ...pickKeys(values, PLANE_KEYS), verbosity, nodeServices: serviceProxy !== 'none' };
 }
 
-/** The agent's flags: its directories in the data directory, its way to the API over loopback, a fresh bootstrap token. */
+/** The agent's flags: directories below the data directory, the API server on loopback, a new bootstrap token. */
 async function agentFlagsFor(
   values: UpFlags,
   given: ReadonlySet<string>,
@@ -228,14 +230,14 @@ async function agentFlagsFor(
   const agentDirectory = join(directory, 'agent');
   await mkdir(agentDirectory, { recursive: true, mode: 0o750 });
   const { kubeconfig, bootstrapKubeconfig } = await admitOwnNode(agentDirectory, plane);
-  // A copy of the agent's own: what it follows in a CA rotation never reaches the files of the control plane.
+  // The agent has a copy of its own, since it rewrites the file in a CA rotation and must not touch the control plane's.
   const clientCaFile = join(agentDirectory, 'client-ca.crt');
   await replaceFile(clientCaFile, plane.ca, { mode: 0o644 });
   const { serviceProxy } = values;
-  const said = NODE_KEYS.filter((key) => given.has(key));
+  const passed = NODE_KEYS.filter((key) => given.has(key));
   return {
     // Only the flags that were passed: the others have the defaults of the agent, as /configz shows.
-    ...pickKeys(values, said),
+    ...pickKeys(values, passed),
     kubeconfig,
     bootstrapKubeconfig,
     rootDir: agentDirectory,
@@ -245,7 +247,7 @@ async function agentFlagsFor(
     anonymousAuth: false,
     authenticationTokenWebhook: true,
     authorizationMode: 'Webhook',
-    // One host of one's own: a desktop may swap, and the control plane is in the same process.
+    // A host that runs a cluster of one node is often a desktop with swap.
     failSwapOn: false,
     serviceProxy,
     serveClusterDns: serviceProxy !== 'none',

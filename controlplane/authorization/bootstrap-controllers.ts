@@ -2,7 +2,7 @@
  * Defines the permissions of each controller: a ClusterRole `system:controller:<name>`, which is bound to the
  * controller's service account in kube-system.
  */
-import { eventsRule, rule, type BootstrapBinding, type BootstrapRole } from './bootstrap-policy.ts';
+import { eventsRule, rule, type BootstrapBinding, type BootstrapRole } from './bootstrap-rules.ts';
 import type { PolicyRule } from './rbac-rules.ts';
 
 const READ = 'get list watch';

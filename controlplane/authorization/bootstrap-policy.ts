@@ -2,124 +2,18 @@
  * Defines the roles and bindings that every cluster has, with the names and rules of Kubernetes 1.36.
  * `bootstrap-controllers.ts` adds those of the controllers, and `bootstrap-reconcile.ts` writes them to the API.
  */
+import {
+  eventsRule,
+  READ,
+  READ_UPDATE,
+  rule,
+  urlRule,
+  type BootstrapBinding,
+  type BootstrapRole,
+  type BootstrapSubject,
+} from './bootstrap-rules.ts';
+import { ADMIN, EDIT, VIEW } from './bootstrap-user-roles.ts';
 import type { PolicyRule } from './rbac-rules.ts';
-
-export interface BootstrapRole {
-  readonly name: string;
-  /** Absent for a ClusterRole. */
-  readonly namespace?: string;
-  readonly rules?: readonly PolicyRule[];
-  readonly labels?: Readonly<Record<string, string>>;
-  /** The role aggregates the rules of ClusterRoles with these labels. */
-  readonly aggregates?: Readonly<Record<string, string>>;
-}
-
-export interface BootstrapSubject {
-  readonly kind: 'User' | 'Group' | 'ServiceAccount';
-  readonly name: string;
-  readonly namespace?: string;
-}
-
-export interface BootstrapBinding {
-  readonly name: string;
-  readonly namespace?: string;
-  /** A Role of the same namespace, or a ClusterRole if there is no namespace. */
-  readonly role: string;
-  readonly subjects: readonly BootstrapSubject[];
-}
-
-const READ = 'get list watch';
-const WRITE = 'create delete deletecollection patch update';
-const READ_WRITE = `${READ} ${WRITE}`;
-const READ_UPDATE = 'get list patch update watch';
-
-const sorted = (words: string): string[] => words.split(/\s+/).filter(Boolean).sort();
-
-/**
- * Builds a rule: `rule('get list', '', 'pods pods/log')`. Groups are separated by `,` because the core group is empty.
- */
-export function rule(verbs: string, groups: string, resources: string, resourceNames = ''): PolicyRule {
-  return {
-    verbs: sorted(verbs),
-    apiGroups: groups.split(',').sort(),
-    resources: sorted(resources),
-    ...(resourceNames === '' ? {} : { resourceNames: sorted(resourceNames) }),
-  };
-}
-
-function urlRule(verbs: string, urls: string): PolicyRule {
-  return { verbs: sorted(verbs), nonResourceURLs: sorted(urls) };
-}
-
-export const eventsRule = (): PolicyRule => rule('create patch update', ',events.k8s.io', 'events');
-
-const WORKLOADS =
-  'daemonsets deployments deployments/scale replicasets replicasets/scale statefulsets statefulsets/scale';
-
-const VIEW: readonly PolicyRule[] = [
-  rule(
-    READ,
-    '',
-    `configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers
-     replicationcontrollers/scale serviceaccounts services services/status`,
-  ),
-  rule(
-    READ,
-    '',
-    `bindings events limitranges namespaces/status pods/log pods/status replicationcontrollers/status
-     resourcequotas resourcequotas/status`,
-  ),
-  rule(READ, '', 'namespaces'),
-  rule(READ, 'discovery.k8s.io', 'endpointslices'),
-  rule(
-    READ,
-    'apps',
-    `controllerrevisions ${WORKLOADS} daemonsets/status deployments/status replicasets/status statefulsets/status`,
-  ),
-  rule(READ, 'autoscaling', 'horizontalpodautoscalers horizontalpodautoscalers/status'),
-  rule(READ, 'batch', 'cronjobs cronjobs/status jobs jobs/status'),
-  rule(
-    READ,
-    'extensions',
-    `daemonsets daemonsets/status deployments deployments/scale deployments/status ingresses ingresses/status
-     networkpolicies replicasets replicasets/scale replicasets/status replicationcontrollers/scale`,
-  ),
-  rule(READ, 'policy', 'poddisruptionbudgets poddisruptionbudgets/status'),
-  rule(READ, 'networking.k8s.io', 'ingresses ingresses/status networkpolicies'),
-  rule(READ, 'resource.k8s.io', 'resourceclaims resourceclaims/status resourceclaimtemplates'),
-];
-
-const EDIT: readonly PolicyRule[] = [
-  rule(READ, '', 'pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy'),
-  rule('impersonate', '', 'serviceaccounts'),
-  rule(WRITE, '', 'pods pods/attach pods/exec pods/portforward pods/proxy'),
-  rule('create', '', 'pods/eviction'),
-  rule(
-    WRITE,
-    '',
-    `configmaps events persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets
-     serviceaccounts services services/proxy`,
-  ),
-  rule('create', '', 'serviceaccounts/token'),
-  rule(WRITE, 'apps', `${WORKLOADS} deployments/rollback`),
-  rule(WRITE, 'autoscaling', 'horizontalpodautoscalers'),
-  rule(WRITE, 'batch', 'cronjobs jobs'),
-  rule(
-    WRITE,
-    'extensions',
-    `daemonsets deployments deployments/rollback deployments/scale ingresses networkpolicies replicasets
-     replicasets/scale replicationcontrollers/scale`,
-  ),
-  rule(WRITE, 'policy', 'poddisruptionbudgets'),
-  rule(WRITE, 'networking.k8s.io', 'ingresses networkpolicies'),
-  rule(READ_WRITE, 'coordination.k8s.io', 'leases'),
-  rule(WRITE, 'resource.k8s.io', 'resourceclaims resourceclaimtemplates'),
-];
-
-const ADMIN: readonly PolicyRule[] = [
-  rule('create', 'authorization.k8s.io', 'localsubjectaccessreviews'),
-  rule(READ_WRITE, 'rbac.authorization.k8s.io', 'rolebindings roles'),
-];
 
 /** The permissions of kubelets without the Node authorizer. The default binding has no subjects. */
 const NODE: readonly PolicyRule[] = [

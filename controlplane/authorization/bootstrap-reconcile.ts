@@ -20,10 +20,8 @@ import {
   CLUSTER_ROLE_BINDINGS,
   NAMESPACED_ROLES,
   NAMESPACED_ROLE_BINDINGS,
-  type BootstrapBinding,
-  type BootstrapRole,
-  type BootstrapSubject,
 } from './bootstrap-policy.ts';
+import type { BootstrapBinding, BootstrapRole, BootstrapSubject } from './bootstrap-rules.ts';
 import { compact, missingRules, type PolicyRule } from './rbac-rules.ts';
 
 const AUTOUPDATE = 'rbac.authorization.kubernetes.io/autoupdate';

@@ -9,7 +9,7 @@ import { persistentVolumes, pods, resourceSlices, volumeAttachments } from '../.
 import { quote } from '../../api/meta/field-error.ts';
 import type { SourceChange, Sources } from '../readers/sources.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
-import { rule } from './bootstrap-policy.ts';
+import { rule } from './bootstrap-rules.ts';
 import { podReferences } from './pod-references.ts';
 import { ruleAllows, ruleQuery, type PolicyRule } from './rbac-rules.ts';
 import type { AuthorizationAttributes, Authorizer, Decision, RuleResolver } from './authorization.ts';

@@ -63,6 +63,78 @@ const noMetrics: RawGet = () =>
 
 const present = (row: ControllerRow | undefined): readonly ControllerRow[] => (row === undefined ? [] : [row]);
 
+/** The controllers that need nothing but the API. */
+const CONTROLLERS: readonly ControllerRow[] = [
+  { name: 'serviceaccount-controller', account: 'service-account-controller', run: runServiceAccounts },
+  { name: 'namespace-controller', account: 'namespace-controller', run: runNamespaces },
+  { name: 'garbage-collector-controller', account: 'generic-garbage-collector', run: runGarbageCollector },
+  { name: 'replicaset-controller', account: 'replicaset-controller', run: runReplicaSets },
+  { name: 'replicationcontroller-controller', account: 'replication-controller', run: runReplicationControllers },
+  { name: 'deployment-controller', account: 'deployment-controller', run: runDeployments },
+  { name: 'statefulset-controller', account: 'statefulset-controller', run: runStatefulSets },
+  { name: 'daemonset-controller', account: 'daemon-set-controller', run: runDaemonSets },
+  { name: 'job-controller', account: 'job-controller', run: runJobs },
+  { name: 'cronjob-controller', account: 'cronjob-controller', run: runCronJobs },
+  {
+    name: 'clusterrole-aggregation-controller',
+    account: 'clusterrole-aggregation-controller',
+    run: runClusterRoleAggregation,
+  },
+  { name: 'bootstrap-signer-controller', account: 'bootstrap-signer', run: runBootstrapSigner },
+  { name: 'disruption-controller', account: 'disruption-controller', run: runDisruption },
+  {
+    name: 'persistentvolumeclaim-protection-controller',
+    account: 'pvc-protection-controller',
+    run: runClaimProtection,
+  },
+  { name: 'persistentvolume-protection-controller', account: 'pv-protection-controller', run: runVolumeProtection },
+  {
+    name: 'volumeattributesclass-protection-controller',
+    account: 'volumeattributesclass-protection-controller',
+    run: runAttributesClassProtection,
+  },
+  { name: 'persistentvolume-binder-controller', account: 'persistent-volume-binder', run: runVolumeBinder },
+  { name: 'persistentvolume-expander-controller', account: 'expand-controller', run: runVolumeExpander },
+  {
+    name: 'persistentvolume-attach-detach-controller',
+    account: 'attachdetach-controller',
+    run: runAttachDetach,
+  },
+  { name: 'ephemeral-volume-controller', account: 'ephemeral-volume-controller', run: runEphemeralVolumes },
+  { name: 'token-cleaner-controller', account: 'token-cleaner', run: runTokenCleaner },
+  { name: 'ttl-after-finished-controller', account: 'ttl-after-finished-controller', run: runTtlAfterFinished },
+  { name: 'resourcequota-controller', account: 'resourcequota-controller', run: runResourceQuota },
+  { name: 'endpoints-controller', account: 'endpoint-controller', run: runEndpoints },
+  { name: 'endpointslice-controller', account: 'endpointslice-controller', run: runEndpointSlices },
+  {
+    name: 'endpointslice-mirroring-controller',
+    account: 'endpointslicemirroring-controller',
+    run: runSliceMirroring,
+  },
+  { name: 'service-cidr-controller', account: 'service-cidrs-controller', run: runServiceCidrs },
+  { name: 'ttl-controller', account: 'ttl-controller', run: runNodeTtl },
+  {
+    name: 'legacy-serviceaccount-token-cleaner-controller',
+    account: 'legacy-service-account-token-cleaner',
+    run: runLegacyTokenCleaner,
+  },
+  { name: 'node-lifecycle-controller', account: 'node-controller', run: runNodeLifecycle },
+  { name: 'node-ipam-controller', account: 'node-controller', run: runNodeIpam },
+  { name: 'taint-eviction-controller', account: 'node-controller', run: runTaintEviction },
+  { name: 'pod-garbage-collector-controller', account: 'pod-garbage-collector', run: runPodGarbageCollector },
+  {
+    name: 'certificatesigningrequest-approving-controller',
+    account: 'certificate-controller',
+    run: runCertificateApprover,
+  },
+  {
+    name: 'certificatesigningrequest-cleaner-controller',
+    account: 'certificate-controller',
+    run: runCertificateCleaner,
+  },
+];
+
+/** The order of the rows is without meaning: controllers run at the same time. */
 export function controllerTable({
   rootCaPem,
   tokenSigner,
@@ -70,7 +142,7 @@ export function controllerTable({
   getMetrics = noMetrics,
 }: ControllerKeys): ControllerRow[] {
   return [
-    { name: 'serviceaccount-controller', account: 'service-account-controller', run: runServiceAccounts },
+    ...CONTROLLERS,
     ...present(
       tokenSigner === undefined || rootCaPem === undefined
         ? undefined
@@ -89,71 +161,10 @@ export function controllerTable({
             run: rootCaPublisher(rootCaPem),
           },
     ),
-    { name: 'namespace-controller', account: 'namespace-controller', run: runNamespaces },
-    { name: 'garbage-collector-controller', account: 'generic-garbage-collector', run: runGarbageCollector },
-    { name: 'replicaset-controller', account: 'replicaset-controller', run: runReplicaSets },
-    { name: 'replicationcontroller-controller', account: 'replication-controller', run: runReplicationControllers },
-    { name: 'deployment-controller', account: 'deployment-controller', run: runDeployments },
-    { name: 'statefulset-controller', account: 'statefulset-controller', run: runStatefulSets },
-    { name: 'daemonset-controller', account: 'daemon-set-controller', run: runDaemonSets },
-    { name: 'job-controller', account: 'job-controller', run: runJobs },
-    { name: 'cronjob-controller', account: 'cronjob-controller', run: runCronJobs },
-    {
-      name: 'clusterrole-aggregation-controller',
-      account: 'clusterrole-aggregation-controller',
-      run: runClusterRoleAggregation,
-    },
-    { name: 'bootstrap-signer-controller', account: 'bootstrap-signer', run: runBootstrapSigner },
-    { name: 'disruption-controller', account: 'disruption-controller', run: runDisruption },
-    {
-      name: 'persistentvolumeclaim-protection-controller',
-      account: 'pvc-protection-controller',
-      run: runClaimProtection,
-    },
-    { name: 'persistentvolume-protection-controller', account: 'pv-protection-controller', run: runVolumeProtection },
-    {
-      name: 'volumeattributesclass-protection-controller',
-      account: 'volumeattributesclass-protection-controller',
-      run: runAttributesClassProtection,
-    },
-    { name: 'persistentvolume-binder-controller', account: 'persistent-volume-binder', run: runVolumeBinder },
-    { name: 'persistentvolume-expander-controller', account: 'expand-controller', run: runVolumeExpander },
-    {
-      name: 'persistentvolume-attach-detach-controller',
-      account: 'attachdetach-controller',
-      run: runAttachDetach,
-    },
-    { name: 'ephemeral-volume-controller', account: 'ephemeral-volume-controller', run: runEphemeralVolumes },
     {
       name: 'horizontal-pod-autoscaler-controller',
       account: 'horizontal-pod-autoscaler',
       run: horizontalAutoscaler(getMetrics),
-    },
-    { name: 'token-cleaner-controller', account: 'token-cleaner', run: runTokenCleaner },
-    { name: 'ttl-after-finished-controller', account: 'ttl-after-finished-controller', run: runTtlAfterFinished },
-    { name: 'resourcequota-controller', account: 'resourcequota-controller', run: runResourceQuota },
-    { name: 'endpoints-controller', account: 'endpoint-controller', run: runEndpoints },
-    { name: 'endpointslice-controller', account: 'endpointslice-controller', run: runEndpointSlices },
-    {
-      name: 'endpointslice-mirroring-controller',
-      account: 'endpointslicemirroring-controller',
-      run: runSliceMirroring,
-    },
-    { name: 'service-cidr-controller', account: 'service-cidrs-controller', run: runServiceCidrs },
-    { name: 'ttl-controller', account: 'ttl-controller', run: runNodeTtl },
-    {
-      name: 'legacy-serviceaccount-token-cleaner-controller',
-      account: 'legacy-service-account-token-cleaner',
-      run: runLegacyTokenCleaner,
-    },
-    { name: 'node-lifecycle-controller', account: 'node-controller', run: runNodeLifecycle },
-    { name: 'node-ipam-controller', account: 'node-controller', run: runNodeIpam },
-    { name: 'taint-eviction-controller', account: 'node-controller', run: runTaintEviction },
-    { name: 'pod-garbage-collector-controller', account: 'pod-garbage-collector', run: runPodGarbageCollector },
-    {
-      name: 'certificatesigningrequest-approving-controller',
-      account: 'certificate-controller',
-      run: runCertificateApprover,
     },
     ...present(
       signer === undefined
@@ -164,10 +175,5 @@ export function controllerTable({
             run: certificateSigner(signer),
           },
     ),
-    {
-      name: 'certificatesigningrequest-cleaner-controller',
-      account: 'certificate-controller',
-      run: runCertificateCleaner,
-    },
   ];
 }

@@ -4,7 +4,7 @@ import { invalid, type FieldError } from '../../api/meta/field-error.ts';
 import { defineMember } from '../../api/meta/json-equality.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { newBadRequest, newInternalError } from '../../api/meta/status-error.ts';
-import { newScale, type Scale, type ScaleView } from '../registry/scale-rest.ts';
+import { newScale, type Scale, type ScaleView } from '../registry/scale-view.ts';
 import type { ScaleSubresource } from './definition.ts';
 import { isObject } from './json-schema.ts';
 import { findAll, parseJsonPath } from './json-path.ts';

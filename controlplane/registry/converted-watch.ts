@@ -15,14 +15,14 @@ export interface ConvertedWatch {
   attach(handle: WatchHandle): WatchHandle;
 }
 
-/** `failed` reports what a client throws that is already at its end. */
+/** `failed` gets the errors that the client throws while its watch ends. */
 export function convertWatch(
   client: WatchSink,
   convert: ConvertEvents,
   failed: (error: unknown) => void,
 ): ConvertedWatch {
   let source: WatchHandle | undefined;
-  /** Settles with the batch that is being converted; what must come after it waits. */
+  /** Settles with the batch that is being converted; later events wait for it. */
   let converting: Promise<void> | undefined;
   let isOver = false;
 
@@ -30,16 +30,8 @@ export function convertWatch(
     if (isOver) return;
     isOver = true;
     source?.close();
-    try {
-      if (error !== undefined) client.onEvents([{ type: 'ERROR', error }]);
-    } catch (cause) {
-      failed(cause);
-    }
-    try {
-      client.onEnd();
-    } catch (cause) {
-      failed(cause);
-    }
+    if (error !== undefined) guarded(() => client.onEvents([{ type: 'ERROR', error }]), failed);
+    guarded(() => client.onEnd(), failed);
   };
   const endBy = (error: unknown): void => end(error instanceof Error ? error : new Error(String(error)));
   const later = async (batch: Promise<readonly WatchEvent[]>): Promise<void> => {
@@ -62,7 +54,7 @@ export function convertWatch(
       onEvents(events) {
         if (isOver) return true;
         if (converting !== undefined) {
-          // The watch is paused: only its last event comes now.
+          // The watch is paused: the only event that arrives now is its last.
           afterConversion(() => !isOver && client.onEvents(events));
           return false;
         }
@@ -89,4 +81,12 @@ export function convertWatch(
       };
     },
   };
+}
+
+function guarded(notify: () => unknown, failed: (error: unknown) => void): void {
+  try {
+    notify();
+  } catch (error) {
+    failed(error);
+  }
 }

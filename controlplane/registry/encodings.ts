@@ -1,8 +1,8 @@
 /**
- * What an entry looks like to clients that do not want its plain JSON: rows of a Table, metadata only, protobuf, YAML.
+ * The encodings of an entry other than its plain JSON: rows of a Table, metadata only, protobuf, YAML.
  *
- * Everything is computed once an entry and kept as long as the entry itself is, so that lists splice finished bytes. A
- * Table row is kept with the texts of its ages and made anew only when one of them has changed. The server calls this.
+ * Each encoding is computed once for an entry and kept as long as the entry, so that lists splice finished bytes. A Table
+ * row is kept with the texts of its ages and encoded again only when one of them has changed. The server calls this.
  */
 import { encodeJson, stringifyJson } from '../../api/codec/json.ts';
 import { MAX_VALUES } from '../../api/codec/limits.ts';
@@ -22,14 +22,14 @@ export interface ProtobufCodec {
   has(group: string, version: string, kind: string): boolean;
   /** With its envelope. */
   envelop(apiVersion: string, kind: string, message: Buffer): Buffer;
-  /** The message of an object as a list has it, its length before it. */
+  /** The message of an object as an item of a list: with its tag and length before it. */
   encodeItem(object: KubeObject): Buffer;
   /** A list in its envelope, in pieces, around items of `encodeItem`. */
   list(apiVersion: string, kind: string, metadata: object, items: readonly Buffer[]): Buffer[];
   /** Any object of a type that the schema knows, with its envelope. */
   encodeEnveloped(object: object): Buffer;
   watchEvent(type: string, envelopedObject: Buffer): Buffer;
-  /** Throws 400. */
+  /** Throws a 400 for bytes that cannot be decoded. */
   decode(bytes: Buffer, maxValues: number): unknown;
 }
 
@@ -46,10 +46,10 @@ interface Row {
 }
 
 interface Cached {
-  /** Whose columns the cells are of: a definition may get others. */
+  /** The resource that the cells are for: a new version of a definition has other columns. */
   info?: ResourceInfo;
   cells?: readonly Cell[];
-  /** JSON of the row's conditions, `''` without any. */
+  /** JSON of the row's conditions; `''` if there are none. */
   conditions?: string;
   rows?: Map<string, Row>;
   metadata?: Buffer;
@@ -60,38 +60,47 @@ interface Cached {
 }
 
 export function createEncodings(options: EncodingsOptions): Encodings {
-  const cache = new WeakMap<Entry, Cached>();
-  const tables = new WeakMap<ResourceInfo, Buffer>();
-  const { protobuf } = options;
-  const columnsOf = (info: ResourceInfo): TableColumns =>
-    info.group === 'autoscaling' && info.kind === 'Scale' ? scaleColumns : (options.columnsOf(info) ?? defaultColumns);
+  return new KeptEncodings(options);
+}
 
-  function cachedOf(entry: Entry): Cached {
-    let cached = cache.get(entry);
+class KeptEncodings implements Encodings {
+  readonly yaml: Encodings['yaml'];
+  readonly #options: EncodingsOptions;
+  readonly #protobuf: ProtobufCodec;
+  readonly #cache = new WeakMap<Entry, Cached>();
+  readonly #tables = new WeakMap<ResourceInfo, Buffer>();
+
+  constructor(options: EncodingsOptions) {
+    this.#options = options;
+    this.#protobuf = options.protobuf;
+    this.yaml = options.yaml;
+  }
+
+  #columnsOf(info: ResourceInfo): TableColumns {
+    if (info.group === 'autoscaling' && info.kind === 'Scale') return scaleColumns;
+    return this.#options.columnsOf(info) ?? defaultColumns;
+  }
+
+  #cachedOf(entry: Entry): Cached {
+    let cached = this.#cache.get(entry);
     if (cached === undefined) {
       cached = {};
-      cache.set(entry, cached);
+      this.#cache.set(entry, cached);
     }
     return cached;
   }
 
-  function metadata(entry: Entry, version: MetaVersion): Buffer {
-    const cached = cachedOf(entry);
+  metadata(entry: Entry, version: MetaVersion): Buffer {
+    const cached = this.#cachedOf(entry);
     if (version === 'v1') return (cached.metadata ??= encodeMetadata(entry, version));
     return (cached.metadataBeta ??= encodeMetadata(entry, version));
   }
 
-  function tableRow(
-    info: ResourceInfo,
-    entry: Entry,
-    include: IncludeObject,
-    version: MetaVersion,
-    nowMs: number,
-  ): Buffer {
-    const cached = cachedOf(entry);
+  tableRow(info: ResourceInfo, entry: Entry, include: IncludeObject, version: MetaVersion, nowMs: number): Buffer {
+    const cached = this.#cachedOf(entry);
     if (cached.info !== info) {
       cached.info = info;
-      const columns = columnsOf(info);
+      const columns = this.#columnsOf(info);
       cached.cells = columns.cells(entry.object);
       const conditions = columns.conditions?.(entry.object) ?? [];
       cached.conditions = conditions.length === 0 ? '' : `,"conditions":${stringifyJson(conditions)}`;
@@ -104,47 +113,67 @@ export function createEncodings(options: EncodingsOptions): Encodings {
     cached.rows ??= new Map();
     const kept = cached.rows.get(form);
     if (kept !== undefined && sameTexts(kept.ages, ages)) return kept.bytes;
-    const object = include === 'None' ? undefined : include === 'Object' ? entry.bytes : metadata(entry, version);
+    const object = include === 'None' ? undefined : include === 'Object' ? entry.bytes : this.metadata(entry, version);
     const bytes = encodeRow(cells, ages, cached.conditions ?? '', object);
     cached.rows.set(form, { ages, bytes });
     return bytes;
   }
 
-  function tableColumns(info: ResourceInfo): Buffer {
-    let bytes = tables.get(info);
+  tableColumns(info: ResourceInfo): Buffer {
+    let bytes = this.#tables.get(info);
     if (bytes === undefined) {
-      bytes = Buffer.from(stringifyJson(columnsOf(info).columns.map((column) => definition(options.schema, column))));
-      tables.set(info, bytes);
+      bytes = Buffer.from(
+        stringifyJson(this.#columnsOf(info).columns.map((column) => definition(this.#options.schema, column))),
+      );
+      this.#tables.set(info, bytes);
     }
     return bytes;
   }
 
-  const item = (entry: Entry): Buffer => (cachedOf(entry).item ??= protobuf.encodeItem(entry.object));
-  const metadataItem = (entry: Entry, version: MetaVersion): Buffer =>
-    (cachedOf(entry).metadataItem ??= protobuf.encodeItem(partialObject(entry, version)));
+  hasProtobuf(group: string, version: string, kind: string): boolean {
+    return this.#protobuf.has(group, version, kind);
+  }
 
-  return {
-    hasProtobuf: (group, version, kind) => protobuf.has(group, version, kind),
-    tableColumns,
-    tableRow,
-    metadata,
-    protobuf: (entry) =>
-      protobuf.envelop(entry.object.apiVersion ?? '', entry.object.kind ?? '', messageOfItem(item(entry))),
-    protobufList(info, entries, listMetadata) {
-      const apiVersion = info.group === '' ? info.version : `${info.group}/${info.version}`;
-      return protobuf.list(apiVersion, `${info.kind}List`, listMeta(listMetadata), entries.map(item));
-    },
-    protobufMetadata: (entry, version) =>
-      protobuf.envelop(`meta.k8s.io/${version}`, 'PartialObjectMetadata', messageOfItem(metadataItem(entry, version))),
-    protobufMetadataList(entries, listMetadata, version) {
-      const items = entries.map((entry) => metadataItem(entry, version));
-      return protobuf.list(`meta.k8s.io/${version}`, 'PartialObjectMetadataList', listMeta(listMetadata), items);
-    },
-    protobufOf: (object) => protobuf.encodeEnveloped(object),
-    protobufWatchEvent: (type, enveloped) => protobuf.watchEvent(type, enveloped),
-    decodeProtobuf: (bytes) => protobuf.decode(bytes, MAX_VALUES),
-    yaml: options.yaml,
-  };
+  protobuf(entry: Entry): Buffer {
+    const { apiVersion = '', kind = '' } = entry.object;
+    return this.#protobuf.envelop(apiVersion, kind, messageOfItem(this.#item(entry)));
+  }
+
+  protobufList(info: ResourceInfo, entries: readonly Entry[], listMetadata: ListMetadata): Buffer[] {
+    const apiVersion = info.group === '' ? info.version : `${info.group}/${info.version}`;
+    const items = entries.map((entry) => this.#item(entry));
+    return this.#protobuf.list(apiVersion, `${info.kind}List`, listMeta(listMetadata), items);
+  }
+
+  protobufMetadata(entry: Entry, version: MetaVersion): Buffer {
+    const message = messageOfItem(this.#metadataItem(entry, version));
+    return this.#protobuf.envelop(`meta.k8s.io/${version}`, 'PartialObjectMetadata', message);
+  }
+
+  protobufMetadataList(entries: readonly Entry[], listMetadata: ListMetadata, version: MetaVersion): Buffer[] {
+    const items = entries.map((entry) => this.#metadataItem(entry, version));
+    return this.#protobuf.list(`meta.k8s.io/${version}`, 'PartialObjectMetadataList', listMeta(listMetadata), items);
+  }
+
+  protobufOf(object: object): Buffer {
+    return this.#protobuf.encodeEnveloped(object);
+  }
+
+  protobufWatchEvent(type: string, enveloped: Buffer): Buffer {
+    return this.#protobuf.watchEvent(type, enveloped);
+  }
+
+  decodeProtobuf(bytes: Buffer): unknown {
+    return this.#protobuf.decode(bytes, MAX_VALUES);
+  }
+
+  #item(entry: Entry): Buffer {
+    return (this.#cachedOf(entry).item ??= this.#protobuf.encodeItem(entry.object));
+  }
+
+  #metadataItem(entry: Entry, version: MetaVersion): Buffer {
+    return (this.#cachedOf(entry).metadataItem ??= this.#protobuf.encodeItem(partialObject(entry, version)));
+  }
 }
 
 function definition(schema: Schema, column: TableColumn): object {

@@ -25,7 +25,8 @@ import type {
 } from '../model/rest.ts';
 import { deleteCollection, deleteEntry } from './store-delete.ts';
 import { getEntry, listEntries, watchEntries } from './store-read.ts';
-import { changeEntry, createEntry, type Change, type WriteTarget } from './store-write.ts';
+import { changeEntry, createEntry, type Change } from './store-write.ts';
+import type { WriteTarget } from './write-admission.ts';
 import { subjectOf, type Endpoint } from './store.ts';
 import type { UpdateStrategy } from './strategy.ts';
 import { matchingSink, storedSelectors } from './served-selection.ts';

@@ -14,10 +14,9 @@ import { validateMetadata } from '../../api/meta/validation.ts';
 import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
 import { isStorageError, type StoredValue, type WriteOptions as StorageWriteOptions } from '../storage/storage.ts';
 import { encodeBounded, LARGE_BYTES, nextTurn } from './large-object.ts';
-import type { Entry, RequestContext, Written, WriteOptions } from '../model/rest.ts';
-import { dropRepeatedOwners, fillSystemFields, matchNamespace, revisionOf } from './object-identity.ts';
+import type { Entry, RequestContext, Written } from '../model/rest.ts';
+import { fillSystemFields, matchNamespace, revisionOf } from './object-identity.ts';
 import {
-  admissionAttributes,
   interpretStorageError,
   kindSubjectOf,
   looseEntry,
@@ -26,36 +25,16 @@ import {
   strategyContext,
   subjectOf,
   unexplained,
-  type Endpoint,
   type Store,
 } from './store.ts';
 import type { Reservation, StrategyContext } from './strategy.ts';
 import { finishDeletion } from './store-delete.ts';
 import { changedMetadataErrors } from './changed-metadata.ts';
+import { admitChange, admitCreate, writeAdmitted, type WriteTarget } from './write-admission.ts';
 import { alreadyExists, nameNotGenerated, uidConflict } from './write-conflicts.ts';
 
 /** Draws of a generated name before giving up. */
 const NAME_ATTEMPTS = 8;
-
-export interface WriteTarget {
-  readonly endpoint: Endpoint;
-  readonly namespace: string;
-  readonly name: string;
-  readonly options: WriteOptions;
-  /** `CreateOptions` and the like, for admission. */
-  readonly optionsObject: Record<string, unknown>;
-  /** The caller has run admission already, on the object of its own body (bindings, evictions). */
-  readonly skipAdmission?: boolean;
-  /** Absent: admission sees the stored object itself. */
-  readonly admissionView?: AdmissionView;
-}
-
-/** How admission sees an object that is written through a subresource of another kind, such as a Scale. */
-export interface AdmissionView {
-  show(object: KubeObject): KubeObject;
-  /** Writes what admission made of the shown object back into `object`. */
-  take(shown: KubeObject, object: KubeObject): void;
-}
 
 /** `object` is the request's own, decoded, with managed fields. */
 export async function createEntry(
@@ -76,28 +55,6 @@ export async function createEntry(
       if (attempt >= NAME_ATTEMPTS) throw nameNotGenerated(store, candidate.metadata.name ?? '');
     }
   }
-}
-
-async function admitCreate(
-  store: Store,
-  context: RequestContext,
-  target: WriteTarget,
-  object: KubeObject,
-): Promise<KubeObject> {
-  const attributes = admissionAttributes(context, {
-    operation: 'CREATE',
-    endpoint: target.endpoint,
-    namespace: target.namespace,
-    name: object.metadata.name ?? '',
-    object,
-    oldObject: undefined,
-    options: target.optionsObject,
-    dryRun: target.options.dryRun,
-  });
-  await store.admission.admit(attributes, context.signal);
-  const admitted = attributes.object ?? object;
-  dropRepeatedOwners(admitted, context, true);
-  return admitted;
 }
 
 /** From system fields to storage. Throws the storage's `exists` as it is. */
@@ -178,49 +135,6 @@ function storageOptions(store: Store, object: KubeObject, old: KubeObject | unde
     ...(lifeMs === undefined ? {} : { expiresAtMs: nowMs + lifeMs }),
     ...(alongside === undefined ? {} : { alongside }),
   };
-}
-
-/** Runs the validating plugins, then `write`; undoes what plugins recorded of the object if it is not written. */
-async function writeAdmitted(
-  store: Store,
-  context: RequestContext,
-  target: WriteTarget,
-  { object, old }: { readonly object: KubeObject; readonly old: KubeObject | undefined },
-  write: () => Promise<Entry>,
-): Promise<Entry> {
-  if (target.skipAdmission === true) return write();
-  const undos: (() => void)[] = [];
-  try {
-    await validateAdmission(store, context, target, { object, old }, (undo) => undos.push(undo));
-    return await write();
-  } catch (error) {
-    for (const undo of undos) undo();
-    throw error;
-  }
-}
-
-async function validateAdmission(
-  store: Store,
-  context: RequestContext,
-  target: WriteTarget,
-  { object, old }: { readonly object: KubeObject; readonly old: KubeObject | undefined },
-  whenNotWritten: (undo: () => void) => void,
-): Promise<void> {
-  const view = target.admissionView;
-  await store.admission.validate(
-    admissionAttributes(context, {
-      operation: old === undefined ? 'CREATE' : 'UPDATE',
-      endpoint: target.endpoint,
-      namespace: target.namespace,
-      name: object.metadata.name ?? '',
-      object: view?.show(object) ?? object,
-      oldObject: old === undefined ? undefined : (view?.show(old) ?? old),
-      options: target.optionsObject,
-      dryRun: target.options.dryRun,
-      whenNotWritten,
-    }),
-    context.signal,
-  );
 }
 
 export interface Change {
@@ -314,32 +228,6 @@ async function changeOnce(
 function settle(reservation: Reservation | undefined, target: WriteTarget): void {
   if (target.options.dryRun) reservation?.revert();
   else reservation?.commit();
-}
-
-async function admitChange(
-  store: Store,
-  context: RequestContext,
-  target: WriteTarget,
-  object: KubeObject,
-  old: KubeObject,
-): Promise<KubeObject> {
-  if (target.skipAdmission === true) return object;
-  const view = target.admissionView;
-  const attributes = admissionAttributes(context, {
-    operation: 'UPDATE',
-    endpoint: target.endpoint,
-    namespace: target.namespace,
-    name: target.name,
-    object: view?.show(object) ?? object,
-    oldObject: view?.show(old) ?? old,
-    options: target.optionsObject,
-    dryRun: target.options.dryRun,
-  });
-  await store.admission.admit(attributes, context.signal);
-  if (view !== undefined && attributes.object !== undefined) view.take(attributes.object, object);
-  const admitted = view === undefined ? (attributes.object ?? object) : object;
-  dropRepeatedOwners(admitted, context, true);
-  return admitted;
 }
 
 /** An update names the version that it was made from, or none where the kind allows that. */

@@ -7,14 +7,17 @@ import type { TypedClient } from '../../api/machinery/typed-client.ts';
 import type { PodInfo } from './pod-info.ts';
 import type { VolumeDecision } from './volumes.ts';
 
+export interface SchedulingFailure {
+  readonly reason: string;
+  readonly message: string;
+  readonly nominated: string | undefined;
+}
+
 export interface PodWrites {
   bind(pod: PodInfo, node: string): Promise<void>;
   bindVolumes(decision: VolumeDecision, node: string): Promise<void>;
   /** Condition PodScheduled; `nominated` also sets the nomination (`''` clears it). Nothing is written when nothing changes. */
-  markUnschedulable(
-    pod: Pod,
-    failure: { readonly reason: string; readonly message: string; readonly nominated: string | undefined },
-  ): Promise<void>;
+  markUnschedulable(pod: Pod, failure: SchedulingFailure): Promise<void>;
   clearNomination(pod: Pod): Promise<void>;
   evict(victim: PodInfo): Promise<void>;
 }
@@ -33,50 +36,8 @@ export function podWrites(client: TypedClient, clock: Clock): PodWrites {
       await client.untyped.create(pods, namespace, binding, { name, subresource: 'binding' });
     },
 
-    async bindVolumes({ matches, provision }, node) {
-      for (const { claim, volume } of matches) {
-        const patch = {
-          metadata: {
-            resourceVersion: volume.metadata.resourceVersion,
-            annotations: { 'pv.kubernetes.io/bound-by-controller': 'yes' },
-          },
-          spec: { claimRef: referenceTo(claim) },
-        };
-        await client.patch(persistentVolumes, '', volume.metadata.name ?? '', 'merge', patch);
-      }
-      for (const claim of provision) {
-        const patch = { metadata: { annotations: { 'volume.kubernetes.io/selected-node': node } } };
-        await client.patch(
-          persistentVolumeClaims,
-          claim.metadata.namespace ?? '',
-          claim.metadata.name ?? '',
-          'merge',
-          patch,
-        );
-      }
-    },
-
-    async markUnschedulable(pod, { reason, message, nominated }) {
-      const known = pod.status?.conditions?.find((condition) => condition.type === 'PodScheduled');
-      const same = known?.status === 'False' && known.reason === reason && known.message === message;
-      const nominates = nominated !== undefined && nominated !== (pod.status?.nominatedNodeName ?? '');
-      if (same && !nominates) return;
-      const condition = {
-        type: 'PodScheduled',
-        status: 'False',
-        reason,
-        message,
-        observedGeneration: pod.metadata.generation,
-        lastProbeTime: null,
-        lastTransitionTime: known?.status === 'False' ? known.lastTransitionTime : now(),
-      };
-      const status = {
-        conditions: [condition],
-        ...(nominates ? { nominatedNodeName: nominated === '' ? null : nominated } : {}),
-      };
-      await patchStatus(client, pod, status);
-    },
-
+    bindVolumes: (decision, node) => bindVolumes(client, decision, node),
+    markUnschedulable: (pod, failure) => markUnschedulable(client, pod, failure, now()),
     clearNomination: (pod) => patchStatus(client, pod, { nominatedNodeName: null }),
 
     async evict({ pod }) {
@@ -98,6 +59,49 @@ export function podWrites(client: TypedClient, clock: Clock): PodWrites {
       }
     },
   };
+}
+
+/** Reserves the matched volumes for their claims, and asks provisioners for the others on `node`. */
+async function bindVolumes(client: TypedClient, { matches, provision }: VolumeDecision, node: string): Promise<void> {
+  for (const { claim, volume } of matches) {
+    const patch = {
+      metadata: {
+        resourceVersion: volume.metadata.resourceVersion,
+        annotations: { 'pv.kubernetes.io/bound-by-controller': 'yes' },
+      },
+      spec: { claimRef: referenceTo(claim) },
+    };
+    await client.patch(persistentVolumes, '', volume.metadata.name ?? '', 'merge', patch);
+  }
+  for (const { metadata } of provision) {
+    const patch = { metadata: { annotations: { 'volume.kubernetes.io/selected-node': node } } };
+    await client.patch(persistentVolumeClaims, metadata.namespace ?? '', metadata.name ?? '', 'merge', patch);
+  }
+}
+
+async function markUnschedulable(
+  client: TypedClient,
+  pod: Pod,
+  { reason, message, nominated }: SchedulingFailure,
+  now: string,
+): Promise<void> {
+  const known = pod.status?.conditions?.find((condition) => condition.type === 'PodScheduled');
+  const same = known?.status === 'False' && known.reason === reason && known.message === message;
+  const nominates = nominated !== undefined && nominated !== (pod.status?.nominatedNodeName ?? '');
+  if (same && !nominates) return;
+  const condition = {
+    type: 'PodScheduled',
+    status: 'False',
+    reason,
+    message,
+    observedGeneration: pod.metadata.generation,
+    lastProbeTime: null,
+    lastTransitionTime: known?.status === 'False' ? known.lastTransitionTime : now,
+  };
+  await patchStatus(client, pod, {
+    conditions: [condition],
+    ...(nominates ? { nominatedNodeName: nominated === '' ? null : nominated } : {}),
+  });
 }
 
 async function patchStatus(client: TypedClient, { metadata }: Pod, status: object): Promise<void> {

@@ -38,58 +38,66 @@ interface Series {
   readonly codes: Map<number, Counter>;
 }
 
+type RequestMetrics = ReturnType<typeof requestMetrics>;
+
+function requestMetrics(registry: MetricsRegistry) {
+  return {
+    total: registry.counter({
+      name: 'apiserver_request_total',
+      help: 'Requests by verb, resource and status code.',
+      labels: [...LABELS, 'code', 'system_client'],
+    }),
+    durations: registry.histogram({
+      name: 'apiserver_request_duration_seconds',
+      help: 'Time from the arrival of a request to the end of its answer.',
+      labels: LABELS,
+      buckets: DURATIONS,
+    }),
+    sli: registry.histogram({
+      name: 'apiserver_request_sli_duration_seconds',
+      help: 'The same without the time that webhooks and queues took.',
+      labels: WITHOUT_DRY_RUN,
+      buckets: DURATIONS,
+    }),
+    sizes: registry.histogram({
+      name: 'apiserver_response_sizes',
+      help: 'Bytes of answers.',
+      labels: WITHOUT_DRY_RUN,
+      buckets: SIZES,
+    }),
+    deprecated: registry.gauge({
+      name: 'apiserver_requested_deprecated_apis',
+      help: 'Deprecated APIs that were asked for, by group, version, resource and the release that removes them.',
+      labels: ['group', 'version', 'resource', 'subresource', 'removed_release'],
+    }),
+    longRunning: registry.gauge({
+      name: 'apiserver_longrunning_requests',
+      help: 'Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, scope and component. Not all requests are tracked this way.',
+      labels: WITHOUT_DRY_RUN,
+    }),
+  };
+}
+
+function newSeries(metrics: RequestMetrics, request: ApiRequest, verb: string): Series {
+  const { info, rest } = request;
+  const scope = scopeOf(request);
+  const where = rest === undefined ? ['', '', '', ''] : [info.group, info.version, info.resource, info.subresource];
+  const dryRun = request.rawQuery.includes('dryRun=All') ? 'All' : '';
+  const tail = [...where, scope, 'apiserver'];
+  return {
+    labels: [verb, dryRun, ...tail],
+    duration: metrics.durations.with(verb, dryRun, ...tail),
+    sli: metrics.sli.with(verb, ...tail),
+    sizes: metrics.sizes.with(verb, ...tail),
+    codes: new Map(),
+  };
+}
+
 export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): RequestObserver {
-  const total = registry.counter({
-    name: 'apiserver_request_total',
-    help: 'Requests by verb, resource and status code.',
-    labels: [...LABELS, 'code', 'system_client'],
-  });
-  const durations = registry.histogram({
-    name: 'apiserver_request_duration_seconds',
-    help: 'Time from the arrival of a request to the end of its answer.',
-    labels: LABELS,
-    buckets: DURATIONS,
-  });
-  const sli = registry.histogram({
-    name: 'apiserver_request_sli_duration_seconds',
-    help: 'The same without the time that webhooks and queues took.',
-    labels: WITHOUT_DRY_RUN,
-    buckets: DURATIONS,
-  });
-  const sizes = registry.histogram({
-    name: 'apiserver_response_sizes',
-    help: 'Bytes of answers.',
-    labels: WITHOUT_DRY_RUN,
-    buckets: SIZES,
-  });
-  const deprecated = registry.gauge({
-    name: 'apiserver_requested_deprecated_apis',
-    help: 'Deprecated APIs that were asked for, by group, version, resource and the release that removes them.',
-    labels: ['group', 'version', 'resource', 'subresource', 'removed_release'],
-  });
-  const longRunning = registry.gauge({
-    name: 'apiserver_longrunning_requests',
-    help: 'Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, scope and component. Not all requests are tracked this way.',
-    labels: WITHOUT_DRY_RUN,
-  });
+  const metrics = requestMetrics(registry);
   const lasting = new WeakMap<ApiRequest, Gauge>();
   const byRest = new WeakMap<Rest, Map<string, Series>>();
   const paths = new Map<string, Series>();
-
-  function create(request: ApiRequest, verb: string): Series {
-    const { info, rest } = request;
-    const scope = scopeOf(request);
-    const where = rest === undefined ? ['', '', '', ''] : [info.group, info.version, info.resource, info.subresource];
-    const dryRun = request.rawQuery.includes('dryRun=All') ? 'All' : '';
-    const tail = [...where, scope, 'apiserver'];
-    return {
-      labels: [verb, dryRun, ...tail],
-      duration: durations.with(verb, dryRun, ...tail),
-      sli: sli.with(verb, ...tail),
-      sizes: sizes.with(verb, ...tail),
-      codes: new Map(),
-    };
-  }
 
   function seriesOf(request: ApiRequest): Series {
     const verb = verbLabel(request);
@@ -106,7 +114,7 @@ export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): R
     const scoped = rest === undefined || request.info.namespace === '' ? key : `${key} n`;
     let series = known.get(scoped);
     if (series === undefined) {
-      series = create(request, verb);
+      series = newSeries(metrics, request, verb);
       known.set(scoped, series);
     }
     return series;
@@ -114,7 +122,7 @@ export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): R
 
   return {
     longRunning(request) {
-      const gauge = longRunning.with(...longRunningLabels(request));
+      const gauge = metrics.longRunning.with(...longRunningLabels(request));
       gauge.inc();
       lasting.set(request, gauge);
     },
@@ -124,7 +132,7 @@ export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): R
       const series = seriesOf(request);
       let counter = series.codes.get(request.status);
       if (counter === undefined) {
-        counter = total.with(...series.labels, String(request.status), '');
+        counter = metrics.total.with(...series.labels, String(request.status), '');
         series.codes.set(request.status, counter);
       }
       counter.inc();
@@ -135,7 +143,7 @@ export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): R
       if (request.responseBytes > 0) series.sizes.observe(request.responseBytes);
     },
     deprecated({ info }, removedRelease) {
-      deprecated.with(info.group, info.version, info.resource, info.subresource, removedRelease).set(1);
+      metrics.deprecated.with(info.group, info.version, info.resource, info.subresource, removedRelease).set(1);
     },
   };
 }

@@ -5,6 +5,7 @@ import { scaledValue } from '../../../api/meta/intstr.ts';
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import type { Informers } from '../../../api/machinery/informer.ts';
 import type { Pod, PodDisruptionBudget, Wire } from '../../../api/machinery/kinds.ts';
 import {
   deployments,
@@ -14,13 +15,13 @@ import {
   replicationControllers,
   statefulSets,
 } from '../../../api/machinery/resources.ts';
-import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
+import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { controllerOf } from '../owner-references.ts';
 import { isPodFinished, isPodReady, isPodTerminating } from '../pod-state.ts';
 
 export type BudgetStatus = Wire<V1PodDisruptionBudgetStatus>;
 
-/** An eviction whose pod is still there after this did not happen. */
+/** An eviction counts as failed if its pod still exists after this time. */
 const EVICTION_TIMEOUT_MS = 120_000;
 
 export interface Expectation {
@@ -28,7 +29,7 @@ export interface Expectation {
   readonly desired: number;
 }
 
-/** `scale`: what the pods' controllers ask for together; `undefined` where that cannot be found out. Throws for what cannot be computed. */
+/** `scale` returns the number of replicas that the controllers of the pods want in total. Throws if that is unknown or the budget's percentage is invalid. */
 export function computeExpectation(budget: PodDisruptionBudget, podCount: number, scale: () => number): Expectation {
   const { maxUnavailable, minAvailable } = budget.spec ?? {};
   if (maxUnavailable !== undefined) {
@@ -76,48 +77,93 @@ export function computeBudgetStatus(
 function withAllowed(
   budget: PodDisruptionBudget,
   nowMs: number,
-  said: { status: string; reason: string; message: string },
+  condition: { status: string; reason: string; message: string },
   status: BudgetStatus,
 ): BudgetStatus {
   const known = budget.status?.conditions?.find(({ type }) => type === 'DisruptionAllowed');
-  const lastTransitionTime = known?.status === said.status ? known.lastTransitionTime : formatTime(nowMs);
+  const lastTransitionTime = known?.status === condition.status ? known.lastTransitionTime : formatTime(nowMs);
   const others = (budget.status?.conditions ?? []).filter(({ type }) => type !== 'DisruptionAllowed');
   return {
     ...status,
     conditions: [
       ...others,
-      { type: 'DisruptionAllowed', ...said, lastTransitionTime, observedGeneration: budget.metadata.generation ?? 0 },
+      {
+        type: 'DisruptionAllowed',
+        ...condition,
+        lastTransitionTime,
+        observedGeneration: budget.metadata.generation ?? 0,
+      },
     ],
   };
+}
+
+/** The informers of the controllers whose replicas count as the scale of their pods. */
+function scaledOwners(informers: Informers) {
+  const sets = informers.for(replicaSets);
+  return [
+    sets,
+    informers.for(deployments),
+    informers.for(statefulSets),
+    informers.for(replicationControllers),
+  ] as const;
+}
+
+type ScaledOwners = ReturnType<typeof scaledOwners>;
+
+/** The sum of the replicas of all controllers that own one of the pods. Throws if a pod has no known controller. */
+function totalScale(members: readonly Pod[], owners: ScaledOwners): number {
+  const [sets] = owners;
+  const scales = new Map<string, number>();
+  for (const pod of members) {
+    let reference = controllerOf(pod);
+    if (reference === undefined) throw new Error(`found no controller ref for pod "${pod.metadata.name}"`);
+    const namespace = pod.metadata.namespace ?? '';
+    const set = reference.kind === 'ReplicaSet' ? sets.get(namespace, reference.name) : undefined;
+    // The replicas of a deployment count, not those of each of its replica sets.
+    reference = (set === undefined ? undefined : controllerOf(set)) ?? reference;
+    const { kind, name, uid } = reference;
+    const owner = owners.find(({ resource }) => resource.kind === kind)?.get(namespace, name);
+    if (owner === undefined || owner.metadata.uid !== uid)
+      throw new Error(`found no controllers for pod "${pod.metadata.name}"`);
+    scales.set(uid, owner.spec?.replicas ?? 1);
+  }
+  return [...scales.values()].reduce((sum, replicas) => sum + replicas, 0);
+}
+
+/** The status of a budget; it allows no disruption, with an event, if the expectation cannot be computed. */
+function budgetStatus(
+  { clock, recorder }: ControllerEnvironment,
+  budget: PodDisruptionBudget,
+  members: readonly Pod[],
+  scale: () => number,
+): BudgetStatus {
+  try {
+    return computeBudgetStatus(budget, members, computeExpectation(budget, members.length, scale), clock.now());
+  } catch (error) {
+    const message = (error as Error).message;
+    recorder.event(
+      referenceTo(budget, podDisruptionBudgets),
+      'Warning',
+      'CalculateExpectedPodCountFailed',
+      `Failed to calculate the number of expected pods: ${message}`,
+    );
+    const none: BudgetStatus = {
+      currentHealthy: 0,
+      desiredHealthy: 0,
+      expectedPods: 0,
+      ...budget.status,
+      disruptionsAllowed: 0,
+      observedGeneration: budget.metadata.generation ?? 0,
+    };
+    return withAllowed(budget, clock.now(), { status: 'False', reason: 'SyncFailed', message }, none);
+  }
 }
 
 export const runDisruption: RunController = (environment, signal) => {
   const { client, clock, informers, recorder } = environment;
   const budgets = informers.for(podDisruptionBudgets);
   const podCache = informers.for(pods);
-  const setCache = informers.for(replicaSets);
-  const owners = [
-    setCache,
-    informers.for(deployments),
-    informers.for(statefulSets),
-    informers.for(replicationControllers),
-  ];
-  const scaleOf = (members: readonly Pod[]): number => {
-    const scales = new Map<string, number>();
-    for (const pod of members) {
-      let reference = controllerOf(pod);
-      if (reference === undefined) throw new Error(`found no controller ref for pod "${pod.metadata.name}"`);
-      const namespace = pod.metadata.namespace ?? '';
-      const set = reference.kind === 'ReplicaSet' ? setCache.get(namespace, reference.name) : undefined;
-      // a deployment's size counts, not that of each of its sets
-      reference = (set === undefined ? undefined : controllerOf(set)) ?? reference;
-      const owner = owners.find(({ resource }) => resource.kind === reference.kind)?.get(namespace, reference.name);
-      if (owner === undefined || owner.metadata.uid !== reference.uid)
-        throw new Error(`found no controllers for pod "${pod.metadata.name}"`);
-      scales.set(reference.uid, owner.spec?.replicas ?? 1);
-    }
-    return [...scales.values()].reduce((sum, replicas) => sum + replicas, 0);
-  };
+  const owners = scaledOwners(informers);
   const loop = new ReconcileLoop(environment, {
     maxDelayMs: 60_000,
     reconcile: async (key) => {
@@ -130,33 +176,8 @@ export const runDisruption: RunController = (environment, signal) => {
         .filter((pod) => selector.matches(pod.metadata.labels) && !isPodFinished(pod));
       if (members.length === 0)
         recorder.event(referenceTo(budget, podDisruptionBudgets), 'Normal', 'NoPods', 'No matching pods found');
-      let status: BudgetStatus;
-      try {
-        status = computeBudgetStatus(
-          budget,
-          members,
-          computeExpectation(budget, members.length, () => scaleOf(members)),
-          clock.now(),
-        );
-      } catch (error) {
-        const message = (error as Error).message;
-        recorder.event(
-          referenceTo(budget, podDisruptionBudgets),
-          'Warning',
-          'CalculateExpectedPodCountFailed',
-          `Failed to calculate the number of expected pods: ${message}`,
-        );
-        // what cannot be judged must not be disrupted
-        const none: BudgetStatus = {
-          currentHealthy: 0,
-          desiredHealthy: 0,
-          expectedPods: 0,
-          ...budget.status,
-          disruptionsAllowed: 0,
-          observedGeneration: budget.metadata.generation ?? 0,
-        };
-        status = withAllowed(budget, clock.now(), { status: 'False', reason: 'SyncFailed', message }, none);
-      }
+      const scale = (): number => totalScale(members, owners);
+      const status = budgetStatus(environment, budget, members, scale);
       for (const at of Object.values(status.disruptedPods ?? {}))
         loop.queue.addAfter(key, Math.max(1000, Date.parse(at) + EVICTION_TIMEOUT_MS - clock.now()));
       if (!semanticEqual(status, budget.status))

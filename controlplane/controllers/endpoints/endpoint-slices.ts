@@ -1,17 +1,17 @@
-/** Keeps the endpoint slices of services that have a selector. Sharing out stands in `slice-core.ts`. */
+/** Keeps the endpoint slices of services that have a selector. `slice-core.ts` distributes endpoints over slices. */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
 import type { EndpointSlice, Pod, Service } from '../../../api/machinery/kinds.ts';
 import { endpointSlices, nodes, pods, services } from '../../../api/machinery/resources.ts';
-import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
+import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { controllerReference } from '../owner-references.ts';
 import { PendingWrites } from '../pending-writes.ts';
 import { isNamespaceTerminating } from '../pod-control.ts';
 import { podCondition } from '../pod-state.ts';
 import { followServicesAndPods, hasSelector, isHeadless, podsOf } from './service-pods.ts';
-import { familiesOf, groupEndpoints, planSlices, type EndpointGroup } from './slice-core.ts';
+import { familiesOf, groupEndpoints, planSlices, type EndpointGroup, type SlicePlan } from './slice-core.ts';
 
 export const SERVICE_NAME = 'kubernetes.io/service-name';
 export const MANAGED_BY = 'endpointslice.kubernetes.io/managed-by';
@@ -20,11 +20,11 @@ const ZONE = 'topology.kubernetes.io/zone';
 const MANAGER = 'endpointslice-controller.k8s.io';
 export const TRIGGER_TIME = 'endpoints.kubernetes.io/last-change-trigger-time';
 
-/** Several pods that change at once make one write. */
+/** Changes of several pods within this time become one write. */
 const BATCH_MS = 100;
 
 export const runEndpointSlices: RunController = (environment, signal) => {
-  const { client, informers, options } = environment;
+  const { informers, options } = environment;
   const serviceCache = informers.for(services);
   const podCache = informers.for(pods);
   const nodeCache = informers.for(nodes);
@@ -45,7 +45,7 @@ export const runEndpointSlices: RunController = (environment, signal) => {
         service.metadata.deletionTimestamp !== undefined
       )
         return;
-      // slices that were written but are not seen yet would be written again
+      // The informer does not show all of the last writes yet; planning now would write those slices again.
       if (!pending.settled(key)) return loop.queue.addAfter(key, BATCH_MS);
       const existing = slices.byIndex('service', key).filter((slice) => slice.metadata.deletionTimestamp === undefined);
       const members = podsOf(service, podCache);
@@ -57,28 +57,8 @@ export const runEndpointSlices: RunController = (environment, signal) => {
         maxPerSlice: options.maxEndpointsPerSlice,
         isStale: (slice) => !semanticEqual(slice.metadata.labels, labels),
       });
-      const annotations = triggerTime(service, members);
       try {
-        for (const group of plan.create)
-          pending.wrote(
-            key,
-            await client.create(endpointSlices, namespace, newSlice(service, group, labels, annotations)),
-          );
-        for (const { slice, endpoints, ports } of plan.update) {
-          const metadata = {
-            ...slice.metadata,
-            labels,
-            annotations: { ...slice.metadata.annotations, ...annotations },
-          };
-          pending.wrote(
-            key,
-            await client.update(endpointSlices, { ...slice, metadata, endpoints: [...endpoints], ports: [...ports] }),
-          );
-        }
-        for (const slice of plan.remove) {
-          await client.delete(endpointSlices, namespace, slice.metadata.name ?? '');
-          pending.deleted(key, slice);
-        }
+        await applyPlan(environment, pending, service, plan, { labels, annotations: triggerTime(service, members) });
       } catch (error) {
         if (isNamespaceTerminating(error) || isNotFound(error)) return;
         environment.recorder.event(
@@ -104,6 +84,36 @@ export const runEndpointSlices: RunController = (environment, signal) => {
   });
   return loop.run(signal, serviceCache, podCache, nodeCache, slices);
 };
+
+/** Writes a plan of slices, and records in `pending` which writes the informer has still to show. */
+async function applyPlan(
+  { client }: ControllerEnvironment,
+  pending: PendingWrites<EndpointSlice>,
+  service: Service,
+  plan: SlicePlan,
+  { labels, annotations }: SliceMetadata,
+): Promise<void> {
+  const { namespace = '', name = '' } = service.metadata;
+  const key = `${namespace}/${name}`;
+  for (const group of plan.create) {
+    const slice = newSlice(service, group, labels, annotations);
+    pending.wrote(key, await client.create(endpointSlices, namespace, slice));
+  }
+  for (const { slice, endpoints, ports } of plan.update) {
+    const metadata = { ...slice.metadata, labels, annotations: { ...slice.metadata.annotations, ...annotations } };
+    const changed = { ...slice, metadata, endpoints: [...endpoints], ports: [...ports] };
+    pending.wrote(key, await client.update(endpointSlices, changed));
+  }
+  for (const slice of plan.remove) {
+    await client.delete(endpointSlices, namespace, slice.metadata.name ?? '');
+    pending.deleted(key, slice);
+  }
+}
+
+interface SliceMetadata {
+  readonly labels: Record<string, string>;
+  readonly annotations: Record<string, string>;
+}
 
 function serviceKeys({ metadata }: EndpointSlice): string[] {
   const { [SERVICE_NAME]: service = '', [MANAGED_BY]: manager } = metadata.labels ?? {};
@@ -142,7 +152,7 @@ function newSlice(
   };
 }
 
-/** When the newest change happened that led to this, for latency figures. */
+/** The annotation with the time of the newest change of the service or its pods, from which latency is measured. */
 export function triggerTime(service: Service, members: readonly Pod[]): Record<string, string> {
   const times = [
     service.metadata.creationTimestamp ?? '',

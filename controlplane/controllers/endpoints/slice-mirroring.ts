@@ -5,7 +5,7 @@ import type { Endpoints, EndpointSlice, Service, Wire } from '../../../api/machi
 import { endpoints, endpointSlices, services } from '../../../api/machinery/resources.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
-import { keyOf, ReconcileLoop, splitKey, type RunController } from '../controller.ts';
+import { keyOf, ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { controllerReference } from '../owner-references.ts';
 import { PendingWrites } from '../pending-writes.ts';
 import { isNamespaceTerminating } from '../pod-control.ts';
@@ -28,7 +28,7 @@ export function isMirrored(object: Endpoints, service: Service | undefined): boo
   return labels[SKIP] !== 'true' && annotations[LEADER] === undefined;
 }
 
-/** One group for each set of ports and family. `most`: of a subset, what is more is left out. Pure. */
+/** Returns a group for each set of ports and address family, with at most `most` addresses of each subset. Pure. */
 export function groupsOf(subsets: readonly Subset[], most: number): EndpointGroup[] {
   const groups = new Map<string, { addressType: AddressType; ports: EndpointPort[]; endpoints: Endpoint[] }>();
   for (const subset of subsets) {
@@ -67,7 +67,7 @@ function endpointOf({ ip, hostname, nodeName, targetRef }: Address, ready: boole
 }
 
 export const runSliceMirroring: RunController = (environment, signal) => {
-  const { client, informers, options } = environment;
+  const { informers } = environment;
   const originals = informers.for(endpoints);
   const serviceCache = informers.for(services);
   const slices = informers.for(endpointSlices);
@@ -86,9 +86,9 @@ export const runSliceMirroring: RunController = (environment, signal) => {
         .filter((slice) => slice.metadata.deletionTimestamp === undefined);
       if (!pending.settled(key)) return loop.queue.addAfter(key, BATCH_MS);
       try {
-        if (mirrored) await write(key, original, existing);
+        if (mirrored) await mirror(environment, pending, original, existing);
         else {
-          for (const slice of existing) await remove(key, slice);
+          for (const slice of existing) await remove(environment, pending, key, slice);
           if (original === undefined) pending.forget(key);
         }
       } catch (error) {
@@ -96,50 +96,6 @@ export const runSliceMirroring: RunController = (environment, signal) => {
       }
     },
   });
-
-  async function write(key: string, original: Endpoints, existing: readonly EndpointSlice[]): Promise<void> {
-    const metadata = metadataOf(original);
-    const plan = planSlices({
-      existing,
-      groups: groupsOf(original.subsets ?? [], options.mirroringMaxEndpointsPerSubset),
-      placeholders: [],
-      maxPerSlice: options.mirroringMaxEndpointsPerSubset,
-      isStale: ({ metadata: { labels, annotations } }) =>
-        !semanticEqual(labels, metadata.labels) || !semanticEqual(annotations ?? {}, metadata.annotations),
-    });
-    const namespace = original.metadata.namespace ?? '';
-    for (const { addressType, ports, endpoints: members } of plan.create) {
-      const slice: EndpointSlice = {
-        apiVersion: 'discovery.k8s.io/v1',
-        kind: 'EndpointSlice',
-        metadata: {
-          generateName: `${original.metadata.name}-`,
-          namespace,
-          ...metadata,
-          ownerReferences: [controllerReference(original, endpoints)],
-        },
-        addressType,
-        endpoints: [...members],
-        ports: [...ports],
-      };
-      pending.wrote(key, await client.create(endpointSlices, namespace, slice));
-    }
-    for (const { slice, endpoints: members, ports } of plan.update) {
-      const changed = {
-        ...slice,
-        metadata: { ...slice.metadata, ...metadata },
-        endpoints: [...members],
-        ports: [...ports],
-      };
-      pending.wrote(key, await client.update(endpointSlices, changed));
-    }
-    for (const slice of plan.remove) await remove(key, slice);
-  }
-
-  async function remove(key: string, slice: EndpointSlice): Promise<void> {
-    await client.delete(endpointSlices, slice.metadata.namespace ?? '', slice.metadata.name ?? '');
-    pending.deleted(key, slice);
-  }
 
   loop.follow(originals);
   serviceCache.addHandler({
@@ -156,15 +112,80 @@ export const runSliceMirroring: RunController = (environment, signal) => {
   return loop.run(signal, originals, serviceCache, slices);
 };
 
+async function mirror(
+  environment: ControllerEnvironment,
+  pending: PendingWrites<EndpointSlice>,
+  original: Endpoints,
+  existing: readonly EndpointSlice[],
+): Promise<void> {
+  const { client, options } = environment;
+  const key = keyOf(original);
+  const metadata = metadataOf(original);
+  const plan = planSlices({
+    existing,
+    groups: groupsOf(original.subsets ?? [], options.mirroringMaxEndpointsPerSubset),
+    placeholders: [],
+    maxPerSlice: options.mirroringMaxEndpointsPerSubset,
+    isStale: ({ metadata: { labels, annotations } }) =>
+      !semanticEqual(labels, metadata.labels) || !semanticEqual(annotations ?? {}, metadata.annotations),
+  });
+  for (const group of plan.create) {
+    const slice = newSlice(original, group, metadata);
+    pending.wrote(key, await client.create(endpointSlices, original.metadata.namespace ?? '', slice));
+  }
+  for (const { slice, endpoints: members, ports } of plan.update) {
+    const changed = {
+      ...slice,
+      metadata: { ...slice.metadata, ...metadata },
+      endpoints: [...members],
+      ports: [...ports],
+    };
+    pending.wrote(key, await client.update(endpointSlices, changed));
+  }
+  for (const slice of plan.remove) await remove(environment, pending, key, slice);
+}
+
+function newSlice(
+  original: Endpoints,
+  { addressType, ports, endpoints: members }: EndpointGroup,
+  metadata: SliceMetadata,
+): EndpointSlice {
+  return {
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    metadata: {
+      generateName: `${original.metadata.name}-`,
+      namespace: original.metadata.namespace ?? '',
+      ...metadata,
+      ownerReferences: [controllerReference(original, endpoints)],
+    },
+    addressType,
+    endpoints: [...members],
+    ports: [...ports],
+  };
+}
+
+async function remove(
+  { client }: ControllerEnvironment,
+  pending: PendingWrites<EndpointSlice>,
+  key: string,
+  slice: EndpointSlice,
+): Promise<void> {
+  await client.delete(endpointSlices, slice.metadata.namespace ?? '', slice.metadata.name ?? '');
+  pending.deleted(key, slice);
+}
+
+interface SliceMetadata {
+  readonly labels: Record<string, string>;
+  readonly annotations: Record<string, string>;
+}
+
 function mirrorKeys({ metadata }: EndpointSlice): string[] {
   const { [SERVICE_NAME]: service = '', [MANAGED_BY]: manager } = metadata.labels ?? {};
   return service === '' || manager !== MANAGER ? [] : [keyOf({ metadata: { ...metadata, name: service } })];
 }
 
-function metadataOf({ metadata }: Endpoints): {
-  readonly labels: Record<string, string>;
-  readonly annotations: Record<string, string>;
-} {
+function metadataOf({ metadata }: Endpoints): SliceMetadata {
   const { [HEADLESS]: _headless, ...labels } = metadata.labels ?? {};
   const { [LAST_APPLIED]: _applied, [TRIGGER_TIME]: _trigger, ...annotations } = metadata.annotations ?? {};
   return { labels: { ...labels, [SERVICE_NAME]: metadata.name ?? '', [MANAGED_BY]: MANAGER }, annotations };

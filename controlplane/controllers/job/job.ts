@@ -269,7 +269,10 @@ class JobController {
     }
   }
 
-  /** Writes down, frees, counts; and ends the job when its last pod has been counted. */
+  /**
+   * Counts terminated pods in three steps, so that none is counted twice or lost: writes their uids to the status, removes
+   * their finalizers, adds them to the counters. Finishes the job once its last pod is counted.
+   */
   async #count(
     job: Job,
     own: readonly Pod[],
@@ -277,80 +280,63 @@ class JobController {
     counts: PodCounts,
     verdict: Verdict | undefined,
   ): Promise<void> {
-    const { clock } = this.#environment;
-    const nowMs = clock.now();
-    if (verdict !== undefined) {
-      status.conditions = withJobCondition(
-        status.conditions,
-        verdict.interim,
-        'True',
-        verdict.reason,
-        verdict.message,
-        nowMs,
-      );
-    }
+    const nowMs = this.#environment.clock.now();
+    const setCondition = (type: string, { reason, message }: Verdict): void => {
+      status.conditions = withJobCondition(status.conditions, type, 'True', reason, message, nowMs);
+    };
+    if (verdict !== undefined) setCondition(verdict.interim, verdict);
     if (isIndexed(job)) {
       status.completedIndexes = counts.completedIndexesText;
       if (job.spec?.backoffLimitPerIndex !== undefined) status.failedIndexes = counts.failedIndexesText;
     }
-    const succeeded = [
-      ...new Set([
-        ...(status.uncountedTerminatedPods?.succeeded ?? []),
-        ...counts.newlySucceeded.map(({ metadata }) => metadata.uid ?? ''),
-      ]),
-    ];
-    const failed = [
-      ...new Set([
-        ...(status.uncountedTerminatedPods?.failed ?? []),
-        ...counts.newlyFailed.map(({ metadata }) => metadata.uid ?? ''),
-      ]),
-    ];
-    let current = job;
-    if (succeeded.length + failed.length > 0) {
-      status.uncountedTerminatedPods = {
-        ...(succeeded.length === 0 ? {} : { succeeded }),
-        ...(failed.length === 0 ? {} : { failed }),
-      };
-      current = await this.#write(current, status);
-      const written = new Set([...succeeded, ...failed]);
-      for (const pod of own) if (written.has(pod.metadata.uid ?? '')) await this.#removeFinalizer(pod);
-      const distinct = isIndexed(job)
-        ? parseIndexes(status.completedIndexes, job.spec?.completions ?? 0).length
-        : (status.succeeded ?? 0) + succeeded.length;
-      Object.assign(status, {
-        succeeded: distinct,
-        failed: (status.failed ?? 0) + failed.length,
-        uncountedTerminatedPods: {},
-      });
-    }
-    // pods that were deleted because the job is over, and those that its policy ignores, are not counted, but must be let go
+    const current = await this.#countTerminated(job, own, status, counts);
+    // Pods that the job's policy ignores, and pods that end because the job is over, are not counted; their finalizers go.
     for (const pod of counts.newlyIgnored) await this.#removeFinalizer(pod);
-    if (verdict !== undefined)
-      for (const pod of own) if (outcomeOf(pod, job) === 'terminating') await this.#removeFinalizer(pod);
-    if (
-      verdict !== undefined &&
-      own.every(
-        (pod) =>
-          outcomeOf(pod, job) !== 'active' &&
-          !(pod.metadata.deletionTimestamp !== undefined && pod.status?.phase === 'Running'),
-      )
-    ) {
-      status.conditions = withJobCondition(
-        status.conditions,
-        verdict.final,
-        'True',
-        verdict.reason,
-        verdict.message,
-        nowMs,
-      );
-      if (verdict.final === 'Complete') status.completionTime = formatTime(nowMs);
-      Object.assign(status, { active: 0, ready: 0, terminating: 0 });
+    if (verdict === undefined) {
       await this.#write(current, status);
-      if (verdict.final === 'Complete') this.#event(job, 'Normal', 'Completed', 'Job completed');
-      else this.#event(job, 'Warning', verdict.reason, verdict.message);
       return;
     }
+    for (const pod of own) if (outcomeOf(pod, job) === 'terminating') await this.#removeFinalizer(pod);
+    const isRunning = (pod: Pod): boolean =>
+      outcomeOf(pod, job) === 'active' ||
+      (pod.metadata.deletionTimestamp !== undefined && pod.status?.phase === 'Running');
+    if (own.some(isRunning)) {
+      await this.#write(current, status);
+      return;
+    }
+    setCondition(verdict.final, verdict);
+    if (verdict.final === 'Complete') status.completionTime = formatTime(nowMs);
+    Object.assign(status, { active: 0, ready: 0, terminating: 0 });
     await this.#write(current, status);
+    if (verdict.final === 'Complete') this.#event(job, 'Normal', 'Completed', 'Job completed');
+    else this.#event(job, 'Warning', verdict.reason, verdict.message);
+  }
+
+  /** Adds pods that terminated to the counters of `status`. Returns the job as it is after the first of the writes. */
+  async #countTerminated(job: Job, own: readonly Pod[], status: JobStatus, counts: PodCounts): Promise<Job> {
+    const { uncountedTerminatedPods: uncounted } = status;
+    const uids = (written: readonly string[] | undefined, pods: readonly Pod[]): string[] => [
+      ...new Set([...(written ?? []), ...pods.map(({ metadata }) => metadata.uid ?? '')]),
+    ];
+    const succeeded = uids(uncounted?.succeeded, counts.newlySucceeded);
+    const failed = uids(uncounted?.failed, counts.newlyFailed);
+    if (succeeded.length + failed.length === 0) return job;
+    status.uncountedTerminatedPods = {
+      ...(succeeded.length === 0 ? {} : { succeeded }),
+      ...(failed.length === 0 ? {} : { failed }),
+    };
+    const current = await this.#write(job, status);
+    const written = new Set([...succeeded, ...failed]);
+    for (const pod of own) if (written.has(pod.metadata.uid ?? '')) await this.#removeFinalizer(pod);
+    const distinct = isIndexed(job)
+      ? parseIndexes(status.completedIndexes, job.spec?.completions ?? 0).length
+      : (status.succeeded ?? 0) + succeeded.length;
+    Object.assign(status, {
+      succeeded: distinct,
+      failed: (status.failed ?? 0) + failed.length,
+      uncountedTerminatedPods: {},
+    });
+    return current;
   }
 
   async #write(job: Job, status: JobStatus): Promise<Job> {

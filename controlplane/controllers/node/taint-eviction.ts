@@ -1,4 +1,4 @@
-/** Deletes pods from nodes with `NoExecute` taints that they do not tolerate, or not for ever. */
+/** Deletes pods that do not tolerate a `NoExecute` taint of their node, or tolerate it only for a time that is over. */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import type { V1Toleration } from '@kubernetes/client-node';
 import { isNotFound } from '../../../api/meta/status-error.ts';
@@ -6,7 +6,7 @@ import { formatTime } from '../../../api/machinery/clock.ts';
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
 import type { Pod } from '../../../api/machinery/kinds.ts';
 import { nodes, pods } from '../../../api/machinery/resources.ts';
-import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
+import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { indexByNode, podsOn } from './node-lifecycle.ts';
 import type { Taint } from './node-health.ts';
 
@@ -18,7 +18,7 @@ export function tolerates(toleration: V1Toleration, taint: Taint): boolean {
   return operator === 'Exists' || value === (taint.value ?? '');
 }
 
-/** When the pod must go (epoch ms); `undefined` for never. The shortest toleration counts. */
+/** The time at which the pod is evicted, in ms since the epoch; `undefined` for never. The shortest toleration decides. */
 function evictionTime(pod: Pod, taints: readonly Taint[], taintedAtMs: number): number | undefined {
   let shortest = Number.POSITIVE_INFINITY;
   for (const taint of taints) {
@@ -33,12 +33,37 @@ function evictionTime(pod: Pod, taints: readonly Taint[], taintedAtMs: number): 
   return Number.isFinite(shortest) ? taintedAtMs + shortest : undefined;
 }
 
+/** Sets the condition DisruptionTarget and deletes the pod. A pod that is gone is no error. */
+async function evict({ client, clock }: ControllerEnvironment, pod: Pod): Promise<void> {
+  const { namespace = '', name = '', uid } = pod.metadata;
+  const condition = {
+    type: 'DisruptionTarget',
+    status: 'True',
+    reason: 'DeletionByTaintManager',
+    message: 'Taint manager: deleting due to NoExecute taint',
+    lastTransitionTime: formatTime(clock.now()),
+  };
+  const patch = { metadata: { uid }, status: { conditions: [condition] } };
+  try {
+    await client.patch(pods, namespace, name, 'strategic', patch, { subresource: 'status' });
+    await client.delete(pods, namespace, name, uid === undefined ? {} : { preconditions: { uid } });
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+  }
+}
+
+const noExecuteTaints = (node: { readonly spec?: { readonly taints?: readonly Taint[] } } | undefined) =>
+  (node?.spec?.taints ?? []).filter(({ effect }) => effect === 'NoExecute');
+
+const sameTaints = (a: Parameters<typeof noExecuteTaints>[0], b: Parameters<typeof noExecuteTaints>[0]): boolean =>
+  stringifyJson(noExecuteTaints(a)) === stringifyJson(noExecuteTaints(b));
+
 export const runTaintEviction: RunController = (environment, signal) => {
-  const { client, clock, informers, recorder } = environment;
+  const { clock, informers, recorder } = environment;
   const nodeCache = informers.for(nodes);
   const podCache = informers.for(pods);
   indexByNode(podCache);
-  /** Pods that will be deleted unless the taint is removed, and the time since when. Taints that users set have no such time. */
+  /** Keys of pods that will be deleted unless the taint is removed, and the time since when. Taints of users have no `timeAdded`. */
   const planned = new Map<string, number>();
   const loop = new ReconcileLoop(environment, {
     workers: 8,
@@ -46,9 +71,7 @@ export const runTaintEviction: RunController = (environment, signal) => {
     reconcile: async (key) => {
       const { namespace, name } = splitKey(key);
       const pod = podCache.get(namespace, name);
-      const taints = (nodeCache.get('', pod?.spec?.nodeName ?? '')?.spec?.taints ?? []).filter(
-        ({ effect }) => effect === 'NoExecute',
-      );
+      const taints = noExecuteTaints(nodeCache.get('', pod?.spec?.nodeName ?? ''));
       if (pod === undefined || pod.metadata.deletionTimestamp !== undefined || taints.length === 0) {
         if (planned.delete(key) && pod !== undefined && pod.metadata.deletionTimestamp === undefined) {
           recorder.event(referenceTo(pod, pods), 'Normal', 'TaintManagerEviction', `Cancelling deletion of Pod ${key}`);
@@ -68,41 +91,16 @@ export const runTaintEviction: RunController = (environment, signal) => {
       }
       planned.delete(key);
       recorder.event(referenceTo(pod, pods), 'Normal', 'TaintManagerEviction', `Marking for deletion Pod ${key}`);
-      await evict(pod);
+      await evict(environment, pod);
     },
   });
-  const evict = async (pod: Pod): Promise<void> => {
-    const { namespace = '', name = '', uid } = pod.metadata;
-    const condition = {
-      type: 'DisruptionTarget',
-      status: 'True',
-      reason: 'DeletionByTaintManager',
-      message: 'Taint manager: deleting due to NoExecute taint',
-      lastTransitionTime: formatTime(clock.now()),
-    };
-    try {
-      await client.patch(
-        pods,
-        namespace,
-        name,
-        'strategic',
-        { metadata: { uid }, status: { conditions: [condition] } },
-        { subresource: 'status' },
-      );
-      await client.delete(pods, namespace, name, uid === undefined ? {} : { preconditions: { uid } });
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-    }
-  };
-  const tainted = (node: { spec?: { taints?: readonly Taint[] } }): string =>
-    stringifyJson((node.spec?.taints ?? []).filter(({ effect }) => effect === 'NoExecute'));
   nodeCache.addHandler({
     add: (node) => {
-      if (tainted(node) !== '[]') for (const pod of podsOn(podCache, node.metadata.name ?? '')) loop.enqueue(pod);
+      if (noExecuteTaints(node).length > 0)
+        for (const pod of podsOn(podCache, node.metadata.name ?? '')) loop.enqueue(pod);
     },
     update: (previous, node) => {
-      if (tainted(previous) !== tainted(node))
-        for (const pod of podsOn(podCache, node.metadata.name ?? '')) loop.enqueue(pod);
+      if (!sameTaints(previous, node)) for (const pod of podsOn(podCache, node.metadata.name ?? '')) loop.enqueue(pod);
     },
   });
   podCache.addHandler({

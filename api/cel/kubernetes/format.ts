@@ -1,0 +1,69 @@
+/** The CEL library of named formats: `format.dns1123Label().validate(text)` returns the errors, or no value if there are none. */
+import {
+  dnsLabelErrors,
+  dnsSubdomainErrors,
+  labelValueErrors,
+  qualifiedNameErrors,
+  rfc1035LabelErrors,
+} from '../../meta/names.ts';
+import { both, fn, type FunctionRow } from '../functions.ts';
+import { list, opaque, optional, string } from '../types.ts';
+import { OpaqueValue, Optional } from '../values.ts';
+import { urlValue } from './url.ts';
+
+class Format extends OpaqueValue {
+  readonly typeName = 'kubernetes.NamedFormat';
+  readonly name: string;
+  readonly check: (text: string) => string[];
+  constructor(name: string, check: (text: string) => string[]) {
+    super();
+    this.name = name;
+    this.check = check;
+  }
+  equals(other: OpaqueValue): boolean {
+    return other instanceof Format && other.name === this.name;
+  }
+}
+
+const namedFormat = opaque('kubernetes.NamedFormat');
+const prefix = (check: (text: string) => string[]) => (text: string) => check(text.replace(/-$/, 'a'));
+const unless = (ok: (text: string) => boolean, why: string) => (text: string) => (ok(text) ? [] : [why]);
+
+const FORMATS: Readonly<Record<string, (text: string) => string[]>> = {
+  dns1123Label: dnsLabelErrors,
+  dns1123Subdomain: dnsSubdomainErrors,
+  dns1035Label: rfc1035LabelErrors,
+  qualifiedName: qualifiedNameErrors,
+  dns1123LabelPrefix: prefix(dnsLabelErrors),
+  dns1123SubdomainPrefix: prefix(dnsSubdomainErrors),
+  dns1035LabelPrefix: prefix(rfc1035LabelErrors),
+  labelValue: labelValueErrors,
+  uri: unless((text) => urlValue(text) !== undefined, 'invalid URI for request'),
+  uuid: unless(
+    (text) => /^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}$/.test(text),
+    'does not match the UUID format',
+  ),
+  byte: unless(
+    (text) => /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(text),
+    'invalid base64',
+  ),
+  date: unless((text) => /^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(Date.parse(text)), 'invalid date'),
+  datetime: unless(
+    (text) => /^\d{4}-\d{2}-\d{2}[Tt].+/.test(text) && !Number.isNaN(Date.parse(text)),
+    'invalid datetime',
+  ),
+};
+
+export const formats: readonly FunctionRow[] = [
+  ...Object.entries(FORMATS).map(([name, check]) =>
+    fn(`format.${name}`, [], namedFormat, () => new Format(name, check)),
+  ),
+  fn('format.named', [string], optional(namedFormat), (name: string) => {
+    const check = Object.hasOwn(FORMATS, name) ? FORMATS[name] : undefined;
+    return new Optional(check === undefined ? undefined : new Format(name, check));
+  }),
+  ...both('validate', [namedFormat, string], optional(list(string)), ({ check }: Format, text: string) => {
+    const errors = check(text);
+    return new Optional(errors.length === 0 ? undefined : errors);
+  }),
+];

@@ -1,0 +1,67 @@
+/** Volume attachments: the request that a volume be attached to a node, and in `status` the driver's answer. */
+import type { V1VolumeAttachmentSpec, V1VolumeAttachmentStatus } from '@kubernetes/client-node';
+import { driverNameErrors } from '../../../../api/kinds/volume-validation.ts';
+import type { Kind } from '../../../../api/kinds/wire.ts';
+import { tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
+import { jsonEqual } from '../../../../api/meta/json-equality.ts';
+import { rangeError } from '../../../../api/meta/names.ts';
+import { restore } from '../../generic-strategy.ts';
+import type { Strategy } from '../../strategy.ts';
+import { volumeSpecErrors } from '../core/persistent-volumes.ts';
+import { dnsSubdomain, forbidden, invalid, required } from '../field-rules.ts';
+import { attachmentColumns } from './columns.ts';
+
+type Attachment = Kind<{ spec: V1VolumeAttachmentSpec; status: V1VolumeAttachmentStatus }>;
+
+const MAX_MESSAGE_BYTES = 256 * 1024;
+
+function attachmentSpecErrors(object: Attachment): FieldError[] {
+  const { attacher, source, nodeName = '' } = object.spec ?? {};
+  const errors = driverNameErrors('spec.attacher', attacher);
+  const { persistentVolumeName: name, inlineVolumeSpec: inline } = source ?? {};
+  const either = 'must specify exactly one of inlineVolumeSpec and persistentVolumeName';
+  if (inline === undefined && name === undefined) errors.push(required('spec.source', either));
+  else if (inline !== undefined && name !== undefined) errors.push(forbidden('spec.source', either));
+  else if (name === '')
+    errors.push(required('spec.source.persistentVolumeName', 'must specify non empty persistentVolumeName'));
+  else if (inline !== undefined)
+    errors.push(...volumeSpecErrors(inline, 'spec.source.inlineVolumeSpec', { inline: true }));
+  else errors.push(...dnsSubdomain('spec.source.persistentVolumeName', name ?? ''));
+  errors.push(...dnsSubdomain('spec.nodeName', nodeName));
+  return errors;
+}
+
+function attachmentStatusErrors(object: Attachment): FieldError[] {
+  const errors: FieldError[] = [];
+  const metadata = object.status?.attachmentMetadata ?? {};
+  const size = Object.entries(metadata).reduce((sum, [key, value = '']) => sum + key.length + value.length, 0);
+  if (size > MAX_MESSAGE_BYTES) errors.push(tooLong('status.attachmentMetadata', MAX_MESSAGE_BYTES));
+  for (const field of ['attachError', 'detachError'] as const) {
+    if ((object.status?.[field]?.message ?? '').length > 1024)
+      errors.push(tooLong(`status.${field}.message`, MAX_MESSAGE_BYTES));
+    const code = object.status?.[field]?.errorCode;
+    if (code !== undefined && code < 0)
+      errors.push(invalid(`status.${field}.errorCode`, code, rangeError(0, 2_147_483_647)));
+  }
+  return errors;
+}
+
+export const attachments: Strategy<Attachment> = {
+  requiresResourceVersion: true,
+  prepareForCreate: (object) => void (object.status = { attached: false }),
+  prepareForUpdate: (object, old) => restore(object, old, 'status'),
+  validateCreate: (object) => [...attachmentSpecErrors(object), ...attachmentStatusErrors(object)],
+  validateUpdate: (object, old) => [
+    ...attachmentSpecErrors(object),
+    ...attachmentStatusErrors(object),
+    ...(jsonEqual(object.spec, old.spec) ? [] : [invalid('spec', object.spec, 'field is immutable')]),
+  ],
+  returnsDeleted: true,
+  resetFields: [['status']],
+  columns: attachmentColumns,
+  status: {
+    prepareForUpdate: (object, old) => restore(object, old, 'spec'),
+    validateUpdate: attachmentStatusErrors,
+    resetFields: [['metadata'], ['spec']],
+  },
+};

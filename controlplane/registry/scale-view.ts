@@ -1,0 +1,80 @@
+/** The `autoscaling/v1` Scale of a workload: which of its fields the Scale shows, and which of them a write sets. */
+import type { V1LabelSelector, V1Scale } from '@kubernetes/client-node';
+import type { Kind } from '../../api/kinds/wire.ts';
+import { invalid, type FieldError } from '../../api/meta/field-error.ts';
+import { nameIsSubdomain } from '../../api/meta/names.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { formatLabelSelector } from '../../api/meta/selector.ts';
+import { validateMetadata } from '../../api/meta/validation.ts';
+
+export type Scale = Kind<Pick<V1Scale, 'spec' | 'status'>>;
+
+interface Workload {
+  readonly spec?: { readonly replicas?: number; readonly selector?: unknown };
+  readonly status?: { readonly replicas?: number };
+}
+
+/** Leaves zero replicas out of `spec` and an empty selector out of `status`, as kube-apiserver does. */
+export function newScale(
+  { metadata }: KubeObject,
+  numbers: { readonly wanted: number; readonly current: number; readonly selector: string },
+): Scale {
+  const { name, namespace, uid, resourceVersion, creationTimestamp } = metadata;
+  const { wanted, current, selector } = numbers;
+  return {
+    kind: 'Scale',
+    apiVersion: 'autoscaling/v1',
+    metadata: {
+      ...(name === undefined ? {} : { name }),
+      ...(namespace === undefined ? {} : { namespace }),
+      ...(uid === undefined ? {} : { uid }),
+      ...(resourceVersion === undefined ? {} : { resourceVersion }),
+      ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
+    },
+    spec: wanted === 0 ? {} : { replicas: wanted },
+    status: { replicas: current, ...(selector === '' ? {} : { selector }) },
+  };
+}
+
+export function scaleOf(object: KubeObject): Scale {
+  const { spec, status } = object as unknown as Workload;
+  return newScale(object, {
+    wanted: spec?.replicas ?? 0,
+    current: status?.replicas ?? 0,
+    selector: selectorText(spec?.selector),
+  });
+}
+
+/** A replication controller has plain labels as its selector; all other workloads have label selectors. */
+function selectorText(selector: unknown): string {
+  if (typeof selector !== 'object' || selector === null) return '';
+  if ('matchLabels' in selector || 'matchExpressions' in selector)
+    return formatLabelSelector(selector as V1LabelSelector);
+  return formatLabelSelector({ matchLabels: selector as Record<string, string> });
+}
+
+/** Maps a workload to its Scale and back. */
+export interface ScaleView {
+  scaleOf(object: KubeObject): Scale;
+  /** The Scale that a write starts from, where the object may still lack what a read requires. */
+  scaleBefore?(object: KubeObject): Scale;
+  setReplicas(object: KubeObject, replicas: number): void;
+  errorsOf(scale: Scale): FieldError[];
+}
+
+/** The view on the built-in workloads. */
+export const workloadScale: ScaleView = {
+  scaleOf,
+  setReplicas(object, replicas) {
+    const spec = (object['spec'] ??= {}) as { replicas?: number };
+    spec.replicas = replicas;
+  },
+  errorsOf: scaleErrors,
+};
+
+function scaleErrors(scale: Scale): FieldError[] {
+  const errors = validateMetadata(scale.metadata, { namespaced: true, nameRule: nameIsSubdomain, builtIn: true });
+  const replicas = scale.spec?.replicas ?? 0;
+  if (replicas < 0) errors.push(invalid('spec.replicas', replicas, 'must be greater than or equal to 0'));
+  return errors;
+}

@@ -1,0 +1,121 @@
+/**
+ * Admission of creates and changes: mutating plugins before the object is prepared, validating plugins right before it is
+ * written. `store-write.ts` calls this; deletions are admitted in `store-delete.ts`.
+ */
+import type { KubeObject } from '../../api/meta/object.ts';
+import type { Entry, RequestContext, WriteOptions } from '../model/rest.ts';
+import { dropRepeatedOwners } from './object-identity.ts';
+import { admissionAttributes, type Endpoint, type Store } from './store.ts';
+
+export interface WriteTarget {
+  readonly endpoint: Endpoint;
+  readonly namespace: string;
+  readonly name: string;
+  readonly options: WriteOptions;
+  /** `CreateOptions` and the like, for admission. */
+  readonly optionsObject: Record<string, unknown>;
+  /** The caller has run admission already, on the object of its own body (bindings, evictions). */
+  readonly skipAdmission?: boolean;
+  /** Absent: admission sees the stored object itself. */
+  readonly admissionView?: AdmissionView;
+}
+
+/** How admission sees an object that is written through a subresource of another kind, such as a Scale. */
+export interface AdmissionView {
+  show(object: KubeObject): KubeObject;
+  /** Writes what admission made of the shown object back into `object`. */
+  take(shown: KubeObject, object: KubeObject): void;
+}
+
+/** Runs the mutating plugins on an object that is created, and returns what they made of it. */
+export async function admitCreate(
+  store: Store,
+  context: RequestContext,
+  target: WriteTarget,
+  object: KubeObject,
+): Promise<KubeObject> {
+  const attributes = admissionAttributes(context, {
+    operation: 'CREATE',
+    endpoint: target.endpoint,
+    namespace: target.namespace,
+    name: object.metadata.name ?? '',
+    object,
+    oldObject: undefined,
+    options: target.optionsObject,
+    dryRun: target.options.dryRun,
+  });
+  await store.admission.admit(attributes, context.signal);
+  const admitted = attributes.object ?? object;
+  dropRepeatedOwners(admitted, context, true);
+  return admitted;
+}
+
+/** Runs the mutating plugins on a changed object, and returns what they made of it. */
+export async function admitChange(
+  store: Store,
+  context: RequestContext,
+  target: WriteTarget,
+  object: KubeObject,
+  old: KubeObject,
+): Promise<KubeObject> {
+  if (target.skipAdmission === true) return object;
+  const view = target.admissionView;
+  const attributes = admissionAttributes(context, {
+    operation: 'UPDATE',
+    endpoint: target.endpoint,
+    namespace: target.namespace,
+    name: target.name,
+    object: view?.show(object) ?? object,
+    oldObject: view?.show(old) ?? old,
+    options: target.optionsObject,
+    dryRun: target.options.dryRun,
+  });
+  await store.admission.admit(attributes, context.signal);
+  if (view !== undefined && attributes.object !== undefined) view.take(attributes.object, object);
+  const admitted = view === undefined ? (attributes.object ?? object) : object;
+  dropRepeatedOwners(admitted, context, true);
+  return admitted;
+}
+
+/** Runs the validating plugins, then `write`; undoes what plugins recorded of the object if it is not written. */
+export async function writeAdmitted(
+  store: Store,
+  context: RequestContext,
+  target: WriteTarget,
+  { object, old }: { readonly object: KubeObject; readonly old: KubeObject | undefined },
+  write: () => Promise<Entry>,
+): Promise<Entry> {
+  if (target.skipAdmission === true) return write();
+  const undos: (() => void)[] = [];
+  try {
+    await validateAdmission(store, context, target, { object, old }, (undo) => undos.push(undo));
+    return await write();
+  } catch (error) {
+    for (const undo of undos) undo();
+    throw error;
+  }
+}
+
+async function validateAdmission(
+  store: Store,
+  context: RequestContext,
+  target: WriteTarget,
+  { object, old }: { readonly object: KubeObject; readonly old: KubeObject | undefined },
+  whenNotWritten: (undo: () => void) => void,
+): Promise<void> {
+  const view = target.admissionView;
+  await store.admission.validate(
+    admissionAttributes(context, {
+      operation: old === undefined ? 'CREATE' : 'UPDATE',
+      endpoint: target.endpoint,
+      namespace: target.namespace,
+      name: object.metadata.name ?? '',
+      object: view?.show(object) ?? object,
+      oldObject: old === undefined ? undefined : (view?.show(old) ?? old),
+      options: target.optionsObject,
+      dryRun: target.options.dryRun,
+      whenNotWritten,
+    }),
+    context.signal,
+  );
+}
