@@ -4,6 +4,7 @@
  *
  * Label values are bounded by the callers: never put a name that users choose into one.
  */
+import { ByLabels } from './by-labels.ts';
 
 export interface Counter {
   inc(by?: number): void;
@@ -92,7 +93,7 @@ class MetricFamily<S extends Series> implements Family<S> {
   readonly kind: Kind;
   readonly #options: MetricOptions;
   readonly #create: () => S;
-  readonly #series = new Map<string, { readonly labels: string; readonly series: S }>();
+  readonly #entries = new ByLabels<{ readonly labels: string; readonly series: S }>();
 
   constructor(kind: Kind, options: MetricOptions, create: () => S) {
     this.kind = kind;
@@ -105,28 +106,27 @@ class MetricFamily<S extends Series> implements Family<S> {
   }
 
   with(...values: string[]): S {
-    const key = values.length === 1 ? (values[0] ?? '') : values.join('\u0000');
-    const known = this.#series.get(key);
-    if (known !== undefined) return known.series;
+    const found = this.#entries.get(values);
+    if (found !== undefined) return found.series;
     const names = this.#options.labels ?? [];
     if (values.length !== names.length) throw new Error(`metric ${this.#options.name} has ${names.length} labels`);
     const series = this.#create();
     const labels = names.map((name, at) => `${name}="${escapeValue(values[at] ?? '')}"`).join(',');
-    this.#series.set(key, { labels, series });
+    this.#entries.set(values, { labels, series });
     return series;
   }
 
   delete(...values: string[]): void {
-    this.#series.delete(values.join('\u0000'));
+    this.#entries.delete(values);
   }
 
   render(lines: string[]): void {
     const { name, help } = this.#options;
-    if (this.#series.size === 0) return;
+    if (this.#entries.isEmpty) return;
     lines.push(
       `# HELP ${name} ${help.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')}\n# TYPE ${name} ${this.kind}\n`,
     );
-    for (const { labels, series } of this.#series.values()) series.render(lines, name, labels);
+    for (const { labels, series } of this.#entries.values()) series.render(lines, name, labels);
   }
 }
 

@@ -15,14 +15,10 @@ import { executable } from './executable.ts';
 import { idle } from './idle.ts';
 import { hostile } from './hostile.ts';
 import { h2load, openHttp, type Http } from './load.ts';
-import { configMap, pod } from './objects.ts';
+import { configMap, createPods, MAPS, pod, PODS, PROTOBUF, TABLE } from './objects.ts';
 import { scale } from './scale.ts';
 import { startServer, type Server, type ServerOptions } from './server.ts';
 
-const MAPS = '/api/v1/namespaces/default/configmaps';
-const PODS = '/api/v1/namespaces/default/pods';
-const TABLE = 'application/json;as=Table;v=v1;g=meta.k8s.io';
-const PROTOBUF = 'application/vnd.kubernetes.protobuf';
 const MIB = 1024 * 1024;
 const OBSERVED: ServerOptions = { observed: true };
 
@@ -58,15 +54,6 @@ async function withServer(
     http.close();
     await server.stop();
   }
-}
-
-/** Pods are only taken where their service account is; its controller makes it a moment after the start. */
-async function createPods(http: Http, count: number): Promise<void> {
-  const account = { metadata: { name: 'default' } };
-  await http.request('POST', '/api/v1/namespaces/default/serviceaccounts', account).catch((error: Error) => {
-    if (!error.message.includes('409')) throw error;
-  });
-  await http.many(count, (at) => http.request('POST', PODS, pod(at)));
 }
 
 async function start(): Promise<void> {

@@ -1,4 +1,10 @@
-/** What the benchmarks store. */
+/** What the benchmarks store, and where. */
+import type { Http } from './load.ts';
+
+export const MAPS = '/api/v1/namespaces/default/configmaps';
+export const PODS = '/api/v1/namespaces/default/pods';
+export const TABLE = 'application/json;as=Table;v=v1;g=meta.k8s.io';
+export const PROTOBUF = 'application/vnd.kubernetes.protobuf';
 
 export const configMap = (name?: string): object => ({
   apiVersion: 'v1',
@@ -32,3 +38,12 @@ export const pod = (at?: number): object => ({
     volumes: [{ name: 'config', configMap: { name: 'config' } }],
   },
 });
+
+/** The API server refuses pods without a service account, which a controller creates a moment after the start: so this creates it. */
+export async function createPods(http: Http, count: number): Promise<void> {
+  const account = { metadata: { name: 'default' } };
+  await http.request('POST', '/api/v1/namespaces/default/serviceaccounts', account).catch((error: Error) => {
+    if (!error.message.includes('409')) throw error;
+  });
+  await http.many(count, (at) => http.request('POST', PODS, pod(at)));
+}

@@ -203,15 +203,22 @@ function compareMember(
 ): void {
   // Equal scalars are most of what an update has.
   if (old === next) return;
-  const below = {
-    added: sets.added.child(element),
-    removed: sets.removed.child(element),
-    modified: sets.modified.child(element),
-  };
-  compareValue(type, old, next, below);
-  sets.added.dropEmpty(element);
-  sets.removed.dropEmpty(element);
-  sets.modified.dropEmpty(element);
+  if (old === undefined) {
+    if (next !== undefined) takeChild(type, next, element, sets.added);
+  } else if (next === undefined) takeChild(type, old, element, sets.removed);
+  else if (type.kind === 'leaf') {
+    if (!jsonEqual(old, next)) sets.modified.own(element);
+  } else {
+    const below = {
+      added: sets.added.child(element),
+      removed: sets.removed.child(element),
+      modified: sets.modified.child(element),
+    };
+    compareValue(type, old, next, below);
+    sets.added.dropEmpty(element);
+    sets.removed.dropEmpty(element);
+    sets.modified.dropEmpty(element);
+  }
 }
 
 function compareItems(type: ListType, old: readonly JsonValue[], next: readonly JsonValue[], sets: Sets): void {

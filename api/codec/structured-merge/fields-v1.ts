@@ -55,7 +55,22 @@ function encodeNode(set: FieldSet): JsonObject {
 function orderedElements(set: FieldSet): string[] {
   const elements = [...(set.children?.keys() ?? [])];
   if (elements.length < 2) return elements;
-  return elements.every(comparesAsText) ? elements.sort() : elements.sort(compareElements);
+  if (!elements.every(comparesAsText)) return elements.sort(compareElements);
+  return elements.length <= FEW ? insertionSorted(elements) : elements.sort();
+}
+
+/** Up to here `insertionSorted` takes less time and memory than `Array.prototype.sort`; most nodes of a field set have fewer members. */
+const FEW = 24;
+
+/** Sorts in place, by UTF-16 code units. */
+function insertionSorted(elements: string[]): string[] {
+  for (let end = 1; end < elements.length; end++) {
+    const element = elements[end] ?? '';
+    let at = end;
+    for (; at > 0 && (elements[at - 1] ?? '') > element; at--) elements[at] = elements[at - 1] ?? '';
+    elements[at] = element;
+  }
+  return elements;
 }
 
 /** Fields, and keys and values that are texts: their order is that of the elements, which sorts fastest without a callback. */
