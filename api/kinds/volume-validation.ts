@@ -168,11 +168,13 @@ function claimNameErrors(podName: string, volume: string, field: string): FieldE
 /** kube-apiserver's names of additional sources in errors, where they differ from the field names. */
 const FURTHER: Readonly<Record<string, string>> = { cephfs: 'cephFS', downwardAPI: 'downwarAPI' };
 
+const SOURCE_CHECKS = Object.entries(SOURCES);
+
 /** Validates the first source only, and reports each additional one. */
 function sourceErrors(volume: Volume, at: string, podName: string): FieldError[] {
   const errors: FieldError[] = [];
   let count = 0;
-  for (const [name, check] of Object.entries(SOURCES)) {
+  for (const [name, check] of SOURCE_CHECKS) {
     if (volume[name as keyof Volume] === undefined) continue;
     if (count > 0) errors.push(forbidden(`${at}.${FURTHER[name] ?? name}`, 'may not specify more than 1 volume type'));
     else errors.push(...check(volume, at, podName));
