@@ -83,9 +83,10 @@ function deadlineErrors(spec: PodSpec, old: PodSpec): { errors: FieldError[]; st
 }
 
 function tolerationUpdateErrors(tolerations: readonly Toleration[], old: readonly Toleration[]): FieldError[] {
-  const same = (a: Toleration, b: Toleration): boolean =>
-    (['key', 'operator', 'value', 'effect'] as const).every((field) => (a[field] ?? '') === (b[field] ?? ''));
-  if (old.every((one) => tolerations.some((other) => same(one, other)))) return [];
+  const identity = ({ key = '', operator = '', value = '', effect = '' }: Toleration): string =>
+    stringifyJson([key, operator, value, effect]);
+  const kept = new Set(tolerations.map(identity));
+  if (old.every((one) => kept.has(identity(one)))) return [];
   return [forbidden('spec.tolerations', 'existing toleration can not be modified except its tolerationSeconds')];
 }
 
@@ -228,16 +229,21 @@ function terminationErrors(
   );
   if (restartsAll && list !== 'ephemeralContainerStatuses') return [];
   const errors: FieldError[] = [];
+  const running = new Map<string | undefined, number[]>();
+  for (const [index, { name, state }] of (pod.status?.[list] ?? []).entries()) {
+    if (state?.terminated !== undefined) continue;
+    const known = running.get(name);
+    if (known === undefined) running.set(name, [index]);
+    else known.push(index);
+  }
   for (const before of old.status?.[list] ?? []) {
     const ended = before.state?.terminated;
     if (ended === undefined || (policy === 'OnFailure' && ended.exitCode !== 0)) continue;
     const container = own.get(before.name);
     if (container?.restartPolicy !== undefined || (container?.restartPolicyRules ?? []).length > 0) continue;
-    for (const [index, now] of (pod.status?.[list] ?? []).entries()) {
-      if (now.name === before.name && now.state?.terminated === undefined) {
-        const text = 'may not be transitioned to non-terminated state';
-        errors.push(forbidden(`status.${list}[${index}].state`, text));
-      }
+    for (const index of running.get(before.name) ?? []) {
+      const text = 'may not be transitioned to non-terminated state';
+      errors.push(forbidden(`status.${list}[${index}].state`, text));
     }
   }
   return errors;

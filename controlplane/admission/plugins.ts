@@ -29,6 +29,7 @@ import { podNodeSelector } from './pod-node-selector.ts';
 import { podSecurity, type PodSecurityMetrics } from './pod-security/pod-security.ts';
 import { podTolerationRestriction } from './pod-toleration-restriction.ts';
 import { podTopologyLabels } from './pod-topology-labels.ts';
+import { paramsAuthorization } from './policy/params-authorization.ts';
 import { priorityPlugin } from './priority.ts';
 import { rbacEscalation } from './rbac-escalation.ts';
 import { resourceQuota, type ResourceQuotaOptions } from './resource-quota.ts';
@@ -225,5 +226,10 @@ export function buildPlugins(options: PluginsOptions): AdmissionPlugin[] {
   );
   const plugins: AdmissionPlugin[] = [];
   for (const row of chosen) plugins.push(row.make(options, [...plugins]));
-  return [...plugins, rbacEscalation(options.rbac, options.authorizer)];
+  const { sources, authorizer, policies } = options;
+  return [
+    ...plugins,
+    rbacEscalation(options.rbac, authorizer),
+    paramsAuthorization({ sources, authorizer, resources: policies.resources }),
+  ];
 }

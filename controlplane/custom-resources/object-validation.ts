@@ -3,12 +3,12 @@
  * CEL, its scale. On an update, what was wrong before and has not changed is let through.
  */
 import { FieldError, invalid } from '../../api/meta/field-error.ts';
-import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { nameIsSubdomain } from '../../api/meta/names.ts';
 import type { JsonObject, JsonValue, KubeObject, ObjectMeta } from '../../api/meta/object.ts';
 import { validateMetadata } from '../../api/meta/validation.ts';
 import type { ScaleSubresource } from './definition.ts';
 import { validateScaleFields } from './custom-scale.ts';
+import { Correlation } from './correlation.ts';
 import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
 import type { CompiledRules } from './rule-compilation.ts';
 import { atOnce, inTurns, type Pausing } from './pausing.ts';
@@ -71,7 +71,9 @@ function* customObjectErrors(
 
 function schemaErrors(object: JsonObject, old: JsonObject | undefined, schema: JsonSchema): FieldError[] {
   const found = validateObject(object, schema);
-  return old === undefined ? found : found.filter((error) => !isUnchanged(placeOf(error), object, old, schema));
+  if (old === undefined) return found;
+  const correlation = new Correlation(schema);
+  return found.filter((error) => !correlation.isUnchanged(placeOf(error), object, old));
 }
 
 /** kube-apiserver validates the status by itself, so the texts have paths within it and the fields have whole paths. */
@@ -80,8 +82,9 @@ function statusErrors(object: JsonObject, old: JsonObject | undefined, schema: J
   const own = schema.properties?.['status'];
   if (status === undefined || own === undefined) return [];
   const before = old?.['status'];
+  const correlation = new Correlation(own);
   return validateValue(status, own, '')
-    .filter((error) => before === undefined || !isUnchanged(placeOf(error), status, before, own))
+    .filter((error) => before === undefined || !correlation.isUnchanged(placeOf(error), status, before))
     .map(({ type, field, value, detail }) => {
       const path =
         field === '' || field === '<nil>' ? 'status' : field.startsWith('[') ? `status${field}` : `status.${field}`;
@@ -90,36 +93,6 @@ function statusErrors(object: JsonObject, old: JsonObject | undefined, schema: J
 }
 
 const placeOf = (error: FieldError): string => (error instanceof JunctionError ? error.at : error.field);
-
-/** The innermost part of the path that can be told in both objects has the same value in both. */
-function isUnchanged(path: string, object: JsonValue, old: JsonValue, schema: JsonSchema): boolean {
-  if (path === '' || path === '<nil>') return jsonEqual(object, old);
-  let now: JsonValue | undefined = object;
-  let then: JsonValue | undefined = old;
-  let inner: JsonSchema | undefined = schema;
-  for (const [step] of path.matchAll(/[^.[\]]+|\[\d+\]/g)) {
-    if (now === undefined || then === undefined) return false;
-    if (step.startsWith('[')) {
-      const at: JsonValue = now;
-      const index = Number(step.slice(1, -1));
-      const keys = inner?.['x-kubernetes-list-map-keys'];
-      if (!Array.isArray(at) || !Array.isArray(then) || keys === undefined) return jsonEqual(now, then);
-      const item: JsonValue | undefined = at[index];
-      if (!isObject(item)) return false;
-      const wanted = item;
-      then = then.find((one) => isObject(one) && keys.every((key) => jsonEqual(one[key], wanted[key])));
-      now = item;
-      inner = inner === undefined ? undefined : itemsOf(inner);
-    } else {
-      if (!isObject(now) || !isObject(then)) return jsonEqual(now, then);
-      if (!Object.hasOwn(now, step)) return jsonEqual(now, then);
-      inner = inner === undefined ? undefined : memberSchema(inner, step);
-      now = now[step];
-      then = Object.hasOwn(then, step) ? then[step] : undefined;
-    }
-  }
-  return then !== undefined && jsonEqual(now, then);
-}
 
 /** Metadata of objects inside the object. */
 export function embeddedErrors(value: JsonValue, schema: JsonSchema, path: string, isRoot: boolean): FieldError[] {

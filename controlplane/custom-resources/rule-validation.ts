@@ -9,6 +9,7 @@ import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
 import { isObject } from './json-schema.ts';
 import { atOnce, type Pausing } from './pausing.ts';
+import { KeyedItems } from './keyed-items.ts';
 import type { CompiledRules, Rule, RuleNode } from './rule-compilation.ts';
 import { celView } from './rule-values.ts';
 
@@ -27,6 +28,7 @@ interface Visit {
   /** Of the budget, when it paused last. */
   pausedAt: number;
   readonly warn: ((text: string) => void) | undefined;
+  readonly oldItems: KeyedItems;
 }
 
 export interface RuleOptions {
@@ -59,7 +61,11 @@ export function* ruleErrors(
   try {
     const unchanged = old !== undefined && jsonEqual(value, old);
     const budget = { left: OBJECT_BUDGET };
-    yield* visit(rules.root, { value, old, path, unchanged }, { errors, budget, pausedAt: OBJECT_BUDGET, warn });
+    yield* visit(
+      rules.root,
+      { value, old, path, unchanged },
+      { errors, budget, pausedAt: OBJECT_BUDGET, warn, oldItems: new KeyedItems() },
+    );
   } catch (error) {
     if (!(error instanceof Stop)) throw error;
   }
@@ -89,7 +95,7 @@ function* visit(node: RuleNode, judged: Judged, state: Visit): Pausing<void> {
     const { items } = node;
     if (items === undefined) return;
     for (const [index, item] of value.entries()) {
-      const was = oldItem(node, item, old);
+      const was = oldItem(node, item, old, state.oldItems);
       const unchanged =
         hasKeys(node) && old !== undefined ? was !== undefined && jsonEqual(item, was) : judged.unchanged;
       yield* visit(items, { value: item, old: was, path: `${path}[${index}]`, unchanged }, state);
@@ -115,10 +121,15 @@ function step(path: string, name: string, isKey: boolean): string {
 const hasKeys = ({ schema }: RuleNode): boolean => schema['x-kubernetes-list-map-keys'] !== undefined;
 
 /** Items are the same only by the keys of their list. */
-function oldItem({ schema }: RuleNode, item: JsonValue, old: JsonValue | undefined): JsonValue | undefined {
+function oldItem(
+  { schema }: RuleNode,
+  item: JsonValue,
+  old: JsonValue | undefined,
+  oldItems: KeyedItems,
+): JsonValue | undefined {
   const keys = schema['x-kubernetes-list-map-keys'];
   if (keys === undefined || !Array.isArray(old) || !isObject(item)) return undefined;
-  return old.find((one) => isObject(one) && keys.every((key) => jsonEqual(one[key], item[key])));
+  return oldItems.find(old, keys, item);
 }
 
 function check(rule: Rule, node: RuleNode, judged: Judged, { errors, budget }: Visit): FieldError | undefined {

@@ -301,7 +301,8 @@ function collectorFinalizers(
   const after = before.filter((one) => one !== ORPHAN && one !== FOREGROUND);
   const wanted = collectorFinalizer(policy, before, options);
   if (wanted !== undefined) after.push(wanted);
-  const same = after.length === before.length && after.every((one) => before.includes(one));
+  const known = new Set(before);
+  const same = after.length === before.length && after.every((one) => known.has(one));
   return same ? undefined : after;
 }
 

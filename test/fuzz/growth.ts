@@ -25,6 +25,8 @@ export interface Growth {
 
 export interface GrowthOptions {
   readonly maxBytes: number;
+  /** The first size; a run that is known not to be exponential can start large, where its time is judged best. */
+  readonly minBytes?: number;
   /** What is faster than this even for the largest input is not judged. */
   readonly noticeableMs?: number;
   readonly stopwatch?: Stopwatch;
@@ -46,9 +48,9 @@ export const wallClock: Stopwatch = async (run) => {
  */
 export async function measureGrowth(
   run: Run,
-  { maxBytes, noticeableMs = NOTICEABLE_MS, stopwatch = wallClock }: GrowthOptions,
+  { minBytes = FIRST_BYTES, maxBytes, noticeableMs = NOTICEABLE_MS, stopwatch = wallClock }: GrowthOptions,
 ): Promise<Growth | undefined> {
-  let size = FIRST_BYTES;
+  let size = minBytes;
   while (size < maxBytes && (await stopwatch(() => run(size))) < noticeableMs) size = Math.min(maxBytes, larger(size));
   const first = await fastest(run, size, stopwatch);
   if (first < noticeableMs) return undefined;

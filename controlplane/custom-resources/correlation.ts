@@ -1,0 +1,57 @@
+/**
+ * Decides whether the value at the path of an error is the same in the old object. Answers are kept, so that many errors in
+ * one list cost one comparison of the list.
+ */
+import { jsonEqual } from '../../api/meta/json-equality.ts';
+import type { JsonValue } from '../../api/meta/object.ts';
+import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
+import { KeyedItems } from './keyed-items.ts';
+
+export class Correlation {
+  readonly #schema: JsonSchema;
+  readonly #oldItems = new KeyedItems();
+  /** By the new value: the old value that it was compared with last, and the outcome. */
+  readonly #compared = new Map<object, { readonly old: JsonValue; readonly equal: boolean }>();
+
+  constructor(schema: JsonSchema) {
+    this.#schema = schema;
+  }
+
+  /** Compares the innermost value on the path that has a counterpart in `old`. */
+  isUnchanged(path: string, object: JsonValue, old: JsonValue): boolean {
+    if (path === '' || path === '<nil>') return this.#equal(object, old);
+    let now: JsonValue | undefined = object;
+    let then: JsonValue | undefined = old;
+    let inner: JsonSchema | undefined = this.#schema;
+    for (const [step] of path.matchAll(/[^.[\]]+|\[\d+\]/g)) {
+      if (now === undefined || then === undefined) return false;
+      if (step.startsWith('[')) {
+        const at: JsonValue = now;
+        const index = Number(step.slice(1, -1));
+        const keys = inner?.['x-kubernetes-list-map-keys'];
+        if (!Array.isArray(at) || !Array.isArray(then) || keys === undefined) return this.#equal(now, then);
+        const item: JsonValue | undefined = at[index];
+        if (!isObject(item)) return false;
+        then = this.#oldItems.find(then, keys, item);
+        now = item;
+        inner = inner === undefined ? undefined : itemsOf(inner);
+      } else {
+        if (!isObject(now) || !isObject(then)) return this.#equal(now, then);
+        if (!Object.hasOwn(now, step)) return this.#equal(now, then);
+        inner = inner === undefined ? undefined : memberSchema(inner, step);
+        now = now[step];
+        then = Object.hasOwn(then, step) ? then[step] : undefined;
+      }
+    }
+    return now !== undefined && then !== undefined && this.#equal(now, then);
+  }
+
+  #equal(now: JsonValue, then: JsonValue): boolean {
+    if (typeof now !== 'object' || now === null) return jsonEqual(now, then);
+    const known = this.#compared.get(now);
+    if (known !== undefined && known.old === then) return known.equal;
+    const equal = jsonEqual(now, then);
+    this.#compared.set(now, { old: then, equal });
+    return equal;
+  }
+}
