@@ -371,6 +371,27 @@ test('there are no escapes from the type system, and no empty catch', () => {
   assert.deepEqual(escapes, []);
 });
 
+/** Sides in which each dropped error has its reason in a comment. */
+const WITH_REASONS: ReadonlySet<string> = new Set(['agent']);
+
+/** Handlers that do not look at the error: `catch {`, `.catch(() => …)`, and listeners of stream errors that do nothing. */
+const DROPPED_ERROR = /\bcatch \{$|\.catch\(\(\)(: [^=]*)? =>|\.on\('error', \(\) => undefined\)/;
+
+test('an error that is dropped has its reason in a comment above or below', () => {
+  const isComment = (line: string | undefined): boolean => /(^|\s)\/\/ |^\s*(\*|\/\*)/.test(line ?? '');
+  const silent = sources
+    .filter(({ path }) => WITH_REASONS.has(folderOf(path)))
+    .flatMap(({ path, text }) => {
+      const lines = text.split('\n');
+      return lines.flatMap((line, index) =>
+        !DROPPED_ERROR.test(line) || isComment(line) || isComment(lines[index - 1]) || isComment(lines[index + 1])
+          ? []
+          : [`${path}:${index + 1}: ${line.trim()}`],
+      );
+    });
+  assert.deepEqual(silent, []);
+});
+
 test('errors stand in the field err of a log line, where the logger prints their stack', () => {
   const wrong = sources.flatMap(({ path, text }) =>
     [

@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Verbosity } from '../../api/component/logging.ts';
 import { background } from '../../api/machinery/background.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../api/machinery/clock.ts';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
 import { initialServingPair, keepServingCertificate } from '../node/certificates/serving.ts';
 import type { EffectiveOptions, Origin } from '../options/config/effective-options.ts';
@@ -180,7 +180,7 @@ async function followClientCa(
 ): Promise<void> {
   let current = first;
   while (!signal.aborted) {
-    await clock.sleep(CLIENT_CA_CHECK_MS, signal).catch(() => undefined);
+    await pause(clock, CLIENT_CA_CHECK_MS, signal);
     try {
       const text = await readFile(file, 'utf8');
       if (text === current || signal.aborted) continue;

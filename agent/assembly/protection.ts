@@ -1,4 +1,5 @@
 /** What protects the node and measures it: usage statistics, the eviction manager and the cgroups of allocatable resources. */
+import { pause } from '../../api/machinery/clock.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import { createCgroupReader } from '../resources/statistics/cgroup-reader.ts';
 import type { CgroupManager } from '../host/cgroups/cgroup-resources.ts';
@@ -81,7 +82,7 @@ export async function createUsage(base: Base, deps: UsageDeps): Promise<Usage> {
   const keepProbeMetrics = async (signal: AbortSignal): Promise<void> => {
     while (!signal.aborted) {
       registries.probes.retain(new Set(pods().map((pod) => pod.metadata.uid)));
-      await clock.sleep(PROBE_METRICS_PERIOD_MS, signal).catch(() => undefined);
+      await pause(clock, PROBE_METRICS_PERIOD_MS, signal);
     }
   };
   return {

@@ -5,6 +5,7 @@ import type { Base } from './base.ts';
 
 export async function userNamespaces({ flags, rootDirectory }: Base): Promise<UserNamespaces> {
   const [passwd = '', subuid = '', subgid = ''] = await Promise.all(
+    // A host without these files assigns no ids to users.
     ['/etc/passwd', '/etc/subuid', '/etc/subgid'].map((path) => readFile(path, 'utf8').catch(() => '')),
   );
   const idsPerPod = flags.userNamespaceIdsPerPod;

@@ -32,6 +32,7 @@ function readText(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8').trim();
   } catch {
+    // The host does not have this file.
     return undefined;
   }
 }
@@ -94,6 +95,7 @@ function hugePages(): Map<string, number> {
   try {
     names = readdirSync('/sys/kernel/mm/hugepages');
   } catch {
+    // The kernel has no huge pages.
     return found;
   }
   for (const name of names) {

@@ -3,7 +3,7 @@
  * pod workers read the result.
  */
 import type { Logger } from '../../api/component/logger.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../api/machinery/clock.ts';
 import type { Runtime } from './runtime.ts';
 
 const INTERVAL_MS = 5_000;
@@ -43,7 +43,7 @@ export class RuntimeState {
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await this.check();
-      await this.#options.clock.sleep(INTERVAL_MS, signal).catch(() => undefined);
+      await pause(this.#options.clock, INTERVAL_MS, signal);
     }
   }
 

@@ -54,6 +54,7 @@ function refuse(reply: FastifyReply, code: number, errors: readonly FieldError[]
 /** The parts of the path below the directory, whatever the links in it say; `undefined` where they lead out of it. */
 async function findFile(directory: string, path: string): Promise<readonly string[] | undefined> {
   const root = await realpath(directory);
+  // A file that does not exist is handled as one outside of the directory.
   const file = await realpath(join(root, path)).catch(() => undefined);
   if (file === root) return [];
   return file?.startsWith(`${root}/`) === true ? file.slice(root.length + 1).split('/') : undefined;

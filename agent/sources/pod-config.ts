@@ -4,7 +4,7 @@
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../api/machinery/clock.ts';
 import {
   ANNOTATION_CONFIG_SEEN,
   type Pod,
@@ -133,7 +133,7 @@ async function runSource(
         { source: source.name, err: error },
         'a source of pods broke; its pods stay, and it is tried again',
       );
-      await options.clock.sleep(RESTART_MS, signal).catch(() => undefined);
+      await pause(options.clock, RESTART_MS, signal);
     }
   }
 }

@@ -5,7 +5,7 @@
 import type { IncomingMessage } from 'node:http';
 import { createDialer, redirectTarget } from '../../api/machinery/dialer.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../api/machinery/clock.ts';
 import type { Pod } from '../model/core-types.ts';
 import type { PodSource } from './pod-source.ts';
 import { type PodReader, readManifest } from './static-pod.ts';
@@ -49,7 +49,7 @@ export function createUrlSource(options: UrlSourceOptions): PodSource {
             logger.error({ url }, `pods could not be read from ${url}: ${message}; the last ones stay`);
           lastError = message;
         }
-        await clock.sleep(checkMs, signal).catch(() => undefined);
+        await pause(clock, checkMs, signal);
       }
     },
   };

@@ -52,6 +52,7 @@ export class PodMounts {
   async takeDown(path: string): Promise<void> {
     await this.#mounter.unmount(path);
     this.#mounted.delete(path);
+    // A volume of a file is mounted on a file. A mount point that stays is removed with the directory of the pod.
     await rmdir(path).catch(() => rm(path, { force: true }).catch(() => undefined));
   }
 

@@ -6,7 +6,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Client, Resource } from '../../api/machinery/client.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../api/machinery/clock.ts';
 import { configMaps, secrets } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
@@ -141,7 +141,7 @@ export class WatchedObjects implements ReferencedObjects {
           { object: `${resource.resource} ${namespace}/${name}`, err: error },
           'The watch of an object that a pod uses failed, retrying',
         );
-        await this.#clock.sleep(backoff.next(), stop.signal).catch(() => undefined);
+        await pause(this.#clock, backoff.next(), stop.signal);
       }
     }
   }

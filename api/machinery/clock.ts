@@ -50,6 +50,15 @@ export function whenAborted(signal: AbortSignal): Promise<void> {
   });
 }
 
+/** Waits for `delayMs`, or until the signal aborts. Never rejects, so that a loop needs to check the signal only. */
+export async function pause(clock: Clock, delayMs: number, signal: AbortSignal): Promise<void> {
+  try {
+    await clock.sleep(delayMs, signal);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+}
+
 /** Settles as the work does; rejects with the signal's reason when that aborts first, and the work goes on unobserved. */
 export async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   const aborted = Promise.withResolvers<never>();

@@ -38,6 +38,7 @@ const V1_CONTROLLERS = [
 ];
 
 export async function lookAtMount(mountPoint: string): Promise<CgroupMount> {
+  // Nothing is mounted, so there are no controllers.
   const entries: readonly string[] = await readdir(mountPoint).catch(() => []);
   if (entries.includes('cgroup.controllers')) return { mountPoint, version: 2, controllers: [] };
   return { mountPoint, version: 1, controllers: entries.filter((entry) => V1_CONTROLLERS.includes(entry)) };
@@ -87,6 +88,7 @@ export class FileCgroups implements CgroupManager {
   async children(name: string): Promise<readonly string[]> {
     const found = new Set<string>();
     for (const base of this.bases())
+      // The cgroup does not exist in this hierarchy.
       for (const entry of await readdir(join(base, cgroupPath(name)), { withFileTypes: true }).catch(() => []))
         if (entry.isDirectory()) found.add(`${cgroupPath(name)}/${entry.name}`);
     return [...found];
@@ -157,6 +159,7 @@ export async function handDownControllers(mountPoint: string, path: string): Pro
   let directory = mountPoint;
   for (const name of path.split('/').filter((part) => part !== '')) {
     const words = async (file: string): Promise<readonly string[]> =>
+      // A missing file lists no controllers.
       (await readFile(join(directory, file), 'utf8').catch(() => '')).trim().split(/\s+/);
     const [has, down] = [await words('cgroup.controllers'), await words('cgroup.subtree_control')];
     const missing = V2_CONTROLLERS.filter((controller) => has.includes(controller) && !down.includes(controller));
@@ -171,14 +174,17 @@ export async function handDownControllers(mountPoint: string, path: string): Pro
 }
 
 async function hasProcesses(directory: string): Promise<boolean> {
+  // A cgroup that is gone has no processes.
   const processes = await readFile(join(directory, 'cgroup.procs'), 'utf8').catch(() => '');
   if (processes.trim() !== '') return true;
+  // A cgroup that is gone has no children.
   for (const entry of await readdir(directory, { withFileTypes: true }).catch(() => []))
     if (entry.isDirectory() && (await hasProcesses(join(directory, entry.name)))) return true;
   return false;
 }
 
 async function removeTree(directory: string): Promise<void> {
+  // A cgroup that is gone has no children.
   const entries = await readdir(directory, { withFileTypes: true }).catch(() => []);
   for (const entry of entries) if (entry.isDirectory()) await removeTree(join(directory, entry.name));
   // What still has processes stays; housekeeping comes again.

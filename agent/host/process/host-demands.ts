@@ -43,6 +43,7 @@ export async function checkHost(demands: HostDemands): Promise<void> {
 }
 
 async function swaps(root: string): Promise<boolean> {
+  // A kernel without swap has no such file.
   const text = await readFile(join(root, 'proc/swaps'), 'utf8').catch(() => '');
   // Swap on a RAM disk is of no harm; the first line is the heading.
   return text
@@ -70,6 +71,7 @@ async function differingParameters(root: string): Promise<readonly KernelParamet
   const found: KernelParameter[] = [];
   for (const [name, wanted] of Object.entries(KERNEL_PARAMETERS)) {
     const path = join(root, 'proc/sys', name);
+    // The kernel does not have this parameter.
     const text = await readFile(path, 'utf8').catch(() => undefined);
     if (text !== undefined && Number(text) !== wanted) found.push({ name, path, wanted, actual: Number(text) });
   }

@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process';
 import { readFile, stat } from 'node:fs/promises';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
-import type { Clock } from '../../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
 
 export interface LockFileOptions {
   readonly path: string;
@@ -86,6 +86,7 @@ async function watchForOthers(
   const { ino } = await stat(path);
   while (!signal.aborted) {
     try {
+      // A removed file means that another process wants the lock.
       const isThere = (await stat(path).catch(() => undefined))?.ino === ino;
       if (!isThere || waitsFor(await readFile('/proc/locks', 'utf8'), ino)) {
         logger.warn(
@@ -99,7 +100,7 @@ async function watchForOthers(
       logger.warn({ err: error }, 'Waiters for the lock file cannot be seen: /proc/locks is not readable');
       return;
     }
-    await clock.sleep(LOOK_MS, signal).catch(() => undefined);
+    await pause(clock, LOOK_MS, signal);
   }
 }
 

@@ -1,5 +1,5 @@
 /** `--runonce`: when the pods of files and URL have been started. */
-import type { Clock } from '../../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { Pod } from '../../model/core-types.ts';
 
 const LOOK_MS = 200;
@@ -28,7 +28,7 @@ export async function waitForPods(host: RunOnceHost, clock: Clock, signal: Abort
         `runonce failed: after ${LONGEST_MS / 1000} s there is no start of ${names.join(', ') || 'any pod'}`,
       );
     }
-    await clock.sleep(LOOK_MS, signal).catch(() => undefined);
+    await pause(clock, LOOK_MS, signal);
   }
   return 'stopped before all pods ran';
 }

@@ -39,12 +39,13 @@ export async function readPair(directory: string, name: string): Promise<StoredP
     if (leaf === undefined) return undefined;
     return { certificatePem, keyPem, leaf, storedAtMs: await storedAt(directory, name) };
   } catch {
-    // A damaged pair is as good as none: a new one is asked for.
+    // A damaged pair counts as missing, and a new one is requested.
     return undefined;
   }
 }
 
 async function storedAt(directory: string, name: string): Promise<number | undefined> {
+  // Without a link no pair is stored.
   const file = await readlink(currentPath(directory, name)).catch(() => '');
   const [, day, hour, minute, second] = /-(\d{4}-\d\d-\d\d)-(\d\d)-(\d\d)-(\d\d)\.pem$/.exec(file) ?? [];
   if (day === undefined) return undefined;

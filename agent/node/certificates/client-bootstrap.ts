@@ -91,6 +91,7 @@ export async function requestByBootstrap(
 }
 
 async function hasValidCredentials(options: BootstrapOptions): Promise<boolean> {
+  // A file that cannot be read counts as missing, and a new one is requested.
   const there = await stat(options.kubeconfig).catch(() => undefined);
   if (there === undefined) return false;
   const pair = await readPair(options.certificateDirectory, CLIENT_PAIR);

@@ -8,7 +8,7 @@ import { X509Certificate } from 'node:crypto';
 import { access, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
-import type { Clock } from '../../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { HttpClient } from '../../../api/machinery/http-client.ts';
 import { newKubeconfig, writeKubeconfig } from '../../../api/machinery/kubeconfig.ts';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
@@ -70,7 +70,7 @@ export class ClusterAuthority {
           'The CA bundle of the cluster was not read',
         );
       }
-      await clock.sleep(CHECK_MS, signal).catch(() => undefined);
+      await pause(clock, CHECK_MS, signal);
     }
   }
 

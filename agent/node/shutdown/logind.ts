@@ -101,10 +101,12 @@ export function systemLogind(options: LogindOptions = {}): Logind {
         const goingDown = shutdownOf(line);
         if (goingDown !== undefined) onShutdown(goingDown);
       });
-      const ended = endOf(child).then((why) => Promise.reject(new Error(`the login manager is heard no more: ${why}`)));
-      // Told to the caller; nobody else waits.
+      const ended = endOf(child).then((why) =>
+        Promise.reject(new Error(`the connection to the login manager ended: ${why}`)),
+      );
+      // The caller gets the failure with the result.
       ended.catch(() => undefined);
-      // It says so when it has become a monitor: what comes from then on is heard.
+      // The process reports on its standard error when it receives signals. Later signals are not missed.
       await Promise.race([new Promise<void>((resolve) => child.stderr.once('data', () => resolve())), ended]);
       return { ended };
     },
@@ -117,7 +119,7 @@ function shutdownOf(line: string): boolean | undefined {
   try {
     message = JSON.parse(line) as typeof message;
   } catch {
-    // Its greeting.
+    // The first line of the monitor is a greeting and not JSON.
     return undefined;
   }
   const [value] = message.payload?.data ?? [];

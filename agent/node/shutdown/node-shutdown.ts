@@ -7,7 +7,7 @@ import { dirname } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
-import type { Clock } from '../../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
 import type { Pod } from '../../model/core-types.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
@@ -83,7 +83,7 @@ export class NodeShutdown {
           'shutdowns of the host cannot be seen, and do not wait for pods; trying again',
         );
       }
-      await clock.sleep(backoff.next(), signal).catch(() => undefined);
+      await pause(clock, backoff.next(), signal);
     }
     await this.#release();
   }

@@ -224,7 +224,8 @@ export class NodeManager implements NodeInfo {
     if (this.#runtimeInfo === undefined) await this.#readRuntime();
     const capacity = hostCapacity();
     const rootSpace = options.reportStorage
-      ? await filesystemSpace(options.rootDirectory).catch(() => undefined)
+      ? // The node then reports no storage until the next status.
+        await filesystemSpace(options.rootDirectory).catch(() => undefined)
       : undefined;
     return {
       name: this.name,

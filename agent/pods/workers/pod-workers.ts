@@ -6,7 +6,7 @@
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
-import { type Clock, type Timer, whenAborted } from '../../../api/machinery/clock.ts';
+import { type Clock, type Timer, whenAborted, pause } from '../../../api/machinery/clock.ts';
 import type { Pod, PodStatus } from '../../model/core-types.ts';
 import { formatPod, podFullName } from '../../runtime/kuberuntime/pod-containers.ts';
 import { isStaticPod } from './pod-manager.ts';
@@ -188,10 +188,7 @@ export class PodWorkers {
     });
     // A runtime that never responds must not block the stop. The next start of the agent observes what it did.
     const limit = new AbortController();
-    await Promise.race([
-      Promise.all(running),
-      this.#options.clock.sleep(CLOSE_WITHIN_MS, limit.signal).catch(() => undefined),
-    ]);
+    await Promise.race([Promise.all(running), pause(this.#options.clock, CLOSE_WITHIN_MS, limit.signal)]);
     limit.abort();
   }
 

@@ -117,9 +117,9 @@ export class SpdyConnection {
       if (head.length > 0) await this.#take(head);
       await this.#takeAll();
     } catch {
-      // The peer is gone or speaks nonsense: either way the streams end below.
+      // The peer is gone or violates the protocol. In both cases the streams end below.
     } finally {
-      // A server resets its streams when it is done: what came before belongs to the reader.
+      // A server resets its streams when it has finished. The reader still gets what was received before.
       if (this.#onStream === undefined) for (const stream of this.#streams.values()) stream.peerEnded();
       if (this.#onStream === undefined) this.#streams.clear();
       this.close();
@@ -207,6 +207,7 @@ export class SpdyConnection {
       return;
     }
     const stream = new SpdyStream(this, id, headers);
+    // Readers of the stream get its failure. Without readers it matters to nobody.
     stream.on('error', () => undefined);
     this.#streams.set(id, stream);
     await this.#reply(id);
@@ -220,6 +221,7 @@ export class SpdyConnection {
     const id = this.#nextId;
     this.#nextId += 2;
     const stream = new SpdyStream(this, id, headers);
+    // Readers of the stream get its failure. Without readers it matters to nobody.
     stream.on('error', () => undefined);
     this.#streams.set(id, stream);
     try {

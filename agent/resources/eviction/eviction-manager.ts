@@ -7,7 +7,7 @@
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
-import type { Clock } from '../../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { Pod, PodEventRecorder } from '../../model/core-types.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { PodStorage } from '../statistics/storage-usage.ts';
@@ -89,7 +89,7 @@ export class EvictionManager {
       }
       const pressed = (this.#state.met.length > 0 && !this.#exhausted) || evicted;
       const waitMs = pressed ? PRESSED_POLL_MS : CALM_POLL_MS;
-      await clock.sleep(waitMs, signal).catch(() => undefined);
+      await pause(clock, waitMs, signal);
     }
   }
 
@@ -227,7 +227,8 @@ export class EvictionManager {
     // The next reading of the signals makes sense only after the pod has released its resources.
     const limit = new AbortController();
     const signal = AbortSignal.any([this.#stop, limit.signal]);
-    const waited = clock.sleep(CLEANUP_WAIT_MS, signal).catch(() => undefined);
+    const waited = pause(clock, CLEANUP_WAIT_MS, signal);
+    // `background` above logs the failure.
     await Promise.race([ended.catch(() => undefined), waited]);
     limit.abort();
   }

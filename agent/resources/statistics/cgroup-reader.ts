@@ -10,6 +10,7 @@ import { UnifiedReader } from './unified-reader.ts';
 
 /** `mountPoint` is usually `/sys/fs/cgroup`, and `meminfoFile` is `/proc/meminfo`. Tests pass fixtures. */
 export async function createCgroupReader(mountPoint: string, meminfoFile = '/proc/meminfo'): Promise<CgroupReader> {
+  // A host without cgroups has empty measurements.
   const entries: readonly string[] = await readdir(mountPoint).catch(() => []);
   if (entries.includes('cgroup.controllers')) return new UnifiedReader(mountPoint, meminfoFile);
   const find = (controller: string): string =>

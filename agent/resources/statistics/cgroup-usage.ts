@@ -80,6 +80,7 @@ export async function readCgroupFiles(
 
 /** Returns the names of the child cgroups of a directory; none if it does not exist. */
 export async function childCgroups(directory: string): Promise<readonly string[]> {
+  // The cgroup is gone.
   const entries = await readdir(directory, { withFileTypes: true }).catch(() => []);
   return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
 }

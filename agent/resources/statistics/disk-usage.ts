@@ -38,6 +38,7 @@ export async function filesystemOf(path: string): Promise<Filesystem | undefined
       device: entry.dev,
     };
   } catch {
+    // The directory does not exist, or its filesystem does not respond.
     return undefined;
   }
 }
@@ -53,6 +54,7 @@ export async function diskUsage(path: string): Promise<DiskUsage> {
     const { usedBytes, inodesUsed } = await walk(path, own.dev);
     return { usedBytes, inodesUsed };
   } catch {
+    // The directory was removed.
     return NOTHING;
   }
 }
@@ -87,7 +89,7 @@ async function walk(root: string, device: number): Promise<DiskUsage> {
       const found = await directory.stat();
       if (found.dev !== device) return;
       tally.add(found);
-      // A directory that cannot be read counts by itself; what is below it is not known.
+      // A directory that cannot be read counts itself. What is below it is unknown.
       const pending = await tally.scan(directory).catch((): string[] => []);
       levels.push({ directory, isHeld: levels.length < HELD_LEVELS, inode: found.ino, pending });
       isKept = true;
@@ -101,6 +103,7 @@ async function walk(root: string, device: number): Promise<DiskUsage> {
       const name = level.pending.pop();
       if (name === undefined) await leave(levels);
       else {
+        // The directory was removed or replaced while it was measured.
         const inner = await level.directory.enter(name).catch(() => undefined);
         if (inner !== undefined) await enter(inner);
         if (!level.isHeld && levels.at(-1) !== level) await level.directory.close();
@@ -154,6 +157,7 @@ class Tally implements DiskUsage {
   async scan(directory: Directory): Promise<string[]> {
     const directories: string[] = [];
     for await (const { name } of directory.scan()) {
+      // The file was removed while it was measured.
       const entry = await directory.lstat(name).catch(() => undefined);
       if (entry === undefined || entry.dev !== this.#device) continue;
       if (entry.isDirectory()) directories.push(name);

@@ -85,6 +85,7 @@ function readText(path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch {
+    // The kernel does not have this file.
     return '';
   }
 }

@@ -102,6 +102,7 @@ export class StorageUsage {
     const byUid = this.#measure(pods());
     const entry = { atMs, byUid };
     this.#pods = entry;
+    // The caller gets the failure. The next call measures again.
     byUid.catch(() => {
       if (this.#pods === entry) this.#pods = undefined;
     });
@@ -133,6 +134,7 @@ export class StorageUsage {
   async #measure(pods: readonly Pod[]): Promise<Map<string, PodStorage>> {
     const { runtime } = this.#options;
     const layers = new Map<string, DiskUsage>();
+    // Without statistics of the runtime, the writable layers count as empty.
     for (const stats of await runtime.containerStats().catch(() => [])) {
       layers.set(
         `${stats.labels['io.kubernetes.pod.uid'] ?? ''}/${stats.labels['io.kubernetes.container.name'] ?? ''}`,

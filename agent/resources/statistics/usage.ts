@@ -120,6 +120,7 @@ export class UsageCollector {
     const snapshot = this.#take();
     const entry = { atMs, snapshot };
     this.#last = entry;
+    // The caller gets the failure. The next call measures again.
     snapshot.catch(() => {
       if (this.#last === entry) this.#last = undefined;
     });
@@ -161,6 +162,7 @@ export class UsageCollector {
         const place = places.get(container.id) ?? '';
         let usage = place === '' ? undefined : await reader.read(place);
         if (usage === undefined) {
+          // Without statistics of the runtime, the container has no usage.
           asked ??= runtime.containerStats({ podUid: pod.metadata.uid }).catch(() => []);
           const stats = (await asked).find((entry) => entry.id === container.id);
           usage = stats === undefined ? undefined : usageFromRuntime(stats);
@@ -244,6 +246,7 @@ export class UsageCollector {
 
 /** Reads the counters of a `net/dev` file. Returns none if the file cannot be read. */
 export async function interfacesOf(path: string): Promise<readonly InterfaceCounters[]> {
+  // The process of the file has exited.
   return parseNetDev(await readFile(path, 'utf8').catch(() => ''));
 }
 

@@ -4,7 +4,7 @@
  * after an exit event from containerd's own event service (until the lists show the exit), and otherwise periodically.
  */
 import type { Logger } from '../../../api/component/logger.ts';
-import type { Clock } from '../../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { type RuntimeEvent, RuntimeError } from '../runtime.ts';
 import type { CriClient } from './cri-client.ts';
 import { LABEL_POD_UID } from './cri-states.ts';
@@ -75,7 +75,7 @@ export async function followCriEvents(
     }
     if (signal.aborted) return;
     onDisconnect();
-    await clock.sleep(RETRY_MS, signal).catch(() => undefined);
+    await pause(clock, RETRY_MS, signal);
   }
 }
 
@@ -180,9 +180,9 @@ async function compareLists(
       if (!stirred) {
         wake = new AbortController();
         const waitMs = awaited.size > 0 ? (LOOK_AGAIN_MS[looks++] ?? 0) : flowing ? QUIET_POLL_MS : POLL_MS;
-        await clock.sleep(waitMs, AbortSignal.any([signal, wake.signal])).catch(() => undefined);
+        await pause(clock, waitMs, AbortSignal.any([signal, wake.signal]));
       }
-      if (stirred) await clock.sleep(GATHER_MS, signal).catch(() => undefined);
+      if (stirred) await pause(clock, GATHER_MS, signal);
       if (signal.aborted) return;
       stirred = false;
       const next = await look(client);

@@ -5,7 +5,7 @@
 import { once } from 'node:events';
 import { request as httpsRequest } from 'node:https';
 import type { Duplex, Readable, Writable } from 'node:stream';
-import type { Clock } from '../../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { request as httpRequest } from '../../../api/machinery/node-http.ts';
 import { SpdyConnection, type SpdyStream } from '../../protocols/spdy/connection.ts';
 import { RuntimeError, type StreamIo } from '../runtime.ts';
@@ -77,11 +77,13 @@ export async function runRemoteCommand(url: string, io: StreamIo, clock: Clock):
   try {
     const open = (streamtype: string): Promise<SpdyStream> => connection.open({ streamtype });
     const outcome = readAll(await open('error'));
+    // The outcome is awaited after the streams, which may fail first.
     outcome.catch(() => undefined);
     const stdin = io.stdin === undefined ? undefined : await open('stdin');
     const outputs: Promise<void>[] = [];
     if (io.stdout !== undefined) outputs.push(copy(await open('stdout'), io.stdout as Writable));
     if (io.stderr !== undefined && !io.tty) outputs.push(copy(await open('stderr'), io.stderr as Writable));
+    // A failed resize ends the connection, which the streams report.
     if (io.tty && io.resize !== undefined) sendSizes(io.resize, await open('resize')).catch(() => connection.abandon());
     if (stdin !== undefined) {
       io.stdin?.on('error', () => stdin.end());
@@ -121,7 +123,7 @@ async function untilStuck(
   const known = outcome.finally(() => over.abort());
   try {
     for (;;) {
-      await Promise.race([known, clock.sleep(STUCK_MS, over.signal).catch(() => undefined)]);
+      await Promise.race([known, pause(clock, STUCK_MS, over.signal)]);
       if (over.signal.aborted) return;
       if (stdin.writableNeedDrain && taken === before)
         throw new RuntimeError('unknown', 'the command closed its output and stopped reading its input');
@@ -129,6 +131,7 @@ async function untilStuck(
     }
   } finally {
     from.off('data', count);
+    // The caller gets the failure. Nobody awaits this branch of it.
     known.catch(() => undefined);
     over.abort();
   }

@@ -5,7 +5,7 @@
 import type { ContainerInspectInfo } from 'dockerode';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
-import type { Clock } from '../../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { DockerClient } from './docker-client.ts';
 import { RuntimeError } from '../runtime.ts';
 import { readLabels } from './labels.ts';
@@ -79,7 +79,7 @@ export class ContainerLogs {
     const writer = this.#writers.get(id);
     if (writer === undefined) return;
     const limit = new AbortController();
-    await Promise.race([writer.finished, this.#clock.sleep(SETTLE_MS, limit.signal).catch(() => undefined)]);
+    await Promise.race([writer.finished, pause(this.#clock, SETTLE_MS, limit.signal)]);
     limit.abort();
   }
 

@@ -139,6 +139,7 @@ class DockerRuntime implements Runtime {
         { type: 'NetworkReady', ...well },
       ];
     }
+    // The network keeps its problem, which the conditions report.
     await this.#network.ensure().catch(() => undefined);
     const { problem } = this.#network;
     return [

@@ -5,7 +5,7 @@
 import { createInterface } from 'node:readline';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
-import type { Clock } from '../../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { RuntimeEvent } from '../runtime.ts';
 import type { DockerClient } from './docker-client.ts';
 import { LABEL_INSTANCE, LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE } from './labels.ts';
@@ -48,7 +48,7 @@ export async function followEvents(
     }
     if (signal.aborted) return;
     onDisconnect();
-    await clock.sleep(RETRY_MS, signal).catch(() => undefined);
+    await pause(clock, RETRY_MS, signal);
   }
 }
 

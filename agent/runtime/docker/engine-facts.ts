@@ -57,6 +57,7 @@ export class EngineSelf {
     const answer = this.#client.call(what, ask, { timeoutMs: TIMEOUT_MS });
     const entry = { atMs, answer };
     this.#answers.set(what, entry);
+    // The caller gets the failure. The next call reads again.
     answer.catch(() => {
       if (this.#answers.get(what) === entry) this.#answers.delete(what);
     });

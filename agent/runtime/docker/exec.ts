@@ -56,6 +56,7 @@ export async function execCollect(
     client.docker.getContainer(id).exec({ Cmd: [...command], AttachStdout: true, AttachStderr: true }),
   );
   const connection = await client.call('start exec', () => exec.start({ hijack: true, stdin: false }));
+  // The frames that are read below report the failure of the connection.
   connection.on('error', () => undefined);
   let why: 'timeout' | 'aborted' | undefined;
   const stop = (reason: 'timeout' | 'aborted') => (): void => {
@@ -156,6 +157,7 @@ function followSize(
   resize: (size: { h: number; w: number }) => Promise<unknown>,
 ): void {
   const follow = async (): Promise<void> => {
+    // A process that has exited has no terminal to resize.
     for await (const size of sizes ?? []) await resize({ h: size.height, w: size.width }).catch(() => undefined);
   };
   // The sizes end with the stream, with or without an error. Neither is a failure of the exec.

@@ -7,7 +7,7 @@
 import { constants } from 'node:fs';
 import type { FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { Clock } from '../../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { IrregularFileError } from '../../files/beneath.ts';
 import { inLogFolder, makeLogFolder, openLog, rotatedNames } from '../logs/log-files.ts';
@@ -102,8 +102,7 @@ export class LogWriter {
           position = await this.#reread(position);
         }
         if (!running) return;
-        if (await this.#deps.running(this.#source.id))
-          await this.#deps.clock.sleep(RETRY_MS, signal).catch(() => undefined);
+        if (await this.#deps.running(this.#source.id)) await pause(this.#deps.clock, RETRY_MS, signal);
       }
     } finally {
       // Cleared before it is closed: a reopening that is under way then finds that it came too late.
@@ -173,6 +172,7 @@ export class LogWriter {
 
   async #append(text: Buffer): Promise<void> {
     const written = this.#file?.appendFile(text);
+    // The caller of this method gets the failure. Those who wait for the end of writing do not need it.
     this.#appending = written?.catch(() => undefined) ?? Promise.resolve();
     await written;
   }

@@ -112,6 +112,7 @@ export class DockerStats {
     const byId = this.#client
       .call('container sizes', () => this.#client.docker.listContainers({ size: true, filters }))
       .then((list) => new Map(list.map((entry) => [entry.Id, (entry as { SizeRw?: number }).SizeRw ?? 0])));
+    // The caller gets the failure. The next call measures again.
     byId.catch(() => (this.#sizes = undefined));
     this.#sizes = { at: now, byId };
     return byId;

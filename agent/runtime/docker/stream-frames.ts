@@ -57,6 +57,7 @@ export async function carryStreams(connection: NodeJS.ReadWriteStream, io: Strea
   const hijacked = connection as Hijacked;
   const stop = (): void => hijacked.destroy();
   io.signal.addEventListener('abort', stop, { once: true });
+  // The end of the connection, with or without an error, is awaited below.
   hijacked.on('error', () => undefined);
   if (io.signal.aborted) stop();
   const { stdin } = io;

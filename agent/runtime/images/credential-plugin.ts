@@ -76,6 +76,7 @@ function decode(provider: CredentialProvider, output: string): PluginResponse {
   try {
     parsed = JSON.parse(output);
   } catch {
+    // The output is not JSON.
     return wrong();
   }
   if (typeof parsed !== 'object' || parsed === null) return wrong();

@@ -4,7 +4,7 @@
  * pause image, preloaded and pinned ones never do.
  */
 import type { Logger } from '../../../api/component/logger.ts';
-import type { Clock } from '../../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import type { ContainerStatus, ImageInfo, Runtime } from '../runtime.ts';
 
@@ -104,7 +104,7 @@ export class ImageGc {
         // Once may be the runtime's start.
         if (failures > 1) this.#options.aboutNode('ImageGCFailed', (error as Error).message);
       }
-      await clock.sleep(PERIOD_MS, signal).catch(() => undefined);
+      await pause(clock, PERIOD_MS, signal);
     }
   }
 

@@ -40,6 +40,7 @@ export async function loadPreloadedImages(
   rootDirectory: string,
   logger: Logger,
 ): Promise<void> {
+  // The directory is optional.
   const names = await readdir(directory).catch(() => []);
   for (const name of names.filter((entry) => entry.endsWith('.tar')).toSorted()) {
     const archive = join(directory, name);

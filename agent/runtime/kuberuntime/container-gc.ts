@@ -2,8 +2,9 @@
  * Removes dead containers and sandboxes. For an existing pod, one dead container of each name stays, because
  * `kubectl logs --previous` shows its log. Of a removed pod nothing stays, not even the directory of its logs.
  */
+import { namesIn } from '../../files/host-directory.ts';
 import { join } from 'node:path';
-import { readdir, rm, stat } from 'node:fs/promises';
+import { rm, stat } from 'node:fs/promises';
 import type { Logger } from '../../../api/component/logger.ts';
 import { ifMissing, inDirectory, removeTree } from '../../files/beneath.ts';
 import { inLogFolder, rotatedNames } from '../logs/log-files.ts';
@@ -136,20 +137,21 @@ export async function collectContainers(options: CollectOptions): Promise<void> 
   if (options.containerLogsDirectory !== undefined) await removeDeadLinks(options.containerLogsDirectory);
 }
 
-/** The log and its rotated parts. */
+/** Removes the log and its rotated parts. */
 async function removeLogs(path: string): Promise<void> {
   await inLogFolder(path, async (folder, log) => {
     for (const name of [log, ...(await rotatedNames(folder, log))]) await folder.removeTree(name);
   }).catch(ifMissing);
 }
 
-/** Other agents' pods can log here too, so only empty directories and those of this agent's pods are removed. */
+/** Removes log directories without a pod. Pods of other agents can log here too, so it removes only empty directories and those of
+ * this agent's pods. */
 async function removeLogFolders(
   { podLogsDirectory, podsDirectory, podExists }: CollectOptions,
   withContainers: ReadonlySet<string>,
 ): Promise<void> {
-  const own = new Set(await readdir(podsDirectory).catch(() => []));
-  for (const name of await readdir(podLogsDirectory).catch(() => [])) {
+  const own = new Set(await namesIn(podsDirectory));
+  for (const name of await namesIn(podLogsDirectory)) {
     const uid = name.split('_').at(-1) ?? '';
     if (name.split('_').length !== 3 || podExists(uid) || withContainers.has(uid)) continue;
     const folder = join(podLogsDirectory, name);
@@ -169,12 +171,13 @@ async function isEmpty(path: string): Promise<boolean> {
       }
     }
     return true;
+    // A directory that cannot be read, or has files, is not empty.
   }).catch(() => false);
 }
 
 /** Removes links to logs that no longer exist. */
 async function removeDeadLinks(directory: string): Promise<void> {
-  for (const name of await readdir(directory).catch(() => [])) {
+  for (const name of await namesIn(directory)) {
     const path = join(directory, name);
     const isDead = await stat(path).then(
       () => false,

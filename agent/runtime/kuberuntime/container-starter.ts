@@ -248,6 +248,7 @@ export class ContainerStarter {
 
   /** Reads the number of the next attempt from the log files, for a container that the runtime has lost. */
   async #attemptFromLogs(pod: Pod, container: Container): Promise<number> {
+    // A container that never started has no directory of logs.
     const names = await readdir(this.#logDirectory(pod, container)).catch(() => []);
     // A pod with a host path can create any number of files with any names there.
     const attempts = names.map((name) => Number(/^(\d{1,9})\.log/.exec(name)?.[1] ?? -1));

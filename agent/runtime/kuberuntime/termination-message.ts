@@ -32,6 +32,7 @@ export async function terminationMessage(status: ContainerStatus): Promise<strin
   const mount = status.mounts.find((entry) => entry.containerPath === path);
   let message = '';
   if (mount !== undefined) {
+    // Without a readable log the container has no termination message.
     message = await tailOf(() => openRegularFile(mount.hostPath), MAX_FILE_BYTES).catch(
       (error: unknown) => `Error on reading termination log ${mount.hostPath}: ${(error as Error).message}`,
     );
@@ -59,6 +60,7 @@ async function tailOf(open: () => Promise<FileHandle>, bytes: number): Promise<s
 }
 
 async function logTail(path: string): Promise<string> {
+  // Without a readable log the container has no termination message.
   const text = await tailOf(() => openLog(path), LOG_READ_BYTES).catch(() => '');
   const lines = text
     .split('\n')

@@ -5,7 +5,8 @@
  * What a pod was given stands in its directory (`pods/<uid>/userns`, the kubelet's form) before its sandbox is made; those
  * files are all that is known, so that an agent that starts anew gives nothing twice, and ids are free once a pod's directory is gone.
  */
-import { mkdir, readdir, readFile } from 'node:fs/promises';
+import { namesIn } from '../../files/host-directory.ts';
+import { mkdir, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
@@ -63,7 +64,7 @@ export class UserNamespaces {
 
   async #allocate(uid: string): Promise<number> {
     const { rootDirectory, idsPerPod, range } = this.#options;
-    const pods = await readdir(join(rootDirectory, 'pods')).catch(() => []);
+    const pods = await namesIn(join(rootDirectory, 'pods'));
     const taken = new Set(await Promise.all(pods.map((other) => this.#firstId(other))));
     for (let firstId = range.firstId; firstId < range.firstId + range.length; firstId += idsPerPod) {
       if (taken.has(firstId)) continue;
@@ -85,7 +86,7 @@ function namespaceFrom(firstId: number, length: number): UserNamespace {
   return { uids: ids, gids: ids };
 }
 
-/** The first id of a pod's file. Throws, with what to do, where it says something that this agent would not give. */
+/** Returns the first id of a pod's file. Throws an error with the remedy if the file has ids that this agent would not assign. */
 function readMapping(text: string, path: string, { idsPerPod, range }: UserNamespacesOptions): number {
   const refuse = (why: string): never => {
     throw new Error(`user namespace: ${path}: ${why}; end the pod and remove the file`);
@@ -94,6 +95,7 @@ function readMapping(text: string, path: string, { idsPerPod, range }: UserNames
   try {
     found = JSON.parse(text) as typeof found;
   } catch {
+    // The parser's error adds nothing.
     return refuse('not JSON');
   }
   const [uids, ...more] = found.uidMappings ?? [];

@@ -5,7 +5,7 @@
 import type { FileHandle } from 'node:fs/promises';
 import { watch } from 'node:fs';
 import { dirname } from 'node:path';
-import type { Clock } from '../../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { LogOptions } from '../../model/core-types.ts';
 import { openLog } from './log-files.ts';
 
@@ -75,7 +75,7 @@ async function openWhenThere(path: string, deps: LogReadDeps, signal: AbortSigna
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
     }
     if (!(await deps.isRunning())) return FollowedFile.open(path);
-    await deps.clock.sleep(APPEARANCE_MS, signal).catch(() => undefined);
+    await pause(deps.clock, APPEARANCE_MS, signal);
   }
   return undefined;
 }
@@ -125,9 +125,10 @@ function watchFile(path: string): {
       dirty = true;
       wake();
     });
+    // A watch that fails leaves the polling.
     watcher.on('error', () => undefined);
   } catch {
-    // Polling is enough.
+    // Without a watch, polling finds new lines.
   }
   return {
     async changed(clock, signal, withinMs) {
@@ -135,7 +136,7 @@ function watchFile(path: string): {
         const limit = new AbortController();
         await Promise.race([
           new Promise<void>((resolve) => (wake = resolve)),
-          clock.sleep(withinMs, AbortSignal.any([signal, limit.signal])).catch(() => undefined),
+          pause(clock, withinMs, AbortSignal.any([signal, limit.signal])),
         ]);
         limit.abort();
       }
@@ -257,7 +258,7 @@ class FollowedFile {
     try {
       next = await openLog(this.path);
     } catch {
-      // Moved away, and the new one is not there yet.
+      // The file was rotated, and its successor does not exist yet.
       return undefined;
     }
     const [now, then] = [await next.stat(), await this.#file.stat()];

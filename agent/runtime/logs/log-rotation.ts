@@ -9,7 +9,7 @@ import { constants } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
 import type { Logger } from '../../../api/component/logger.ts';
-import type { Clock } from '../../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { Directory } from '../../files/beneath.ts';
 import { type ContainerStatus, type Runtime, RuntimeError } from '../runtime.ts';
 import { inLogFolder, rotatedNames } from './log-files.ts';
@@ -41,7 +41,7 @@ export class LogRotation {
     const { clock, checkMs, maxSizeBytes } = this.#options;
     if (maxSizeBytes <= 0) return;
     while (!signal.aborted) {
-      await clock.sleep(checkMs, signal).catch(() => undefined);
+      await pause(clock, checkMs, signal);
       if (!signal.aborted) await this.rotateAll(signal);
     }
   }

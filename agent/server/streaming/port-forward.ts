@@ -38,6 +38,7 @@ export async function forwardOverSpdy(
     pairs.set(request, pair);
     if (pair.data !== undefined && pair.error !== undefined) {
       pairs.delete(request);
+      // The client sees every failure as the end of its connection.
       forwardPair(pair.data, pair.error, dial, describe, gone.signal).catch(() => transport.destroy());
     }
   });
@@ -130,6 +131,7 @@ export function forwardOverChannels(
           return send(2 * index + 1, Buffer.from(describe(port, error)));
         },
       )
+      // The client is gone or the socket fails. Either ends the session.
       .catch(() => socket.close(1000));
   }
   socket.on('message', (data: Buffer, isBinary: boolean) => {

@@ -68,7 +68,7 @@ export class SizeQueue implements AsyncIterable<TerminalSize> {
     try {
       value = JSON.parse(text);
     } catch {
-      // A client's nonsense changes nothing.
+      // An invalid message of the client is ignored.
       return;
     }
     const size = value as { Width?: unknown; Height?: unknown } | null;

@@ -46,6 +46,7 @@ export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams)
   };
   const output = (channel: number): Writable => {
     const stream = new Writable({ write: (chunk: Buffer, _encoding, done) => send(channel, chunk, done) });
+    // The writer gets the failure from its callback.
     stream.on('error', () => undefined);
     return stream;
   };
