@@ -1,4 +1,6 @@
-/** Facts of the host that a node tells: from /proc, /sys and /etc, read anew only where they change. */
+/**
+ * Reads the facts of the host that the node's status reports, from /proc, /sys and /etc. Facts that do not change are read once.
+ */
 import { readFileSync, readdirSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { arch, hostname, networkInterfaces, platform } from 'node:os';
@@ -17,7 +19,7 @@ export interface HostCapacity {
   readonly cpus: number;
   readonly memoryBytes: number;
   readonly swapBytes: number;
-  /** Page size (`2Mi`, `1Gi`) to bytes reserved for such pages. */
+  /** The reserved bytes of huge pages, by page size such as `2Mi`. */
   readonly hugePages: ReadonlyMap<string, number>;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What the parts of the node agent need of each other, as interfaces: sources, pod workers, volumes, probes, status,
- * node. Implementations meet only in `main.ts`; every part is given the others and tested with fakes of these.
+ * The types and interfaces that the parts of the node agent share: pods, sources, volumes, probes, statuses, node and events.
+ * `assembly/` connects the implementations, and each part is tested with fakes of the others.
  *
  * Times inside objects are strings as on the wire (`Pod`, `PodStatus` below), never `Date`.
  */
@@ -17,7 +17,10 @@ import type {
 import type { KubeObject, ObjectMeta } from '../../api/meta/object.ts';
 import type { ContainerId, Device, Mount, SandboxId, StreamIo } from '../runtime/runtime.ts';
 
-/** A type of the client package as it stands on the wire: times are RFC 3339 strings, and an absent field may be `undefined`. */
+/**
+ * Converts a type of the client package to its form on the wire: times are RFC 3339 strings, and an absent field may be
+ * `undefined`.
+ */
 export type Wire<T> = T extends Date
   ? string
   : T extends (infer E)[]
@@ -33,7 +36,7 @@ export type PodCondition = Wire<V1PodCondition>;
 export type ContainerStatusJson = Wire<V1ContainerStatus>;
 export type Container = Wire<V1Container>;
 export type EphemeralContainer = Wire<V1EphemeralContainer>;
-/** Defaulted and valid: sources do both before anybody else sees a pod. Shared: never changed in place. */
+/** A defaulted and valid pod, as the sources report it. It is shared and must not be changed in place. */
 export type Pod = Omit<Wire<V1Pod>, 'metadata' | 'spec' | 'status'> & {
   metadata: PodMetadata;
   spec: PodSpec;
@@ -42,13 +45,13 @@ export type Pod = Omit<Wire<V1Pod>, 'metadata' | 'spec' | 'status'> & {
 export type PodMetadata = ObjectMeta & { name: string; namespace: string; uid: string };
 export type NodeObject = Omit<Wire<V1Node>, 'metadata'> & { metadata: ObjectMeta & { name: string } };
 
-/* ---- Sources (podconfig) ---- */
+/* ---- Sources of pods ---- */
 
 export type PodSourceName = 'api' | 'file' | 'http' | 'submitted';
 
 /**
- * `add`, `update`, `remove` (gone from its source), `delete` (deletionTimestamp set), `reconcile` (only the status differs
- * from ours). Made by the mux from each source's full set; pods of one update are of one source and keep creation order.
+ * Changes of pods of one source, in the order of their creation. `remove`: the pod is gone from its source. `delete`: its
+ * `deletionTimestamp` is set. `reconcile`: only its status differs from the agent's.
  */
 export interface PodUpdate {
   readonly type: 'add' | 'update' | 'remove' | 'delete' | 'reconcile';
@@ -57,9 +60,9 @@ export interface PodUpdate {
 }
 
 export interface PodConfig {
-  /** Calls in order, synchronously after each merge, until the signal aborts. */
+  /** Calls `onUpdate` in order and synchronously for each update, until the signal aborts. */
   run(signal: AbortSignal, onUpdate: (update: PodUpdate) => void): Promise<void>;
-  /** Every configured source has given its first full set (an empty one counts). Nothing is cleaned up before. */
+  /** Whether every configured source has reported its first full set, even an empty one. Nothing is cleaned up before. */
   allSourcesReady(): boolean;
 }
 
@@ -68,17 +71,22 @@ export const ANNOTATION_CONFIG_HASH = 'kubernetes.io/config.hash';
 export const ANNOTATION_CONFIG_MIRROR = 'kubernetes.io/config.mirror';
 export const ANNOTATION_CONFIG_SEEN = 'kubernetes.io/config.seen';
 
-/** Keeps the API server's picture of a static pod; absent where there is no API server. */
+/** Maintains the mirror pods of static pods. Absent without an API server. */
 export interface MirrorPods {
-  /** Creates it; deletes it first where it is of an older configuration. Whether it is there: the caller asks again otherwise. */
+  /**
+   * Creates the mirror pod, and deletes one of an earlier manifest. Resolves to whether it exists; if not, the caller retries.
+   */
   ensure(pod: Pod, mirror: Pod | undefined): Promise<boolean>;
-  /** Deletes the mirror of a static pod that is gone, and no other of its name. */
+  /** Deletes this mirror pod, but not a newer pod of the same name. */
   delete(mirror: Pod): Promise<void>;
 }
 
 /* ---- Config maps, secrets, service-account tokens ---- */
 
-/** Cached objects that pods refer to (watched while a pod that needs them is registered). `undefined`: there is none. */
+/**
+ * Caches the objects that pods refer to. They are watched while a pod that refers to them is registered. Resolves to `undefined`
+ * if an object does not exist.
+ */
 export interface ReferencedObjects {
   registerPod(pod: Pod): void;
   unregisterPod(pod: Pod): void;
@@ -86,7 +94,7 @@ export interface ReferencedObjects {
   secret(namespace: string, name: string): Promise<KubeObject | undefined>;
 }
 
-/** Services of a namespace for environment variables; with the master's `default/kubernetes`. */
+/** Lists the services from which containers get environment variables. */
 export interface ServiceLister {
   synced(): boolean;
   list(): readonly KubeObject[];
@@ -95,7 +103,7 @@ export interface ServiceLister {
 /* ---- Volumes ---- */
 
 export interface PreparedMounts {
-  /** With `image` set and `hostPath` '' for image volumes: the caller pulls and puts the id in. */
+  /** Mounts of image volumes have `image` set and an empty `hostPath`: the caller pulls the image and sets its id. */
   readonly mounts: readonly Mount[];
   readonly devices: readonly Device[];
 }
@@ -103,9 +111,9 @@ export interface PreparedMounts {
 export interface PodVolume {
   readonly name: string;
   readonly path: string;
-  /** Its data goes with the pod and counts as the pod's. */
+  /** The data is removed with the pod and counts as the pod's storage. */
   readonly ephemeral: boolean;
-  /** Its driver alone says how full it is, or nobody does (`undefined`). */
+  /** Measures the usage through the driver. Resolves to `undefined` if the driver does not report it. */
   readonly measure?: () => Promise<VolumeMeasure | undefined>;
 }
 
@@ -120,35 +128,38 @@ export interface VolumeMeasure {
 
 export interface VolumeManager {
   /**
-   * Makes every volume of the pod ready (idempotent, keeps them up to date afterwards until `unmount`). Throws `VolumeError`
-   * with the kubelet's text (`unmounted volumes=[a], unattached volumes=[], failed to process volumes=[]: context deadline exceeded`)
-   * after the pod's mount timeout; events (`FailedMount`) are its own.
+   * Sets up every volume of the pod, and keeps them up to date until `unmount`. Idempotent. Throws `VolumeError` with the
+   * kubelet's message (`unmounted volumes=[a], unattached volumes=[], failed to process volumes=[]: context deadline exceeded`)
+   * after the mount timeout. Records the `FailedMount` events itself.
    */
   mount(pod: Pod, signal: AbortSignal): Promise<void>;
-  /** Per container start, volumes being ready: what to mount where, subPath prepared (bound safely), subPathExpr expanded with `env`. */
+  /**
+   * Returns the mounts of a container before its start. The volumes must be ready. Prepares sub-paths safely and expands
+   * `subPathExpr` with `env`.
+   */
   containerMounts(pod: Pod, container: Container, env: ReadonlyMap<string, string>): Promise<PreparedMounts>;
-  /** The runtime can make mounts read-only with all that is mounted below them. */
+  /** Whether the runtime supports recursive read-only mounts. */
   recursiveReadOnly(): boolean;
-  /** The text of a file of a volume that is ready; throws where there is no such volume or file. */
+  /** Returns the text of a file of a ready volume. Throws if the volume or the file does not exist. */
   fileText(pod: Pod, volumeName: string, path: string): Promise<string>;
-  /** After the pod's containers ended: removes subPath binds of a container that is not started again. Idempotent. */
+  /** Removes the sub-path mounts of a terminated container that is not restarted. Idempotent. */
   releaseContainer(podUid: string, containerName: string): Promise<void>;
-  /** Unmounts everything of a terminated pod and removes its data (emptyDir); resolves when all of it is gone. Idempotent. */
+  /** Unmounts all volumes of a terminated pod and removes its data (emptyDir). Resolves when all of it is gone. Idempotent. */
   unmount(pod: Pod, signal: AbortSignal): Promise<void>;
-  /** The directory `<rootDir>/pods/<uid>` holds nothing mounted any more. */
+  /** Whether something is mounted below `<rootDir>/pods/<uid>`. */
   hasMounts(podUid: string): boolean;
-  /** Leftovers of pods that are not known once they are found (after a restart): unmounts and removes `<rootDir>/pods/<uid>`. */
+  /** Unmounts and removes the directories `<rootDir>/pods/<uid>` of unknown pods, which remain after a restart of the agent. */
   cleanOrphans(known: () => ReadonlySet<string>): Promise<void>;
-  /** Directories on the host per volume, for usage statistics and eviction. */
+  /** Returns the directories of the pod's volumes on the host, for usage statistics and eviction. */
   podVolumes(podUid: string): readonly PodVolume[];
-  /** fsGroup and supplemental groups that volumes ask for (`pv.beta.kubernetes.io/gid`). */
+  /** Returns the supplemental groups that volumes require (`pv.beta.kubernetes.io/gid`). */
   extraSupplementalGroups(pod: Pod): readonly number[];
   close(): Promise<void>;
 }
 
 export class VolumeError extends Error {
   override readonly name = 'VolumeError';
-  /** When another attempt makes sense. */
+  /** How long to wait before the next attempt. */
   readonly retryAfterMs: number;
   constructor(message: string, { retryAfterMs = 1_000, ...options }: ErrorOptions & { retryAfterMs?: number } = {}) {
     super(message, options);
@@ -170,11 +181,11 @@ export interface ProbeResults {
 export interface ProbeManager extends ProbeResults {
   addPod(pod: Pod): void;
   removePod(podUid: string): void;
-  /** While a pod terminates readiness goes on. */
+  /** Stops the liveness and startup probes of a terminating pod. Its readiness probes continue. */
   stopLivenessAndStartup(podUid: string): void;
   /** Probes the running containers that are not started or not ready yet now, if they have no result. */
   probeSoon(podUid: string, status: PodStatus): void;
-  /** A changed result; the pod is to be synced (liveness, startup) or its status written (readiness). */
+  /** Registers a listener for changed results. The pod then needs a sync (liveness, startup) or a status update (readiness). */
   onChange(
     listener: (change: {
       readonly podUid: string;
@@ -190,22 +201,25 @@ export interface ProbeManager extends ProbeResults {
 /* ---- Status ---- */
 
 export interface StatusManager {
-  /** What the agent says now; normalized, kept, sent when it differs. */
+  /** Normalizes and stores the status, and sends it if it differs from the status at the API server. */
   set(pod: Pod, status: PodStatus): void;
-  /** The last `set`, else undefined (after a restart: what the API server has comes with the pod). */
+  /** Returns the last status. It is `undefined` after a restart, when the pod has the API server's status. */
   get(podUid: string): PodStatus | undefined;
   /** Recomputes `started`, `ready` and the conditions that depend on them, because a probe has a new result. */
   applyProbeResults(podUid: string, probes: ProbeResults): void;
-  /** Somebody else changed the status (the node controller, of a node that was cut off): said again where it differs. */
+  /** Sends the status again if another writer changed it, such as the node controller after the node was unreachable. */
   reconcile(pod: Pod): void;
-  /** Every container is down for good: states become terminated (`ContainerStatusUnknown`, 137 where nothing is known), the phase final. */
+  /**
+   * Makes the status final, because no container runs any more: running containers become terminated (`ContainerStatusUnknown`,
+   * exit code 137), and the phase becomes final.
+   */
   terminate(pod: Pod): void;
-  /** Forgets pods that are not in the set. */
+  /** Removes the statuses of pods that are not in the set. */
   removeOrphans(known: ReadonlySet<string>): void;
   run(signal: AbortSignal): Promise<void>;
 }
 
-/** What status needs of the workers before it may delete a pod from the API server. */
+/** What the status manager needs from the pod workers before it deletes a pod from the API server. */
 export interface PodDeletionSafety {
   podCouldHaveRunningContainers(pod: Pod): boolean;
   podIsFinished(pod: Pod): boolean;
@@ -215,11 +229,11 @@ export interface PodDeletionSafety {
 
 export interface NodeInfo {
   readonly name: string;
-  /** The last one seen from the API server, else what the agent would register. */
+  /** Returns the node as the API server last had it, else as the agent would register it. */
   node(): NodeObject;
-  /** The first is the primary; at most one per family. */
+  /** Returns the host's addresses, at most one for each family. The first is the primary one. */
   hostIps(): readonly string[];
-  /** Quantities as strings, as in `status.allocatable`. */
+  /** Returns the allocatable resources as quantities, as in `status.allocatable`. */
   allocatable(): Readonly<Record<string, string>>;
   podCidrs(): readonly string[];
   onPodCidrs(listener: (cidrs: readonly string[]) => void): void;
@@ -228,7 +242,10 @@ export interface NodeInfo {
 /* ---- Events ---- */
 
 export interface PodEventRecorder {
-  /** `fieldPath` names the container: `spec.containers{main}`. Bounded and rate limited; never throws. */
+  /**
+   * Records an event. `fieldPath` names the container, for example `spec.containers{main}`. Events are bounded and rate limited.
+   * Never throws.
+   */
   event(
     pod: Pod,
     type: 'Normal' | 'Warning',
@@ -238,7 +255,7 @@ export interface PodEventRecorder {
   ): void;
 }
 
-/* ---- What the agent's server asks of the core ---- */
+/* ---- Operations on pods for the agent's server ---- */
 
 export interface LogOptions {
   readonly follow: boolean;
@@ -252,10 +269,13 @@ export interface LogOptions {
   readonly stream?: 'All' | 'Stdout' | 'Stderr';
 }
 
-/** Errors are `StatusError`s (404 no such pod or container, 400 waiting to start, …) with the kubelet's words. */
+/**
+ * The operations on pods that the agent's server needs. Errors are `StatusError`s with the kubelet's messages, such as 404 for an
+ * unknown pod or container and 400 for a container that waits to start.
+ */
 export interface PodHost {
   pods(): readonly Pod[];
-  /** By the runtime: name, namespace, uid and containers that run. */
+  /** Returns the pods that the runtime has, with name, namespace, uid and running containers. */
   runningPods(): Promise<readonly Pod[]>;
   podByName(namespace: string, name: string): Pod | undefined;
   podByUid(uid: string): Pod | undefined;
@@ -267,12 +287,12 @@ export interface PodHost {
     out: NodeJS.WritableStream,
     signal: AbortSignal,
   ): Promise<void>;
-  /** The container's id, for exec and attach; static pods are found by their mirror's uid too. */
+  /** Returns the container's id for exec and attach. The uid of a static pod may be that of its mirror pod. */
   resolveContainer(namespace: string, podName: string, uid: string, container: string): Promise<ContainerId>;
   resolveSandbox(namespace: string, podName: string, uid: string): Promise<SandboxId>;
   exec(id: ContainerId, command: readonly string[], io: StreamIo): Promise<number>;
   attach(id: ContainerId, io: StreamIo): Promise<void>;
   portForward(id: SandboxId, port: number, signal: AbortSignal): Promise<NodeJS.ReadWriteStream>;
-  /** '' when well: for `/healthz/syncloop` and the pleg check. */
+  /** Returns the problem of the sync loop or the PLEG, or an empty string, for `/healthz/syncloop`. */
   syncLoopHealth(): string;
 }

@@ -1,6 +1,6 @@
 /**
- * Pods that the API server has bound to this node, mirror pods among them. While it cannot be reached after a start the last
- * known ones are told instead, until it answers.
+ * The source of pods that the API server has bound to this node, mirror pods included. If the API server does not answer after a
+ * start, the source reports the last known pods until it does.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -16,14 +16,14 @@ export interface ApiSourceOptions {
   readonly nodeName: string;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Absent: nothing is remembered. */
+  /** Keeps the last known pods. Absent if the agent keeps none. */
   readonly checkpoints?: {
     load(): Promise<readonly Pod[]>;
     save(pods: readonly Pod[]): void;
   };
 }
 
-/** So long the API server is waited for before the last known pods are started. */
+/** How long to wait for the API server before the last known pods are started. */
 const PATIENCE_MS = 5_000;
 
 export function createApiSource(options: ApiSourceOptions): PodSource {
@@ -74,16 +74,16 @@ async function tellLastKnown(
   if (checkpoints === undefined) return;
   try {
     const pods = await checkpoints.load();
-    // It answered while the files were read.
+    // The API server has answered while the files were read.
     if (hasSynced() || pods.length === 0) return;
-    logger.warn({ pods: pods.length }, 'The API server does not answer: the last known pods of this node are run');
+    logger.warn({ pods: pods.length }, 'The API server does not answer, running the last known pods of this node');
     onPods(pods, { provisional: true });
   } catch (error) {
-    logger.error({ err: error }, 'The last known pods could not be read');
+    logger.error({ err: error }, 'Cannot read the last known pods');
   }
 }
 
-/** The pod with its source noted, made once an object of the cache. */
+/** The copies of cached pods with the annotation of their source, so that each pod is copied once. */
 const noted = new WeakMap<object, Pod>();
 
 function fromApi(pod: Pod): Pod {

@@ -1,8 +1,9 @@
 /**
- * Static pods from a file, or from the files of a directory. The kernel tells of changes; a rescan now and then finds what it
- * did not tell (a directory that was deleted and made again, a file system without notifications).
+ * The source of static pods from a file, or from the files of a directory. The kernel reports changes. A periodic scan finds
+ * changes that it does not report, as after the directory was deleted and recreated, or on a filesystem without notifications.
  *
- * Names that begin with a dot are ignored. A manifest that will not do keeps its last good pod until it is mended or removed.
+ * Names that begin with a dot are ignored. If a manifest is invalid, its last valid pod stays until the manifest is corrected or
+ * removed.
  */
 import { type FSWatcher, watch } from 'node:fs';
 import { readdir, readFile, realpath, stat } from 'node:fs/promises';
@@ -23,13 +24,13 @@ export interface FileSourceOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly reader: PodReader;
-  /** A manifest that will not do, for an event; once a content. */
+  /** Called for an invalid manifest, once for each content. */
   readonly onBadManifest: (file: string, message: string) => void;
 }
 
-/** Larger files are no manifests. */
+/** The largest manifest. Larger files are rejected. */
 const MAX_MANIFEST_BYTES = 3 * 1024 * 1024;
-/** Writes of a file come in several notifications. */
+/** How long to wait for further notifications, because one write causes several. */
 const SETTLE_MS = 10;
 
 interface KnownFile {
@@ -47,7 +48,7 @@ class FileSource implements PodSource {
   readonly #known = new Map<string, KnownFile>();
   readonly #complaints = new Map<string, string>();
   #watcher: FSWatcher | undefined;
-  /** What the path led to when it began to be watched. */
+  /** The real path that is watched. The configured path may be a link. */
   #watched = '';
   #settling: Timer | undefined;
   #loop: WakeableLoop | undefined;
@@ -61,8 +62,7 @@ class FileSource implements PodSource {
     const loop = new WakeableLoop({
       clock,
       backoff: new Backoff({ firstMs: checkMs, longestMs: checkMs }),
-      onError: (error) =>
-        logger.warn({ path, err: error }, 'The manifests could not be read; they are read again later'),
+      onError: (error) => logger.warn({ path, err: error }, 'Cannot read the manifests, retrying'),
     });
     this.#loop = loop;
     await loop.run(signal, async () => {
@@ -76,13 +76,16 @@ class FileSource implements PodSource {
     this.#watcher = undefined;
   }
 
-  /** Watchers call this one method, whichever run began them. */
+  /** Called by each watcher. Starts a scan shortly after the last notification. */
   #onChange(): void {
     this.#settling?.cancel();
     this.#settling = this.#options.clock.after(SETTLE_MS, () => this.#loop?.wake());
   }
 
-  /** A watcher of a directory that is deleted, or that the path no longer leads to, falls silent: it is made anew. */
+  /**
+   * Watches the path. A watcher reports nothing more once its directory is deleted or the path is a link to another one, so it is
+   * replaced.
+   */
   async #ensureWatch(): Promise<void> {
     try {
       const target = await realpath(this.#options.path);
@@ -91,7 +94,7 @@ class FileSource implements PodSource {
       this.#watched = target;
       const watcher = watch(this.#options.path, { persistent: false }, (event) => {
         this.#onChange();
-        // The watched path itself may be gone: the next scan watches what is there then.
+        // The watched path itself may be gone. The next scan watches the path again.
         if (event === 'rename') {
           watcher.close();
           if (this.#watcher === watcher) this.#watcher = undefined;
@@ -117,7 +120,7 @@ class FileSource implements PodSource {
         const key = `${pod.metadata.namespace}/${pod.metadata.name}`;
         const other = origins.get(key);
         if (other !== undefined) {
-          this.#complain(file, `${file}: the pod ${key} stands in ${other} already; this one is ignored`);
+          this.#complain(file, `Ignoring the pod ${key} in ${file}, because ${other} has it already`);
           continue;
         }
         origins.set(key, file);

@@ -1,4 +1,4 @@
-/** Mirror pods: the API server's picture of the pods that this node runs from files, a URL or its own server. */
+/** Maintains mirror pods: the objects at the API server that show the static pods of this node. */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { pods as podsResource } from '../../api/machinery/resources.ts';
@@ -15,7 +15,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 export interface MirrorPodsOptions {
   readonly client: Client;
   readonly logger: Logger;
-  /** The registered node, which owns its mirror pods; `undefined` until it is known. */
+  /** Returns the registered node, which owns its mirror pods, or `undefined` until it is registered. */
   readonly node: () => NodeObject | undefined;
 }
 
@@ -24,7 +24,7 @@ export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
   const remove = async ({ metadata: { namespace, name, uid } }: Pod): Promise<void> => {
     try {
       await client.delete(podsResource, namespace, name, { gracePeriodSeconds: 0, preconditions: { uid } });
-      logger.debug({ pod: `${namespace}/${name}` }, 'deleted a mirror pod');
+      logger.debug({ pod: `${namespace}/${name}` }, 'Deleted a mirror pod');
     } catch (error) {
       if (!isNotFound(error)) throw error;
     }
@@ -56,7 +56,7 @@ export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
         await client.create(podsResource, pod.metadata.namespace, object);
         return true;
       } catch (error) {
-        // Somebody else's pod of that name, or one that the watch has not shown yet.
+        // Another pod has this name, or the watch has not reported the mirror pod yet.
         if (!isAlreadyExists(error)) throw error;
         return false;
       }
@@ -69,7 +69,7 @@ function hashOf(pod: Pod): string {
   return pod.metadata.annotations?.[ANNOTATION_CONFIG_HASH] ?? '';
 }
 
-/** Whether the mirror pod is of the static pod's present manifest. */
+/** Whether the mirror pod belongs to the current manifest of the static pod. */
 export function isMirrorOf(mirror: Pod, pod: Pod): boolean {
   return mirror.metadata.annotations?.[ANNOTATION_CONFIG_MIRROR] === hashOf(pod);
 }

@@ -1,6 +1,6 @@
 /**
- * The mux of pod sources: from each source's full set to what was added, changed, deleted and removed, as the sync loop
- * takes it. `diff` is pure; `createPodConfig` runs the sources.
+ * Merges the pod sources. It compares each full set of a source with the previous one, and reports added, changed, deleted and
+ * removed pods to the sync loop. `diff` is pure. `createPodConfig` runs the sources.
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -15,7 +15,7 @@ import {
 import { identityFault } from './pod-identity.ts';
 import type { PodSource } from './pod-source.ts';
 
-/** The updates that lead from one full set of a source to the next, in the order in which they must be handled. */
+/** Returns the updates from one full set of a source to the next, in the order in which the sync loop must handle them. */
 export function diff(source: PodSourceName, before: ReadonlyMap<string, Pod>, next: readonly Pod[]): PodUpdate[] {
   const added: Pod[] = [];
   const updated: Pod[] = [];
@@ -51,7 +51,7 @@ function changedForDeletion(old: Pod, next: Pod): boolean {
   );
 }
 
-/** Anything that the agent acts on: spec, labels, annotations and deletion; not the status. */
+/** Whether a part changed that the agent acts on: spec, labels, annotations or deletion, but not the status. */
 function differs(old: Pod, next: Pod): boolean {
   return (
     !jsonEqual(old.spec, next.spec) ||
@@ -76,7 +76,7 @@ export interface PodConfigOptions {
   readonly logger: Logger;
 }
 
-/** How long a source that broke is left alone. */
+/** The delay before a failed source is restarted. */
 const RESTART_MS = 5000;
 
 export function createPodConfig(options: PodConfigOptions): PodConfig {
@@ -89,7 +89,7 @@ export function createPodConfig(options: PodConfigOptions): PodConfig {
   };
 }
 
-/** Two pods of one name cannot both run: their mirrors would be one. */
+/** Drops pods with the name of an earlier pod, because both would have the same mirror pod. */
 function firstOfEachName(pods: readonly Pod[], complain: (pod: string) => void): Pod[] {
   const names = new Set<string>();
   return pods.filter(({ metadata: { namespace, name } }) => {
@@ -109,7 +109,10 @@ async function runSource(
 ): Promise<void> {
   let known = new Map<string, Pod>();
   const complain = (pod: string): void =>
-    options.logger.error({ source: source.name, pod }, 'a source names two pods the same; the first is taken');
+    options.logger.error(
+      { source: source.name, pod },
+      'A source has two pods of the same name, ignoring the second one',
+    );
   const isUsable = (pod: Pod): boolean => {
     const fault = identityFault(pod);
     if (fault !== '') options.logger.error({ source: source.name, fault }, 'Ignoring a pod that has no valid identity');
@@ -131,7 +134,7 @@ async function runSource(
       if (signal.aborted) return;
       options.logger.error(
         { source: source.name, err: error },
-        'a source of pods broke; its pods stay, and it is tried again',
+        'A source of pods failed, keeping its pods and restarting it',
       );
       await pause(options.clock, RESTART_MS, signal);
     }

@@ -1,14 +1,14 @@
-/** What a source of pods is: it tells its full set, again and again; the mux finds what changed. */
+/** Defines a source of pods. It reports its full set with each change, and the mux computes the differences. */
 import type { Pod, PodSourceName } from '../model/core-types.ts';
 
 export interface PodSource {
   readonly name: PodSourceName;
-  /** Runs until the signal aborts. `onPods` takes the full set of this source. */
+  /** Runs until the signal aborts. Calls `onPods` with the full set of this source. */
   run(signal: AbortSignal, onPods: OnPods): Promise<void>;
 }
 
 /**
- * `provisional`: the last known set, as the source cannot be asked yet. Its pods run, but that a pod is not in it says nothing:
- * nothing is ended or cleaned up for it.
+ * `provisional` marks the last known set of a source that does not answer yet. Its pods run, but pods that it lacks are neither
+ * terminated nor cleaned up.
  */
 export type OnPods = (pods: readonly Pod[], options?: { readonly provisional: boolean }) => void;

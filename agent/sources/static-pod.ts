@@ -1,6 +1,6 @@
 /**
- * From the text of a manifest to a pod that this node runs without being told by an API server: decoded, defaulted,
- * validated, named after the node, and with a uid that is made of its content, so that a changed manifest is another pod.
+ * Reads static pods from the text of a manifest: decodes, defaults and validates them, adds the node's name to their names, and
+ * derives the uid from the content, so that a changed manifest is another pod.
  */
 import { PlainError } from '../../api/component/plain-error.ts';
 import { createHash } from 'node:crypto';
@@ -16,14 +16,14 @@ import {
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import { identityFault } from './pod-identity.ts';
 
-/** A manifest that will not do; `message` names the place, line and field. */
+/** The error of an invalid manifest. `message` names the origin, the line and the field. */
 export class ManifestError extends PlainError {
   override readonly name = 'ManifestError';
 }
 
-/** Decoding, defaulting and validation of a pod as the API server would do them. */
+/** Decodes, defaults and validates a pod as the API server does. */
 export interface PodReader {
-  /** `warnings` name unknown fields and the like. */
+  /** Problems that do not reject the pod, such as unknown fields. */
   read(value: unknown): {
     readonly pod: Pod;
     readonly warnings: readonly string[];
@@ -33,7 +33,7 @@ export interface PodReader {
 
 export interface StaticPodOptions {
   readonly source: PodSourceName;
-  /** File name or URL, for messages and the uid. */
+  /** The file name or URL. It appears in messages and is part of the uid. */
   readonly origin: string;
   readonly nodeName: string;
   readonly clock: Clock;
@@ -45,7 +45,7 @@ export interface ReadManifest {
   readonly warnings: readonly string[];
 }
 
-/** One pod, several YAML documents, or a PodList. Throws `ManifestError`. */
+/** Reads one pod, several YAML documents, or a PodList. Throws `ManifestError`. */
 export function readManifest(text: Buffer, options: StaticPodOptions): ReadManifest {
   const pods: Pod[] = [];
   const warnings: string[] = [];
@@ -122,10 +122,10 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
   };
 }
 
-/** Finding the line of an error takes a pass through the text. */
+/** The maximum number of errors that are reported with their lines, because finding a line takes a pass through the text. */
 const MOST_SHOWN_ERRORS = 20;
 
-/** What the agent itself decides of a static pod, before defaults: name, namespace, node, tolerations. */
+/** Sets the fields of a static pod that the agent decides before defaulting: name, namespace, node and tolerations. */
 function prepare(value: Record<string, unknown>, options: StaticPodOptions): Record<string, unknown> {
   const metadata = asRecord(value['metadata']);
   const spec = asRecord(value['spec']);
@@ -137,7 +137,7 @@ function prepare(value: Record<string, unknown>, options: StaticPodOptions): Rec
     kind: 'Pod',
     metadata: {
       ...metadata,
-      // Without a name the validation refuses the pod; `-<node>` would hide that.
+      // A pod without a name must fail the validation. With the suffix `-<node>` it would pass.
       ...(typeof name === 'string' && name !== '' ? { name: `${name}-${options.nodeName.toLowerCase()}` } : {}),
       namespace:
         typeof metadata['namespace'] === 'string' && metadata['namespace'] !== '' ? metadata['namespace'] : 'default',
@@ -146,7 +146,7 @@ function prepare(value: Record<string, unknown>, options: StaticPodOptions): Rec
     spec: {
       ...spec,
       nodeName: options.nodeName,
-      // A static pod is not driven away by taints.
+      // Taints do not evict a static pod.
       tolerations: [
         ...(Array.isArray(spec['tolerations']) ? (spec['tolerations'] as unknown[]) : []),
         { operator: 'Exists', effect: 'NoExecute' },
@@ -159,7 +159,7 @@ function asRecord(value: unknown): Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
 }
 
-/** Objects of the API that a static pod names, which it cannot have: it may run before there is an API. */
+/** Returns the references to API objects, which a static pod must not have because it may run before there is an API server. */
 function referencesToApi(pod: Pod): string[] {
   const found = new Set<string>();
   if ((pod.spec.resourceClaims ?? []).length > 0) found.add('resource claims (spec.resourceClaims)');
@@ -197,7 +197,10 @@ function digest(parts: readonly string[]): string {
   return hash.digest('hex');
 }
 
-/** `line 12: ` where the lines have the field, found by walking its keys in order of indentation; '' otherwise. */
+/**
+ * Returns a prefix such as `line 12: ` if the lines have the field, else an empty string. Finds the field by its keys in order of
+ * indentation.
+ */
 export function lineOf(lines: readonly string[], field: string): string {
   const parts = field.split(/[.[\]]/).filter((part) => part !== '');
   let at = 0;
@@ -221,14 +224,14 @@ export function lineOf(lines: readonly string[], field: string): string {
   return found < 0 ? '' : `line ${found + 1}: `;
 }
 
-/** The line after a list's item: what is missing in it must not be found in the next. */
+/** Returns the line after an item of a list, so that a field that the item lacks is not found in the next item. */
 function endOfItem(lines: readonly string[], item: number): number {
   const indent = (lines[item] ?? '').search(/\S/);
   const next = lines.findIndex((line, index) => index > item && line.trim() !== '' && line.search(/\S/) <= indent);
   return next < 0 ? lines.length : next;
 }
 
-/** The line of the n-th item of the list that begins after `from`. */
+/** Returns the line of the n-th item of the list that begins after `from`, or -1. */
 function nthItem(lines: readonly string[], from: number, wanted: number): number {
   let indent = -1;
   let count = -1;

@@ -1,6 +1,6 @@
 /**
- * Pods that were submitted to the agent's own server. Each stands as a manifest in a directory of the root directory, so that
- * it survives a restart; writes are atomic.
+ * The source of pods that were submitted to the agent's own server. Each is stored as a manifest in a directory below the root
+ * directory and survives a restart. Writes are atomic.
  */
 import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ import type { PodSource } from './pod-source.ts';
 import { ManifestError, type PodReader, readManifest } from './static-pod.ts';
 
 export interface SubmittedPods extends PodSource {
-  /** Stores the manifest (one pod) and runs it; one of the same namespace and name is replaced. Throws `StatusError`s. */
+  /** Stores the manifest of one pod and runs the pod. Replaces a pod of the same namespace and name. Throws `StatusError`s. */
   submit(manifest: Buffer): Promise<Pod>;
   list(): readonly Pod[];
   remove(namespace: string, name: string): Promise<void>;
@@ -52,7 +52,7 @@ export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPod
           const pod = read(await readFile(file), file);
           pods.set(keyOf(pod), pod);
         } catch (error) {
-          options.logger.error({ file, err: error }, 'a stored pod could not be read; it is left out');
+          options.logger.error({ file, err: error }, 'Cannot read a stored pod, ignoring it');
         }
       }
       onPods([...pods.values()]);
@@ -69,7 +69,7 @@ export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPod
       const file = fileOf(pod.metadata.namespace, pod.metadata.name);
       await mkdir(options.directory, { recursive: true, mode: 0o700 });
       await replaceFile(file, manifest, { mode: 0o600 });
-      // The uid depends on the origin too, so it is read as it will be read after a restart.
+      // The uid depends on the origin too. Reading the stored file gives the same uid as after a restart.
       const stored = read(manifest, file);
       pods.set(keyOf(stored), stored);
       tell([...pods.values()]);

@@ -1,6 +1,7 @@
 /**
- * Static pods from a URL: one pod or a list, requested again at a fixed frequency with the ETag of the last answer. Redirects
- * are followed, never from TLS to plain text; only the host of the flag is sent the flag's headers.
+ * The source of static pods from a URL, which serves one pod or a list. It is requested at a fixed interval with the ETag of the
+ * last response. Redirects are followed, except from TLS to plain text. The configured headers are sent to the host of the flag
+ * only.
  */
 import type { IncomingMessage } from 'node:http';
 import { createDialer, redirectTarget } from '../../api/machinery/dialer.ts';
@@ -46,7 +47,7 @@ export function createUrlSource(options: UrlSourceOptions): PodSource {
           if (signal.aborted) return;
           const message = error instanceof Error ? error.message : String(error);
           if (message !== lastError)
-            logger.error({ url }, `pods could not be read from ${url}: ${message}; the last ones stay`);
+            logger.error({ url }, `Cannot read pods from ${url}, keeping the last ones: ${message}`);
           lastError = message;
         }
         await pause(clock, checkMs, signal);
@@ -84,7 +85,7 @@ async function ask(
   return { pods: read.pods, etag: response.headers.etag };
 }
 
-/** The answer after redirects, or the redirect that is not followed. */
+/** Returns the response after all redirects, or a redirect that must not be followed. */
 async function followed(
   { url: configured, headers }: UrlSourceOptions,
   etag: string | undefined,

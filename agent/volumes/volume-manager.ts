@@ -46,7 +46,7 @@ export interface VolumeManagerOptions {
   readonly mountTimeoutMs: number;
   readonly csi?: CsiDriverVolumes;
   readonly allocatableMemoryBytes?: () => number;
-  /** The runtime can make mounts read-only with all that is mounted below them. */
+  /** Whether the runtime supports recursive read-only mounts. */
   readonly recursiveReadOnly?: () => boolean;
   /** Forgets the tokens of a removed pod. */
   readonly forgetPod: (podUid: string) => void;
@@ -253,7 +253,7 @@ class HostVolumes implements VolumeManager {
     }
   }
 
-  /** The runtime can make mounts read-only with all that is mounted below them. */
+  /** Whether the runtime supports recursive read-only mounts. */
   recursiveReadOnly(): boolean {
     return this.#options.recursiveReadOnly?.() ?? false;
   }

@@ -1,4 +1,4 @@
-/** The host's cgroups by the driver that the runtime uses. Called once, by `main.ts`. */
+/** Creates the access to the host's cgroups, by the cgroup driver of the runtime. `main.ts` calls it once. */
 import type { Logger } from '../../../api/component/logger.ts';
 import type { CgroupNaming } from './cgroup-path.ts';
 import type { CgroupManager } from './cgroup-resources.ts';
@@ -9,7 +9,7 @@ export interface CgroupManagerOptions extends CgroupNaming {
   /** `/sys/fs/cgroup`, or a fixture. */
   readonly mountPoint: string;
   readonly logger: Logger;
-  /** A test's. */
+  /** Replaces `busctl` in tests. */
   readonly busctl?: Busctl;
 }
 

@@ -1,10 +1,13 @@
 /**
- * Names of cgroups as the drivers want them, and where they stand below the mount point: slices of systemd are nested by the
- * dashes of their names, so that a dash within a part is written as an underscore. Pure.
+ * Converts names of cgroups to the form of each driver, and to their paths below the mount point. systemd nests slices by the
+ * dashes of their names, so a dash within a part becomes an underscore. Pure.
  */
 import { trimEnd } from '../../../api/component/trim.ts';
 
-/** `/kubepods/podX` stays; `kubepods-besteffort-podX.slice` is `/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podX.slice`. */
+/**
+ * Returns the path below the mount point. `/kubepods/podX` stays; `kubepods-besteffort-podX.slice` becomes
+ * `/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podX.slice`.
+ */
 export function cgroupPath(name: string): string {
   if (!name.endsWith('.slice') || name.includes('/')) return name.startsWith('/') ? name : `/${name}`;
   const parts = name.slice(0, -'.slice'.length).split('-');
@@ -17,7 +20,10 @@ export interface CgroupNaming {
   readonly root: string;
 }
 
-/** `['kubepods', 'burstable', 'podX']` below the root: `/kubepods/burstable/podX`, `kubepods-burstable-podX.slice`. */
+/**
+ * Returns the name of the cgroup with these parts below the root, for example `/kubepods/burstable/podX` or
+ * `kubepods-burstable-podX.slice`.
+ */
 export function cgroupName(parts: readonly string[], { driver, root }: CgroupNaming): string {
   const all = [...root.split('/').filter((part) => part !== ''), ...parts];
   if (driver === 'systemd') return `${all.map((part) => part.replaceAll('-', '_')).join('-')}.slice`;
@@ -25,8 +31,8 @@ export function cgroupName(parts: readonly string[], { driver, root }: CgroupNam
 }
 
 /**
- * The unit that a cgroup named by somebody else belongs to: the last part of a path, a slice unless it says otherwise, as
- * `/system.slice`, `system.slice` and `/system` all mean the slice of the system.
+ * Returns the systemd unit of a cgroup from a flag: the last part of the path, as a slice unless it has another suffix.
+ * `/system.slice`, `system.slice` and `/system` are the same slice.
  */
 export function unitOf(name: string): string {
   const last = trimEnd(name, '/').split('/').at(-1) ?? '';

@@ -1,35 +1,37 @@
 /**
- * What a cgroup is held to, and who holds it. One implementation writes the kernel's files (`file-cgroups.ts`), the other sets
- * properties of systemd's units (`systemd-cgroups.ts`); pods, QoS classes and the node's reservations use whichever the
- * runtime's driver asks for.
+ * Defines the limits of a cgroup and the interface that sets them. `file-cgroups.ts` writes the kernel's files,
+ * `systemd-cgroups.ts` sets properties of systemd units. The cgroups of pods, QoS classes and reservations use the one of the
+ * runtime's driver.
  */
 
-/** Figures as cgroup v1 counts them; what is absent is left as it is, 0 lifts a limit. */
+/** Limits in the units of cgroup v1. An absent value stays unchanged, and 0 removes a limit. */
 export interface CgroupResources {
   readonly cpuShares?: number;
   readonly cpuQuota?: { readonly quotaUs: number; readonly periodUs: number };
   readonly memoryBytes?: number;
   readonly pids?: number;
-  /** Bytes by page size as the kernel writes it: `2MB`. */
+  /** Bytes by page size in the kernel's spelling, such as `2MB`. */
   readonly hugePages?: Readonly<Record<string, number>>;
 }
 
-/** Says once what it cannot do, and never throws: pods run without limits of their own then, containers keep theirs. */
+/**
+ * Never throws. A limit that cannot be set is logged once: pods then run without limits of their own, and containers keep theirs.
+ */
 export interface CgroupManager {
-  /** The name that the runtime takes: parts below `--cgroup-root`. */
+  /** Returns the name that the runtime takes, for parts below `--cgroup-root`. */
   name(parts: readonly string[]): string;
-  /** Makes the cgroup where it is not there. */
+  /** Creates the cgroup if it does not exist. */
   set(name: string, resources: CgroupResources): Promise<void>;
-  /** Of one that somebody else has made; false where nobody has. */
+  /** Sets the limits of an existing cgroup. Resolves to false if it does not exist. */
   update(name: string, resources: CgroupResources): Promise<boolean>;
-  /** Leaves one that still has processes. */
+  /** Removes the cgroup, unless it still has processes. */
   remove(name: string): Promise<void>;
-  /** Names of those directly below. */
+  /** Returns the names of the child cgroups. */
   children(name: string): Promise<readonly string[]>;
   isUsed(name: string): Promise<boolean>;
 }
 
-/** `cpu.weight` of v2 (1 to 10000) for the shares of v1 (2 to 262144), on the scale that the runtimes use. */
+/** Converts the shares of v1 (2 to 262144) to `cpu.weight` of v2 (1 to 10000), on the scale that the runtimes use. */
 export function cpuWeight(shares: number): number {
   return Math.floor(1 + ((shares - 2) * 9999) / 262_142);
 }

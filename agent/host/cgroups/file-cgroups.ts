@@ -1,6 +1,6 @@
 /**
- * Cgroups as the kernel's files: v1 (every mounted controller) and v2. Nothing is written that is there already, and a file that
- * cannot be written does not keep the others from it.
+ * Writes the files of cgroups v1 (all mounted controllers) and v2. A value that is already set is not written again. A file that
+ * cannot be written does not prevent the others.
  */
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, rmdir, writeFile } from 'node:fs/promises';
@@ -9,12 +9,12 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { cgroupName, cgroupPath } from './cgroup-path.ts';
 import { type CgroupManager, type CgroupResources, cpuWeight } from './cgroup-resources.ts';
 
-/** Where cgroups are mounted. */
+/** The mount point of the cgroups. */
 export interface CgroupMount {
   /** `/sys/fs/cgroup`, or a fixture. */
   readonly mountPoint: string;
   readonly version: 1 | 2;
-  /** The mounted hierarchies of v1. */
+  /** The mounted controllers of v1. */
   readonly controllers: readonly string[];
 }
 
@@ -143,7 +143,7 @@ export class FileCgroups implements CgroupManager {
     this.#warned = true;
     this.#logger.warn(
       { err: error },
-      'Cgroups cannot be written here: pods, their classes and what is reserved are not held as a whole; containers keep their limits',
+      'Cannot write cgroups: pods, QoS classes and reservations have no limits as a whole; containers keep their limits',
     );
   }
 }

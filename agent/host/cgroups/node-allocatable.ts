@@ -1,6 +1,6 @@
 /**
- * Holds all pods together to what is allocatable, and, where they are named, the cgroups of the agent and the system to what
- * is reserved for them; keeps the shares of the QoS classes in step with what their pods request.
+ * Limits all pods together to the node's allocatable resources, and the cgroups of `--kube-reserved-cgroup` and
+ * `--system-reserved-cgroup` to the reservations. Adjusts the shares of the QoS classes to the requests of their pods.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Pod } from '../../model/core-types.ts';
@@ -8,7 +8,7 @@ import { cpuShares, milliOf, podResources, qosClass, requestsOf } from '../../ru
 import type { CgroupManager, CgroupResources } from './cgroup-resources.ts';
 
 export interface CgroupLimits {
-  /** 0: none. */
+  /** 0 means none. */
   readonly milliCpu: number;
   readonly memoryBytes: number;
   readonly pids: number;
@@ -17,7 +17,7 @@ export interface CgroupLimits {
 export class NodeAllocatable {
   readonly #manager: CgroupManager;
   readonly #logger: Logger;
-  /** Cgroups that are not there, each said once. */
+  /** The missing cgroups that are already logged. */
   readonly #missing = new Set<string>();
 
   constructor({ manager, logger }: { readonly manager: CgroupManager; readonly logger: Logger }) {
@@ -34,17 +34,17 @@ export class NodeAllocatable {
     await this.#manager.set(this.podsCgroup, resourcesOf(limits));
   }
 
-  /** `--kube-reserved-cgroup`, `--system-reserved-cgroup`: whoever wants them held has made them. */
+  /** `--kube-reserved-cgroup` and `--system-reserved-cgroup`. The administrator creates these cgroups. */
   async enforce(name: string, limits: CgroupLimits): Promise<void> {
     if ((await this.#manager.update(name, resourcesOf(limits))) || this.#missing.has(name)) return;
     this.#missing.add(name);
     this.#logger.warn(
       { cgroup: name },
-      'There is no such cgroup: what is reserved for it is not held. Make it before the agent starts',
+      'A reserved cgroup does not exist, so its reservation has no effect; create it before the agent starts',
     );
   }
 
-  /** Burstable pods have as much weight as they request together, those without requests the least. */
+  /** Sets the shares of the burstable class to the sum of its pods' requests, and those of the best-effort class to the minimum. */
   async updateQosShares(pods: readonly Pod[]): Promise<void> {
     const burstable = pods
       .filter((pod) => qosClass(pod) === 'Burstable')

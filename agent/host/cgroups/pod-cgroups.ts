@@ -1,6 +1,6 @@
 /**
- * The pods' cgroups: `kubepods`, one below it a QoS class, one below that a pod, with shares, quota, memory, processes and huge
- * pages of the whole pod. How they are named and written is the cgroup manager's business.
+ * Manages the cgroups of pods: `kubepods`, below it one for each QoS class, below that one for each pod, with the CPU, memory,
+ * process and huge page limits of the whole pod. The cgroup manager names and writes them.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { Container, Pod } from '../../model/core-types.ts';
@@ -19,7 +19,7 @@ import {
 import type { CgroupManager, CgroupResources } from './cgroup-resources.ts';
 
 export interface PodCgroups {
-  /** What the runtime takes as the sandbox's parent; '' where the agent keeps no hierarchy. */
+  /** Returns the cgroup parent of the sandbox for the runtime; empty if the agent manages no cgroups of pods. */
   parent(pod: Pod): string;
   /** Takes the pod's resources for the limits of its cgroup, unless this process has set them. Writes nothing. */
   assume(pod: Pod): void;
@@ -44,7 +44,7 @@ export interface PodCgroupOptions {
   readonly podPidsLimit: number;
   readonly cpuQuota: boolean;
   readonly cpuPeriodUs: number;
-  /** A container of the pod has processors of its own: the pod has no quota. */
+  /** A container of the pod has exclusively allocated CPUs, so the pod has no quota. */
   readonly hasExclusiveCpus?: (pod: Pod) => boolean;
 }
 
@@ -160,7 +160,7 @@ class ManagedPodCgroups implements PodCgroups {
   }
 }
 
-/** The larger of each limit; 0 is no limit. */
+/** Returns the larger of each limit. 0 means no limit. */
 function widest(before: CgroupResources, wanted: CgroupResources): CgroupResources {
   const limit = (a: number, b: number): number => (a === 0 || b === 0 ? 0 : Math.max(a, b));
   const { cpuQuota, memoryBytes, cpuShares: shares } = wanted;

@@ -1,10 +1,10 @@
 /**
- * Cgroups as slices of systemd: what systemd owns is changed through it, since it takes back what is written behind its back.
- * A slice is a transient unit with its limits as properties; they last until the host goes down, and the agent sets them again
- * when it starts. What systemd has no property for (huge pages) goes to the kernel's files.
+ * Manages cgroups as transient slices of systemd, with limits as properties of the units, because systemd reverts other changes
+ * to its cgroups. The slices last until the host shuts down, and the agent sets the limits again when it starts. Limits without a
+ * systemd property (huge pages) are written to the kernel's files.
  *
- * Spoken to through `busctl`, as the login manager is: one process a change, one after the other, none where nothing changes.
- * Where there is no systemd to ask, the files are written instead, and that is said once.
+ * Each change runs one `busctl` process, one after the other, and none if nothing changes. If systemd does not respond, the files
+ * are written instead, and this is logged once.
  */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -15,18 +15,18 @@ import { cgroupName, cgroupPath, unitOf } from './cgroup-path.ts';
 import { type CgroupManager, type CgroupResources, cpuWeight } from './cgroup-resources.ts';
 import type { FileCgroups } from './file-cgroups.ts';
 
-/** Runs `busctl` with these arguments; rejects with what it said where it failed. */
+/** Runs `busctl` with these arguments. Rejects with its error output if it fails. */
 export type Busctl = (args: readonly string[]) => Promise<void>;
 
-/** A property as `busctl` takes it. */
+/** A property with its type, in the form of `busctl`'s arguments. */
 type Property = readonly [name: string, signature: 'b' | 's' | 't', value: string];
 
 const MANAGER = ['org.freedesktop.systemd1', '/org/freedesktop/systemd1', 'org.freedesktop.systemd1.Manager'];
 const TIMEOUT_MS = 10_000;
-/** "No limit" in every unit. */
+/** The value for no limit, whatever the unit of the property. */
 const INFINITY = '18446744073709551615';
 const DEFAULT_PERIOD_US = 100_000;
-/** One percent of a processor, systemd's finest step. */
+/** The granularity of systemd's CPU quota: one percent of a CPU, in microseconds. */
 const QUOTA_STEP_US = 10_000;
 
 export const hostBusctl: Busctl = (args) =>
@@ -47,7 +47,7 @@ export interface SystemdCgroupsOptions {
 
 export class SystemdCgroups implements CgroupManager {
   readonly #options: SystemdCgroupsOptions;
-  /** What a unit was given last. */
+  /** The last properties of each unit. */
   readonly #given = new Map<string, string>();
   /** Changes of units must not overlap. */
   readonly #changes = new SerialQueue();
@@ -163,7 +163,7 @@ export class SystemdCgroups implements CgroupManager {
     this.#warned = true;
     this.#options.logger.warn(
       { err: error },
-      'systemd does not take limits of slices (busctl of its package asks it over the system bus): they are written to the cgroup files, which systemd may take back',
+      'Cannot set limits of slices through systemd (busctl over the system bus), writing cgroup files, which systemd may revert',
     );
   }
 }

@@ -1,7 +1,7 @@
 /**
- * What the agent demands of its host before it starts (no swap, kernel parameters, cgroup v2 where that is wanted), and what it
- * sets for its own process (OOM score, open files). A demand that is not met is an error with the kubelet's words; a setting
- * that the agent may not make is a warning, once.
+ * Checks the agent's requirements on the host before it starts (no swap, kernel parameters, cgroup v2), and sets the OOM score
+ * and the open file limit of its own process. An unmet requirement is an error with the kubelet's message. A setting that is not
+ * permitted is a warning, logged once.
  */
 import { execFile } from 'node:child_process';
 import { access, readFile, writeFile } from 'node:fs/promises';
@@ -20,7 +20,10 @@ export interface HostDemands {
   readonly root?: string;
 }
 
-/** What nodes have: overcommit, no panic for want of memory, a restart after a panic, room for keys of containers. */
+/**
+ * The kernel parameters of a node: memory overcommit, no panic when memory runs out, a restart after a panic, and enough keys for
+ * containers.
+ */
 export const KERNEL_PARAMETERS: Readonly<Record<string, number>> = {
   'vm/overcommit_memory': 1,
   'vm/panic_on_oom': 0,
@@ -30,7 +33,7 @@ export const KERNEL_PARAMETERS: Readonly<Record<string, number>> = {
   'kernel/keys/root_maxbytes': 25_000_000,
 };
 
-/** Throws on the first demand that is not met. Changes nothing. */
+/** Throws for the first unmet requirement. Changes nothing. */
 export async function checkHost(demands: HostDemands): Promise<void> {
   const { root = '/' } = demands;
   if (demands.failSwapOn && (await swaps(root)))
@@ -97,7 +100,7 @@ export async function setKernelParameters({
       await writeFile(path, `${wanted}\n`);
       logger.info({ parameter: name, before: actual, now: wanted }, 'Set a kernel parameter');
     } catch (error) {
-      logger.debug({ err: error, parameter: name }, 'A kernel parameter differs and cannot be set');
+      logger.debug({ err: error, parameter: name }, 'Cannot set a kernel parameter');
     }
   }
 }
@@ -115,7 +118,7 @@ export async function applyProcessSettings({ oomScoreAdj, maxOpenFiles, logger }
   } catch (error) {
     logger.warn(
       { err: messageOf(error) },
-      `The OOM score of the agent cannot be set to ${oomScoreAdj} (that needs CAP_SYS_RESOURCE): it stays as it is`,
+      `Cannot set the OOM score of the agent to ${oomScoreAdj} (this needs CAP_SYS_RESOURCE)`,
     );
   }
   try {
@@ -123,10 +126,7 @@ export async function applyProcessSettings({ oomScoreAdj, maxOpenFiles, logger }
     if (soft !== maxOpenFiles)
       await run('prlimit', ['--pid', String(process.pid), `--nofile=${maxOpenFiles}:${maxOpenFiles}`]);
   } catch (error) {
-    logger.warn(
-      { err: messageOf(error) },
-      `The limit of open files cannot be set to ${maxOpenFiles}: it stays as it is`,
-    );
+    logger.warn({ err: messageOf(error) }, `Cannot set the limit of open files to ${maxOpenFiles}`);
   }
 }
 

@@ -1,7 +1,7 @@
 /**
- * `--lock-file`: held while the agent runs, so that a second one waits its turn; with `--exit-on-lock-contention` the agent ends
- * when somebody else waits for the file, or it is deleted. Node.js cannot lock files, so a `flock` child of ours does; it lets go when the agent
- * ends in whatever way, because its standard input closes.
+ * Holds the file of `--lock-file` while the agent runs, so that a second agent waits. With `--exit-on-lock-contention` the agent
+ * stops when another process waits for the file, or when the file is deleted. Node.js cannot lock files, so a child process
+ * `flock` holds the lock. It releases the lock when its standard input closes, which happens however the agent stops.
  */
 import { spawn } from 'node:child_process';
 import { readFile, stat } from 'node:fs/promises';
@@ -13,15 +13,15 @@ export interface LockFileOptions {
   readonly path: string;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** While waiting for the lock, and while watching for others. */
+  /** The poll interval while the agent waits for the lock, and while it checks for waiters. */
   readonly signal: AbortSignal;
-  /** Somebody waits for the file, or it is gone; `undefined`: nobody looks. */
+  /** Called when another process waits for the file or the file is gone. Without it nothing is checked. */
   readonly onContention: (() => void) | undefined;
 }
 
 const LOOK_MS = 1000;
 
-/** Resolves when the file is locked, with what unlocks it. Waits as long as another process holds it. */
+/** Resolves with a function that unlocks the file once it is locked. Waits while another process holds the lock. */
 export async function acquireLockFile(options: LockFileOptions): Promise<() => Promise<void>> {
   const { path, logger, signal } = options;
   const child = spawn('flock', ['--exclusive', path, 'sh', '-c', 'echo locked; exec cat'], {
@@ -67,7 +67,7 @@ export async function acquireLockFile(options: LockFileOptions): Promise<() => P
     );
   });
   signal.removeEventListener('abort', onAbort);
-  logger.info({ file: path }, 'The lock file is ours');
+  logger.info({ file: path }, 'Acquired the lock file');
   if (options.onContention !== undefined)
     background(watchForOthers(options, options.onContention), {
       logger,
@@ -97,7 +97,7 @@ async function watchForOthers(
         return;
       }
     } catch (error) {
-      logger.warn({ err: error }, 'Waiters for the lock file cannot be seen: /proc/locks is not readable');
+      logger.warn({ err: error }, 'Cannot detect waiters for the lock file, because /proc/locks is not readable');
       return;
     }
     await pause(clock, LOOK_MS, signal);

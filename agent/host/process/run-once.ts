@@ -1,9 +1,9 @@
-/** `--runonce`: when the pods of files and URL have been started. */
+/** Waits for the pods of `--runonce`: until all pods of files and URLs have been started. */
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { Pod } from '../../model/core-types.ts';
 
 const LOOK_MS = 200;
-/** How long a source without any pod is waited for: folders are read at once, URLs answer in a moment. */
+/** How long to wait for a source without pods. Directories are read at once, and URLs answer quickly. */
 const NO_PODS_MS = 1000;
 
 export interface RunOnceHost {
@@ -11,10 +11,13 @@ export interface RunOnceHost {
   sourcesReady(): boolean;
 }
 
-/** As long as the kubelet tries: eleven times, each wait twice the one before. */
+/** The total wait of the kubelet's eleven attempts, each of which waits twice as long as the previous one. */
 const LONGEST_MS = 1_023_000;
 
-/** Resolves with a sentence when each pod runs or has ended, or the signal aborts; throws where one never does. */
+/**
+ * Resolves with a message for the log when every pod runs or has terminated, or when the signal aborts. Throws if a pod does not
+ * start in time.
+ */
 export async function waitForPods(host: RunOnceHost, clock: Clock, signal: AbortSignal): Promise<string> {
   const startedAtMs = clock.monotonic();
   while (!signal.aborted) {
@@ -24,9 +27,7 @@ export async function waitForPods(host: RunOnceHost, clock: Clock, signal: Abort
     if (isOver && waiting.length === 0) return `ran ${pods.length} ${pods.length === 1 ? 'pod' : 'pods'} once`;
     if (clock.monotonic() - startedAtMs >= LONGEST_MS) {
       const names = waiting.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
-      throw new Error(
-        `runonce failed: after ${LONGEST_MS / 1000} s there is no start of ${names.join(', ') || 'any pod'}`,
-      );
+      throw new Error(`runonce failed: not started after ${LONGEST_MS / 1000} s: ${names.join(', ') || 'any pod'}`);
     }
     await pause(clock, LOOK_MS, signal);
   }
