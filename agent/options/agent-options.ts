@@ -36,7 +36,7 @@ export const agentOptions = {
 
 type AgentOptionTable = typeof agentOptions;
 
-/** The effective value of every option, by its key. */
+/** The effective value of every option, by the option's key. */
 export type AgentFlags = FlagValues<AgentOptionTable>;
 
 /** Every flag of `orchlet agent`. */

@@ -21,7 +21,7 @@ export interface ConfigField<T extends FlagType> {
   readonly keepsZero?: true;
   /** The field has no default. `/configz` shows it only if it is set. */
   readonly optional?: true;
-  /** The default if a configuration file is used. */
+  /** The default if a configuration file is used. The kubelet's defaults of flags and files differ for some options. */
   readonly fileDefault?: FlagTypes[T];
   /** The value is a path, relative to the directory of the file that contains it. */
   readonly isPath?: true;

@@ -1,6 +1,7 @@
 /**
- * Who may ask the agent what: client certificates of `--client-ca-file`, bearer tokens by TokenReview, anonymous; then
- * AlwaysAllow, or SubjectAccessReview on `nodes/<subresource>`. Answers are kept for a while, wrong ones as well.
+ * Authenticates requests to the agent's server by client certificates of `--client-ca-file`, by bearer tokens through
+ * TokenReview, or as anonymous. Authorizes them by AlwaysAllow, or by SubjectAccessReview on `nodes/<subresource>`. Decisions are
+ * cached, denials included.
  */
 import type { TLSSocket } from 'node:tls';
 import type { IncomingMessage } from 'node:http';
@@ -21,7 +22,7 @@ export interface AccessOptions {
   readonly clock: Clock;
   readonly nodeName: string;
   readonly hasClientCa: boolean;
-  /** What callers without credentials may ask for before authorization: nothing, the health of the agent, or anything. */
+  /** What clients without credentials may request before authorization: nothing, the health of the agent, or anything. */
   readonly anonymous: 'none' | 'health' | 'any';
   /** `--authentication-token-webhook`. */
   readonly tokenWebhook: boolean;
@@ -32,14 +33,14 @@ export interface AccessOptions {
 }
 
 export interface Access {
-  /** `undefined`: 401. */
+  /** Resolves to `undefined` if the client is not authenticated (401). */
   authenticate(request: IncomingMessage): Promise<AgentUser | undefined>;
-  /** '' when allowed, else what the 403 says. */
+  /** Resolves to an empty string if the request is allowed, else to the message of the 403. */
   refusal(user: AgentUser, method: string, path: string): Promise<string>;
 }
 
 const ANONYMOUS = 'system:anonymous';
-/** Entries of each cache; the oldest goes first. */
+/** The maximum number of entries of each cache. The oldest entry is removed first. */
 const MOST_KEPT = 4096;
 
 class TimedCache<T> {

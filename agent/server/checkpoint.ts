@@ -1,6 +1,7 @@
 /**
- * `POST /checkpoint/<namespace>/<pod>/<container>`: the runtime writes a container's state into an archive below the root
- * directory; the answer names the archive. 404 where there is no such container, 500 where the runtime cannot.
+ * Serves `POST /checkpoint/<namespace>/<pod>/<container>`. The runtime writes the container's state to an archive below the root
+ * directory, and the response names the archive. Responds 404 for an unknown container, and 500 if the runtime fails or does not
+ * support it.
  */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';

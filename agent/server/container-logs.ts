@@ -1,4 +1,4 @@
-/** `/containerLogs`: the options of a log, checked as the kubelet checks them, and the log streamed as it is read. */
+/** Serves `/containerLogs`. Validates the log options as the kubelet does, and streams the log while reading it. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import type { LogOptions, PodHost } from '../model/core-types.ts';
@@ -7,7 +7,7 @@ const TEXT_TYPE = 'text/plain; charset=utf-8';
 
 export interface ContainerLogsOptions {
   readonly host: PodHost;
-  /** The gate PodLogsQuerySplitStreams: one of the two streams may be asked for. */
+  /** The feature gate PodLogsQuerySplitStreams: a request may select stdout or stderr. */
   readonly splitLogStreams: boolean;
 }
 
@@ -28,7 +28,7 @@ function numberOf(query: Query, name: string): number | undefined {
   return value;
 }
 
-/** Throws 400 where a value cannot be read, 422 where it cannot be. */
+/** Returns the options of the query. Throws a 400 for a value that cannot be parsed, and a 422 for one that is invalid. */
 export function parseLogOptions(query: Query): LogOptions {
   const on = (name: string): boolean => !['', 'false', '0'].includes(query[name] ?? '');
   const tail = query['tail'] ?? '';
@@ -55,7 +55,7 @@ export function parseLogOptions(query: Query): LogOptions {
   };
 }
 
-/** The header goes out with the first byte, so that a failure before it is an answer of its own. */
+/** Streams the log. The response header is sent with the first byte, so that an earlier failure has its own status code. */
 async function serveLogs(
   { host, splitLogStreams }: ContainerLogsOptions,
   request: FastifyRequest,

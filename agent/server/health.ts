@@ -1,6 +1,6 @@
 /**
- * `/healthz` and its parts: ping, log and the sync loop. `?verbose` lists the checks, `?exclude=` leaves some out; a failure
- * lists them always. Installed on all three ports, which share one count of the results: `/metrics/slis`.
+ * Serves `/healthz` and its checks: ping, log and syncloop. `?verbose` lists the checks, as every failure does, and `?exclude=`
+ * omits some. All three ports share one count of the results, which `/metrics/slis` shows.
  */
 import { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -9,7 +9,7 @@ import type { PodHost } from '../model/core-types.ts';
 const TEXT_TYPE = 'text/plain; charset=utf-8';
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
-/** Results of the health checks, the last one and all of them; DELETE begins anew. */
+/** Serves the results of the health checks: the last one and the counts. DELETE resets them. */
 export class HealthIndicators {
   #registry = new MetricsRegistry();
 
@@ -42,7 +42,7 @@ export class HealthIndicators {
 }
 
 export function installHealth(app: FastifyInstance, host: PodHost, indicators: HealthIndicators): void {
-  /** What is wrong; '' where nothing is. */
+  /** Returns the problem, or an empty string if the check succeeds. */
   const checks: readonly (readonly [string, () => string])[] = [
     ['ping', () => ''],
     ['log', () => ''],

@@ -1,4 +1,4 @@
-/** What `/logs/?query=` asks for: parsed, and checked as the kubelet checks it. Called by `system-logs.ts`. */
+/** Parses the parameters of `/logs/?query=` and validates them as the kubelet does. `system-logs.ts` calls it. */
 import { FieldError } from '../../api/meta/field-error.ts';
 
 export interface LogQuery {
@@ -9,7 +9,7 @@ export interface LogQuery {
   readonly tailLines: number | undefined;
   readonly boot: number | undefined;
   readonly pattern: string;
-  /** Anything but `query` was given. */
+  /** Whether the request has parameters other than `query`. */
   readonly hasOptions: boolean;
 }
 
@@ -17,7 +17,7 @@ const MOST_SERVICES = 4;
 const MOST_LINES = 100_000;
 const LONGEST_NAME = 256;
 
-/** `undefined` where nothing of a query is asked for; errors where a value cannot be read. */
+/** Returns the query, `undefined` if the request has none of its parameters, or the errors of values that cannot be parsed. */
 export function parseLogQuery(query: URLSearchParams): LogQuery | undefined | FieldError[] {
   const errors: FieldError[] = [];
   const queries = query.getAll('query');

@@ -1,4 +1,7 @@
-/** What the agent's server serves of pods: their list, logs, and the ids of containers and sandboxes to connect to. */
+/**
+ * Implements the operations on pods for the agent's server: the list of pods, logs, and the ids of containers and sandboxes to
+ * connect to.
+ */
 import type { Clock } from '../../api/machinery/clock.ts';
 import { newBadRequest, newNotFound, newStatusError } from '../../api/meta/status-error.ts';
 import type { ContainerStatusJson, LogOptions, Pod, PodHost } from '../model/core-types.ts';

@@ -1,7 +1,7 @@
 /**
- * The path and query of a request to the agent's server, read in the same way by authorization, routing, streams and metrics.
- * A path that two readers could understand differently (dot segments, empty segments, encoded slashes, backslashes) is
- * refused: no path of the agent has them.
+ * Parses the path and query of a request to the agent's server. Authorization, routing, streams and metrics use the same result.
+ * A path that could be parsed differently (dot segments, empty segments, encoded slashes, backslashes) is rejected, because no
+ * path of the agent has them.
  */
 import {
   apiForwardingFault,
@@ -14,7 +14,7 @@ import { newBadRequest } from '../../api/meta/status-error.ts';
 
 export interface RequestTarget {
   readonly path: RequestPath;
-  /** Without the question mark. */
+  /** The query without the question mark. */
   readonly query: string;
 }
 

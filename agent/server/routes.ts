@@ -1,4 +1,7 @@
-/** The agent's plain routes: health, pods, logs, configuration, statistics, submitted pods. Streams stand in `streaming/`. */
+/**
+ * The agent's plain HTTP routes: health, pods, logs, configuration, statistics and submitted pods. The folder `streaming/` has
+ * the streams.
+ */
 import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Verbosity } from '../../api/component/logging.ts';
@@ -15,25 +18,25 @@ import { installZpages, type Zpages } from './zpages.ts';
 export interface RoutesOptions {
   readonly host: PodHost;
   readonly statistics: StatisticsPages;
-  /** `/configz`: the whole answer. */
+  /** Returns the whole response of `/configz`. */
   readonly config: () => object;
   readonly submitted: SubmittedPods | undefined;
   /** `--enable-system-log-handler`. */
   readonly systemLogs: SystemLogsOptions | undefined;
   readonly splitLogStreams: boolean;
   readonly debugHandlers: boolean;
-  /** `enableDebugFlagsHandler`: what `PUT /debug/flags/v` sets. */
+  /** Sets the log verbosity, for `PUT /debug/flags/v`. Absent if `enableDebugFlagsHandler` is off. */
   readonly verbosity: Verbosity | undefined;
   readonly zpages: Zpages;
-  /** `/eviction/explain`; the signal is a supposed pressure. */
+  /** Returns the report of `/eviction/explain`. The signal is an assumed pressure. */
   readonly explainEviction?: (signal: Signal | undefined) => Promise<object>;
-  /** The gate ContainerCheckpoint. */
+  /** The feature gate ContainerCheckpoint. */
   readonly checkpoint: CheckpointOptions | undefined;
 }
 
 const TEXT_TYPE = 'text/plain; charset=utf-8';
 
-/** What may be read by anybody on port 10255 and by the authorized on 10250. */
+/** Installs the routes that anybody may read on port 10255, and authorized clients on port 10250. */
 export function installReading(app: FastifyInstance, options: RoutesOptions): void {
   const { host, statistics } = options;
   app.get('/pods', (_request, reply) => reply.send(podList(host.pods())));
@@ -50,7 +53,7 @@ export function installReading(app: FastifyInstance, options: RoutesOptions): vo
   app.post('/stats/summary', summary);
 }
 
-/** What only the authorized may ask. */
+/** Installs the routes for authorized clients. */
 export function installPrivate(app: FastifyInstance, options: RoutesOptions): void {
   const { host, checkpoint, systemLogs, verbosity } = options;
   app.get('/configz', (_request, reply) => reply.send(options.config()));
@@ -93,7 +96,7 @@ const DEBUGGING_PATHS = [
   '/logs/',
 ];
 
-/** What looks into pods is told to be switched off: on the read-only port, and without `--enable-debugging-handlers`. */
+/** Installs responses that debugging is disabled, for the read-only port and without `--enable-debugging-handlers`. */
 export function installDebuggingDisabled(app: FastifyInstance): void {
   installDisabled(app, DEBUGGING_PATHS, 'Debug endpoints are disabled.');
 }
@@ -104,7 +107,7 @@ function installDisabled(app: FastifyInstance, paths: readonly string[], message
   for (const path of paths) app.all(path.endsWith('/') ? `${path}*` : path, refuse);
 }
 
-/** The body is the new verbosity. */
+/** Sets the verbosity from the body of the request. */
 function changeVerbosity(verbosity: Verbosity, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   reply.type(TEXT_TYPE).header('X-Content-Type-Options', 'nosniff');
   if (request.method !== 'PUT') return reply.code(406).send('unacceptable http method\n');
@@ -115,7 +118,7 @@ function changeVerbosity(verbosity: Verbosity, request: FastifyRequest, reply: F
   return reply.send(`successfully set klog.logging.verbosity to ${text}\n`);
 }
 
-/** Streams that are asked for without an upgrade: what does not exist is told first. */
+/** Installs the responses to streaming requests without an upgrade. A missing pod or container is reported first. */
 function installStreams(app: FastifyInstance, host: PodHost): void {
   type Params = Readonly<Record<'namespace' | 'pod' | 'uid' | 'container', string | undefined>>;
   const method = ['GET', 'POST'];
@@ -153,7 +156,9 @@ const METHODS: typeof READING_METHODS = [
   [/^\/((exec|attach)(\/[^/]+){3,4}|portForward(\/[^/]+){2,3})$/, 'GET, POST'],
 ];
 
-/** Of what no route takes: the methods that its path knows, where another one was asked. */
+/**
+ * Returns the allowed methods of a path if the request has another method, else `undefined`. Called for requests without a route.
+ */
 export function allowedMethods(method: string, path: string, isReadOnly: boolean): string | undefined {
   const allowed = (isReadOnly ? READING_METHODS : METHODS).find(([pattern]) => pattern.test(path))?.[1];
   return allowed === undefined || allowed.split(', ').includes(method) ? undefined : allowed;
@@ -163,7 +168,7 @@ function podList(pods: readonly Pod[]): object {
   return { kind: 'PodList', apiVersion: 'v1', metadata: {}, items: pods };
 }
 
-/** `/podManifests`: pods that are submitted to this node; PUT and POST replace one of the same name. */
+/** Serves `/podManifests`, the pods that are submitted to this node. PUT and POST replace a pod of the same name. */
 function installSubmitted(app: FastifyInstance, submitted: SubmittedPods): void {
   const submit = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const body = request.body as Buffer | undefined;

@@ -1,6 +1,6 @@
 /**
- * The agent's server: 10250 with TLS, authentication and authorization; 10255 for reading, where it is wanted; 10248 for
- * health alone.
+ * The agent's HTTP servers: port 10250 with TLS, authentication and authorization; port 10255 for read-only access, if it is
+ * enabled; port 10248 for health checks only.
  */
 import type { IncomingMessage, Server } from 'node:http';
 import { createServer as createHttpsServer, Server as HttpsServer } from 'node:https';
@@ -33,19 +33,19 @@ export interface AgentServerOptions extends RoutesOptions {
     readonly clientCa: string | undefined;
     readonly minVersion: 'TLSv1.2' | 'TLSv1.3';
     readonly ciphers: string | undefined;
-    /** Groups of the key exchange, the preferred first. */
+    /** The key exchange groups in order of preference. */
     readonly groups: string | undefined;
   };
-  /** `--enable-server`: the port with TLS; the others have their own switches. */
+  /** `--enable-server`. Enables the port with TLS. The other ports have their own flags. */
   readonly enabled: boolean;
   readonly address: string;
   readonly port: number;
-  /** 0: not served. */
+  /** 0 disables the port. */
   readonly readOnlyPort: number;
   readonly healthAddress: string;
   readonly healthPort: number;
   readonly idleTimeoutMs: number;
-  /** Told of each request; what it returns is called at its end. */
+  /** Called for each request. The returned function is called when the request ends. */
   readonly observe?: (method: string, path: string, serverType: 'readwrite' | 'readonly') => () => void;
 }
 
@@ -55,25 +55,25 @@ export interface ServedRoute {
 }
 
 export interface AgentServer {
-  /** 0 where it does not serve. */
+  /** The port, or 0 if it is disabled. */
   readonly port: number;
-  /** What the router of that port serves; parameters stand as `:name`. */
+  /** The routes of that port. Parameters appear as `:name`. */
   readonly routes: readonly ServedRoute[];
   replaceCertificate(pair: { readonly certificatePem: string; readonly keyPem: string }): void;
-  /** Other authorities (PEM) of client certificates; connections that are open stay. */
+  /** Replaces the CAs (PEM) of client certificates. Open connections stay. */
   trustClients(ca: string): void;
   close(): Promise<void>;
 }
 
 const MAX_BODY_BYTES = 3 << 20;
 
-/** No route has a schema: fastify's compilers of them, a hundred modules, are not loaded. */
+/** Replaces fastify's schema compilers, which load a hundred modules. No route has a schema. */
 const noSchemas = (): never => {
   throw new Error('a route of the agent has a schema: let fastify load its own compilers');
 };
 const NO_SCHEMAS = { buildValidator: () => noSchemas, buildSerializer: () => noSchemas };
 
-/** Resolves when all ports listen. Throws with the port in the message where one is in use. */
+/** Resolves when all ports listen. Throws an error that names the port if one is in use. */
 export async function startAgentServer(options: AgentServerOptions): Promise<AgentServer> {
   const { tls } = options;
   // All of it is given again when a part is replaced.
@@ -201,7 +201,7 @@ function createApp(server: Server | HttpsServer, options: AgentServerOptions): F
       return reply.code(error.code).type('text/plain; charset=utf-8').send(`${error.message}\n`);
     const { statusCode, message } = error as { statusCode?: number; message: string };
     if (statusCode === undefined || statusCode >= 500)
-      options.logger.error({ err: error }, 'a request to the agent failed');
+      options.logger.error({ err: error }, 'A request to the agent failed');
     return reply
       .code(statusCode ?? 500)
       .type('text/plain; charset=utf-8')
@@ -231,14 +231,14 @@ async function authorize(
   methods: readonly string[] = [request.method ?? 'GET'],
 ): Promise<void> {
   const user = await access.authenticate(request).catch((error: unknown) => {
-    logger.error({ err: error }, 'who makes a request could not be found out');
+    logger.error({ err: error }, 'Cannot authenticate a request');
     return undefined;
   });
   if (user === undefined) throw newStatusError(401, 'Unauthorized', 'Unauthorized');
   const path = parseTarget(request.url).path.decoded;
   for (const method of methods) {
     const refusal = await access.refusal(user, method, path).catch((error: unknown) => {
-      logger.error({ err: error, user: user.name }, 'whether a request is allowed could not be found out');
+      logger.error({ err: error, user: user.name }, 'Cannot authorize a request');
       throw newStatusError(500, 'InternalError', `Authorization error (user=${user.name}, path=${path})`);
     });
     if (refusal !== '') throw newStatusError(403, 'Forbidden', refusal.trimEnd());

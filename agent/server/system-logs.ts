@@ -1,6 +1,6 @@
 /**
- * `/logs/`: files below `/var/log`, and with `enableSystemLogQuery` the logs of the host's services (`?query=`), which come
- * from the journal or, where the journal does not know a service, from a file of its name.
+ * Serves `/logs/`: the files below `/var/log`, and with `enableSystemLogQuery` the logs of the host's services (`?query=`). These
+ * come from the journal, or from a file with the service's name if the journal does not have the service.
  */
 import { spawn } from 'node:child_process';
 import type { Dirent } from 'node:fs';
@@ -51,7 +51,7 @@ function refuse(reply: FastifyReply, code: number, errors: readonly FieldError[]
     .send(`${words.length === 1 ? words[0] : `[${words.join(', ')}]`}\n`);
 }
 
-/** The parts of the path below the directory, whatever the links in it say; `undefined` where they lead out of it. */
+/** Returns the parts of the real path below the directory, or `undefined` if links lead out of it. */
 async function findFile(directory: string, path: string): Promise<readonly string[] | undefined> {
   const root = await realpath(directory);
   // A file that does not exist is handled as one outside of the directory.

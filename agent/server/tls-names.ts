@@ -1,6 +1,9 @@
-/** Names of TLS parameters: those of flags and configuration files (IANA's, Go's) as Node.js calls them. */
+/** Converts names of TLS parameters from flags and configuration files (IANA's and Go's names) to those of Node.js. */
 
-/** `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256` as `ECDHE-RSA-AES128-GCM-SHA256`; `undefined` for names that are none. */
+/**
+ * Converts a name such as `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256` to `ECDHE-RSA-AES128-GCM-SHA256`. Returns `undefined` for an
+ * unknown name.
+ */
 export function cipherName(name: string): string | undefined {
   if (/^TLS_(AES_(128_GCM_SHA256|256_GCM_SHA384)|CHACHA20_POLY1305_SHA256)$/.test(name)) return name;
   const [, exchange, cipher] = /^TLS_((?:ECDHE_)?(?:RSA|ECDSA))_WITH_([A-Z0-9_]+)$/.exec(name) ?? [];
@@ -20,7 +23,7 @@ const GROUPS: Readonly<Record<string, string>> = {
   '4588': 'X25519MLKEM768',
 };
 
-/** Groups by their TLS numbers, as Node.js' `ecdhCurve` takes them. */
+/** The names of groups for Node.js' `ecdhCurve`, by their TLS numbers. */
 export function groupNames(numbers: readonly string[]): string {
   return numbers.map((number) => GROUPS[number] ?? number).join(':');
 }

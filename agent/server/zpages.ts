@@ -1,6 +1,6 @@
 /**
- * `/statusz` and `/flagz`: what this program is and which flags it runs with, as text for a person or, where the Accept header
- * asks for the kind, as an object of `config.k8s.io`. Nothing else of the header is taken: the answer is 406 then.
+ * Serves `/statusz` and `/flagz`: the version and the flags of this program, as text, or as an object of `config.k8s.io` if the
+ * Accept header requests the kind. Responds 406 to any other Accept header.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { stringifyYaml } from '../../api/codec/yaml.ts';
@@ -14,9 +14,9 @@ export interface Statusz {
 }
 
 export interface Zpages {
-  /** Absent: the page is switched off. */
+  /** Absent if the page is disabled. */
   readonly statusz?: () => Statusz;
-  /** Flags by name: what the command line gave, else the default. */
+  /** The values of the flags by name: those of the command line, else the defaults. */
   readonly flagz?: () => Readonly<Record<string, string>>;
 }
 
@@ -68,7 +68,7 @@ function install(app: FastifyInstance, path: string, kind: string, page: Page): 
 
 export type ZpageForm = { readonly type: 'text' } | { readonly type: 'json' | 'yaml'; readonly version: string };
 
-/** Pure: the first clause, by its weight, that can be answered. */
+/** Returns the first clause of the header, by weight, that can be served. Pure. */
 export function negotiate(accept: string, kind: string): ZpageForm | undefined {
   if (accept.trim() === '') return { type: 'text' };
   const clauses = accept
@@ -159,12 +159,12 @@ function upSecondsOf({ startedAtMs, nowMs }: Statusz): number {
   return Math.max(0, Math.floor((nowMs - startedAtMs) / 1000));
 }
 
-/** `1.36.2` → `1.36`. */
+/** Returns the minor version, such as `1.36` for `1.36.2`. */
 function minorOf(version: string): string {
   return version.split('.').slice(0, 2).join('.');
 }
 
-/** `Mon Jan  2 15:04:05 UTC 2006`. */
+/** Formats a time as `Mon Jan  2 15:04:05 UTC 2006`. */
 function unixDate(ms: number): string {
   const [weekday = '', day = '', month = '', year = '', time = ''] = new Date(ms).toUTCString().split(/,? /);
   return `${weekday} ${month} ${String(Number(day)).padStart(2)} ${time} UTC ${year}`;

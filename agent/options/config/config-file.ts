@@ -1,7 +1,7 @@
 /**
- * Reads `KubeletConfiguration` files: `--config` and the drop-ins of `--config-dir`. A file is refused as a whole, with line and
- * column, for a field that the option table does not know, a value of the wrong type, a key that stands twice, another kind or
- * version. What comes out is the file's JSON, proven to fit the table, with its paths made absolute.
+ * Reads `KubeletConfiguration` files: `--config` and the drop-ins of `--config-dir`. A file with an unknown field, a value of the
+ * wrong type, a duplicate key, or another kind or version is rejected as a whole, with line and column. The result is the file's
+ * JSON, which matches the option table, with absolute paths.
  */
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
@@ -21,11 +21,11 @@ const MOST_MISTAKES = 10;
 
 export interface ConfigFile {
   readonly file: string;
-  /** Without apiVersion and kind. */
+  /** The fields of the file without apiVersion and kind. */
   readonly fields: JsonObject;
 }
 
-/** Throws `ConfigurationError` with `file:line:column: what` for each mistake. */
+/** Throws `ConfigurationError` with `file:line:column: message` for each mistake. */
 export async function readConfigFile(path: string, table: OptionTable): Promise<ConfigFile> {
   const file = resolve(path);
   let text: string;
@@ -40,7 +40,7 @@ export async function readConfigFile(path: string, table: OptionTable): Promise<
   return parseConfigFile(text, file, table);
 }
 
-/** The drop-ins of a directory and its subdirectories: `*.conf`, in order of their paths. */
+/** Returns the drop-ins of a directory and its subdirectories, `*.conf`, in order of their paths. */
 export async function dropInFiles(directory: string): Promise<readonly string[]> {
   const root = resolve(directory);
   try {
@@ -56,7 +56,7 @@ export async function dropInFiles(directory: string): Promise<readonly string[]>
   }
 }
 
-/** Folder by folder, the names of each in their order: all of `10/` comes before `10.conf`. */
+/** Compares paths part by part, so that all files of `10/` come before `10.conf`. */
 function byParts(left: string, right: string): number {
   const [parts, others] = [left.split('/'), right.split('/')];
   const at = parts.findIndex((part, index) => part !== others[index]);
@@ -89,7 +89,7 @@ function parseConfigFile(text: string, file: string, table: OptionTable): Config
   return { file, fields: reader.read(value) };
 }
 
-/** The tree that the paths of the table make: a row at each leaf. */
+/** The tree of the option table's field paths, with a row at each leaf. */
 interface Branch {
   readonly children: Map<string, Branch>;
   row?: OptionTable[string];

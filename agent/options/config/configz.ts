@@ -1,4 +1,7 @@
-/** `/configz`: the effective options in the form of a `KubeletConfiguration`, the other flags, and where each value came from. */
+/**
+ * Builds the response of `/configz`: the effective options in the form of a `KubeletConfiguration`, the other flags, and the
+ * origin of each value.
+ */
 import type { FlagType, FlagTypes } from '../../../api/component/flags.ts';
 import { setMember } from '../../../api/codec/json.ts';
 import { type AgentFlags, agentOptions } from '../agent-options.ts';
@@ -9,15 +12,15 @@ import { isZero, writeField } from './field-value.ts';
 
 export interface Configz {
   readonly kubeletconfig: object;
-  /** Flags without a field in the file; those without effect only where they are given. */
+  /** The flags without a field in the file. Flags without effect appear only if they are set. */
   readonly flags: Readonly<Record<string, unknown>>;
-  /** `default`, `flag`, a file or `runtime`, by field path or `--flag`. */
+  /** The origin of each value: `default`, `flag`, a file or `runtime`, by field path or `--flag`. */
   readonly origins: Readonly<Record<string, string>>;
 }
 
 type Members = { [name: string]: unknown };
 
-/** `detected` are values that the container runtime determines; they replace those of the options. */
+/** `detected` has values from the container runtime, which replace those of the options. */
 export function configz({ flags, origins }: EffectiveOptions, detected: Partial<AgentFlags> = {}): Configz {
   const config: Members = { kind: CONFIG_KIND, apiVersion: CONFIG_VERSION };
   const others: Members = {};

@@ -1,7 +1,7 @@
 /**
- * What the agent runs with: defaults, under the configuration file, under its drop-ins in order of their names, under the flags.
- * Every value remembers where it came from. Called once at the start, by the command line before the log is opened, else by
- * `main.ts`. Nothing is read later: who changes a file restarts the agent.
+ * Computes the effective options. Defaults are overridden by the configuration file, this by its drop-ins in order of their
+ * names, these by the flags. Every value has its origin. Called once at the start, by the command line before the log is opened,
+ * else by `main.ts`. A changed file takes effect when the agent restarts.
  */
 import { join } from 'node:path';
 import type { FlagType, FlagTypes } from '../../../api/component/flags.ts';
@@ -15,20 +15,20 @@ import { type FeatureGates, resolveFeatureGates } from './feature-gates.ts';
 import { isZero, readField, writeField } from './field-value.ts';
 import { validateOptions } from './validate-options.ts';
 
-/** `default`, `flag`, or the file. */
+/** `default`, `flag`, or the path of the file. */
 export type Origin = string;
 
 export interface EffectiveOptions {
   readonly flags: AgentFlags;
-  /** By the option's key. */
+  /** The origin of each value by the option's key. */
   readonly origins: ReadonlyMap<string, Origin>;
   readonly gates: FeatureGates;
-  /** One line each: what was set without effect, what is deprecated. */
+  /** One line for each option that is deprecated or was set without effect. */
   readonly warnings: readonly string[];
 }
 
 export interface GivenOptions {
-  /** Values by key; those of keys that are not `given` are not looked at. */
+  /** The parsed flags by key. Only those in `given` count. */
   readonly values: Partial<AgentFlags>;
   readonly given: ReadonlySet<string>;
 }

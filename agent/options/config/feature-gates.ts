@@ -1,18 +1,21 @@
-/** From `--feature-gates` and the file's `featureGates` to what is on: AllAlpha and AllBeta first, single gates over them. */
+/**
+ * Computes the enabled feature gates from `--feature-gates` and the file's `featureGates`. AllAlpha and AllBeta apply first, and
+ * single gates override them.
+ */
 import { type ActiveGate, activeGates, featureGates, type GateStage } from '../feature-gates.ts';
 import { ConfigurationError } from '../../model/configuration-error.ts';
 
 export interface FeatureGates {
   enabled(gate: ActiveGate): boolean;
-  /** Every gate, for the page of figures. */
+  /** Every gate with its state, for the metrics. */
   readonly all: readonly { readonly name: string; readonly stage: GateStage; readonly enabled: boolean }[];
-  /** One line a gate that is graduated, deprecated or without effect here. */
+  /** One line for each gate that is graduated, deprecated or without effect in the agent. */
   readonly warnings: readonly string[];
 }
 
 const ALL = { AllAlpha: 'alpha', AllBeta: 'beta' } as const;
 
-/** Throws `ConfigurationError` on a gate that is unknown or locked, and on a value that is no boolean. */
+/** Throws `ConfigurationError` for an unknown or locked gate, and for a value that is not a boolean. */
 export function resolveFeatureGates(wanted: Readonly<Record<string, string>>): FeatureGates {
   const states = new Map([...featureGates].map(([name, gate]) => [name, gate.default]));
   const warnings: string[] = [];

@@ -1,11 +1,11 @@
-/** One value between its forms: JSON of the configuration file, and what the program uses. */
+/** Converts an option's value between the JSON of the configuration file and the form that the program uses. */
 import { formatDuration, parseDuration } from '../../../api/component/duration.ts';
 import type { FlagType, FlagTypes } from '../../../api/component/flags.ts';
 import type { AnyOption, JsonForm } from '../option.ts';
 
 export type ReadField = { readonly value: FlagTypes[FlagType] } | { readonly problem: string };
 
-/** The value of a row by its JSON in the file; checked as a flag's value is. */
+/** Returns the value of a row from its JSON in the file. Applies the checks of the flag. */
 export function readField(row: AnyOption, json: unknown): ReadField {
   const form = row.config?.json as JsonForm<FlagType> | undefined;
   const result: ReadField = form === undefined ? readPlain(row.type, json) : form.read(json);

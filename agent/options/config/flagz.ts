@@ -1,11 +1,14 @@
-/** `/flagz`: every flag with what the command line gave it, else its default; files do not count here, `/configz` has them. */
+/**
+ * Builds the response of `/flagz`: every flag with its value on the command line, else its default. Values from files appear in
+ * `/configz` only.
+ */
 import type { FlagType, FlagTypes } from '../../../api/component/flags.ts';
 import { formatDuration } from '../../../api/component/duration.ts';
 import type { AnyOption } from '../option.ts';
 import { agentFlags } from '../agent-options.ts';
 import type { EffectiveOptions } from './effective-options.ts';
 
-/** Flags whose values may be passwords. */
+/** The flags whose values may contain passwords. */
 const SECRET = new Set(['manifest-url-header', 'storage-driver-password']);
 
 export function flagz({ flags, origins }: EffectiveOptions): Readonly<Record<string, string>> {
@@ -18,7 +21,7 @@ export function flagz({ flags, origins }: EffectiveOptions): Readonly<Record<str
   );
 }
 
-/** As pflag, the flag library of the kubelet, writes it. */
+/** Formats a value as pflag does, the flag library of the kubelet. */
 function textOf(type: FlagType, value: FlagTypes[FlagType]): string {
   if (type === 'duration' && typeof value === 'number') return formatDuration(value);
   if (Array.isArray(value)) return `[${value.join(',')}]`;

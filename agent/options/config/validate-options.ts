@@ -1,4 +1,4 @@
-/** What options must satisfy together. Each refusal is a line with the names of field and flag. */
+/** Validates combinations of options. Each error is one line with the names of the field and the flag. */
 import type { AgentFlags } from '../agent-options.ts';
 import { ConfigurationError } from '../../model/configuration-error.ts';
 import { allowlistProblem } from '../../runtime/images/pull-verification.ts';
@@ -79,7 +79,7 @@ const rules: readonly Rule[] = [
       : undefined,
 ];
 
-/** Throws `ConfigurationError` with every refusal. */
+/** Throws `ConfigurationError` with all errors. */
 export function validateOptions(flags: AgentFlags, gates: FeatureGates): void {
   const problems = rules.flatMap((rule) => rule(flags, gates) ?? []);
   if (problems.length > 0)

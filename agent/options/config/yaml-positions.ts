@@ -1,4 +1,4 @@
-/** Where keys and values stand in a YAML or JSON text: for messages that name line and column. Both count from 1. */
+/** Finds the positions of keys and values in a YAML or JSON text, for messages with line and column. Both count from 1. */
 import { EVENT_ID, getScalarValue, parseEvents } from 'js-yaml';
 
 export interface Position {
@@ -7,7 +7,10 @@ export interface Position {
 }
 
 export interface Positions {
-  /** Of the first document; where the path is not found (it came by an alias or a merge), of what is around it. */
+  /**
+   * Returns the position of a path in the first document. If the path is not found, because an alias or a merge provides it,
+   * returns that of its nearest parent.
+   */
   find(path: readonly string[], part: 'key' | 'value'): Position;
 }
 
@@ -16,12 +19,12 @@ const MAX_DEPTH = 1000;
 interface Open {
   readonly path: readonly string[];
   readonly kind: 'map' | 'list' | 'document';
-  /** In a map: the key whose value comes next. */
+  /** In a map, the key whose value is next. */
   key: string | undefined;
   index: number;
 }
 
-/** The text must be known to parse. */
+/** The text must be valid. */
 export function positionsOf(text: string): Positions {
   const keys = new Map<string, number>();
   const values = new Map<string, number>();

@@ -1,6 +1,6 @@
 /**
- * Judges an image archive before a container runtime reads it: an archive that is truncated, leads out of itself, or holds
- * anything but files, directories and links gets no further. Finds the names of the images on the way.
+ * Validates an image archive before a container runtime reads it. Rejects an archive that is truncated, has paths outside of
+ * itself, or has entries other than files, directories and links. Finds the names of the images.
  */
 import { createReadStream } from 'node:fs';
 import { open, stat } from 'node:fs/promises';
@@ -9,7 +9,7 @@ import { createGunzip, createZstdDecompress } from 'node:zlib';
 import { tarEntries, type TarEntry } from '../../../api/codec/tar-entries.ts';
 
 const MAX_MANIFEST_BYTES = 1 << 20;
-/** As image names with a tag or a digest are spelled; never an option of a command. */
+/** Matches an image name with a tag or a digest. Does not match an option of a command. */
 const REFERENCE = /^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,1023}$/;
 
 const COMPRESSIONS: readonly { readonly magic: string; readonly decompress: () => Transform }[] = [
@@ -17,7 +17,7 @@ const COMPRESSIONS: readonly { readonly magic: string; readonly decompress: () =
   { magic: '28b52ffd', decompress: () => createZstdDecompress() },
 ];
 
-/** References of the archive's images. Rejects, in one line, where it is no archive that a runtime should see. */
+/** Returns the references of the archive's images. Rejects with a one-line reason if the archive is invalid. */
 export async function archiveReferences(archive: string): Promise<readonly string[]> {
   // A FIFO would keep its reader waiting.
   if (!(await stat(archive)).isFile()) throw new Error(`${archive} is not a regular file`);

@@ -1,4 +1,7 @@
-/** One run of a credential provider plugin: the request on its standard input, the answer on its standard output. */
+/**
+ * Runs a credential provider plugin once: writes the request to its standard input, and reads the response from its standard
+ * output.
+ */
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import type { CredentialProvider } from './credential-provider-config.ts';
@@ -13,7 +16,7 @@ export interface PluginRequest {
 
 export interface PluginResponse {
   readonly cacheKeyType: 'Image' | 'Registry' | 'Global';
-  /** As Go writes durations. */
+  /** How long the credentials may be cached, in Go's notation such as `10m`. */
   readonly cacheDuration: string | undefined;
   readonly auth: Readonly<Record<string, { readonly username: string; readonly password: string }>>;
 }
@@ -22,7 +25,7 @@ const TIMEOUT_MS = 60_000;
 const MOST_OUTPUT_BYTES = 1 << 20;
 const KEY_TYPES = ['Image', 'Registry', 'Global'] as const;
 
-/** Throws with what the plugin said on its error output; never with its answer, which may hold passwords. */
+/** Throws with the plugin's error output, but never with its response, which may contain passwords. */
 export async function runCredentialPlugin(request: PluginRequest): Promise<PluginResponse> {
   const { provider, image, token, annotations } = request;
   const input = JSON.stringify({

@@ -1,6 +1,6 @@
 /**
- * Reads `--image-credential-provider-config`: a file, or a directory of them in the order of their names, of kind
- * CredentialProviderConfig. What it says is checked as a whole; the agent does not start with a mistake in it.
+ * Reads `--image-credential-provider-config`: a file of kind CredentialProviderConfig, or a directory of such files in order of
+ * their names. Validates them together. The agent does not start with an invalid file.
  */
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { extname, join } from 'node:path';
@@ -15,7 +15,7 @@ export interface TokenAttributes {
   readonly requiresServiceAccount: boolean;
   readonly requiredAnnotations: readonly string[];
   readonly optionalAnnotations: readonly string[];
-  /** `Token`: what is remembered holds for that token only. */
+  /** With `Token`, cached credentials are valid for that token only. */
   readonly cacheType: 'ServiceAccount' | 'Token';
 }
 
@@ -35,7 +35,7 @@ const PLUGIN_VERSIONS = ['v1', 'v1alpha1', 'v1beta1'].map((version) => `credenti
 const CACHE_TYPES = ['ServiceAccount', 'Token'] as const;
 const ANNOTATION_KEY = /^(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?\/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
 
-/** Throws `ConfigurationError`: a line a mistake. */
+/** Throws `ConfigurationError` with one line for each mistake. */
 export async function readCredentialProviders(path: string): Promise<readonly CredentialProvider[]> {
   const providers: CredentialProvider[] = [];
   const problems: string[] = [];
@@ -75,7 +75,7 @@ async function filesOf(path: string): Promise<string[]> {
 
 type Fields = ReadonlyMap<string, JsonValue | undefined>;
 
-/** Takes values out of a file, and collects what is wrong with them. */
+/** Reads values from a file and collects the errors. */
 class Reader {
   readonly #file: string;
   readonly problems: string[] = [];

@@ -1,7 +1,7 @@
 /**
- * Credentials of registries from plugins: programs in `--image-credential-provider-bin-dir` that are asked for an image with a
- * CredentialProviderRequest on their input, and answer with credentials and how long, and for what, they may be remembered.
- * A plugin that fails gives none: the pull goes on without it.
+ * Gets registry credentials from plugins, which are programs in `--image-credential-provider-bin-dir`. For an image, a plugin
+ * gets a CredentialProviderRequest and returns credentials, with the duration and scope of their caching. If a plugin fails, the
+ * pull continues without its credentials.
  */
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
@@ -46,13 +46,13 @@ interface Owned {
   readonly source: CredentialSource | undefined;
 }
 
-/** For whom credentials are asked: nobody in particular, or a service account with its token. */
+/** For whom credentials are requested: for no specific pod, or for a service account with its token. */
 interface Identity {
   readonly token: string | undefined;
   readonly annotations: Readonly<Record<string, string>> | undefined;
-  /** Keeps the credentials of one apart from those of another. */
+  /** The part of the cache key that separates credentials of different service accounts and tokens. */
   readonly key: string;
-  /** The service account; without one every pod of the node may use what comes. */
+  /** The service account of the pod. Without it every pod of the node may use the credentials. */
   readonly source: CredentialSource | undefined;
 }
 
@@ -67,7 +67,7 @@ export class CredentialProviders {
     this.#options = options;
   }
 
-  /** Throws `ConfigurationError` where a plugin is missing or cannot be run. */
+  /** Throws `ConfigurationError` if a plugin is missing or not executable. */
   async check(): Promise<void> {
     for (const { name } of this.#options.providers) {
       const program = join(this.#options.binDirectory, name);
@@ -79,7 +79,7 @@ export class CredentialProviders {
     }
   }
 
-  /** What plugins have for the image, the most specific first. */
+  /** Returns the plugins' credentials for the image, the most specific first. */
   async credentials(image: string, pod: Pod): Promise<readonly PullCredential[]> {
     const { registry, repository } = parseImageReference(image);
     const target = `${registry}/${repository}`;
@@ -95,7 +95,7 @@ export class CredentialProviders {
       } catch (error) {
         this.#options.logger.error(
           { provider: provider.name, image: target, err: error },
-          'a credential provider plugin gave no credentials',
+          'A credential provider plugin failed',
         );
       }
     }
@@ -138,7 +138,7 @@ export class CredentialProviders {
     for (const [key, { expiresAtMs }] of this.#kept) if (expiresAtMs <= now) this.#kept.delete(key);
   }
 
-  /** `undefined`: the plugin is not asked for this pod. */
+  /** Returns `undefined` if the plugin does not serve this pod. */
   async #identity(attributes: TokenAttributes | undefined, pod: Pod): Promise<Identity | undefined> {
     if (attributes === undefined) return ANYBODY;
     const { namespace } = pod.metadata;

@@ -1,10 +1,10 @@
 /**
- * Image archives in the form of `docker save`, which Docker and containerd both load. Deterministic: the same content
- * gives the same bytes.
+ * Writes image archives in the format of `docker save`, which Docker and containerd both load. Deterministic: equal content gives
+ * equal bytes.
  */
 import { createHash } from 'node:crypto';
 
-/** As images name them. */
+/** The names of architectures in image manifests. */
 export type Architecture = 'amd64' | 'arm64';
 
 export function hostArchitecture(): Architecture {
@@ -17,14 +17,14 @@ export type FileEntry =
   | { readonly path: string; readonly type: 'symlink'; readonly target: string };
 
 export interface ImageContent {
-  /** Each `name:tag`. */
+  /** The names of the image, each as `name:tag`. */
   readonly references: readonly string[];
   readonly files: readonly FileEntry[];
   readonly command: readonly string[];
   readonly env: readonly string[];
 }
 
-/** One archive with all the images. */
+/** Returns one archive with all the images. */
 export async function imageArchive(images: readonly ImageContent[], architecture: Architecture): Promise<Buffer> {
   const entries: FileEntry[] = [];
   const manifest: object[] = [];

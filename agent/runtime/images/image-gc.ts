@@ -1,7 +1,7 @@
 /**
- * Image garbage collection: when the image file system is fuller than the high threshold, the images that were used longest
- * ago go until it is down to the low one; images unused for longer than a maximum age go at any time. Images in use, the
- * pause image, preloaded and pinned ones never do.
+ * Collects unused images. When the usage of the image filesystem exceeds the high threshold, it removes the least recently used
+ * images down to the low threshold. It removes images that are unused for longer than the maximum age at any time. Images in use,
+ * the pause image, and preloaded and pinned images are never removed.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
@@ -9,15 +9,15 @@ import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import type { ContainerStatus, ImageInfo, Runtime } from '../runtime.ts';
 
 export interface ImageGcPolicy {
-  /** 100: never for want of space. */
+  /** 100 disables the collection by disk usage. */
   readonly highThresholdPercent: number;
   readonly lowThresholdPercent: number;
   readonly minAgeMs: number;
-  /** 0: no maximum. */
+  /** 0 means no maximum. */
   readonly maxAgeMs: number;
 }
 
-/** Of the image file system. */
+/** The usage of the image filesystem. */
 export interface ImageSpace {
   readonly capacityBytes: number;
   readonly availableBytes: number;
@@ -29,24 +29,24 @@ export interface ImageGcOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly space: () => Promise<ImageSpace | undefined>;
-  /** References and ids that are kept whatever happens. */
+  /** The references and ids of images that are always kept. */
   readonly kept: () => Promise<ReadonlySet<string>>;
   readonly aboutNode: (reason: string, message: string) => void;
   readonly onRemoved?: (reason: 'space' | 'age') => void;
-  /** What there was at a time of the wall clock. */
+  /** Called with the ids of the images that the runtime listed at this wall-clock time. */
   readonly onListed?: (ids: ReadonlySet<string>, atMs: number) => Promise<void>;
 }
 
 export interface ImageRecord {
   readonly image: ImageInfo;
   readonly firstSeenMs: number;
-  /** Never used since the agent started: when it was first seen. */
+  /** The last use of the image. If it was not used since the agent started, the time at which the agent first saw it. */
   readonly lastUsedMs: number;
 }
 
 const PERIOD_MS = 300_000;
 
-/** Pure: images that may go, the one that was used longest ago first. */
+/** Returns the images that may be removed, the least recently used first. Pure. */
 function collectable(
   records: readonly ImageRecord[],
   containers: readonly Pick<ContainerStatus, 'imageId' | 'image' | 'imageRef'>[],
@@ -58,7 +58,7 @@ function collectable(
     .toSorted((a, b) => a.lastUsedMs - b.lastUsedMs || a.firstSeenMs - b.firstSeenMs);
 }
 
-/** Pure: how many bytes have to go; 0 below the high threshold. */
+/** Returns the number of bytes to free; 0 below the high threshold. Pure. */
 export function bytesToFree(
   { capacityBytes, availableBytes }: ImageSpace,
   { highThresholdPercent, lowThresholdPercent }: ImageGcPolicy,
@@ -76,14 +76,14 @@ function namesOf(image: ImageInfo): readonly string[] {
 export class ImageGc {
   readonly #options: ImageGcOptions;
   #records = new Map<string, { firstSeenMs: number; lastUsedMs: number }>();
-  /** Collections must not overlap: the eviction manager starts some too. */
+  /** Collections must not overlap. The eviction manager starts them too. */
   readonly #collections = new SerialQueue();
 
   constructor(options: ImageGcOptions) {
     this.#options = options;
   }
 
-  /** A pod is about to use it. */
+  /** Marks an image as used, because a pod is about to use it. */
   used(id: string): void {
     const nowMs = this.#options.clock.monotonic();
     const record = this.#records.get(id);
@@ -100,7 +100,7 @@ export class ImageGc {
         failures = 0;
       } catch (error) {
         failures++;
-        logger.warn({ err: error }, 'Images could not be collected');
+        logger.warn({ err: error }, 'Cannot collect images');
         // Once may be the runtime's start.
         if (failures > 1) this.#options.aboutNode('ImageGCFailed', (error as Error).message);
       }
@@ -192,7 +192,7 @@ export class ImageGc {
       onRemoved?.(reason);
       return true;
     } catch (error) {
-      logger.debug({ err: error, image: image.id }, 'An unused image could not be removed');
+      logger.debug({ err: error, image: image.id }, 'Cannot remove an unused image');
       return false;
     }
   }

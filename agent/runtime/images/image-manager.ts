@@ -1,6 +1,6 @@
 /**
- * Sees to it that a container's image is there: pull policies, pull secrets, back-off, one pull of one image at a time,
- * serial or parallel pulls within the registry's rate. Failures come with the reason and message that users see.
+ * Ensures that a container's image is on the node: pull policies, pull secrets, back-off, one pull of an image at a time, and
+ * serial or parallel pulls within the rate limit. Errors have the reason and message that the pod's status shows.
  */
 import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
 import type { Container, Pod, PodEventRecorder, ReferencedObjects } from '../../model/core-types.ts';
@@ -23,7 +23,7 @@ export type ImageErrorReason =
 export class ImageError extends Error {
   override readonly name = 'ImageError';
   readonly reason: ImageErrorReason;
-  /** When the next attempt may be made (`ImagePullBackOff`). */
+  /** The time of the next attempt, for `ImagePullBackOff`. */
   readonly retryAtMs: number | undefined;
   constructor(reason: ImageErrorReason, message: string, options: ErrorOptions & { readonly retryAtMs?: number } = {}) {
     super(message, options);
@@ -37,18 +37,18 @@ export interface ImageManagerOptions {
   readonly clock: Clock;
   readonly events: PodEventRecorder;
   readonly objects: ReferencedObjects;
-  /** `--serialize-image-pulls`; otherwise at most `maxParallelPulls` (0: any number). */
+  /** `--serialize-image-pulls`. If false, up to `maxParallelPulls` pulls run at the same time (0 means no limit). */
   readonly serialPulls: boolean;
   readonly maxParallelPulls: number;
-  /** Pulls a second and burst; 0: no limit. */
+  /** The rate limit in pulls per second, and the burst; 0 means no limit. */
   readonly registryQps: number;
   readonly registryBurst: number;
-  /** The node's own credentials and those of credential provider plugins. */
+  /** Returns the node's credentials and those of credential provider plugins. */
   readonly providers?: (image: string, pod: Pod) => Promise<readonly PullCredential[]>;
-  /** Whether pods must have the credentials of what is there; left out: they need not. */
+  /** Verifies that a pod has the credentials for an image that is already on the node. Absent if pods need none. */
   readonly verification?: PullVerification;
   readonly onUsed?: (imageId: string) => void;
-  /** For each image that a container wanted. */
+  /** Called for each image that a container requires. */
   readonly onRequest?: (request: ImageRequest) => void;
 }
 
@@ -70,7 +70,7 @@ interface PullResult {
 interface SharedPull {
   readonly result: Promise<PullResult>;
   readonly abort: AbortController;
-  /** That wait for it. */
+  /** The number of containers that wait for the pull. */
   pods: number;
 }
 
@@ -78,7 +78,7 @@ export class ImageManager {
   readonly #options: ImageManagerOptions;
   readonly #backOff: BackOff;
   readonly #pulls = new Map<string, SharedPull>();
-  /** The last failure by back-off key. */
+  /** The last error by back-off key. */
   readonly #failures = new Map<string, { readonly text: string; readonly atMs: number }>();
   readonly #waiting: (() => void)[] = [];
   #running = 0;
@@ -92,7 +92,7 @@ export class ImageManager {
     this.#refilledAtMs = options.clock.monotonic();
   }
 
-  /** The image, on this host. Throws `ImageError`. */
+  /** Returns the image once it is on the node. Throws `ImageError`. */
   async ensure(pod: Pod, container: Container, kind: ContainerKind, signal: AbortSignal): Promise<ImageInfo> {
     const written = container.image ?? '';
     const say: Say = (type, reason, message) =>

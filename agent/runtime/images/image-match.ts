@@ -1,6 +1,6 @@
 /**
- * Whether a pattern of credentials speaks of an image: `*.example.com:5000/team`. Parts of the host match one by one with
- * `*`, `?` and `[…]`, the number of parts and the port must be the same, the path is a prefix. Pure.
+ * Matches images with patterns of credentials such as `*.example.com:5000/team`. Each part of the host is matched with `*`, `?`
+ * and `[…]`. The number of parts and the port must be equal, and the path is a prefix. Pure.
  */
 
 interface Address {
@@ -9,7 +9,7 @@ interface Address {
   readonly path: string;
 }
 
-/** `target`: registry and path of an image, without tag and digest. A pattern that cannot be read matches nothing. */
+/** `target` is the registry and path of an image, without tag and digest. An invalid pattern matches nothing. */
 export function matchesImage(pattern: string, target: string): boolean {
   const [wanted, found] = [addressOf(pattern), addressOf(target)];
   if (wanted === undefined || found === undefined) return false;
@@ -21,7 +21,7 @@ export function matchesImage(pattern: string, target: string): boolean {
   });
 }
 
-/** Throws why the pattern cannot be read. */
+/** Throws an error with the reason if the pattern is invalid. */
 export function checkImagePattern(pattern: string): void {
   const address = addressOf(pattern);
   if (address === undefined) throw new Error('it must be a host, with a port and a path where wanted');
@@ -36,10 +36,13 @@ function addressOf(text: string): Address | undefined {
   return { parts: host.startsWith('[') ? [host] : host.split('.'), port, path };
 }
 
-/** One character of a name: any, one of a class, or this one. */
+/** One element of a pattern: any character, one of a class, or a literal character. */
 type Glob = readonly ('*' | ((char: string) => boolean))[];
 
-/** As Go's `filepath.Match` within one part of a name; `undefined` where the pattern cannot be read. */
+/**
+ * Converts a pattern with the syntax of Go's `filepath.Match`, within one part of a name. Returns `undefined` if the pattern is
+ * invalid.
+ */
 function globOf(part: string): Glob | undefined {
   const literal = (char: string) => (other: string) => other === char;
   // An IPv6 address in brackets is no class.

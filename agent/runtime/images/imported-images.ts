@@ -1,6 +1,6 @@
 /**
- * The names of images that were brought to this host as archives (`--images-dir`, `orchlet images import`), in one file of the root
- * directory: nobody could pull them again, so they are never collected.
+ * Stores the names of images that were imported from archives (`--images-dir`, `orchlet images import`) in one file of the root
+ * directory. They are never collected, because they could not be pulled again.
  */
 import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -10,7 +10,10 @@ import type { Runtime } from '../runtime.ts';
 
 const FILE = 'imported-images.json';
 
-/** None where the file is missing. Throws where it cannot be read: nothing may be collected then. */
+/**
+ * Returns the stored names; none if the file is missing. Throws if the file cannot be read, because then no image may be
+ * collected.
+ */
 export async function importedImages(rootDirectory: string): Promise<readonly string[]> {
   try {
     const names: unknown = JSON.parse(await readFile(join(rootDirectory, FILE), 'utf8'));
@@ -24,7 +27,7 @@ export async function importedImages(rootDirectory: string): Promise<readonly st
   throw new Error(`${join(rootDirectory, FILE)} is no list of names: remove it`);
 }
 
-/** Throws where what is known cannot be read: it would be lost. */
+/** Adds names. Throws if the stored names cannot be read, because they would be lost. */
 export async function rememberImported(rootDirectory: string, names: readonly string[]): Promise<void> {
   const known = await importedImages(rootDirectory);
   const all = [...new Set([...known, ...names])].toSorted();
@@ -33,7 +36,9 @@ export async function rememberImported(rootDirectory: string, names: readonly st
   await replaceFile(join(rootDirectory, FILE), `${JSON.stringify(all, null, 2)}\n`, { mode: 0o644 });
 }
 
-/** Loads the `*.tar` of a folder (hosts without a registry); an archive that cannot be read is told and skipped. */
+/**
+ * Loads the `*.tar` files of a directory, for hosts without a registry. An archive that cannot be loaded is logged and skipped.
+ */
 export async function loadPreloadedImages(
   directory: string,
   runtime: Pick<Runtime, 'loadImages'>,
@@ -48,7 +53,7 @@ export async function loadPreloadedImages(
       await rememberImported(rootDirectory, await runtime.loadImages(archive));
       logger.info({ archive }, 'Loaded an image archive');
     } catch (error) {
-      logger.error({ err: error, archive }, 'An image archive could not be loaded');
+      logger.error({ err: error, archive }, 'Cannot load an image archive');
     }
   }
 }

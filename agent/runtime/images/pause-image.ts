@@ -1,13 +1,16 @@
 /**
- * The agent's own image of pod sandboxes, made by itself, so that a host needs neither a registry nor a compiler. In it is the
- * pause program, the smallest process that holds a pod's namespaces, assembled from the source below.
+ * Builds the agent's own image of pod sandboxes, so that a host needs neither a registry nor a compiler. It contains the pause
+ * program, the smallest process that holds a pod's namespaces, assembled from the source below.
  *
- *   sigaction(SIGCHLD, SIG_IGN)          the kernel reaps children by itself
- *   sigaction(SIGTERM and SIGINT, leave) as process 1 it would not get them otherwise
- *   loop: pause(); goto loop
- *   leave: exit_group(0)
+ * sigaction(SIGCHLD, SIG_IGN): the kernel reaps children by itself.
  *
- * (On arm64 `pause` is `ppoll(0, 0, 0, 0)`. The code is loaded at 0x400078, right behind the headers.)
+ * sigaction(SIGTERM and SIGINT, leave): process 1 has no default handlers for them.
+ *
+ * loop: pause(); goto loop
+ *
+ * leave: exit_group(0)
+ *
+ * On arm64 `pause` is `ppoll(0, 0, 0, 0)`. The code is loaded at 0x400078, directly after the headers.
  */
 import { Buffer } from 'node:buffer';
 import type { Architecture, ImageContent } from './image-archive.ts';

@@ -1,6 +1,6 @@
 /**
- * Registry credentials from files of Docker's form: a pod's image pull secrets (`.dockerconfigjson` and the older `.dockercfg`), and
- * the node's own `config.json`, which every pod of it may use.
+ * Reads registry credentials from files in Docker's format: a pod's image pull secrets (`.dockerconfigjson` and the older
+ * `.dockercfg`), and the node's `config.json`, which all pods of the node may use.
  */
 import { trimEnd } from '../../../api/component/trim.ts';
 import { createHash } from 'node:crypto';
@@ -14,7 +14,7 @@ import type { RegistryAuth } from '../runtime.ts';
 import { matchesImage } from './image-match.ts';
 import { parseImageReference } from '../../../api/kinds/image-reference.ts';
 
-/** Whose credentials they are; the node's have no source. */
+/** The origin of the credentials. Those of the node have none. */
 export interface CredentialSource {
   readonly kind: 'secret' | 'serviceAccount';
   readonly uid: string;
@@ -25,7 +25,7 @@ export interface CredentialSource {
 export interface PullCredential {
   readonly auth: RegistryAuth;
   readonly source: CredentialSource | undefined;
-  /** As the kubelet counts it, so that its records hold here. */
+  /** The hash of the credentials, computed as in the kubelet, so that its records are valid here. */
   readonly hash: string;
 }
 
@@ -42,7 +42,7 @@ interface Found {
   readonly credential: PullCredential;
 }
 
-/** Of the pod's secrets that match the image's registry and path, the most specific first. */
+/** Returns the credentials of the pod's secrets that match the image's registry and path, the most specific first. */
 export async function pullCredentials(
   image: string,
   pod: Pod,
@@ -60,7 +60,10 @@ export async function pullCredentials(
   return ordered(found);
 }
 
-/** The node's own: `config.json` in the root directory, else what `docker login` wrote for the agent's user. Read at each pull. */
+/**
+ * Reads the node's credentials: `config.json` in the root directory, else the file that `docker login` wrote for the agent's
+ * user. Called for each pull.
+ */
 export async function nodeCredentials(
   image: string,
   rootDirectory: string,
@@ -72,7 +75,7 @@ export async function nodeCredentials(
       return ordered(matching(image, auths, undefined));
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
-        logger.warn({ path, err: error }, 'The credentials of registries cannot be read');
+        logger.warn({ path, err: error }, 'Cannot read the registry credentials');
     }
   }
   return [];
@@ -130,7 +133,7 @@ function credentialOf(entry: Entry, registry: string, source: CredentialSource |
   };
 }
 
-/** Over the fields that are not empty, as Go writes them in JSON. */
+/** Returns the hash of the fields that are not empty, in Go's JSON encoding. */
 export function credentialHash(fields: {
   readonly username: string;
   readonly password: string;

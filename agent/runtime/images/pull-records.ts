@@ -1,7 +1,8 @@
 /**
- * What this node's agent knows of its pulls, in the kubelet's files: `image_manager/pulling` has a file an image that is being
- * pulled, `image_manager/pulled` one an image that was, with the credentials that could. Read once at the start, kept in memory,
- * written whole before a call resolves; either agent takes over from the other.
+ * Stores the records of image pulls in the kubelet's files. `image_manager/pulling` has a file for each image that is being
+ * pulled, and `image_manager/pulled` one for each pulled image, with the credentials that succeeded. The records are read at the
+ * start and kept in memory. A change is on disk before its call resolves. The agent and the kubelet can take over from each
+ * other.
  */
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
@@ -23,7 +24,7 @@ export interface PullServiceAccount {
   readonly name: string;
 }
 
-/** Who may use an image: every pod of the node, or those with one of these. */
+/** Who may use an image: every pod of the node, or pods with one of these credentials. */
 export interface PullCredentials {
   readonly nodePodsAccessible?: boolean;
   readonly kubernetesSecrets?: readonly PullSecret[];
@@ -35,7 +36,7 @@ export interface PulledRecord {
   readonly lastUpdatedTime: string;
   /** The image's id. */
   readonly imageRef: string;
-  /** By registry and path, without tag and digest. */
+  /** The credentials by registry and path of the image, without tag and digest. */
   readonly credentialMapping?: Readonly<Record<string, PullCredentials>>;
 }
 
@@ -47,9 +48,9 @@ export class PullRecords {
   readonly #logger: Logger;
   readonly #intents = new Set<string>();
   readonly #pulled = new Map<string, PulledRecord>();
-  /** Files of records that cannot be read: what they say is not known. */
+  /** The files of records that cannot be read. */
   readonly #broken = new Set<string>();
-  /** By path: writes of one file must not overlap. */
+  /** The queues by path, because writes of one file must not overlap. */
   readonly #writes = new KeyedQueue();
 
   constructor(rootDirectory: string, logger: Logger) {
@@ -79,7 +80,7 @@ export class PullRecords {
     return this.#pulled;
   }
 
-  /** There is a record that nobody can read. */
+  /** Whether the image has a record that cannot be read. */
   isBroken(imageRef: string): boolean {
     return this.#broken.has(fileName(imageRef));
   }
@@ -118,13 +119,13 @@ export class PullRecords {
       try {
         fields = JSON.parse(await readFile(join(directory, name), 'utf8'));
       } catch (error) {
-        this.#logger.debug({ err: error, name }, 'A record of an image pull is no JSON');
+        this.#logger.debug({ err: error, name }, 'A record of an image pull is not valid JSON');
       }
       if (isFields(fields) && isOf(fields, kind) && take(fields)) continue;
       this.#broken.add(name);
       this.#logger.error(
         { file: join(directory, name) },
-        'A record of an image pull cannot be read: the image is pulled anew when a pod wants it',
+        'Cannot read a record of an image pull; the image is pulled again when a pod needs it',
       );
     }
   }
@@ -166,7 +167,9 @@ function recordOf({ imageRef, lastUpdatedTime, credentialMapping = {} }: Readonl
   return { imageRef, lastUpdatedTime: String(lastUpdatedTime), credentialMapping: mapping };
 }
 
-/** Entries of texts; what is left out is ''. */
+/**
+ * Returns a list of records with these text fields. Absent fields are empty. Returns `undefined` if the value is not such a list.
+ */
 function listOf<K extends string>(value: unknown, keys: readonly K[]): readonly Record<K, string>[] | undefined {
   if (value === undefined || value === null) return [];
   if (!Array.isArray(value) || !value.every(isFields)) return undefined;

@@ -1,7 +1,8 @@
 /**
- * Whether a pod may use an image that is on this node already, or has to show by a pull that it has the credentials
- * (`imagePullCredentialsVerificationPolicy`, KEP 2535). What the agent pulled, and with whose credentials, stands in the pull
- * records; an intent is written before each pull, so that an image of a pull that was cut short is not taken for preloaded.
+ * Decides whether a pod may use an image that is already on the node, or must prove by a pull that it has the credentials
+ * (`imagePullCredentialsVerificationPolicy`, KEP 2535). The pull records have the images that the agent pulled and the
+ * credentials of the pulls. An intent is written before each pull, so that the image of an interrupted pull does not count as
+ * preloaded.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -18,10 +19,13 @@ export type VerificationPolicy =
 
 export type CheckResult = 'credentialPolicyAllowed' | 'credentialRecordFound' | 'mustAuthenticate' | 'error';
 
-/** Beyond it a look does not add to a record what it found by the way: namespaces may come and go quickly. */
+/**
+ * The maximum number of secrets in a record to which a verification adds another one. It bounds the record where namespaces are
+ * created and deleted quickly.
+ */
 const MOST_SECRETS_ADDED = 100;
 
-/** Why an entry of `preloadedImagesVerificationAllowlist` cannot be used. */
+/** Returns the reason why an entry of `preloadedImagesVerificationAllowlist` is invalid, or `undefined`. */
 export function allowlistProblem(pattern: string): string | undefined {
   if (pattern !== pattern.trim()) return `leading/trailing spaces are not allowed: ${pattern}`;
   const isPrefix = pattern.endsWith('/*');
@@ -40,7 +44,7 @@ export function allowlistProblem(pattern: string): string | undefined {
   }
 }
 
-/** Pure: whether credentials have to be looked at. `isOurs`: a record says that this agent pulled it. */
+/** Whether the credentials must be verified. `isOurs` means that a record shows a pull by this agent. Pure. */
 export function mustVerify(
   policy: VerificationPolicy,
   allowlist: readonly string[],
@@ -61,7 +65,7 @@ export function mustVerify(
   }
 }
 
-/** Pure: the record with what was found to be good; the same one where nothing is new. */
+/** Returns the record with the verified credentials added, or the same record if they are known already. Pure. */
 export function withCredentials(
   record: PulledRecord | undefined,
   facts: { readonly imageRef: string; readonly name: string; readonly now: string },
@@ -115,7 +119,7 @@ function byName(a: Coordinates, b: Coordinates): number {
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
-/** What a record keeps of the credentials that a pull succeeded with; none: everybody can pull it. */
+/** Returns what a record stores of the credentials of a pull. A pull without credentials makes the image usable for all pods. */
 function credentialsOf(used: PullCredential | undefined): PullCredentials {
   const { source } = used ?? {};
   if (source === undefined) return { nodePodsAccessible: true };
@@ -136,14 +140,14 @@ export interface PullVerificationOptions {
 
 export class PullVerification {
   readonly #options: PullVerificationOptions;
-  /** Pulls of an image under way. */
+  /** The number of current pulls of each image. */
   readonly #pulling = new Map<string, number>();
 
   constructor(options: PullVerificationOptions) {
     this.#options = options;
   }
 
-  /** At the start: images of pulls that were cut short are known as ours, with nobody's credentials. */
+  /** Called at the start. Records images of interrupted pulls as pulled by this agent, without credentials. */
   async takeUp(listImages: () => Promise<readonly ImageInfo[]>): Promise<void> {
     const { records } = this.#options;
     if (records.intents.size === 0) return;
@@ -159,7 +163,7 @@ export class PullVerification {
     }
   }
 
-  /** Before a pull. Throws where the intent cannot be written. */
+  /** Called before a pull. Throws if the intent cannot be written. */
   async starts(image: string): Promise<void> {
     this.#pulling.set(image, (this.#pulling.get(image) ?? 0) + 1);
     try {
@@ -170,14 +174,14 @@ export class PullVerification {
     }
   }
 
-  /** A pull succeeded; `used` are its credentials. */
+  /** Called after a successful pull. `used` are its credentials. */
   async pulled(image: string, imageRef: string, used: PullCredential | undefined): Promise<void> {
     try {
       await this.#record(image, imageRef, credentialsOf(used));
     } catch (error) {
       // The intent stays: the image is still known as ours.
       this.#leave(image);
-      this.#options.logger.error({ err: error, image }, 'The record of an image pull cannot be written');
+      this.#options.logger.error({ err: error, image }, 'Cannot write the record of an image pull');
       return;
     }
     await this.failed(image);
@@ -189,7 +193,7 @@ export class PullVerification {
     await this.#options.records
       .removeIntent(image)
       .catch((error: unknown) =>
-        this.#options.logger.error({ err: error, image }, 'The intent of an image pull cannot be removed'),
+        this.#options.logger.error({ err: error, image }, 'Cannot remove the intent of an image pull'),
       );
   }
 
@@ -244,7 +248,7 @@ export class PullVerification {
 
   async #remember(image: string, imageRef: string, secret: PullSecret): Promise<void> {
     await this.#record(image, imageRef, { kubernetesSecrets: [secret] }).catch((error: unknown) =>
-      this.#options.logger.error({ err: error, image }, 'The record of an image pull cannot be written'),
+      this.#options.logger.error({ err: error, image }, 'Cannot write the record of an image pull'),
     );
   }
 

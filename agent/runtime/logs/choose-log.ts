@@ -1,11 +1,12 @@
 /**
- * Which of a container's attempts is meant by "the log" and "the previous log", as its status tells it: the current one is
- * what runs or ran last; one that waits for its next start shows what ended before, as its previous log too. Pure.
+ * Chooses the attempt of a container for the log and the previous log, by the container's status. The current log is that of the
+ * attempt that runs or ran last. While a container waits for its next start, the last terminated attempt is both its current and
+ * its previous one. Pure.
  */
 import type { ContainerStatusJson } from '../../model/core-types.ts';
 import type { ContainerStatus } from '../runtime.ts';
 
-/** Newest first, as the runtime has them. `undefined`: there is none. */
+/** Returns the attempt whose log is requested, or `undefined` if there is none. `attempts` has the newest first. */
 export function chooseLog(
   attempts: readonly ContainerStatus[],
   status: ContainerStatusJson | undefined,
@@ -18,7 +19,7 @@ export function chooseLog(
   return isNext || isOver ? newest : second;
 }
 
-/** Why there is no log yet. */
+/** The reason why there is no log yet. */
 export function whyNoLog(status: ContainerStatusJson | undefined): string {
   const reason = status?.state?.waiting?.reason ?? 'ContainerCreating';
   switch (reason) {

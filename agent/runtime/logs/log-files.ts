@@ -1,12 +1,12 @@
 /**
- * Files of container logs, `<logs>/<pod>/<container>/<attempt>.log`. Pods with host paths may write to these folders: nothing
- * below `<logs>` is followed, and only regular files are opened.
+ * Accesses the files of container logs, `<logs>/<pod>/<container>/<attempt>.log`. Pods with host paths may write to these
+ * directories, so no link below `<logs>` is followed and only regular files are opened.
  */
 import type { FileHandle } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { Directory, ifMissing } from '../../files/beneath.ts';
 
-/** Opens the folder of the log for as long as `work` takes. */
+/** Opens the directory of the log while `work` runs. */
 export async function inLogFolder<T>(log: string, work: (folder: Directory, name: string) => Promise<T>): Promise<T> {
   const container = dirname(log);
   const pod = dirname(container);
@@ -18,7 +18,7 @@ export async function inLogFolder<T>(log: string, work: (folder: Directory, name
   }
 }
 
-/** Makes the folder of the log. No link in the place of the pod's or the container's folder is followed. */
+/** Creates the directory of the log. Does not follow a link in the place of the pod's or the container's directory. */
 export async function makeLogFolder(log: string): Promise<void> {
   const container = dirname(log);
   const pod = dirname(container);
@@ -34,7 +34,7 @@ export async function makeLogFolder(log: string): Promise<void> {
   }
 }
 
-/** Opens the folder of all logs, which is made with those around it where it is missing. */
+/** Opens the directory of all logs, and creates it with its parents if it is missing. */
 async function makeTrusted(path: string): Promise<Directory> {
   const found = await Directory.open(path).catch(ifMissing);
   if (found !== undefined) return found;
@@ -46,7 +46,7 @@ async function makeTrusted(path: string): Promise<Directory> {
   }
 }
 
-/** A path that is too short for all three levels has no name for some. */
+/** Splits the path into its last three levels. Missing levels have an empty name. */
 function isName(name: string): boolean {
   return name !== '';
 }
@@ -55,7 +55,7 @@ export function openLog(log: string, flags?: number, mode?: number): Promise<Fil
   return inLogFolder(log, (folder, name) => folder.openFile(name, flags, mode));
 }
 
-/** Names of the rotated files of a log, oldest first. */
+/** Returns the names of a log's rotated files, the oldest first. */
 export async function rotatedNames(folder: Directory, log: string): Promise<readonly string[]> {
   return (await folder.names()).filter((name) => name.startsWith(`${log}.`)).toSorted();
 }

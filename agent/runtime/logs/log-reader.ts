@@ -1,6 +1,6 @@
 /**
- * Reads a container's CRI log for `kubectl logs`: tail, since, limit, timestamps, one stream, and following it over
- * rotations until the container has ended. Memory is bounded by one chunk and one line; slow readers hold the reading.
+ * Reads a container's CRI log for `kubectl logs`: tail, since, limit, timestamps and one stream. Follows the log over rotations
+ * until the container has terminated. Memory is bounded by one chunk and one line, and a slow reader delays the reading.
  */
 import type { FileHandle } from 'node:fs/promises';
 import { watch } from 'node:fs';
@@ -10,20 +10,20 @@ import type { LogOptions } from '../../model/core-types.ts';
 import { openLog } from './log-files.ts';
 
 const CHUNK_BYTES = 64 * 1024;
-/** Runtimes cut lines into entries of 16 KiB; what is longer than this is no log of theirs. */
+/** The longest entry. Runtimes split lines into entries of 16 KiB, so a longer one is invalid. */
 const LONGEST_LINE_BYTES = 1024 * 1024;
-/** `2026-01-02T03:04:05.000000000`: runtimes leave out the zeros at the end, readers are shown all. */
+/** Formats a timestamp as `2026-01-02T03:04:05.000000000`. Runtimes omit trailing zeros, and the output has all digits. */
 const FRACTION_DIGITS = 9;
-/** How often a log is looked for that a running container does not have yet. */
+/** The poll interval for the log of a running container that has no log yet. */
 const APPEARANCE_MS = 100;
-/** So long a log that was moved away may still be written. */
+/** How long a rotated log may still be written. */
 const SETTLE_MS = 300;
-/** Where file events do not come (other hosts' file systems). */
+/** The poll interval where no file events arrive, as on remote filesystems. */
 const POLL_MS = 1_000;
 
 export interface LogReadDeps {
   readonly clock: Clock;
-  /** Whether the container still writes. */
+  /** Resolves to whether the container still runs. */
   readonly isRunning: () => Promise<boolean>;
 }
 
@@ -31,11 +31,14 @@ interface LineFilter {
   readonly sinceText: string;
   readonly timestamps: boolean;
   readonly stream: string | undefined;
-  /** What was shown last ended its line: only the first part of a line bears a time. */
+  /** Whether the last output ended its line. Only the first part of a line has a timestamp. */
   atLineStart: boolean;
 }
 
-/** Resolves when all was written, or the signal aborted. A follower waits for the log of a container that has just started. */
+/**
+ * Resolves when the whole log is written or the signal aborts. With `follow` it waits for the log of a container that has just
+ * started.
+ */
 export async function readLog(
   path: string,
   options: LogOptions,
@@ -66,7 +69,7 @@ export async function readLog(
   }
 }
 
-/** `undefined` when the signal came first. */
+/** Resolves to `undefined` if the signal aborts first. */
 async function openWhenThere(path: string, deps: LogReadDeps, signal: AbortSignal): Promise<FollowedFile | undefined> {
   while (!signal.aborted) {
     try {
@@ -80,7 +83,7 @@ async function openWhenThere(path: string, deps: LogReadDeps, signal: AbortSigna
   return undefined;
 }
 
-/** False where no more is wanted. */
+/** Returns false if no more output is needed. */
 async function drain(reader: FollowedFile, emit: (line: Buffer) => Promise<boolean>): Promise<boolean> {
   for (;;) {
     const lines = await reader.lines();
@@ -89,7 +92,7 @@ async function drain(reader: FollowedFile, emit: (line: Buffer) => Promise<boole
   }
 }
 
-/** True when the container has ended and all of its log was shown. */
+/** Resolves to true when the container has terminated and its whole log is written. */
 async function followLog(
   reader: FollowedFile,
   emit: (line: Buffer) => Promise<boolean>,

@@ -1,9 +1,10 @@
 /**
- * Keeps the logs of running containers within `--container-log-max-size` and `--container-log-max-files`: a log that has
- * grown is moved to `<log>.<time>`, the runtime opens a new one, older ones are compressed to `.gz`, the oldest go.
+ * Keeps the logs of running containers within `--container-log-max-size` and `--container-log-max-files`. A log that exceeds the
+ * size is renamed to `<log>.<time>`, and the runtime opens a new one. Older files are compressed to `.gz`, and the oldest are
+ * removed.
  *
- * The newest rotated file stays as it is: readers that follow the log finish it, and the Docker log writer finds in it where
- * it was. The next rotation completes what an agent that was killed left half done. A log that is no regular file is left alone.
+ * The newest rotated file stays uncompressed, because followers of the log read it to its end and the Docker log writer finds its
+ * position in it. The next rotation completes one that was interrupted. A log that is not a regular file is ignored.
  */
 import { constants } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
@@ -18,12 +19,12 @@ export interface LogRotationOptions {
   readonly runtime: Pick<Runtime, 'listContainers' | 'reopenLog'>;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** 0 or less: logs grow as they like. */
+  /** 0 or less disables the rotation. */
   readonly maxSizeBytes: number;
-  /** The log and its rotated files together; at least 2. */
+  /** The maximum number of files, the current log included; at least 2. */
   readonly maxFiles: number;
   readonly checkMs: number;
-  /** Logs looked at in parallel. */
+  /** The number of logs that are checked at the same time. */
   readonly workers: number;
 }
 
@@ -46,14 +47,14 @@ export class LogRotation {
     }
   }
 
-  /** One look at all running containers; a log that cannot be rotated holds up no other. */
+  /** Checks the logs of all running containers once. A failed rotation does not prevent the others. */
   async rotateAll(signal: AbortSignal): Promise<void> {
     const { runtime, logger, workers } = this.#options;
     let waiting: ContainerStatus[];
     try {
       waiting = (await runtime.listContainers()).filter(({ state, logPath }) => state === 'running' && logPath !== '');
     } catch (error) {
-      logger.debug({ err: error }, 'Cannot list the containers whose logs may have to be rotated');
+      logger.debug({ err: error }, 'Cannot list the containers for log rotation');
       return;
     }
     const work = async (): Promise<void> => {

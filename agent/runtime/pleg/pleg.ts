@@ -1,6 +1,7 @@
 /**
- * The pod lifecycle event generator: says which pods' containers changed state, from the runtime's events and, as the net
- * under them, a slow look at everything. A container that hangs delays only the look at its own pod.
+ * The pod lifecycle event generator (PLEG). It reports which pods' containers changed state. It reads a pod when the runtime
+ * sends an event of it, and relists all pods periodically, because events can be lost. A container that hangs delays only the
+ * reading of its own pod.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
@@ -16,7 +17,7 @@ export interface PodEvent {
   readonly id: string;
 }
 
-/** Pure: what happened between two looks at one pod. */
+/** Returns the events that lead from one observed state of a pod to the next. Pure. */
 export function generateEvents(
   podUid: string,
   before: ReadonlyMap<string, ContainerState> | undefined,
@@ -42,9 +43,9 @@ export interface PlegOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly onEvent: (event: PodEvent) => void;
-  /** A look at everything came to its end; for figures. */
+  /** Called after each relist, for metrics. */
   readonly onRelist?: (tookMs: number) => void;
-  /** Between looks at everything while events flow, and while they do not. */
+  /** The period between relists while runtime events arrive. */
   readonly relistMs?: number;
   readonly blindRelistMs?: number;
 }
@@ -68,7 +69,7 @@ export class Pleg {
     });
   }
 
-  /** '' when well. */
+  /** Returns the problem, or an empty string if the PLEG is healthy. */
   health(): string {
     const age = this.#options.clock.monotonic() - this.#lastRelistMs;
     if (!this.#relisted && age < UNHEALTHY_AFTER_MS) return 'pleg has yet to be successful';
@@ -84,7 +85,7 @@ export class Pleg {
       runtime.events(
         signal,
         (event) => {
-          // A container that was only created changes nothing; its start is an event of its own.
+          // The creation of a container changes nothing. Its start causes another event.
           if (event.type !== 'created') this.look(event.podUid);
         },
         () => this.#relists.wake(),
@@ -92,7 +93,7 @@ export class Pleg {
     ]);
   }
 
-  /** Looks at one pod soon; several requests at once are one look. */
+  /** Reads the containers of one pod. Requests during a reading cause one more reading. */
   look(podUid: string): void {
     const looking = this.#looking.get(podUid);
     if (looking !== undefined) {
@@ -120,14 +121,14 @@ export class Pleg {
         this.#advance(podUid, viewOf(sandboxes, containers).get(podUid));
       } while (state.again);
     } catch (error) {
-      // Not recorded: the next look finds the same difference again.
-      logger.debug({ err: error, podUid }, 'Cannot look at the containers of a pod');
+      // The view stays unchanged, so the next reading finds the same difference.
+      logger.debug({ err: error, podUid }, 'Cannot read the containers of a pod');
     } finally {
       this.#looking.delete(podUid);
     }
   }
 
-  /** Whether the runtime answered. */
+  /** Resolves to whether the runtime responded. */
   async #relist(): Promise<boolean> {
     const { runtime, clock, logger } = this.#options;
     const fromMs = clock.monotonic();
@@ -135,7 +136,7 @@ export class Pleg {
       const [sandboxes, containers] = await Promise.all([runtime.listSandboxes(), runtime.listContainers()]);
       const view = viewOf(sandboxes, containers);
       for (const uid of new Set([...this.#view.keys(), ...view.keys()])) {
-        // A look of its own is newer than this one.
+        // A current reading of this pod is newer than the relist.
         if (!this.#looking.has(uid)) this.#advance(uid, view.get(uid));
       }
       this.#lastRelistMs = clock.monotonic();

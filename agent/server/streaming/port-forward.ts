@@ -1,6 +1,6 @@
 /**
- * Port-forward: over SPDY (also tunnelled in a WebSocket) a pair of streams, data and error, for each connection; over the
- * old WebSocket protocol two channels for each port.
+ * Serves port forwarding. Over SPDY, also tunnelled in a WebSocket, each connection has a pair of streams for data and errors.
+ * The older WebSocket protocol has two channels for each port.
  */
 import { type Duplex, finished, pipeline } from 'node:stream';
 import type { WebSocket } from 'ws';
@@ -11,7 +11,7 @@ export const PORT_FORWARD_PROTOCOL = 'portforward.k8s.io';
 export const TUNNEL_PROTOCOL = 'SPDY/3.1+portforward.k8s.io';
 export const PORT_FORWARD_CHANNELS = ['v4.channel.k8s.io', 'v4.base64.channel.k8s.io'] as const;
 
-/** What may wait for ports that have not answered yet, of all ports together. */
+/** The maximum number of bytes that wait for ports that are not connected yet, over all ports. */
 const MOST_EARLY_BYTES = 1 << 20;
 
 const MOST_LISTENERS = 30;
@@ -19,7 +19,7 @@ const MOST_LISTENERS = 30;
 /** Opens a connection to a port of the pod. */
 export type Dial = (port: number, signal: AbortSignal) => Promise<NodeJS.ReadWriteStream>;
 
-/** Serves until the client closes. */
+/** Serves until the client closes the connection. */
 export async function forwardOverSpdy(
   transport: Duplex,
   head: Buffer,

@@ -1,6 +1,6 @@
 /**
- * What exec and attach have to do with a client, whichever protocol it speaks: the streams that it asked for, and a last
- * word on how the command ended.
+ * Defines what exec and attach need from a client connection, whichever protocol it uses: the requested streams, and the final
+ * report on how the command ended.
  */
 import type { Readable, Writable } from 'node:stream';
 import type { TerminalSize } from '../../runtime/runtime.ts';
@@ -19,7 +19,7 @@ export interface RemoteCommand {
   readonly resize: AsyncIterable<TerminalSize>;
   /** Aborts when the client is gone. */
   readonly signal: AbortSignal;
-  /** Writes how the command ended, and closes the streams once they are drained. */
+  /** Reports how the command ended, and closes the streams once they are drained. */
   finish(outcome: CommandOutcome): Promise<void>;
 }
 
@@ -27,7 +27,7 @@ export type CommandOutcome =
   | { readonly state: 'exited'; readonly exitCode: number }
   | { readonly state: 'failed'; readonly message: string };
 
-/** The Status that protocols from v4 on send at the end. */
+/** Returns the Status that protocols from v4 on send at the end. */
 export function outcomeStatus(outcome: CommandOutcome): object {
   if (outcome.state === 'exited' && outcome.exitCode === 0) return { metadata: {}, status: 'Success' };
   if (outcome.state === 'exited') {
@@ -49,7 +49,7 @@ export function outcomeStatus(outcome: CommandOutcome): object {
   };
 }
 
-/** What protocols before v4 send: a text, or nothing. */
+/** Returns the error text that protocols before v4 send; empty for success. */
 export function outcomeText(outcome: CommandOutcome): string {
   if (outcome.state === 'failed') return outcome.message;
   return outcome.exitCode === 0
@@ -57,7 +57,7 @@ export function outcomeText(outcome: CommandOutcome): string {
     : `error executing remote command: command terminated with exit code ${outcome.exitCode}`;
 }
 
-/** Terminal sizes as they come; a newer one takes the place of one that nobody has read. */
+/** The sizes of the client's terminal, as an iterable. A newer size replaces one that is not read yet. */
 export class SizeQueue implements AsyncIterable<TerminalSize> {
   #latest: TerminalSize | undefined;
   #ended = false;

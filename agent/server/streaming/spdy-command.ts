@@ -1,4 +1,7 @@
-/** exec and attach over SPDY/3.1: one stream each for stdin, stdout, stderr, errors and terminal sizes, named by a header. */
+/**
+ * Serves exec and attach over SPDY/3.1. stdin, stdout, stderr, errors and terminal sizes each have a stream, which a header
+ * names.
+ */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -15,7 +18,7 @@ import {
 const PROTOCOLS = ['v4.channel.k8s.io', 'v3.channel.k8s.io', 'v2.channel.k8s.io', 'channel.k8s.io'] as const;
 const STREAMS_WITHIN_MS = 30_000;
 
-/** The protocol to speak, of those that the client offers in order of its taste; `undefined` where none is known. */
+/** Returns the protocol to use, from those that the client offers in order of preference, or `undefined` if none is supported. */
 function chooseProtocol(offered: readonly string[], known: readonly string[]): string | undefined {
   return offered.find((protocol) => known.includes(protocol));
 }
@@ -29,7 +32,7 @@ export function offeredProtocols(request: IncomingMessage): string[] {
     .filter((part) => part !== '');
 }
 
-/** Answers the upgrade, waits for the streams. Throws when they do not come. */
+/** Responds to the upgrade and waits for the streams. Throws if the client does not open them in time. */
 export async function acceptSpdyCommand(
   request: IncomingMessage,
   socket: Duplex,
@@ -105,7 +108,7 @@ function expectedStreams(wanted: WantedStreams, protocol: string): string[] {
   ];
 }
 
-/** Sizes come as JSON objects one after another, with or without line ends. */
+/** Parses terminal sizes: consecutive JSON objects, with or without line ends. */
 function readSizes(stream: SpdyStream, sizes: SizeQueue): void {
   let pending = '';
   stream.on('data', (chunk: Buffer) => {

@@ -1,4 +1,4 @@
-/** Upgrades of the agent's server: exec, attach and port-forward, by SPDY or WebSocket as the client asks. */
+/** Handles upgrade requests to the agent's server: exec, attach and port forwarding over SPDY or WebSocket. */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { createWebSocketStream, type WebSocket, WebSocketServer } from 'ws';
@@ -39,7 +39,7 @@ interface Target {
 
 const PATHS = /^\/(exec|attach|portForward)\/([^/]+)\/([^/]+)(?:\/([^/]+))?(?:\/([^/]+))?$/;
 
-/** `/exec/<ns>/<pod>[/<uid>]/<container>`, `/portForward/<ns>/<pod>[/<uid>]`; `undefined` for another path. */
+/** Parses `/exec/<ns>/<pod>[/<uid>]/<container>` and `/portForward/<ns>/<pod>[/<uid>]`. Returns `undefined` for another path. */
 export function streamTarget({ path, query }: RequestTarget): Target | undefined {
   const [, action, namespace, pod, third, fourth] = PATHS.exec(path.decoded) ?? [];
   if (action === undefined || namespace === undefined || pod === undefined) return undefined;
@@ -84,7 +84,7 @@ export function createUpgrades(
 
 const KNOWN_PROTOCOLS: ReadonlySet<string> = new Set([...WEBSOCKET_PROTOCOLS, ...PORT_FORWARD_CHANNELS]);
 
-/** The tunnel's protocol is no token, as RFC 6455 wants them and the library holds clients to: it is answered here. */
+/** Responds to the protocol of the tunnel. Its name is not a token as RFC 6455 requires, and the library rejects it. */
 function createTunnelServer(): WebSocketServer {
   const server = new WebSocketServer({ noServer: true, autoPong: false, maxPayload: MOST_MESSAGE_BYTES });
   server.on('headers', (headers) => headers.push(`Sec-WebSocket-Protocol: ${TUNNEL_PROTOCOL}`));
@@ -98,12 +98,13 @@ function watchIdle(socket: Duplex, idleTimeoutMs: number): void {
     );
 }
 
-/** So many may wait for a client that does not read, of 125 bytes each at most. */
+/** The maximum number of pongs that wait for a client that does not read, with up to 125 bytes each. */
 const MOST_WAITING_PONGS = 64;
 
 /**
- * RFC 6455 lets a server answer the latest ping alone: a client that sends them without end gets no answer while it does not read.
- * Output that waits does not count: a client that reads slowly takes a pong as the sign that the connection lives.
+ * Limits the pongs for one client. RFC 6455 allows a server to respond to the latest ping only, so a client that pings without
+ * end and does not read gets no more pongs. Pending output does not count, because slow clients take a pong as the sign that the
+ * connection is alive.
  */
 function answerPings(socket: WebSocket): void {
   let waiting = 0;
@@ -173,7 +174,7 @@ async function serveCommand(
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     if (!command.signal.aborted)
-      logger.debug({ pod: `${target.namespace}/${target.pod}`, err: error }, 'a command in a container failed');
+      logger.debug({ pod: `${target.namespace}/${target.pod}`, err: error }, 'A command in a container failed');
     outcome = { state: 'failed', message: `error executing command in container: ${message}` };
   }
   await command.finish(outcome);

@@ -1,6 +1,6 @@
 /**
- * exec and attach over WebSocket: each message begins with the number of its channel. v5 can close a channel (half-close of
- * stdin); the `base64.` forms send text messages for browsers.
+ * Serves exec and attach over WebSocket. Each message begins with the number of its channel. Version 5 can close a channel, such
+ * as stdin. The `base64.` protocols send text messages for browsers.
  */
 import { PassThrough, Writable } from 'node:stream';
 import type { WebSocket } from 'ws';
@@ -23,7 +23,7 @@ export const WEBSOCKET_PROTOCOLS = [
 ] as const;
 
 const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 255 } as const;
-/** What may wait in memory for a slow client, and for a slow container. */
+/** The maximum number of bytes in memory for a slow client, and for a slow container. */
 const MOST_BUFFERED_BYTES = 1 << 20;
 
 export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams): RemoteCommand {

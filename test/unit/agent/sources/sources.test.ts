@@ -132,7 +132,7 @@ describe('manifests in a folder', () => {
     await writeFile(join(directory, '2'), manifest('a', 'second'));
     run(file());
     await until(['a-node first']);
-    assert.match(complaints[0] ?? '', /2: the pod default\/a-node stands in .*1 already/);
+    assert.match(complaints[0] ?? '', /the pod default\/a-node in .*2, because .*1 has it already/);
   });
 
   it('are found again when the folder is deleted and made anew', async (t) => {

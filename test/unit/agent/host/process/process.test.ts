@@ -217,7 +217,7 @@ test('running once fails, with the names, where a pod never runs', async () => {
   const host = { pods: () => pods, sourcesReady: () => true };
   const failed = assert.rejects(
     waitForPods(host, clock, new AbortController().signal),
-    /runonce failed: after 1023 s there is no start of default\/pending/,
+    /runonce failed: not started after 1023 s: default\/pending/,
   );
   await clock.advance(1_023_500);
   await failed;
