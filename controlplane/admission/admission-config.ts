@@ -1,6 +1,6 @@
 /**
- * The `--admission-control-config-file`: configurations of single plugins, inline or in files of their own. Read once at
- * the start; a file that will not do stops it. Called where the control plane is put together.
+ * Reads `--admission-control-config-file`: configurations of single plugins, inline or in files of their own. It is read once
+ * at the start, and an invalid file stops the start. `start/admission.ts` calls it.
  */
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
@@ -21,9 +21,9 @@ export interface AdmissionConfiguration {
   readonly tolerations?: PodTolerationRestrictionOptions;
   /** PodNodeSelector: selectors by namespace. */
   readonly nodeSelectors?: Readonly<Record<string, string>>;
-  /** ResourceQuota: what may not be used without a quota for it. */
+  /** ResourceQuota: resources that may only be used where a quota covers them. */
   readonly limitedResources?: readonly LimitedResource[];
-  /** Plugins that are named but have nothing to configure here. */
+  /** Plugins that the file names and that have no configuration here. */
   readonly ignored: readonly string[];
 }
 
@@ -110,8 +110,8 @@ async function webhookCredentials(
 }
 
 /**
- * The user of a kubeconfig that is meant for a server: its name with the port, then `*.` and the end of it, the same without
- * port 443, then `*`, then the user of the current context.
+ * Returns the user of a kubeconfig for a server. Users are tried in this order: the server's name with the port, `*.` and each
+ * shorter domain, the same without port 443, `*`, the user of the current context.
  */
 export function userFor(
   serverName: string,

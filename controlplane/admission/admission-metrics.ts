@@ -5,7 +5,7 @@ import type { ChainMetrics } from './chain.ts';
 import type { PodSecurityMetrics } from './pod-security/pod-security.ts';
 import type { WebhookMetrics } from './webhook/dispatcher.ts';
 
-/** Users choose versions in labels of namespaces: what is newer than this server is one. */
+/** Users choose versions in labels of namespaces, so all versions that are newer than this server share one label value. */
 const NEWEST_MINOR = 36;
 const CONTROLLER_BUCKETS = [0.005, 0.025, 0.1, 0.5, 1, 2.5];
 const WEBHOOK_BUCKETS = [0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 25];

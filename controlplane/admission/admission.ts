@@ -1,8 +1,8 @@
 /**
- * What an admission plugin is, and what it is asked about.
+ * Defines admission plugins and the attributes of a request that they get.
  *
- * The generic store calls the chain between defaulting and validation: first `admit` of every plugin in order (they may
- * change `object` in place), then `validate` of every plugin. A plugin refuses by throwing a `StatusError`.
+ * The generic store calls the chain between defaulting and validation: first `admit` of every plugin in order (they may change
+ * `object` in place), then `validate` of every plugin. A plugin refuses a request by throwing a `StatusError`.
  */
 import type { GroupVersionKind, GroupVersionResource, KubeObject } from '../../api/meta/object.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
@@ -15,36 +15,44 @@ export interface AdmissionAttributes {
   /** `''` or `status`, `scale`, … */
   readonly subresource: string;
   readonly kind: GroupVersionKind;
-  /** `''` for objects of the cluster. */
+  /** `''` for cluster-scoped objects. */
   readonly namespace: string;
-  /** May be empty on create by generateName. */
+  /** May be empty on create, if the object has a `generateName`. */
   readonly name: string;
-  /** What will be stored; `undefined` on DELETE. Mutating plugins change it in place, or replace it by `setObject`. */
+  /**
+   * The object that will be stored; `undefined` on DELETE. Mutating plugins change it in place, or replace it by `setObject`.
+   */
   readonly object: KubeObject | undefined;
-  /** What is stored; UPDATE and DELETE. Never changed. */
+  /** The stored object, on UPDATE and DELETE. Plugins never change it. */
   readonly oldObject: KubeObject | undefined;
-  /** CreateOptions, UpdateOptions (PatchOptions for patches), DeleteOptions as JSON. */
+  /** CreateOptions, UpdateOptions (PatchOptions for patches) or DeleteOptions as JSON. */
   readonly options: Record<string, unknown>;
   readonly dryRun: boolean;
   readonly user: UserInfo;
-  /** A later plugin changed the object, and the chain runs again for the plugins that want to see that. */
+  /** Set if a later plugin changed the object and the chain runs again for the plugins that must see the change. */
   isReinvocation?: boolean;
   setObject(object: KubeObject): void;
-  /** Calls `undo` when the object is not written after all, for what a validating plugin has recorded of it. */
+  /**
+   * Registers `undo`, which is called if the object is not written. Validating plugins undo by it what they recorded of the
+   * object.
+   */
   whenNotWritten?(undo: () => void): void;
-  /** A `Warning: 299` header of the answer. */
+  /** Adds a `Warning: 299` header to the response. */
   warn(text: string): void;
-  /** An audit annotation; `key` is qualified. `Request`: it tells of the object and is kept where bodies are. */
+  /**
+   * Adds an audit annotation with a qualified `key`. At level `Request`, it contains parts of the object and is recorded only
+   * where request bodies are.
+   */
   annotate(key: string, value: string, level?: 'Request'): void;
 }
 
 export interface AdmissionPlugin {
-  /** As in `--enable-admission-plugins`. */
+  /** The name of the plugin in `--enable-admission-plugins`. */
   readonly name: string;
   handles(operation: Operation): boolean;
-  /** Mutating. */
+  /** The mutating step. */
   admit?(attributes: AdmissionAttributes, signal: AbortSignal): Promise<void> | void;
-  /** Validating: sees the final object. */
+  /** The validating step, which sees the final object. */
   validate?(attributes: AdmissionAttributes, signal: AbortSignal): Promise<void> | void;
 }
 

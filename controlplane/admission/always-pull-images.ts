@@ -1,6 +1,6 @@
 /**
- * AlwaysPullImages: nobody runs an image from a node's store without the right to pull it: the policy of every container, and of
- * every volume that is an image, is Always. Off by default.
+ * AlwaysPullImages: sets the pull policy of every container and image volume to Always, so that a pod cannot use an image of
+ * the node without the right to pull it. Off by default.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Pod } from '../../api/machinery/kinds.ts';
@@ -41,7 +41,7 @@ export function alwaysPullImages(): AdmissionPlugin {
   };
 }
 
-/** Of a new pod, or of one that gets a new image; what runs already keeps its policy. */
+/** Applies to new pods and to changed images; the other containers of an existing pod keep their policy. */
 function specOf(attributes: AdmissionAttributes): PodSpec | undefined {
   const spec = podOf(attributes)?.spec;
   if (spec === undefined || attributes.operation === 'CREATE') return spec;

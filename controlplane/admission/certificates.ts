@@ -1,6 +1,7 @@
 /**
- * Who may approve and sign certificate requests, and which subjects never get a client certificate: CertificateApproval,
- * CertificateSigning, CertificateSubjectRestriction, and ClusterTrustBundleAttest for trust bundles of a signer.
+ * Restricts who may approve and sign certificate requests, and which subjects a client certificate may have:
+ * CertificateApproval, CertificateSigning, CertificateSubjectRestriction, and ClusterTrustBundleAttest for trust bundles of a
+ * signer.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { CertificateSigningRequest } from '../../api/machinery/kinds.ts';
@@ -19,7 +20,7 @@ const isRequest = (attributes: AdmissionAttributes, subresource: string): boolea
   attributes.resource.resource === 'certificatesigningrequests' &&
   attributes.subresource === subresource;
 
-/** On the signer by its name, or on every signer of its domain. */
+/** The permission is for the signer by its name, or for every signer of its domain. */
 async function mayUseSigner(
   authorizer: Authorizer,
   user: UserInfo,
@@ -78,7 +79,7 @@ export function certificateSigning(authorizer: Authorizer): AdmissionPlugin {
   };
 }
 
-/** `undefined`: not readable; validation says so. */
+/** `undefined` if the request cannot be parsed; validation reports that. */
 export function requestOf(object: KubeObject | undefined): CertificateRequest | undefined {
   const text = (object as CertificateSigningRequest | undefined)?.spec?.request ?? '';
   try {

@@ -1,17 +1,17 @@
 /**
- * The admission chain: every plugin's `admit` in order, then every plugin's `validate` on the final object.
+ * The admission chain: calls every plugin's `admit` in order, then every plugin's `validate` on the final object.
  *
- * Which plugins take part in an operation is worked out once. A plugin that throws something else than a `StatusError` has
- * a bug: it surfaces as an internal error at the edge.
+ * The plugins of an operation are selected once. An error of a plugin that is not a `StatusError` is a bug, and the client gets
+ * an internal error.
  */
 import type { AdmissionAttributes, AdmissionChain, AdmissionPlugin, Operation } from './admission.ts';
 
 const OPERATIONS: readonly Operation[] = ['CREATE', 'UPDATE', 'DELETE', 'CONNECT'];
 
 export interface ChainMetrics {
-  /** `plugin`, `admit` or `validate`, `operation`, whether it was refused, seconds. */
+  /** Receives the plugin, `admit` or `validate`, the operation, whether it was refused, and the duration in seconds. */
   observe(plugin: string, type: 'admit' | 'validate', operation: Operation, rejected: boolean, seconds: number): void;
-  /** The same of all plugins together. */
+  /** The same for the whole chain. */
   observeStep(type: 'admit' | 'validate', operation: Operation, rejected: boolean, seconds: number): void;
 }
 
@@ -42,7 +42,7 @@ export function admissionChain(
       let rejected = true;
       try {
         const pending = plugin[type]?.(attributes, signal);
-        // Most plugins decide at once; a tick for each would be felt on every write.
+        // Most plugins decide synchronously; an extra microtask for each of them would slow down every write.
         if (pending !== undefined) await pending;
         rejected = false;
       } finally {

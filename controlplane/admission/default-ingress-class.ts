@@ -1,4 +1,4 @@
-/** DefaultIngressClass: an ingress that names no class gets the newest default one. */
+/** DefaultIngressClass: an ingress without a class gets the newest class that is marked as default. */
 import type { Ingress } from '../../api/machinery/kinds.ts';
 import { ingressClasses } from '../../api/machinery/resources.ts';
 import { newestDefault } from './storage-defaults.ts';

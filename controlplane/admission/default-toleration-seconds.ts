@@ -1,4 +1,4 @@
-/** DefaultTolerationSeconds: pods stay a while on nodes that stop being ready or reachable. */
+/** DefaultTolerationSeconds: a pod tolerates for some time that its node is not ready or not reachable. */
 import { podOf } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
 import type { Toleration } from './tolerations.ts';

@@ -1,4 +1,7 @@
-/** DenyServiceExternalIPs: services get no external addresses, which would let their authors take over others' traffic. Off by default. */
+/**
+ * DenyServiceExternalIPs: refuses external IPs of services, because the author of a service could intercept traffic of others
+ * with them. Off by default.
+ */
 import type { Service } from '../../api/machinery/kinds.ts';
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
@@ -11,7 +14,7 @@ export function denyServiceExternalIps(): AdmissionPlugin {
       const { group, resource } = attributes.resource;
       if (group !== '' || resource !== 'services' || attributes.subresource !== '') return;
       const known = new Set((attributes.oldObject as Service | undefined)?.spec?.externalIPs ?? []);
-      // Those that a service has it may keep.
+      // A service may keep the external IPs that it already has.
       if (((attributes.object as Service | undefined)?.spec?.externalIPs ?? []).every((address) => known.has(address)))
         return;
       throw refusal(attributes, 'Use of external IPs is denied by admission control.');

@@ -1,4 +1,7 @@
-/** ExtendedResourceToleration: nodes with devices can be kept for pods that ask for them: those tolerate a taint of the resource's name. Off by default. */
+/**
+ * ExtendedResourceToleration: a pod that requests an extended resource tolerates the taint of the resource's name, so that
+ * nodes with devices can be reserved for such pods. Off by default.
+ */
 import { isExtendedResource } from '../../api/kinds/resource-validation.ts';
 import { podOf } from './pod-attributes.ts';
 import { sameToleration, type Toleration } from './tolerations.ts';

@@ -1,4 +1,7 @@
-/** LimitPodHardAntiAffinityTopology: a pod keeps others off its node at most, not off a whole zone. Off by default. */
+/**
+ * LimitPodHardAntiAffinityTopology: required anti-affinity of a pod may only use the hostname as its topology, so that a pod
+ * cannot keep others off a whole zone. Off by default.
+ */
 import { podOf, refusal } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
 

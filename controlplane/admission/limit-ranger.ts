@@ -40,7 +40,7 @@ export function limitRanger(sources: Sources): AdmissionPlugin {
   };
 }
 
-/** What runs already keeps what it got when it was made, unless it is resized. */
+/** An existing pod keeps its resources unless it is resized. */
 function boundedPod(attributes: AdmissionAttributes): PodSpec | undefined {
   if (attributes.operation === 'CREATE') return podOf(attributes)?.spec;
   if (!isPod(attributes) || attributes.subresource !== 'resize') return undefined;
@@ -171,7 +171,7 @@ function ratioError(type: string, name: string, bound: Quantity, usage: Usage): 
     return `${text}, but no request is specified or request is 0`;
   if (limit === undefined || milliUnits(limit) === 0n) return `${text}, but no limit is specified or limit is 0`;
   const ratio = approximate(limit) / approximate(request);
-  // A ratio itself may be a fraction: compared as exactly as it is given.
+  // The ratio may be a fraction, so it is compared without rounding.
   const allowed = approximate(bound);
   return ratio > allowed ? `${text}, but provided ratio is ${ratio.toFixed(6)}` : undefined;
 }

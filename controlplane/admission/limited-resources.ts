@@ -1,6 +1,6 @@
 /**
- * What may not be used at all unless some quota of the namespace is about it: `limitedResources` of the configuration of the
- * ResourceQuota plugin. Pure.
+ * Refuses resources that may only be used where a quota of the namespace covers them: `limitedResources` in the configuration
+ * of the ResourceQuota plugin. Pure.
  */
 import type { ResourceQuota } from '../../api/machinery/kinds.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
@@ -9,7 +9,7 @@ import { inScope, type ScopeRequirement, type Usage } from './quota-usage.ts';
 export interface LimitedResource {
   readonly group: string;
   readonly resource: string;
-  /** Parts of names of amounts: `.storageclass.storage.k8s.io/requests.storage`. */
+  /** Substrings of resource names, such as `.storageclass.storage.k8s.io/requests.storage`. */
   readonly matchContains: readonly string[];
   readonly matchScopes: readonly ScopeRequirement[];
 }
@@ -18,11 +18,11 @@ export interface Asked {
   readonly group: string;
   readonly resource: string;
   readonly object: KubeObject;
-  /** What it adds. */
+  /** The usage that the object adds. */
   readonly usage: Usage;
 }
 
-/** Why it may not be used; `undefined`: it may. `covering`: quotas that are about the object. */
+/** Returns why the object is refused, or `undefined` if it is allowed. `covering` are the quotas that match the object. */
 export function uncovered(
   limited: readonly LimitedResource[],
   asked: Asked,

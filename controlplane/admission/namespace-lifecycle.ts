@@ -1,5 +1,5 @@
 /**
- * NamespaceLifecycle: objects are only made in namespaces that exist and are not going away, and the namespaces that the
+ * NamespaceLifecycle: objects can only be created in namespaces that exist and are not terminating, and the namespaces that the
  * system needs cannot be deleted.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -11,7 +11,7 @@ import type { Sources } from '../readers/sources.ts';
 
 const IMMORTAL = new Set(['default', 'kube-system', 'kube-public']);
 const CORE_NAMESPACES = { group: '', resource: 'namespaces' };
-/** Kinds that answer a question instead of being stored. */
+/** Kinds that are answered and not stored, such as reviews. */
 const REVIEWS = new Set(['localsubjectaccessreviews']);
 
 export function namespaceLifecycle(sources: Sources, clock: Clock): AdmissionPlugin {
@@ -31,7 +31,7 @@ export function namespaceLifecycle(sources: Sources, clock: Clock): AdmissionPlu
         return;
       }
       if (isNamespace || attributes.namespace === '') return;
-      // What is there already may be changed and deleted while its namespace goes away.
+      // Existing objects may be changed and deleted while their namespace terminates.
       if (attributes.operation !== 'CREATE') return;
       if (REVIEWS.has(attributes.resource.resource)) return;
       let namespace = source.get('', attributes.namespace);

@@ -1,4 +1,7 @@
-/** NamespaceExists and NamespaceAutoProvision: what to do about a namespace that is not there. Both are off by default. */
+/**
+ * NamespaceExists refuses objects in a missing namespace, and NamespaceAutoProvision creates the namespace. Both are off by
+ * default.
+ */
 import { namespaces } from '../../api/machinery/resources.ts';
 import { isAlreadyExists, newNotFound, tolerate } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';

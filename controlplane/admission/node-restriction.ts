@@ -1,6 +1,6 @@
 /**
- * NodeRestriction: what a node agent may write once it is authorized to write such objects at all: its own Node (without
- * labels and taints that others decide), mirror pods of its own, status of its own pods, tokens of their accounts.
+ * NodeRestriction: limits what a kubelet may write beyond its authorization: its own Node (without labels and taints that
+ * others decide), mirror pods of its own, status of its own pods, and tokens of their service accounts.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { CertificateSigningRequest, Lease, Node, PersistentVolumeClaim, Pod } from '../../api/machinery/kinds.ts';
@@ -126,14 +126,14 @@ async function mainPod(
   const sources = (pod.spec.volumes ?? []).flatMap((volume) => volume.projected?.sources ?? []);
   if (sources.some((one) => one.clusterTrustBundle !== undefined && one.clusterTrustBundle !== null))
     throw refusal(attributes, `node ${q(node)} can not create pods that reference clustertrustbundles`);
-  // The claims of ephemeral volumes too: the name of such a claim follows from the names of pod and volume.
+  // The claims of ephemeral volumes count too: the name of such a claim follows from the names of the pod and the volume.
   if (references.claims.size > 0)
     throw refusal(attributes, `node ${q(node)} can not create pods that reference persistentvolumeclaims`);
   if ((pod.spec.resourceClaims?.length ?? 0) > 0)
     throw refusal(attributes, `node ${q(node)} can not create pods that reference resourceclaims`);
 }
 
-/** For a pod that it runs, as it runs it: another's certificate is no node's business. */
+/** A node may request a pod's certificate only for a pod that runs on it, with the pod's service account. */
 async function podCertificateRequest(
   attributes: AdmissionAttributes,
   node: string,
@@ -240,7 +240,7 @@ const isWithin = (domain: string, parent: string): boolean => domain === parent 
 
 const isRestricted = (label: string): boolean => isWithin(domainOf(label), RESTRICTION);
 
-/** Not to be set at first registration. */
+/** Labels that a node cannot set when it registers. */
 function isForbiddenAtCreation(label: string): boolean {
   if (isRestricted(label)) return true;
   const domain = domainOf(label);
@@ -321,7 +321,8 @@ async function tokenRequest(attributes: AdmissionAttributes, findPod: FindPod, a
   if (audiences.length > 1) throw refusal(attributes, 'node may only request 0 or 1 audiences');
   const [audience = ''] = audiences;
   if (projectedAudiences(pod).has(audience)) return;
-  // What an administrator allows: credential provider plugins of the agent are given tokens of such audiences.
+  // The audience is allowed if a service account token for it is configured for a credential provider plugin of the kubelet,
+  // which RBAC allows by the verb `request-serviceaccounts-token-audience`.
   const { decision } = await authorizer.authorize({
     user: attributes.user,
     verb: 'request-serviceaccounts-token-audience',
@@ -341,7 +342,7 @@ async function tokenRequest(attributes: AdmissionAttributes, findPod: FindPod, a
   );
 }
 
-/** `''` is that of the API server. */
+/** `''` is the audience of the API server. */
 function projectedAudiences(pod: Pod): Set<string> {
   const found = new Set<string>();
   for (const volume of pod.spec?.volumes ?? []) {
@@ -363,7 +364,7 @@ function lease(attributes: AdmissionAttributes, node: string): void {
 
 const NODE_SIGNERS = new Set(['kubernetes.io/kubelet-serving', 'kubernetes.io/kube-apiserver-client-kubelet']);
 
-/** A node asks for certificates of its own name alone. */
+/** A node may only request client certificates with its own name. */
 function certificateRequest(attributes: AdmissionAttributes): void {
   if (attributes.subresource !== '' || attributes.operation !== 'CREATE') return;
   const signer = (attributes.object as CertificateSigningRequest | undefined)?.spec?.signerName ?? '';

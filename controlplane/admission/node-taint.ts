@@ -1,4 +1,4 @@
-/** TaintNodesByCondition: a new node takes no pods until it is known to be ready. */
+/** TaintNodesByCondition: a new node gets the not-ready taint, so that no pods are scheduled to it until it is ready. */
 import type { Node } from '../../api/machinery/kinds.ts';
 import type { AdmissionPlugin } from './admission.ts';
 

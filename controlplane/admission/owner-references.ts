@@ -1,4 +1,7 @@
-/** OwnerReferencesPermissionEnforcement: who changes owners must be able to delete the object, and to finalize owners that are blocked. Off by default. */
+/**
+ * OwnerReferencesPermissionEnforcement: a client that changes owner references needs the permission to delete the object, and
+ * to update the finalizers of owners whose deletion the object blocks. Off by default.
+ */
 import type { Authorizer } from '../authorization/authorization.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { parseApiVersion, type OwnerReference } from '../../api/meta/object.ts';

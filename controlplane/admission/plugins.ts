@@ -1,6 +1,6 @@
 /**
- * The admission plugins in the order in which they run, which of them are on by default, and the chain's list from the
- * flags. `start/admission.ts` calls it; the rows feed the documentation.
+ * Lists the admission plugins in the order in which they run, with those that are on by default, and builds the chain from the
+ * flags. `start/admission.ts` calls it; the documentation is generated from the rows.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { ResourceInfo, Schema } from '../../api/schema/schema.ts';
@@ -52,12 +52,12 @@ export interface PluginsOptions {
   readonly clock: Clock;
   readonly authorizer: Authorizer;
   readonly rbac: RbacAuthorizer;
-  /** Makes a namespace (NamespaceAutoProvision). */
+  /** Creates a namespace (NamespaceAutoProvision). */
   readonly createNamespace: (name: string) => Promise<void>;
   /** Writes the status of a quota (ResourceQuota). */
   readonly updateQuotaStatus: ResourceQuotaOptions['updateStatus'];
   readonly webhooks: Omit<WebhooksOptions, 'sources' | 'clock' | 'reinvoke' | 'credentials'>;
-  /** What policies in CEL need to know of resources. */
+  /** The resources of the server, as the CEL policies look them up. */
   readonly policies: { readonly schema: Schema; readonly resources: () => readonly ResourceInfo[] };
   /** `--admission-control-config-file`. */
   readonly configuration: AdmissionConfiguration;
@@ -72,7 +72,7 @@ export interface PluginRow {
   readonly name: string;
   readonly enabledByDefault: boolean;
   readonly summary: string;
-  /** `earlier`: the plugins before it, which run again when a webhook changed something. */
+  /** `earlier` are the plugins before this one, which run again when a webhook changed the object. */
   make(options: PluginsOptions, earlier: readonly AdmissionPlugin[]): AdmissionPlugin;
 }
 
@@ -92,7 +92,9 @@ const off = (name: string, summary: string, make: PluginRow['make']): PluginRow 
 const credentialsOf = (credentials: WebhookCredentials | undefined): Pick<WebhooksOptions, 'credentials'> =>
   credentials === undefined ? {} : { credentials };
 
-/** In order. kube-apiserver's order: what sets defaults before what judges them, quota last. */
+/**
+ * The rows are in kube-apiserver's order: plugins that set defaults run before plugins that check them, and quota runs last.
+ */
 export const PLUGINS: readonly PluginRow[] = [
   off('AlwaysAdmit', 'lets everything through', () => alwaysAdmit()),
   off('NamespaceAutoProvision', 'makes a namespace that is named but missing', ({ sources, createNamespace }) =>
@@ -199,7 +201,7 @@ export const PLUGINS: readonly PluginRow[] = [
   off('AlwaysDeny', 'refuses everything', () => alwaysDeny()),
 ];
 
-/** Runs the mutating plugins that stand before one that changed the object once more. */
+/** Runs the mutating plugins before the given one again, after that one changed the object. */
 function reinvocationOf(earlier: readonly AdmissionPlugin[]) {
   return async (attributes: AdmissionAttributes, signal: AbortSignal): Promise<void> => {
     const isInner = attributes.isReinvocation === true;
@@ -212,7 +214,7 @@ function reinvocationOf(earlier: readonly AdmissionPlugin[]) {
   };
 }
 
-/** Throws for a name that is no plugin. */
+/** Throws if a name is not a plugin. */
 export function buildPlugins(options: PluginsOptions): AdmissionPlugin[] {
   const known = new Set(PLUGINS.map((row) => row.name));
   for (const name of [...options.enable, ...options.disable]) {

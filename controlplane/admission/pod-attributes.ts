@@ -1,4 +1,4 @@
-/** What plugins about pods share: is this request about a pod, and refusing it as kube-apiserver does. */
+/** Functions that plugins about pods share: they find the pod of a request, and refuse it in kube-apiserver's words. */
 import type { Pod } from '../../api/machinery/kinds.ts';
 import { newForbidden, type StatusError } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes } from './admission.ts';
@@ -8,20 +8,20 @@ export const isPod = (attributes: AdmissionAttributes): boolean =>
 
 export type PodSpec = NonNullable<Pod['spec']>;
 
-/** The pod of a request on the pod itself (no subresource); its spec is there. */
+/** Returns the pod of a request on the pod itself, without a subresource. Its spec is always set. */
 export function podOf(attributes: AdmissionAttributes): (Pod & { spec: PodSpec }) | undefined {
   if (!isPod(attributes) || attributes.subresource !== '' || attributes.object === undefined) return undefined;
   const pod = attributes.object as Pod;
   return pod.spec === undefined ? undefined : (pod as Pod & { spec: PodSpec });
 }
 
-/** `pods "p" is forbidden: …` of whatever the request is about. */
+/** Builds `pods "p" is forbidden: …` for the resource of the request. */
 export function refusal(attributes: AdmissionAttributes, why: string): StatusError {
   const { group, resource } = attributes.resource;
   return newForbidden({ group, resource }, nameOf(attributes), why);
 }
 
-/** Of the request, or what the object says before it has been drawn. */
+/** The namespace of the request, or that of the object if the request has none. */
 export function nameOf(attributes: AdmissionAttributes): string {
   return attributes.name !== '' ? attributes.name : (attributes.object?.metadata.name ?? '');
 }

@@ -1,6 +1,7 @@
 /**
- * PodNodeSelector: a namespace decides which nodes its pods may run on, by an annotation, or by the plugin's configuration where
- * it has none; the configuration may also limit what pods of a namespace select. Off by default.
+ * PodNodeSelector: adds the node selector of a namespace to its pods. The selector comes from an annotation of the namespace,
+ * or else from the plugin's configuration, which can also limit the selectors that pods of a namespace may have. Off by
+ * default.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Namespace } from '../../api/machinery/kinds.ts';
@@ -15,7 +16,7 @@ const DEFAULT = 'clusterDefaultNodeSelector';
 
 type Labels = Readonly<Record<string, string>>;
 
-/** `configuration`: selectors (`a=b,c=d`) by namespace, and that of all others under `clusterDefaultNodeSelector`. */
+/** `configuration` holds selectors (`a=b,c=d`) by namespace; `clusterDefaultNodeSelector` is for all other namespaces. */
 export function podNodeSelector(sources: Sources, configuration: Labels = {}): AdmissionPlugin {
   const source = sources.of(namespaces);
   const wantedBy = async ({ namespace }: AdmissionAttributes): Promise<Labels> => {

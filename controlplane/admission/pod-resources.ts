@@ -1,11 +1,14 @@
-/** What a pod needs as a whole: used by limits and by quota. */
+/** Computes the resources of a whole pod, for limits and quota. */
 import { addQuantities, compareQuantities, parseQuantity, type Quantity } from '../../api/meta/quantity.ts';
 import type { PodSpec } from './pod-attributes.ts';
 
 export const quantities = (amounts: Readonly<Record<string, string>> | undefined | null): Map<string, Quantity> =>
   new Map(Object.entries(amounts ?? {}).map(([name, amount]) => [name, parseQuantity(amount)]));
 
-/** Sum of the containers and side cars, or what the largest init container needs while it runs. Overhead does not count here. */
+/**
+ * Returns the sum over containers and sidecars, or the requests of the largest init container if these are higher. Overhead is
+ * not included.
+ */
 export function podTotal(spec: PodSpec, field: 'requests' | 'limits'): Map<string, Quantity> {
   const total = new Map<string, Quantity>();
   const largest = new Map<string, Quantity>();

@@ -1,6 +1,6 @@
 /**
- * PodTolerationRestriction: a namespace's default tolerations are added to its pods, and its whitelist limits what they may
- * tolerate. Annotations of the namespace; off by default.
+ * PodTolerationRestriction: adds a namespace's default tolerations to its pods, and limits their tolerations to its whitelist.
+ * Both are annotations of the namespace. Off by default.
  */
 import { parseExactJson } from '../../api/codec/json.ts';
 import type { Namespace } from '../../api/machinery/kinds.ts';
@@ -15,7 +15,7 @@ const DEFAULTS = 'scheduler.alpha.kubernetes.io/defaultTolerations';
 const WHITELIST = 'scheduler.alpha.kubernetes.io/tolerationsWhitelist';
 
 export interface PodTolerationRestrictionOptions {
-  /** Where the namespace says nothing. */
+  /** The defaults for namespaces without annotations. */
   readonly clusterDefaults: readonly Toleration[];
   readonly clusterWhitelist: readonly Toleration[];
 }
@@ -52,7 +52,7 @@ export function podTolerationRestriction(sources: Sources, options: PodToleratio
   };
 }
 
-/** Pods with any request are not evicted first when memory runs short: they may land on such nodes. */
+/** Pods with any request are not evicted first under memory pressure, so they tolerate nodes that have it. */
 function hasMemoryPressureToleration(pod: { readonly spec: NonNullable<ReturnType<typeof podOf>>['spec'] }): boolean {
   const isSet = (list: object | null | undefined): boolean => Object.keys(list ?? {}).length > 0;
   return [...(pod.spec.initContainers ?? []), ...pod.spec.containers].some(

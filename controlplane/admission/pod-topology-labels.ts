@@ -1,4 +1,4 @@
-/** PodTopologyLabels: a pod gets the zone and region labels of the node it is bound to. */
+/** PodTopologyLabels: copies the zone and region labels of the node to the pod when it is bound. */
 import type { Binding, Node } from '../../api/machinery/kinds.ts';
 import { nodes } from '../../api/machinery/resources.ts';
 import { isPod, podOf } from './pod-attributes.ts';

@@ -1,4 +1,4 @@
-/** Priority: the number behind a pod's priority class, and one default class at most. */
+/** Priority: resolves a pod's priority class to its number, and allows at most one default class. */
 import type { PriorityClass } from '../../api/machinery/kinds.ts';
 import { priorityClasses } from '../../api/machinery/resources.ts';
 import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
@@ -36,7 +36,7 @@ export function priorityPlugin(sources: Sources): AdmissionPlugin {
   };
 }
 
-/** Clients that do not know the fields may leave them out of an update. */
+/** Clients that do not know the fields may omit them in an update. */
 function keepPriority(spec: PodSpec, attributes: AdmissionAttributes): void {
   const old = (attributes.oldObject as { spec?: PodSpec } | undefined)?.spec;
   if (old === undefined) return;
@@ -76,7 +76,7 @@ async function setPriority(
   spec.preemptionPolicy = policy;
 }
 
-/** Of several the smallest: a race may have made two. */
+/** If a race created several default classes, the lowest value applies. */
 function defaultClass(source: Source<PriorityClass>): PriorityClass | undefined {
   const defaults = source.list().filter((one) => one.globalDefault === true);
   return defaults.reduce<PriorityClass | undefined>(

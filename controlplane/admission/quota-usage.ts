@@ -1,4 +1,4 @@
-/** What an object counts for against the quotas of its namespace, and whether a quota is about it. Pure. */
+/** Computes the usage of an object in the quotas of its namespace, and whether a quota matches it. Pure. */
 import type { PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service } from '../../api/machinery/kinds.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import {
@@ -15,7 +15,7 @@ export type Usage = ReadonlyMap<string, Quantity>;
 
 const ONE = newQuantity(1);
 const NOTHING = newQuantity(0);
-/** Kinds that are counted under their bare name as well as under `count/…`. */
+/** Kinds that are counted under their plain name as well as under `count/…`. */
 export const PLAIN_COUNTS: ReadonlySet<string> = new Set([
   'pods',
   'services',
@@ -25,7 +25,7 @@ export const PLAIN_COUNTS: ReadonlySet<string> = new Set([
   'configmaps',
   'persistentvolumeclaims',
 ]);
-/** Amounts that are counted under their own name too, not only as `requests.…`. */
+/** Resources that are counted under their own name as well as under `requests.…`. */
 const BARE_REQUESTS = new Set(['cpu', 'memory', 'ephemeral-storage']);
 const STORAGE_CLASS = '.storageclass.storage.k8s.io/';
 
@@ -41,7 +41,7 @@ export function usageOf(group: string, resource: string, object: KubeObject): Us
 }
 
 function addPod(usage: Map<string, Quantity>, pod: Pod): void {
-  // What has ended needs nothing any more; the object itself still counts.
+  // A finished pod uses no resources; the object itself still counts.
   if (pod.status?.phase === 'Succeeded' || pod.status?.phase === 'Failed') {
     usage.delete('pods');
     return;
@@ -88,10 +88,10 @@ function addClaim(usage: Map<string, Quantity>, claim: PersistentVolumeClaim): v
 
 type DeviceRequest = NonNullable<NonNullable<ResourceClaim['spec']['devices']>['requests']>[number];
 const DEVICE_CLASS = '.deviceclass.resource.k8s.io/devices';
-/** As many as a claim can get at most: what "all" is counted as. */
+/** The maximum number of devices of a claim, which a request for all devices counts as. */
 const ALL_DEVICES = 32;
 
-/** Devices by their class; of alternatives, the one that takes most of a class. */
+/** Counts devices by class; of alternatives, the one with the most devices of a class counts. */
 function addDevices(usage: Map<string, Quantity>, { spec }: ResourceClaim): void {
   const wanted = new Map<string, number>();
   const countOf = (one: { readonly allocationMode?: string; readonly count?: number }): number =>
@@ -185,7 +185,10 @@ function crossesNamespaces(spec: PodSpec): boolean {
   });
 }
 
-/** `must specify limits.memory for: a; requests.cpu for: b`, or nothing. Only containers are asked, not pods as a whole. */
+/**
+ * Returns `must specify limits.memory for: a; requests.cpu for: b`, or nothing. Only the resources of containers are checked,
+ * not those of the pod.
+ */
 export function missingAmounts(spec: PodSpec, hard: readonly string[]): string | undefined {
   const podLevel = spec.resources;
   const parts = hard

@@ -1,7 +1,7 @@
 /**
- * Nobody gives away more rights than they hold: roles and bindings are compared with the author's own rules, unless the
- * author may `escalate` (roles) or `bind` (the role) explicitly. Always on with RBAC objects; runs last of the mutating
- * plugins, so that it sees what will be stored.
+ * Prevents privilege escalation: a client can only write roles and bindings whose rules it holds itself, unless it has the verb
+ * `escalate` (roles) or `bind` (the role). It is always on for RBAC objects, and runs after the other mutating plugins, so that
+ * it sees the object that will be stored.
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { quote } from '../../api/meta/field-error.ts';
@@ -64,7 +64,7 @@ export function rbacEscalation(rbac: RbacAuthorizer, authorizer: Authorizer): Ad
       if (attributes.user.groups.includes(MASTERS_GROUP)) return;
       if (attributes.oldObject !== undefined && onlyCollectorFields(object, attributes.oldObject)) return;
       if (resource === 'roles' || resource === 'clusterroles') {
-        // The path of a create has no name: a right for single names does not reach it.
+        // The path of a create request has no name, so a permission for a single name does not match it.
         const name = attributes.operation === 'CREATE' ? '' : attributes.name;
         if (await mayBe(attributes, 'escalate', resource, attributes.namespace, name)) return;
         checkRole(attributes, object, rbac);
@@ -121,7 +121,7 @@ function missingIn(
 
 const groupsOf = (user: UserInfo): string => `[${user.groups.map(quote).join(' ')}]`;
 
-/** Removing finalizers and owner references must stay possible for the garbage collector. */
+/** The garbage collector must be able to remove finalizers and owner references. */
 function onlyCollectorFields(object: KubeObject, old: KubeObject): boolean {
   const strip = (one: KubeObject): object => {
     const { finalizers: _f, ownerReferences: _o, managedFields: _m, resourceVersion: _r, ...metadata } = one.metadata;

@@ -1,12 +1,12 @@
 /**
- * Names of namespaces that were deleted through this server a short time ago. The lister may still show them as they were, so
- * that admission reads them live.
+ * Remembers namespaces that were deleted through this server a short time ago. The informer may still show them, so that
+ * admission reads these from the registry.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 
 const JUST_DELETED_MS = 30_000;
 
-/** Every use drops the names whose time is over, so that it holds no more than half a minute of deletions. */
+/** Each use drops expired names, so that it holds at most the deletions of half a minute. */
 export class RecentDeletions {
   readonly #clock: Clock;
   /** The oldest first. */

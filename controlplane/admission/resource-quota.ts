@@ -1,8 +1,8 @@
 /**
- * ResourceQuota: refuses what would exceed a quota of the namespace, and charges what it lets in.
+ * ResourceQuota: refuses objects that would exceed a quota of their namespace, and charges the others.
  *
- * Charges of one namespace go through one queue and are written with compare-and-swap, so that no number of concurrent
- * creators (here or at another API server) gets more than there is. A batch of waiters costs one write of each quota.
+ * The charges of a namespace pass through one queue and are written with compare-and-swap, so that concurrent clients, here or
+ * at another API server, cannot exceed a quota. A batch of waiting requests costs one write of each quota.
  */
 import type { Pod, ResourceQuota } from '../../api/machinery/kinds.ts';
 import { resourceQuotas } from '../../api/machinery/resources.ts';
@@ -25,7 +25,7 @@ import type { Source, Sources } from '../readers/sources.ts';
 
 export interface ResourceQuotaOptions {
   readonly sources: Sources;
-  /** Writes the status; throws a conflict when the quota changed. */
+  /** Writes the status; throws a conflict if the quota changed. */
   readonly updateStatus: (quota: ResourceQuota) => Promise<KubeObject>;
   /** Resources that may be used only where a quota covers them. */
   readonly limited?: readonly LimitedResource[];
@@ -37,16 +37,16 @@ interface Waiter {
   readonly reject: (error: unknown) => void;
 }
 
-/** What stands in a quota for an object that is not written after all. */
+/** A charge of an object that was not written in the end. */
 interface Refund {
   readonly quota: string;
   readonly uid: string;
   readonly delta: Delta;
-  /** The era of the quota in which it was charged. */
+  /** The era of the quota at the time of the charge. */
   readonly era: number;
 }
 
-/** The work of one namespace, which is done one batch after the other. */
+/** The work of one namespace, which is processed in batches. */
 interface Queue {
   waiters: Waiter[];
   refunds: Refund[];
@@ -55,7 +55,7 @@ interface Queue {
 const UPDATED = new Set(['services', 'persistentvolumeclaims', 'resourceclaims.resource.k8s.io']);
 const ATTEMPTS = 10;
 const ZERO = newQuantity(0);
-/** Reviews and bindings store nothing, and events would run into quotas of their own making. */
+/** Reviews and bindings are not stored, and a quota for events would cause further events. */
 const UNCOUNTED = new Set([
   'subjectaccessreviews',
   'selfsubjectaccessreviews',
@@ -89,13 +89,13 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
     queues.delete(namespace);
   };
 
-  /** The queue of the namespace, which is worked on from now on. */
+  /** Returns the queue of the namespace, and starts to process it. */
   const work = (namespace: string): Queue => {
     const known = queues.get(namespace);
     if (known !== undefined) return known;
     const queue: Queue = { waiters: [], refunds: [] };
     queues.set(namespace, queue);
-    // The caller fills the queue first. `drain` passes every failure on to its waiters.
+    // The caller fills the queue first. `drain` passes every failure to its waiting requests.
     queueMicrotask(() => {
       drain(namespace, queue).catch((error: unknown) => {
         queues.delete(namespace);
@@ -121,7 +121,10 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
   };
 }
 
-/** Pods are charged when they are made and resized, claims and services on each write, all others when they are made. */
+/**
+ * Pods are charged when they are created or resized, claims and services on each write, and all other objects when they are
+ * created.
+ */
 function isCharged({ operation, resource: { group, resource }, subresource }: AdmissionAttributes): boolean {
   if (group === '' && resource === 'pods')
     return operation === 'CREATE' ? subresource === '' : subresource === 'resize';
@@ -188,7 +191,7 @@ async function charge(
     }
     throw newInternalError('the quotas of the namespace changed too often');
   } finally {
-    // What another quota refused after all, or a failure ended, must not stay charged to the quotas that were written.
+    // If another quota refuses the request, or an error ends it, the quotas that were already written get the charge back.
     refund([...written.values()].flat());
   }
 }
@@ -207,7 +210,7 @@ async function write(ledger: Ledger, eras: Eras, updateStatus: ResourceQuotaOpti
   eras.wrote(ledger.uid, updated.status?.used);
 }
 
-/** Takes charges back. A quota that was counted since then no longer has them. */
+/** Reverts charges. A quota that was recounted since then no longer contains them. */
 async function giveBack(
   namespace: string,
   refunds: readonly Refund[],
@@ -225,7 +228,7 @@ async function giveBack(
         for (const { delta } of own.filter((one) => one.era === eras.of(uid))) ledger.subtract(delta);
         if (ledger.isChanged) await write(ledger, eras, updateStatus);
       } catch {
-        // It changed meanwhile, or the storage refuses writes: the controller counts it again at its next resync.
+        // The quota changed in the meantime, or the storage refuses writes; the controller recounts it at its next resync.
         failed.push(...own);
       }
     }
@@ -234,8 +237,9 @@ async function giveBack(
 }
 
 /**
- * Which charges a quota still has. The quota controller counts what exists, without the objects that were charged and never
- * written: when the amounts are not those that admission wrote last, a new era begins, and nothing of before is given back.
+ * Tracks which charges a quota still contains. The quota controller counts existing objects, and not the charges of objects
+ * that were never written. If the usage is not what admission wrote last, the controller has recounted it: a new era begins,
+ * and charges of earlier eras are not reverted.
  */
 class Eras {
   readonly #known = new Map<string, { readonly era: number; readonly used: string }>();
@@ -248,7 +252,7 @@ class Eras {
   saw(uid: string, used: Used): void {
     const text = textOf(used);
     if (this.#known.get(uid)?.used === text) return;
-    // An era never comes again, so that forgetting the quotas forgets their charges as well.
+    // An era number is never used again, so dropping a quota's entry invalidates its charges as well.
     if (this.#known.size >= MAX_KNOWN_QUOTAS) this.#known.clear();
     this.#latest += 1;
     this.#known.set(uid, { era: this.#latest, used: text });
@@ -272,7 +276,7 @@ const textOf = (used: Used): string =>
 
 const idOf = ({ metadata }: ResourceQuota): string => metadata.uid ?? metadata.name ?? '';
 
-/** A quota with what has been charged to it in this attempt. */
+/** A quota with the charges of this attempt. */
 class Ledger {
   readonly quota: ResourceQuota;
   readonly uid: string;
@@ -318,7 +322,7 @@ class Ledger {
   }
 }
 
-/** What is to be charged to which quota; throws the refusal. `isChargedTo`: the quota has been charged for it already. */
+/** Returns the charges by quota; throws if one is refused. `isChargedTo`: the quota is already charged for the object. */
 function chargesOf(
   attributes: AdmissionAttributes,
   ledgers: readonly Ledger[],
@@ -359,7 +363,7 @@ function chargesOf(
   return attributes.dryRun ? [] : charges;
 }
 
-/** Amounts that a quota makes every pod state. */
+/** Resources that every pod must specify under a quota. */
 function isAsked(group: string, resource: string, name: string): boolean {
   return group === '' && resource === 'pods' && /^(?:cpu|memory|(?:requests|limits)\.(?:cpu|memory))$/.test(name);
 }
@@ -374,7 +378,7 @@ function deltaOf(names: readonly string[], now: Usage, before: Usage | undefined
 }
 
 function exceeds(ledger: Ledger, name: string, amount: Quantity): boolean {
-  // Giving back is always allowed.
+  // Lower usage is always allowed.
   if (compareQuantities(amount, ZERO) <= 0) return false;
   const hard = ledger.hard.get(name);
   return hard !== undefined && compareQuantities(addQuantities(ledger.used(name) ?? ZERO, amount), hard) > 0;

@@ -1,4 +1,4 @@
-/** RuntimeClass: a pod's class exists; its overhead and its scheduling constraints become the pod's. */
+/** RuntimeClass: checks that the pod's class exists, and sets the pod's overhead and scheduling constraints from it. */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { RuntimeClass } from '../../api/machinery/kinds.ts';
 import { runtimeClasses } from '../../api/machinery/resources.ts';

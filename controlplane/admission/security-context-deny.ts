@@ -1,4 +1,4 @@
-/** SecurityContextDeny: refuses pods that choose users, groups or SELinux labels. Off by default; Pod Security says it better. */
+/** SecurityContextDeny: refuses pods that set users, groups or SELinux labels. Off by default; Pod Security replaces it. */
 import { isPod, refusal } from './pod-attributes.ts';
 import type { Pod } from '../../api/machinery/kinds.ts';
 import type { AdmissionPlugin } from './admission.ts';

@@ -1,6 +1,6 @@
 /**
- * ServiceAccount: every pod runs as an account that exists, and finds its token, the cluster's CA and its namespace in a
- * projected volume, unless the pod or the account says otherwise.
+ * ServiceAccount: sets the service account of a pod, which must exist, and mounts its token, the cluster's CA and the namespace
+ * as a projected volume, unless the pod or the account disables that.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { quoteText } from '../../api/meta/quote.ts';
@@ -16,10 +16,10 @@ import type { Source, Sources } from '../readers/sources.ts';
 const MIRROR = 'kubernetes.io/config.mirror';
 const MOUNT_PATH = '/var/run/secrets/kubernetes.io/serviceaccount';
 const ENFORCE_MOUNTABLE = 'kubernetes.io/enforce-mountable-secrets';
-/** As kube-apiserver reads booleans. */
+/** Parses a boolean like kube-apiserver. */
 const TRUE = /^(?:1|t|T|true|TRUE|True)$/;
 const TOKEN_SECONDS = 3607;
-/** The account controller makes `default` right after a namespace: a pod that comes at once waits for it. */
+/** The controller creates `default` shortly after the namespace, so a pod that arrives before waits for it. */
 const LOOKUP_RETRIES = 10;
 const LOOKUP_PAUSE_MS = 100;
 
@@ -33,7 +33,7 @@ export function serviceAccountPlugin(sources: Sources, clock: Clock): AdmissionP
       const pod = podOf(attributes);
       if (pod === undefined) return;
       if (pod.metadata.annotations?.[MIRROR] !== undefined) {
-        // A node's own pod is never changed; what it may not have is refused before anything else is looked at.
+        // Mirror pods are never changed; forbidden fields are refused before any other check.
         if (pod.spec !== undefined) checkMirrorPod(attributes, pod);
         return;
       }
@@ -45,7 +45,7 @@ export function serviceAccountPlugin(sources: Sources, clock: Clock): AdmissionP
       if ((spec.imagePullSecrets?.length ?? 0) === 0 && (account.imagePullSecrets?.length ?? 0) > 0) {
         spec.imagePullSecrets = (account.imagePullSecrets ?? []).map((reference) => ({ ...reference }));
       }
-      // The deprecated alias of the field shows the same.
+      // The deprecated alias of the field has the same value.
       if (spec.serviceAccount === undefined || spec.serviceAccount !== spec.serviceAccountName)
         spec.serviceAccount = spec.serviceAccountName ?? '';
     },
@@ -54,7 +54,7 @@ export function serviceAccountPlugin(sources: Sources, clock: Clock): AdmissionP
       const pod = attributes.object as Pod | undefined;
       if (pod?.spec === undefined) return;
       if (attributes.operation === 'UPDATE') {
-        // Only ephemeral containers add references to a running pod.
+        // Only ephemeral containers can add references to a running pod.
         if (attributes.subresource !== 'ephemeralcontainers') return;
       } else if (attributes.subresource !== '') return;
       if (pod.metadata.annotations?.[MIRROR] !== undefined) {
@@ -121,7 +121,7 @@ function tokenProjection(): NonNullable<NonNullable<PodSpec['volumes']>[number][
   };
 }
 
-/** A node agent's copy of a static pod must not reach into the cluster. */
+/** A mirror pod must not refer to objects of the cluster. */
 function checkMirrorPod(attributes: AdmissionAttributes, pod: Pod): void {
   if ((pod.spec?.serviceAccountName ?? '') !== '')
     throw refusal(attributes, 'a mirror pod may not reference service accounts');

@@ -1,4 +1,4 @@
-/** Plugins about storage: DefaultStorageClass, StorageObjectInUseProtection and PersistentVolumeClaimResize. */
+/** Plugins for storage: DefaultStorageClass, StorageObjectInUseProtection and PersistentVolumeClaimResize. */
 import type { KubeObject } from '../../api/meta/object.ts';
 import { compareQuantities, parseQuantity } from '../../api/meta/quantity.ts';
 import type { PersistentVolumeClaim } from '../../api/machinery/kinds.ts';
@@ -18,7 +18,7 @@ const isClaim = (attributes: AdmissionAttributes): boolean =>
   attributes.resource.resource === 'persistentvolumeclaims' &&
   attributes.subresource === '';
 
-/** The newest of those that are marked as default; equally old ones by name. */
+/** Returns the newest class that is marked as default; the name decides between classes of the same age. */
 export function newestDefault<T extends KubeObject>(
   objects: readonly T[],
   annotations: readonly string[],

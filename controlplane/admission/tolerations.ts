@@ -1,4 +1,4 @@
-/** Tolerations and how one covers another. */
+/** Compares and merges tolerations. */
 import { canonicalQuantity } from '../../api/meta/quantity.ts';
 import type { PodSpec } from './pod-attributes.ts';
 
@@ -16,7 +16,7 @@ export function sameToleration(a: Toleration, b: Toleration): boolean {
   );
 }
 
-/** Whether everything that `b` tolerates is tolerated by `a`. */
+/** Whether `a` tolerates everything that `b` tolerates. */
 export function isSuperset(a: Toleration, b: Toleration): boolean {
   if (text(a.key) !== text(b.key) && !(text(a.key) === '' && text(a.operator) === 'Exists')) return false;
   if (text(a.effect) !== text(b.effect) && text(a.effect) !== '') return false;
@@ -38,19 +38,19 @@ export function isSuperset(a: Toleration, b: Toleration): boolean {
   }
 }
 
-/** Both lists; what another one covers is left out. */
+/** Merges two lists, without tolerations that another one covers. */
 export function mergeTolerations(...lists: readonly (readonly Toleration[])[]): Toleration[] {
   const all = lists.flat();
   const merged: Toleration[] = [];
   for (const [i, one] of all.entries()) {
-    // Of two that cover each other the first stays.
+    // If two tolerations cover each other, the first one stays.
     const isCovered = all.some((other, j) => i !== j && isSuperset(other, one) && (!isSuperset(one, other) || j < i));
     if (!isCovered) merged.push(one);
   }
   return merged;
 }
 
-/** A list of resources with equal amounts, however they are written. */
+/** Compares amounts by value, in whatever format they are written. */
 export function sameResources(
   a: Readonly<Record<string, string>> | undefined,
   b: Readonly<Record<string, string>> | undefined,

@@ -1,8 +1,8 @@
-/** Which APIServices do not answer, by the names that kube-apiserver has for it. */
+/** The availability of APIServices as metrics, with kube-apiserver's names. */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 
 export interface AggregationMetrics {
-  /** `reason` is that of the condition; `undefined` for what is available. */
+  /** `reason` is the reason of the condition; `undefined` for an available APIService. */
   observed(name: string, reason: string | undefined): void;
   removed(name: string): void;
 }

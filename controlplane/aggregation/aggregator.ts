@@ -1,9 +1,10 @@
 /**
- * Groups and versions that other servers serve: which APIServices name one, whether it answers, what it serves, and where a
- * request for it goes. The server behind recognises this one by the front-proxy certificate and the user by headers.
+ * Groups and versions that other servers serve: their APIServices, whether the servers are available, what they serve, and
+ * where a request for them is forwarded. The server authenticates this one by the front-proxy certificate, and gets the user in
+ * headers.
  *
- * Whether a backend answers is asked again on every change and every half a minute. What it answered last is what
- * discovery shows, marked as stale as long as it does not answer; a group stays as long as its APIService does.
+ * Availability is checked on every change and every half a minute. Discovery shows what the server returned last, marked as
+ * stale while it is unavailable; a group stays as long as its APIService exists.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
@@ -47,9 +48,9 @@ export interface AggregatorOptions extends BackendSources {
   readonly signal: AbortSignal;
   readonly random: () => number;
   readonly metrics: AggregationMetrics;
-  /** PEM of the certificate that backends know this server by. */
+  /** The PEM certificate by which aggregated servers authenticate this one. */
   readonly frontProxy: () => { readonly cert: string; readonly key: string };
-  /** GET with JSON in the answer; rejects where the backend does not answer with 200. */
+  /** Sends a GET and returns the JSON of the response; rejects if the code is not 200. */
   readonly fetchJson: (
     target: AggregatedTarget,
     path: string,
@@ -78,12 +79,12 @@ export interface ApiService extends KubeObject {
   status?: { conditions?: Condition[] };
 }
 
-/** A group and version as discovery shows it. */
+/** A group and version as in discovery. */
 export interface AggregatedVersion {
   readonly group: string;
   readonly version: string;
   readonly rows: readonly ResourceInfo[];
-  /** The rows are from when the backend answered last. */
+  /** The rows are from the last successful check. */
   readonly stale: boolean;
   readonly groupPriority: number;
   readonly versionPriority: number;
@@ -104,7 +105,7 @@ export class Aggregator {
   readonly #known = new Map<string, Known>();
   readonly #listeners: (() => void)[] = [];
   readonly #checking = new Set<string>();
-  /** Something has changed while they were checked. */
+  /** An APIService changed during the check. */
   readonly #waiting = new Set<string>();
 
   constructor(options: AggregatorOptions) {
@@ -126,7 +127,7 @@ export class Aggregator {
     return this.#remote.get(`${version}.${group}`);
   }
 
-  /** Whether the last check of the service was passed. */
+  /** Whether the last check of the service succeeded. */
   isAvailable({ status }: ApiService): boolean {
     return status?.conditions?.some((one) => one.type === 'Available' && one.status === 'True') === true;
   }
@@ -139,7 +140,7 @@ export class Aggregator {
     });
   }
 
-  /** What backends say of their schemas. */
+  /** The OpenAPI documents of the aggregated servers. */
   openApi(): readonly BackendOpenApi[] {
     return [...this.#known.values()].flatMap(({ openApi }) => (openApi === undefined ? [] : [openApi]));
   }
@@ -158,8 +159,8 @@ export class Aggregator {
   }
 
   /**
-   * What another server answers to a GET, asked for as this user. Rejects with a `StatusError`: 404 where no server serves the
-   * path's group and version, 503 where it cannot be reached, and the code of any answer that is not 200.
+   * Sends a GET as this user to the server of the path, and returns its response. Rejects with a `StatusError`: 404 if no
+   * server serves the path's group and version, 503 if it is unreachable, otherwise the code of a response that is not 200.
    */
   async get(path: string, user: UserInfo): Promise<unknown> {
     const [root, group = '', version = ''] = path.split('/').filter((part) => part !== '');
@@ -202,7 +203,7 @@ export class Aggregator {
     });
   }
 
-  /** What is served by way of the service. */
+  /** The resources that are served through the service. */
   #checkBehind(namespace: string, name: string): void {
     for (const [apiService, { spec }] of this.#remote) {
       if (spec?.service?.namespace === namespace && spec.service.name === name) this.#check(apiService);
@@ -248,7 +249,7 @@ export class Aggregator {
     await this.#write(name, state);
   }
 
-  /** Whether the backend answers at all, whatever certificate it has; its requests will be held to that. */
+  /** Whether the server responds at all, with any certificate; the certificate is verified for requests. */
   async #probe(service: ApiService): Promise<void> {
     const target = this.target(service);
     const path = pathOf(service);
@@ -263,7 +264,7 @@ export class Aggregator {
     }
   }
 
-  /** What it serves; what was known before where it cannot be told. */
+  /** What the server serves; the previous result if discovery fails. */
   async #learn(service: ApiService, before: Known): Promise<Known> {
     const { group = '', version = '' } = service.spec ?? {};
     const fetchPath = (path: string): Promise<unknown> =>
@@ -311,7 +312,7 @@ export class Aggregator {
 
 const DISCOVERER: UserInfo = { name: 'system:kube-aggregator', groups: ['system:masters'] };
 
-/** How the backend is told who asks. */
+/** The headers that pass the user to an aggregated server. */
 export function userHeaders(user: UserInfo): [string, string][] {
   const headers: [string, string][] = [['x-remote-user', user.name]];
   if (user.uid !== undefined && user.uid !== '') headers.push(['x-remote-uid', user.uid]);

@@ -1,4 +1,4 @@
-/** Where the server behind an APIService is: an address of its service's endpoints, and how it is recognised there. */
+/** Resolves the server of an APIService: an address of its service's endpoints, and the name that its certificate must have. */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Service, EndpointSlice } from '../../api/machinery/kinds.ts';
 import type { Source } from '../readers/sources.ts';
@@ -19,11 +19,11 @@ export interface Backend {
   readonly port: number;
   /** `service/<namespace>/<name>`. */
   readonly service: string;
-  /** The name that its certificate must have. */
+  /** The name that the server's certificate must have. */
   readonly serverName: string;
 }
 
-/** Why a service cannot be reached, with the reason that the condition names. */
+/** A service that cannot be reached, with the reason of the condition. */
 export class BackendError extends Error {
   readonly reason: string;
   constructor(reason: string, message: string) {

@@ -1,8 +1,8 @@
 /**
- * An APIService for each group and version that some CustomResourceDefinition serves, so that clients find all that is
- * served in one list. Those that this made it changes back and deletes; those that others made it leaves alone.
+ * Maintains an APIService for each group and version of a CustomResourceDefinition, so that one list shows everything that is
+ * served. It changes back and deletes only the APIServices that it created.
  *
- * One name is worked on at a time, from the newest state of both mirrors; what fails is tried again.
+ * One name is reconciled at a time, from the newest state of both informers; failures are retried.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
@@ -38,7 +38,7 @@ interface ApiService extends KubeObject {
 
 const MANAGED = 'kube-aggregator.kubernetes.io/automanaged';
 const RETRY_MS = 1000;
-/** After everything that is built in; versions are told apart by their names. */
+/** The group sorts after all built-in ones; versions are ordered by their names. */
 const PRIORITIES = { groupPriorityMinimum: 1000, versionPriority: 100 };
 
 export function startAutoRegistration(options: AutoRegistrationOptions): void {

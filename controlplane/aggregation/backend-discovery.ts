@@ -1,4 +1,4 @@
-/** What a server behind an APIService says that it serves, as rows like those of the catalog. */
+/** Reads the discovery of an aggregated server as rows like those of the catalog. */
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 
 interface ListedResource {
@@ -13,7 +13,7 @@ interface ListedResource {
   readonly categories?: readonly string[];
 }
 
-/** An `APIResourceList` as rows; throws for what is none. */
+/** Converts an `APIResourceList` to rows; throws if it is invalid. */
 export function rowsOf(group: string, version: string, list: unknown): ResourceInfo[] {
   const { resources } = (list ?? {}) as { readonly resources?: readonly ListedResource[] };
   if (!Array.isArray(resources)) throw new Error('the answer is no list of resources');

@@ -1,6 +1,6 @@
 /**
- * What a server behind an APIService says of its schemas: where its document of OpenAPI 3 is (requests for it are passed
- * on), and the part of its document of OpenAPI 2 that is about its group and version, to be put into the one of this server.
+ * Reads the OpenAPI documents of aggregated servers: the path of the OpenAPI 3 document, to which requests are forwarded, and
+ * the part of the OpenAPI 2 document about the group and version, which is merged into the document of this server.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { type JsonObject, type JsonValue } from '../../api/meta/object.ts';
@@ -8,7 +8,7 @@ import { type JsonObject, type JsonValue } from '../../api/meta/object.ts';
 export interface BackendOpenApi {
   /** `apis/example.com/v1`. */
   readonly path: string;
-  /** With its hash; `''` where the backend has no such document. */
+  /** Includes the hash; `''` if the server has no such document. */
   readonly url: string;
   readonly paths: JsonObject;
   readonly definitions: JsonObject;
@@ -25,7 +25,7 @@ interface Document {
   readonly parameters?: JsonObject;
 }
 
-/** What was fetched before is taken as long as the hash is the same. Throws where the backend tells nothing. */
+/** Reuses the previous document while its hash is the same. Throws if the server returns no document. */
 export async function fetchOpenApi(
   fetchPath: (path: string) => Promise<unknown>,
   { group, version }: { readonly group: string; readonly version: string },
@@ -42,7 +42,7 @@ export async function fetchOpenApi(
   return { path, url, ...partOf(document, `/${path}`) };
 }
 
-/** Paths below the prefix, and what they refer to. */
+/** Returns the paths below the prefix, and the definitions that they refer to. */
 export function partOf(
   document: Document,
   prefix: string,
@@ -67,7 +67,7 @@ export function partOf(
   return { paths, ...found };
 }
 
-/** Into `document`, which it changes: names that stand for something else there already get another one. */
+/** Merges into `document`, which it modifies. A definition whose name has another meaning there is renamed. */
 export function mergeOpenApi(document: JsonObject, part: BackendOpenApi): void {
   const own = {
     paths: membersOf(document, 'paths'),
@@ -98,7 +98,7 @@ export function mergeOpenApi(document: JsonObject, part: BackendOpenApi): void {
   }
 }
 
-/** Shared types differ between releases in their texts. */
+/** The descriptions of shared types differ between releases. */
 function sameShape(a: JsonValue, b: JsonValue | undefined): boolean {
   const bare = (value: JsonValue | undefined): string =>
     JSON.stringify(value, (key, inner: unknown) =>

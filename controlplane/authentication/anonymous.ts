@@ -1,10 +1,10 @@
-/** Whoever nobody knows, and nobody refused, is `system:anonymous`. Last in the list. */
+/** The anonymous authenticator, the last one: a request without credentials is `system:anonymous`. */
 import { UNAUTHENTICATED_GROUP } from './union.ts';
 import type { Authenticator } from './authentication.ts';
 
 const ANONYMOUS_USER = 'system:anonymous';
 
-/** `paths`: only there; absent: everywhere. */
+/** The paths that allow anonymous requests; all paths if it is absent. */
 export function anonymousAuthenticator(paths?: readonly string[]): Authenticator {
   const anonymous = { user: { name: ANONYMOUS_USER, groups: [UNAUTHENTICATED_GROUP] } };
   return {

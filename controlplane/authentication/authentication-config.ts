@@ -1,4 +1,7 @@
-/** Reads the `--authentication-config` file: issuers of JWTs with their claim mappings, and who may be anonymous where. */
+/**
+ * Parses the `--authentication-config` file: JWT issuers with their claim mappings, and the paths that allow anonymous
+ * requests.
+ */
 import { trimEnd } from '../../api/component/trim.ts';
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { claimRules } from './claim-rules.ts';
@@ -9,17 +12,17 @@ export type JwtSettings = Omit<OidcOptions, 'client' | 'clock' | 'logger'>;
 
 export interface AuthenticationConfig {
   readonly jwt: readonly JwtSettings[];
-  /** Absent: as the flag says. */
+  /** If it is absent, the flag decides. */
   readonly anonymous?: { readonly enabled: boolean; readonly paths?: readonly string[] };
 }
 
-/** Of this server's own service accounts: nobody else may speak for them. */
+/** The issuers of this server's own service account tokens, which the file must not contain. */
 export type OwnIssuers = readonly string[];
 
 const VERSIONS = new Set(['v1', 'v1beta1', 'v1alpha1'].map((version) => `apiserver.config.k8s.io/${version}`));
 const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'ES256', 'ES384', 'ES512', 'PS256', 'PS384', 'PS512'];
 
-/** Throws with the file's name and what is wrong in it. */
+/** Throws an error with the file name and the reason. */
 export function loadAuthenticationConfig(text: string, path: string, own: OwnIssuers = []): AuthenticationConfig {
   const refuse = (why: string): never => {
     throw new Error(`${path}: ${why}`);

@@ -55,7 +55,7 @@ async function publish({ info, client }: AuthenticationInfoOptions): Promise<voi
     await client.create(configMaps, NAMESPACE, { apiVersion: 'v1', kind: 'ConfigMap', metadata, data });
     return;
   }
-  // Other keys stay.
+  // Other keys of the ConfigMap are kept.
   const wanted = { ...known.data, ...data };
   if (!jsonEqual(known.data, wanted)) await client.update(configMaps, { ...known, data: wanted });
 }

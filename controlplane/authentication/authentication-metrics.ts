@@ -1,4 +1,7 @@
-/** What `/metrics` shows of authentication, under kube-apiserver's names. Every part takes what it needs; tests need none. */
+/**
+ * Metrics of authentication, with kube-apiserver's names. Each part receives the functions that it needs; all are optional in
+ * tests.
+ */
 import type { Counter, Histogram, MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Authenticated, Authenticator } from './authentication.ts';
 
@@ -8,7 +11,7 @@ const DAY = 24 * HOUR;
 const EXPIRATIONS = [0, HOUR / 2, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 4 * DAY, 7 * DAY, 30 * DAY].concat(
   [3, 6, 12].map((months) => months * 30 * DAY),
 );
-/** Users whose names may be a label; addresses become one, all others another. */
+/** User names that may be a label value. All e-mail addresses share one value, and all other names another. */
 const SHOWN_USERS: ReadonlySet<string> = new Set([
   'admin',
   'client',
@@ -20,19 +23,19 @@ const SHOWN_USERS: ReadonlySet<string> = new Set([
 export interface TokenCacheMetrics {
   looked(status: 'hit' | 'miss', seconds: number): void;
   fetched(status: 'ok' | 'error'): void;
-  /** A look at a token began (1) or ended (-1); `blocked`: it waits for one that is under way. */
+  /** A token validation began (1) or ended (-1). `blocked`: it waits for a validation of the same token. */
   active(status: 'blocked' | 'in_flight', by: 1 | -1): void;
 }
 
-/** Of service-account tokens: what kind was shown. */
+/** Counts service account tokens by their kind. */
 export type TokenKind = 'valid' | 'stale' | 'legacy' | 'legacy-auto' | 'legacy-manual' | 'invalid-legacy-auto';
 
 export interface AuthenticationMetrics {
   readonly tokenCache: TokenCacheMetrics;
   serviceAccountToken(kind: TokenKind): void;
-  /** A client certificate was believed; its chain ends in so many seconds. */
+  /** Receives the remaining lifetime, in seconds, of an accepted client certificate's chain. */
   certificate(expiresInSeconds: number): void;
-  /** Counts and times the attempts of the whole. */
+  /** Counts and times the attempts of the whole union. */
   measured(authenticator: Authenticator, monotonic: () => number): Authenticator;
 }
 

@@ -1,19 +1,24 @@
-/** What an authenticator is. Each stands in a file of its own; `union.ts` tries them until one knows the caller. */
+/**
+ * Defines the interface of authenticators. Each has its own file; `union.ts` tries them in order until one authenticates the
+ * request.
+ */
 import type { UserInfo } from '../model/user-info.ts';
 import type { X509Certificate } from 'node:crypto';
 
 export type { UserInfo };
 
 export interface Credentials {
-  /** Lower-case names, as node:http gives them. */
+  /** Names are in lower case, as in node:http. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  /** Names and values alternating, as they came: keeps repeated headers apart where `headers` joins them. */
+  /**
+   * Names and values alternate, in the order of the request. Repeated headers are separate here, while `headers` joins them.
+   */
   readonly rawHeaders?: readonly string[];
-  /** What the TLS handshake gave; not verified by it. The first is the leaf. */
+  /** The certificates of the TLS handshake, which did not verify them. The first is the leaf. */
   readonly peerCertificate: (() => X509Certificate | undefined) | undefined;
-  /** Address of the peer. */
+  /** The address of the peer. */
   readonly remoteAddress: string;
-  /** Path of the request, without its query: anonymous access may be limited to some. */
+  /** The path without its query: anonymous access can be limited to some paths. */
   readonly path?: string;
   /** Adds a `Warning: 299` header. */
   readonly warn?: (text: string) => void;
@@ -23,20 +28,23 @@ export interface Credentials {
 
 export interface Authenticated {
   readonly user: UserInfo;
-  /** Audiences that the token is good for; absent where the method has none. */
+  /** The audiences that the token is valid for; absent if the method has none. */
   readonly audiences?: readonly string[];
-  /** Texts for `Warning: 299` headers of the answer. */
+  /** Texts for `Warning: 299` headers of the response. */
   readonly warnings?: readonly string[];
   /** Audit annotations. */
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
-/** `undefined`: not mine, ask the next. An error: mine, and refused (the answer is 401 all the same unless another knows the caller). */
+/**
+ * Returns `undefined` if the request has no credentials of this kind: the next authenticator is tried. Throws if the
+ * credentials are invalid: the response is 401 unless another authenticator accepts the request.
+ */
 export interface Authenticator {
   authenticate(credentials: Credentials): Authenticated | undefined | Promise<Authenticated | undefined>;
 }
 
-/** Authenticates a bearer token alone (TokenReview asks the same). `audiences` empty: those of the API server. */
+/** Authenticates a bearer token, also for TokenReview. Empty `audiences` stand for those of the API server. */
 export interface TokenAuthenticator {
   authenticateToken(
     token: string,

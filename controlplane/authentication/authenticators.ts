@@ -1,6 +1,6 @@
 /**
- * The authenticators of a control plane in the order in which they are asked, made from its options; and the rows from
- * which the documentation's table is made. `start/security.ts` calls it.
+ * Builds the authenticators of a control plane from its options, in order, and has the rows of the documentation's table.
+ * `start/security.ts` calls it.
  */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -31,7 +31,7 @@ import { webhookFromFile } from './webhook-file.ts';
 import { webhookTokenAuthenticator } from './webhook-token.ts';
 import type { Authenticator, TokenAuthenticator } from './authentication.ts';
 
-/** `flags` are those that turn it on and tune it; `test` is the file that proves it. */
+/** `flags` enable and configure it; `test` is the file that tests it. */
 export interface SecurityPart {
   readonly name: string;
   readonly flags: readonly string[];
@@ -67,7 +67,7 @@ const PROXY_FLAGS = [
   'extra-headers-prefix',
 ];
 
-/** In the order in which they are asked. */
+/** The rows, in the order in which they are tried. */
 export const AUTHENTICATORS: readonly SecurityPart[] = [
   {
     name: 'Authenticating proxy',
@@ -110,13 +110,13 @@ export interface AuthenticatorsOptions {
     readonly lookup: boolean;
     readonly onLegacyToken?: (secret: Secret) => void;
   };
-  /** `--api-audiences`; those of the issuer where it is not set. */
+  /** `--api-audiences`; by default the issuer. */
   readonly apiAudiences: readonly string[];
   /** Issuers of identity tokens. */
   readonly oidc: readonly JwtSettings[];
   readonly webhook?: { readonly configFile: string; readonly version: 'v1' | 'v1beta1'; readonly cacheTtlMs: number };
   readonly anonymous: boolean;
-  /** Absent: everywhere. */
+  /** All paths if it is absent. */
   readonly anonymousPaths?: readonly string[];
   readonly metrics?: AuthenticationMetrics;
 }
@@ -125,12 +125,12 @@ export interface Authenticators {
   readonly authenticator: Authenticator;
   /** For TokenReview. */
   readonly tokens: TokenAuthenticator;
-  /** Other issuers from now on; rejects, with the old ones in force, where one of them cannot be asked. */
+  /** Replaces the issuers; rejects and keeps the old ones if a new issuer is not reachable. */
   replaceIssuers(settings: readonly JwtSettings[], signal: AbortSignal): Promise<void>;
   close(): void;
 }
 
-/** What the control plane is to node agents and to aggregated API servers, never to an API server. */
+/** The names by which the control plane authenticates to kubelets and to aggregated API servers, but never to an API server. */
 const OWN_IDENTITIES: ReadonlySet<string> = new Set([KUBELET_CLIENT, FRONT_PROXY_CLIENT]);
 
 const TOKEN_SUCCESS_TTL_MS = 10_000;
@@ -172,7 +172,7 @@ export async function buildAuthenticators(options: AuthenticatorsOptions): Promi
   };
 }
 
-/** In the order in which they are asked. */
+/** Returns them in the order in which they are tried. */
 async function tokenAuthenticators(
   options: AuthenticatorsOptions,
   issuers: Issuers,
@@ -209,7 +209,7 @@ async function tokenAuthenticators(
   return tokens;
 }
 
-/** Whoever shows nothing is anonymous; whoever shows something wrong is refused. */
+/** A request without credentials is anonymous; a request with invalid credentials is refused. */
 function orAnonymous(known: Authenticator, paths: readonly string[] | undefined): Authenticator {
   const anonymous = anonymousAuthenticator(paths);
   return {
@@ -221,7 +221,7 @@ function orAnonymous(known: Authenticator, paths: readonly string[] | undefined)
   };
 }
 
-/** Methods without audiences vouch for the API server's own alone. */
+/** Methods without audiences authenticate for the API server's own audiences only. */
 function withImplicitAudiences(inner: TokenAuthenticator, apiAudiences: readonly string[]): TokenAuthenticator {
   return {
     async authenticateToken(token, audiences) {
@@ -234,7 +234,9 @@ function withImplicitAudiences(inner: TokenAuthenticator, apiAudiences: readonly
   };
 }
 
-/** Mirrors first: they lag a little, so what they do not show (or show another of) is asked for in the registry. */
+/**
+ * Reads from the informers first. They lag behind, so objects that are missing or have another UID are read from the registry.
+ */
 function lookupsOf(sources: Sources): ServiceAccountLookups {
   const accounts = sources.of(serviceAccounts);
   const secretSource = sources.of(secrets);

@@ -1,4 +1,7 @@
-/** The `Authorization: Bearer` header (and the WebSocket sub-protocol that carries a token for browsers), before token authenticators. */
+/**
+ * Reads the token from the `Authorization: Bearer` header, or from the WebSocket sub-protocol that browsers use, for the token
+ * authenticators.
+ */
 import { trim } from '../../api/component/trim.ts';
 import { AuthenticationError } from './union.ts';
 import type { Authenticated, Authenticator, Credentials, TokenAuthenticator } from './authentication.ts';
@@ -10,7 +13,7 @@ const WEBSOCKET_PREFIX = 'base64url.bearer.authorization.k8s.io.';
 function bearerToken(credentials: Credentials): string | undefined {
   const header = credentials.headers['authorization'];
   if (typeof header !== 'string') return websocketToken(credentials);
-  // Only what HTTP calls space: a token with any other in it is another token.
+  // Only trims the white space of HTTP: any other character is part of the token.
   const parts = trim(header, ' \t').split(' ');
   if (parts.length < 2 || parts[0]?.toLowerCase() !== 'bearer') return websocketToken(credentials);
   const token = parts[1] ?? '';
@@ -30,7 +33,7 @@ function websocketToken(credentials: Credentials): string | undefined {
   const header = credentials.headers['sec-websocket-protocol'];
   const protocols = (Array.isArray(header) ? header.join(',') : (header ?? '')).split(',').map((text) => text.trim());
   const found = protocols.filter((text) => text.startsWith(WEBSOCKET_PREFIX));
-  // Without another sub-protocol to answer with, the handshake would give the token back.
+  // Without another sub-protocol to select, the handshake would send the token back.
   if (found.length !== 1 || protocols.length < 2) return undefined;
   const token = Buffer.from(found[0]?.slice(WEBSOCKET_PREFIX.length) ?? '', 'base64url').toString('utf8');
   return token === '' ? undefined : token;
@@ -57,7 +60,7 @@ export function bearerAuthenticator(tokens: TokenAuthenticator): Authenticator {
   };
 }
 
-/** What a token's authenticator wants said to the client comes with its answer. */
+/** The warnings and annotations of the token authenticator are part of its result. */
 function announce(known: Authenticated, credentials: Credentials): Authenticated {
   for (const text of known.warnings ?? []) credentials.warn?.(text);
   for (const [key, value] of Object.entries(known.annotations ?? {})) credentials.annotate?.(key, value);

@@ -1,4 +1,4 @@
-/** Bootstrap tokens: `<id>.<secret>`, kept as Secrets of kube-system, for nodes that have no identity yet. */
+/** Authenticates bootstrap tokens `<id>.<secret>`, which are Secrets of kube-system, for nodes that have no credentials yet. */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Secret } from '../../api/machinery/kinds.ts';
@@ -9,12 +9,12 @@ const GROUP = /^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$/;
 const BOOTSTRAP_TOKEN_TYPE = 'bootstrap.kubernetes.io/token';
 
 export interface BootstrapTokenOptions {
-  /** A Secret of kube-system by its name. */
+  /** Returns a Secret of kube-system by its name. */
   readonly secret: (name: string) => Secret | undefined;
   readonly clock: Clock;
 }
 
-/** Extra groups, sorted, without repetition; `undefined` where one of them is not allowed. */
+/** Returns the extra groups, sorted and without duplicates; `undefined` if one of them is not allowed. */
 function bootstrapGroups(text: string): string[] | undefined {
   if (text === '') return [];
   const groups = [...new Set(text.split(','))].sort();
@@ -47,7 +47,7 @@ function expired(text: string, nowMs: number): boolean {
   return Number.isNaN(atMs) || atMs < nowMs;
 }
 
-/** Compares digests, so that neither content nor length shows in the time it takes. */
+/** Compares digests, so that the duration reveals neither content nor length. */
 export function sameText(a: string, b: string): boolean {
   const hash = (text: string): Buffer => createHash('sha256').update(text).digest();
   return timingSafeEqual(hash(a), hash(b)) && a.length === b.length;

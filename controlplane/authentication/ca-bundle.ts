@@ -1,4 +1,7 @@
-/** A file of CA certificates that is read again when it changes; a broken file keeps what was read before. */
+/**
+ * A file of CA certificates that is reloaded when it changes. If the new content is invalid, the previous certificates stay in
+ * use.
+ */
 import { readFileSync, statSync } from 'node:fs';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -7,7 +10,7 @@ import { parseCertificates, type Certificate } from '../../api/pki/certificate.t
 const LOOK_EVERY_MS = 5000;
 
 export interface CaBundle {
-  /** Changes identity when the file's content changed. */
+  /** A new object whenever the content of the file changed. */
   certificates(): readonly Certificate[];
   pem(): string;
 }
@@ -17,7 +20,7 @@ export function fixedCaBundle(pem: string): CaBundle {
   return { certificates: () => certificates, pem: () => pem };
 }
 
-/** Throws when the file cannot be used at the start. */
+/** Throws if the file is invalid at the start. */
 export function fileCaBundle(path: string, clock: Clock, logger: Logger): CaBundle {
   const read = (): { pem: string; certificates: readonly Certificate[] } => {
     const pem = readFileSync(path, 'utf8');

@@ -1,8 +1,8 @@
 /**
- * Remembers what token authenticators answered, so that a client that sends its token with each request costs a hash.
+ * Caches the results of token authenticators, so that a client that sends its token with each request costs one hash.
  *
- * Successes and refusals are kept apart: any number of wrong tokens can only push out other wrong tokens. Keys are keyed
- * hashes of the token (it is not kept), so that neither a memory dump nor timing of look-ups gives tokens away.
+ * Successes and refusals have separate caches: invalid tokens can only evict other invalid tokens. Keys are keyed hashes of the
+ * token, so that neither a memory dump nor the timing of lookups reveals tokens.
  */
 import { hash, randomBytes } from 'node:crypto';
 import { quoteText } from '../../api/meta/quote.ts';
@@ -14,7 +14,7 @@ export interface CachedTokenOptions {
   readonly clock: Clock;
   readonly successTtlMs: number;
   readonly failureTtlMs: number;
-  /** What an empty list of audiences stands for: both spellings share what is remembered. */
+  /** The audiences that an empty list stands for: both forms share their cache entries. */
   readonly implicitAudiences?: readonly string[];
   readonly maxSuccesses?: number;
   readonly maxFailures?: number;
@@ -26,7 +26,7 @@ interface Remembered<T> {
   readonly untilMs: number;
 }
 
-/** Oldest out first. */
+/** The oldest entry is evicted first. */
 export class ExpiringCache<T> {
   readonly #entries = new Map<string, Remembered<T>>();
   readonly #max: number;
@@ -67,7 +67,7 @@ export class ExpiringCache<T> {
 }
 
 export interface CachedTokens extends TokenAuthenticator {
-  /** Everything is looked at anew, also what is being looked at. */
+  /** Discards all results, including those of validations that are running. */
   forget(): void;
 }
 
@@ -76,7 +76,7 @@ export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOpti
   const secret = randomBytes(32).toString('base64');
   const successes = new ExpiringCache<Authenticated>(clock, options.maxSuccesses ?? 8192);
   const failures = new ExpiringCache<undefined>(clock, options.maxFailures ?? 4096);
-  /** The same token asked for at the same time is looked at once. */
+  /** Concurrent requests with the same token share one validation. */
   const underWay = new Map<string, Promise<Authenticated | undefined>>();
   let generation = 0;
 
@@ -108,8 +108,9 @@ export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOpti
     authenticateToken(token, audiences) {
       const startMs = metrics === undefined ? 0 : clock.monotonic();
       const meant = audiences.length > 0 ? audiences : (options.implicitAudiences ?? []);
-      // The secret stands first and only the whole digest is ever compared, here: one call is a third of an HMAC's cost.
-      // Quotes keep the parts apart: a token that contains a separator must not read as another token with an audience.
+      // The secret is the first part of the input, and only whole digests are compared in this process, so that a plain hash
+      // suffices; it costs a third of an HMAC. The parts are quoted, so that a token that contains a separator differs from
+      // another token with an audience.
       const key = hash('sha256', secret + [token, ...meant].map(quoteText).join(','), 'base64');
       const success = successes.get(key);
       if (success !== undefined || failures.get(key) !== undefined) {

@@ -1,4 +1,6 @@
-/** From the claims of a verified token to a user: validation rules and mappings of an authentication configuration, in CEL. */
+/**
+ * Maps the claims of a verified token to a user: the validation rules and mappings of an authentication configuration, in CEL.
+ */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { compile, type Program } from '../../api/cel/cel.ts';
 import { type CelType, dyn, map, string } from '../../api/cel/types.ts';
@@ -12,7 +14,9 @@ const CLAIMS = { claims: map(string, dyn) };
 const USER = { user: dyn };
 const MISSING = Symbol('missing');
 
-/** Throws with the path and the reason for rules that cannot work. The result throws for claims that do not pass. */
+/**
+ * Throws an error with the path and the reason for invalid rules. The returned function throws if the claims violate a rule.
+ */
 export function claimRules(rules: Readonly<Record<string, unknown>>): (claims: Claims) => UserInfo {
   const { claimValidationRules, claimMappings, userValidationRules } = rules;
   const mappings = isRecord(claimMappings) ? claimMappings : {};
@@ -117,7 +121,7 @@ function extraMapping(row: Record<string, unknown>, at: string): { readonly key:
   return { key, of: (claims) => program.run(() => claims) };
 }
 
-/** A text or a list of them; what is absent or empty is none. */
+/** A string or a list of strings; an absent or empty claim is an empty list. */
 function textsOf(value: unknown, what: string): string[] {
   if (value === MISSING || value === null || value === undefined || value === '') return [];
   const list: unknown[] = Array.isArray(value) ? value : [value];
@@ -127,7 +131,7 @@ function textsOf(value: unknown, what: string): string[] {
   });
 }
 
-/** An address that nobody has verified must not become a name: the rules have to look at the claim that says so. */
+/** An unverified e-mail address must not become a user name, so the rules must use the claim `email_verified`. */
 function checkEmail(rules: Readonly<Record<string, unknown>>): void {
   const mappings = isRecord(rules['claimMappings']) ? rules['claimMappings'] : {};
   const username = isRecord(mappings['username']) ? mappings['username']['expression'] : undefined;

@@ -18,7 +18,7 @@ const CREDENTIAL_ID = 'authentication.kubernetes.io/credential-id';
 
 export interface VerifiedPeer {
   readonly leaf: Certificate;
-  /** When the first certificate of its chain ends. */
+  /** The earliest expiry of the certificates of the chain. */
   readonly untilMs: number;
 }
 
@@ -37,7 +37,7 @@ export class PeerVerifier {
     this.#clock = clock;
   }
 
-  /** `undefined`: no certificate was given. Throws why it will not do. */
+  /** Returns `undefined` without a certificate. Throws the reason if the certificate is invalid. */
   verify(credentials: Credentials): VerifiedPeer | undefined {
     const peer = credentials.peerCertificate?.();
     if (peer === undefined) return undefined;
@@ -71,7 +71,7 @@ export class PeerVerifier {
     const [leaf, ...intermediates] = parsed;
     if (leaf === undefined) throw new AuthenticationError(['no client certificate']);
     const result = verifyChain(leaf, { roots, intermediates, nowMs, usage: 'client auth' });
-    // A refusal is looked at again soon: the certificate may only become valid later.
+    // A refusal is cached for a short time only, because the certificate may become valid.
     const untilMs = result.valid ? Math.min(...result.chain.map((link) => link.notAfterMs)) : nowMs + 10_000;
     return { result, leaf, untilMs };
   }
@@ -91,8 +91,8 @@ function intermediatesOf(leaf: X509Certificate): Buffer[] {
 export interface ClientCertificateOptions {
   readonly verifier: PeerVerifier;
   /**
-   * Common names that no client of the API may have: the names by which the control plane proves itself to others. A server
-   * that is made to connect to an API server with one of them gains nothing, whatever groups an old certificate names.
+   * Common names that are refused: the names by which the control plane authenticates to other servers. A server that redirects
+   * such a connection to an API server gains nothing, whatever groups an old certificate has.
    */
   readonly refusedNames?: ReadonlySet<string>;
   /** Receives the time at which the certificate of a known caller expires. */

@@ -1,7 +1,7 @@
 /**
- * Follows a configuration file: what it says is put in force anew when its content changes; a file that will not do changes
- * nothing. Each attempt is counted under the names that kube-apiserver's controllers have, `apiserver_<what>_config_controller_*`.
- * Used for authentication, authorization and encryption.
+ * Watches a configuration file and applies its content when it changes; an invalid file changes nothing. Each attempt is
+ * counted in `apiserver_<what>_config_controller_*`, the metrics of kube-apiserver. Authentication, authorization and
+ * encryption use it.
  */
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -16,9 +16,9 @@ export interface FollowOptions {
   readonly path: string;
   /** The first part of the metrics' names. */
   readonly what: 'authentication' | 'authorization' | 'encryption';
-  /** What is in force already. */
+  /** The content that is already applied. */
   readonly text: string;
-  /** Puts the text in force. Throws where it will not do, and has changed nothing then. The signal ends with `close`. */
+  /** Applies the text. Throws, without having changed anything, if the text is invalid. `close` aborts the signal. */
   readonly take: (text: string, signal: AbortSignal) => Promise<void> | void;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -26,7 +26,7 @@ export interface FollowOptions {
 }
 
 export interface FollowedFile {
-  /** Looks now; whether the file had changed and was taken. Otherwise called every few seconds. */
+  /** Checks now, and resolves to whether a changed file was applied. Otherwise the file is checked every few seconds. */
   check(): Promise<boolean>;
   close(): void;
 }
@@ -35,7 +35,7 @@ const CHECK_EVERY_MS = 2000;
 
 const sha256 = (text: string): string => `sha256:${createHash('sha256').update(text).digest('hex')}`;
 
-/** Tells servers of one cluster apart in metrics without giving their names. */
+/** Distinguishes the servers of a cluster in metrics without revealing their names. */
 function serverIdHash(host = hostname()): string {
   return sha256(`apiserver-${createHash('sha256').update(host).digest('hex').slice(0, 26)}`);
 }
@@ -68,7 +68,7 @@ export function followFile(options: FollowOptions): FollowedFile {
       return false;
     }
   };
-  /** A slow check must not overtake a later one. */
+  /** Serializes the checks, so that a slow one cannot overwrite a later one. */
   const checks = new SerialQueue();
   const check = (): Promise<boolean> => checks.run(look);
   const schedule = (): Timer =>

@@ -1,6 +1,6 @@
 /**
- * Tokens of the configured OpenID issuers. The set is exchanged as a whole when its configuration changes, and only once
- * every new issuer has given its keys: a mistake in the file must not lock out those who come in by the old one.
+ * Authenticates tokens of the configured OpenID issuers. A changed configuration replaces the whole set, and only after the
+ * keys of every new issuer are fetched: an error in the file must not lock out users of the previous issuers.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -32,7 +32,7 @@ export class Issuers implements TokenAuthenticator {
     return this.#current.authenticateToken(token, audiences);
   }
 
-  /** Rejects, and changes nothing, where an issuer does not give its keys within a minute. */
+  /** Rejects, without any change, if an issuer does not return its keys within a minute. */
   async replace(settings: readonly JwtSettings[], signal: AbortSignal): Promise<void> {
     const next = this.#make(settings);
     await Promise.all(next.map((issuer) => this.#untilReady(issuer, signal)));

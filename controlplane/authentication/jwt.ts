@@ -1,6 +1,6 @@
 /**
- * Compact JSON web tokens: taking them apart, and checking a signature with one key and the one algorithm that the key is
- * for. The token's own `alg` never chooses the method: it only has to say the same.
+ * Parses compact JSON web tokens, and verifies a signature with a key and the one algorithm of that key. The token's `alg`
+ * never selects the algorithm; it must be equal to it.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { type KeyObject, constants, sign, verify as verifyWith } from 'node:crypto';
@@ -8,7 +8,7 @@ import { type KeyObject, constants, sign, verify as verifyWith } from 'node:cryp
 export interface Jwt {
   readonly header: Readonly<Record<string, unknown>>;
   readonly claims: Readonly<Record<string, unknown>>;
-  /** What is signed. */
+  /** The signed part of the token. */
   readonly input: Buffer;
   readonly signature: Buffer;
 }
@@ -31,13 +31,13 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** `undefined`: no such token. Strict base64url, three parts, JSON objects. */
+/** Returns `undefined` if the text is not a token. It must be strict base64url of three parts with JSON objects. */
 export function parseJwt(token: string): Jwt | undefined {
   if (token.length > MAX_TOKEN_BYTES) return undefined;
   const parts = token.split('.');
   const [head = '', body = '', signature = ''] = parts;
   if (parts.length !== 3 || !parts.every((part) => PART.test(part))) return undefined;
-  // One token has one spelling: unused bits of the last character must be zero.
+  // A token has one encoding: unused bits of the last character must be zero.
   if (Buffer.from(signature, 'base64url').toString('base64url') !== signature) return undefined;
   const header = parseObject(head);
   const claims = parseObject(body);

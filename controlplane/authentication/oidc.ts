@@ -1,8 +1,8 @@
 /**
- * OpenID Connect: identity tokens of one issuer, verified with keys that are fetched from it over TLS and kept.
+ * Authenticates the identity tokens of one OpenID Connect issuer, with keys that are fetched from it over TLS and cached.
  *
- * The provider is never asked while a known key can verify a token; an unknown key id makes the keys be fetched again, at
- * most every ten seconds however many tokens claim one. While the provider is away its tokens are refused, nothing else.
+ * The issuer is not called while a cached key verifies a token. An unknown key id causes a new fetch, at most once in ten
+ * seconds. While the issuer is unreachable, only tokens of unknown keys are refused.
  */
 import { createPublicKey, type JsonWebKeyInput, type KeyObject } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -13,23 +13,23 @@ import { withTimeout, type WebhookClient } from './webhook-client.ts';
 import type { Authenticated, TokenAuthenticator, UserInfo } from './authentication.ts';
 
 export interface OidcOptions {
-  /** `https://…`, as the tokens' `iss` has it. */
+  /** `https://…`, equal to the `iss` of the tokens. */
   readonly issuerUrl: string;
   readonly clientId: string;
-  /** Others that tokens may be for; absent: the client alone. */
+  /** Further audiences that are accepted; the client id alone if it is absent. */
   readonly audiences?: readonly string[];
-  /** Where the issuer's document is, if not below its URL. */
+  /** The URL of the discovery document, if it is not below the issuer's URL. */
   readonly discoveryUrl?: string;
-  /** In place of the claims that the options name; throws for claims that do not pass. */
+  /** Replaces the claims of the options; throws if the claims are refused. */
   readonly userOf?: (claims: Readonly<Record<string, unknown>>) => UserInfo;
   readonly usernameClaim: string;
-  /** Unset: the issuer and `#`, unless the claim is `email`. `-`: none. */
+  /** By default the issuer and `#`, unless the claim is `email`. `-` means no prefix. */
   readonly usernamePrefix: string | undefined;
   readonly groupsClaim: string;
   readonly groupsPrefix: string;
   readonly requiredClaims: Readonly<Record<string, string>>;
   readonly signingAlgorithms: readonly string[];
-  /** PEM; absent: the roots of the system. */
+  /** PEM; the system's root CAs if it is absent. */
   readonly ca?: string;
   readonly client: WebhookClient;
   readonly clock: Clock;
@@ -54,7 +54,7 @@ interface IssuerKey {
   readonly key: KeyObject;
 }
 
-/** Throws for options that cannot work. */
+/** Throws if the options are invalid. */
 function checkOidcOptions(options: OidcOptions): void {
   const url = URL.parse(options.issuerUrl);
   if (url === null || url.protocol !== 'https:')
@@ -70,7 +70,7 @@ function checkOidcOptions(options: OidcOptions): void {
 
 export interface OidcAuthenticator extends TokenAuthenticator {
   readonly issuerUrl: string;
-  /** Whether the issuer has given its keys; asks for them where it has not. */
+  /** Whether the keys of the issuer are cached; fetches them if not. */
   ready(): Promise<boolean>;
 }
 
@@ -178,7 +178,7 @@ class IssuerKeys {
   async verify(jwt: Jwt, algorithm: string): Promise<boolean> {
     if (this.#verifyNow(jwt, algorithm)) return true;
     const id = jwt.header['kid'];
-    // A known key that does not fit will not fit after fetching it again.
+    // The key is cached and does not verify the token; another fetch would not change that.
     if (typeof id === 'string' && this.#keys.some((key) => key.id === id)) return false;
     await this.#fetchOnce();
     return this.#verifyNow(jwt, algorithm);

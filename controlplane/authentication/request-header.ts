@@ -1,6 +1,6 @@
 /**
- * The authenticating proxy: identity in headers, believed only from a peer whose certificate is of the front-proxy
- * authority (and whose common name is allowed). Header names are compared exactly: `_` never stands for `-`.
+ * The authenticating proxy: reads the identity from headers, but only from a peer with a certificate of the front-proxy CA and
+ * an allowed common name. Header names are compared exactly: `_` never matches `-`.
  */
 import { AuthenticationError } from './union.ts';
 import type { PeerVerifier } from './client-certificate.ts';
@@ -49,8 +49,8 @@ export function requestHeaderAuthenticator(options: RequestHeaderOptions): Authe
 const lower = (text: string): string => text.toLowerCase();
 
 /**
- * Every value of a header, apart. A joined value is never taken to pieces: whoever may choose a group's name could
- * smuggle another one in behind a comma.
+ * Returns the values of a header one by one. A joined value is never split: a client that can choose the name of a group could
+ * add another group after a comma.
  */
 function valuesOf(credentials: Credentials, header: string): string[] {
   const { rawHeaders } = credentials;
@@ -85,7 +85,7 @@ function extraOf(credentials: Credentials, prefixes: readonly string[]): Record<
   return { ...extra };
 }
 
-/** Percent-decoded where that works, as it is otherwise; always lower case. */
+/** Percent-decodes the key if possible, and converts it to lower case. */
 export function unescapeKey(encoded: string): string {
   try {
     return decodeURIComponent(encoded).toLowerCase();

@@ -1,8 +1,8 @@
 /**
- * Service-account tokens: JWTs that this cluster (or one whose key it was given) signed.
+ * Authenticates service account tokens: JWTs that are signed with a key of this cluster, or with another configured key.
  *
- * What is bound to a pod, a node or a Secret ends with that object; a legacy token ends with its Secret. Verified on
- * node:crypto directly, because each request of a pod comes here until the cache knows its token.
+ * A token that is bound to a pod, a node or a Secret is invalid once that object is deleted; a legacy token depends on its
+ * Secret. Verification uses node:crypto directly, because every request of a pod comes here until its token is cached.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { createHash, createPublicKey, verify, type KeyObject } from 'node:crypto';
@@ -16,10 +16,10 @@ import type { TokenKind } from './authentication-metrics.ts';
 
 export const LEGACY_ISSUER = 'kubernetes/serviceaccount';
 const EXTRA = 'authentication.kubernetes.io/';
-/** A pod that is being deleted keeps its identity this long after its grace period. */
+/** How long after the end of its grace period the token of a deleted pod stays valid. */
 const DELETION_LEEWAY_MS = 60_000;
 
-/** What the authenticator looks up; `undefined`: not there. Mirrors answer at once, `live` asks the registry. */
+/** Looks up objects; `undefined` if they do not exist. Reads are from informers; `live` reads from the registry. */
 export interface ServiceAccountLookups {
   serviceAccount(namespace: string, name: string): Promise<ServiceAccount | undefined> | ServiceAccount | undefined;
   secret(namespace: string, name: string): Promise<Secret | undefined> | Secret | undefined;
@@ -34,22 +34,24 @@ export interface VerificationKey {
 }
 
 export interface ServiceAccountTokenOptions {
-  /** The first is that of new tokens. */
+  /** The first key signs new tokens. */
   readonly issuers: readonly string[];
   readonly keys: readonly VerificationKey[];
-  /** Those of the API server. */
+  /** The audiences of the API server. */
   readonly apiAudiences: readonly string[];
   /** `--service-account-lookup`. */
   readonly lookup: boolean;
   readonly lookups: ServiceAccountLookups;
   readonly clock: Clock;
-  /** A legacy token was used: its Secret is marked with the day. */
+  /** Called when a legacy token is used: its Secret gets a label with the day. */
   readonly onLegacyToken?: (secret: Secret) => void;
-  /** Counts tokens by their kind. */
+  /** Counts tokens by kind. */
   readonly onToken?: (kind: TokenKind) => void;
 }
 
-/** A key's id: SHA-256 of its SPKI, as kube-apiserver makes it. PEM of a public or private key, or a certificate. */
+/**
+ * Computes a key's id: the SHA-256 of its SPKI, like kube-apiserver. The text is a PEM public or private key, or a certificate.
+ */
 export function verificationKey(pem: string): VerificationKey {
   const key = createPublicKey(pem);
   const id = createHash('sha256')
@@ -77,7 +79,7 @@ export function serviceAccountTokenAuthenticator(options: ServiceAccountTokenOpt
       if (jwt === undefined) return undefined;
       const issuer = jwt.claims['iss'];
       const isLegacy = issuer === LEGACY_ISSUER;
-      // Somebody else's token is no fault: another authenticator may know it.
+      // A token of another issuer is no error: another authenticator may accept it.
       if (typeof issuer !== 'string' || (!isLegacy && !options.issuers.includes(issuer))) return undefined;
       verifySignature(jwt, options.keys);
       return isLegacy ? legacy(jwt, token, audiences, options) : bound(jwt, audiences, options);
@@ -112,7 +114,7 @@ function checkTimes(jwt: Jwt, nowMs: number): void {
   if (typeof nbf === 'number' && nowSeconds < nbf) throw new TokenError('service account token is not valid yet');
 }
 
-/** Audiences of the token among those that are wanted; throws where there is none. */
+/** Returns the token's audiences among the requested ones; throws if there are none. */
 function commonAudiences(jwt: Jwt, wanted: readonly string[]): string[] {
   const { aud } = jwt.claims;
   const has = Array.isArray(aud)
@@ -158,7 +160,7 @@ async function bound(
     if (found.metadata.deletionTimestamp !== undefined) check(found, account);
     if (secret !== undefined) check(await options.lookups.secret(namespace, secret.name), secret);
     if (pod !== undefined) check(await options.lookups.pod(namespace, pod.name), pod);
-    // The node of a pod's token is told for information; only a token bound to the node itself ends with it.
+    // The node of a pod's token is informational; only a token that is bound to the node itself depends on it.
     if (node !== undefined && pod === undefined) check(await options.lookups.node(node.name), node);
   }
   const extra: Record<string, string[]> = {};
@@ -205,7 +207,7 @@ async function legacy(
   if (account.name === '') throw new TokenError('serviceAccountName claim is missing');
   if (account.uid === '') throw new TokenError('serviceAccountUID claim is missing');
   if (jwt.claims['sub'] !== userName(namespace, account.name)) throw new TokenError('the subject is another');
-  // A legacy token has no audience: it is good for the API server alone.
+  // A legacy token has no audience, so it is valid for the API server only.
   const wanted = audiences.length > 0 ? audiences : options.apiAudiences;
   const common = wanted.filter((audience) => options.apiAudiences.includes(audience));
   if (common.length === 0) throw new TokenError('token audiences [] is invalid for the target audiences');

@@ -1,7 +1,7 @@
 /**
- * Signs service-account tokens and says how others verify them: the issuer's discovery document and key set.
+ * Signs service account tokens, and builds the issuer's discovery document and key set, with which others verify them.
  *
- * Claims as kube-apiserver writes them. Used by the TokenRequest subresource and by the controller of token Secrets.
+ * The claims are those of kube-apiserver. The TokenRequest subresource and the controller of token Secrets use it.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { createPrivateKey, randomUUID, type KeyObject } from 'node:crypto';
@@ -10,7 +10,10 @@ import type { ServiceAccount } from '../../api/machinery/kinds.ts';
 import { signJwt } from './jwt.ts';
 import { LEGACY_ISSUER, verificationKey, type VerificationKey } from './service-account.ts';
 
-/** What pods ask for; tokens of that length live longer, so that clients which do not read the file again keep working. */
+/**
+ * The lifetime that pods request. Tokens of this lifetime are extended, so that clients that do not reload the file keep
+ * working.
+ */
 export const WARN_ONLY_EXPIRATION_SECONDS = 3600 + 7;
 export const EXTENDED_EXPIRATION_SECONDS = 365 * 24 * 3600;
 
@@ -27,16 +30,16 @@ export interface TokenRequestClaims {
   readonly node?: ObjectIdentity;
   readonly audiences: readonly string[];
   readonly expirationSeconds: number;
-  /** The client should come back after this; the token lives longer. */
+  /** The time at which the client should request a new token; the token itself lives longer. */
   readonly warnAfterSeconds?: number;
 }
 
 export interface TokenIssuerOptions {
   readonly privateKeyPem: string;
-  /** Published beside the signing key's. */
+  /** Further keys that are published beside the signing key. */
   readonly verificationKeys: readonly VerificationKey[];
   readonly issuer: string;
-  /** `--service-account-jwks-uri`; absent: below the server itself. */
+  /** `--service-account-jwks-uri`; a URL of this server if it is absent. */
   readonly jwksUri: string;
   readonly clock: Clock;
 }
@@ -54,7 +57,7 @@ export class TokenIssuer {
     this.#public = verificationKey(options.privateKeyPem);
   }
 
-  /** The token and when it ends (epoch seconds of the request, not of the extension). */
+  /** The token and its requested expiry in seconds since the epoch, without the extension. */
   issue(claims: TokenRequestClaims): { readonly token: string; readonly issuedAtSeconds: number } {
     const now = Math.floor(this.#options.clock.now() / 1000);
     const of = (identity: ObjectIdentity | undefined) =>
@@ -79,7 +82,7 @@ export class TokenIssuer {
     return { token: this.#sign(payload), issuedAtSeconds: now };
   }
 
-  /** Of a Secret of type `kubernetes.io/service-account-token`: without an end, revoked with the Secret. */
+  /** Issues the token of a Secret of type `kubernetes.io/service-account-token`: without expiry, revoked with the Secret. */
   issueLegacy(account: ServiceAccount, secretName: string): string {
     const prefix = 'kubernetes.io/serviceaccount/';
     const { namespace = '', name = '', uid = '' } = account.metadata;

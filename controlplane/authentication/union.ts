@@ -1,14 +1,14 @@
 /**
- * Tries authenticators in order until one knows the caller; then every known caller is in `system:authenticated`.
+ * Tries authenticators in order until one authenticates the request, and adds the group `system:authenticated`.
  *
- * An authenticator's error is remembered while the others are asked: it counts only when none of them knows the caller.
+ * An authenticator's error is kept while the others are tried: it counts only if none of them accepts the request.
  */
 import type { Authenticated, Authenticator, Credentials, TokenAuthenticator } from './authentication.ts';
 
 const AUTHENTICATED_GROUP = 'system:authenticated';
 export const UNAUTHENTICATED_GROUP = 'system:unauthenticated';
 
-/** Refused by at least one that felt responsible, known to none. `messages` never hold a secret. */
+/** At least one authenticator refused the credentials, and none accepted them. `messages` never contain a secret. */
 export class AuthenticationError extends Error {
   readonly messages: readonly string[];
 
@@ -24,7 +24,7 @@ export function messagesOf(error: unknown): readonly string[] {
   return [error instanceof Error ? error.message : String(error)];
 }
 
-/** Synchronous as long as what it asks is. */
+/** Synchronous as long as the authenticators are. */
 function firstKnown<T>(
   list: readonly T[],
   ask: (one: T) => Authenticated | undefined | Promise<Authenticated | undefined>,
@@ -75,7 +75,7 @@ export function unionTokens(authenticators: readonly TokenAuthenticator[]): Toke
   };
 }
 
-/** Adds `system:authenticated` to whoever is known, unless the caller is known to be nobody. */
+/** Adds `system:authenticated`, unless the user is anonymous. */
 export function withAuthenticatedGroup(result: Authenticated): Authenticated {
   const { groups } = result.user;
   if (groups.includes(AUTHENTICATED_GROUP) || groups.includes(UNAUTHENTICATED_GROUP)) return result;

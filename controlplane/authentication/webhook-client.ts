@@ -1,8 +1,8 @@
 /**
- * Posts JSON to a webhook and reads its answer: bounded in time and size, never following a redirect.
+ * Posts JSON to a webhook and reads its response, with bounds on time and size and without redirects.
  *
- * Connections are kept alive; the dialed address may differ from the name that the certificate must have (services of the
- * cluster). Used by webhook authentication, webhook authorization, admission webhooks, and for keys of OpenID issuers.
+ * Connections are kept alive. The dialed address can differ from the name of the certificate (services of the cluster). Webhook
+ * authentication, webhook authorization, admission webhooks and OpenID key fetches use it.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { ClientRequest, IncomingMessage } from 'node:http';
@@ -15,19 +15,19 @@ const MAX_ANSWER_BYTES = 3 * 1024 * 1024;
 
 export interface WebhookEndpoint {
   readonly url: URL;
-  /** PEM; absent: the roots of the system. */
+  /** PEM; the system's root CAs if it is absent. */
   readonly ca?: string;
   readonly clientCertificate?: { readonly certificate: string; readonly key: string };
-  /** Value of the Authorization header. */
+  /** The value of the Authorization header. */
   readonly authorization?: string;
-  /** What the certificate must be for; absent: the URL's host. */
+  /** The name that the certificate must have; the URL's host if it is absent. */
   readonly serverName?: string;
-  /** Where to connect instead of the URL's host. */
+  /** The address to connect to, if it is not the URL's host. */
   readonly connectTo?: {
     readonly host: string;
     readonly port: number;
   };
-  /** Who chose the address, and so which addresses are refused. */
+  /** The purpose of the connection, by which the dialer decides which addresses are refused. */
   readonly purpose: Extract<Purpose, 'configured' | 'webhook-url' | 'webhook-service' | 'issuer-keys'>;
   readonly insecureSkipVerify?: boolean;
 }
@@ -48,7 +48,7 @@ export class WebhookCallError extends Error {
   }
 }
 
-/** One for each part that calls webhooks; `close` ends kept connections. */
+/** Each part that calls webhooks has its own client; `close` closes its connections. */
 export class WebhookClient {
   readonly #agents = new Map<string, HttpAgent | HttpsAgent>();
   readonly #userAgent: string;
@@ -59,7 +59,7 @@ export class WebhookClient {
     this.#dialer = dialer;
   }
 
-  /** Rejects with `WebhookCallError`, or the signal's reason. */
+  /** Rejects with `WebhookCallError`, or with the signal's reason. */
   call(
     endpoint: WebhookEndpoint,
     request: {
@@ -116,7 +116,7 @@ export class WebhookClient {
 
   #agentOf(endpoint: WebhookEndpoint, isTls: boolean): HttpAgent | HttpsAgent {
     const servername = endpoint.serverName ?? endpoint.url.hostname.replace(/^\[|\]$/g, '');
-    // A connection that was checked for one purpose is not used for another.
+    // A connection that was checked for one purpose is not reused for another.
     const key = stringifyJson([
       endpoint.purpose,
       isTls,
@@ -139,7 +139,7 @@ export class WebhookClient {
           rejectUnauthorized: endpoint.insecureSkipVerify !== true,
         })
       : new HttpAgent(keep);
-    // Configurations change rarely; what is no longer asked for goes with the next sweep.
+    // Configurations change rarely; unused connections are closed at the next sweep.
     if (this.#agents.size >= 64) this.close();
     this.#agents.set(key, agent);
     return agent;
@@ -166,7 +166,7 @@ async function readBody(response: IncomingMessage, maxBytes: number): Promise<Bu
   return Buffer.concat(chunks);
 }
 
-/** A signal that fires after `ms`, or with `outer`. */
+/** A signal that aborts after `ms`, or with `outer`. */
 export function withTimeout(ms: number, outer?: AbortSignal): AbortSignal {
   const timeout = AbortSignal.timeout(ms);
   return outer === undefined ? timeout : AbortSignal.any([timeout, outer]);

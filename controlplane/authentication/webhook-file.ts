@@ -1,9 +1,9 @@
-/** The kubeconfig-format file that names a webhook: cluster = where it is, user = who calls. */
+/** Reads the kubeconfig file of a webhook: the cluster is the webhook's address, and the user has this server's credentials. */
 import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { WebhookEndpoint } from './webhook-client.ts';
 
-/** Resolves the endpoint anew for each call, because certificate and token files may be replaced. Throws for a file that will not do. */
+/** Reads the endpoint for each call, because certificate and token files may change. Throws if the file is invalid. */
 export async function webhookFromFile(path: string, clock: Clock): Promise<() => Promise<WebhookEndpoint>> {
   const access = await serverAccess(await loadKubeconfig(path), { clock });
   const url = new URL(access.server);

@@ -1,4 +1,4 @@
-/** Asks a remote service about a bearer token by TokenReview; its answers are cached by the caller (`cached-token.ts`). */
+/** Authenticates a bearer token with a TokenReview of a remote service. The caller caches the results (`cached-token.ts`). */
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { isRecord } from './jwt.ts';
@@ -10,7 +10,7 @@ export interface WebhookTokenOptions {
   readonly endpoint: () => Promise<WebhookEndpoint>;
   readonly client: WebhookClient;
   readonly version: 'v1' | 'v1beta1';
-  /** Those of the API server. */
+  /** The audiences of the API server. */
   readonly apiAudiences: readonly string[];
   readonly clock: Clock;
 }
@@ -79,7 +79,7 @@ function resultOf(
   const { username, uid } = user;
   if (typeof username !== 'string' || username === '') return undefined;
   const answered = strings(status['audiences']);
-  // A service that answers without audiences knows none: it vouches for those of the API server alone.
+  // A service that returns no audiences authenticates for the audiences of the API server only.
   const vouched = answered.length === 0 ? apiAudiences : answered;
   const audiences = wanted.filter((audience) => vouched.includes(audience));
   if (wanted.length > 0 && audiences.length === 0) return undefined;

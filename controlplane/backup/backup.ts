@@ -1,6 +1,6 @@
 /**
- * What a backup of the control plane holds, and the endpoint by which a running one gives a consistent copy of its storage: the
- * file belongs to one process, so nobody else can read it meanwhile. `orchlet backup` and `orchlet restore` do the rest.
+ * Defines what a backup of the control plane contains, and the endpoint that returns a consistent copy of the storage of a
+ * running one: no other process can read the file. `orchlet backup` and `orchlet restore` do the rest.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { randomBytes } from 'node:crypto';
@@ -15,14 +15,20 @@ import { openDatabase } from '../storage/sqlite/database.ts';
 import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 import type { Storage } from '../storage/storage.ts';
 
-/** POST, JSON back: `{"file":"/var/lib/orchlet/backup/….db","revision":12}`. Only those may who may `post` to this path. */
+/**
+ * Accepts POST and returns JSON: `{"file":"/var/lib/orchlet/backup/….db","revision":12}`. Callers need the permission to `post`
+ * to this path.
+ */
 export const BACKUP_PATH = '/orchlet/backup';
 
-/** Below the data directory. The storage is copied by itself. */
+/** Paths below the data directory. The storage file is copied separately. */
 export const BACKED_UP = ['pki', 'admin.kubeconfig'] as const;
 export const STORAGE_FILE = 'storage/orchlet.db';
 
-/** So far ahead of the backup that nobody has seen such a revision: whoever watches lists anew instead of missing what was lost. */
+/**
+ * The revision of a restored storage is higher by this number than any that clients have seen, so that watches list again and
+ * miss no lost change.
+ */
 const REVISION_LEAP = 1_000_000;
 
 export function installBackup(paths: PathHandlers, storage: Storage, dataDirectory: string): void {
@@ -42,7 +48,7 @@ export function installBackup(paths: PathHandlers, storage: Storage, dataDirecto
   });
 }
 
-/** The same of a control plane that does not run. Throws `StorageError` `locked` where it does. */
+/** Copies the storage of a control plane that does not run. Throws `StorageError` `locked` if it runs. */
 export async function copyStorage(dataDirectory: string, file: string): Promise<void> {
   const database = openStorageFile(join(dataDirectory, STORAGE_FILE));
   try {
@@ -57,7 +63,7 @@ export interface TrialRestore {
   readonly revision: number;
 }
 
-/** Restores a copy into memory, as the start of a control plane does; values stay as they are kept. Throws `StorageError`. */
+/** Loads a copy into memory like the start of a control plane, without decoding its values. Throws `StorageError`. */
 export async function trialRestore(file: string): Promise<TrialRestore> {
   const storage = await openSqliteStorage({
     directory: dirname(file),
@@ -73,7 +79,7 @@ export async function trialRestore(file: string): Promise<TrialRestore> {
   }
 }
 
-/** Leaves nothing in a copy that was deleted or overwritten: the pages were copied as they are. */
+/** Removes deleted and overwritten content from the copy, whose pages were copied unchanged. */
 export function shrinkCopy(file: string): void {
   const database = new Database(file);
   try {
@@ -83,7 +89,7 @@ export function shrinkCopy(file: string): void {
   }
 }
 
-/** Makes a copy fit to go on with: its next revision is one that no client has seen. Returns the revision it was made at. */
+/** Prepares a copy for use: its next revision is one that no client has seen. Returns the revision of the backup. */
 export function leapAhead(file: string): number {
   const database = openStorageFile(file);
   try {
@@ -97,7 +103,7 @@ export function leapAhead(file: string): number {
 
 function openStorageFile(file: string): ReturnType<typeof openDatabase> {
   const database = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0 });
-  // Reads, and checks, every record.
+  // Reads and verifies every record.
   for (const records of database.load()) void records;
   return database;
 }

@@ -147,7 +147,7 @@ export const privileged: Check = ({ spec }) => {
 };
 
 export const procMount: Check = ({ spec, minor }) => {
-  // A pod with a user namespace of its own may see more of /proc.
+  // A pod with its own user namespace may have an unmasked /proc.
   if (minor >= 35 && spec.hostUsers === false) return undefined;
   const values: string[] = [];
   const containers = namesOf(spec, (container) => {
@@ -205,7 +205,7 @@ export const seLinuxOptions: Check = ({ spec, minor }) => {
 const SECCOMP_POD = 'seccomp.security.alpha.kubernetes.io/pod';
 const SECCOMP_CONTAINER = 'container.seccomp.security.alpha.kubernetes.io/';
 
-/** Before there was a field, annotations said it. */
+/** Older clients set the profile by annotations instead of the field. */
 const seccompAnnotations: Check = ({ metadata, spec }) => {
   const keys = [SECCOMP_POD, ...allContainers(spec).map(({ name }) => `${SECCOMP_CONTAINER}${name}`)];
   const bad = keys.flatMap((key) => {
@@ -244,7 +244,7 @@ export const baselineSeccomp: Check = (input) => {
   };
 };
 
-/** Safe sysctls with the minor version that made them so. */
+/** Safe sysctls, with the minor version since which they are safe. */
 const SYSCTLS: Readonly<Record<string, number>> = {
   'kernel.shm_rmid_forced': 0,
   'net.ipv4.ip_local_port_range': 0,

@@ -1,11 +1,11 @@
-/** What the checks of the Pod Security Standards share: violations, and visiting containers. */
+/** Types that the checks of the Pod Security Standards share: violations, and iteration over containers. */
 import { quoteText } from '../../../api/meta/quote.ts';
 import type { Pod } from '../../../api/machinery/kinds.ts';
 import type { PodSpec } from '../pod-attributes.ts';
 
 export interface Violation {
   readonly reason: string;
-  /** Empty where the reason says it all. */
+  /** Empty if the reason is complete. */
   readonly detail: string;
 }
 
@@ -14,13 +14,13 @@ export type Container = PodSpec['containers'][number];
 export interface CheckInput {
   readonly metadata: Pod['metadata'];
   readonly spec: PodSpec;
-  /** Of the standard. */
+  /** The name in the Pod Security Standards. */
   readonly minor: number;
 }
 
 export type Check = (input: CheckInput) => Violation | undefined;
 
-/** Init containers first, as kube-apiserver visits them. */
+/** Init containers come first, in kube-apiserver's order. */
 export function allContainers(spec: PodSpec): Container[] {
   return [...(spec.initContainers ?? []), ...spec.containers, ...((spec.ephemeralContainers ?? []) as Container[])];
 }
@@ -39,7 +39,7 @@ export const quoted = (values: readonly string[]): string => values.map((value) 
 export const containerList = (names: readonly string[]): string =>
   `${plural(names.length, 'container')} ${quoted(names)}`;
 
-/** Pod first, then the containers. */
+/** The security context of the pod comes first, then those of the containers. */
 export function setters(pod: boolean, containers: readonly string[]): string[] {
   return [...(pod ? ['pod'] : []), ...(containers.length > 0 ? [containerList(containers)] : [])];
 }

@@ -1,4 +1,4 @@
-/** Holds a pod against a level of the Pod Security Standards. Pure. */
+/** Evaluates a pod against a level of the Pod Security Standards. Pure. */
 import * as baseline from './baseline.ts';
 import type { Check, CheckInput, Violation } from './check.ts';
 import type { LevelVersion } from './policy.ts';
@@ -6,7 +6,7 @@ import * as restricted from './restricted.ts';
 
 interface Row {
   readonly check: Check;
-  /** From this minor version on the restricted level has a stricter check of the same thing. */
+  /** From this minor version on, the restricted level has a stricter form of the same check. */
   readonly overriddenFrom?: number;
 }
 

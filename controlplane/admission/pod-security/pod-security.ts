@@ -1,7 +1,7 @@
 /**
- * PodSecurity: pods are refused by the level that their namespace enforces, warned of and noted for audit by its others;
- * workloads are warned of for the pods they would make. Labels of namespaces are validated, and tightening a namespace
- * names the pods in it that would not be let in any more.
+ * PodSecurity: refuses pods that violate the level that their namespace enforces, and adds warnings and audit annotations by
+ * its other levels. Workloads only get warnings about their pod templates. The labels of namespaces are validated, and
+ * tightening a namespace returns warnings about existing pods that violate the new level.
  */
 import { quoteText } from '../../../api/meta/quote.ts';
 import type { Namespace, Pod } from '../../../api/machinery/kinds.ts';
@@ -16,7 +16,7 @@ import { evaluatePod, formatViolations } from './evaluate.ts';
 import { formatLevel, levelRank, policyOf, type LevelVersion, type Mode, type Policy } from './policy.ts';
 
 const ANNOTATION = 'pod-security.kubernetes.io/';
-/** Existing pods looked at when a namespace is tightened. */
+/** The number of existing pods that are checked when a namespace is tightened. */
 const MAX_PODS = 3000;
 
 interface PodLike {
@@ -24,7 +24,7 @@ interface PodLike {
   readonly spec: PodSpec;
 }
 
-/** Levels of namespaces that have no labels (`enforce`, `enforce-version`, …), and whom nothing is checked for. */
+/** The levels of namespaces without labels (`enforce`, `enforce-version`, …), and the exemptions. */
 export interface PodSecurityConfiguration {
   readonly defaults: Readonly<Record<string, string>>;
   readonly exemptUsers: ReadonlySet<string>;
@@ -53,7 +53,7 @@ export function podSecurity(
   const defaults = Object.fromEntries(
     Object.entries(configuration.defaults).map(([mode, level]) => [ANNOTATION + mode, level]),
   );
-  /** The kind of exemption that holds, for the audit annotation. */
+  /** Returns the kind of exemption that applies, for the audit annotation. */
   const exemptionOf = (attributes: AdmissionAttributes, { spec }: PodLike): string | undefined => {
     if (configuration.exemptNamespaces.has(attributes.namespace)) return 'namespace';
     if (configuration.exemptUsers.has(attributes.user.name)) return 'user';
@@ -104,7 +104,7 @@ function judge(
   };
   const enforced = isEnforced ? violationsOf('enforce') : undefined;
   if (isEnforced) attributes.annotate(`${ANNOTATION}enforce-policy`, formatLevel(policy.enforce));
-  // What is refused is noted too, but nobody is warned of what is refused anyway.
+  // A refused request gets the audit annotation as well, but no warning.
   const audit = violationsOf('audit');
   if (audit !== undefined) attributes.annotate(`${ANNOTATION}audit-violations`, `would ${audit}`);
   if (enforced !== undefined) throw refusal(attributes, enforced);
@@ -112,7 +112,7 @@ function judge(
   if (warning !== undefined) attributes.warn(`would ${warning}`);
 }
 
-/** `undefined`: nothing that matters is new. */
+/** `undefined` if no relevant field changed. */
 function podTarget(attributes: AdmissionAttributes): PodLike | undefined {
   if (!['', 'ephemeralcontainers', 'resize'].includes(attributes.subresource)) return undefined;
   const pod = attributes.object as Pod | undefined;
@@ -125,8 +125,8 @@ function podTarget(attributes: AdmissionAttributes): PodLike | undefined {
 }
 
 /**
- * Whether an update may change what the policy judges: the set of containers, an image, or an annotation about AppArmor
- * or seccomp. Everything else that matters to the policy is immutable in a pod.
+ * Whether an update may change the evaluation: the set of containers, an image, or an annotation about AppArmor or seccomp. All
+ * other fields that the policy evaluates are immutable in a pod.
  */
 function isSignificant(pod: Pod, spec: PodSpec, old: Pod, oldSpec: PodSpec): boolean {
   const judged = (one: PodSpec): object =>
@@ -145,7 +145,7 @@ interface Template {
   readonly spec?: PodSpec;
 }
 
-/** The pod that a workload would make. */
+/** Returns the pod that a workload's template describes. */
 function templateOf(attributes: AdmissionAttributes): PodLike | undefined {
   if (attributes.subresource !== '' || attributes.object === undefined) return undefined;
   const template = findTemplate(`${attributes.resource.group}/${attributes.resource.resource}`, attributes.object);
@@ -175,7 +175,7 @@ function findTemplate(resource: string, object: KubeObject): Template | undefine
 function validateNamespace(attributes: AdmissionAttributes, existing: () => readonly Pod[]): void {
   const current = policyOf(attributes.object?.metadata.labels);
   const before = attributes.operation === 'UPDATE' ? policyOf(attributes.oldObject?.metadata.labels) : undefined;
-  // What was wrong before may stay while something else is changed.
+  // An invalid label that did not change is accepted.
   const isNew =
     before === undefined || current.errors.some((error) => !before.errors.some((old) => String(old) === String(error)));
   if (current.errors.length > 0 && isNew) {

@@ -6,7 +6,7 @@ export type Mode = 'enforce' | 'audit' | 'warn';
 
 export interface LevelVersion {
   readonly level: Level;
-  /** As the label has it: `latest` or `v1.25`. */
+  /** The version as in the label: `latest` or `v1.25`. */
   readonly version: string;
   /** The minor version; infinite for `latest`. */
   readonly minor: number;
@@ -22,7 +22,7 @@ export function levelRank(level: Level): number {
   return LEVELS.indexOf(level);
 }
 
-/** A level that is not known counts as the strictest; a version that is not as the newest. Both are errors as well. */
+/** An unknown level counts as the strictest one, and an unknown version as the newest. Both are reported as errors, too. */
 export function policyOf(labels: Readonly<Record<string, string>> | undefined): {
   readonly policy: Policy;
   readonly errors: readonly FieldError[];

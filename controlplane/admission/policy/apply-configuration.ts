@@ -1,6 +1,6 @@
 /**
- * What an expression of a mutating policy wants applied, and whether it may be: it is an `Object{…}` whose inner types are
- * named after their places, it names what the kind has, and it touches nothing that is only replaced as a whole.
+ * Checks the apply configuration that a mutating policy's expression returns: it must be an `Object{…}` with inner types named
+ * after their paths, its fields must be fields of the kind, and it must not contain parts of atomic fields.
  */
 import { quoteText } from '../../../api/meta/quote.ts';
 import {
@@ -19,11 +19,11 @@ import type { StructType, TypeNode } from '../../../api/schema/schema.ts';
 
 export interface Configuration {
   readonly value: JsonValue;
-  /** Members that were given as `optional.none()` or null: they are to go. */
+  /** Fields that are set to `optional.none()` or null are removed. */
   readonly removed: readonly string[][];
 }
 
-/** Throws `CelError`. `struct` is the kind's; undefined where it is not known. */
+/** Throws `CelError`. `struct` is the type of the kind; `undefined` if it is not known. */
 export function configurationOf(made: CelValue, struct: StructType | undefined): Configuration {
   if (!(made instanceof MessageValue)) {
     throw new CelError(`unsupported return type from ApplyConfiguration expression: ${typeNameOf(made)}`);

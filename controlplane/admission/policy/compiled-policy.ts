@@ -1,4 +1,4 @@
-/** A policy with its expressions made ready, once for each version of the policy. */
+/** A policy with compiled expressions. Each version of a policy is compiled once. */
 import { quoteText } from '../../../api/meta/quote.ts';
 import { struct } from '../../../api/cel/admission-variables.ts';
 import { type CelEnvironment, CelCompileError, compile } from '../../../api/cel/cel.ts';
@@ -43,7 +43,7 @@ export function compiledPolicy(policy: Policy): CompiledPolicy {
 
 const patchType = struct('JSONPatch', { op: string, path: string, from: string, value: dyn });
 
-/** `Object` and whatever lies in it. */
+/** `Object` and the types inside it. */
 export function patchMessage(name: string): CelType | undefined {
   if (name === 'JSONPatch') return patchType;
   return name === 'Object' || name.startsWith('Object.') ? { kind: 'object', name, field: () => dyn } : undefined;
@@ -59,7 +59,7 @@ function compileAll(policy: Policy): CompiledPolicy {
   };
   for (const { name, expression } of spec.variables ?? []) {
     const variable = new Expression(expression, environment);
-    // Variables see those before them only.
+    // A variable can only use the variables before it.
     const type = typeOf(expression, environment);
     variables.set(name, variable);
     types[name] = type;
@@ -94,7 +94,7 @@ function typeOf(expression: string, environment: CelEnvironment): CelType {
   }
 }
 
-/** `variables` of one evaluation. */
+/** The value of `variables` in one evaluation. */
 export function variablesOf({ variables }: CompiledPolicy, bindings: () => Bindings): LazyVariables {
   return new LazyVariables((name): CelValue | undefined => {
     const expression = variables.get(name);

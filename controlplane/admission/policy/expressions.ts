@@ -1,6 +1,6 @@
 /**
- * What expressions of admission see (`object`, `request`, `params`, `variables`, `authorizer`, …), and how they are compiled
- * and run. Match conditions of webhooks use the same.
+ * The variables of admission expressions (`object`, `request`, `params`, `variables`, `authorizer`, …), and how expressions are
+ * compiled and evaluated. Match conditions of webhooks use the same.
  */
 import {
   authorizerType,
@@ -24,10 +24,10 @@ import type { UserInfo } from '../../authentication/authentication.ts';
 import type { Authorizer } from '../../authorization/authorization.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 
-/** What all expressions of one request may cost together. */
+/** The cost limit of all expressions of one request together. */
 export const REQUEST_BUDGET = 10_000_000;
 
-/** The request as whoever judges it sees it: in the version that it registered for. */
+/** The request in the version that the policy or webhook registered for. */
 export interface RequestView {
   readonly kind: GroupVersionKind;
   readonly resource: GroupVersionResource;
@@ -44,7 +44,7 @@ export const ADMISSION_VARIABLES: Readonly<Record<string, CelType>> = {
   authorizer: authorizerType,
 };
 
-/** An expression that is compiled on first use; one that does not compile fails when it is run. */
+/** An expression that is compiled on first use. If it does not compile, its evaluation fails. */
 export class Expression {
   readonly source: string;
   readonly #environment: CelEnvironment;
@@ -69,7 +69,7 @@ export class Expression {
     return this.#program;
   }
 
-  /** Throws `ExpressionError` with kube-apiserver's words. */
+  /** Throws `ExpressionError` with kube-apiserver's message. */
   async evaluate(bindings: Bindings): Promise<CelValue> {
     try {
       return await runWaiting(this.program(), (name) => bindings.read(name), bindings.budget);
@@ -93,7 +93,7 @@ export class Expression {
 
 export class ExpressionError extends Error {}
 
-/** The variables of one request, each made when it is first read. */
+/** The variables of one request, each of which is computed on first use. */
 export class Bindings {
   readonly budget: Budget;
   readonly #values: ReadonlyMap<string, () => unknown>;
@@ -110,7 +110,7 @@ export class Bindings {
   }
 }
 
-/** `variables`: each is evaluated when it is first read, and once. */
+/** `variables`: each is evaluated on first use, and at most once. */
 export class LazyVariables extends OpaqueValue {
   readonly typeName = 'kubernetes.variables';
   readonly #evaluate: (name: string) => CelValue | undefined;
@@ -154,7 +154,7 @@ export function requestValue(attributes: AdmissionAttributes, view: RequestView)
   };
 }
 
-/** `authorizer`, which asks the server's authorizers about the user of the request. */
+/** `authorizer` calls the server's authorizers for the user of the request. */
 export function authorizerFor(authorizer: Authorizer, attributes: AdmissionAttributes): CelValue {
   const { resource, subresource, namespace, name } = attributes;
   return authorizerValue((check) => decide(authorizer, attributes.user, check), {
@@ -210,7 +210,7 @@ export interface NamedCondition {
   readonly expression: string;
 }
 
-/** One that is false decides, whatever fails; else what failed is thrown. */
+/** A condition that is false decides, even if others fail. Otherwise the failures are thrown. */
 export async function conditionsMatch(conditions: readonly Expression[], bindings: Bindings): Promise<boolean> {
   const failures: string[] = [];
   for (const condition of conditions) {

@@ -1,4 +1,4 @@
-/** Match conditions of webhooks, and of the webhooks that authorize. */
+/** Match conditions of admission webhooks and of authorization webhooks. */
 import { struct } from '../../../api/cel/admission-variables.ts';
 import { CelCompileError, compile, type Program } from '../../../api/cel/cel.ts';
 import { bool, dyn, list, map, string } from '../../../api/cel/types.ts';
@@ -10,7 +10,7 @@ import { ADMISSION_VARIABLES, authorizerFor, Bindings, Expression, requestValue 
 
 const MAX_EXPRESSIONS = 1000;
 
-/** For the plugins that call webhooks. */
+/** For the webhook admission plugins. */
 export function webhookConditions(authorizer: () => Authorizer): MatchConditions {
   const { object, oldObject, request, authorizer: decider } = ADMISSION_VARIABLES;
   const variables = {
@@ -76,7 +76,7 @@ const reviewType = struct('kubernetes.SubjectAccessReviewSpec', {
   uid: string,
 });
 
-/** For `--authorization-config`; throws with a reason for an expression that will not do. */
+/** For `--authorization-config`. Throws an error with the reason if an expression is invalid. */
 export const authorizationCondition: MatchConditionCompiler = (expression) => {
   let program: Program;
   try {

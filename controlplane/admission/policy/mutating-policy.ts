@@ -1,6 +1,6 @@
 /**
- * MutatingAdmissionPolicy: policies in CEL change requests, by a configuration that is applied to the object or by a JSON
- * patch; one more round is done for policies that asked for it when a later one changed something.
+ * MutatingAdmissionPolicy: policies in CEL change the object of a request by an apply configuration or a JSON patch. Policies
+ * that ask for reinvocation run once more if a later one changed the object.
  */
 import { applyJsonPatch } from '../../../api/codec/json-patch.ts';
 import { merge } from '../../../api/codec/structured-merge/merge.ts';
@@ -45,7 +45,7 @@ export function mutatingAdmissionPolicy(options: MutatingPolicyOptions): Admissi
       const judges = attributes.isReinvocation === true ? matching.filter(isReinvocable) : matching;
       if (judges.length === 0) return;
       const namespace = await source.namespace(attributes.namespace);
-      /** Policies that are asked again when something changes after them. */
+      /** Policies to reinvoke if the object changes after them. */
       const again = new Set<Judge>();
       const later = new Set<Judge>();
       let changed = false;
@@ -71,7 +71,7 @@ interface Case {
   readonly options: MutatingPolicyOptions;
 }
 
-/** Whether it changed the object. */
+/** Resolves to whether the policy changed the object. */
 async function applied(judge: Judge, one: Case): Promise<boolean> {
   const policy = compiledPolicy(judge.policy);
   const { attributes, options } = one;

@@ -1,6 +1,4 @@
-/**
- * Which policies judge a request, with which binding and which parameters. Policies without a binding judge nothing.
- */
+/** Finds the policies that match a request, with their bindings and parameters. A policy without a binding has no effect. */
 import { namespaces, resource as resourceOf, type ResourceOf } from '../../../api/machinery/resources.ts';
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { type GroupVersionResource, type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';
@@ -14,23 +12,26 @@ import type { MatchResources, Policy, PolicyBinding } from './policy-types.ts';
 export interface PolicySourceOptions {
   readonly sources: Sources;
   readonly conversion: WebhookConversion;
-  /** What is served, to find the resource of a kind of parameters. */
+  /** The served resources, which map the kind of parameters to its resource. */
   readonly resources: () => readonly ResourceInfo[];
   readonly policies: ResourceOf<Policy>;
   readonly bindings: ResourceOf<PolicyBinding>;
 }
 
-/** A policy and a binding that a request is for. */
+/** A policy and a binding that match a request. */
 export interface Judge {
   readonly policy: Policy;
   readonly binding: PolicyBinding;
-  /** The resource as which the policy wants to see the request. */
+  /** The resource of the request in the version that the policy registered for. */
   readonly as: GroupVersionResource;
 }
 
-/** Parameters cannot be had: the request is refused where the policy fails closed, whatever the binding wants done. */
+/**
+ * The parameters cannot be read: the request is refused if the policy's failurePolicy is Fail, whatever the binding's actions
+ * are.
+ */
 export class ParamsError extends Error {
-  /** The policy itself is at fault, not the binding. */
+  /** The error is in the policy, not in the binding. */
   readonly ofPolicy: boolean;
 
   constructor(message: string, ofPolicy = false) {
@@ -112,7 +113,7 @@ export class PolicySource {
     return this.#namespaces.get('', name) ?? (await this.#namespaces.live('', name));
   }
 
-  /** What the binding gives the policy: `[undefined]` for a policy without parameters, none where none is right. */
+  /** Returns the parameters of a binding: `[undefined]` for a policy without parameters, and an empty list if none match. */
   async params({ policy, binding }: Judge, namespace: string): Promise<readonly (KubeObject | undefined)[]> {
     const kind = policy.spec?.paramKind;
     const ref = binding.spec?.paramRef;
@@ -164,7 +165,7 @@ function bindingMatches(binding: PolicyBinding, input: MatchInput): boolean {
   return matches(binding.spec?.matchResources, input) !== undefined;
 }
 
-/** Without rules everything is meant (of a binding). */
+/** A binding without rules matches everything. */
 function matches(wanted: MatchResources | undefined, input: MatchInput): GroupVersionResource | undefined {
   const { attributes } = input;
   if (wanted === undefined) return attributes.resource;

@@ -1,4 +1,4 @@
-/** Admission policies and their bindings, in the parts that judging a request needs. Both kinds of policies share them. */
+/** The parts of admission policies and bindings that are used to evaluate a request. Both kinds of policies share them. */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import type { Webhook } from '../webhook/matching.ts';
 import type { NamedCondition } from './expressions.ts';

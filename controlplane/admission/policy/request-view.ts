@@ -9,7 +9,10 @@ import type { AdmissionAttributes } from '../admission.ts';
 import type { WebhookConversion } from '../webhook/webhooks.ts';
 import type { RequestView } from './expressions.ts';
 
-/** Admission has objects as they are stored: what was asked for in another version is converted for whoever looks at it. */
+/**
+ * Admission plugins get objects in the stored version; a policy or webhook that registered for another version gets them
+ * converted.
+ */
 export async function viewOf(
   attributes: AdmissionAttributes,
   as: GroupVersionResource,
@@ -31,7 +34,7 @@ export async function viewOf(
   };
 }
 
-/** What the object says it is. */
+/** The kind according to the object. */
 export function kindOfObject({ apiVersion, kind }: KubeObject, otherwise: GroupVersionKind): GroupVersionKind {
   if (apiVersion === undefined || kind === undefined) return otherwise;
   const slash = apiVersion.indexOf('/');

@@ -1,6 +1,6 @@
 /**
- * Checks the expressions of validating policies against the kinds that they are for, and writes what cannot be right into
- * the policy's status. A policy is checked once for each of its generations.
+ * Checks the expressions of validating policies against the kinds that they match, and writes type errors into the status of
+ * the policy. Each generation of a policy is checked once.
  */
 import { struct } from '../../../api/cel/admission-variables.ts';
 import { CelCompileError, compile } from '../../../api/cel/cel.ts';
@@ -21,7 +21,7 @@ export interface TypeCheckingOptions {
   readonly logger: Logger;
   readonly signal: AbortSignal;
   readonly resources: () => readonly ResourceInfo[];
-  /** The type of a kind's objects; `undefined`: not known. */
+  /** The type of a kind's objects; `undefined` if it is not known. */
   readonly typeOfKind: (kind: GroupVersionKind) => CelType | undefined;
 }
 
@@ -37,7 +37,7 @@ interface CheckedPolicy extends Policy {
   };
 }
 
-/** Kinds that a policy is checked against at most. */
+/** The maximum number of kinds that a policy is checked against. */
 const MAX_KINDS = 10;
 
 export function startTypeChecking(options: TypeCheckingOptions): void {
@@ -47,7 +47,7 @@ export function startTypeChecking(options: TypeCheckingOptions): void {
     const generation = Number(current.metadata.generation ?? 0);
     if (current.status?.observedGeneration === generation && current.status.typeChecking !== undefined) return;
     write(current, generation, options).catch((error: unknown) => {
-      // A newer state of the policy will be heard of.
+      // An event will bring the newer state of the policy.
       if (options.signal.aborted || isConflict(error) || isNotFound(error)) return;
       options.logger.warn({ err: error, policy: current.metadata.name }, 'The status of a policy could not be written');
     });
@@ -92,7 +92,7 @@ export function warningsOf(
   return warnings;
 }
 
-/** Rules with wildcards say nothing of kinds. */
+/** Rules with wildcards do not name a kind. */
 function kindsOf({ spec = {} }: Policy, resources: readonly ResourceInfo[]): GroupVersionKind[] {
   const found = new Map<string, GroupVersionKind>();
   for (const { apiGroups = [], apiVersions = [], resources: names = [] } of spec.matchConstraints?.resourceRules ??
@@ -106,7 +106,7 @@ function kindsOf({ spec = {} }: Policy, resources: readonly ResourceInfo[]): Gro
   return [...found.values()].slice(0, MAX_KINDS);
 }
 
-/** Parameters of a kind that is not known may be anything. */
+/** Parameters of an unknown kind have the dynamic type. */
 function paramsType({ spec = {} }: Policy, { typeOfKind }: Pick<TypeCheckingOptions, 'typeOfKind'>): CelType {
   const { apiVersion = '', kind = '' } = spec.paramKind ?? {};
   const gv = parseApiVersion(apiVersion);

@@ -1,6 +1,6 @@
 /**
- * ValidatingAdmissionPolicy: policies in CEL judge requests; a binding says whether what they refuse is denied, warned of,
- * or only written to the audit log.
+ * ValidatingAdmissionPolicy: policies in CEL validate requests. The actions of a binding decide whether a violation is denied,
+ * returned as a warning, or only written to the audit log.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import {
@@ -33,12 +33,12 @@ export interface PolicyPluginOptions extends Omit<PolicySourceOptions, 'policies
 
 interface Refusal {
   readonly policy: string;
-  /** `''`: the policy itself is at fault. */
+  /** `''` if the error is in the policy itself. */
   readonly binding: string;
   readonly message: string;
   readonly reason: string;
   readonly index: number;
-  /** Denied whatever the binding wants done. */
+  /** The request is denied, whatever the actions of the binding are. */
   readonly always: boolean;
 }
 
@@ -75,7 +75,7 @@ export function validatingAdmissionPolicy(options: PolicyPluginOptions): Admissi
           if (actions.includes('Audit')) audited.push(auditEntry(refusal, actions));
         }
       }
-      // An annotation is written once: the first failure has it.
+      // An audit annotation can be written once, so it has the first failure.
       if (audited.length > 0) attributes.annotate(FAILURES, stringifyJson(audited.slice(0, 1)));
       for (const [key, values] of annotations) attributes.annotate(key, values.join(', '));
       const [first] = denied;
@@ -139,7 +139,7 @@ async function evaluated(
       findings.push({ message: await messageOf(validation, bindings), validation });
     } catch (error) {
       if (!(error instanceof ExpressionError)) throw error;
-      // What cannot be judged is refused, or let through by the policy's own word.
+      // If the evaluation fails, the failurePolicy decides.
       if (policy.failsClosed)
         findings.push({ message: error.message, validation: { ...validation, reason: 'Invalid' } });
     }
@@ -150,7 +150,7 @@ async function evaluated(
 
 const MAX_ANNOTATION = 10 * 1024;
 
-/** Gathers annotations. One that fails is denied by a policy that fails closed. */
+/** Evaluates audit annotations. If one fails, the request is denied under the failurePolicy Fail. */
 async function annotated(
   policy: CompiledPolicy,
   bindings: Bindings,
@@ -161,7 +161,7 @@ async function annotated(
     try {
       const made = await value.evaluate(bindings);
       if (made !== null && typeof made !== 'string') {
-        // This is no failure that may be ignored.
+        // The failurePolicy does not apply to this error.
         const why = `resulted in unsupported return type: ${typeNameOf(made)}. Return type must be either string or null.`;
         findings.push({ message: `valueExpression '${value.source}' ${why}`, always: true });
         continue;
@@ -180,7 +180,7 @@ async function annotated(
   return findings;
 }
 
-/** The variables of a policy's expressions. */
+/** The variables that a policy's expressions can use. */
 export function policyBindings(
   policy: CompiledPolicy,
   parts: {

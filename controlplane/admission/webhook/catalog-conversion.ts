@@ -1,4 +1,7 @@
-/** What webhooks ask about resources, from the table of built-in ones and the catalog of custom ones. */
+/**
+ * The resources, versions and conversions that webhook plugins look up, from the built-in table and the catalog of custom
+ * resources.
+ */
 import { type GroupVersionResource, type KubeObject, apiVersionOf } from '../../../api/meta/object.ts';
 import type { ResourceCatalog } from '../../model/rest.ts';
 import { decodeStruct } from '../../../api/schema/decode.ts';
@@ -9,8 +12,8 @@ import type { WebhookConversion } from './webhooks.ts';
 const keptAs = (group: string): string => (group === 'events.k8s.io' ? '' : group);
 
 /**
- * `convert` and `applyDefaults` may be given by the registry; without them an object only changes its name of the version,
- * and what a patch adds stays as it was written.
+ * The registry may provide `convert` and `applyDefaults`; without them only the `apiVersion` of an object changes, and fields
+ * of a patch are not defaulted.
  */
 export function catalogConversion(
   catalog: ResourceCatalog,

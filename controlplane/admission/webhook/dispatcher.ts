@@ -1,6 +1,6 @@
 /**
- * Calls one webhook and judges what comes of it: failure policy, timeout, warnings, audit annotations, metrics. Used by
- * the mutating and the validating plugin, which differ only in order and in what they do with a patch.
+ * Calls one webhook and evaluates the result: failure policy, timeout, warnings, audit annotations, metrics. The mutating and
+ * the validating plugin use it; they differ in the order of calls and in the use of patches.
  */
 import { quoteText } from '../../../api/meta/quote.ts';
 import { newBadRequest, newForbidden, newInternalError, type StatusError } from '../../../api/meta/status-error.ts';
@@ -27,7 +27,7 @@ export interface WebhookMetrics {
   failedOpen(labels: { readonly name: string; readonly type: CallType }): void;
 }
 
-/** Part of CEL: throws where an expression fails. */
+/** The part of CEL that evaluates match conditions. Throws if an expression fails. */
 export type MatchConditions = (
   conditions: readonly { readonly name: string; readonly expression: string }[],
   attributes: AdmissionAttributes,
@@ -46,14 +46,14 @@ export interface Call {
   readonly attributes: AdmissionAttributes;
   readonly view: ReviewView;
   readonly signal: AbortSignal;
-  /** `round_0_index_2`: which call of the request it is, for audit annotations. */
+  /** The index of the call within the request, such as `round_0_index_2`, for audit annotations. */
   readonly place: string;
 }
 
 const DEFAULT_TIMEOUT_SECONDS = 10;
 const LARGEST_CODE = 600;
 
-/** The webhook gave no answer that counts: its failure policy decides. `code` is what metrics show. */
+/** The call failed or its response is invalid, so the failure policy decides. `code` is the label of the metrics. */
 class CallFailure extends Error {
   readonly code: number;
   constructor(message: string, code: number, options?: ErrorOptions) {
@@ -71,7 +71,7 @@ export class Dispatcher {
     this.#options = options;
   }
 
-  /** Whether match conditions let the request through to the webhook. Throws 403 where they fail under policy Fail. */
+  /** Whether the match conditions select the request. Throws a 403 if they fail under the failure policy Fail. */
   conditionsMatch({ webhook }: RegisteredWebhook, attributes: AdmissionAttributes, view: ReviewView): boolean {
     const conditions = webhook.matchConditions ?? [];
     if (conditions.length === 0) return true;
@@ -87,8 +87,8 @@ export class Dispatcher {
   }
 
   /**
-   * Calls it, and hands what it says to `use` where it lets the request pass. False: the call failed, which is ignored.
-   * Throws what the client gets.
+   * Calls the webhook, and passes the response to `use` if it allows the request. Returns false if the call failed and the
+   * failure is ignored. Throws the error for the client.
    */
   async call(call: Call, use: (result: ReviewResult) => Promise<void> | void = () => undefined): Promise<boolean> {
     const { monotonic, metrics } = this.#options;
@@ -183,7 +183,7 @@ function describe(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** As client-go words an answer that is no success. */
+/** Formats an unsuccessful response like client-go. */
 function statusText(status: number, body: string): string {
   if (status === 404) return 'the server could not find the requested resource';
   if (status === 401) return 'the server has asked for the client to provide credentials';

@@ -1,4 +1,4 @@
-/** Where a webhook is and how the server proves itself there: URL, or a service of the cluster; credentials by host name. */
+/** Resolves the address of a webhook, a URL or a service of the cluster, and the server's credentials for it by host name. */
 import { quoteText } from '../../../api/meta/quote.ts';
 import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
 import { BackendError, backendOf } from '../../aggregation/api-service-target.ts';
@@ -25,7 +25,7 @@ class EndpointError extends Error {
   override readonly name = 'EndpointError';
 }
 
-/** The URL as errors show it: with the port of a service, and of a URL that names the usual one. */
+/** The URL as in error messages: with the port of a service, and without the default port of its scheme. */
 export function shownUrl({ url, service }: ClientConfig, timeoutSeconds: number): string {
   const query = `timeout=${timeoutSeconds}s`;
   if (url !== undefined && url !== null && url !== '') {
@@ -37,7 +37,7 @@ export function shownUrl({ url, service }: ClientConfig, timeoutSeconds: number)
   return `https://${name}.${namespace}.svc:${port}${path}?${query}`;
 }
 
-/** Throws `EndpointError` where the service cannot be found. */
+/** Throws `EndpointError` if the service cannot be resolved. */
 export async function endpointOf(
   config: ClientConfig,
   timeoutSeconds: number,
@@ -66,8 +66,8 @@ export async function endpointOf(
 }
 
 /**
- * An address of the service's endpoints: it is reached whether or not a proxy for services runs on this host. The owner of the
- * service chooses the address, so the dialer checks it.
+ * Returns an address of the service's endpoints, so that the webhook is reachable without a service proxy on this host. The
+ * owner of the service chooses the address, so the dialer checks it.
  */
 function addressOf(
   service: NonNullable<ClientConfig['service']>,

@@ -1,4 +1,4 @@
-/** Which webhooks a request is for: rules, scope, selectors, and equivalent versions of a resource. Pure. */
+/** Selects the webhooks of a request by rules, scope, selectors and equivalent versions of a resource. Pure. */
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import type { GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
 import type { MutatingWebhookConfiguration } from '../../../api/machinery/kinds.ts';
@@ -14,9 +14,9 @@ export interface RegisteredWebhook {
 
 export interface MatchInput {
   readonly attributes: AdmissionAttributes;
-  /** Whether the resource is namespaced; of a Namespace itself false. */
+  /** Whether the resource is namespaced; false for a Namespace. */
   readonly isNamespaced: boolean;
-  /** Labels of the object's namespace; `undefined` for other objects of the cluster. */
+  /** The labels of the object's namespace; `undefined` for other cluster-scoped objects. */
   readonly namespaceLabels: Readonly<Record<string, string>> | undefined;
   /** The same resource in other versions and groups. */
   readonly equivalents: readonly GroupVersionResource[];
@@ -30,7 +30,7 @@ const AUTHENTICATION_REVIEWS = new Set([
   'selfsubjectreviews',
   'selfsubjectrulesreviews',
 ]);
-/** Webhooks never see the objects that configure webhooks: a broken one could not be removed. */
+/** Webhooks are not called for objects that configure webhooks, because a broken one could not be removed. */
 const EXEMPT = new Set([
   'validatingwebhookconfigurations',
   'mutatingwebhookconfigurations',
@@ -46,7 +46,7 @@ export function isExempt({ resource }: AdmissionAttributes): boolean {
 
 export const isReview = ({ resource }: AdmissionAttributes): boolean => AUTHENTICATION_REVIEWS.has(resource.resource);
 
-/** The resource under which the webhook wants to see the request; `undefined`: not at all. */
+/** Returns the resource in the version that the webhook registered for; `undefined` if the webhook does not match. */
 export function matchWebhook(webhook: Webhook, input: MatchInput): GroupVersionResource | undefined {
   const { attributes } = input;
   const rules = webhook.rules ?? [];

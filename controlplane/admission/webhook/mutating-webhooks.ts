@@ -1,6 +1,6 @@
 /**
- * MutatingAdmissionWebhook: webhooks one after another, each shown what those before it made of the object, and one more round
- * for those that want to see what came later. Patches are JSON patches of the version that the webhook registered for.
+ * MutatingAdmissionWebhook: calls webhooks one after another, each with the changes of those before it, and once more those
+ * that ask for reinvocation. Patches are JSON patches of the version that the webhook registered for.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
@@ -30,7 +30,7 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
   async admit(attributes: AdmissionAttributes, signal: AbortSignal): Promise<void> {
     const candidates = this.candidates(attributes);
     if (candidates.length === 0) return;
-    /** Called before, and wants to see what others change later. */
+    /** The webhook was called already, and asks for reinvocation. */
     const waiting = new Set<RegisteredWebhook>();
     const again = new Set<RegisteredWebhook>();
     const callAgain = (): void => {
@@ -53,7 +53,7 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
     await this.#pass({ attributes, signal, round: 1, candidates }, () => undefined, again);
   }
 
-  /** `called` hears of each one that was called, and whether it changed the object. */
+  /** `called` is called after each webhook, with whether it changed the object. */
   async #pass(
     passage: Passage,
     called: (registered: RegisteredWebhook, changed: boolean) => void,
@@ -63,7 +63,7 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
     const matchOf = await this.matcher(attributes);
     const views = this.views(attributes);
     for (const [index, registered] of passage.candidates.entries()) {
-      // What it selects by may just have been changed by another.
+      // An earlier webhook may have changed the labels that this one selects by.
       const match = only?.has(registered) === false ? undefined : matchOf(registered);
       if (match === undefined) continue;
       const view = await views.of(match.as);
@@ -74,7 +74,7 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
     }
   }
 
-  /** Whether the webhook changed the object. */
+  /** Resolves to whether the webhook changed the object. */
   async #call(
     registered: RegisteredWebhook,
     view: ReviewView,
@@ -118,7 +118,7 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
   }
 }
 
-/** Which operation failed and why: the client that made the patch is the webhook's author. */
+/** The message has the operation that failed and the reason, because the author of the webhook needs both. */
 function patchMessage(error: unknown, patch: JsonPatch): string {
   const inner = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   const text = inner instanceof Error ? inner.message : String(inner);

@@ -1,4 +1,4 @@
-/** AdmissionReview: what is asked of a webhook, and how its answer is read, with kube-apiserver's errors. */
+/** Builds the AdmissionReview that a webhook gets, and reads its response, with kube-apiserver's errors. */
 import { quoteText } from '../../../api/meta/quote.ts';
 import { randomUUID } from 'node:crypto';
 import { parseJson, stringifyJson } from '../../../api/codec/json.ts';
@@ -9,12 +9,12 @@ import { userInfoJson } from '../../model/user-info.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 
 const GROUP = 'admission.k8s.io';
-/** The largest status that HTTP allows. */
+/** The highest status code of HTTP. */
 const LARGEST_CODE = 599;
 export const REVIEW_VERSIONS = ['v1', 'v1beta1'] as const;
 export type ReviewVersion = (typeof REVIEW_VERSIONS)[number];
 
-/** What a webhook sees: the request as it came, or converted to the version that it registered for. */
+/** The request as a webhook gets it: unchanged, or converted to the version that it registered for. */
 export interface ReviewView {
   readonly kind: GroupVersionKind;
   readonly resource: GroupVersionResource;
@@ -62,7 +62,7 @@ export function reviewOf(attributes: AdmissionAttributes, view: ReviewView, vers
   return { uid, version, body };
 }
 
-/** Options of a connection are no objects with a name. */
+/** The options of a connect request have no name. */
 function withoutMetadata(options: KubeObject | undefined): object | null {
   if (options === undefined) return null;
   const { metadata: _, ...rest } = options;
@@ -80,7 +80,7 @@ export interface ReviewResult {
   readonly auditAnnotations: Readonly<Record<string, string>>;
 }
 
-/** Why an answer is none. `call`: it is reported as a failed call, else as an invalid response. */
+/** Why a response is invalid. `call`: it is reported as a failed call, otherwise as an invalid response. */
 class ReviewError extends Error {
   override readonly name = 'ReviewError';
 }
@@ -164,7 +164,7 @@ function patchOf(response: Record<string, unknown>, version: ReviewVersion, isMu
   if (type !== '' && !has) throw invalidResponse('webhook returned response.patchType but not response.patch');
   if (!has) return undefined;
   if (type === 'JSONPatch') return bytes;
-  // An empty list of a type that nobody knows changes nothing.
+  // An empty patch of an unknown type changes nothing.
   if (bytes.toString().trim() === '[]') return undefined;
   throw invalidResponse(`webhook returned invalid response.patchType of ${quoteText(type)}`);
 }
@@ -185,7 +185,7 @@ function operationsOf(bytes: Buffer | undefined): JsonPatch | undefined {
   return patch.length === 0 ? undefined : patch;
 }
 
-/** What the client gets when a webhook says no. */
+/** The error for the client when a webhook refuses the request. */
 export function deniedError(name: string, status: Readonly<Record<string, unknown>> | undefined): StatusError {
   const text = (field: string): string => (typeof status?.[field] === 'string' ? (status[field] as string) : '');
   const denied = `admission webhook ${quoteText(name)} denied the request`;
@@ -198,12 +198,12 @@ export function deniedError(name: string, status: Readonly<Record<string, unknow
   return newStatusError(code, reason, denied + why, details);
 }
 
-/** What is no status of HTTP cannot be sent. */
+/** A code outside the range of HTTP cannot be sent. */
 function isErrorCode(code: unknown): code is number {
   return typeof code === 'number' && Number.isInteger(code) && code >= 400 && code <= LARGEST_CODE;
 }
 
-/** The members of a Status' details that have the type of the API; others are dropped. */
+/** Keeps the members of a Status' details that have the type of the API. */
 function detailsOf(given: Readonly<Record<string, unknown>>): StatusDetails {
   const texts = (from: Readonly<Record<string, unknown>>, names: readonly string[]): Record<string, string> =>
     Object.fromEntries(names.flatMap((name) => (typeof from[name] === 'string' ? [[name, from[name]]] : [])));

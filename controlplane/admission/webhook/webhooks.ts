@@ -1,7 +1,7 @@
 /**
- * What the plugins for admission webhooks have in common: configurations in the order of their names, which of them a request
- * is for, and the request in the version that each wants. ValidatingAdmissionWebhook, which calls them all at once, stands
- * here; `mutating-webhooks.ts` has the other.
+ * The common part of the webhook admission plugins: the configurations in the order of their names, the selection of webhooks,
+ * and the conversion of the request. ValidatingAdmissionWebhook, which calls its webhooks in parallel, is in this file;
+ * `mutating-webhooks.ts` has the other plugin.
  */
 import type { MutatingWebhookConfiguration, ValidatingWebhookConfiguration } from '../../../api/machinery/kinds.ts';
 import {
@@ -21,14 +21,14 @@ import { isExempt, isReview, matchWebhook, type RegisteredWebhook, type Webhook 
 import { viewOf } from '../policy/request-view.ts';
 import type { ReviewView } from './review.ts';
 
-/** The same resource in its other versions, and objects between them. */
+/** Finds the other versions of a resource, and converts objects between them. */
 export interface WebhookConversion {
   isNamespaced(resource: GroupVersionResource): boolean;
   equivalents(resource: GroupVersionResource, subresource: string): readonly GroupVersionResource[];
   kindOf(resource: GroupVersionResource, subresource: string): GroupVersionKind | undefined;
-  /** Into the version of `kind`; throws where that cannot be done. Custom resources may ask a webhook of theirs. */
+  /** Converts to the version of `kind`; throws if that fails. For a custom resource it may call the conversion webhook. */
   convert(object: KubeObject, kind: GroupVersionKind): KubeObject | Promise<KubeObject>;
-  /** A patched object in the form that its schema wants; throws for what does not fit. */
+  /** Converts a patched object to the types of its schema; throws if a value does not match. */
   conform?(object: KubeObject, kind: GroupVersionKind): KubeObject;
 }
 
@@ -76,7 +76,7 @@ export interface Match {
   readonly as: GroupVersionResource;
 }
 
-/** One request in the versions that webhooks want: converted once for each, until somebody changes the object. */
+/** A request in the versions that webhooks registered for. Each conversion is cached until the object changes. */
 class Views {
   readonly #made = new Map<string, Promise<ReviewView>>();
   readonly #attributes: AdmissionAttributes;
@@ -94,7 +94,7 @@ class Views {
     return made;
   }
 
-  /** The object has changed. */
+  /** Must be called when the object has changed. */
   forget(): void {
     this.#made.clear();
   }
@@ -128,7 +128,7 @@ export abstract class WebhookPlugin {
     return true;
   }
 
-  /** All that are registered, for a request that may be shown to any. */
+  /** All registered webhooks, for a request that any of them may match. */
   protected candidates(attributes: AdmissionAttributes): readonly RegisteredWebhook[] {
     const all = this.#registered.all();
     return all.length === 0 || isExempt(attributes) || isReview(attributes) ? [] : all;
@@ -138,7 +138,7 @@ export abstract class WebhookPlugin {
     return new Views(attributes, this.options.conversion);
   }
 
-  /** What a webhook's rules and selectors are held against. The object is looked at when it is asked about. */
+  /** The attributes that rules and selectors match. Those of the object are read on demand. */
   protected async matcher(
     attributes: AdmissionAttributes,
   ): Promise<(registered: RegisteredWebhook) => Match | undefined> {
