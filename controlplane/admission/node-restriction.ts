@@ -321,8 +321,7 @@ async function tokenRequest(attributes: AdmissionAttributes, findPod: FindPod, a
   if (audiences.length > 1) throw refusal(attributes, 'node may only request 0 or 1 audiences');
   const [audience = ''] = audiences;
   if (projectedAudiences(pod).has(audience)) return;
-  // The audience is allowed if a service account token for it is configured for a credential provider plugin of the kubelet,
-  // which RBAC allows by the verb `request-serviceaccounts-token-audience`.
+  // Administrators allow further audiences, which credential provider plugins of the kubelet need, by this verb.
   const { decision } = await authorizer.authorize({
     user: attributes.user,
     verb: 'request-serviceaccounts-token-audience',

@@ -104,7 +104,7 @@ function measured(registry: MetricsRegistry, inner: Authenticator, monotonic: ()
   });
   const durations = registry.histogram({
     name: 'authentication_duration_seconds',
-    help: 'Time that asking who sent a request took.',
+    help: 'Duration of the authentication of requests in seconds, by result.',
     labels: ['result'],
     buckets: DOUBLING(0.001, 15),
   });

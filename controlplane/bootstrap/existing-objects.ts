@@ -1,6 +1,6 @@
 /**
- * How the objects that every cluster has are brought to a known state: read what exists, create what is missing. Every write
- * is safe beside another server that does the same. The other files of this folder call it.
+ * Creates and updates the objects that every cluster has: it reads what exists and creates what is missing. Every write is safe
+ * beside another server that does the same. The other files of this folder use it.
  */
 import type { Client, Resource } from '../../api/machinery/client.ts';
 import type { ResourceOf } from '../../api/machinery/resources.ts';

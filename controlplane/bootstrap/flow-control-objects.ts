@@ -1,10 +1,10 @@
 /**
- * The FlowSchemas and PriorityLevelConfigurations that every cluster has, and the status of flow schemas, kept as
- * kube-apiserver keeps them.
+ * Maintains the FlowSchemas and PriorityLevelConfigurations that every cluster has, and the status of flow schemas, like
+ * kube-apiserver.
  *
- * Mandatory objects are always restored. Suggested ones are created where they are missing and follow
- * their definition while `apf.kubernetes.io/autoupdate-spec` is true, or absent from an object that nobody has changed.
- * Objects with the annotation that are no longer suggested are deleted. Safe beside another server that does the same.
+ * Mandatory objects are always restored. Suggested ones are created if they are missing, and updated while
+ * `apf.kubernetes.io/autoupdate-spec` is true, or absent from an object that no client has changed. Objects with the annotation
+ * that are no longer suggested are deleted. It is safe beside another server that does the same.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Client } from '../../api/machinery/client.ts';

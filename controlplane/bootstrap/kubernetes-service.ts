@@ -1,4 +1,4 @@
-/** Keeps the `kubernetes` service in `default` and its endpoints: how pods reach the API server. */
+/** Maintains the `kubernetes` service in `default` and its endpoints, by which pods reach the API server. */
 import type { Logger } from '../../api/component/logger.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Client, Resource } from '../../api/machinery/client.ts';
@@ -15,7 +15,7 @@ export interface KubernetesServiceOptions {
   readonly client: Client;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Of this server, as pods reach it. */
+  /** The addresses of this server for pods. */
   readonly address: string;
   readonly port: number;
   /** `--service-cluster-ip-range`. */

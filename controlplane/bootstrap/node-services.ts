@@ -26,7 +26,7 @@ export async function ensureNodeServices(
     roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'system:node-proxier' },
     subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: 'system:nodes' }],
   });
-  // A second service would be refused for its address, not for its name.
+  // A second `kube-dns` service would be refused because of its address, and not because of its name.
   if ((await findObject(client, services, NAMESPACE, NAME)) !== undefined) return;
   const address = serviceAddress(serviceClusterCidrs, DNS_ADDRESS);
   try {

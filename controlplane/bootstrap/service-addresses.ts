@@ -1,7 +1,7 @@
-/** Addresses of the service range that are known beforehand: by their place in it. */
+/** Addresses of the service range with a fixed index. */
 import { cidrAddress, cidrSize, parseCidr } from '../../api/meta/ip-addresses.ts';
 
-/** Of the first of `ranges`; undefined where it has no such place. */
+/** Returns the address with this index in the first of `ranges`; `undefined` if the range is too small. */
 export function serviceAddress(ranges: readonly string[], index: number): string | undefined {
   const range = parseCidr(ranges[0] ?? '');
   return range === undefined || cidrSize(range) <= BigInt(index) + 1n ? undefined : cidrAddress(range, index);

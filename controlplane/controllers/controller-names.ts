@@ -1,4 +1,7 @@
-/** The names that `--controllers` takes, and which controllers a list of them selects. Light: the flag table imports it. */
+/**
+ * The names in `--controllers`, and the selection of controllers by such a list. It has no further imports, because the flag
+ * table imports it.
+ */
 import { quoteText } from '../../api/meta/quote.ts';
 
 /** In the order of the table of controllers. */
@@ -86,7 +89,7 @@ const ALIASES: Readonly<Record<string, ControllerName>> = {
   horizontalpodautoscaling: 'horizontal-pod-autoscaler-controller',
 };
 
-/** Controllers of kube-controller-manager that do not exist here: lists may turn them off. */
+/** Controllers of kube-controller-manager that do not exist here; a list may disable them. */
 const ABSENT: ReadonlySet<string> = new Set([
   'cloud-node-lifecycle-controller',
   'device-taint-eviction-controller',
@@ -109,7 +112,7 @@ const ABSENT: ReadonlySet<string> = new Set([
 
 const known: ReadonlySet<string> = new Set([...CONTROLLER_NAMES, ...Object.keys(ALIASES)]);
 
-/** Why the list is refused; `undefined` when it names controllers that exist. */
+/** Returns why the list is invalid; `undefined` if it is valid. */
 export function checkControllers(selection: readonly string[]): string | undefined {
   for (const entry of selection) {
     const name = entry.replace(/^-/, '');
@@ -119,7 +122,7 @@ export function checkControllers(selection: readonly string[]): string | undefin
   return undefined;
 }
 
-/** Names in the list decide first, then `*`. */
+/** A name in the list has precedence over `*`. */
 export function isEnabled(
   row: { readonly name: ControllerName; readonly offByDefault?: boolean },
   selection: readonly string[],

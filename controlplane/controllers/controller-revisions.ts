@@ -15,8 +15,8 @@ import { safeHash } from './safe-hash.ts';
 export const REVISION_HASH = 'controller-revision-hash';
 
 /**
- * As patches that bring the template back, members in order: kubectl and kube-controller-manager compare the bytes with those
- * that they make of the present template.
+ * Returns the template as a patch that restores it. The order of members is fixed, because kubectl and kube-controller-manager
+ * compare the bytes with those of the current template.
  */
 export function revisionData(template: PodTemplate): JsonValue {
   return inOrder({ spec: { template: { ...(template as unknown as JsonObject), $patch: 'replace' } } });
@@ -50,7 +50,7 @@ export interface History<Owner extends KubeObject> {
   readonly collisionCount: number;
 }
 
-/** All revisions in order, with the one of the present template last. */
+/** Returns all revisions in order, with that of the current template last. */
 export async function syncRevisions<Owner extends KubeObject>(
   history: History<Owner>,
 ): Promise<{ readonly all: ControllerRevision[]; readonly update: ControllerRevision }> {
@@ -64,7 +64,7 @@ export async function syncRevisions<Owner extends KubeObject>(
   const same = sorted.findLast((revision) => semanticEqual(revision['data'], data));
   if (same !== undefined) {
     if (same === sorted.at(-1)) return { all: sorted, update: same };
-    // going back to an old template makes it the newest revision
+    // A rollback to an old template makes its revision the newest.
     const update = await client.update(controllerRevisions, { ...same, revision: next });
     return { all: [...sorted.filter((revision) => revision !== same), update], update };
   }
@@ -93,7 +93,7 @@ export async function syncRevisions<Owner extends KubeObject>(
   }
 }
 
-/** Removes the oldest that nothing uses, beyond the limit. */
+/** Deletes the oldest unused revisions beyond the limit. */
 export async function truncateRevisions(
   client: TypedClient,
   all: readonly ControllerRevision[],

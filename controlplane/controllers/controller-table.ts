@@ -1,4 +1,6 @@
-/** The controllers as a table: name, the service account it acts as, how it runs, whether it is on by default. */
+/**
+ * The table of controllers: the name of each, its service account, the function that runs it, and whether it is on by default.
+ */
 import { newStatusError } from '../../api/meta/status-error.ts';
 import { runBootstrapSigner } from './bootstrap/bootstrap-signer.ts';
 import { runTokenCleaner } from './bootstrap/token-cleaner.ts';
@@ -40,24 +42,27 @@ import { runVolumeBinder } from './storage/volume-binder.ts';
 import { runVolumeExpander } from './storage/volume-expander.ts';
 import { runStatefulSets } from './stateful-set/stateful-set.ts';
 
-/** Parts that some controllers need beside the API; a controller whose part is missing does not run. */
+/** Parts that some controllers need beside the API; a controller without its part does not run. */
 export interface ControllerKeys {
   readonly rootCaPem?: string;
   readonly tokenSigner?: LegacyTokenSigner;
   readonly certificateSigner?: CertificateSigner;
-  /** GET of a path of the API as the autoscaler's account: adapters serve custom and external metrics. Absent: there are none. */
+  /**
+   * Sends a GET to a path of the API as the autoscaler's service account; adapters serve custom and external metrics there. If
+   * it is absent, there are no such metrics.
+   */
   readonly getMetrics?: RawGet;
 }
 
 export interface ControllerRow {
   readonly name: ControllerName;
-  /** Service account in kube-system; '' for the controller manager's own user. */
+  /** The service account in kube-system; '' for the user of the controller manager. */
   readonly account: string;
   readonly run: RunController;
   readonly offByDefault?: boolean;
 }
 
-/** Answers as the API does where no metrics are served. */
+/** Rejects like the API if no metrics are served. */
 const noMetrics: RawGet = () =>
   Promise.reject(newStatusError(404, 'NotFound', 'the server could not find the requested resource'));
 
@@ -134,7 +139,7 @@ const CONTROLLERS: readonly ControllerRow[] = [
   },
 ];
 
-/** The order of the rows is without meaning: controllers run at the same time. */
+/** The order of the rows has no meaning, because all controllers run at the same time. */
 export function controllerTable({
   rootCaPem,
   tokenSigner,

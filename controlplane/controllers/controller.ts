@@ -1,6 +1,6 @@
 /**
- * What every controller is given and how it runs: handlers put keys into a work queue, workers reconcile one key at a time, each
- * from the newest state. `start.ts` makes the environment; the controllers' files use `ReconcileLoop`.
+ * The environment and the reconcile loop of controllers: event handlers add keys to a work queue, and workers reconcile one key
+ * at a time from the newest state. `start.ts` creates the environment; the controllers use `ReconcileLoop`.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isConflict, isNotFound, isStatusError } from '../../api/meta/status-error.ts';
@@ -31,18 +31,18 @@ export interface ControllerEnvironment {
   readonly observeQueue?: () => QueueObserver;
 }
 
-/** Runs until the signal aborts and everything under way has ended. */
+/** Runs until the signal aborts and all running work has ended. */
 export type RunController = (environment: ControllerEnvironment, signal: AbortSignal) => Promise<void>;
 
 export interface LoopOptions {
   readonly workers?: number;
-  /** Delay after a first failure, and the longest. */
+  /** The delay after a first failure, and the longest delay. */
   readonly baseDelayMs?: number;
   readonly maxDelayMs?: number;
   readonly reconcile: (key: string, signal: AbortSignal) => Promise<void>;
 }
 
-/** What a loop waits for before it starts. */
+/** An informer that must be synced before the loop starts. */
 export interface Cache {
   synced(signal?: AbortSignal): Promise<void>;
 }
@@ -68,12 +68,12 @@ export class ReconcileLoop {
 
   readonly enqueue = (object: KubeObject): void => void this.queue.add(keyOf(object));
 
-  /** Keys of every add, update and delete. */
+  /** Adds the key of every object that is added, updated or deleted. */
   follow<T extends KubeObject>(informer: Informer<T>): void {
     informer.addHandler({ add: this.enqueue, update: (_, current) => this.enqueue(current), delete: this.enqueue });
   }
 
-  /** Waits for the caches, then works until the signal aborts. */
+  /** Waits for the informers, then reconciles until the signal aborts. */
   async run(signal: AbortSignal, ...caches: readonly Cache[]): Promise<void> {
     try {
       await Promise.all(caches.map((cache) => cache.synced(signal)));
@@ -89,7 +89,7 @@ export class ReconcileLoop {
       ...(turns === undefined ? {} : { turns }),
       reconcile: this.#options.reconcile,
       onError: (error, key, failures) => {
-        // Another writer was first: the next reconcile sees its version.
+        // Another client wrote the object first; the next reconciliation gets its version.
         if (isConflict(error) || (isNotFound(error) && failures < 3))
           logger.debug({ key, failures, err: error }, 'A newer version was written meanwhile');
         else if (isStatusError(error)) logger.warn({ key, failures, err: error }, 'Reconciling failed');
@@ -104,7 +104,7 @@ export function keyOf(object: KubeObject): string {
   return namespace === '' ? name : `${namespace}/${name}`;
 }
 
-/** Of `keyOf`: the namespace is '' for cluster-scoped objects. */
+/** Splits a key of `keyOf`: the namespace is '' for cluster-scoped objects. */
 export function splitKey(key: string): { readonly namespace: string; readonly name: string } {
   const slash = key.indexOf('/');
   return slash < 0 ? { namespace: '', name: key } : { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
@@ -116,7 +116,7 @@ export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
 }
 
-/** Calls again and again with a pause between; what fails is logged and tried at the next turn. */
+/** Calls the function repeatedly with a pause in between; failures are logged and retried at the next turn. */
 export async function every(
   environment: Pick<ControllerEnvironment, 'clock' | 'logger'>,
   periodMs: number,

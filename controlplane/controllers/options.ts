@@ -1,6 +1,6 @@
-/** What can be set about the controllers: the flags of kube-controller-manager, with its defaults. */
+/** The options of the controllers: the flags of kube-controller-manager, with its defaults. */
 export interface ControllerOptions {
-  /** `--controllers`: `*`, names, and names with `-` before. */
+  /** `--controllers`: `*`, names, and names that begin with `-`. */
   readonly controllers: readonly string[];
   readonly concurrentDeploymentSyncs: number;
   readonly concurrentReplicaSetSyncs: number;

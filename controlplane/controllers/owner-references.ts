@@ -1,6 +1,6 @@
 /**
- * Which controller owns an object, and claiming: a controller adopts objects that match its selector and have no controller,
- * and releases those of its own that match no longer. Indexes make both cost what they concern.
+ * Finds the controller of an object. Also claims objects: a controller adopts objects that match its selector and have no
+ * controller, and releases its own objects that no longer match. Indexes keep the cost proportional to the objects concerned.
  */
 import { type KubeObject, type OwnerReference, apiVersionOf } from '../../api/meta/object.ts';
 import type { Selector } from '../../api/meta/selector.ts';
@@ -25,7 +25,7 @@ export function controllerReference(owner: KubeObject, resource: Resource): Owne
   };
 }
 
-/** The owner's key in its namespace, if the object's controller is of that resource. */
+/** The key of the owner in its namespace, if the object's controller is of that resource. */
 export function ownerKey(object: KubeObject, resource: Resource): string | undefined {
   const reference = controllerOf(object);
   if (reference?.kind !== resource.kind || reference.apiVersion.split('/')[0] !== apiVersionOf(resource).split('/')[0])
@@ -36,7 +36,7 @@ export function ownerKey(object: KubeObject, resource: Resource): string | undef
 const BY_CONTROLLER = 'controller-uid';
 const ORPHANS = 'orphans-of-namespace';
 
-/** Objects by their controller's uid, and those without one by namespace. */
+/** Indexes objects by the UID of their controller, and those without one by namespace. */
 export function indexByController<T extends KubeObject>(informer: Informer<T>): void {
   informer.addIndex(BY_CONTROLLER, (object) => {
     const uid = controllerOf(object)?.uid;
@@ -60,15 +60,15 @@ export interface Claim<T extends KubeObject, Owner extends KubeObject> {
   readonly resource: ResourceOf<T>;
   readonly informer: Informer<T>;
   readonly selector: Selector;
-  /** Which of the selected count; the others stay as they are. */
+  /** Whether a selected object may be adopted; the others stay unchanged. */
   readonly matches?: (object: T) => boolean;
-  /** Called with the server's answer to an adoption. */
+  /** Receives the server's response to an adoption. */
   readonly onWritten?: (object: T) => void;
-  /** Finalizers that an adopted object gets. */
+  /** The finalizers that an adopted object gets. */
   readonly finalizers?: readonly string[];
 }
 
-/** The objects that the owner has after adopting and releasing. */
+/** Returns the objects of the owner after adoptions and releases. */
 export async function claim<T extends KubeObject, Owner extends KubeObject>(options: Claim<T, Owner>): Promise<T[]> {
   const { owner, informer, selector, matches = () => true } = options;
   const deleting = owner.metadata.deletionTimestamp !== undefined;
@@ -91,7 +91,7 @@ export async function claim<T extends KubeObject, Owner extends KubeObject>(opti
   return claimed;
 }
 
-/** The cache may be behind: an owner that is going away must adopt nothing. */
+/** The informer may lag behind, and an owner that is being deleted must not adopt objects. */
 async function checkAlive<T extends KubeObject, Owner extends KubeObject>({
   client,
   owner,
@@ -147,7 +147,7 @@ async function release<T extends KubeObject, Owner extends KubeObject>(
       metadata,
     });
   } catch (error) {
-    // gone, or another object of that name
+    // The object is deleted, or another object of that name exists.
     if (!isNotFound(error) && !isInvalid(error)) throw error;
   }
 }

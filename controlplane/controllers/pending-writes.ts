@@ -1,8 +1,8 @@
 /**
- * Knows whether a cache already shows what a controller wrote for a key, so that it never acts twice on the same lack: a
- * creation is shown when the cache has reached its version, a deletion when the object is gone or marked.
+ * Tracks whether an informer already shows what a controller wrote for a key, so that the controller does not repeat a write. A
+ * creation is visible when the informer has reached its version, a deletion when the object is removed or marked.
  *
- * Creations are unsettled for five minutes at most; then the cache is believed.
+ * After five minutes a creation no longer counts as pending.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -26,7 +26,7 @@ export class PendingWrites<T extends KubeObject> {
     this.#clock = clock;
   }
 
-  /** Also of a patch or an update: `object` is the server's answer. */
+  /** Also for a patch or an update: `object` is the server's response. */
   wrote(key: string, object: KubeObject): void {
     const version = BigInt(object.metadata.resourceVersion ?? '0');
     const pending = this.#of(key);
@@ -41,7 +41,7 @@ export class PendingWrites<T extends KubeObject> {
     this.#pending.delete(key);
   }
 
-  /** The cache shows everything. Otherwise an event of the cache is still to come and brings the key back. */
+  /** Whether the informer shows everything. Otherwise one of its next events enqueues the key again. */
   settled(key: string): boolean {
     const pending = this.#pending.get(key);
     if (pending === undefined) return true;

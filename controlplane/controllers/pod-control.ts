@@ -1,6 +1,6 @@
 /**
- * Creating and deleting the pods of a controller, with the events that users see, and in growing batches, so that a set
- * whose pods are refused does not flood the API.
+ * Creates and deletes pods of a controller, and records the events. Pods are created in growing batches, so that a set whose
+ * pods are refused does not flood the API.
  */
 import type { V1PodTemplateSpec } from '@kubernetes/client-node';
 import type { KubeObject } from '../../api/meta/object.ts';
@@ -13,7 +13,7 @@ import { controllerReference } from './owner-references.ts';
 
 export type PodTemplate = Wire<V1PodTemplateSpec>;
 
-/** The pod that a template makes for an owner; `name` for sets that name their pods. */
+/** The pod of an owner's template; `name` is for sets that name their pods. */
 export function podFromTemplate(
   template: PodTemplate,
   owner: KubeObject,
@@ -36,7 +36,7 @@ export function podFromTemplate(
   };
 }
 
-/** The dash goes where the owner's name leaves no room for it in a valid pod name. */
+/** The dash is omitted if the name of the owner is too long for it. */
 function podNamePrefix(owner: string): string {
   return owner.length + 1 <= 253 ? `${owner}-` : owner;
 }
@@ -65,7 +65,7 @@ export class PodControl<Owner extends KubeObject> {
     }
   }
 
-  /** A pod that is gone already is deleted. */
+  /** A pod that does not exist any more counts as deleted. */
   async delete(owner: Owner, pod: Pod): Promise<void> {
     const { client, recorder } = this.#environment;
     const about = referenceTo(owner, this.#ownerResource);

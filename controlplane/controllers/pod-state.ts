@@ -1,4 +1,4 @@
-/** What controllers ask about a pod. Pure. */
+/** Predicates of pods that several controllers use. Pure. */
 import type { Pod } from '../../api/machinery/kinds.ts';
 
 type PodCondition = NonNullable<NonNullable<Pod['status']>['conditions']>[number];
@@ -11,7 +11,7 @@ export function isPodReady(pod: Pod): boolean {
   return podCondition(pod, 'Ready')?.status === 'True';
 }
 
-/** Ready for as long as `minReadySeconds`. */
+/** Whether the pod has been ready for `minReadySeconds`. */
 export function isPodAvailable(pod: Pod, minReadySeconds: number, nowMs: number): boolean {
   const ready = podCondition(pod, 'Ready');
   if (ready?.status !== 'True') return false;
@@ -28,7 +28,7 @@ export function isPodTerminating(pod: Pod): boolean {
   return pod.metadata.deletionTimestamp !== undefined;
 }
 
-/** Neither finished nor going away. */
+/** Whether the pod is neither finished nor terminating. */
 export function isPodActive(pod: Pod): boolean {
   return !isPodFinished(pod) && !isPodTerminating(pod);
 }
@@ -38,8 +38,9 @@ export function restarts(pod: Pod): number {
 }
 
 /**
- * Which pods go first when a set shrinks: unassigned, pending, not ready, of lower deletion cost, crowded on their node, ready
- * for a shorter time, restarting more, younger. `crowding` is the number of related pods on the pod's node.
+ * The order in which pods are deleted when a set shrinks: unassigned, pending, not ready, of lower deletion cost, crowded on
+ * their node, ready for a shorter time, restarted more often, younger. `crowding` is the number of related pods on the pod's
+ * node.
  */
 export function compareForDeletion(a: Pod, b: Pod, crowding: (pod: Pod) => number, nowMs: number): number {
   const assigned = (pod: Pod): number => ((pod.spec?.nodeName ?? '') === '' ? 0 : 1);
@@ -64,7 +65,7 @@ function deletionCost(pod: Pod): number {
   return /^-?[0-9]+$/.test(cost) ? Number(cost) : 0;
 }
 
-/** Ages compare by order of magnitude, so that of pods about as old any may go. */
+/** Ages are compared by order of magnitude, so that of pods of about the same age any may be deleted. */
 function ageBucket(nowMs: number, sinceMs: number): number {
   const age = nowMs - sinceMs;
   return age <= 0 ? -1 : Math.floor(Math.log2(age * 1e6));

@@ -4,7 +4,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 
 const SAFE_ALPHABET = 'bcdfghjklmnpqrstvwxz2456789';
 
-/** Equal JSON values give equal hashes whatever the order of their members. */
+/** Equal JSON values have equal hashes, whatever the order of their members is. */
 export function safeHash(value: unknown, collisionCount = 0): string {
   const text = `${canonical(value)}#${collisionCount}`;
   let hash = 0x811c9dc5;

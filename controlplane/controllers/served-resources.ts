@@ -1,4 +1,4 @@
-/** The resources that the API serves, each once: in the first version that discovery lists. */
+/** The resources that the API serves, each in the first version that discovery lists. */
 import type { Resource } from '../../api/machinery/client.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 
@@ -6,7 +6,7 @@ export interface ServedResource extends Resource {
   readonly verbs: readonly string[];
 }
 
-/** Events stand in two groups and are one resource: the core one. */
+/** Events are in two groups and are one resource: that of the core group. */
 export function servedResources(catalog: Pick<ResourceCatalog, 'resources'>): ServedResource[] {
   const seen = new Set<string>();
   const served: ServedResource[] = [];
@@ -19,7 +19,7 @@ export function servedResources(catalog: Pick<ResourceCatalog, 'resources'>): Se
   return served;
 }
 
-/** What can be listed, watched and deleted: the content that garbage collection and namespaces deal with. */
+/** Resources that can be listed, watched and deleted: garbage collection and the deletion of namespaces process them. */
 export function isContent({ verbs }: ServedResource): boolean {
   return ['list', 'watch', 'delete'].every((verb) => verbs.includes(verb));
 }

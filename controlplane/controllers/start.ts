@@ -1,4 +1,4 @@
-/** Starts the controllers for `loops.ts`: gives each its own client, recorder and logger, and stops them together. */
+/** Starts the controllers for `loops.ts`: creates a client, a recorder and a logger for each, and stops them together. */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -13,12 +13,12 @@ import { isEnabled } from './controller-names.ts';
 import { controllerTable, type ControllerKeys } from './controller-table.ts';
 
 export interface StartControllersOptions extends ControllerKeys {
-  /** A client that acts as this user: `system:serviceaccount:kube-system:…` or `system:kube-controller-manager`. */
+  /** Creates a client of this user: `system:serviceaccount:kube-system:…` or `system:kube-controller-manager`. */
   readonly clientFor: (userName: string) => Client;
-  /** Made with a client that may read everything; shared with the scheduler. */
+  /** Its client can read everything; the scheduler uses the same informers. */
   readonly informers: Informers;
   readonly clock: Clock;
-  /** Shared with the clients: reconciles leave the event loop to others in time. */
+  /** The clients use the same turns, so that reconciliations yield the event loop to others. */
   readonly turns: LoopTurns;
   readonly logger: Logger;
   readonly catalog: ResourceCatalog;
@@ -29,7 +29,7 @@ export interface StartControllersOptions extends ControllerKeys {
 
 export interface RunningControllers {
   readonly names: readonly string[];
-  /** Resolves when every loop has ended. The informers stay open: they are the caller's. */
+  /** Resolves when every loop has ended. The caller closes the informers. */
   close(): Promise<void>;
 }
 
@@ -78,7 +78,7 @@ export function startControllers(start: StartControllersOptions): RunningControl
   };
 }
 
-/** The name that kube-controller-manager gives the queue in its metrics. */
+/** The name of the queue in the metrics of kube-controller-manager. */
 function queueName(controller: string): string {
   return QUEUES[controller] ?? controller.replace(/-controller$/, '').replaceAll('-', '_');
 }
@@ -103,7 +103,7 @@ const QUEUES: Readonly<Record<string, string>> = {
   'ttl-after-finished-controller': 'ttl_jobs_to_delete',
 };
 
-/** The source that users see in events. */
+/** The event source that users see. */
 function componentOf(account: string, name: string): string {
   return (
     { 'daemon-set-controller': 'daemonset-controller', 'generic-garbage-collector': 'garbage-collector-controller' }[

@@ -1,8 +1,9 @@
 /**
- * Horizontal autoscalers: every period reads the metrics, computes a count, and writes it to the target's `scale`. Counting
- * stands in `replica-calculator.ts`, steadying in `scaling-rules.ts`.
+ * Horizontal pod autoscalers: reads the metrics periodically, computes a number of replicas, and writes it to the target's
+ * `scale`. `replica-calculator.ts` computes, and `scaling-rules.ts` stabilizes.
  *
- * What was recommended and done lately is kept in memory: after a start the present count is the first recommendation.
+ * Recent recommendations and changes are in memory only: after a start, the current number of replicas is the first
+ * recommendation.
  */
 import type { V2HorizontalPodAutoscalerCondition, V2HorizontalPodAutoscalerStatus } from '@kubernetes/client-node';
 import { formatTime } from '../../../api/machinery/clock.ts';
@@ -37,7 +38,7 @@ interface Scale extends KubeObject {
   status?: { replicas?: number; selector?: string };
 }
 
-/** `get`: reads the metrics that adapters serve. */
+/** `get` reads the metrics that adapters serve. */
 export function horizontalAutoscaler(get: RawGet): RunController {
   return (environment, signal) => {
     const { informers, options } = environment;
@@ -68,7 +69,7 @@ export function horizontalAutoscaler(get: RawGet): RunController {
   };
 }
 
-/** What one turn finds out, written to the status at its end. */
+/** The results of one reconciliation, which are written to the status at its end. */
 interface Turn {
   readonly autoscaler: HorizontalPodAutoscaler;
   readonly status: Status;
@@ -98,7 +99,7 @@ class HorizontalAutoscaler {
     this.#histories.delete(key);
   }
 
-  /** Resolves to whether the autoscaler is still there. */
+  /** Resolves to whether the autoscaler still exists. */
   async reconcile(key: string): Promise<boolean> {
     const { namespace, name } = splitKey(key);
     const autoscaler = this.#autoscalers.get(namespace, name);
@@ -188,7 +189,7 @@ class HorizontalAutoscaler {
     }
   }
 
-  /** The largest count that a metric asks for; `undefined` when nothing may be done. */
+  /** Returns the largest number that a metric proposes; `undefined` if the target must not be scaled. */
   async #ask(turn: Turn, scale: Scale): Promise<MetricProposal | undefined> {
     const { autoscaler, status } = turn;
     const namespace = autoscaler.metadata.namespace ?? '';
@@ -231,12 +232,12 @@ class HorizontalAutoscaler {
       }
     }
     const [first] = failures;
-    // a metric that is not known might ask for more, so nothing is taken away
+    // A metric that is unavailable might propose more replicas, so the target is not scaled down.
     if (first !== undefined && (best === undefined || best.replicas < input.specReplicas)) {
       this.#failed(turn, first, `${failures.length} invalid out of ${metrics.length}`);
       return undefined;
     }
-    // the two static forms of the same type differ in what may be undefined
+    // The two static types of the same value differ in which fields may be undefined.
     status.currentMetrics = current as NonNullable<Status['currentMetrics']>;
     const said = `the HPA was able to successfully calculate a replica count from ${best?.name ?? ''}`;
     setCondition(turn, { type: 'ScalingActive', status: 'True' }, 'ValidMetricFound', said);

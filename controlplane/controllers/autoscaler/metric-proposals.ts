@@ -19,7 +19,7 @@ import {
 export interface ProposalInput {
   readonly autoscaler: HorizontalPodAutoscaler;
   readonly pods: readonly Pod[];
-  /** The target's own selector, as text. */
+  /** The label selector of the target as text. */
   readonly selector: string;
   readonly specReplicas: number;
   readonly statusReplicas: number;
@@ -27,12 +27,12 @@ export interface ProposalInput {
 
 export interface MetricProposal {
   readonly replicas: number;
-  /** As events and conditions call the metric. */
+  /** The name of the metric in events and conditions. */
   readonly name: string;
   readonly status: MetricStatus;
 }
 
-/** A metric that could not be had, with the reason of the condition and event. */
+/** A metric that could not be read, with the reason for the condition and the event. */
 export class FailedMetric extends Error {
   readonly reason: string;
 

@@ -1,4 +1,4 @@
-/** The metrics APIs, which others serve: of resources, of pods and other objects, and of what is outside of the cluster. */
+/** A client of the metrics APIs: resource metrics, custom metrics of pods and other objects, and external metrics. */
 import { parseDuration } from '../../../api/component/duration.ts';
 import { resource as resourceOf, type ResourceOf } from '../../../api/machinery/resources.ts';
 import type { TypedClient } from '../../../api/machinery/typed-client.ts';
@@ -7,7 +7,7 @@ import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { MetricsError, type PodMetric, type PodMetrics } from './replica-calculator.ts';
 
-/** GET of a path of the API; rejects with a `StatusError`. */
+/** Sends a GET to a path of the API; rejects with a `StatusError`. */
 export type RawGet = (path: string) => Promise<unknown>;
 
 const CUSTOM = '/apis/custom.metrics.k8s.io';
@@ -18,7 +18,7 @@ const DEFAULT_WINDOW_MS = 60_000;
 export interface ObjectTarget {
   readonly group: string;
   readonly resource: string;
-  /** '' for objects of the cluster. */
+  /** '' for cluster-scoped objects. */
   readonly namespace: string;
   readonly name: string;
 }
@@ -60,13 +60,13 @@ export class MetricsClient {
   readonly #client: Pick<TypedClient, 'list'>;
   readonly #get: RawGet;
 
-  /** `client`: of the API itself, which serves what pods use; `get`: reads what adapters serve. */
+  /** `client` reads resource metrics, which the API serves itself; `get` reads the metrics of adapters. */
   constructor(client: Pick<TypedClient, 'list'>, get: RawGet) {
     this.#client = client;
     this.#get = get;
   }
 
-  /** `container`: '' for all of a pod. Pods that were not measured whole are left out. */
+  /** `container` is '' for the whole pod. Pods without measurements of all containers are omitted. */
   async resource(namespace: string, selector: string, resource: string, container: string): Promise<PodMetrics> {
     let items: readonly ResourceItem[];
     try {
@@ -120,7 +120,7 @@ export class MetricsClient {
     return { milli: milliOf(item.value ?? '0') };
   }
 
-  /** All values of the metric together. */
+  /** Returns the sum of all values of the metric. */
   async external(namespace: string, metric: string, selector: string): Promise<Measured> {
     const query = new URLSearchParams({ labelSelector: selector });
     const items = await this.#items<ValueItem>(
@@ -141,7 +141,7 @@ export class MetricsClient {
       try {
         return itemsOf(await this.#get(`${CUSTOM}/${version}/${path}?${parameters}`));
       } catch (error) {
-        // an adapter that serves only the older version
+        // The adapter serves only the older version.
         if (!isNotFound(error)) throw new MetricsError(`${failed}: ${(error as Error).message}`, { cause: error });
       }
     }

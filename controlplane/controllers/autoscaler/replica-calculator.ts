@@ -1,6 +1,6 @@
 /**
- * How many replicas a metric asks for: the ratio of what is used to what is wanted, with care for pods that are not ready or
- * not measured: they are taken for what keeps the count where it is. Pure; amounts are in thousandths.
+ * Computes the number of replicas that a metric proposes: the ratio of the current to the desired value. Pods that are not
+ * ready or have no measurement count with values that do not cause scaling. Pure; amounts are in thousandths.
  */
 import type { Pod } from '../../../api/machinery/kinds.ts';
 import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
@@ -29,9 +29,9 @@ export interface CalculationOptions {
 
 export interface Proposal {
   readonly replicas: number;
-  /** Of what is requested, in percent; for utilization only. */
+  /** The percentage of the requests; for utilization only. */
   readonly utilization?: number;
-  /** Per pod, or as a whole for values of objects. */
+  /** Per pod, or in total for values of objects. */
   readonly milli: number;
 }
 
@@ -44,7 +44,7 @@ interface Groups {
   readonly ignored: ReadonlySet<string>;
 }
 
-/** `resource`: '' for metrics that are not of a resource. */
+/** `resource` is '' for metrics that are not about a resource. */
 function groupPods(pods: readonly Pod[], metrics: PodMetrics, resource: string, options: CalculationOptions): Groups {
   const groups = { unready: new Set<string>(), missing: new Set<string>(), ignored: new Set<string>() };
   let ready = 0;
@@ -99,7 +99,7 @@ interface Ratio {
 
 type RatioOf = (metrics: ReadonlyMap<string, number>) => Ratio;
 
-/** `fill`: what an unmeasured pod is taken to use when that would take replicas away. */
+/** `fill` is the usage that an unmeasured pod counts with when the other pods propose fewer replicas. */
 function propose(
   groups: Groups,
   metrics: PodMetrics,
@@ -131,7 +131,7 @@ const sumOf = (values: Iterable<number>): number => {
   return sum;
 };
 
-/** By the share of what the pods request. */
+/** Computes by the utilization of the requests. */
 export function byUtilization(
   input: {
     readonly pods: readonly Pod[];
@@ -155,13 +155,13 @@ export function byUtilization(
     const utilization = Math.trunc((used * 100) / total);
     return { ratio: utilization / targetPercent, utilization, milli: Math.trunc(used / Math.max(1, names.length)) };
   };
-  // a pod without figures is taken to use all that it requested, or more where more is wanted
+  // A pod without a measurement counts with all of its requests, or with the target if that is more.
   const fallback = Math.max(100, targetPercent);
   const fill = (name: string): number => Math.trunc(((requests.get(name) ?? 0) * fallback) / 100);
   return propose(groups, metrics, input.current, options, { ratioOf, fill });
 }
 
-/** By an amount per pod. */
+/** Computes by an average value per pod. */
 export function byAverage(
   input: {
     readonly pods: readonly Pod[];
@@ -182,7 +182,7 @@ export function byAverage(
   return propose(groups, metrics, input.current, options, { ratioOf, fill: () => targetMilli });
 }
 
-/** By the value of something that is not of the pods. */
+/** Computes by the value of an object other than the pods. */
 export function byValue(
   input: {
     readonly valueMilli: number;
@@ -200,7 +200,7 @@ export function byValue(
   return { replicas: Math.ceil(ratio * ready), milli: valueMilli };
 }
 
-/** By a value that is shared by the replicas that are there. */
+/** Computes by a value that is divided by the number of replicas. */
 export function byShare(
   input: { readonly valueMilli: number; readonly targetMilli: number; readonly statusReplicas: number },
   { tolerances }: Pick<CalculationOptions, 'tolerances'>,

@@ -1,6 +1,6 @@
 /**
- * From what the metrics ask for to what is done: recent recommendations steady the count, policies bound how fast it changes,
- * and it stays between minimum and maximum. Pure, but for the history that the caller keeps.
+ * Turns the proposal of the metrics into the next number of replicas: recent recommendations stabilize it, policies limit its
+ * rate of change, and it stays between minimum and maximum. Pure, except for the history that the caller keeps.
  */
 import type { ScalingRules } from '../../registry/kinds/autoscaling/autoscaling-conversion.ts';
 
@@ -9,13 +9,13 @@ export interface Recommendation {
   readonly atMs: number;
 }
 
-/** A change that was made; `change` is never negative. */
+/** A past change; `change` is never negative. */
 export interface ScaleEvent {
   readonly change: number;
   readonly atMs: number;
 }
 
-/** What is remembered of one autoscaler. */
+/** The recent history of one autoscaler. */
 export interface ScalingHistory {
   recommendations: readonly Recommendation[];
   ups: readonly ScaleEvent[];
@@ -72,7 +72,7 @@ const DOWN_LIMIT: Told = {
 
 const LEAST_SCALE_UP = 4;
 
-/** For autoscalers without a behavior of their own: doubling at most, and down only when nothing recent asked for more. */
+/** For autoscalers without `behavior`: the number at most doubles, and shrinks only if no recent recommendation was higher. */
 export function decide(
   input: { readonly current: number; readonly desired: number; readonly bounds: Bounds; readonly nowMs: number },
   history: ScalingHistory,
@@ -102,7 +102,7 @@ export interface Behavior {
   readonly scaleDown: ScalingRules;
 }
 
-/** As `decide`, with the autoscaler's own windows and policies. */
+/** Like `decide`, with the autoscaler's own windows and policies. */
 export function decideWithBehavior(
   input: { readonly current: number; readonly desired: number; readonly bounds: Bounds; readonly nowMs: number },
   behavior: Behavior,
@@ -144,7 +144,7 @@ function changeIn(events: readonly ScaleEvent[], periodSeconds: number, nowMs: n
   return events.reduce((sum, { change, atMs }) => (atMs > nowMs - periodSeconds * 1000 ? sum + change : sum), 0);
 }
 
-/** The count when the period began. */
+/** The number of replicas at the begin of the period. */
 function startOf(current: number, periodSeconds: number, { ups, downs }: ScalingHistory, nowMs: number): number {
   return current - changeIn(ups, periodSeconds, nowMs) + changeIn(downs, periodSeconds, nowMs);
 }
@@ -169,7 +169,7 @@ function downLimit(current: number, rules: ScalingRules, history: ScalingHistory
   return rules.selectPolicy === 'Min' ? Math.max(...limits) : Math.min(...limits);
 }
 
-/** Remembers a change as long as some policy may ask for it. */
+/** Keeps a change in the history as long as a policy's period includes it. */
 export function recordChange(
   history: ScalingHistory,
   change: { readonly from: number; readonly to: number; readonly nowMs: number },

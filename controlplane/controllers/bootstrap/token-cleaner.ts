@@ -1,4 +1,4 @@
-/** Deletes bootstrap tokens that have expired; each by its own timer. */
+/** Deletes expired bootstrap tokens. Each has its own timer. */
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import type { Secret } from '../../../api/machinery/kinds.ts';
 import { secrets } from '../../../api/machinery/resources.ts';
@@ -18,7 +18,7 @@ export function isExpired(secret: Secret, nowMs: number): boolean {
   const text = tokenField(secret, 'expiration');
   if (text === '') return false;
   const at = Date.parse(text);
-  // what cannot be read must not stay valid for ever
+  // A token whose expiry cannot be parsed is deleted, because it would be valid for ever.
   return !Number.isFinite(at) || at <= nowMs;
 }
 

@@ -1,4 +1,7 @@
-/** Approves the client certificates of nodes: first ones of joining nodes, and renewals by the node itself, where its user may ask for them. */
+/**
+ * Approves client certificates of nodes: the first one of a joining node, and renewals by the node itself, if the requesting
+ * user has the permission for it.
+ */
 import { parseCsr } from '../../../api/pki/certificate-request.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { CertificateSigningRequest } from '../../../api/machinery/kinds.ts';

@@ -1,4 +1,7 @@
-/** Removes signing requests that are done with: an hour after the decision, a day where nobody decided. Each by its own timer. */
+/**
+ * Deletes old signing requests: an hour after the decision, or a day after the creation if they are pending. Each has its own
+ * timer.
+ */
 import { X509Certificate } from 'node:crypto';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import type { CertificateSigningRequest } from '../../../api/machinery/kinds.ts';

@@ -1,4 +1,4 @@
-/** What controllers ask about certificate signing requests. Pure. */
+/** Functions about certificate signing requests that several controllers use. Pure. */
 import type { CertificateRequest } from '../../../api/pki/certificate-request.ts';
 import type { CertificateSigningRequest } from '../../../api/machinery/kinds.ts';
 
@@ -18,7 +18,7 @@ export interface RequestedSubject {
   readonly hasNames: boolean;
 }
 
-/** `undefined` where the request cannot be read. */
+/** `undefined` if the request cannot be parsed. */
 export function subjectOf(
   request: CertificateSigningRequest,
   parse: (pem: string) => CertificateRequest,
@@ -35,7 +35,7 @@ export function subjectOf(
   }
 }
 
-/** Asks for what a node's client certificate is, and for nothing more. */
+/** Whether the request is for a client certificate of a node, without further usages or names. */
 export function isNodeClientRequest(request: CertificateSigningRequest, subject: RequestedSubject): boolean {
   const usages = (request.spec?.usages ?? []).toSorted().join(',');
   return (
@@ -50,7 +50,7 @@ export function isNodeClientRequest(request: CertificateSigningRequest, subject:
 
 const HOUR_MS = 3600_000;
 
-/** When the cleaner removes it (epoch ms). `expiresAt` is the issued certificate's end. */
+/** The time at which the cleaner deletes it, in ms since the epoch. `expiresAt` is the expiry of the issued certificate. */
 export function removalTime(request: CertificateSigningRequest, expiresAt: number | undefined): number {
   const created = Date.parse(request.metadata.creationTimestamp ?? '') || 0;
   const latest = (type: string): number | undefined => {
@@ -69,6 +69,6 @@ export function removalTime(request: CertificateSigningRequest, expiresAt: numbe
   if (failed !== undefined) candidates.push(failed + HOUR_MS);
   if (approved === undefined && denied === undefined && failed === undefined) candidates.push(created + 24 * HOUR_MS);
   if (issued && approved !== undefined && expiresAt !== undefined) candidates.push(expiresAt);
-  // What a client wrote into a condition does not remove a request that was made just now.
+  // The times in conditions come from clients, so they cannot make a new request count as old.
   return Math.max(Math.min(...candidates), created + HOUR_MS);
 }

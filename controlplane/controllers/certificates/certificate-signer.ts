@@ -5,14 +5,14 @@ import { certificateSigningRequests } from '../../../api/machinery/resources.ts'
 import { ReconcileLoop, type RunController } from '../controller.ts';
 import { hasCondition } from './certificate-requests.ts';
 
-/** The request does not fulfil the signer's rules; it will never be signed. */
+/** The request violates the rules of its signer, so it is never signed. */
 export class SigningRefused extends Error {
   override readonly name = 'SigningRefused';
 }
 
 export interface CertificateSigner {
   readonly signerNames: readonly string[];
-  /** The certificate as PEM; throws `SigningRefused`, or what failed (tried again). */
+  /** Returns the certificate as PEM; throws `SigningRefused`, or another error, after which the request is retried. */
   sign(request: CertificateSigningRequest): Promise<string> | string;
 }
 

@@ -1,11 +1,11 @@
-/** Fills the rules of cluster roles that have an aggregation rule with those of the roles it selects. */
+/** Sets the rules of cluster roles with an aggregation rule to the rules of the roles that it selects. */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import type { ClusterRole } from '../../../api/machinery/kinds.ts';
 import { clusterRoles } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 
-/** In the order of selectors and names, each rule once. Pure. */
+/** Returns the rules in the order of selectors and names, each once. Pure. */
 function aggregatedRules(role: ClusterRole, all: readonly ClusterRole[]): NonNullable<ClusterRole['rules']> {
   const rules: NonNullable<ClusterRole['rules']> = [];
   const sorted = all.toSorted((a, b) => ((a.metadata.name ?? '') < (b.metadata.name ?? '') ? -1 : 1));

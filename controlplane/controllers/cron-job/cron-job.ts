@@ -1,4 +1,4 @@
-/** Cron jobs: a job for each moment of the schedule, also for the last that was missed, as the concurrency policy allows. */
+/** Cron jobs: creates a job for each time of the schedule, and for the last missed time, as the concurrency policy allows. */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
@@ -13,7 +13,7 @@ import { parseSchedule, ScheduleError, type Schedule } from './schedule.ts';
 
 export const runCronJobs: RunController = (environment, signal) => new CronJobController(environment).run(signal);
 
-/** The newest moment that is due and has not been served, and how many were missed. Pure. */
+/** Returns the newest time that is due and has no job yet, and how many times were missed. Pure. */
 function dueTime(
   schedule: Schedule,
   options: { readonly sinceMs: number; readonly nowMs: number },

@@ -1,7 +1,6 @@
 /**
- * Cron schedules as kube-controller-manager reads them: five fields with names, ranges, steps and lists, the `@daily` forms, and a
- * time zone.
- * Own, because jobs are started for moments that were missed, which timers of a scheduling library cannot tell. Pure.
+ * Parses cron schedules like kube-controller-manager: five fields with names, ranges, steps and lists, the `@daily` forms, and
+ * a time zone. Scheduling libraries cannot compute missed times, so it is implemented here. Pure.
  */
 import { parseDuration } from '../../../api/component/duration.ts';
 
@@ -24,7 +23,7 @@ export class ScheduleError extends Error {
 }
 
 export interface Schedule {
-  /** The first moment after `afterMs`; `undefined` where there is none within five years. */
+  /** Returns the first time after `afterMs`; `undefined` if there is none within five years. */
   next(afterMs: number): number | undefined;
 }
 
@@ -56,7 +55,7 @@ export function parseSchedule(text: string, timeZone = 'UTC'): Schedule {
       while (at < end) {
         const { month: monthOf, day, weekday, hour: hourOf, minute: minuteOf } = parts(at);
         if (!sets.months.has(monthOf) || !dayMatches(day, weekday)) {
-          // to the next local midnight, but never past an hour that summer time may have moved
+          // Advances to the next local midnight, but never past an hour that daylight saving time may have shifted.
           at += Math.max(1, (23 - hourOf) * 60 + (60 - minuteOf) - 60) * MINUTE_MS;
           continue;
         }

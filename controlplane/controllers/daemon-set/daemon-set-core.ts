@@ -1,4 +1,6 @@
-/** The decisions of daemon sets: which nodes get a pod, what is made and removed, and how an update proceeds. Pure. */
+/**
+ * The decisions of daemon sets: which nodes get a pod, which pods are created and deleted, and how an update proceeds. Pure.
+ */
 import type { V1NodeSelectorTerm, V1Toleration } from '@kubernetes/client-node';
 import { scaledValue } from '../../../api/meta/intstr.ts';
 import type { DaemonSet, Node, Pod } from '../../../api/machinery/kinds.ts';
@@ -30,7 +32,7 @@ export function tolerationsOf(set: DaemonSet): V1Toleration[] {
   return [...own, ...added.filter((toleration) => !own.some((other) => same(other, toleration)))];
 }
 
-/** Whether a pod should run there, and whether one that runs may stay. */
+/** Whether a pod should run on the node, and whether a running one may stay. */
 export function shouldRun(set: DaemonSet, node: Node): { readonly run: boolean; readonly stay: boolean } {
   const spec = set.spec?.template.spec;
   const no = { run: false, stay: false };
@@ -76,7 +78,7 @@ function matchesTerm(term: V1NodeSelectorTerm, node: Node): boolean {
   );
 }
 
-/** The node that a daemon's pod is for, before and after the scheduler put it there. */
+/** The node of a daemon's pod, before and after it is scheduled. */
 export function nodeOf(pod: Pod): string {
   if ((pod.spec?.nodeName ?? '') !== '') return pod.spec?.nodeName ?? '';
   const terms =
@@ -88,12 +90,12 @@ export function nodeOf(pod: Pod): string {
   return '';
 }
 
-/** The pod's spec bound to a node by affinity: the scheduler does the rest. */
+/** The spec of the pod with a node affinity for its node; the scheduler binds it. */
 export function boundToNode(set: DaemonSet, pod: Pod, node: string): Pod {
   const fields = [{ key: 'metadata.name', operator: 'In', values: [node] }];
   const affinity = structuredClone(pod.spec?.affinity ?? {});
   const terms = affinity.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
-  // set by the controller, whatever the template says about fields
+  // The controller sets the field, whatever the template contains.
   const nodeSelectorTerms =
     terms === undefined || terms.length === 0
       ? [{ matchFields: fields }]
@@ -106,7 +108,7 @@ export function boundToNode(set: DaemonSet, pod: Pod, node: string): Pod {
 }
 
 export interface DaemonPlan {
-  /** Nodes that lack a pod. */
+  /** Nodes without a pod. */
   readonly create: readonly string[];
   readonly remove: readonly Pod[];
   /** The failed pods among them, which are recreated. */
@@ -143,7 +145,7 @@ export function planDaemons(
   return { create, remove, failed };
 }
 
-/** The oldest stays; during a surge the old and the new one may both. */
+/** The oldest pod of a node stays; during a surge, the old and the new pod both may stay. */
 function surplus(set: DaemonSet, running: readonly Pod[], hash: string): Pod[] {
   const created = (pod: Pod): number => Date.parse(pod.metadata.creationTimestamp ?? '') || 0;
   const sorted = running.toSorted((a, b) => created(a) - created(b));
@@ -158,7 +160,7 @@ function surgeOf(set: DaemonSet, total: number): number {
   return scaledValue(set.spec?.updateStrategy?.rollingUpdate?.maxSurge ?? 0, total, { roundUp: true });
 }
 
-/** What a rolling update removes (and, surging, which nodes get a second pod) now. */
+/** The pods that a rolling update deletes now, and the nodes that get a second pod by a surge. */
 export function planUpdate(
   set: DaemonSet,
   byNode: ReadonlyMap<string, readonly Pod[]>,
@@ -193,7 +195,7 @@ export function planUpdate(
     }
     if (alive.length === 0 || !alive.some((pod) => isPodAvailable(pod, minReady, nowMs))) {
       unavailable++;
-      // an old pod that is of no use anyway goes at once
+      // An old pod that is not available is deleted at once.
       if (old !== undefined) remove.push(old);
     } else if (old !== undefined) candidates.push(old);
   }

@@ -1,4 +1,4 @@
-/** Daemon sets: one pod on each node that fits, replaced as the template changes. Decisions stand in `daemon-set-core.ts`. */
+/** Daemon sets: one pod on each eligible node, replaced when the template changes. `daemon-set-core.ts` decides. */
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
@@ -59,7 +59,7 @@ class DaemonSetController {
     const all = (): void => this.#sets.list().forEach(this.#loop.enqueue);
     this.#nodes.addHandler({
       add: all,
-      // heartbeats of nodes concern no daemon
+      // Heartbeats of nodes do not affect daemon sets.
       update: (previous, node) => {
         if (semanticEqual([previous.metadata.labels, previous.spec], [node.metadata.labels, node.spec])) return;
         for (const set of this.#sets.list())
@@ -134,7 +134,7 @@ class DaemonSetController {
       this.#environment.recorder.event(referenceTo(set, daemonSets), 'Warning', 'FailedDaemonPod', message);
     }
     let { create, remove } = plan;
-    // an update waits until every node has what it should
+    // An update waits until every node has the pods that it should have.
     if (create.length === 0 && remove.length === 0) {
       const wanted = nodeList.filter((node) => shouldRun(set, node).run).length;
       const next = planUpdate(set, byNode, hash, wanted, this.#environment.clock.now());

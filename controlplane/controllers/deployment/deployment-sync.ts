@@ -43,7 +43,7 @@ import { isScalingEvent, outdated, resizeNew, resizeOld, scaleAll, type Resize }
 /** One reconciliation of one deployment. */
 export class DeploymentSync {
   readonly #environment: ControllerEnvironment;
-  /** With the conditions that this look has added. */
+  /** The status with the conditions of this reconciliation. */
   #deployment: Deployment;
   #all: ReplicaSet[];
   readonly #pods: Informer<Pod>;
@@ -118,7 +118,7 @@ export class DeploymentSync {
     }
   }
 
-  /** Makes or updates the set of the current template, and the deployment's revision with it. */
+  /** Creates or updates the replica set of the current template, and sets the revision of the deployment. */
   async #ensureNewSet(create: boolean): Promise<ReplicaSet | undefined> {
     const revision = maxRevision(this.#old) + 1n;
     if (this.#newSet !== undefined) {
@@ -182,7 +182,7 @@ export class DeploymentSync {
     };
   }
 
-  /** A set of that name: ours from a look that did not finish, or a collision of hashes. */
+  /** A set of that name exists: an unfinished reconciliation created it, or the hashes of two templates collide. */
   async #existing(set: ReplicaSet): Promise<ReplicaSet | undefined> {
     const deployment = this.#deployment;
     const found = await this.#environment.client.get(
@@ -234,7 +234,7 @@ export class DeploymentSync {
     if (revision === '' || this.#deployment.metadata.annotations?.[REVISION] === revision) return;
     const next = structuredClone(this.#deployment);
     next.metadata.annotations = { ...next.metadata.annotations, [REVISION]: revision };
-    // Through `/status`: a changed annotation counts as a new generation elsewhere, and this one changes no intent.
+    // Writes through `/status`, so that changed annotations do not increment the generation.
     const { status } = this.#deployment;
     const written = await this.#environment.client.update(deployments, next, { subresource: 'status' });
     this.#deployment = status === undefined ? written : { ...written, status };
@@ -278,7 +278,7 @@ export class DeploymentSync {
     return newCondition('Progressing', status, reason, message, this.#environment.clock.now());
   }
 
-  /** Written with the next status. */
+  /** The next write of the status includes it. */
   #addLocally(status: string, reason: string, message: string): void {
     const conditions = withCondition(
       this.#deployment.status?.conditions ?? [],

@@ -1,6 +1,6 @@
 /**
- * Deployments: which changes wake which deployment, and which replica sets are its own. What is done with them stands in
- * `deployment-sync.ts`.
+ * Deployments: which events enqueue which deployment, and which replica sets belong to it. `deployment-sync.ts` reconciles
+ * them.
  */
 import { fromLabelSelector, type Selector } from '../../../api/meta/selector.ts';
 import { referenceTo, type EventType } from '../../../api/machinery/event-recorder.ts';
@@ -45,7 +45,7 @@ class DeploymentController {
       },
       delete: (set) => this.#setChanged(set),
     });
-    // a deployment that recreates goes on when the last old pod is gone
+    // The strategy Recreate continues once the last old pod is deleted.
     this.#pods.addHandler({ delete: (pod) => this.#podGone(pod) });
     return this.#loop.run(signal, this.#deployments, this.#sets, this.#pods);
   }

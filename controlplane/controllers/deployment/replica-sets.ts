@@ -1,4 +1,4 @@
-/** What a deployment knows about its replica sets: which is new, their revisions and annotations. Pure. */
+/** The replica sets of a deployment: which one is new, and their revisions and annotations. Pure. */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { scaledValue } from '../../../api/meta/intstr.ts';
 import type { Deployment, ReplicaSet } from '../../../api/machinery/kinds.ts';
@@ -34,7 +34,7 @@ export function byAge(a: ReplicaSet, b: ReplicaSet): number {
   return at(a) - at(b) || ((a.metadata.name ?? '') < (b.metadata.name ?? '') ? -1 : 1);
 }
 
-/** The oldest of those with the deployment's template. */
+/** Returns the oldest replica set with the deployment's template. */
 export function findNewReplicaSet(deployment: Deployment, sets: readonly ReplicaSet[]): ReplicaSet | undefined {
   return sets.toSorted(byAge).find((set) => equalIgnoringHash(set.spec?.template, deployment.spec?.template));
 }
@@ -60,7 +60,7 @@ export function totalOf(sets: readonly (ReplicaSet | undefined)[], what: (set: R
 
 export const isRollingUpdate = (deployment: Deployment): boolean => deployment.spec?.strategy?.type !== 'Recreate';
 
-/** How many pods may be above and missing; never both zero. */
+/** The numbers of pods that may be surplus and unavailable; they are never both zero. */
 export function surgeAndUnavailable(deployment: Deployment): { readonly surge: number; readonly unavailable: number } {
   const replicas = deployment.spec?.replicas ?? 1;
   if (!isRollingUpdate(deployment) || replicas === 0) return { surge: 0, unavailable: 0 };
@@ -75,7 +75,7 @@ export function maxUnavailableOf(deployment: Deployment): number {
   return surgeAndUnavailable(deployment).unavailable;
 }
 
-/** How large the new set may become now. */
+/** The size that the new replica set may have now. */
 export function newSetSize(deployment: Deployment, all: readonly (ReplicaSet | undefined)[], current: number): number {
   const replicas = deployment.spec?.replicas ?? 1;
   if (!isRollingUpdate(deployment)) return replicas;
@@ -85,7 +85,7 @@ export function newSetSize(deployment: Deployment, all: readonly (ReplicaSet | u
   return current + Math.min(most - total, replicas - current);
 }
 
-/** The annotations of a set for its part in a deployment of that size. */
+/** The annotations of a replica set of a deployment with that size. */
 export function sizeAnnotations(deployment: Deployment): Record<string, string> {
   const replicas = deployment.spec?.replicas ?? 1;
   return {
@@ -94,7 +94,7 @@ export function sizeAnnotations(deployment: Deployment): Record<string, string> 
   };
 }
 
-/** A new set's annotations after it became revision `revision`; the same object where nothing changes. */
+/** The annotations of a new replica set that becomes revision `revision`; the same object if nothing changes. */
 export function newSetAnnotations(
   deployment: Deployment,
   current: Readonly<Record<string, string>>,
@@ -108,7 +108,7 @@ export function newSetAnnotations(
   const old = current[REVISION];
   if (parseRevision(old) < revision) {
     next[REVISION] = String(revision);
-    // a revision that comes back by a rollback remembers what it was
+    // A revision that a rollback restores keeps its previous numbers in an annotation.
     if (old !== undefined && old !== '') {
       const history = current[REVISION_HISTORY];
       next[REVISION_HISTORY] = history === undefined || history === '' ? old : `${history},${old}`;

@@ -1,4 +1,4 @@
-/** How large each replica set of a deployment should be next. Pure. */
+/** Computes the next size of each replica set of a deployment. Pure. */
 import type { Deployment, ReplicaSet } from '../../../api/machinery/kinds.ts';
 import {
   byAge,
@@ -20,7 +20,7 @@ export interface Resize {
 
 const available = (set: ReplicaSet): number => set.status?.availableReplicas ?? 0;
 
-/** The deployment's size changed since its sets were last sized. */
+/** Whether the deployment was resized since its replica sets were last sized. */
 export function isScalingEvent(deployment: Deployment, sets: readonly ReplicaSet[]): boolean {
   return sets.some((set) => {
     const desired = set.metadata.annotations?.[DESIRED_REPLICAS];
@@ -37,7 +37,7 @@ export function resizeNew(deployment: Deployment, newSet: ReplicaSet, all: reado
   return replicas === size ? undefined : { set: newSet, replicas };
 }
 
-/** Unhealthy pods of old sets go first, then healthy ones as far as availability allows. */
+/** Deletes unhealthy pods of old sets first, then healthy ones as far as availability allows. */
 export function resizeOld(
   deployment: Deployment,
   newSet: ReplicaSet | undefined,
@@ -71,7 +71,7 @@ export function resizeOld(
   return old.filter((set) => sizes.get(set) !== sizeOf(set)).map((set) => ({ set, replicas: sizes.get(set) ?? 0 }));
 }
 
-/** A change of size while not rolling out: all to the one active set, or shared out in proportion to the sets' sizes. */
+/** Applies a changed size outside of a rollout: to the only active set, or in proportion to the sizes of the sets. */
 export function scaleAll(
   deployment: Deployment,
   newSet: ReplicaSet | undefined,
@@ -96,7 +96,7 @@ function shareOut(deployment: Deployment, active: readonly ReplicaSet[]): readon
   const total = totalOf(active, sizeOf);
   const allowed = wanted > 0 ? wanted + surgeAndUnavailable(deployment).surge : 0;
   const toAdd = allowed - total;
-  // larger sets first; of equal ones the newer when growing, the older when shrinking
+  // Larger sets come first; of sets of the same size, the newer one when growing and the older one when shrinking.
   const order = active.toSorted((a, b) => sizeOf(b) - sizeOf(a) || (toAdd > 0 ? byAge(b, a) : byAge(a, b)));
   const sizes = new Map<ReplicaSet, number>();
   let added = 0;
@@ -115,7 +115,7 @@ function proportion(deployment: Deployment, set: ReplicaSet, toAdd: number, adde
   const allowed = toAdd - added;
   const size = sizeOf(set);
   const wanted = deployment.spec?.replicas ?? 1;
-  // annotated when the set was last sized; without it, what the deployment is now
+  // The size at the last scaling is an annotation of the set; without it, the current size of the deployment counts.
   const annotated = Number(set.metadata.annotations?.[MAX_REPLICAS] ?? Number.NaN);
   const before = Number.isFinite(annotated) && annotated > 0 ? annotated : (deployment.status?.replicas ?? size);
   const after = wanted + surgeAndUnavailable(deployment).surge;
@@ -123,7 +123,7 @@ function proportion(deployment: Deployment, set: ReplicaSet, toAdd: number, adde
   return toAdd > 0 ? Math.min(fraction, allowed) : Math.max(fraction, allowed);
 }
 
-/** Old sets beyond the history limit that are surely not needed; oldest first. */
+/** Returns the old sets beyond the history limit that are scaled down, oldest first. */
 export function outdated(deployment: Deployment, old: readonly ReplicaSet[]): readonly ReplicaSet[] {
   const limit = deployment.spec?.revisionHistoryLimit;
   if (limit === undefined || limit === 2 ** 31 - 1) return [];

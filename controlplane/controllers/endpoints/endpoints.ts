@@ -28,7 +28,7 @@ const MANAGED_BY = 'endpoints.kubernetes.io/managed-by';
 const OVER_CAPACITY = 'endpoints.kubernetes.io/over-capacity';
 const MOST_ADDRESSES = 1000;
 
-/** Addresses with the same ports stand in one subset; ready and not ready apart. Pure. */
+/** Groups addresses with the same ports into one subset, with ready and not ready addresses apart. Pure. */
 export function computeSubsets(service: Service, members: readonly Pod[]): Subset[] {
   const [family = 'IPv4'] = familiesOf(service);
   const everyone = service.spec?.publishNotReadyAddresses === true;
@@ -91,7 +91,7 @@ function tidy({ addresses, notReadyAddresses, ports }: Required<Subset>): Subset
   };
 }
 
-/** An Endpoints object holds so many; ready ones go before. */
+/** The maximum number of addresses of an Endpoints object; ready ones have precedence. */
 export function truncate(subsets: readonly Subset[]): { readonly subsets: Subset[]; readonly truncated: boolean } {
   let room = MOST_ADDRESSES;
   let truncated = false;

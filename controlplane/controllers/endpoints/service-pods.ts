@@ -1,4 +1,4 @@
-/** Which pods stand behind a service, by which ports, and which services a pod's change concerns. */
+/** The pods of a service, the ports that they expose, and the services that the change of a pod affects. */
 import type { V1ServicePort } from '@kubernetes/client-node';
 import { selectorOfLabels } from '../../../api/meta/selector.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
@@ -28,7 +28,7 @@ export function belongsToEndpoints(pod: Pod, options: { readonly includeTerminat
   return options.includeTerminating || !isPodTerminating(pod);
 }
 
-/** The number that `targetPort` means in this pod; `undefined` where its name is not there. */
+/** The number of `targetPort` in this pod; `undefined` if the pod has no port of that name. */
 export function targetPortIn(pod: Pod, port: ServicePort): number | undefined {
   const target = port.targetPort ?? port.port;
   if (typeof target === 'number') return target === 0 ? port.port : target;
@@ -47,7 +47,7 @@ export function addressOf(pod: Pod, family: 'IPv4' | 'IPv6'): string | undefined
   return addresses.find((ip) => ip.includes(':') === (family === 'IPv6'));
 }
 
-/** The fields of a pod that endpoints contain. Other changes of a pod concern no service. */
+/** The fields of a pod that endpoints contain. Changes of other fields do not affect services. */
 function relevant(pod: Pod): unknown {
   return [
     pod.metadata.labels,
@@ -61,7 +61,7 @@ function relevant(pod: Pod): unknown {
   ];
 }
 
-/** Brings back each service that had or has a changed pod. */
+/** Enqueues each service that selects, or selected, a changed pod. */
 export function followServicesAndPods(loop: ReconcileLoop, services: Informer<Service>, pods: Informer<Pod>): void {
   const concerned = (pod: Pod): void => {
     for (const service of services.list(pod.metadata.namespace ?? '')) {

@@ -1,4 +1,7 @@
-/** Sharing endpoints out to slices: what is there stays where it is, gaps are filled, and as few slices change as can be. Pure. */
+/**
+ * Distributes endpoints over slices: existing endpoints keep their slice, free places are filled, and as few slices as possible
+ * change. Pure.
+ */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import type { DiscoveryV1EndpointPort, V1Endpoint } from '@kubernetes/client-node';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
@@ -10,7 +13,7 @@ export type Endpoint = Wire<V1Endpoint>;
 export type EndpointPort = Wire<DiscoveryV1EndpointPort>;
 export type AddressType = 'IPv4' | 'IPv6';
 
-/** Endpoints that share family and ports, and so may share a slice. */
+/** Endpoints of the same address family with the same ports, which can share a slice. */
 export interface EndpointGroup {
   readonly addressType: AddressType;
   readonly ports: readonly EndpointPort[];
@@ -102,13 +105,13 @@ function endpointOf(service: Service, pod: Pod, address: string, node: Node | un
   };
 }
 
-/** `placeholders`: families that have a slice even when nothing stands behind the service. */
+/** `placeholders` are the address families that have a slice even if the service has no endpoints. */
 export function planSlices(options: {
   readonly existing: readonly EndpointSlice[];
   readonly groups: readonly EndpointGroup[];
   readonly placeholders: readonly AddressType[];
   readonly maxPerSlice: number;
-  /** The metadata that slices must have differs. */
+  /** Whether the metadata of a slice is out of date. */
   readonly isStale: (slice: EndpointSlice) => boolean;
 }): SlicePlan {
   const { maxPerSlice } = options;
@@ -131,7 +134,7 @@ export function planSlices(options: {
       return { slice, endpoints };
     });
     const rest = [...wanted.values()];
-    // the fullest slice that has room gets what is new
+    // New endpoints go to the fullest slice that has room.
     for (const content of contents.toSorted((a, b) => b.endpoints.length - a.endpoints.length)) {
       content.endpoints.push(...rest.splice(0, Math.max(0, maxPerSlice - content.endpoints.length)));
     }
@@ -165,7 +168,7 @@ export function planSlices(options: {
   };
 }
 
-/** A slice that would be deleted becomes one that would be created: fewer writes, no moment without endpoints. */
+/** A slice to delete is reused for one to create: this saves writes, and there is no moment without endpoints. */
 function reuse(
   create: readonly EndpointGroup[],
   spare: readonly EndpointSlice[],

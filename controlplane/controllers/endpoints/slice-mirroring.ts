@@ -1,4 +1,4 @@
-/** Mirrors endpoints that users maintain, for services without a selector, into endpoint slices. */
+/** Mirrors Endpoints objects that users maintain for services without a selector into endpoint slices. */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import type { V1EndpointAddress, V1EndpointSubset } from '@kubernetes/client-node';
 import type { Endpoints, EndpointSlice, Service, Wire } from '../../../api/machinery/kinds.ts';

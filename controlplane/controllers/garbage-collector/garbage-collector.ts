@@ -1,6 +1,7 @@
 /**
- * Deletes objects whose owners are gone, finishes foreground deletions when the dependents are gone, and frees the dependents of
- * what is deleted with `orphan`. Follows every resource that the API serves, custom ones as they come and go.
+ * Deletes objects whose owners are deleted, completes foreground deletions once the dependents are deleted, and removes the
+ * owner reference from dependents of owners that are deleted with `orphan`. It watches every resource that the API serves,
+ * including custom resources.
  */
 import type { KubeObject, OwnerReference } from '../../../api/meta/object.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
@@ -23,7 +24,7 @@ import {
 export const runGarbageCollector: RunController = (environment, signal) =>
   new GarbageCollector(environment).run(signal);
 
-/** Absent owners are remembered, so that thousands of dependents of one cost one request. */
+/** Absent owners are cached, so that thousands of dependents cost one request. */
 const MOST_ABSENT = 500;
 const LONGEST_FILLING_MS = 30_000;
 
@@ -63,8 +64,9 @@ class GarbageCollector {
   }
 
   /**
-   * Every object should be in the graph before any is judged. A kind that cannot be listed must not stop collection for ever: after
-   * half a minute it proceeds, as kube-controller-manager does; owners outside the graph are read from the API.
+   * Every object should be in the graph before any is deleted. A resource that cannot be listed must not block the collection
+   * for ever: after half a minute it proceeds, like kube-controller-manager; owners that are not in the graph are read from the
+   * API.
    */
   async #graphFilled(signal: AbortSignal): Promise<void> {
     const { informers, clock, logger } = this.#environment;
@@ -85,7 +87,10 @@ class GarbageCollector {
     }
   }
 
-  /** Once for all changes of a turn of the event loop: each reads the whole catalog, and definitions come by the hundred. */
+  /**
+   * Runs once for all changes of a turn of the event loop, because each run reads the whole catalog and definitions are often
+   * created by the hundred.
+   */
   #followSoon(): void {
     if (this.#willFollow) return;
     this.#willFollow = true;
@@ -132,7 +137,7 @@ class GarbageCollector {
     if (!node.deletingDependents && this.#graph.isHeld(node)) return;
     const live = await this.#read(node.resource, node.namespace, node.name);
     if (live === undefined || live.metadata.uid !== uid) {
-      // The watch will report the deletion, too.
+      // The watch reports the deletion as well.
       this.#schedule(this.#graph.remove(uid));
       return;
     }
@@ -153,7 +158,7 @@ class GarbageCollector {
     if (decision.unblock) await this.#unblockOwners(node, live);
     try {
       const { resourceVersion } = live.metadata;
-      // not if it got another owner meanwhile
+      // The object may have got another owner in the meantime.
       const preconditions = { uid, ...(resourceVersion === undefined || decision.unblock ? {} : { resourceVersion }) };
       await this.#environment.client.delete(node.resource, node.namespace, node.name, {
         preconditions,
@@ -167,7 +172,7 @@ class GarbageCollector {
   async #judge(reference: OwnerReference, dependent: GraphNode): Promise<Verdict> {
     const known = this.#graph.get(reference.uid);
     if (known !== undefined && !known.virtual) {
-      // a reference by a wrong kind, name or namespace names nothing
+      // A reference with the wrong kind, name or namespace refers to no object.
       if (!matchesReference(known, reference, dependent)) return 'dangling';
       return known.deletingDependents ? 'waiting' : 'solid';
     }
@@ -278,7 +283,7 @@ function nameOf(resource: Resource): string {
   return `${resource.group}/${resource.version}/${resource.resource}`;
 }
 
-/** Events own nothing and are owned by nothing. */
+/** Events neither own objects nor have owners. */
 function isEvent({ group, resource }: Resource): boolean {
   return resource === 'events' && (group === '' || group === 'events.k8s.io');
 }

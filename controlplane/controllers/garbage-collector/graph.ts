@@ -14,14 +14,14 @@ export interface GraphNode {
   name: string;
   owners: readonly OwnerReference[];
   readonly dependents: Set<GraphNode>;
-  /** Being deleted. */
+  /** The object is being deleted. */
   deleting: boolean;
-  /** Being deleted with its dependents going first. */
+  /** The object is being deleted after its dependents (foreground). */
   deletingDependents: boolean;
   virtual: boolean;
 }
 
-/** What a change makes necessary. */
+/** The objects to check after a change. */
 export interface GraphWork {
   readonly check: GraphNode[];
   readonly orphan: GraphNode[];
@@ -41,7 +41,7 @@ export class OwnerGraph {
     return this.#nodes.size;
   }
 
-  /** An object was added or changed. */
+  /** Adds or updates an object. */
   observe(resource: Resource, object: KubeObject): GraphWork {
     const work: GraphWork = { check: [], orphan: [] };
     const {
@@ -76,13 +76,13 @@ export class OwnerGraph {
       node.deletingDependents = true;
       work.check.push(...node.dependents, node);
     } else if (!wasDeleting && ownerReferences.length > 0) {
-      // an owner that is known to be there needs no look; it will be heard of when it goes
+      // An owner that exists needs no check; its deletion is an event.
       if (!ownerReferences.every((reference) => this.#isSolid(reference, node))) work.check.push(node);
     }
     return work;
   }
 
-  /** An object is gone, or an absent owner was found to be absent. */
+  /** Removes a deleted object, or an owner that does not exist. */
   remove(uid: string): GraphWork {
     const work: GraphWork = { check: [], orphan: [] };
     const node = this.#nodes.get(uid);
@@ -117,7 +117,7 @@ export class OwnerGraph {
         work.check.push(node);
       }
       owner.dependents.add(node);
-      // an owner that waits for this dependent no longer needs to
+      // An owner that waits for the deletion of this dependent is checked again.
       if (known?.blockOwnerDeletion === true && reference.blockOwnerDeletion !== true && owner.deletingDependents)
         work.check.push(owner);
     }
@@ -131,7 +131,7 @@ export class OwnerGraph {
     node.owners = owners;
   }
 
-  /** All owners are known to be there: nothing needs to be looked up. */
+  /** Whether all owners are known to exist, so that no read of the API is necessary. */
   isHeld(node: GraphNode): boolean {
     return node.owners.every((reference) => this.#isSolid(reference, node));
   }
@@ -189,11 +189,11 @@ export type Verdict = 'solid' | 'dangling' | 'waiting';
 
 export type Decision =
   | { readonly kind: 'keep' }
-  /** Some owners remain: the references to the others go. */
+  /** Some owners remain: the references to the others are removed. */
   | { readonly kind: 'drop-references'; readonly uids: readonly string[] }
   | { readonly kind: 'delete'; readonly policy: 'Foreground' | 'Background' | 'Orphan'; readonly unblock: boolean };
 
-/** What becomes of an object whose owners were judged. */
+/** Decides what happens to an object whose owners are checked. */
 export function decide(options: {
   readonly owners: readonly { readonly uid: string; readonly verdict: Verdict }[];
   readonly finalizers: readonly string[];
@@ -206,7 +206,7 @@ export function decide(options: {
   if (options.owners.length === 0 || gone.length === 0) return { kind: 'keep' };
   if (of('solid').length > 0) return { kind: 'drop-references', uids: gone };
   if (of('waiting').length > 0 && options.hasDependents) {
-    // a circle of owners that all wait for each other is opened here
+    // Breaks a cycle of owners that all wait for each other.
     return { kind: 'delete', policy: 'Foreground', unblock: options.hasDependentsBeingDeletedInForeground };
   }
   if (options.finalizers.includes(ORPHAN)) return { kind: 'delete', policy: 'Orphan', unblock: false };

@@ -1,4 +1,4 @@
-/** The decisions of jobs: which pods count, whether the job is over and why, how many pods it wants. Pure. */
+/** The decisions of jobs: which pods count, whether and why the job is finished, and how many pods it needs. Pure. */
 import type { V1PodFailurePolicyRule } from '@kubernetes/client-node';
 import type { Job, Pod, Wire } from '../../../api/machinery/kinds.ts';
 import { isPodTerminating, podCondition } from '../pod-state.ts';
@@ -22,7 +22,7 @@ export function completionIndexOf(pod: Pod): number | undefined {
   return /^[0-9]+$/.test(text) ? Number(text) : undefined;
 }
 
-/** Succeeded, or failed, or going away without having succeeded where replacements do not wait for that. */
+/** The pod succeeded or failed, or it is terminating and replacements do not wait for that. */
 export function outcomeOf(pod: Pod, job: Job): 'active' | 'terminating' | 'succeeded' | 'failed' {
   if (pod.status?.phase === 'Succeeded') return 'succeeded';
   if (pod.status?.phase === 'Failed') return 'failed';
@@ -66,7 +66,7 @@ function onConditions(rule: Wire<V1PodFailurePolicyRule>, pod: Pod, index: numbe
   return undefined;
 }
 
-/** `0,2-4` as numbers, ascending; indexes at or beyond `completions` are left out. */
+/** Parses `0,2-4` to ascending numbers; indexes at or beyond `completions` are omitted. */
 export function parseIndexes(text: string | undefined, completions: number): number[] {
   const indexes: number[] = [];
   for (const part of (text ?? '').split(',')) {
@@ -90,7 +90,7 @@ export function formatIndexes(indexes: Iterable<number>): string {
   return parts.join(',');
 }
 
-/** Indexes without a running or finished pod; the lowest first. */
+/** Indexes without a running or finished pod, the lowest first. */
 export function missingIndexes(completions: number, taken: ReadonlySet<number>, count: number): number[] {
   const missing: number[] = [];
   for (let index = 0; index < completions && missing.length < count; index++)
@@ -98,7 +98,7 @@ export function missingIndexes(completions: number, taken: ReadonlySet<number>, 
   return missing;
 }
 
-/** How many pods should run at once. */
+/** The number of pods that should run at the same time. */
 export function wantedActive(
   job: Job,
   counts: { readonly succeeded: number; readonly finishedIndexes: number },
@@ -106,7 +106,7 @@ export function wantedActive(
   const parallelism = job.spec?.parallelism ?? 1;
   if (job.spec?.suspend === true) return 0;
   const completions = job.spec?.completions;
-  // without a number of completions, the first success lets the others finish
+  // Without `completions`, no pods are created after the first success; the others may finish.
   if (completions === undefined) return counts.succeeded > 0 ? -1 : parallelism;
   const done = isIndexed(job) ? counts.finishedIndexes : counts.succeeded;
   return Math.max(0, Math.min(parallelism, completions - done));
@@ -115,13 +115,13 @@ export function wantedActive(
 const FIRST_BACKOFF_MS = 10_000;
 const LONGEST_BACKOFF_MS = 600_000;
 
-/** How long after a failure the next pod may be made. */
+/** The delay after a failure before the next pod is created. */
 export function backoffMs(consecutiveFailures: number): number {
   if (consecutiveFailures <= 0) return 0;
   return Math.min(FIRST_BACKOFF_MS * 2 ** Math.min(consecutiveFailures - 1, 20), LONGEST_BACKOFF_MS);
 }
 
-/** When a pod terminated, by the statuses of its containers. */
+/** The time at which a pod terminated, by the statuses of its containers. */
 export function finishTime(pod: Pod, fallbackMs: number): number {
   const times = (pod.status?.containerStatuses ?? [])
     .map(({ state }) => Date.parse(state?.terminated?.finishedAt ?? ''))
@@ -131,7 +131,7 @@ export function finishTime(pod: Pod, fallbackMs: number): number {
   return Number.isFinite(ready) ? ready : fallbackMs;
 }
 
-/** Restarts of containers that count against the limit of jobs whose pods restart in place. */
+/** The number of restarts that count against the backoff limit of jobs with restartPolicy OnFailure. */
 export function exceedsRestarts(job: Job, pods: readonly Pod[]): boolean {
   if (job.spec?.template.spec?.restartPolicy !== 'OnFailure') return false;
   let restarts = 0;
@@ -147,7 +147,7 @@ export function exceedsRestarts(job: Job, pods: readonly Pod[]): boolean {
   return limit === 0 ? restarts > 0 : restarts >= limit;
 }
 
-/** The rule of the success policy that is met. */
+/** The rule of the success policy that matches. */
 export function successPolicyMet(job: Job, succeeded: readonly number[]): string | undefined {
   const done = new Set(succeeded);
   for (const [at, rule] of (job.spec?.successPolicy?.rules ?? []).entries()) {

@@ -1,4 +1,4 @@
-/** Counting a job's pods and judging whether it is over. Pure. */
+/** Counts the pods of a job and decides whether it is finished. Pure. */
 import type { V1JobCondition, V1JobStatus } from '@kubernetes/client-node';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Job, Pod, Wire } from '../../../api/machinery/kinds.ts';
@@ -18,19 +18,19 @@ export type JobStatus = Wire<V1JobStatus>;
 export type JobCondition = Wire<V1JobCondition>;
 
 export interface PodCounts {
-  /** Finished, and not written down before. */
+  /** Finished pods that are not yet in the status. */
   readonly newlySucceeded: readonly Pod[];
   readonly newlyFailed: readonly Pod[];
-  /** Failed, and the job's failure policy ignores it: only its finalizer is removed. */
+  /** Failed pods that the job's failure policy ignores: only their finalizer is removed. */
   readonly newlyIgnored: readonly Pod[];
   readonly succeeded: number;
-  /** Failures that count against the limit. */
+  /** Failures that count against the backoff limit. */
   readonly failed: number;
   readonly succeededIndexes: readonly number[];
   readonly failedIndexes: readonly number[];
   readonly completedIndexesText: string;
   readonly failedIndexesText: string;
-  /** A pod failed in a way that fails the job. */
+  /** A pod failure to which the failure policy answers with FailJob. */
   readonly fatal: string | undefined;
 }
 
@@ -102,7 +102,7 @@ const complete = (reason: string, message: string): Verdict => ({
   message,
 });
 
-/** Conditions that are true stay. */
+/** A condition that is true never becomes false. */
 export function computeVerdict(
   job: Job,
   pods: readonly Pod[],

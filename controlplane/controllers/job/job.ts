@@ -1,6 +1,7 @@
 /**
- * Jobs: as many pods as parallelism and completions ask for, each counted exactly once. A finished pod is first written down in the
- * status (`uncountedTerminatedPods`), then loses its tracking finalizer, then is counted; a crash between repeats nothing.
+ * Jobs: runs as many pods as parallelism and completions require, and counts each exactly once. A finished pod is first
+ * recorded in the status (`uncountedTerminatedPods`), then its tracking finalizer is removed, then it is counted. A crash in
+ * between repeats no count.
  */
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
@@ -48,7 +49,7 @@ class JobController {
   readonly #pods: Informer<Pod>;
   readonly #pending: PendingWrites<Pod>;
   readonly #podControl: PodControl<Job>;
-  /** Failures since the last success, and when the last was. */
+  /** The number of failures since the last success, and the time of the last failure. */
   readonly #failures = new Map<string, { readonly count: number; readonly lastMs: number }>();
 
   constructor(environment: ControllerEnvironment) {
@@ -82,7 +83,7 @@ class JobController {
     return this.#loop.run(signal, this.#jobs, this.#pods);
   }
 
-  /** Pods that finished after their job was gone would keep their finalizer for ever. */
+  /** Pods that finish after their job was deleted would keep their finalizer for ever. */
   #freeOrphan(pod: Pod): void {
     if (!(pod.metadata.finalizers ?? []).includes(TRACKING_FINALIZER) || !this.#jobs.hasSynced) return;
     const key = ownerKey(pod, jobs);

@@ -1,10 +1,10 @@
-/** Deletes finished jobs when their `ttlSecondsAfterFinished` has passed; each by its own timer. */
+/** Deletes finished jobs when their `ttlSecondsAfterFinished` has passed. Each has its own timer. */
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import type { Job } from '../../../api/machinery/kinds.ts';
 import { jobs } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 
-/** When the job may go (epoch ms); `undefined` for never. */
+/** The time at which the job is deleted, in ms since the epoch; `undefined` for never. */
 export function expiryOf(job: Job): number | undefined {
   const ttl = job.spec?.ttlSecondsAfterFinished;
   const finished = job.status?.conditions?.find(
@@ -26,7 +26,7 @@ export const runTtlAfterFinished: RunController = (environment, signal) => {
       const expiry = job === undefined || job.metadata.deletionTimestamp !== undefined ? undefined : expiryOf(job);
       if (job === undefined || expiry === undefined) return;
       if (expiry > clock.now()) return loop.queue.addAfter(key, expiry - clock.now());
-      // the ttl may have been raised a moment ago
+      // A client may have raised the TTL a moment ago, so the job is read from the API.
       const fresh = await client.get(jobs, namespace, name);
       if ((expiryOf(fresh) ?? Number.POSITIVE_INFINITY) > clock.now()) return;
       const { uid } = fresh.metadata;

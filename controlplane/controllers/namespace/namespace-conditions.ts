@@ -5,7 +5,7 @@ import type { Wire } from '../../../api/machinery/kinds.ts';
 export type NamespaceCondition = Wire<V1NamespaceCondition>;
 
 export interface Emptying {
-  /** `pods.` or `jobs.batch` with how many remain. */
+  /** `pods.` or `jobs.batch`, with the number that remains. */
   readonly remaining: ReadonlyMap<string, number>;
   readonly finalizers: ReadonlyMap<string, number>;
   readonly failures: readonly string[];

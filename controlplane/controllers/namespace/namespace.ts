@@ -1,6 +1,6 @@
 /**
- * Empties namespaces that are being deleted: pods first, then everything else that the API serves there, custom resources too;
- * then gives the namespace free by removing its `kubernetes` finalizer.
+ * Deletes the content of terminating namespaces, pods first, then everything else that the API serves there, including custom
+ * resources. It then removes the `kubernetes` finalizer, after which the namespace is deleted.
  */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
@@ -94,7 +94,7 @@ class NamespaceController {
     let waitSeconds = 0;
     for (const resource of content.filter(isPods))
       waitSeconds = Math.max(waitSeconds, await this.#deleteAll(resource, name, emptying));
-    // other things may hold what running pods still need
+    // Running pods may still need other objects of the namespace.
     if (emptying.remaining.size === 0) {
       for (const resource of content) {
         if (!isPods(resource)) waitSeconds = Math.max(waitSeconds, await this.#deleteAll(resource, name, emptying));
@@ -129,7 +129,7 @@ class NamespaceController {
     }
   }
 
-  /** Deletes a resource's objects there; resolves to the seconds that what remains may take. */
+  /** Deletes the objects of a resource in the namespace; resolves to the number of seconds that the remaining ones may take. */
   async #deleteAll(
     resource: Resource & { readonly verbs: readonly string[] },
     namespace: string,
@@ -147,7 +147,7 @@ class NamespaceController {
       const { items } = await client.untyped.list(resource, { namespace });
       return note(resource, items, emptying);
     } catch (error) {
-      // a custom resource that has just been removed has no content any more
+      // A custom resource whose definition was just deleted has no content.
       if (isNotFound(error) || isStatusError(error, 'MethodNotAllowed')) return 0;
       emptying.failures.push((error as Error).message);
       return 0;

@@ -1,4 +1,4 @@
-/** What a node's silence and conditions mean: conditions that become Unknown, and taints. Pure. */
+/** Computes what follows from the conditions and the silence of a node: conditions that become Unknown, and taints. Pure. */
 import type { V1NodeCondition, V1Taint } from '@kubernetes/client-node';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Node, Wire } from '../../../api/machinery/kinds.ts';
@@ -56,8 +56,8 @@ export function conditionsOfSilent(node: Node, nowMs: number): NodeCondition[] |
 }
 
 /**
- * The taints that a node should have: those of others as they are, and ours by its conditions. The ones that evict
- * (`NoExecute`) follow only where `mayEvict`.
+ * The taints that a node should have: those of other parties unchanged, and those of its conditions. `NoExecute` taints, which
+ * evict pods, are set only if `mayEvict` is true.
  */
 export function wantedTaints(node: Node, options: { readonly mayEvict: boolean; readonly nowMs: number }): Taint[] {
   const current = node.spec?.taints ?? [];

@@ -1,6 +1,6 @@
 /**
- * Gives each node its share of the cluster's pod addresses, one range of each family. What nodes have already is never given again.
- * Runs only where `--cluster-cidr` is set.
+ * Allocates a pod CIDR of each family to each node. Allocated CIDRs are never allocated again. It runs only with
+ * `--cluster-cidr`.
  */
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
 import { cidrAddress, parseCidr, type Cidr } from '../../../api/meta/ip-addresses.ts';
@@ -8,7 +8,7 @@ import type { Node } from '../../../api/machinery/kinds.ts';
 import { nodes } from '../../../api/machinery/resources.ts';
 import { aborted, ReconcileLoop, type RunController } from '../controller.ts';
 
-/** The first range of `maskSize` within `cluster` that is not taken; `undefined` when all are. Pure. */
+/** Returns the first free range of `maskSize` within `cluster`; `undefined` if all are allocated. Pure. */
 export function firstFree(cluster: Cidr, maskSize: number, taken: ReadonlySet<string>): string | undefined {
   const bits = cluster.family === 4 ? 32 : 128;
   const count = 2n ** BigInt(maskSize - cluster.prefixLength);
@@ -25,7 +25,7 @@ export const runNodeIpam: RunController = (environment, signal) => {
   const clusters = options.clusterCidrs.map(parseCidr).filter((cidr) => cidr !== undefined);
   if (clusters.length === 0) return aborted(signal);
   const cache = informers.for(nodes);
-  /** Given, and perhaps not yet seen in the cache. */
+  /** Allocated ranges that the informer may not show yet. */
   const given = new Map<string, readonly string[]>();
   const rangesOf = (node: Node): readonly string[] =>
     node.spec?.podCIDRs ?? (node.spec?.podCIDR === undefined ? [] : [node.spec.podCIDR]);

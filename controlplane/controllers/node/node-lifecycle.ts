@@ -43,7 +43,7 @@ class NodeLifecycle {
   readonly #nodes: Informer<Node>;
   readonly #leases: Informer<Lease>;
   readonly #pods: Informer<Pod>;
-  /** When the node last gave a sign of life, on our own clock: clocks of nodes are not trusted. */
+  /** The time of the node's last heartbeat by the clock of this host, because clocks of nodes are not trusted. */
   readonly #heard = new Map<string, { readonly sign: string; readonly atMs: number }>();
   readonly #zones: ZoneHealth;
   readonly #limiters = new Map<string, { readonly state: ZoneState; readonly limiter: RateLimiter | undefined }>();
@@ -90,7 +90,7 @@ class NodeLifecycle {
       this.#heard.set(name, { sign, atMs: this.#environment.clock.monotonic() });
   }
 
-  /** The state of the zones decides about the taints of the nodes that are not ready. */
+  /** The state of the zones decides which taints the nodes that are not ready get. */
   #zonesChanged(): void {
     for (const name of this.#zones.notReady()) this.#loop.queue.add(name);
   }
@@ -147,7 +147,7 @@ class NodeLifecycle {
   #mayEvict(node: Node): 'yes' | 'no' | 'later' {
     const status = nodeCondition(node, 'Ready')?.status;
     if (status === 'True') return 'no';
-    // When no node anywhere is ready, it is the control plane that is cut off.
+    // If no node of any zone is ready, the control plane itself is probably cut off.
     if (this.#zones.isDark) return 'no';
     const evicting = node.spec?.taints?.some(
       ({ key, effect }) => effect === 'NoExecute' && (key === NOT_READY || key === UNREACHABLE),
@@ -158,7 +158,7 @@ class NodeLifecycle {
     return limiter?.tryAccept() === true ? 'yes' : 'later';
   }
 
-  /** `undefined`: nothing is evicted there now. */
+  /** `undefined` if no pods are evicted in the zone now. */
   #limiterOf(zone: string, state: ZoneState, size: number): RateLimiter | undefined {
     const known = this.#limiters.get(zone);
     if (known?.state === state) return known.limiter;

@@ -1,4 +1,7 @@
-/** Tells each node how long it may keep secrets and config maps without looking: the more nodes there are, the longer. */
+/**
+ * Annotates each node with the time for which its kubelet may cache secrets and config maps. The time grows with the number of
+ * nodes.
+ */
 import type { Node } from '../../../api/machinery/kinds.ts';
 import { nodes } from '../../../api/machinery/resources.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
@@ -6,7 +9,7 @@ import { ReconcileLoop, type RunController } from '../controller.ts';
 
 export const TTL_ANNOTATION = 'node.alpha.kubernetes.io/ttl';
 
-/** Steps overlap, so that a count that moves about a border does not rewrite all nodes. */
+/** The steps overlap, so that a number of nodes near a border does not rewrite all nodes again and again. */
 const STEPS = [
   { from: 0, to: 100, seconds: 0 },
   { from: 90, to: 500, seconds: 15 },
@@ -16,7 +19,7 @@ const STEPS = [
   { from: 9000, to: Number.MAX_SAFE_INTEGER, seconds: 600 },
 ] as const;
 
-/** The step for a count, from the step that was in force. Pure. */
+/** Returns the step for a number of nodes, given the current step. Pure. */
 export function nextStep(step: number, count: number): number {
   let next = step;
   while (count > (STEPS[next]?.to ?? 0) && next < STEPS.length - 1) next++;

@@ -1,4 +1,4 @@
-/** The decisions of replica sets and replication controllers. Pure: objects in, what to do and what to report out. */
+/** The decisions of replica sets and replication controllers: pods to create and delete, and the status. Pure. */
 import type { V1ReplicaSetStatus } from '@kubernetes/client-node';
 import type { Pod, Wire } from '../../../api/machinery/kinds.ts';
 import {
@@ -10,7 +10,7 @@ import {
   isPodFinished,
 } from '../pod-state.ts';
 
-/** No more pods than this are created or deleted in one look. */
+/** The maximum number of pods that one reconciliation creates or deletes. */
 export const BURST = 500;
 
 export type ReplicaStatus = Wire<V1ReplicaSetStatus>;
@@ -20,7 +20,7 @@ export interface ReplicaPlan {
   readonly remove: readonly Pod[];
 }
 
-/** `related`: pods of sets that belong together (of one deployment), which count as crowding a node. */
+/** `related` are the pods of all replica sets of the same deployment, which count as crowding a node. */
 export function computeReplicaPlan(options: {
   readonly replicas: number;
   readonly pods: readonly Pod[];
@@ -51,11 +51,11 @@ export interface StatusInput {
   readonly minReadySeconds: number;
   readonly templateLabels: Readonly<Record<string, string>>;
   readonly pods: readonly Pod[];
-  /** The error of creating or deleting pods, and which it was. */
+  /** The error of creating or deleting pods, and which of the two failed. */
   readonly failure: { readonly reason: 'FailedCreate' | 'FailedDelete'; readonly message: string } | undefined;
   readonly now: string;
   readonly nowMs: number;
-  /** Replication controllers do not report it. */
+  /** Replication controllers have no such condition. */
   readonly withTerminating: boolean;
 }
 
@@ -90,7 +90,7 @@ function nonZero<Key extends string>(key: Key, value: number): { [K in Key]?: nu
   return value === 0 ? {} : ({ [key]: value } as { [K in Key]?: number });
 }
 
-/** Milliseconds until the next ready pod has been ready for long enough; `undefined` where none is waiting. */
+/** Milliseconds until the next ready pod becomes available; `undefined` if none is waiting. */
 export function nextAvailabilityMs(pods: readonly Pod[], minReadySeconds: number, nowMs: number): number | undefined {
   if (minReadySeconds === 0) return undefined;
   let next: number | undefined;

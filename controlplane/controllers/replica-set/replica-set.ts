@@ -1,5 +1,5 @@
 /**
- * Replica sets and replication controllers: as many active pods as are asked for. One loop for both; they differ in their
+ * Replica sets and replication controllers: keep the desired number of active pods. Both share one loop; they differ in their
  * resource and in the form of their selector.
  */
 import type { KubeObject } from '../../../api/meta/object.ts';
@@ -28,7 +28,7 @@ import {
   type ReplicaStatus,
 } from './replica-set-core.ts';
 
-/** What differs between the two. */
+/** The differences between the two. */
 interface Flavor<Owner extends KubeObject> {
   readonly resource: ResourceOf<Owner>;
   readonly selector: (owner: Owner) => Selector;
@@ -67,7 +67,7 @@ export const runReplicationControllers: RunController = (environment, signal) =>
     signal,
   );
 
-/** 150 ms for 3,000 pods. */
+/** The delay is 150 ms for 3,000 pods. */
 const PODS_PER_GATHERING_MS = 20;
 
 class ReplicaController<Owner extends KubeObject> {
@@ -78,7 +78,10 @@ class ReplicaController<Owner extends KubeObject> {
   readonly #pods: Informer<Pod>;
   readonly #pending: PendingWrites<Pod>;
   readonly #podControl: PodControl<Owner>;
-  /** For so long changes of pods gather before their set is reconciled, which costs as much as the set has pods. */
+  /**
+   * The time for which changes of pods are collected before their set is reconciled: the cost of a reconciliation grows with
+   * the number of pods.
+   */
   readonly #gatheringMs = new Map<string, number>();
 
   constructor(environment: ControllerEnvironment, flavor: Flavor<Owner>, workers: number) {
@@ -114,7 +117,7 @@ class ReplicaController<Owner extends KubeObject> {
     else if (controllerOf(pod) === undefined && pod.metadata.deletionTimestamp === undefined) this.#orphanSeen(pod);
   }
 
-  /** A pod without a controller may be one for any set of its namespace. */
+  /** Any set of the namespace may adopt a pod without a controller. */
   #orphanSeen(pod: Pod): void {
     for (const owner of this.#owners.list(pod.metadata.namespace ?? '')) {
       const selector = this.#flavor.selector(owner);
@@ -122,7 +125,7 @@ class ReplicaController<Owner extends KubeObject> {
     }
   }
 
-  /** A pod that became ready is available only later. */
+  /** A pod that became ready becomes available later. */
   #expectAvailability(previous: Pod, pod: Pod): void {
     if (isPodReady(previous) || !isPodReady(pod)) return;
     const key = ownerKey(pod, this.#flavor.resource);
@@ -203,7 +206,7 @@ class ReplicaController<Owner extends KubeObject> {
     return failed === undefined ? undefined : { error: failed.reason, reason: 'FailedDelete' };
   }
 
-  /** Pods of all sets that have the same controller as this one, e.g. a deployment's old and new sets. */
+  /** The pods of all sets that have the same controller as this one, such as the old and new sets of a deployment. */
   #related(owner: Owner): Pod[] {
     const uid = controllerOf(owner)?.uid;
     if (uid === undefined) return ownedBy(this.#pods, owner);

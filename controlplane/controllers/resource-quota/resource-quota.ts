@@ -1,8 +1,8 @@
 /**
- * The status of quotas: what is used of what is limited, counted from the objects that are there. Admission charges what is
- * created; this counts when a quota is new or changed, when something was given back, and now and then anyway.
+ * The status of quotas: the usage of limited resources, counted from the existing objects. Admission charges new objects; this
+ * controller counts when a quota is new or changed, when usage decreased, and periodically.
  *
- * Only resources that some quota limits are watched.
+ * Only resources that a quota limits are watched.
  */
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { Pod, ResourceQuota } from '../../../api/machinery/kinds.ts';
@@ -23,7 +23,7 @@ export interface CountedResource {
 
 const POD_AMOUNT = /^(?:cpu|memory|ephemeral-storage|hugepages-.+|requests\..+|limits\..+)$/;
 
-/** Whose objects a name of `spec.hard` counts; `undefined` for names that nothing counts. */
+/** The resource whose objects a name of `spec.hard` counts; `undefined` if there is none. */
 export function countedBy(name: string): CountedResource | undefined {
   if (name.startsWith('count/')) {
     const [resource = '', ...group] = name.slice('count/'.length).split('.');
@@ -38,7 +38,7 @@ export function countedBy(name: string): CountedResource | undefined {
 
 const idOf = ({ group, resource }: CountedResource): string => `${group}/${resource}`;
 
-/** `objectsOf`: of the quota's namespace; `undefined` for a resource that is not served. Pure. */
+/** `objectsOf` returns the objects of the quota's namespace, or `undefined` if the resource is not served. Pure. */
 function computeUsed(
   quota: ResourceQuota,
   objectsOf: (counted: CountedResource) => readonly KubeObject[] | undefined,
@@ -89,7 +89,7 @@ export const runResourceQuota: RunController = async (environment, signal) => {
     },
   });
 
-  /** Starts to watch what the quota counts, and waits until it is known. */
+  /** Starts to watch the resources that the quota counts, and waits until they are synced. */
   async function watchCounted(quota: ResourceQuota): Promise<void> {
     const wanted = Object.keys(quota.spec?.hard ?? {}).flatMap((name) => countedBy(name) ?? []);
     await Promise.all(
@@ -109,7 +109,7 @@ export const runResourceQuota: RunController = async (environment, signal) => {
     );
   }
 
-  /** What is gone or needs less is given back. */
+  /** Deleted and shrunk objects reduce the usage. */
   function follow(cache: Informer, counted: CountedResource): void {
     const replenish = (object: KubeObject): void => {
       for (const quota of quotas.list(object.metadata.namespace ?? '')) {

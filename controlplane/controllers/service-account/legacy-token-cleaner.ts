@@ -1,6 +1,6 @@
 /**
- * Removes tokens of service accounts that were made by themselves, as clusters before 1.24 did, and that nobody uses: first
- * they are marked invalid, and after the same time again they are deleted. Tokens that somebody asked for are left alone.
+ * Cleans up tokens of service accounts that clusters before 1.24 generated automatically and that are unused: they are first
+ * marked invalid, and deleted after the same time again. Tokens that users created are kept.
  */
 import type { Pod, Secret, ServiceAccount } from '../../../api/machinery/kinds.ts';
 import { configMaps, pods, secrets, serviceAccounts } from '../../../api/machinery/resources.ts';
@@ -17,7 +17,7 @@ export type Verdict = 'keep' | 'mark' | 'delete';
 
 const dayMs = (text: string | undefined): number => Date.parse(`${text ?? ''}T00:00:00Z`);
 
-/** What becomes of a token that was made by itself and is not mounted. Pure. */
+/** Decides about an automatically generated token that no pod mounts. Pure. */
 export function judge(
   secret: Secret,
   { nowMs, sinceMs, unusedMs }: { readonly nowMs: number; readonly sinceMs: number; readonly unusedMs: number },
@@ -25,7 +25,7 @@ export function judge(
   const labels = secret.metadata.labels ?? {};
   const createdMs = Date.parse(secret.metadata.creationTimestamp ?? '') || 0;
   const usedMs = dayMs(labels[LAST_USED]);
-  // without a mark it was not used since marks are made
+  // A token without a label was not used since the API server tracks the use of tokens.
   const idleSinceMs = Number.isFinite(usedMs) ? usedMs : Math.max(sinceMs, createdMs);
   if (idleSinceMs + unusedMs > nowMs) return 'keep';
   const invalidMs = dayMs(labels[INVALID_SINCE]);
@@ -33,7 +33,7 @@ export function judge(
   return Math.max(invalidMs, Number.isFinite(usedMs) ? usedMs : 0) + unusedMs > nowMs ? 'keep' : 'delete';
 }
 
-/** The account lists the secret: it was made by itself. */
+/** The service account lists the secret, so it was generated automatically. */
 function isAutomatic(secret: Secret, account: ServiceAccount | undefined): boolean {
   return (account?.secrets ?? []).some(({ name }) => name === secret.metadata.name);
 }

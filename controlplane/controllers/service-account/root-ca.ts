@@ -1,4 +1,4 @@
-/** Every namespace has a config map with the cluster's CA, which projected volumes mount. */
+/** Maintains a config map with the cluster's CA in every namespace, which projected volumes mount. */
 import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
 import type { ConfigMap } from '../../../api/machinery/kinds.ts';
 import { configMaps, namespaces } from '../../../api/machinery/resources.ts';
@@ -43,7 +43,7 @@ export function rootCaPublisher(rootCaPem: string): RunController {
             ? client.create(configMaps, namespace, wanted)
             : client.update(configMaps, wanted));
         } catch (error) {
-          // the namespace goes away, or the cache is a moment behind and will bring the key back
+          // The namespace is terminating, or the informer lags behind and will enqueue the key again.
           if (!isNamespaceTerminating(error) && !isAlreadyExists(error) && !isNotFound(error)) throw error;
         }
       },

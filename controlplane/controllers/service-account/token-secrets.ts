@@ -1,6 +1,6 @@
 /**
- * Fills secrets of type service-account-token with a token, the CA and the namespace, and deletes those whose account is gone.
- * The issuer signs; it is passed in.
+ * Adds a token, the CA and the namespace to secrets of type service-account-token, and deletes secrets of deleted service
+ * accounts.
  */
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import type { Secret, ServiceAccount } from '../../../api/machinery/kinds.ts';
@@ -12,11 +12,11 @@ export const ACCOUNT_NAME = 'kubernetes.io/service-account.name';
 const ACCOUNT_UID = 'kubernetes.io/service-account.uid';
 
 export interface LegacyTokenSigner {
-  /** A token without expiry, bound to the secret. */
+  /** Signs a token without expiry that is bound to the secret. */
   issueLegacy(account: ServiceAccount, secretName: string): string;
 }
 
-/** Base64, as it stands in `data`; pure. */
+/** The members of `data` in base64. Pure. */
 function wantedData(
   secret: Secret,
   account: ServiceAccount,

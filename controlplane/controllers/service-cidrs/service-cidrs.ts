@@ -1,5 +1,5 @@
 /**
- * Ranges of service addresses. Each gets the finalizer that keeps it while services have addresses that only this range has. The
+ * Maintains ServiceCIDRs: each has a finalizer that keeps it while services have addresses that are in no other range. The
  * condition `Ready` shows whether addresses are allocated from it. The allocator of the API server reads both.
  */
 import { cidrContains, cidrCovers, parseCidr, parseIp, type Cidr } from '../../../api/meta/ip-addresses.ts';
@@ -11,7 +11,7 @@ import { isManaged } from '../../registry/kinds/core/service-ip-addresses.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 
 const FINALIZER = 'networking.k8s.io/service-cidr-finalizer';
-/** Until every API server has seen that a range goes. */
+/** The delay after which every API server knows that a range is being deleted. */
 const DELETION_GRACE_MS = 10_000;
 
 interface Readiness {
@@ -31,7 +31,7 @@ const isLeaving = ({ metadata }: ServiceCIDR): boolean => metadata.deletionTimes
 const cidrsOf = ({ spec }: ServiceCIDR): readonly Cidr[] =>
   (spec?.cidrs ?? []).map(parseCidr).filter((cidr) => cidr !== undefined);
 
-/** Whether no address would be left without a range. Pure. */
+/** Whether every address would still be in another range. Pure. */
 export function mayGo(
   range: ServiceCIDR,
   ranges: readonly ServiceCIDR[],
@@ -74,7 +74,7 @@ export const runServiceCidrs: RunController = (environment, signal) => {
   const settle = async (range: ServiceCIDR): Promise<void> => {
     const { name = '', finalizers = [], deletionTimestamp } = range.metadata;
     if (deletionTimestamp === undefined) {
-      // The change is an event, after which the condition has its turn.
+      // The write is an event that enqueues the range again, and then the condition is set.
       if (!finalizers.includes(FINALIZER)) await setFinalizers(range, [...finalizers, FINALIZER]);
       else await say(range, READY);
       return;

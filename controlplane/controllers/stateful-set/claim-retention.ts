@@ -1,4 +1,7 @@
-/** What becomes of a set's claims when the set or a member goes: whoever owns a claim takes it along. Pure. */
+/**
+ * Decides what happens to the claims of a set when the set or a member is deleted: the garbage collector deletes a claim
+ * together with its owner. Pure.
+ */
 import type { PersistentVolumeClaim, Pod, StatefulSet } from '../../../api/machinery/kinds.ts';
 import { pods, statefulSets } from '../../../api/machinery/resources.ts';
 import type { OwnerReference } from '../../../api/meta/object.ts';
@@ -6,8 +9,8 @@ import { controllerReference } from '../owner-references.ts';
 import { isMember } from './stateful-set-core.ts';
 
 /**
- * The owners that a claim of that member must have; `undefined` when it has them. A member that stays ties its claims to the
- * set, one that is scaled away to itself, each where the policy says that claims are deleted.
+ * Returns the owners that a claim of that member must have; `undefined` if it has them. With the policy Delete, the claims of a
+ * remaining member are owned by the set, and those of a member that is scaled down by its pod.
  */
 export function wantedOwners(
   set: StatefulSet,
@@ -22,7 +25,7 @@ export function wantedOwners(
     ({ kind, name }) =>
       !(kind === 'StatefulSet' && name === set.metadata.name) && !(kind === 'Pod' && name === podName),
   );
-  // A claim that another object controls stays unchanged.
+  // A claim with another controller stays unchanged.
   if (others.some(({ controller }) => controller === true)) return undefined;
   const own: OwnerReference[] = [];
   if (!stays && whenScaled === 'Delete') own.push(controllerReference(member.pod, pods));

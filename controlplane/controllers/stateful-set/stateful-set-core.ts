@@ -21,7 +21,7 @@ export const firstOrdinal = (set: StatefulSet): number => set.spec?.ordinals?.st
 
 const replicasOf = (set: StatefulSet): number => set.spec?.replicas ?? 1;
 
-/** Whether the set has a member of that ordinal. */
+/** Whether the set has a member with that ordinal. */
 export function isMember(set: StatefulSet, ordinal: number): boolean {
   return ordinal >= firstOrdinal(set) && ordinal < firstOrdinal(set) + replicasOf(set);
 }
@@ -30,7 +30,7 @@ export function claimName(template: string, set: StatefulSet, ordinal: number): 
   return `${template}-${set.metadata.name}-${ordinal}`;
 }
 
-/** The claims that a pod of that ordinal has; labels are the selector's. */
+/** The claims of the pod with that ordinal; their labels are those of the selector. */
 export function claimsOf(set: StatefulSet, ordinal: number): PersistentVolumeClaim[] {
   return (set.spec?.volumeClaimTemplates ?? []).map((template) => ({
     ...structuredClone(template),
@@ -45,7 +45,7 @@ export function claimsOf(set: StatefulSet, ordinal: number): PersistentVolumeCla
   }));
 }
 
-/** Gives a pod made from the template its identity. */
+/** Sets the identity of a pod that was created from the template. */
 export function withIdentity(set: StatefulSet, pod: Pod, ordinal: number, revision: string): Pod {
   const name = `${set.metadata.name}-${ordinal}`;
   const templates = set.spec?.volumeClaimTemplates ?? [];
@@ -91,15 +91,15 @@ export interface PlanInput {
 }
 
 /**
- * Pods that one reconcile creates at most. Replicas are a number that a user chooses: nothing here grows with them, only
- * with the pods that exist.
+ * The maximum number of pods that one reconciliation creates. Users choose the number of replicas, so nothing here grows with
+ * it, only with the existing pods.
  */
 const MAX_CREATES = 500;
 
 const partitionOf = (set: StatefulSet): number => set.spec?.updateStrategy?.rollingUpdate?.partition ?? 0;
 const isMonotonic = (set: StatefulSet): boolean => set.spec?.podManagementPolicy !== 'Parallel';
 
-/** What to do now. Ordered sets take one step at a time, and only past members that are running and available. */
+/** Returns the next actions. Ordered sets take one step at a time, and only past members that are running and available. */
 export function planActions(input: PlanInput): Action[] {
   const { set, nowMs } = input;
   const byOrdinal = new Map<number, Pod>();
@@ -129,7 +129,7 @@ export function planActions(input: PlanInput): Action[] {
     } else if (monotonic && !healthy(pod)) return actions;
   }
   const condemned = [...byOrdinal].filter(([ordinal]) => !isMember(set, ordinal)).toSorted(([a], [b]) => b - a);
-  // Of several that are not healthy only the last may go: an ordered set shrinks past nothing that is broken.
+  // An ordered set only deletes the last one of several unhealthy members, and waits for it.
   const firstUnhealthy = condemned.findLast(([, pod]) => !healthy(pod))?.[1];
   for (const [, pod] of condemned) {
     if (isPodTerminating(pod)) {
@@ -144,7 +144,7 @@ export function planActions(input: PlanInput): Action[] {
   return [...actions, ...planUpdates(input, byOrdinal, healthy)];
 }
 
-/** From the highest ordinal down to the partition, as many at once as may be unavailable. */
+/** Updates members from the highest ordinal down to the partition, as many at a time as may be unavailable. */
 function planUpdates(
   input: PlanInput,
   byOrdinal: ReadonlyMap<number, Pod>,
@@ -168,7 +168,7 @@ function planUpdates(
   return actions;
 }
 
-/** Below the partition, and not yet updated, a pod comes back as it was. */
+/** A member below the partition that is not updated yet is recreated from its old revision. */
 function revisionFor({ set, currentRevision, updateRevision, pods }: PlanInput, ordinal: number): 'current' | 'update' {
   if (currentRevision === updateRevision || set.spec?.updateStrategy?.type === 'OnDelete') return 'update';
   if (set.spec?.updateStrategy?.rollingUpdate === undefined) {

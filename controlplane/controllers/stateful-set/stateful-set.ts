@@ -1,4 +1,4 @@
-/** Stateful sets: pods with lasting names and volumes, made, updated and removed in order. Decisions stand in `stateful-set-core.ts`. */
+/** Stateful sets: pods with stable names and volumes, created, updated and deleted in order. `stateful-set-core.ts` decides. */
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
@@ -196,7 +196,7 @@ class StatefulSetController {
       set,
       podFromTemplate(templateOf(revision), set, statefulSets),
       action.ordinal,
-      // The name of the revision, where pods of daemon sets have its hash alone.
+      // The name of the revision; pods of daemon sets have only its hash here.
       revision.metadata.name ?? '',
     );
     try {

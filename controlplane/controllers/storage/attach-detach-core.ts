@@ -1,13 +1,13 @@
 /**
- * Which volumes of CSI drivers shall be attached to a node: those of its pods, where the driver attaches at all. And which
- * of those that are attached may go: what nobody wants and the node no longer uses. Pure.
+ * Decides which volumes of CSI drivers must be attached to a node (those of its pods, if the driver attaches volumes), and
+ * which can be detached (those that no pod needs and the node no longer uses). Pure.
  */
 import { createHash } from 'node:crypto';
 import type { Node, PersistentVolume, Pod, VolumeAttachment } from '../../../api/machinery/kinds.ts';
 import { isPodFinished } from '../pod-state.ts';
 
 export interface WantedAttachment {
-  /** Of the VolumeAttachment. */
+  /** The name of the VolumeAttachment. */
   readonly name: string;
   readonly driver: string;
   readonly volume: PersistentVolume;
@@ -15,7 +15,7 @@ export interface WantedAttachment {
 }
 
 export interface StorageLookup {
-  /** The volume that the claim is bound to. */
+  /** The volume that is bound to the claim. */
   readonly volumeOfClaim: (
     namespace: string,
     claimName: string,
@@ -24,7 +24,7 @@ export interface StorageLookup {
   readonly attaches: (driver: string) => boolean;
 }
 
-/** The agent leaves attaching to this controller. */
+/** Whether the kubelet leaves attaching to this controller. */
 export const ANNOTATION_MANAGED = 'volumes.kubernetes.io/controller-managed-attach-detach';
 const OUT_OF_SERVICE = 'node.kubernetes.io/out-of-service';
 
@@ -32,7 +32,7 @@ export function attachmentName(volumeHandle: string, driver: string, nodeName: s
   return `csi-${createHash('sha256').update(`${volumeHandle}${driver}${nodeName}`).digest('hex')}`;
 }
 
-/** As a node's `volumesInUse` and `volumesAttached` name the volume. */
+/** The name of the volume in a node's `volumesInUse` and `volumesAttached`. */
 export function uniqueVolumeName(volume: PersistentVolume): string {
   const { driver = '', volumeHandle = '' } = volume.spec?.csi ?? {};
   return `kubernetes.io/csi/${driver}^${volumeHandle}`;
@@ -43,7 +43,7 @@ interface ClaimOfPod {
   readonly owner: Pod | undefined;
 }
 
-/** The claims that a pod's volumes name; those of ephemeral volumes must be the pod's own. */
+/** The claims of a pod's volumes; those of ephemeral volumes must be owned by the pod. */
 export function claimsOf(pod: Pod): ClaimOfPod[] {
   return (pod.spec?.volumes ?? []).flatMap((volume): ClaimOfPod[] => {
     if (volume.persistentVolumeClaim !== undefined)
@@ -72,7 +72,7 @@ export function wantedAttachments(
   return wanted;
 }
 
-/** Of the volume's other attachments the one that keeps it from this node; volumes for many nodes have none. */
+/** Returns the attachment of the volume to another node that blocks this one; none for volumes of several nodes. */
 export function exclusiveElsewhere(
   volume: PersistentVolume,
   nodeName: string,
@@ -85,7 +85,7 @@ export function exclusiveElsewhere(
   );
 }
 
-/** Whether the node can no longer report that it has unmounted the volume. */
+/** Whether the node is unable to report that it has unmounted the volume. */
 export function isOutOfService(node: Node | undefined): boolean {
   return node === undefined || (node.spec?.taints ?? []).some((taint) => taint.key === OUT_OF_SERVICE);
 }

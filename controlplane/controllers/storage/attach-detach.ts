@@ -46,7 +46,7 @@ class AttachDetach {
   readonly #environment: ControllerEnvironment;
   readonly #caches;
   readonly #loop: ReconcileLoop;
-  /** When a volume was first found to be wanted by nobody, by attachment. */
+  /** The time since when no pod needs a volume, by attachment. */
   readonly #unwantedSince = new Map<string, number>();
   /** Attachments for which an event is already recorded. */
   readonly #told = new Map<string, string>();
@@ -97,7 +97,7 @@ class AttachDetach {
       add: ofAttachment,
       update: (_before, attachment) => ofAttachment(attachment),
       delete: (attachment) => {
-        // Whoever waits for the volume elsewhere may have it now.
+        // Nodes that wait for the volume are reconciled again.
         for (const pod of podCache.list()) if (attachment.spec.nodeName !== pod.spec?.nodeName) ofPod(pod);
         ofAttachment(attachment);
       },
@@ -126,7 +126,7 @@ class AttachDetach {
     const leaving = present.filter((attachment) => !wanted.has(attachment.metadata.name ?? ''));
     const going = leaving.filter((attachment) => this.#mayGo(attachment, node));
     for (const name of wanted.keys()) this.#unwantedSince.delete(name);
-    // The node's status changes first, so that the node waits for the next attachment.
+    // The status of the node is written first, so that its kubelet waits for the next attachment.
     if (node !== undefined) await this.#tellNode(node, present, new Set(going));
     for (const attachment of going) await this.#detach(attachment);
     for (const attachment of wanted.values()) {
@@ -141,7 +141,7 @@ class AttachDetach {
     return wantedAttachments(nodeName, podsOn(this.#caches.pods, nodeName), this.#lookup);
   }
 
-  /** Those that this controller made: others look after theirs themselves. */
+  /** The attachments that this controller created; it ignores all others. */
   #attachmentsOf(nodeName: string): VolumeAttachment[] {
     return this.#caches.attachments.byIndex(BY_NODE, nodeName).filter(({ metadata, spec }) => {
       const volume = this.#caches.volumes.get('', spec.source.persistentVolumeName ?? '');
@@ -259,7 +259,7 @@ class AttachDetach {
   }
 }
 
-/** What of a node decides whether its volumes may go. */
+/** The fields of a node that decide whether its volumes can be detached. */
 function usedBy(node: Node): string {
   return stringifyJson([
     node.status?.volumesInUse,

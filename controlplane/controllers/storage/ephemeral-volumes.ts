@@ -1,4 +1,4 @@
-/** Makes the claims of pods' ephemeral volumes; they belong to the pod and go with it. */
+/** Creates the claims of ephemeral volumes. A claim is owned by its pod and deleted with it. */
 import type { PersistentVolumeClaim, Pod } from '../../../api/machinery/kinds.ts';
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
 import { persistentVolumeClaims, pods } from '../../../api/machinery/resources.ts';
@@ -8,7 +8,7 @@ import { isPodFinished } from '../pod-state.ts';
 
 type Volume = NonNullable<NonNullable<Pod['spec']>['volumes']>[number];
 
-/** The claim that an ephemeral volume of the pod asks for. Pure. */
+/** The claim of an ephemeral volume of the pod. Pure. */
 function claimFor(pod: Pod, volume: Volume): PersistentVolumeClaim {
   const template = volume.ephemeral?.volumeClaimTemplate;
   const { labels, annotations } = template?.metadata ?? {};

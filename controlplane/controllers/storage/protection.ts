@@ -1,6 +1,6 @@
 /**
- * Lets deleted claims go when no pod uses them, volumes when no claim is bound to them, and classes of volume attributes when
- * neither claims nor volumes have them; gives each the finalizer that keeps it.
+ * Protects storage objects in use by a finalizer: claims until no pod uses them, volumes until no claim is bound to them, and
+ * volume attributes classes until no claim or volume refers to them.
  */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
@@ -20,7 +20,7 @@ const CLAIM_FINALIZER = 'kubernetes.io/pvc-protection';
 const VOLUME_FINALIZER = 'kubernetes.io/pv-protection';
 const ATTRIBUTES_FINALIZER = 'kubernetes.io/vac-protection';
 
-/** The claims that a pod mounts, also those made for its ephemeral volumes. */
+/** The claims that a pod mounts, including those of its ephemeral volumes. */
 export function claimNames(pod: Pod): string[] {
   return (pod.spec?.volumes ?? []).flatMap((volume) => {
     if (volume.persistentVolumeClaim !== undefined) return [volume.persistentVolumeClaim.claimName];
@@ -31,7 +31,7 @@ export function claimNames(pod: Pod): string[] {
 export const runClaimProtection: RunController = (environment, signal) => {
   const podCache = environment.informers.for(pods);
   podCache.addIndex('claims', (pod) => claimNames(pod).map((claim) => `${pod.metadata.namespace}/${claim}`));
-  // a pod that has no node yet uses nothing
+  // A pod without a node does not use its claims yet.
   const isUsed = (claim: KubeObject): boolean =>
     podCache
       .byIndex('claims', `${claim.metadata.namespace}/${claim.metadata.name}`)

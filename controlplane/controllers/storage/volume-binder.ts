@@ -1,9 +1,10 @@
 /**
- * Binds claims to volumes: those that a claim names, those that are kept for it, or the smallest free one that does. Claims of
- * classes that wait for a consumer are bound to what the scheduler chose; new volumes are made by external provisioners, whom
- * the claims' annotations call. When a claim is gone its volume is released, and kept, scrubbed, or left to its deleter.
+ * Binds claims to volumes: the volume that a claim names, a volume that is reserved for it, or the smallest available one that
+ * matches. Claims of classes that wait for a consumer get the volume that the scheduler chose. Volumes are provisioned by
+ * external provisioners, which the claims' annotations name. When a claim is deleted, its volume is released, and then
+ * retained, recycled, or left to its deleter.
  *
- * A claim and its volume point at each other. The volume is written first: a claim that says it is bound has a volume.
+ * A claim and its volume refer to each other. The volume is written first, so that a bound claim always has a volume.
  */
 import type { V1PersistentVolumeClaimStatus, V1PersistentVolumeStatus } from '@kubernetes/client-node';
 import type { Informer } from '../../../api/machinery/informer.ts';
@@ -139,7 +140,7 @@ class VolumeBinder {
     return this.#setClaimStatus(claim, 'Pending', undefined);
   }
 
-  /** The claim names its volume and waits for it. */
+  /** The claim names its volume and waits until it exists. */
   async #syncNamed(claim: PersistentVolumeClaim): Promise<void> {
     const name = claim.spec?.volumeName ?? '';
     const volume = this.#caches.volumes.get('', name);
@@ -177,7 +178,7 @@ class VolumeBinder {
     await this.#setClaimStatus(claim, 'Lost', undefined);
   }
 
-  /** Of several default classes the newest. Resolves to whether the claim was changed. */
+  /** Sets the newest default class. Resolves to whether the claim was changed. */
   async #assignDefaultClass(claim: PersistentVolumeClaim): Promise<boolean> {
     const found = newestDefault(this.#caches.classes.list(), DEFAULT_CLASS)?.metadata.name;
     if (found === undefined || claim.metadata.annotations?.[BETA_CLASS] !== undefined) return false;
@@ -234,7 +235,7 @@ class VolumeBinder {
     const owner = volume.spec?.claimRef;
     if (owner !== undefined && owner.uid === uid) return volume;
     const annotations = { ...volume.metadata.annotations };
-    // The volume is released as a whole unless a user reserved it for the claim.
+    // The whole reference is removed, unless a user reserved the volume for the claim.
     if (owner === undefined) annotations[BOUND_BY_CONTROLLER] = 'yes';
     const claimRef = {
       kind: 'PersistentVolumeClaim',
@@ -264,7 +265,7 @@ class VolumeBinder {
     });
   }
 
-  /** The size of a bound claim is the resizer's business once it is bound. */
+  /** Once a claim is bound, its resizer is responsible for its size. */
   async #setClaimStatus(
     claim: PersistentVolumeClaim,
     phase: string,
@@ -310,7 +311,7 @@ class VolumeBinder {
     else if (target !== '') await this.#ownerIsElsewhere(volume);
   }
 
-  /** The claim with that uid. One that the cache does not have is asked for: it may be newer. */
+  /** Returns the claim with that UID. A claim that the informer does not show is read from the API, because it may be newer. */
   async #ownerOf(namespace: string, name: string, uid: string): Promise<PersistentVolumeClaim | undefined> {
     const cached = this.#caches.claims.get(namespace, name);
     if (cached?.metadata.uid === uid) return cached;
@@ -370,7 +371,7 @@ class VolumeBinder {
     }
   }
 
-  /** Volumes are deleted by who made them; one that was made by hand has nobody. */
+  /** The provisioner of a volume deletes it; a volume that was created manually has no provisioner. */
   async #leaveToDeleter(volume: PersistentVolume): Promise<void> {
     if (volume.metadata.annotations?.[PROVISIONED_BY] !== undefined || volume.spec?.csi !== undefined) return;
     if (volume.status?.phase === 'Failed') return;

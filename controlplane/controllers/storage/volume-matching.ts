@@ -1,4 +1,4 @@
-/** Which volume a claim gets: the smallest free one that has all it asks for. Pure. */
+/** Selects the volume of a claim: the smallest available one that fulfils the claim. Pure. */
 import type { PersistentVolume, PersistentVolumeClaim } from '../../../api/machinery/kinds.ts';
 import { compareQuantities, parseQuantity, type Quantity } from '../../../api/meta/quantity.ts';
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
@@ -10,7 +10,7 @@ export function classOf(object: PersistentVolumeClaim | PersistentVolume): strin
   return object.metadata.annotations?.[BETA_CLASS] ?? object.spec?.storageClassName;
 }
 
-/** The volume is kept for this claim, or bound to it already. */
+/** Whether the volume is reserved for this claim, or already bound to it. */
 export function isBoundTo(volume: PersistentVolume, claim: PersistentVolumeClaim): boolean {
   const owner = volume.spec?.claimRef;
   if (owner === undefined) return false;
@@ -24,7 +24,7 @@ const requestOf = (claim: PersistentVolumeClaim): Quantity =>
 const modeOf = (object: { spec?: { volumeMode?: string | undefined } | undefined }): string =>
   object.spec?.volumeMode ?? 'Filesystem';
 
-/** Why a volume that the claim names will not do; `undefined` when it will. */
+/** Why the volume that the claim names cannot be bound; `undefined` if it can. */
 export function mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim): string | undefined {
   if (volume.metadata.deletionTimestamp !== undefined) return 'the volume is marked for deletion';
   if (compareQuantities(capacityOf(volume), requestOf(claim)) < 0) return 'requested PV is too small';
@@ -37,7 +37,10 @@ export function mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim)
   return undefined;
 }
 
-/** `keptOnly`: the claim waits for its first pod, so only a volume that is kept for it counts; the scheduler chooses others. */
+/**
+ * `keptOnly`: the claim waits for its first pod, so only a volume that is reserved for it is considered; the scheduler chooses
+ * others.
+ */
 export function findVolume(
   claim: PersistentVolumeClaim,
   volumes: Iterable<PersistentVolume>,

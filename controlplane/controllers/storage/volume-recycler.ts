@@ -1,4 +1,4 @@
-/** Empties a released volume of the old policy Recycle with a pod that removes all files in it. */
+/** Deletes all files of a released volume with the deprecated policy Recycle, by a pod. */
 import type { PersistentVolume, Pod } from '../../../api/machinery/kinds.ts';
 import { pods } from '../../../api/machinery/resources.ts';
 import type { TypedClient } from '../../../api/machinery/typed-client.ts';
@@ -11,7 +11,7 @@ const TIMEOUT_SECONDS = 60;
 
 export type Recycling = 'scrubbing' | 'scrubbed' | { readonly failed: string };
 
-/** Starts the pod or looks how far it is; asked again until it has ended. */
+/** Starts the pod or returns its progress; it is called again until the pod has finished. */
 export async function recycle(client: TypedClient, volume: PersistentVolume): Promise<Recycling> {
   const source = volume.spec?.nfs === undefined ? { hostPath: volume.spec?.hostPath } : { nfs: volume.spec.nfs };
   if (source.hostPath === undefined && !('nfs' in source))
