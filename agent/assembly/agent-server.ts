@@ -1,4 +1,4 @@
-/** The agent's server as its options say: certificates, who may come in, which ports. */
+/** Builds the agent's server from the options: certificates, authentication, authorization and ports. */
 import type { CertificateObserver } from '../node/certificates/certificate-metrics.ts';
 import { readFile } from 'node:fs/promises';
 import type { Logger } from '../../api/component/logger.ts';
@@ -135,8 +135,8 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
 type Exposure = Pick<AssembledServerOptions, 'flags' | 'client' | 'effective'>;
 
 /**
- * Without an API server nobody authorizes callers, and the defaults of the kubelet would let everybody who reaches the port run
- * commands in pods. What an administrator sets explicitly counts as it is.
+ * Without an API server no client is authorized, and with the kubelet's defaults everybody who reaches the port could run
+ * commands in pods. Explicit settings of the administrator apply unchanged.
  */
 export function anonymousAccess({ flags, client, effective }: Exposure): 'none' | 'health' | 'any' {
   if (!flags.anonymousAuth) return 'none';
@@ -171,7 +171,7 @@ function zpages({ gates, flagz, version, clock }: AssembledServerOptions): Zpage
 
 const CLIENT_CA_CHECK_MS = 60_000;
 
-/** Authorities of clients are replaced while the agent runs. */
+/** Replaces the CAs of clients while the agent runs. */
 async function followClientCa(
   file: string,
   first: string,

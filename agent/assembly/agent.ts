@@ -134,7 +134,7 @@ async function createNodeParts(
   return { settings, events, node, checkpoints, podClient: checkpoints?.client ?? api?.client };
 }
 
-/** What the agent knows of its pods. */
+/** The desired pods, their workers and statuses. */
 interface StateParts {
   readonly podConfig: PodConfig;
   readonly submitted: SubmittedPods | undefined;

@@ -1,6 +1,6 @@
 /**
- * The agent's ways to the API server: one client for ordinary requests, one for events, one for the node's heartbeats, so that
- * none of them takes another's rate. Sees to the credentials: the bootstrap at the start, then the rotation of the certificate.
+ * Creates the clients of the API server: one for ordinary requests, one for events and one for the node's heartbeats, so that
+ * each has its own rate limit. Obtains the credentials: the bootstrap at the start, then the rotation of the certificate.
  */
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -26,7 +26,7 @@ import type { AgentFlags } from '../options/agent-options.ts';
 export interface ApiClients {
   readonly client: HttpClient;
   readonly events: HttpClient;
-  /** Not limited. */
+  /** The client without a rate limit. */
   readonly heartbeats: HttpClient;
   close(): void;
 }
@@ -39,7 +39,7 @@ export interface ApiClientOptions {
   readonly version: string;
   readonly certificateDirectory: string;
   readonly random: () => number;
-  /** Told of each request, for figures. */
+  /** Called for each request, for metrics. */
   readonly certificates?: CertificateObserver;
   readonly observe?: RequestObserver;
   readonly signal: AbortSignal;
@@ -48,7 +48,7 @@ export interface ApiClientOptions {
 const PROTOBUF = 'application/vnd.kubernetes.protobuf';
 const REQUEST_TIMEOUT_MS = 15 * 60_000;
 
-/** `undefined` where no kubeconfig is named. Waits for the bootstrap where one is. */
+/** Resolves to `undefined` without a kubeconfig. Waits for the bootstrap if one is configured. */
 export async function connectApi(options: ApiClientOptions): Promise<ApiClients | undefined> {
   const { flags, clock, logger, nodeName, certificateDirectory, signal } = options;
   if (flags.kubeconfig === '' || flags.runonce) return undefined;

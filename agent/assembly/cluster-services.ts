@@ -1,6 +1,6 @@
 /**
- * What the agent knows and does of services: pods' environments, and where its options say so the service proxy and the
- * name server of the cluster. One set of informers feeds them all.
+ * Provides services to the agent: the environment variables of pods, and, if the options enable them, the service proxy and the
+ * DNS server. They share one set of informers.
  */
 import { background, untilDone } from '../../api/machinery/background.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
@@ -22,9 +22,9 @@ export interface ClusterServices {
   readonly lister: ServiceLister;
   /** Name servers of pods with the policy ClusterFirst. */
   readonly nameServers: () => readonly string[];
-  /** '' where there is none. */
+  /** Empty if there is none. */
   readonly clusterDomain: () => string;
-  /** With `hostCleared` no pods are left here that need the rules of services. */
+  /** With `hostCleared`, no pods are left on this host that need the rules of services. */
   close(how: { readonly hostCleared: boolean }): Promise<void>;
 }
 
@@ -33,7 +33,7 @@ export interface NodeFacts {
   podCidrs(): readonly string[];
 }
 
-/** Of a cluster whose nodes answer for `kube-dns`, unless `--cluster-domain` names another. */
+/** The domain of a cluster whose nodes serve `kube-dns`, unless `--cluster-domain` sets another one. */
 const DEFAULT_DOMAIN = 'cluster.local';
 const DNS_NAMESPACE = 'kube-system';
 const DNS_SERVICE = 'kube-dns';
@@ -60,7 +60,7 @@ export async function clusterServices(
   const onChange = (listener: () => void): void =>
     void known.addHandler({ add: listener, update: listener, delete: listener });
   const remembered = checkpoints === undefined ? lister : await checkpoints.services(lister, onChange);
-  /** `kube-dns` where the nodes answer for it. A remembered one was a service when it was stored. */
+  /** Returns the service `kube-dns` if the nodes serve it. A stored one was valid when it was stored. */
   const servedByNodes = (): Service | undefined => {
     const dns = remembered.list().find(isNameServer) as Service | undefined;
     return dns !== undefined && servesNames(flags, dns) ? dns : undefined;
@@ -83,7 +83,10 @@ export async function clusterServices(
   };
 }
 
-/** A node that takes the name servers from `kube-dns` takes the domain with them: its pods' short names would not resolve. */
+/**
+ * The node also takes the domain from `kube-dns` if it takes the name servers from there. Otherwise short names of its pods would
+ * not resolve.
+ */
 export function clusterDomainOf(
   flags: Pick<AgentFlags, 'clusterDomain' | 'clusterDns'>,
   servedByNodes: KubeObject | undefined,
@@ -95,7 +98,7 @@ export function clusterDomainOf(
 const isNameServer = ({ metadata }: KubeObject): boolean =>
   metadata.namespace === DNS_NAMESPACE && metadata.name === DNS_SERVICE;
 
-/** The cluster's own word: whoever made `kube-dns` says that each node answers for it. */
+/** Whether the service `kube-dns` states that each node serves it. */
 const isServedByNodes = ({ metadata }: KubeObject): boolean => metadata.annotations?.[SERVED_BY] === 'nodes';
 
 function servesNames(flags: AgentFlags, dns: KubeObject | undefined): boolean {
@@ -103,7 +106,7 @@ function servesNames(flags: AgentFlags, dns: KubeObject | undefined): boolean {
   return flags.serviceProxy !== 'none' && flags.serveClusterDns;
 }
 
-/** With `auto` not before the API server has said what kind of cluster it is. */
+/** With `auto`, waits until the API server has reported the kind of the cluster. */
 async function startNetwork(
   base: Base,
   informers: Informers,
@@ -119,7 +122,7 @@ async function startNetwork(
   return serviceNetwork(base, informers, servesNames(flags, dns), nameServers, facts);
 }
 
-/** The proxy, and the name server behind it. */
+/** Starts the service proxy and the DNS server behind it. */
 async function serviceNetwork(
   base: Base,
   informers: Informers,

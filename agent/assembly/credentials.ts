@@ -1,4 +1,4 @@
-/** Credential provider plugins by the agent's options; `undefined` where there are none. */
+/** Creates the credential provider plugins from the options; `undefined` if there are none. */
 import { resolve } from 'node:path';
 import type { Client } from '../../api/machinery/client.ts';
 import { ConfigurationError } from '../model/configuration-error.ts';

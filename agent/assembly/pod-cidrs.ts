@@ -12,7 +12,7 @@ import type { Runtime } from '../runtime/runtime.ts';
 export interface PodCidrsOptions {
   readonly node: { onPodCidrs(listener: (cidrs: readonly string[]) => void): void };
   readonly runtime: Pick<Runtime, 'setPodCidr'>;
-  /** The runtime has its network now. */
+  /** Called when the container runtime has accepted the CIDRs. */
   readonly onTaken: () => Promise<void>;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -1,4 +1,7 @@
-/** Where this agent's pods come from, by its options: the API server, a file or folder, a URL, and pods submitted to its server. */
+/**
+ * Creates the sources of pods from the options: the API server, a file or directory, a URL, and pods submitted to the agent's
+ * server.
+ */
 import { join, resolve } from 'node:path';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
 import type { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';

@@ -1,4 +1,4 @@
-/** What the agent knows of its pods: the desired pods, their workers and their statuses. Everything else reads these. */
+/** The state of the pods: the desired pods, their workers and their statuses. The other parts read it. */
 import type { Client } from '../../api/machinery/client.ts';
 import type { PodConfig, StatusManager } from '../model/core-types.ts';
 import { PodTable } from '../pods/pod-table.ts';

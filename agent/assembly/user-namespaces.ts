@@ -1,4 +1,4 @@
-/** The user namespaces of pods, from the ids that this host has for them. */
+/** Creates the user namespaces of pods, from the ids that the host reserves for them. */
 import { readFile } from 'node:fs/promises';
 import { podIdRange, UserNamespaces } from '../runtime/kuberuntime/user-namespaces.ts';
 import type { Base } from './base.ts';

@@ -27,31 +27,31 @@ import {
 import { basename, dirname } from 'node:path';
 
 const O_PATH = 0o10000000;
-/** Entries of a directory that are in memory at a time. */
+/** The maximum number of directory entries in memory. */
 const SCAN_ENTRIES = 1024;
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 
 export interface NewFile {
   readonly content: Buffer | string;
-  /** Permission bits, whatever the umask. */
+  /** The permission bits, regardless of the umask. */
   readonly mode: number;
   readonly uid?: number | undefined;
   readonly gid?: number | undefined;
 }
 
-/** What stands at the name is a FIFO, a device, a socket, a directory or a link. */
+/** The entry is not a regular file, but a FIFO, a device, a socket, a directory or a link. */
 export class IrregularFileError extends Error {
   override readonly name = 'IrregularFileError';
   readonly code = 'EIRREGULAR';
 }
 
-/** `undefined` where the error says that there is nothing; rethrows every other. */
+/** Returns `undefined` if the error means that the entry does not exist. Throws every other error. */
 export function ifMissing(error: NodeJS.ErrnoException): undefined {
   if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
   throw error;
 }
 
-/** Opens a directory for as long as `work` takes. The path itself is trusted: links in it are followed. */
+/** Opens a directory while `work` runs. The path itself is trusted: links in it are followed. */
 export async function inDirectory<T>(path: string, work: (directory: Directory) => Promise<T>): Promise<T> {
   const directory = await Directory.open(path);
   try {
@@ -68,12 +68,12 @@ export class Directory {
     this.#handle = handle;
   }
 
-  /** The path is trusted. */
+  /** Opens a directory. The path is trusted: links in it are followed. */
   static async open(path: string): Promise<Directory> {
     return new Directory(await open(path, O_PATH | O_DIRECTORY));
   }
 
-  /** Follows the parts of a relative path, none of which may be a link. */
+  /** Opens the directory at a relative path, of which no part may be a link. */
   static async beneath(root: string, parts: readonly string[]): Promise<Directory> {
     let directory = await Directory.open(root);
     for (const part of parts) {
@@ -111,29 +111,29 @@ export class Directory {
     return readdir(this.#self(), { withFileTypes: true });
   }
 
-  /** The entries one after another: a container may create more of them than fit into memory. */
+  /** Iterates over the entries, because a container may create more of them than fit into memory. */
   async *scan(): AsyncGenerator<Dirent> {
     for await (const entry of await opendir(this.#self(), { bufferSize: SCAN_ENTRIES })) yield entry;
   }
 
-  /** Some of the names, none where the directory is empty. */
+  /** Returns some of the names; none if the directory is empty. */
   async #someNames(): Promise<string[]> {
     const names: string[] = [];
     for await (const { name } of this.scan()) if (names.push(name) === SCAN_ENTRIES) break;
     return names;
   }
 
-  /** The directory that this one is in now, which is another one where somebody has moved it. */
+  /** Opens the current parent of this directory, which changes if somebody moves it. */
   async outer(): Promise<Directory> {
     return new Directory(await open(`${this.#self()}/..`, O_PATH | O_DIRECTORY));
   }
 
-  /** Rejects with ENOTDIR or ELOOP where the entry is no directory. */
+  /** Opens a subdirectory. Rejects with ENOTDIR or ELOOP if the entry is not a directory. */
   async enter(name: string): Promise<Directory> {
     return new Directory(await open(this.#at(name), O_PATH | O_DIRECTORY | O_NOFOLLOW));
   }
 
-  /** Enters the directory, which is created with exactly this mode where there is none. */
+  /** Opens a subdirectory, and creates it with exactly this mode if it does not exist. */
   async make(name: string, mode: number): Promise<Directory> {
     const isNew = await mkdir(this.#at(name), { mode }).then(
       () => true,
@@ -167,17 +167,17 @@ export class Directory {
     await unlink(this.#at(name));
   }
 
-  /** A descriptor that only names the entry, of whatever kind, or this directory; a link is opened as the link itself. */
+  /** Opens a descriptor that only refers to the entry, of any kind, or to this directory. A link is not followed. */
   pin(name?: string): Promise<FileHandle> {
     return name === undefined ? open(this.#self(), O_PATH) : open(this.#at(name), O_PATH | O_NOFOLLOW);
   }
 
-  /** Sets owner and group of the entry, of a link those of the link itself. */
+  /** Sets the owner and group of the entry. Does not follow a link. */
   async lchown(name: string, uid: number, gid: number): Promise<void> {
     await lchown(this.#at(name), uid, gid);
   }
 
-  /** Rejects with `IrregularFileError` for anything but a regular file, and never blocks. */
+  /** Opens a regular file. Rejects with `IrregularFileError` for any other entry, and never blocks. */
   async openFile(name: string, flags: number = O_RDONLY, mode = 0o600): Promise<FileHandle> {
     const at = this.#at(name);
     let file: FileHandle;

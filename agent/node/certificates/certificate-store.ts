@@ -1,6 +1,6 @@
 /**
- * Key and certificate in one PEM file, as the kubelet keeps them: `<dir>/<name>-<time>.pem`, and a link
- * `<name>-current.pem` that is swapped when a new pair is there. A crash leaves the old pair or the new one.
+ * Stores a key and certificate in one PEM file, as the kubelet does: `<dir>/<name>-<time>.pem`, with a link `<name>-current.pem`
+ * that is replaced when a new pair exists. A crash leaves either the old or the new pair.
  */
 import { readPem } from '../../../api/pki/pem.ts';
 import { createPrivateKey } from 'node:crypto';
@@ -13,7 +13,7 @@ export interface StoredPair {
   readonly certificatePem: string;
   readonly keyPem: string;
   readonly leaf: Certificate;
-  /** When it came, by its file's name; `undefined` where somebody else wrote it. */
+  /** The time of its storage, from the name of its file; `undefined` if another program wrote it. */
   readonly storedAtMs: number | undefined;
 }
 
@@ -21,7 +21,7 @@ export function currentPath(directory: string, name: string): string {
   return join(directory, `${name}-current.pem`);
 }
 
-/** `undefined` where there is none, or where what is there is no pair. */
+/** Returns `undefined` if there is no pair, or if the file is damaged. */
 export async function readPair(directory: string, name: string): Promise<StoredPair | undefined> {
   let text: string;
   try {

@@ -1,7 +1,7 @@
 /**
- * From a bootstrap kubeconfig to one of the node's own: where `--kubeconfig` is missing, or its certificate has run out, a
- * certificate is asked for with the bootstrap credentials, and the kubeconfig is written with references to the files that
- * rotation will replace.
+ * Creates the node's kubeconfig from a bootstrap kubeconfig. If `--kubeconfig` is missing or its certificate has expired, it
+ * requests a certificate with the bootstrap credentials, and writes a kubeconfig that refers to the files that the rotation
+ * replaces.
  */
 import { stat } from 'node:fs/promises';
 import type { Logger } from '../../../api/component/logger.ts';
@@ -36,7 +36,7 @@ const FIRST_RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 30_000;
 const REQUEST_TIMEOUT_MS = 15 * 60_000;
 
-/** Does nothing where the kubeconfig's own certificate is good. Retries until the signal aborts. */
+/** Does nothing if the certificate of the kubeconfig is valid. Retries until the signal aborts. */
 export async function bootstrapClient(options: BootstrapOptions): Promise<void> {
   const { kubeconfig, certificateDirectory, clock, logger, signal } = options;
   if (await hasValidCredentials(options)) return;
@@ -56,20 +56,23 @@ export async function bootstrapClient(options: BootstrapOptions): Promise<void> 
           credentials: { certificateFile: file, keyFile: file },
         }),
       );
-      logger.info({ kubeconfig }, 'the node has credentials of its own');
+      logger.info({ kubeconfig }, 'The node has its own credentials');
       return;
     } catch (error) {
       if (signal.aborted) throw error;
       logger.warn(
         { err: error instanceof Error ? error.message : error },
-        'the bootstrap did not succeed yet; trying again',
+        'Cannot bootstrap the credentials of the node yet, retrying',
       );
       await clock.sleep(backoff.next(), signal);
     }
   }
 }
 
-/** Asks with the bootstrap credentials, read anew: also for an agent that slept past the end of its own certificate. */
+/**
+ * Requests a certificate with the bootstrap credentials. Reads them again for each request, so that an agent whose certificate
+ * expired while the host slept can renew it.
+ */
 export async function requestByBootstrap(
   options: Pick<BootstrapOptions, 'bootstrapKubeconfig' | 'nodeName' | 'clock' | 'logger' | 'signal'>,
 ): Promise<{

@@ -17,10 +17,10 @@ import { CA_BUNDLE_KEY, type CaBundle, verifyCaBundle } from '../../../api/pki/c
 
 export interface AuthorityOptions {
   readonly server: string;
-  /** PEM of what is trusted at the start. */
+  /** The CAs that are trusted at the start, in PEM. */
   readonly ca: string;
   readonly kubeconfig: string;
-  /** Key and certificate that the kubeconfig names. */
+  /** The files of the key and certificate to which the kubeconfig refers. */
   readonly credentialsFile: string;
   /** `--client-ca-file`; '' where there is none. */
   readonly clientCaFile: string;

@@ -1,4 +1,7 @@
-/** Asks the API for a certificate: a new key, a request, and the wait for its approval and certificate. */
+/**
+ * Requests a certificate from the API: creates a key and a CertificateSigningRequest, and waits for its approval and the
+ * certificate.
+ */
 import { type KeyObject, X509Certificate } from 'node:crypto';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -30,17 +33,20 @@ interface RequestStatus {
   }[];
 }
 
-/** What a certificate is asked for by. */
+/** The fields of a certificate request. */
 export type SigningClient = Pick<HttpClient, 'create' | 'get' | 'raw'>;
 
-/** Approvers and signers before this release take requests of nodes only with a usage that means nothing to our keys. */
+/**
+ * The first minor version of Kubernetes whose approvers and signers accept requests of nodes without the usage `key
+ * encipherment`, which has no meaning for the keys of this agent.
+ */
 const FIRST_WITHOUT_ENCIPHERMENT = 25;
 const NODE_SIGNERS = ['kubernetes.io/kube-apiserver-client-kubelet', 'kubernetes.io/kubelet-serving'];
 
 const FIRST_LOOK_MS = 100;
 const LONGEST_LOOK_MS = 10_000;
 
-/** Resolves when the certificate is there; throws when the request is denied, fails, or is not answered in `timeoutMs`. */
+/** Resolves to the certificate. Throws if the request is denied, fails, or has no response within `timeoutMs`. */
 export async function requestCertificate(
   client: SigningClient,
   wish: CertificateWish,
@@ -64,7 +70,7 @@ export async function requestCertificate(
     },
   } satisfies KubeObject);
   const name = created.metadata.name ?? '';
-  logger.info({ request: name, signer: wish.signerName }, 'asked for a certificate; waiting for its approval');
+  logger.info({ request: name, signer: wish.signerName }, 'Requested a certificate, waiting for its approval');
   const deadline = clock.monotonic() + timeoutMs;
   let waitMs = FIRST_LOOK_MS;
   while (clock.monotonic() < deadline) {
@@ -76,7 +82,7 @@ export async function requestCertificate(
     } catch (error) {
       // The request stands while the API server is away; a new one would need another approval.
       if (signal.aborted || isNotFound(error)) throw error;
-      logger.warn({ request: name, err: error }, 'a certificate signing request could not be read; looking again');
+      logger.warn({ request: name, err: error }, 'Cannot read a certificate signing request, retrying');
       continue;
     }
     const bad = status.conditions?.find((entry) => entry.type === 'Denied' || entry.type === 'Failed');

@@ -19,7 +19,7 @@ export interface RotationOptions {
   /** 0 to 1. */
   readonly random: () => number;
   readonly request: (signal: AbortSignal) => Promise<{ certificatePem: string; keyPem: string }>;
-  /** Whether a stored pair still says what it should (names, addresses). */
+  /** Whether a stored certificate still has the required names and addresses. */
   readonly fits?: (pair: StoredPair) => boolean;
   readonly onRotated: (pair: StoredPair) => void;
   readonly observer?: CertificateObserver;
@@ -56,7 +56,7 @@ export async function keepCertificate(options: RotationOptions, signal: AbortSig
       options.observer?.failed();
       logger.error(
         { certificate: name, err: error instanceof Error ? error.message : error },
-        'A certificate could not be renewed; it is tried again',
+        'Cannot renew a certificate, retrying',
       );
     },
   });

@@ -1,4 +1,4 @@
-/** The certificate of the agent's own server: given by flags, asked for from the cluster, or signed by itself. */
+/** The certificate of the agent's server: from flags, from the cluster's signer, or self-signed. */
 import { readFile } from 'node:fs/promises';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -31,7 +31,7 @@ export interface ServingOptions {
   readonly logger: Logger;
 }
 
-/** What to serve with from the start. */
+/** The key pair that the server uses at the start. */
 export async function initialServingPair(options: ServingOptions): Promise<ServingPair> {
   if (options.certificateFile !== '' && options.keyFile !== '') {
     const [certificate, key] = await Promise.all([
@@ -67,7 +67,9 @@ async function selfSigned(options: ServingOptions): Promise<ServingPair> {
   return pair;
 }
 
-/** `--rotate-server-certificates`: keeps a certificate from the cluster's signer, again whenever the addresses change. */
+/**
+ * `--rotate-server-certificates`: requests a certificate from the cluster's signer, and a new one whenever the addresses change.
+ */
 export function keepServingCertificate(
   options: ServingOptions & {
     readonly client: SigningClient;

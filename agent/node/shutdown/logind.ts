@@ -13,20 +13,20 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 
 export interface InhibitorLock {
-  /** Resolves when the lock is gone. */
+  /** Resolves when the lock is released. */
   release(): Promise<void>;
 }
 
 export interface Logind {
-  /** How long it lets a lock delay a shutdown, at most. */
+  /** Resolves to the maximum time for which a lock delays a shutdown. */
   inhibitDelayMs(): Promise<number>;
-  /** Has it allow so much. */
+  /** Configures this maximum delay. */
   raiseInhibitDelay(ms: number): Promise<void>;
   /** Resolves when the lock is held. */
   inhibit(): Promise<InhibitorLock>;
   /**
-   * Calls with true when the host is about to go down, with false when it does not after all. Resolves when it is listening;
-   * `ended` rejects when it no longer can.
+   * Calls back with true when the host is about to shut down, and with false if the shutdown is cancelled. Resolves when the
+   * monitor runs. `ended` rejects when it fails.
    */
   listen(onShutdown: (goingDown: boolean) => void, signal: AbortSignal): Promise<{ readonly ended: Promise<never> }>;
 }
@@ -37,9 +37,9 @@ const MANAGER = 'org.freedesktop.login1.Manager';
 const LINUX_CONFIGURATION = '/etc/systemd/logind.conf.d';
 
 export interface LogindOptions {
-  /** Where drop-ins of its configuration stand. */
+  /** The directory of drop-ins of the login manager's configuration. */
   readonly configurationDirectory?: string;
-  /** Of the tools: a test's bus. */
+  /** The environment of the tools. Tests set another bus. */
   readonly environment?: NodeJS.ProcessEnv;
 }
 

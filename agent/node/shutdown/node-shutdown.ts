@@ -1,6 +1,7 @@
 /**
- * Graceful node shutdown: while the host goes down the node is NotReady and takes no pods, and those it has end by priority,
- * lowest first, each group within its time; then the host may go. The same order serves `orchlet stop --pods`.
+ * Graceful node shutdown. When the host shuts down, the node becomes NotReady and admits no pods, and its pods terminate by
+ * priority, the lowest first, each group within its period. Then the shutdown continues. `orchlet stop --pods` uses the same
+ * order.
  */
 import { mkdir, readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -17,7 +18,7 @@ import type { InhibitorLock, Logind } from './logind.ts';
 import { graceSeconds, groupByPriority, type ShutdownPeriod, totalSeconds } from './shutdown-order.ts';
 
 export interface NodeShutdownOptions {
-  /** Empty: the login manager is not asked. */
+  /** The periods of the shutdown. If empty, the login manager is not used. */
   readonly periods: readonly ShutdownPeriod[];
   readonly logind: Logind;
   readonly clock: Clock;
@@ -27,9 +28,9 @@ export interface NodeShutdownOptions {
   readonly kill: (pod: Pod, ending: Ending) => Promise<void>;
   readonly aboutNode: (reason: string, message: string) => void;
   readonly nodeChanged: () => void;
-  /** Where the times of the last shutdown stand, for the next start and for whoever waits. */
+  /** The file with the times of the last shutdown, for the next start and for `orchlet stop`. */
   readonly stateFile: string;
-  /** Epoch seconds, 0 where there is none yet. */
+  /** Epoch seconds; 0 if the shutdown has not started or ended. */
   readonly onTimes: (times: { readonly startSeconds: number; readonly endSeconds: number }) => void;
 }
 
@@ -43,7 +44,7 @@ const MESSAGE = 'Pod was terminated in response to imminent node shutdown.';
 const REFUSAL: Refusal = { reason: 'NodeShutdown', message: 'Pod was rejected as the node is shutting down.' };
 const RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 60_000;
-/** Where none were given: for a person who stops the node. */
+/** The periods for `orchlet stop --pods` if none are configured. */
 const PERIODS_WHEN_ASKED: readonly ShutdownPeriod[] = [
   { priority: 0, seconds: 30 },
   { priority: 2_000_000_000, seconds: 10 },
@@ -80,7 +81,7 @@ export class NodeShutdown {
         if (signal.aborted) break;
         logger.warn(
           { err: error instanceof Error ? error.message : error },
-          'shutdowns of the host cannot be seen, and do not wait for pods; trying again',
+          'Cannot monitor shutdowns of the host, which therefore do not wait for pods; retrying',
         );
       }
       await pause(clock, backoff.next(), signal);
@@ -88,7 +89,7 @@ export class NodeShutdown {
     await this.#release();
   }
 
-  /** A person stops the node: its pods end as at a shutdown of the host. */
+  /** Terminates the pods as in a shutdown of the host, because an operator stops the node. */
   async stopPods(): Promise<void> {
     this.#setShuttingDown(true);
     await this.#endPods(this.#options.periods.length > 0 ? this.#options.periods : PERIODS_WHEN_ASKED);
@@ -110,7 +111,7 @@ export class NodeShutdown {
       background(this.#onShutdown(goingDown), { logger, what: 'Preparing for the shutdown of the host', signal });
     const { ended } = await logind.listen(onShutdown, signal);
     onListening();
-    logger.debug({ seconds: wantedMs / 1000 }, 'a shutdown of the host waits for pods');
+    logger.debug({ seconds: wantedMs / 1000 }, 'A shutdown of the host waits for pods');
     await ended;
   }
 
@@ -139,7 +140,7 @@ export class NodeShutdown {
         this.#lock ??= await logind.inhibit();
       }
     } catch (error) {
-      logger.error({ err: error }, 'a shutdown of the host could not be waited for');
+      logger.error({ err: error }, 'Cannot delay a shutdown of the host');
       await this.#release();
     }
   }
@@ -160,13 +161,13 @@ export class NodeShutdown {
     const startTime = new Date(clock.now()).toISOString();
     await this.#keepTimes({ startTime });
     for (const group of groupByPriority(periods, activePods())) {
-      logger.info({ priority: group.priority, pods: group.pods.length, seconds: group.seconds }, 'ending pods');
+      logger.info({ priority: group.priority, pods: group.pods.length, seconds: group.seconds }, 'Terminating pods');
       const ended = Promise.all(group.pods.map((pod) => this.#end(pod, graceSeconds(pod, group))));
       const late = Promise.withResolvers<'late'>();
       const timer = clock.after(group.seconds * 1000, () => late.resolve('late'));
       const how = await Promise.race([ended, late.promise]);
       timer.cancel();
-      if (how === 'late') logger.warn({ priority: group.priority }, 'not all pods ended in their time');
+      if (how === 'late') logger.warn({ priority: group.priority }, 'Not all pods terminated in time');
     }
     await this.#keepTimes({ startTime, endTime: new Date(clock.now()).toISOString() });
   }
@@ -175,7 +176,7 @@ export class NodeShutdown {
     try {
       await this.#options.kill(pod, { gracePeriodSeconds, status: { reason: REASON, message: MESSAGE } });
     } catch (error) {
-      this.#options.logger.warn({ err: error, pod: formatPod(pod) }, 'a pod did not end before the host goes down');
+      this.#options.logger.warn({ err: error, pod: formatPod(pod) }, 'A pod did not terminate before the shutdown');
     }
   }
 
@@ -186,7 +187,7 @@ export class NodeShutdown {
       await mkdir(dirname(stateFile), { recursive: true, mode: 0o750 });
       await replaceFile(stateFile, JSON.stringify(times), { mode: 0o644 });
     } catch (error) {
-      logger.warn({ err: error }, 'the times of the shutdown could not be kept');
+      logger.warn({ err: error }, 'Cannot store the times of the shutdown');
     }
   }
 
@@ -196,7 +197,7 @@ export class NodeShutdown {
       onTimes(inSeconds(JSON.parse(await readFile(stateFile, 'utf8')) as Times));
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
-        logger.warn({ err: error }, 'the times of the last shutdown could not be read');
+        logger.warn({ err: error }, 'Cannot read the times of the last shutdown');
     }
   }
 }

@@ -1,10 +1,8 @@
-/**
- * In which order pods end when the host goes down, and how long each may take. Pure; used by `node-shutdown.ts`.
- */
+/** Computes the order in which pods terminate during a shutdown, and the time of each group. Pure. `node-shutdown.ts` uses it. */
 import type { Pod } from '../../model/core-types.ts';
 import { SYSTEM_CRITICAL_PRIORITY } from '../../runtime/kuberuntime/resources.ts';
 
-/** Pods from this priority on, up to that of the next period, have so many seconds. */
+/** Pods with at least this priority, and below that of the next period, have this many seconds. */
 export interface ShutdownPeriod {
   readonly priority: number;
   readonly seconds: number;
@@ -20,7 +18,7 @@ export interface ShutdownFlags {
   readonly shutdownGracePeriodByPodPriority: Readonly<Record<string, string>>;
 }
 
-/** Lowest priority first. Empty: a shutdown of the host waits for nobody. */
+/** Parses the periods, the lowest priority first. If empty, a shutdown of the host does not wait for pods. */
 export function shutdownPeriods(flags: ShutdownFlags): readonly ShutdownPeriod[] {
   const byPriority = Object.entries(flags.shutdownGracePeriodByPodPriority);
   if (byPriority.length > 0)
@@ -39,7 +37,10 @@ export function totalSeconds(periods: readonly ShutdownPeriod[]): number {
   return periods.reduce((sum, { seconds }) => sum + seconds, 0);
 }
 
-/** A pod belongs to the highest period that is not above it; those below all to the lowest. Periods without pods are left out. */
+/**
+ * Groups pods by period. A pod belongs to the period with the highest priority that is not above its own, and pods below all
+ * periods belong to the lowest one. Periods without pods are omitted.
+ */
 export function groupByPriority(periods: readonly ShutdownPeriod[], pods: readonly Pod[]): readonly ShutdownGroup[] {
   const groups = periods.map((period) => ({ ...period, pods: [] as Pod[] }));
   for (const pod of pods) {
@@ -50,7 +51,7 @@ export function groupByPriority(periods: readonly ShutdownPeriod[], pods: readon
   return groups.filter((group) => group.pods.length > 0);
 }
 
-/** The pod's own grace period where that is shorter. */
+/** Returns the pod's own grace period if it is shorter than that of the group. */
 export function graceSeconds(pod: Pod, group: ShutdownPeriod): number {
   return Math.min(pod.spec.terminationGracePeriodSeconds ?? group.seconds, group.seconds);
 }

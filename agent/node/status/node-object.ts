@@ -1,7 +1,4 @@
-/**
- * The node as the agent would have it: a list of setters, each of which writes one part of the status into a copy. Pure, but
- * for the facts that they are given.
- */
+/** Computes the desired Node object with a list of setters. Each sets one part of the status in a copy. Pure, given the facts. */
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
 import { formatQuantity } from '../../../api/meta/quantity.ts';
@@ -29,7 +26,10 @@ export interface NodeFacts {
   readonly version: string;
   readonly maxPods: number;
   readonly podsPerCore: number;
-  /** What is kept from pods, by resource: reserved for the system and the agent, and the hard eviction threshold. */
+  /**
+   * The amounts that pods do not get, by resource: the reservations for the system and the agent, and the hard eviction
+   * thresholds.
+   */
   readonly reserved: Readonly<Record<string, number>>;
   readonly serverPort: number;
   readonly runtimeErrors: readonly string[];
@@ -37,14 +37,14 @@ export interface NodeFacts {
   readonly pressure: (kind: 'memory' | 'disk' | 'pid') => boolean;
   readonly deviceCapacity: DeviceCapacity;
   readonly volumesInUse: readonly string[];
-  /** What schedulers may count on that older agents lack; in order. */
+  /** The declared features of this agent, in order. Schedulers use them to distinguish it from older agents. */
   readonly declaredFeatures: readonly string[];
   readonly now: string;
 }
 
 export type Setter = (status: NodeStatus, facts: NodeFacts) => void;
 
-/** In the order of the kubelet's conditions: pressures first, Ready last. */
+/** The setters in the order of the kubelet's conditions: pressures first, Ready last. */
 export const setters: readonly Setter[] = [
   setAddresses,
   setCapacity,

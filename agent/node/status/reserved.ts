@@ -1,4 +1,4 @@
-/** What of the node's resources is kept from pods, and what that leaves. Pure. */
+/** Computes which of the node's resources are reserved, and what is allocatable for pods. Pure. */
 import { approximate, parseQuantity } from '../../../api/meta/quantity.ts';
 import { amountOf, type Threshold } from '../../resources/eviction/thresholds.ts';
 import type { CgroupLimits } from '../../host/cgroups/node-allocatable.ts';
@@ -7,21 +7,21 @@ export interface Reservations {
   /** `--kube-reserved` and `--system-reserved`: quantities by resource. */
   readonly kube: Readonly<Record<string, string>>;
   readonly system: Readonly<Record<string, string>>;
-  /** `--reserved-cpus`: `0-3,7`; their number replaces what both say of cpu. */
+  /** `--reserved-cpus`, such as `0-3,7`. The number of these CPUs replaces the reserved amounts of cpu. */
   readonly cpus: string;
 }
 
 export interface Capacity {
   readonly cpus: number;
   readonly memoryBytes: number;
-  /** 0: not known. */
+  /** 0 if unknown. */
   readonly storageBytes: number;
   readonly pids: number;
 }
 
 const amount = (text: string | undefined): number => (text === undefined ? 0 : approximate(parseQuantity(text)));
 
-/** How many processors a list such as `0-3,7` names. */
+/** Returns the number of CPUs in a list such as `0-3,7`. */
 export function countCpus(list: string): number {
   return list
     .split(',')
@@ -32,7 +32,7 @@ export function countCpus(list: string): number {
     }, 0);
 }
 
-/** By resource, in its own unit (cores, bytes): what is reserved, without eviction thresholds. */
+/** Returns the reserved amounts by resource, in cores and bytes, without eviction thresholds. */
 export function reservedFor({ kube, system, cpus }: Reservations): Readonly<Record<string, number>> {
   const total: Record<string, number> = {};
   for (const list of [kube, system])
@@ -41,7 +41,10 @@ export function reservedFor({ kube, system, cpus }: Reservations): Readonly<Reco
   return total;
 }
 
-/** With what hard thresholds keep free: pods are not promised what they would be evicted for. */
+/**
+ * Returns the reserved amounts with the hard eviction thresholds added, because pods must not be promised resources for which
+ * they would be evicted.
+ */
 export function withEviction(
   reserved: Readonly<Record<string, number>>,
   thresholds: readonly Threshold[],
@@ -57,7 +60,9 @@ export function withEviction(
   return total;
 }
 
-/** What all pods together may use: eviction comes before the kernel's limit. */
+/**
+ * Returns what all pods together may use. Hard thresholds are not subtracted, so that eviction starts before the kernel's limit.
+ */
 export function podLimits(reserved: Readonly<Record<string, number>>, capacity: Capacity): CgroupLimits {
   const pids = reserved['pid'] ?? 0;
   return {
@@ -67,7 +72,7 @@ export function podLimits(reserved: Readonly<Record<string, number>>, capacity: 
   };
 }
 
-/** One reservation as the limits of its own cgroup. */
+/** Converts a reservation to the limits of its cgroup. */
 export function reservationLimits(list: Readonly<Record<string, string>>): CgroupLimits {
   return {
     milliCpu: Math.floor(amount(list['cpu']) * 1000),

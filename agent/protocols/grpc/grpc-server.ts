@@ -1,6 +1,6 @@
 /**
- * A gRPC server on a unix socket, made of the same message tables as the client: what the agent offers to programs of its
- * host (registration of device plugins, the resources of pods). gRPC is loaded on first use.
+ * A gRPC server on a unix socket, built from the same message tables as the client. It serves programs on the host (registration
+ * of device plugins, the PodResources API). gRPC is loaded on first use.
  */
 import { chmod, mkdir, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -8,7 +8,7 @@ import type { ServerWritableStream, ServiceDefinition, UntypedServiceImplementat
 import { buildCodecs } from '../../../api/grpc/codec.ts';
 import type { MessageTables, MethodTable } from '../../../api/grpc/messages.ts';
 
-/** What a caller is told: gRPC's number of the status, and a text. Any other error is "Unknown". */
+/** An error with a gRPC status code and a message for the client. Any other error becomes `Unknown`. */
 export class GrpcRefusal extends Error {
   override readonly name = 'GrpcRefusal';
   readonly code: number;
@@ -23,7 +23,7 @@ export const GRPC_RESOURCE_EXHAUSTED = 8;
 const GRPC_UNKNOWN = 2;
 
 type Handler = (request: never) => object | Promise<object>;
-/** Sends as long as the signal allows; the stream ends when it resolves. */
+/** Sends messages until the signal aborts. The stream ends when the promise resolves. */
 type StreamHandler = (request: never, send: (message: object) => void, signal: AbortSignal) => Promise<void>;
 
 export interface ServedService {
@@ -39,7 +39,7 @@ export interface ServedSocket {
   readonly services: readonly ServedService[];
 }
 
-/** Takes the place of a socket that an earlier process left. Resolves when it listens, to what ends it. */
+/** Replaces the socket of an earlier process. Resolves, when it listens, to a function that stops it. */
 export async function serveGrpc({ socket, services }: ServedSocket): Promise<() => Promise<void>> {
   const { default: grpc } = await import('@grpc/grpc-js');
   const { Server, ServerCredentials } = grpc;

@@ -1,6 +1,7 @@
 /**
- * A SPDY/3.1 connection over any duplex stream: an upgraded socket, or a WebSocket that tunnels it. The server's side is
- * handed the streams that the client opens; the client's side (towards a container runtime) opens them itself. Streams are Node duplexes; a slow one holds the connection once its buffer is full, so memory stays bounded.
+ * A SPDY/3.1 connection over any duplex stream: an upgraded socket, or a WebSocket that tunnels it. As a server it accepts the
+ * streams that the client opens. As a client, towards a container runtime, it opens them. Streams are Node.js duplexes. A slow
+ * stream stops the connection once its buffer is full, so memory is bounded.
  */
 import { Duplex } from 'node:stream';
 import { constants, createDeflate, createInflate, type Deflate, type Inflate } from 'node:zlib';
@@ -20,11 +21,11 @@ import {
 const STREAM_BUFFER_BYTES = 1 << 18;
 const LARGEST_DATA_BYTES = 1 << 16;
 const MAX_STREAMS = 1000;
-/** Of chunks that have come and are not taken yet. */
+/** The maximum size of received chunks that are not yet read. */
 const MOST_WAITING_BYTES = 1 << 20;
-/** Of one header block, inflated. */
+/** The maximum size of one inflated header block. */
 const MOST_HEADER_BYTES = 1 << 14;
-/** Of answers to the peer's control frames that it has not taken. */
+/** The maximum size of pending responses to the peer's control frames. */
 const MOST_ANSWER_BYTES = 1 << 18;
 
 export class SpdyStream extends Duplex {
@@ -41,14 +42,14 @@ export class SpdyStream extends Duplex {
     this.#connection = connection;
   }
 
-  /** For the connection: the peer sends no more; what it sent can still be read. */
+  /** Called by the connection when the peer has ended the stream. Received data can still be read. */
   peerEnded(): void {
     if (this.destroyed || this.#hasPeerEnded) return;
     this.#hasPeerEnded = true;
     this.push(null);
   }
 
-  /** For the connection: resolves when more may be given. What comes after the peer's end is dropped. */
+  /** Called by the connection for received data. Resolves when the stream accepts more. Data after the peer's end is dropped. */
   async give(payload: Buffer): Promise<void> {
     if (this.destroyed || this.#hasPeerEnded) return;
     if (this.push(payload)) return;
@@ -93,10 +94,10 @@ export class SpdyConnection {
   #answerBytes = 0;
   #draining: Promise<void> | undefined;
   #nextId = 1;
-  /** Streams of ours that the peer has not yet answered. */
+  /** Streams that this side opened and the peer has not accepted yet. */
   readonly #opening = new Map<number, { readonly resolve: () => void; readonly reject: (error: Error) => void }>();
 
-  /** `onStream` makes it the server's side; without it this is the client's. */
+  /** With `onStream` the connection is a server, without it a client. */
   constructor(transport: Duplex, head: Buffer, onStream?: (stream: SpdyStream) => void) {
     this.#transport = transport;
     this.#onStream = onStream;

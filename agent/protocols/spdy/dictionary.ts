@@ -1,4 +1,7 @@
-/** The dictionary that SPDY/3 header compression starts with (draft-mbelshe-httpbis-spdy-00, section 2.6.10.1): words with their length before them, then a tail of text. */
+/**
+ * The initial dictionary of SPDY/3 header compression (draft-mbelshe-httpbis-spdy-00, section 2.6.10.1): words, each after its
+ * length, and a tail of text.
+ */
 
 const WORDS =
   'options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow ' +

@@ -1,4 +1,7 @@
-/** Frames of SPDY/3.1 (draft-mbelshe-httpbis-spdy-00): as much as the streaming protocols of the node agent use. */
+/**
+ * Reads and writes frames of SPDY/3.1 (draft-mbelshe-httpbis-spdy-00), as far as the streaming protocols of the node agent use
+ * them.
+ */
 
 export const FRAME = {
   synStream: 1,
@@ -20,9 +23,9 @@ export type Frame =
   | { readonly type: 'data'; readonly streamId: number; readonly fin: boolean; readonly payload: Buffer }
   | { readonly type: 'control'; readonly kind: number; readonly flags: number; readonly payload: Buffer };
 
-/** Cuts bytes into frames, whatever pieces they come in. Throws on what is no SPDY/3. */
+/** Splits received bytes into frames. Throws if they are not SPDY/3. */
 export class FrameReader {
-  /** The beginning of a frame, at the beginning of a buffer that grows by doubling. */
+  /** The start of an incomplete frame, in a buffer that grows by doubling. */
   #kept: Buffer = Buffer.alloc(0);
   #keptBytes = 0;
   #neededBytes = HEADER_BYTES;
@@ -42,14 +45,14 @@ export class FrameReader {
         continue;
       }
       const version = (first >>> 16) & 0x7fff;
-      if (version !== VERSION) throw new Error(`SPDY version ${version} is not spoken here`);
+      if (version !== VERSION) throw new Error(`SPDY version ${version} is not supported`);
       yield { type: 'control', kind: first & 0xffff, flags, payload };
     }
     this.#kept = Buffer.from(pending);
     this.#keptBytes = pending.length;
   }
 
-  /** `undefined` while the frame that has begun is not complete: its bytes are not copied again with each chunk. */
+  /** Returns `undefined` while the frame is incomplete. Its bytes are not copied again for each chunk. */
   #joined(chunk: Buffer): Buffer | undefined {
     if (this.#keptBytes === 0) return chunk;
     const bytes = this.#keptBytes + chunk.length;
@@ -75,7 +78,7 @@ export function controlFrame(kind: number, flags: number, payload: Buffer): Buff
   return Buffer.concat([header, payload]);
 }
 
-/** Header and payload apart, so that the payload is not copied. */
+/** Returns the header and the payload separately, so that the payload is not copied. */
 export function dataHeader(streamId: number, fin: boolean, length: number): Buffer {
   const header = Buffer.alloc(HEADER_BYTES);
   header.writeUInt32BE(streamId & 0x7fffffff, 0);
@@ -84,7 +87,7 @@ export function dataHeader(streamId: number, fin: boolean, length: number): Buff
   return header;
 }
 
-/** Names are lower case; several values stand with NUL between them. */
+/** Header names are lower case. Several values of a name are separated by NUL. */
 export function encodeHeaders(headers: Readonly<Record<string, string>>): Buffer {
   const word = (value: number): Buffer => {
     const bytes = Buffer.alloc(4);

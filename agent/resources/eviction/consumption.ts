@@ -1,4 +1,4 @@
-/** What pods use of the resource in question, from the last looks at usage and storage. Pure. */
+/** Computes the usage of the scarce resource by each pod, from the last measurements of usage and storage. Pure. */
 import type { Pod } from '../../model/core-types.ts';
 import type { PodStorage } from '../statistics/storage-usage.ts';
 import type { UsageSnapshot } from '../statistics/usage.ts';
@@ -13,7 +13,7 @@ export interface Consumption {
 
 type Part = 'layers' | 'logs' | 'volumes';
 
-/** Which of a pod's writings count: what lies on the file system that runs full. */
+/** The parts of a pod's storage that count: those on the filesystem that runs full. */
 export function partsOn(
   signal: Signal,
   layout: { readonly dedicatedImages: boolean; readonly splitContainers: boolean },

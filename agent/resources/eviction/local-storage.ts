@@ -1,4 +1,4 @@
-/** Pods that wrote more to the node's disk than they may: emptyDir limits, the pod's total, a container's own. Pure. */
+/** Finds pods that exceed their storage limits: emptyDir limits, the pod's total and those of single containers. Pure. */
 import { compareQuantities, formatQuantity, parseQuantity } from '../../../api/meta/quantity.ts';
 import type { Pod } from '../../model/core-types.ts';
 import { bytesOf, limitsOf, podResources } from '../../runtime/kuberuntime/resources.ts';
@@ -6,7 +6,7 @@ import type { PodStorage } from '../statistics/storage-usage.ts';
 import { evictionWords } from './messages.ts';
 
 export interface StorageLimitOptions {
-  /** Writable layers lie on a file system of their own: a container is charged for its logs only. */
+  /** Whether writable layers have a filesystem of their own. Containers are then charged for their logs only. */
   readonly dedicatedImages: boolean;
 }
 
@@ -20,7 +20,7 @@ export function hasStorageLimits(pod: Pod): boolean {
   );
 }
 
-/** Why the pod has to go; `undefined` while it keeps its limits. */
+/** Returns the reason to evict the pod, or `undefined` while it keeps its limits. */
 export function exceededStorage(
   pod: Pod,
   storage: PodStorage,

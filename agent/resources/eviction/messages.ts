@@ -1,4 +1,4 @@
-/** What an evicted pod's status and event say; the words are the kubelet's, tools match them. Pure. */
+/** Builds the messages of an evicted pod's status and event. The texts are the kubelet's, because tools match them. Pure. */
 import { formatQuantity, parseQuantity } from '../../../api/meta/quantity.ts';
 import type { Pod } from '../../model/core-types.ts';
 import { bytesOf } from '../../runtime/kuberuntime/resources.ts';

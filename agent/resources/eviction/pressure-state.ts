@@ -1,16 +1,16 @@
 /**
- * What the eviction manager remembers between two looks, and how a look moves it on: which thresholds are crossed and since
- * when, which conditions hold. Pure.
+ * The state of the eviction manager between two observations, and its transitions: which thresholds are crossed and since when,
+ * and which conditions hold. Pure.
  */
 import { type Condition, conditionOf, type Observations, type Threshold, thresholdsMet } from './thresholds.ts';
 
 export interface PressureState {
-  /** Crossed, or crossed before and not yet back by the minimum reclaim. */
+  /** The thresholds that are crossed, or were crossed and have not recovered by the minimum reclaim. */
   readonly met: readonly Threshold[];
   readonly firstMetAtMs: ReadonlyMap<Threshold, number>;
-  /** When a condition was last seen by its thresholds. */
+  /** The time at which each condition was last observed. */
   readonly seenAtMs: ReadonlyMap<Condition, number>;
-  /** Conditions that the node tells: seen within the transition period. */
+  /** The conditions that the node reports: those observed within the transition period. */
   readonly conditions: ReadonlySet<Condition>;
 }
 
@@ -23,7 +23,7 @@ export interface PressureStep {
   readonly transitionPeriodMs: number;
 }
 
-/** The next state, and the thresholds whose grace period is over: those that something is done about. */
+/** Returns the next state, and the thresholds whose grace period is over, on which the manager acts. */
 export function advance(
   state: PressureState,
   step: PressureStep,

@@ -1,14 +1,14 @@
-/** In which order pods are evicted for a resource that runs short. Pure: usage and pods in, the order and its reasons out. */
+/** Ranks pods for eviction for a scarce resource. The input is usage and pods, the result is the order with its reasons. Pure. */
 import type { Pod } from '../../model/core-types.ts';
 import { bytesOf, isCritical, podResources, requestsOf } from '../../runtime/kuberuntime/resources.ts';
 import { isMirrorPod, isStaticPod } from '../../pods/workers/pod-manager.ts';
 import type { StarvedResource } from './thresholds.ts';
 
-/** What a pod uses; `undefined` as a whole where nothing is known of it. */
+/** The usage of a pod; `undefined` if it is unknown. */
 export interface PodConsumption {
   readonly memoryBytes: number;
   readonly processes: number;
-  /** Of the file system in question. */
+  /** The usage of the scarce filesystem. */
   readonly diskBytes: number;
   readonly inodes: number;
 }
@@ -19,13 +19,14 @@ export interface RankedPod {
   readonly request: number;
   readonly exceedsRequest: boolean;
   readonly priority: number;
-  /** Never evicted for want of resources. */
+  /** Whether the pod is never evicted for a scarce resource. */
   readonly spared: boolean;
 }
 
 /**
- * First to go first. Memory and disk: pods above their request (those of which nothing is known count so), then low
- * priority, then by how far they are above it. Inodes the same with a request of nothing; processes: priority, then number.
+ * Returns the pods in the order of their eviction. For memory and disk: pods above their request first (pods with unknown usage
+ * count as above), then by lower priority, then by the excess over the request. For inodes the same with a request of 0. For
+ * processes: by lower priority, then by their number.
  */
 export function rankPods(
   pods: readonly Pod[],
@@ -73,7 +74,7 @@ function usageOf(consumption: PodConsumption, resource: StarvedResource): number
   }
 }
 
-/** Static pods, their mirrors, and pods of the system's priorities. */
+/** Whether the pod is critical: a static pod, a mirror pod, or a pod with a system priority. */
 export function isSpared(pod: Pod): boolean {
   return isStaticPod(pod) || isMirrorPod(pod) || isCritical(pod);
 }

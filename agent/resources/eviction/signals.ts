@@ -1,4 +1,7 @@
-/** The signals now: memory from cgroups, file systems from statfs, processes from /proc. One cheap look; pods are not touched. */
+/**
+ * Reads the eviction signals: memory from cgroups, filesystems from statfs, processes from /proc. It is cheap and does not read
+ * single pods.
+ */
 import { hostCapacity, maxPids, runningPids } from '../../host/host-facts.ts';
 import type { Filesystem } from '../statistics/disk-usage.ts';
 import type { NodeStorage } from '../statistics/storage-usage.ts';
@@ -7,10 +10,10 @@ import type { Observation, Observations, Signal } from './thresholds.ts';
 
 export interface SignalSources {
   readonly node: () => Promise<CgroupUsage>;
-  /** `undefined`: the agent keeps no cgroups. */
+  /** `undefined` if the agent manages no cgroups. */
   readonly allPods: () => Promise<CgroupUsage | undefined>;
   readonly storage: () => Promise<NodeStorage>;
-  /** What pods may use together; 0: not enforced. */
+  /** The memory that all pods together may use; 0 if it is not enforced. */
   readonly allocatableMemoryBytes: () => number;
 }
 

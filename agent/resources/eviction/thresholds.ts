@@ -1,6 +1,6 @@
 /**
- * Eviction signals and thresholds: what the flags say, parsed; which thresholds an observation crosses. Pure. The words of
- * the errors are the kubelet's.
+ * Parses eviction thresholds from the flags, and computes which thresholds an observation crosses. Pure. The error texts are the
+ * kubelet's.
  */
 import { parseDuration } from '../../../api/component/duration.ts';
 import {
@@ -26,7 +26,7 @@ export const SIGNALS = [
 
 export type Signal = (typeof SIGNALS)[number];
 export type Condition = 'MemoryPressure' | 'DiskPressure' | 'PIDPressure';
-/** What runs short: as pods request it, and as messages name it. */
+/** The scarce resources, with their names in requests and messages. */
 export type StarvedResource = 'memory' | 'ephemeral-storage' | 'inodes' | 'pids';
 
 /** An amount (`100Mi`), or a share of the capacity. */
@@ -35,7 +35,7 @@ export type ThresholdValue = { readonly quantity: Quantity } | { readonly percen
 export interface Threshold {
   readonly signal: Signal;
   readonly value: ThresholdValue;
-  /** 0: hard. */
+  /** 0 for a hard threshold. */
   readonly gracePeriodMs: number;
   readonly minimumReclaim: ThresholdValue | undefined;
 }
@@ -63,7 +63,7 @@ export interface ThresholdFlags {
   readonly soft: Readonly<Record<string, string>>;
   readonly softGracePeriod: Readonly<Record<string, string>>;
   readonly minimumReclaim: Readonly<Record<string, string>>;
-  /** Pods as a whole are held to what is allocatable: `--enforce-node-allocatable` has `pods`. */
+  /** Whether all pods together are limited to the allocatable resources: `--enforce-node-allocatable` has `pods`. */
   readonly enforcePods: boolean;
 }
 
@@ -79,7 +79,7 @@ export class ThresholdError extends Error {
   override readonly name = 'ThresholdError';
 }
 
-/** Throws `ThresholdError`. Shares of 0 % and 100 % switch a signal off. */
+/** Parses thresholds. Throws `ThresholdError`. Shares of 0 % and 100 % disable a signal. */
 export function parseThresholds(flags: ThresholdFlags): readonly Threshold[] {
   const reclaim = new Map<Signal, ThresholdValue>();
   for (const [name, text] of Object.entries(flags.minimumReclaim))

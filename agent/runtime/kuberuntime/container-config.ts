@@ -1,6 +1,6 @@
 /**
- * The sandbox's and the containers' configuration for the runtime, made of the pod, the node and what volumes prepared.
- * Writes the files that a container sees of its own pod (`/etc/hosts`, the termination log).
+ * Builds the runtime's configuration of a sandbox and of its containers, from the pod, the node and the mounted volumes. Writes
+ * the files that a container sees of its own pod (`/etc/hosts`, the termination log).
  */
 import { randomBytes } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
@@ -44,11 +44,11 @@ export interface ConfigSettings {
   readonly podLogsDirectory: string;
   readonly dns: DnsSettings;
   readonly security: SecuritySettings;
-  /** Variables may come from files (gate `EnvFiles`). */
+  /** Whether variables may come from files (feature gate `EnvFiles`). */
   readonly envFiles: boolean;
   readonly resources: () => ResourceFacts;
   readonly cgroupParent: (pod: Pod) => string;
-  /** What the pod's RuntimeClass names now, `''` without one; throws where there is no such class. */
+  /** Resolves to the runtime handler of the pod's RuntimeClass; empty without a class. Throws if the class does not exist. */
   readonly runtimeHandler: (pod: Pod) => Promise<string>;
 }
 
@@ -60,7 +60,7 @@ export interface ConfigDeps {
   readonly userNamespaces: Pick<UserNamespaces, 'mapping'>;
   readonly hostIps: () => readonly string[];
   readonly allocatable: () => Readonly<Record<string, string>>;
-  /** What device plugins want done for a container that has devices. */
+  /** Resolves to the container options of device plugins and DRA drivers. */
   readonly devices?: (pod: Pod, container: Container) => Promise<DeviceRunOptions>;
 }
 
@@ -130,13 +130,13 @@ export interface ContainerRequest {
   readonly image: string;
   readonly imageInfo: ImageInfo | undefined;
   readonly podIps: readonly string[];
-  /** An ephemeral container's target. */
+  /** The container that an ephemeral container targets. */
   readonly target?: ContainerId;
-  /** The id of an image that a volume names. */
+  /** Resolves to the id of the image of a volume. */
   readonly volumeImage: (reference: string) => Promise<string>;
 }
 
-/** Throws `ContainerConfigError` where something that it refers to is missing or forbidden. */
+/** Throws `ContainerConfigError` if the specification refers to something that is missing or forbidden. */
 export async function containerConfig(request: ContainerRequest, deps: ConfigDeps): Promise<ContainerConfig> {
   const { pod, container, attempt } = request;
   verifyNonRoot(pod, container, request.imageInfo);

@@ -114,7 +114,7 @@ export async function collectContainers(options: CollectOptions): Promise<void> 
       await remove();
       return true;
     } catch (error) {
-      logger.debug({ err: error, id }, `A dead ${what} could not be removed yet`);
+      logger.debug({ err: error, id }, `Cannot remove a dead ${what} yet`);
       return false;
     }
   };

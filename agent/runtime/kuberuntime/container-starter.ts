@@ -22,7 +22,7 @@ export interface WaitingReason {
   readonly message: string;
 }
 
-/** Why a container does not start. The reason appears in its status. */
+/** The error of a container that does not start. Its status shows the reason. */
 export class StartError extends Error {
   readonly reason: string;
   readonly retryAtMs: number | undefined;

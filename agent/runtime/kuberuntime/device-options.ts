@@ -1,4 +1,7 @@
-/** What a container gets for its devices. The device manager and the DRA manager produce it; `container-config.ts` applies it. */
+/**
+ * The options that devices add to a container. The device manager and the DRA manager produce them, and `container-config.ts`
+ * applies them.
+ */
 
 /** The container options that the runtime needs for the container's devices. */
 export interface DeviceRunOptions {

@@ -1,4 +1,7 @@
-/** A pod's host name and resolver configuration from its DNS policy, the cluster's DNS and the host's. Pure but for the host's file. */
+/**
+ * Computes a pod's host name and resolver configuration from its DNS policy, the cluster's DNS and the host's. Pure, except for
+ * reading the host's resolver file.
+ */
 import { trimEnd } from '../../../api/component/trim.ts';
 import { readFile } from 'node:fs/promises';
 import type { Pod } from '../../model/core-types.ts';
@@ -22,10 +25,10 @@ const MAX_SEARCHES = 32;
 const MAX_SEARCH_CHARACTERS = 2048;
 /** The API takes any text as an option. A line break in it would add lines to the resolver file. */
 const ONE_WORD = /^[\x21-\x7e]+$/;
-/** Resolvers end themselves over a longer one. */
+/** The longest search domain that resolvers accept. */
 const LONGEST_SEARCH = 253;
 
-/** What a pod's user is told when its resolver does not get all that was asked for. */
+/** Reports a warning event for a pod whose resolver configuration is incomplete. */
 export type DnsWarning = (reason: 'DNSConfigForming' | 'MissingClusterDNS', message: string) => void;
 
 function parseResolvConf(text: string): DnsConfig {

@@ -1,11 +1,13 @@
-/** The downward API: fields of a pod and resources of a container as text, for environment variables and volumes. Pure. */
+/**
+ * The downward API: formats fields of a pod and resources of a container as text, for environment variables and volumes. Pure.
+ */
 import { compareQuantities, milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
 import type { Container, Pod } from '../../model/core-types.ts';
 import { podLevel } from './resources.ts';
 
 export interface DownwardFacts {
   readonly hostIps: readonly string[];
-  /** Of the running sandbox; absent: what the pod's status says. */
+  /** The addresses of the running sandbox. If absent, those of the pod's status apply. */
   readonly podIps?: readonly string[];
 }
 
@@ -51,10 +53,13 @@ export function fieldValue(pod: Pod, path: string, facts: DownwardFacts): string
   }
 }
 
-/** Of these a container without a limit may have what there is. */
+/** The resources of which a container without a limit may use the node's whole allocatable amount. */
 const OVERCOMMITTED = new Set(['cpu', 'memory', 'ephemeral-storage']);
 
-/** `limits.cpu` and the like, in units of the divisor, rounded up. What the container does not limit its pod may, or the node. */
+/**
+ * Returns a resource such as `limits.cpu` in units of the divisor, rounded up. Without a limit of the container, the pod's limit
+ * applies, and without that the node's allocatable amount.
+ */
 export function resourceValue(
   pod: Pod,
   container: Container,

@@ -1,9 +1,9 @@
 /**
- * Files of variables (`fileKeyRef`), in the kubelet's strict form: `NAME='value'` on lines of their own, blank lines and
- * comments between them; a value is taken as it stands and may have several lines. Pure; `environment.ts` calls it.
+ * Parses files of variables (`fileKeyRef`) in the kubelet's strict form: `NAME='value'` on separate lines, with blank lines and
+ * comments between them. A value is taken literally and may have several lines. Pure. `environment.ts` calls it.
  */
 
-/** The value of `key`, `''` where the file does not set it. Throws at what is not of this form before the key was found. */
+/** Returns the value of `key`, or an empty string if the file does not set it. Throws for a syntax error before the key. */
 export function environmentFileValue(text: string, key: string): string {
   let at = 0;
   let line = 1;

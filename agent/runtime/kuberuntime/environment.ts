@@ -1,6 +1,4 @@
-/**
- * A container's environment: services, then `envFrom`, then `env` with `$(VAR)` expansion, in the kubelet's order.
- */
+/** Computes a container's environment: services, then `envFrom`, then `env` with `$(VAR)` expansion, in the kubelet's order. */
 import {
   type Container,
   type Pod,
@@ -14,19 +12,19 @@ import { environmentFileValue } from './environment-file.ts';
 export interface EnvironmentSources {
   readonly objects: ReferencedObjects;
   readonly services: ServiceLister;
-  /** `status.podIP` and the like are known by now. */
+  /** Returns a field of the pod. Fields such as `status.podIP` are known at this time. */
   readonly fieldValue: (pod: Pod, path: string) => string;
   readonly resourceValue: (pod: Pod, container: Container, resource: string, divisor: string) => string;
-  /** Of a file of one of the pod's volumes; absent: files are not read (gate `EnvFiles`). */
+  /** Reads a file of one of the pod's volumes. Absent if files are not supported (feature gate `EnvFiles`). */
   readonly fileText?: ((pod: Pod, volumeName: string, path: string) => Promise<string>) | undefined;
 }
 
-/** A reference that cannot be followed: the container waits with `CreateContainerConfigError`. */
+/** The error of a reference that cannot be resolved. The container waits with `CreateContainerConfigError`. */
 export class ContainerConfigError extends Error {
   override readonly name = 'ContainerConfigError';
 }
 
-/** `$(NAME)` is the variable's value where there is one, `$$` a dollar; anything else stays as it is. */
+/** Expands `$(NAME)` to the variable's value if it is set, and `$$` to a dollar sign. Everything else stays unchanged. */
 export function expand(text: string, lookup: (name: string) => string | undefined): string {
   let out = '';
   let at = 0;

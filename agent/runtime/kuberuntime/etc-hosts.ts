@@ -1,4 +1,4 @@
-/** The `/etc/hosts` of a pod's containers: managed by the agent, for pods on the node's network a copy of the host's. */
+/** Writes the `/etc/hosts` of a pod's containers. Pods on the host's network get a copy of the host's file. */
 import { mkdir, readFile } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import type { Pod } from '../../model/core-types.ts';

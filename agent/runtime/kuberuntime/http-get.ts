@@ -1,16 +1,16 @@
 /**
- * One HTTP GET at a container, as probes and lifecycle hooks make it: any certificate is accepted, redirects on the same host
- * are followed, ten at most. Throws with `Get "URL": why` when no answer came.
+ * Sends one HTTP GET to a container, for probes and lifecycle hooks. Accepts any certificate, and follows up to ten redirects on
+ * the same host. Throws `Get "URL": reason` without a response.
  */
 import type { IncomingMessage } from 'node:http';
 import { isIP } from 'node:net';
 import { createDialer, redirectTarget } from '../../../api/machinery/dialer.ts';
 
-/** The release whose agent this one stands for, in the user agent that servers see. */
+/** The Kubernetes release in the user agent that servers see. */
 const RELEASE = '1.36';
-/** As much of an answer as is read. */
+/** The maximum number of bytes that are read of a response. */
 const MAX_BODY_BYTES = 10 * 1024;
-/** Those that are followed; any other 3xx is an answer. */
+/** The status codes of redirects that are followed. Any other 3xx is a response. */
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 const MOST_REDIRECTS = 10;
 const dialer = createDialer();
@@ -27,11 +27,11 @@ export interface HttpGet {
 export interface HttpAnswer {
   readonly status: number;
   readonly body: string;
-  /** It redirects to another host, which is not followed. */
+  /** Whether the response redirects to another host, which is not followed. */
   readonly leadsAway: boolean;
 }
 
-/** The server speaks plain HTTP where TLS was asked for. */
+/** The server responds with plain HTTP to a TLS handshake. */
 export class PlainHttpError extends Error {}
 
 export async function httpGet(target: HttpGet, signal: AbortSignal, redirects = 0): Promise<HttpAnswer> {

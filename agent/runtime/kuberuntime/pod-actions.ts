@@ -29,7 +29,7 @@ export interface ContainerToKill {
 }
 
 export interface PodActions {
-  /** Kill all running containers and the sandbox. */
+  /** Whether to kill all running containers and the sandbox. */
   readonly killPod: boolean;
   readonly createSandbox: boolean;
   /** The sandbox to use or to replace. */

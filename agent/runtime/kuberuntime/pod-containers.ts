@@ -1,4 +1,4 @@
-/** What a pod's specification says of its containers: kinds, hashes, restart rules. Pure. */
+/** Rules about the containers of a pod's specification: kinds, hashes and restarts. Pure. */
 import { createHash } from 'node:crypto';
 import type { Container, Pod } from '../../model/core-types.ts';
 import type { ContainerStatus } from '../runtime.ts';
@@ -29,13 +29,13 @@ export function findKinded(pod: Pod, name: string): KindedContainer | undefined 
   return allContainers(pod).find((entry) => entry.container.name === name);
 }
 
-/** `spec.initContainers{name}`: what an event about a container points at. */
+/** Returns the field path of a container for events, such as `spec.initContainers{name}`. */
 export function fieldPathOf(kind: ContainerKind, name: string): string {
   const list = { init: 'initContainers', regular: 'containers', ephemeral: 'ephemeralContainers' }[kind];
   return `spec.${list}{${name}}`;
 }
 
-/** What makes a running container another one: its name and its image. */
+/** Returns the hash of the fields whose change recreates a running container: its name and its image. */
 export function containerHash(container: Container): string {
   return createHash('sha256')
     .update(JSON.stringify([container.name, container.image ?? '']))
@@ -47,12 +47,12 @@ export function podFullName(pod: Pod): string {
   return `${pod.metadata.name}_${pod.metadata.namespace}`;
 }
 
-/** `name_namespace(uid)`, as messages write it. */
+/** Returns `name_namespace(uid)`, the form of the kubelet's messages. */
 export function formatPod(pod: Pod): string {
   return `${podFullName(pod)}(${pod.metadata.uid})`;
 }
 
-/** The action of the first rule that the exit code meets. */
+/** Returns the action of the first restart rule that matches the exit code. */
 function ruledAction(container: Container, exitCode: number): string | undefined {
   const met = (container.restartPolicyRules ?? []).find(({ exitCodes }) => {
     if (exitCodes === undefined) return false;
@@ -62,19 +62,19 @@ function ruledAction(container: Container, exitCode: number): string | undefined
   return met?.action;
 }
 
-/** Whether the end of this container starts all of its pod anew. */
+/** Whether the exit of this container restarts all containers of its pod. */
 export function restartsAll(container: Container, exitCode: number): boolean {
   return ruledAction(container, exitCode) === 'RestartAllContainers';
 }
 
-/** Whether the pod has a container whose end may start all anew. */
+/** Whether the pod has a container whose exit may restart all containers. */
 export function mayRestartAll(pod: Pod): boolean {
   return allContainers(pod).some(({ container }) =>
     (container.restartPolicyRules ?? []).some(({ action }) => action === 'RestartAllContainers'),
   );
 }
 
-/** Whether an ended container is run again, by its own rules and policy, else by the pod's. */
+/** Whether a terminated container is restarted, by its own rules and policy, else by the pod's policy. */
 export function restartsAfter(pod: Pod, container: Container, exitCode: number): boolean {
   const action = ruledAction(container, exitCode);
   if (action === 'Restart' || action === 'RestartAllContainers') return true;
@@ -88,7 +88,7 @@ export function restartsAfter(pod: Pod, container: Container, exitCode: number):
   }
 }
 
-/** A regular container that does not run: is it to be started? */
+/** Whether to start a regular container that does not run. */
 export function shouldStart(pod: Pod, container: Container, status: ContainerStatus | undefined): boolean {
   if (pod.metadata.deletionTimestamp !== undefined) return false;
   if (status === undefined) return true;
@@ -97,7 +97,7 @@ export function shouldStart(pod: Pod, container: Container, status: ContainerSta
   return restartsAfter(pod, container, status.exitCode);
 }
 
-/** Some container of the pod may be run again after it failed. */
+/** Whether a container of the pod may be restarted after a failure. */
 export function restartsOnFailure(pod: Pod): boolean {
   if ((pod.spec.restartPolicy ?? 'Always') !== 'Never') return true;
   return pod.spec.containers.some(

@@ -1,4 +1,4 @@
-/** The phase of a pod from its containers' states. Pure. */
+/** Computes the phase of a pod from its containers' states. Pure. */
 import type { Container, ContainerStatusJson, Pod } from '../../model/core-types.ts';
 import { isSidecar, restartsAfter } from './pod-containers.ts';
 

@@ -1,12 +1,12 @@
 /**
- * In-place resize of containers: what a running container has against what its pod was allocated, and whether its policy
- * takes the change without a restart. Pure.
+ * Decides on the in-place resize of containers: compares the resources of a running container with the allocated ones, and checks
+ * whether its policy allows the change without a restart. Pure.
  */
 import type { Container, Pod } from '../../model/core-types.ts';
 import type { ContainerStatus, LinuxResources } from '../runtime.ts';
 import { linuxResources, type ResourceFacts } from './resources.ts';
 
-/** How a resize stands, as the pod's conditions tell it. */
+/** The state of a resize, which the pod's conditions show. */
 export interface ResizeConditions {
   readonly pending?: {
     readonly reason: 'Deferred' | 'Infeasible';
@@ -18,7 +18,7 @@ export interface ResizeConditions {
 
 export type Resize = 'none' | 'in-place' | 'restart';
 
-/** What the runtime does not tell cannot differ. */
+/** Returns how to resize a container. Resources that the runtime does not report count as equal. */
 export function resizeOf(pod: Pod, container: Container, status: ContainerStatus, facts: ResourceFacts): Resize {
   const has = status.resources;
   if (status.state !== 'running' || has === undefined) return 'none';
@@ -38,7 +38,10 @@ function needsRestart(container: Container, resource: string): boolean {
   return policy?.restartPolicy === 'RestartContainer';
 }
 
-/** A memory limit below what is in use would end the container: refused, and tried again. */
+/**
+ * Returns why a memory limit cannot be applied, or `undefined`. A limit below the usage would make the kernel kill the container,
+ * so it is refused and retried.
+ */
 export function memoryProblem(
   wanted: LinuxResources,
   status: ContainerStatus,

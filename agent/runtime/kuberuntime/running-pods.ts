@@ -1,4 +1,4 @@
-/** The pods that run according to the container runtime, whether the agent knows them or not. */
+/** Lists the pods that run according to the container runtime, including those that the agent does not manage. */
 import type { Pod } from '../../model/core-types.ts';
 import type { Runtime } from '../runtime.ts';
 

@@ -1,9 +1,9 @@
-/** The runtime's handler that a pod's RuntimeClass stands for: asked once for each sandbox that is made. */
+/** Resolves the runtime handler of a pod's RuntimeClass. Called once for each new sandbox. */
 import type { Client } from '../../../api/machinery/client.ts';
 import { runtimeClasses } from '../../../api/machinery/resources.ts';
 import type { Pod } from '../../model/core-types.ts';
 
-/** `''` is the runtime's default; so is any class where no API server could know it. */
+/** Resolves to the handler. Empty means the runtime's default, which also applies without an API server. */
 export async function runtimeHandlerOf(pod: Pod, client: Pick<Client, 'get'> | undefined): Promise<string> {
   const name = pod.spec.runtimeClassName ?? '';
   if (name === '' || client === undefined) return '';

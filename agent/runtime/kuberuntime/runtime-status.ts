@@ -1,5 +1,6 @@
 /**
- * A pod as the runtime shows it: its sandboxes and containers, newest first. What every decision about the pod starts from.
+ * Reads the state of a pod from the runtime: its sandboxes and containers, the newest first. Every decision about the pod begins
+ * with it.
  */
 import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime.ts';
 
@@ -9,9 +10,9 @@ export interface RuntimePodStatus {
   readonly namespace: string;
   /** Newest first. */
   readonly sandboxes: readonly SandboxStatus[];
-  /** Newest first, all attempts. */
+  /** All attempts, the newest first. */
   readonly containers: readonly ContainerStatus[];
-  /** Of the newest ready sandbox; empty on the node's network. */
+  /** The addresses of the newest ready sandbox; empty for pods on the host's network. */
   readonly ips: readonly string[];
 }
 

@@ -1,4 +1,4 @@
-/** Security contexts: the container's over the pod's, as the runtime takes them. Pure. */
+/** Merges the security contexts of pod and container into the runtime's form. The container's values override the pod's. Pure. */
 import type { Container, Pod } from '../../model/core-types.ts';
 import type {
   ContainerId,
@@ -129,7 +129,7 @@ export function containerSecurity(
 
 const LARGEST_USER_ID = 2 ** 31 - 1;
 
-/** `runAsNonRoot` against what the container would run as. */
+/** Throws if `runAsNonRoot` is set and the container would run as root. */
 export function verifyNonRoot(pod: Pod, container: Container, image: ImageInfo | undefined): void {
   const nonRoot = container.securityContext?.runAsNonRoot ?? pod.spec.securityContext?.runAsNonRoot;
   if (nonRoot !== true) return;

@@ -1,6 +1,6 @@
 /**
- * The termination message of a container: the end of the file at its termination message path, or of its log where it failed.
- * The container may have written anything there: reads are bounded, and only regular files are opened, without blocking.
+ * Reads the termination message of a container: the end of the file at its termination message path, or of its log if it failed.
+ * The container controls the content, so reads are bounded, and only regular files are opened, without blocking.
  */
 import type { FileHandle } from 'node:fs/promises';
 import type { Pod } from '../../model/core-types.ts';
@@ -14,10 +14,13 @@ const MAX_FILE_BYTES = 4096;
 const MAX_LOG_BYTES = 2048;
 const MAX_LOG_LINES = 80;
 const LOG_READ_BYTES = 64 * 1024;
-/** All messages of a pod together, as the kubelet bounds them: its status is stored with every change of the pod. */
+/**
+ * The maximum size of all messages of a pod together, as in the kubelet, because the status is stored with every change of the
+ * pod.
+ */
 const MAX_POD_BYTES = 12 * 1024;
 
-/** The beginning of the message, as long as the container's equal share of what the pod may have, in whole characters. */
+/** Returns the beginning of the message, cut between characters to the container's equal share of the pod's maximum. */
 export function boundedMessage(message: string, pod: Pod): string {
   const bytes = Buffer.from(message);
   const share = Math.floor(MAX_POD_BYTES / Math.max(1, allContainers(pod).length));

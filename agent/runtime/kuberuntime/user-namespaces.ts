@@ -1,9 +1,10 @@
 /**
- * The user namespaces of pods (`hostUsers: false`): each pod has ids of this host for itself, as many as `userNamespaces.idsPerPod`
- * says, never those of the host's own users and never those of another pod.
+ * Allocates user namespaces to pods (`hostUsers: false`). Each pod gets `userNamespaces.idsPerPod` ids of the host, which neither
+ * the host's users nor other pods have.
  *
- * What a pod was given stands in its directory (`pods/<uid>/userns`, the kubelet's form) before its sandbox is made; those
- * files are all that is known, so that an agent that starts anew gives nothing twice, and ids are free once a pod's directory is gone.
+ * The allocation is stored in the pod's directory (`pods/<uid>/userns`, in the kubelet's format) before the sandbox is created.
+ * These files are the only state, so a restarted agent allocates no id twice, and ids are free once the pod's directory is
+ * removed.
  */
 import { namesIn } from '../../files/host-directory.ts';
 import { mkdir, readFile } from 'node:fs/promises';
@@ -15,7 +16,7 @@ import type { IdMapping, NamespaceOptions } from '../runtime.ts';
 
 export type UserNamespace = NonNullable<NamespaceOptions['userNamespace']>;
 
-/** Ids of this host that pods may have. */
+/** The range of host ids for pods. */
 export interface IdRange {
   readonly firstId: number;
   readonly length: number;
@@ -41,7 +42,7 @@ export class UserNamespaces {
     this.#options = options;
   }
 
-  /** What the pod has, or gets now; `undefined` for a pod with the host's users. */
+  /** Returns the pod's mapping, and allocates one if it has none. Resolves to `undefined` for a pod with the host's users. */
   async mapping(pod: Pod): Promise<UserNamespace | undefined> {
     if (pod.spec.hostUsers !== false) return undefined;
     const { uid } = pod.metadata;
