@@ -189,7 +189,7 @@ export class CustomResources {
     const { storage, admission, clock, catalog } = this.#options;
     const base = { builtIn: false, cache: lease.cache, storage, admission, clock };
     const sets = servedVersions(definition, base, this.#options);
-    this.#options.served.set(name, sets);
+    this.#options.served.set(name, sets, cache);
     this.#served.set(name, { uid, cache, lease, fields, shape, terminating, sets });
     const names = new Set(sets.map(({ info }) => info.version));
     for (const { info } of served?.sets ?? []) {

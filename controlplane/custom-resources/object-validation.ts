@@ -11,7 +11,7 @@ import { validateScaleFields } from './custom-scale.ts';
 import { Correlation } from './correlation.ts';
 import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
 import type { CompiledRules } from './rule-compilation.ts';
-import { atOnce, inTurns, type Pausing } from './pausing.ts';
+import { atOnce, inTurns, type Pausing } from '../registry/pausing.ts';
 import { ruleErrors } from './rule-validation.ts';
 import { JunctionError, repeatedItems, validateObject, validateValue } from './value-validation.ts';
 

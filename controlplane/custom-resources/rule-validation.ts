@@ -8,7 +8,7 @@ import { FieldError, invalid, OMITTED_VALUE } from '../../api/meta/field-error.t
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
 import { isObject } from './json-schema.ts';
-import { atOnce, type Pausing } from './pausing.ts';
+import { atOnce, type Pausing } from '../registry/pausing.ts';
 import { KeyedItems } from './keyed-items.ts';
 import type { CompiledRules, Rule, RuleNode } from './rule-compilation.ts';
 import { celView } from './rule-values.ts';

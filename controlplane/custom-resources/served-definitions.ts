@@ -6,22 +6,30 @@ import { cloneJson } from '../../api/meta/json-equality.ts';
 import { apiVersionOf, type GroupVersionKind, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Conversion, Strategy } from '../registry/strategy.ts';
+import type { WatchCache } from '../storage/watch-cache.ts';
 import { applyDefaults } from './defaulting.ts';
 import type { JsonSchema } from './json-schema.ts';
 import type { ServedSet } from './served-versions.ts';
 
 export class ServedDefinitions {
   readonly #byName = new Map<string, readonly ServedSet[]>();
+  readonly #caches = new Map<string, WatchCache>();
   readonly #byInfo = new WeakMap<ResourceInfo, ServedSet>();
 
-  /** The versions of a definition. */
-  set(name: string, sets: readonly ServedSet[]): void {
+  /** The versions of a definition, and the objects of all of them. */
+  set(name: string, sets: readonly ServedSet[], cache: WatchCache): void {
     for (const set of sets) this.#byInfo.set(set.info, set);
     this.#byName.set(name, sets);
+    this.#caches.set(name, cache);
   }
 
   delete(name: string): void {
     this.#byName.delete(name);
+    this.#caches.delete(name);
+  }
+
+  cacheOf(group: string, resource: string): WatchCache | undefined {
+    return this.#caches.get(`${resource}.${group}`);
   }
 
   servedSet(info: ResourceInfo): ServedSet | undefined {

@@ -38,12 +38,17 @@ export interface FieldManagement {
   update(live: KubeObject | undefined, object: KubeObject, write: ManagedWrite): KubeObject;
   /** The object that apply makes, decoded and defaulted. Throws conflicts (409) and what does not fit the schema. */
   apply(live: KubeObject | undefined, patch: Extract<Patch, { type: 'apply' }>, write: ApplyWrite): KubeObject;
+  /** As `apply`, but others get the event loop between its steps: for large objects. */
+  applyInTurns(...args: Parameters<FieldManagement['apply']>): KubeObject | Promise<KubeObject>;
 }
 
 /** Nobody owns anything, and apply is refused: for tests of the registry alone. */
 export const withoutFieldManagement: FieldManagement = {
   update: (_live, object) => object,
-  apply() {
-    throw newUnsupportedMediaType('apply needs managed fields');
-  },
+  apply: refuseApply,
+  applyInTurns: refuseApply,
 };
+
+function refuseApply(): never {
+  throw newUnsupportedMediaType('apply needs managed fields');
+}

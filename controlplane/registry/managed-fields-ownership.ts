@@ -18,6 +18,7 @@ import type { MergeType } from '../../api/codec/structured-merge/merge-types.ts'
 import { fieldSetOf, removePaths, withNamedMembers } from '../../api/codec/structured-merge/typed-value.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import type { OwnerConflict } from './managed-fields-conflicts.ts';
+import type { Pausing } from './pausing.ts';
 import { capUpdaters, ownerKey, type Owner, type Owners } from './managed-fields-entries.ts';
 
 /** Set by the server or fixed by the path: nobody owns them. */
@@ -143,21 +144,25 @@ export interface Applied {
  * What applying makes of `live`; changes `owners` (whose new entry of the applier has its old time, if any). With
  * conflicts, ownership is as if they had been forced.
  */
-export function ownApply(
+export function* ownApply(
   type: MergeType,
   live: JsonObject,
   applied: JsonObject,
   owners: Owners,
   writer: Writer,
-): Applied {
+): Pausing<Applied> {
   const identity = { ...identityOf(writer), operation: 'Apply' } as const;
   const key = ownerKey(identity);
   const before = owners.get(key);
   const config = recursiveDifference(fieldSetOf(type, applied), writer.ignored);
   owners.set(key, { ...identity, time: before?.time, fields: config });
+  yield;
   const merged = asObject(merge(type, live, applied));
-  const object = before === undefined ? merged : prune(type, merged, owners, before.fields);
+  yield;
+  const object = before === undefined ? merged : yield* prune(type, merged, owners, before.fields);
+  yield;
   const { seenBy } = changesIn(type, live, object, writer);
+  yield;
   const conflicts: OwnerConflict[] = [];
   for (const [other, owner] of owners) {
     if (other === key) continue;
@@ -174,16 +179,20 @@ export function ownApply(
 const asObject = (value: JsonValue | undefined): JsonObject => (value ?? {}) as JsonObject;
 
 /** Takes out what the applier applied last time and nobody, itself included, owns now. */
-function prune(type: MergeType, merged: JsonObject, owners: Owners, last: FieldSet): JsonObject {
+function* prune(type: MergeType, merged: JsonObject, owners: Owners, last: FieldSet): Pausing<JsonObject> {
   if (isEmptySet(last)) return merged;
   const lastNamed = withNamedMembers(type, last);
   const pruned = asObject(removePaths(type, merged, lastNamed));
   let owned: FieldSet = emptySet;
   for (const owner of owners.values()) owned = union(owned, owner.fields);
+  yield;
   const mergedSet = withNamedMembers(type, fieldSetOf(type, merged));
+  yield;
   const prunedSet = withNamedMembers(type, fieldSetOf(type, pruned));
+  yield;
   const kept = union(prunedSet, withNamedMembers(type, owned));
   const withOwned = asObject(removePaths(type, merged, difference(mergedSet, kept)));
+  yield;
   // What fell out only because it lay below something removed, but was not the applier's, stays.
   const keptSet = withNamedMembers(type, fieldSetOf(type, withOwned));
   return asObject(removePaths(type, merged, intersection(difference(mergedSet, keptSet), lastNamed)));

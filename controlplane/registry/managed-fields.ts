@@ -33,6 +33,7 @@ import { readOwners, sameOwnership, writeOwners, type Owner, type Owners } from 
 import { allowedByLastApplied, withLastApplied } from './managed-fields-last-applied.ts';
 import { ownApply, ownUpdate, type Writer } from './managed-fields-ownership.ts';
 import type { ExpectedKind } from './object-decoding.ts';
+import { atOnce, inTurns, type Pausing } from './pausing.ts';
 import type { ResetFields } from './strategy.ts';
 
 /** The manager of the fields that existed before the first apply. */
@@ -49,9 +50,12 @@ export function createFieldManagement(clock: Clock, expected: ExpectedKind, othe
     ignored: ignoredSet(write.resetFields),
     others: others === undefined ? undefined : otherVersions(others),
   });
+  const applied = (...[live, patch, write]: Parameters<FieldManagement['apply']>): Pausing<KubeObject> =>
+    applyManaged({ type, expected, live, patch, write, writer: writerOf(write) });
   return {
     update: (live, object, write) => updateManaged(type, live, object, writerOf(write)),
-    apply: (live, patch, write) => applyManaged({ type, expected, live, patch, write, writer: writerOf(write) }),
+    apply: (...args) => atOnce(applied(...args)),
+    applyInTurns: (...args) => inTurns(applied(...args)),
   };
 }
 
@@ -160,23 +164,28 @@ interface ApplyRequest {
   readonly writer: Writer;
 }
 
-function applyManaged(request: ApplyRequest): KubeObject {
+/** Pauses after each step that walks the whole object. */
+function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   const { type, expected, live, writer } = request;
   const config = readConfig(request);
+  yield;
   const owners = readOwners(live?.metadata.managedFields);
   if (owners === undefined) throw failure('failed to decode managed fields');
   dropForeign(owners, writer);
+  yield;
   const current = withoutManagedFields(live ?? emptyOf(expected));
   if (owners.size === 0 && live !== undefined) {
     ownUpdate(type, withoutManagedFields(NOTHING), current, owners, { ...writer, manager: BEFORE_FIRST_APPLY });
   }
-  const { object, conflicts } = ownApply(type, current, config, owners, writer);
+  const { object, conflicts } = yield* ownApply(type, current, config, owners, writer);
+  yield;
   const forced = request.patch.force || conflicts.length === 0;
   const left = forced ? [] : writer.manager === 'kubectl' ? allowedByLastApplied(type, live, conflicts) : conflicts;
   if (left.length > 0) throw newApplyConflict(left);
   refuseDuplicates(request);
   if (live !== undefined && jsonEqual(object, current)) return withManagedFields(live, entriesOf(owners, live));
   const made = conform(expected, withLastApplied(object, config, live, writer.manager));
+  yield;
   const unchanged = live !== undefined && jsonEqual(withoutManagedFields(made), current);
   return withManagedFields(made, unchanged ? entriesOf(owners, live) : writeOwners(stamped(owners, writer)));
 }

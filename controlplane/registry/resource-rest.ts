@@ -242,11 +242,11 @@ async function applyPatch(
   const change: Change = {
     creates: apply && path.endpoint.subresource === '',
     authorizeCreate: () => authorizeCreate(path, context, target),
-    async compute(current) {
+    async compute(current, { isLarge }) {
       const live = current === undefined ? undefined : await edge.live(current);
       let object: KubeObject;
       if (patch.type === 'apply') {
-        object = fieldManagement.apply(live, patch, {
+        object = await fieldManagement[isLarge ? 'applyInTurns' : 'apply'](live, patch, {
           ...managedWrite(path, context),
           target,
           validation: options.fieldValidation,
@@ -259,7 +259,7 @@ async function applyPatch(
       matchName(object, target.name);
       matchNamespace(object, version.info, target.namespace);
       dropRepeatedOwners(object, context, false);
-      if (context.isLarge === true) await nextTurn();
+      if (isLarge) await nextTurn();
       if (!apply) object = fieldManagement.update(live, object, managedWrite(path, context));
       return await edge.toStored(object);
     },

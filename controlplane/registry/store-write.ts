@@ -139,7 +139,11 @@ function storageOptions(store: Store, object: KubeObject, old: KubeObject | unde
 
 export interface Change {
   /** The object as it shall be, the caller's own. `undefined` current: it is to be created. May be called again. */
-  compute(current: KubeObject | undefined): Promise<KubeObject> | KubeObject;
+  compute(
+    current: KubeObject | undefined,
+    /** The body or the current object is large: the steps take turns. */
+    options: { readonly isLarge: boolean },
+  ): Promise<KubeObject> | KubeObject;
   /** A name that is not there is created instead of a 404. */
   readonly creates: boolean;
   /** Checked before a create that was asked for as an update. */
@@ -181,7 +185,7 @@ async function createInstead(
 ): Promise<Written> {
   if (change.uid !== undefined && change.creates) throw uidConflict(store, target, change.uid, '');
   if (!change.creates) throw notFoundIn(store, target.name);
-  const object = await change.compute(undefined);
+  const object = await change.compute(undefined, { isLarge: context.isLarge === true });
   await change.authorizeCreate?.();
   delete object.metadata.resourceVersion;
   // Admission gets CreateOptions for an update or a patch that creates, as kube-apiserver passes them.
@@ -203,7 +207,7 @@ async function changeOnce(
     throw uidConflict(store, target, change.uid, old.metadata.uid ?? '');
   }
   if (isLarge) await nextTurn();
-  const object = await admitChange(store, context, target, await change.compute(old), old);
+  const object = await admitChange(store, context, target, await change.compute(old, { isLarge }), old);
   checkVersion(store, target, object, current.revision);
   const forStrategy = strategyContext(store, context, target.namespace, target.options.dryRun, target.endpoint.info);
   const reserves = target.endpoint.subresource === '' ? store.strategy.reserve : undefined;

@@ -7,12 +7,12 @@ import { flowSchemas, priorityLevelConfigurations } from '../../api/machinery/re
 import type { Parts } from './setting.ts';
 import { StartError } from '../model/start-error.ts';
 import { ensureFlowControl, keepDanglingConditions } from '../bootstrap/flow-control-objects.ts';
-import type { Stores } from '../registry/registry.ts';
 import type { PriorityAndFairnessOptions } from '../server/filters/priority-and-fairness.ts';
 import { FlowControl } from '../server/flowcontrol/flow-control.ts';
 import { FlowMetrics } from '../server/flowcontrol/flow-metrics.ts';
 import type { CountObjects, ObjectStatistics } from '../server/flowcontrol/work-estimate.ts';
 import { selectionOf } from '../storage/selection.ts';
+import type { WatchCache } from '../storage/watch-cache.ts';
 
 const SAMPLE_MS = 1000;
 /** In samples. */
@@ -21,12 +21,12 @@ const KEEP_EVERY = 60;
 
 type FlowControlParts = Pick<
   Parts,
-  'flags' | 'clock' | 'logger' | 'sources' | 'registry' | 'metrics' | 'clients' | 'signal'
+  'flags' | 'clock' | 'logger' | 'sources' | 'registry' | 'definitions' | 'metrics' | 'clients' | 'signal'
 >;
 
 /** `undefined`: `--enable-priority-and-fairness` is false. */
 export function startFlowControl(parts: FlowControlParts): PriorityAndFairnessOptions | undefined {
-  const { flags, clock, registry, logger, signal } = parts;
+  const { flags, clock, registry, definitions, logger, signal } = parts;
   if (!flags.enablePriorityAndFairness) return undefined;
   const totalSeats = flags.maxRequestsInflight + flags.maxMutatingRequestsInflight;
   if (totalSeats <= 0)
@@ -44,7 +44,10 @@ export function startFlowControl(parts: FlowControlParts): PriorityAndFairnessOp
   return {
     control,
     metrics,
-    countObjects: objectStatistics(registry.stores, clock),
+    countObjects: objectStatistics(
+      (group, resource) => registry.stores.find(group, resource)?.cache ?? definitions.cacheOf(group, resource),
+      clock,
+    ),
     waitLimitMs: flags.requestTimeout / 4,
   };
 }
@@ -105,18 +108,21 @@ const STATISTICS_MS = 60_000;
 const SAMPLED_OBJECTS = 50;
 
 /** Counts are exact; the average size is that of some objects, computed once a minute for a resource that is listed. */
-function objectStatistics(stores: Stores, clock: Parts['clock']): CountObjects {
+function objectStatistics(
+  cacheOf: (group: string, resource: string) => Pick<WatchCache, 'count' | 'list'> | undefined,
+  clock: Parts['clock'],
+): CountObjects {
   const averages = new Map<string, { readonly atMs: number; readonly bytes: number }>();
   return (group, resource): ObjectStatistics | undefined => {
-    const store = stores.find(group, resource);
-    if (store === undefined) return undefined;
-    const count = store.cache.count();
+    const cache = cacheOf(group, resource);
+    if (cache === undefined) return undefined;
+    const count = cache.count();
     if (count === 0) return { count, averageBytes: 0 };
     const key = `${group}/${resource}`;
     const nowMs = clock.monotonic();
     let average = averages.get(key);
     if (average === undefined || nowMs - average.atMs > STATISTICS_MS) {
-      const { entries } = store.cache.list({ selection: selectionOf(''), limit: SAMPLED_OBJECTS });
+      const { entries } = cache.list({ selection: selectionOf(''), limit: SAMPLED_OBJECTS });
       const bytes = entries.reduce((sum, entry) => sum + entry.bytes.length, 0) / Math.max(1, entries.length);
       average = { atMs: nowMs, bytes };
       averages.set(key, average);

@@ -2,6 +2,7 @@
  * The seats that a request takes: one, and more for lists that read much, by the number and size of the stored objects, as
  * in kube-apiserver.
  */
+import { queryBoolean } from '../request-info.ts';
 import type { ApiRequest } from '../request.ts';
 
 export interface ObjectStatistics {
@@ -19,19 +20,30 @@ const MAX_LIST_SEATS = 100;
 /** Of a level's nominal seats, for one list. */
 const MAX_SHARE = 0.15;
 
+/**
+ * A watch that sends the existing objects first does the work of a list. kube-apiserver counts only those that ask for it by
+ * `sendInitialEvents`; a watch that names no version gets them as well.
+ */
+function sendsExisting(query: URLSearchParams): boolean {
+  const initial = query.get('sendInitialEvents');
+  if (initial !== null) return queryBoolean(initial);
+  return ['', '0'].includes(query.get('resourceVersion') ?? '');
+}
+
+const SELECTORS = ['labelSelector', 'fieldSelector'] as const;
+
 export function seatsOf(request: ApiRequest, nominalSeats: number, countObjects: CountObjects): number {
   const { info } = request;
   if (!info.isResource || (info.verb !== 'list' && info.verb !== 'watch')) return 1;
-  // Only a watch that sends what is there first does the work of a list.
-  if (info.verb === 'watch' && !request.rawQuery.includes('sendInitialEvents')) return 1;
   if (info.name !== '') return 1;
+  if (info.verb === 'watch' && !sendsExisting(request.query)) return 1;
   const statistics = countObjects(info.group, info.resource);
   if (statistics === undefined) return 1;
   const most = Math.min(MAX_LIST_SEATS, Math.max(1, Math.ceil(nominalSeats * MAX_SHARE)));
   const { count, averageBytes } = statistics;
   let objects = count;
-  if (request.rawQuery !== '') {
-    if (info.verb === 'watch' && request.query.get('sendInitialEvents') !== 'true') return 1;
+  // A selector is held against every object, however few the client wants.
+  if (request.rawQuery !== '' && !SELECTORS.some((name) => request.query.has(name))) {
     const limit = Number(request.query.get('limit') ?? 0);
     if (limit > 0) objects = Math.min(count, limit);
   }

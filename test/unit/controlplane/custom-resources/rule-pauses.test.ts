@@ -4,7 +4,7 @@ import { describe, test } from 'node:test';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { JsonSchema } from '../../../../controlplane/custom-resources/json-schema.ts';
 import { validateCustomObjectInTurns } from '../../../../controlplane/custom-resources/object-validation.ts';
-import { inTurns } from '../../../../controlplane/custom-resources/pausing.ts';
+import { inTurns } from '../../../../controlplane/registry/pausing.ts';
 import { compileRules } from '../../../../controlplane/custom-resources/rule-compilation.ts';
 import { ruleErrors } from '../../../../controlplane/custom-resources/rule-validation.ts';
 
