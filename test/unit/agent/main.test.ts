@@ -59,7 +59,7 @@ function statusOf(port: number, path: string, method = 'GET'): Promise<number | 
   });
 }
 
-test('without an API server nobody gets more than the health of the agent by default, and no pods are taken', async () => {
+test('without an API server, clients get only the health of the agent by default, and no pods are accepted', async () => {
   const agent = await start({});
   try {
     assert.equal(await statusOf(agent.port, '/healthz'), 200);
@@ -71,7 +71,7 @@ test('without an API server nobody gets more than the health of the agent by def
   }
 });
 
-test('what an administrator opens explicitly is open, and pods are taken only with a flag of their own', async () => {
+test('explicit settings of the administrator apply, and pods are accepted only with a flag of their own', async () => {
   const agent = await start({ authorizationMode: 'AlwaysAllow' });
   try {
     assert.equal(await statusOf(agent.port, '/pods'), 200);
@@ -116,7 +116,7 @@ test('--runonce is done when the pods of its folder run, without a server and wi
   }
 });
 
-test('a host that does not do what is demanded is refused before anything is made', async () => {
+test('a host that fails a requirement is rejected before anything is created', async () => {
   await assert.rejects(
     startAgent({ flags: { rootDir: join(directory, 'root'), lockFile: '', exitOnLockContention: true } }),
     /no lock file specified/,

@@ -46,7 +46,7 @@ class SlowRuntime extends FakeRuntime {
   }
 }
 
-test('a pod that comes while housekeeping looks is not ended as an orphan; one that nobody wants is', async () => {
+test('a pod that appears during housekeeping is not terminated as an orphan; an undesired one is', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'agent-orphans-'));
   const podManifestPath = join(directory, 'manifests');
   await mkdir(podManifestPath);

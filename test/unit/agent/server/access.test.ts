@@ -46,8 +46,8 @@ const request = (authorization?: string, socket: object = { getPeerCertificate: 
   ({ headers: authorization === undefined ? {} : { authorization }, socket }) as unknown as IncomingMessage;
 const jane = { name: 'jane', uid: '', groups: ['g'], extra: {} };
 
-describe('who asks the agent', () => {
-  it('is known by a client certificate that the CA signed', async () => {
+describe("the authentication of the agent's server", () => {
+  it('accepts a client certificate that the CA signed', async () => {
     const { access } = setUp({ anonymous: 'any' });
     assert.deepEqual(await access.authenticate(request(undefined, signed)), {
       name: 'admin',
@@ -61,7 +61,7 @@ describe('who asks the agent', () => {
     });
   });
 
-  it('is nobody with a certificate that the CA did not sign, unless a token says who', async () => {
+  it('rejects a client certificate of another CA, unless the request has a valid token', async () => {
     const { access } = setUp({ anonymous: 'any' });
     const wrong = { ...signed, authorized: false };
     assert.equal(await access.authenticate(request(undefined, wrong)), undefined);
@@ -70,7 +70,7 @@ describe('who asks the agent', () => {
     assert.equal((await access.authenticate(request(undefined, nameless)))?.name, 'system:anonymous');
   });
 
-  it('is known by a token that is reviewed, and reviewed again after its time', async () => {
+  it('accepts a reviewed token, and reviews it again after the cache expires', async () => {
     const { access, asked, clock } = setUp();
     assert.equal((await access.authenticate(request('Bearer good')))?.name, 'jane');
     assert.equal((await access.authenticate(request('bearer good')))?.name, 'jane');
@@ -82,7 +82,7 @@ describe('who asks the agent', () => {
     assert.equal(asked.length, 3);
   });
 
-  it('may be nobody only where that is wanted, and never with wrong credentials', async () => {
+  it('accepts anonymous requests only if enabled, and never with wrong credentials', async () => {
     assert.equal(await setUp().access.authenticate(request()), undefined);
     const { access } = setUp({ anonymous: 'any' });
     assert.equal((await access.authenticate(request()))?.name, 'system:anonymous');
@@ -91,7 +91,7 @@ describe('who asks the agent', () => {
   });
 });
 
-describe('what may be asked', () => {
+describe("the authorization of the agent's server", () => {
   for (const [path, wanted] of [
     ['/stats/summary', ['stats']],
     ['/metrics/cadvisor', ['metrics']],
@@ -119,7 +119,7 @@ describe('what may be asked', () => {
     assert.equal(asked.at(-1), 'create proxy');
   });
 
-  it('is that of one uid: what another user of the name may do does not count', async () => {
+  it('distinguishes users of the same name by their uid', async () => {
     const { access, granted } = setUp();
     granted.add('proxy');
     assert.equal(await access.refusal({ ...jane, uid: '1' }, 'POST', '/exec/a/b/c'), '');
@@ -127,7 +127,7 @@ describe('what may be asked', () => {
     assert.match(await access.refusal({ ...jane, uid: '2' }, 'POST', '/exec/a/b/c'), /^Forbidden/);
   });
 
-  it('is refused with what was missing, and asked again after its time', async () => {
+  it('denies with the missing permission, and reviews again after the cache expires', async () => {
     const { access, asked, clock } = setUp();
     const refusal = 'Forbidden (user=jane, verb=get, resource=nodes, subresource(s)=[pods proxy])\n';
     assert.equal(await access.refusal(jane, 'GET', '/pods'), refusal);
@@ -138,7 +138,7 @@ describe('what may be asked', () => {
     assert.equal(asked.length, 4);
   });
 
-  it('by a method that is no verb is asked as none, which only a right to everything covers', async () => {
+  it('treats an unknown method as an empty verb, which only a wildcard permission covers', async () => {
     const { access, granted, asked } = setUp();
     granted.add('pods');
     await access.refusal(jane, 'HEAD', '/pods');

@@ -46,7 +46,7 @@ describe('/statusz and /flagz', () => {
   });
   after(() => server.close());
 
-  it('are text for who asks for nothing else', async () => {
+  it('are text without an Accept header', async () => {
     const { status, type, text } = await server.ask('GET /statusz');
     assert.deepEqual([status, type], [200, 'text/plain; charset=utf-8']);
     assert.match(text, /^\nkubelet statusz\nWarning: This endpoint is not meant to be machine parseable/);
@@ -54,7 +54,7 @@ describe('/statusz and /flagz', () => {
     assert.match(text, /\nBinary version: 1\.36\.2\nEmulation version: 1\.36\nPaths: \/configz .*\/metrics/);
   });
 
-  it('are objects of config.k8s.io for who asks for them', async () => {
+  it('are objects of config.k8s.io if the Accept header requests them', async () => {
     const accept = 'application/json;v=v1beta1;g=config.k8s.io;as=Statusz';
     const { status, type, text } = await server.ask('GET /statusz', { accept });
     assert.deepEqual([status, type], [200, 'application/json']);
@@ -73,13 +73,13 @@ describe('/statusz and /flagz', () => {
     assert.match(yaml.text, /apiVersion: config\.k8s\.io\/v1alpha1\n/);
   });
 
-  it('refuse what they cannot be, as a Status', async () => {
+  it('reject other media types with a Status', async () => {
     const { status, type, text } = await server.ask('GET /flagz', { accept: 'application/json' });
     assert.deepEqual([status, type], [406, 'application/json']);
     assert.equal((JSON.parse(text) as { reason: string }).reason, 'NotAcceptable');
   });
 
-  it('show flags with what the command line gave them or their default, and no password', async () => {
+  it('show flags with their value on the command line or their default, and no password', async () => {
     const accept = 'application/json;v=v1beta1;g=config.k8s.io;as=Flagz';
     const { flags } = JSON.parse((await server.ask('GET /flagz', { accept })).text) as {
       flags: Record<string, string>;
@@ -139,7 +139,7 @@ it('/metrics/slis counts the results of the health checks, until DELETE', async 
   }
 });
 
-it('PUT /debug/flags/v changes what is logged from then on', async () => {
+it('PUT /debug/flags/v changes the log verbosity', async () => {
   const verbosity = { level: 0 };
   const lines: string[] = [];
   const logger = (await createLogger({ format: 'text', verbosity, write: (line) => lines.push(line) })).child({
@@ -204,7 +204,7 @@ describe('/checkpoint', () => {
       assert.deepEqual([answer.status, answer.text], [status, text]);
     });
 
-  it('tells that the runtime cannot', async () => {
+  it('reports that the runtime does not support it', async () => {
     refusal = new RuntimeError('unsupported', 'method CheckpointContainer not implemented');
     const answer = await server.ask('POST /checkpoint/ns/p/c');
     const why = 'checkpointing of ns/p/c failed (method CheckpointContainer not implemented)\n';

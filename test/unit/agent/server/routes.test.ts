@@ -152,7 +152,7 @@ describe("the agent's paths", () => {
     },
   );
 
-  it('tell which part is ill, and keep the reason to those who ask for the part', async () => {
+  it('name the unhealthy check, and show the reason only on the page of that check', async () => {
     problem = 'PLEG is not healthy';
     try {
       const whole = await open.ask('GET /healthz');
@@ -166,7 +166,7 @@ describe("the agent's paths", () => {
     }
   });
 
-  it('that look into pods are told to be switched off without debugging handlers, upgrades too', async () => {
+  it('that access pods report that they are disabled without debugging handlers, also for upgrades', async () => {
     for (const path of [
       '/run/a/b/c',
       '/exec/a/b/c',
@@ -183,7 +183,7 @@ describe("the agent's paths", () => {
     assert.equal((await closed.ask('GET /pods')).status, 200);
   });
 
-  it('on the read-only port show pods and figures, and nothing that looks into them', async () => {
+  it('on the read-only port show pods and metrics, and have no access into pods', async () => {
     const read = async (path: string): Promise<readonly [number, string]> => {
       const answer = await fetch(`http://127.0.0.1:${readOnlyPort}${path}`);
       return [answer.status, await answer.text()];
@@ -198,7 +198,7 @@ describe("the agent's paths", () => {
       assert.equal((await read(path))[0], 404, path);
   });
 
-  it('say that logs are switched off where they are', async () => {
+  it('report that logs are disabled', async () => {
     const server = await startServerUnderTest({ host });
     try {
       const answer = await server.ask('GET /logs/syslog');

@@ -149,7 +149,7 @@ describe("the agent's server", () => {
     assert.match(await ask('/nowhere', UPGRADE), / 404 /);
   });
 
-  it('answers 401 where nobody can say who asks, and 500 where nobody can say what is allowed', async (t) => {
+  it('responds 401 if the client cannot be authenticated, and 500 if it cannot be authorized', async (t) => {
     const [unknown, undecided] = await Promise.all([setUp(t, { authenticate: true }), setUp(t, { authorize: true })]);
     assert.match(await unknown('/pods'), / 401 /);
     assert.match(await undecided('/pods'), / 500 /);

@@ -61,7 +61,7 @@ describe('a manifest is refused', () => {
     );
 });
 
-it('fields that nobody knows are warned of by name', () => {
+it('unknown fields cause warnings with their names', () => {
   const { pods, warnings } = read(pod('name: a', 'containerz: []\n  containers: [{name: c, image: i, foo: 1}]'));
   assert.equal(pods.length, 1);
   assert.deepEqual(warnings, [

@@ -135,7 +135,7 @@ describe('manifests in a folder', () => {
     assert.match(complaints[0] ?? '', /the pod default\/a-node in .*2, because .*1 has it already/);
   });
 
-  it('are found again when the folder is deleted and made anew', async (t) => {
+  it('are found again when the directory is deleted and recreated', async (t) => {
     const { directory, run, file, until } = await setUp(t);
     await writeFile(join(directory, 'a'), manifest('a'));
     run(file());
@@ -247,7 +247,7 @@ describe('a static pod', () => {
     );
   });
 
-  it('names the line of what is wrong, in the right item of a list', () => {
+  it('names the line of the error, in the right item of a list', () => {
     const text = Buffer.from(
       'metadata:\n  name: a\nspec:\n  containers:\n  - name: one\n    env:\n    - name: X\n  - name: two\n    image: b\n    ports:\n    - containerPort: 1\n    - containerPort: x\n',
     );
@@ -260,7 +260,7 @@ describe('a static pod', () => {
 });
 
 describe('manifests at a URL', () => {
-  it('are asked for with the headers and the last ETag, and stay while the server is in trouble', async (t) => {
+  it('are requested with the headers and the last ETag, and stay while the server fails', async (t) => {
     const { run, until, clock, seen } = await setUp(t);
     const state = { body: manifest('a'), status: 200, requests: 0, tags: [] as (string | undefined)[], token: '' };
     const server = createServer((request, response) => {
@@ -367,7 +367,7 @@ describe('the mux of sources', () => {
   const types = (updates: readonly PodUpdate[]): string[] =>
     updates.map(({ type, pods }) => `${type} ${pods.map(({ metadata }) => metadata.uid).join(' ')}`);
 
-  it('tells what was removed, added, changed, marked for deletion and reported', () => {
+  it('reports pods that were removed, added, changed, marked for deletion and reconciled', () => {
     const before = of(pod('gone'), pod('same'), pod('changed'), pod('ends'), pod('reported'));
     const next = [
       pod('late', { creationTimestamp: '2026-01-02T00:00:00Z' }),

@@ -43,7 +43,7 @@ describe('the atomic writer', () => {
     assert.equal(await readFile(join(directory, 'sub/b'), 'utf8'), '2');
   });
 
-  it('swaps in a new set, takes away keys that are gone, and leaves one directory', async (t) => {
+  it('replaces the set, removes missing keys, and leaves one directory', async (t) => {
     const directory = await volume(t);
     await writePayload(directory, payload({ a: '1', b: '2' }), undefined, NOW);
     const first = await readlink(join(directory, '..data'));
@@ -63,14 +63,14 @@ describe('the atomic writer', () => {
     assert.equal(await readlink(join(directory, '..data')), before);
   });
 
-  it('writes anew where only a mode differs, and sets modes whatever the mask of the process', async (t) => {
+  it('rewrites files if only a mode differs, and sets modes regardless of the umask', async (t) => {
     const directory = await volume(t);
     await writePayload(directory, payload({ a: '1' }), undefined, NOW);
     assert.equal(await writePayload(directory, payload({ a: '1' }, { mode: 0o777 }), undefined, NOW), true);
     assert.equal((await stat(join(directory, 'a'))).mode & 0o7777, 0o777);
   });
 
-  it('mends links that a killed writer did not make, and clears what it left', async (t) => {
+  it('repairs missing links of a killed writer, and removes its leftovers', async (t) => {
     const directory = await volume(t);
     await writePayload(directory, payload({ a: '1' }), undefined, NOW);
     await rm(join(directory, 'a'));
@@ -120,7 +120,7 @@ describe('the atomic writer', () => {
     },
   );
 
-  it('refuses to hide what somebody else wrote under the name of a key', async (t) => {
+  it('refuses to replace a file of another writer with the name of a key', async (t) => {
     const directory = await volume(t);
     await writeFile(join(directory, 'a'), 'mine');
     await assert.rejects(writePayload(directory, payload({ a: '1' }), undefined, NOW), /EEXIST/);

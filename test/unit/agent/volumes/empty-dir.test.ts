@@ -63,11 +63,11 @@ describe('the page size of a volume of huge pages', () => {
       })),
     },
   });
-  it('is that of its medium, or the one that the containers ask for', () => {
+  it('is that of its medium, or the one that the containers request', () => {
     assert.equal(hugePageSize(asking('2Mi', '1Gi'), 'HugePages-1Gi'), '1Gi');
     assert.equal(hugePageSize(asking('2Mi', '2Mi'), 'HugePages'), '2Mi');
   });
-  it('must be one that a container asks for, and one only', () => {
+  it('must be the only one that a container requests', () => {
     assert.throws(
       () => hugePageSize(asking('2Mi'), 'HugePages-1Gi'),
       /requires a container that requests hugepages-1Gi/,

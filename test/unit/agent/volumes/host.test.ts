@@ -34,7 +34,7 @@ class BindRecorder implements Mounter {
 }
 
 describe('a subPath', () => {
-  it('binds what is below the volume, files and directories', async (t) => {
+  it('binds files and directories below the volume', async (t) => {
     const root = await scratch(t);
     await mkdir(join(root, 'volume/a'), { recursive: true });
     await writeFile(join(root, 'volume/a/file'), '');
@@ -93,7 +93,7 @@ describe('a subPath', () => {
     );
   });
 
-  it('does not leave the volume while somebody swaps its directories for links', async (t) => {
+  it('does not leave the volume while directories are replaced by links', async (t) => {
     const root = await scratch(t);
     const [volume, outside] = [join(root, 'volume'), join(root, 'outside')];
     await mkdir(join(volume, 'a/b'), { recursive: true });
@@ -141,7 +141,7 @@ describe('a subPath', () => {
 });
 
 describe('the type of a hostPath', () => {
-  it('is checked with the words of the kubelet', async (t) => {
+  it("is checked with the kubelet's messages", async (t) => {
     const root = await scratch(t);
     await writeFile(join(root, 'file'), '');
     await mkdir(join(root, 'directory'));
@@ -174,7 +174,7 @@ describe('the type of a hostPath', () => {
     await assert.rejects(checkHostPath(root, 'Sock'), { message: 'Sock is an invalid volume type' });
   });
 
-  it('makes a directory and a file where it says so, but no parent of a file', async (t) => {
+  it('creates a directory or a file if its type requests it, but no parent of a file', async (t) => {
     const root = await scratch(t);
     await checkHostPath(join(root, 'a/b'), 'DirectoryOrCreate');
     assert.equal((await stat(join(root, 'a/b'))).mode & 0o777, 0o755);
@@ -185,7 +185,7 @@ describe('the type of a hostPath', () => {
 });
 
 describe('the group of a volume', { skip: !isRoot }, () => {
-  it('gets files, directories with the set-group-id bit, and links without what they point to', async (t) => {
+  it('applies to files, directories with the set-group-id bit, and links, but not to the targets of links', async (t) => {
     const root = await scratch(t);
     await mkdir(join(root, 'volume/d'), { recursive: true });
     await writeFile(join(root, 'volume/d/f'), '', { mode: 0o600 });

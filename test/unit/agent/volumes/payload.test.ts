@@ -51,7 +51,7 @@ describe('the payload of a volume', () => {
     });
   });
 
-  it('holds only the items where there are some, at their paths with their modes', async () => {
+  it('has only the items if there are any, at their paths with their modes', async () => {
     const items = [
       { key: 'a', path: 'deep/x', mode: 0o400 },
       { key: 'b', path: 'y' },
@@ -87,7 +87,7 @@ describe('the payload of a volume', () => {
     });
   }
 
-  it('leaves out what is optional and missing', async () => {
+  it('omits missing optional objects', async () => {
     assert.deepEqual(await files({ secret: { secretName: 'no', optional: true } }), {});
     const items = [
       { key: 'no', path: 'x' },

@@ -71,7 +71,7 @@ function setUp(answer: (request: number) => object | undefined) {
 }
 
 describe('certificates of pods', () => {
-  it('are asked for once, with proof of the key that the pod is given', async () => {
+  it('are requested once, with a proof of possession of the key', async () => {
     const { requests, look, issued } = setUp(() => issued(1));
     const bundle = await look();
     assert.equal(bundle.chain, CHAIN);
@@ -107,7 +107,7 @@ describe('certificates of pods', () => {
       assert.deepEqual([key.asymmetricKeyType, namedCurve ?? modulusLength], [type, size]);
     });
   }
-  it('are renewed when the signer says so, and given on until then', async () => {
+  it("are renewed at the signer's refresh time, and used until then", async () => {
     let answers = true;
     const { clock, requests, events, look, issued } = setUp(() => (answers ? issued(1) : {}));
     const first = await look();
@@ -126,7 +126,7 @@ describe('certificates of pods', () => {
     assert.notEqual((await look()).key, first.key);
     assert.equal(requests.length, 2);
   });
-  it('are waited for while the signer is silent, and asked for anew when the request is deleted', async () => {
+  it('are awaited until the signer responds, and requested again when the request is deleted', async () => {
     let answers = false;
     const { requests, state, lookLong, look, issued } = setUp(() => (answers ? issued(1) : {}));
     assert.equal(await lookLong(), 'credential bundle is not issued yet');
@@ -157,7 +157,7 @@ describe('certificates of pods', () => {
       assert.deepEqual(events, [told]);
     });
   }
-  it('stand in files as the volume says, for the user of the pod alone', async () => {
+  it("are in the volume's files, readable by the pod's user only", async () => {
     const { certificates, issued } = setUp(() => issued(1));
     const volume = {
       name: 'v',

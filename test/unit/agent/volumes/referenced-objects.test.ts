@@ -42,7 +42,7 @@ describe('objects that pods refer to', () => {
     assert.equal(client.calls.filter((call) => call.verb === 'list').length, 1);
   });
 
-  it('may be missing, and are told of when they come', async (t) => {
+  it('may be missing, and listeners are notified when they appear', async (t) => {
     const { clock, client, objects, changes } = setUp(t);
     objects.registerPod(podWith('one', 'late'));
     await clock.settle();
@@ -52,7 +52,7 @@ describe('objects that pods refer to', () => {
     assert.deepEqual(changes, [['one']]);
   });
 
-  it('are told of when they came between the first question and the watch', async (t) => {
+  it('notify listeners when they appear between the first read and the watch', async (t) => {
     const { clock, client, objects, changes } = setUp(t);
     objects.registerPod(podWith('one', 'late'));
     // The watch is not up yet: this asks the API.
@@ -76,7 +76,7 @@ describe('objects that pods refer to', () => {
     assert.deepEqual(changes, []);
   });
 
-  it('are asked for without a watch where no pod is registered', async (t) => {
+  it('are read without a watch while no pod is registered', async (t) => {
     const { client, objects } = setUp(t);
     assert.equal(valueOf(await objects.configMap('ns', 'a')), '1');
     assert.equal(await objects.configMap('ns', 'none'), undefined);
@@ -86,7 +86,7 @@ describe('objects that pods refer to', () => {
     );
   });
 
-  it('are watched until their last pod is gone', async (t) => {
+  it('are watched until their last pod is removed', async (t) => {
     const { clock, client, objects, changes } = setUp(t);
     objects.registerPod(podWith('one', 'a'));
     objects.registerPod(podWith('two', 'a'));

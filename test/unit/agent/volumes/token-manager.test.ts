@@ -26,7 +26,7 @@ function setUp() {
 }
 
 describe('tokens of service accounts', () => {
-  it('are bound to the pod and asked for once', async () => {
+  it('are bound to the pod and requested once', async () => {
     const { client, manager } = setUp();
     const spec = { audience: 'vault', expirationSeconds: 3600 };
     assert.equal(await manager.token(pod, spec), 'token-1');

@@ -34,7 +34,7 @@ function read(source: Omit<TrustBundleSource, 'path'>): Promise<string> {
 }
 
 describe('certificates of cluster trust bundles', () => {
-  it('are those of a bundle by its name, without what stands around them', async () => {
+  it('are those of a bundle by its name, without the text around them', async () => {
     assert.equal(await read({ name: 'plain' }), pem('AAA') + pem('BBB'));
   });
 

@@ -94,7 +94,7 @@ async function until(condition: () => boolean | Promise<boolean>): Promise<void>
 }
 
 describe('the volume manager', () => {
-  it('tells by name which volume could not be set up, as an event and as an error', async (t) => {
+  it('names the volume that could not be set up in an event and an error', async (t) => {
     const { manager, events, maps } = await setUp(t);
     maps.set('there', { a: '1' });
     await assert.rejects(manager.mount(podOf('p', [config('there'), config('gone')]), never), {
@@ -107,7 +107,7 @@ describe('the volume manager', () => {
     ]);
   });
 
-  it('holds only the pod whose volume hangs, and tells when it took too long', async (t) => {
+  it('blocks only the pod whose volume hangs, and reports the timeout', async (t) => {
     const { manager, clock, maps } = await setUp(t);
     maps.set('there', { a: '1' });
     const hanging = podOf('stuck', [{ name: 'share', nfs: { server: 'hang', path: '/' } }]);
@@ -143,7 +143,7 @@ describe('the volume manager', () => {
     await assert.rejects(manager.mount(pod, stop.signal), /enough/);
   });
 
-  it('brings content up to date in the refresh period, and at once where a change is known', async (t) => {
+  it('refreshes the content in the refresh period, and at once after a known change', async (t) => {
     const { manager, root, clock, maps } = await setUp(t);
     maps.set('cm', { key: '1' });
     await manager.mount(podOf('p', [config('cm')]), never);
@@ -158,7 +158,7 @@ describe('the volume manager', () => {
     await manager.close();
   });
 
-  it('keeps the last content and the pod going when its source is deleted, and says so', async (t) => {
+  it('keeps the last content and the pod running when its source is deleted, and logs it', async (t) => {
     const { manager, root, events, maps } = await setUp(t);
     maps.set('cm', { key: '1' });
     maps.set('other', { key: '1' });
@@ -173,7 +173,7 @@ describe('the volume manager', () => {
     assert.match(events[0] ?? '', /volume "cm" : configmap "cm" not found/);
   });
 
-  it('does not look again at a host path once the pod has it', async (t) => {
+  it('does not check a host path again once the pod has it', async (t) => {
     const { manager, root } = await setUp(t);
     await mkdir(join(root, 'data'));
     const pod = podOf('p', [{ name: 'd', hostPath: { path: join(root, 'data'), type: 'Directory' } }]);
@@ -276,7 +276,7 @@ describe('the volume manager', () => {
     assert.equal((await stat(precious)).isFile(), true);
   });
 
-  it('clears what pods left that nobody knows, and no others', async (t) => {
+  it('removes the volumes of unknown pods only', async (t) => {
     const { manager, mounter, root } = await setUp(t);
     for (const uid of ['gone', 'known']) await mkdir(join(root, 'pods', uid, 'volumes'), { recursive: true });
     mounter.points.push({ path: join(root, 'pods/gone/volumes/x'), type: 'tmpfs', source: 'tmpfs' });
@@ -317,7 +317,7 @@ describe('the volume manager', () => {
     assert.deepEqual(manager.extraSupplementalGroups(pod), [777]);
   });
 
-  it('is tried again after growing waits, and at once when what it waits for has come', async (t) => {
+  it('is retried with growing delays, and at once when the missing object appears', async (t) => {
     const { manager } = await setUp(t);
     const pod = podOf('p', [config('late')]);
     const waits = async (): Promise<number> => {
@@ -379,7 +379,7 @@ describe('the volume manager', () => {
     await manager.mount(pod, never);
   });
 
-  it('of a driver is grown to the size of its volume, which its claim and the pod are told', async (t) => {
+  it('of a driver is expanded to the size of its volume, which the claim and an event of the pod show', async (t) => {
     const grown: (number | undefined)[] = [];
     const csi = {
       mount: async ({ source }: CsiMountRequest) => {

@@ -26,7 +26,7 @@ async function allocatable(mountPoint: string, root = ''): Promise<NodeAllocatab
   return new NodeAllocatable({ manager, logger: silentLogger });
 }
 
-test('v1: all pods together are held to what is allocatable, each agent of a host below its own root', async () => {
+test('v1: all pods together are limited to the allocatable amounts, each agent of a host below its own root', async () => {
   const names = ['cpu/a/kubepods/cpu.shares', 'memory/a/kubepods/memory.limit_in_bytes', 'pids/a/kubepods/pids.max'];
   const root = await hierarchy(1, [...names, ...names.map((name) => name.replace('/a/', '/b/'))]);
   await (await allocatable(root, '/a')).enforcePods(LIMITS);

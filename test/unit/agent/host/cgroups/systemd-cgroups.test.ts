@@ -131,7 +131,7 @@ describe('a pod on a host of systemd', () => {
     assert.deepEqual(warnings, []);
   });
 
-  test('gets its slice again when somebody stopped it', async (t) => {
+  test('gets its slice again after it was stopped', async (t) => {
     const { root, calls, manager } = await hostOf(t, 1);
     await podCgroups(manager).ensure(podOf(BURSTABLE));
     await rm(join(root, 'systemd', PATH), { recursive: true });
@@ -139,7 +139,7 @@ describe('a pod on a host of systemd', () => {
     assert.deepEqual(calls[1], calls[0]);
   });
 
-  test('has huge pages by file: systemd knows no property for them', async (t) => {
+  test('has huge pages by file, because systemd has no property for them', async (t) => {
     const { root, calls, manager, make, warnings } = await hostOf(t, 2);
     await make(SLICE);
     await writeFile(join(root, PATH, 'hugetlb.2MB.max'), 'max\n');
@@ -173,7 +173,7 @@ describe('a pod on a host of systemd', () => {
     assert.equal(calls.length, 1);
   });
 
-  test('that nobody wants loses its slice at the second look; others keep theirs', async (t) => {
+  test('that is undesired loses its slice at the second check; others keep theirs', async (t) => {
     const { calls, make, manager } = await hostOf(t, 2);
     for (const name of [SLICE, 'kubepods-poda_b.slice', 'kubepods-besteffort-podc.slice']) await make(name);
     const cgroups = podCgroups(manager);
@@ -214,7 +214,7 @@ describe('a host whose systemd does not answer', () => {
   }
 });
 
-describe('all pods, their classes and what is reserved', () => {
+describe('all pods, their classes and the reservations', () => {
   test('are slices too', async (t) => {
     const { calls, manager } = await hostOf(t, 2);
     const held = new NodeAllocatable({ manager, logger: silentLogger });

@@ -126,7 +126,7 @@ test('a lock file is held by one, and the next gets it when it is let go', async
   assert.deepEqual(order, ['let go by the first', 'locked by the second']);
 });
 
-test('a lock file that somebody wants or takes away is told of', async () => {
+test('a lock file that another process waits for or removes causes a notification', async () => {
   const waiter = join(directory, 'wanted');
   const deleted = join(directory, 'deleted');
   const hold = async (path: string): Promise<{ release: () => Promise<void>; wanted: Promise<void> }> => {
@@ -155,7 +155,7 @@ test('a lock file that somebody wants or takes away is told of', async () => {
   await Promise.all([first.release(), second.release()]);
 });
 
-test('waiting for a lock file ends when the agent is told to stop', async () => {
+test('waiting for a lock file ends when the agent stops', async () => {
   const path = join(directory, 'held');
   const shared = { path, clock: systemClock, logger: silentLogger, onContention: undefined };
   const release = await acquireLockFile({ ...shared, signal: new AbortController().signal });

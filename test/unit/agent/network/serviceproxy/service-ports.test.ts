@@ -43,7 +43,7 @@ describe('the service ports of a node', () => {
     assert.deepEqual(port?.internal, [{ ip: '10.0.0.2', port: 8080 }]);
   });
 
-  it('are open to nobody where no range can be read', () => {
+  it('are open to nobody if no range is valid', () => {
     const [port] = only([service({ loadBalancerSourceRanges: ['10.0.0.0/33'] })], []);
     assert.deepEqual(port?.sourceRanges, ['0.0.0.0/32']);
   });
@@ -71,7 +71,7 @@ describe('the service ports of a node', () => {
     assert.equal(port?.hasEndpoints, true);
   });
 
-  it('only use local endpoints under a Local policy, and know whether others exist', () => {
+  it('only use local endpoints under a Local policy, and show whether others exist', () => {
     const slices = [
       slice([
         { addresses: ['10.0.0.1'], nodeName: 'here' },

@@ -108,7 +108,7 @@ describe('the service proxy', () => {
     await informers.close();
   });
 
-  it('leaves the rules to another proxy of the host, and takes them when that one has gone', async () => {
+  it('leaves the rules to another proxy of the host, and takes over when that one stops', async () => {
     const name = `test-proxy-c-${process.pid}`;
     const first = setUp(name);
     const started = first.proxy.start(new AbortController().signal);

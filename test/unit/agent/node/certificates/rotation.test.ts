@@ -95,7 +95,7 @@ async function setUp(t: TestContext, lifeMs: number, { fits, metrics }: SetUpOpt
 }
 
 describe('a certificate', () => {
-  it('is renewed though looking at the old one failed before', async (t) => {
+  it('is renewed although reading the old one failed before', async (t) => {
     let failures = 0;
     const { state, until } = await setUp(t, 10 * HOUR_MS, {
       fits: () => {
@@ -118,14 +118,14 @@ describe('a certificate', () => {
     );
   });
 
-  it('that was made to begin some minutes ago is due by what was left of it when it came', () => {
+  it('that is backdated is due by its remaining lifetime at the time of its arrival', () => {
     const certificate = { notBeforeMs: 0, notAfterMs: 310_000 };
     assert.equal(renewalTime(certificate, 0, 300_000), 307_000);
     // A time that cannot be: another clock.
     assert.equal(renewalTime(certificate, 0, 400_000), 217_000);
   });
 
-  it('is asked for where there is none, and renewed when it is due', async (t) => {
+  it('is requested if there is none, and renewed when it is due', async (t) => {
     const { directory, clock, state, until } = await setUp(t, 10 * HOUR_MS);
     await until(1, 0);
     while (state.rotated < 1) await clock.settle();
@@ -156,7 +156,7 @@ describe('a certificate', () => {
     assert.ok(Number(value('kubelet_certificate_manager_server_rotation_seconds_sum')) >= 8 * 3600);
   });
 
-  it('is asked for again with growing pauses while that fails', async (t) => {
+  it('is requested again with growing delays after failures', async (t) => {
     const { clock, state, until } = await setUp(t, HOUR_MS);
     state.failing = true;
     await until(1, 0);
@@ -169,7 +169,7 @@ describe('a certificate', () => {
     assert.ok((times[1] ?? 0) > (times[0] ?? 0) && (times[2] ?? 0) > (times[1] ?? 0), String(times));
   });
 
-  it('that is not what was asked for does not flood the signer', async (t) => {
+  it('that differs from the request does not flood the signer', async (t) => {
     const { clock, state, until } = await setUp(t, HOUR_MS, { fits: () => false });
     await until(1, 0);
     while (state.rotated < 1) await clock.settle();
@@ -292,7 +292,7 @@ describe('a certificate signing request', () => {
     assert.doesNotMatch(both, /PRIVATE KEY/);
   });
 
-  it('tells why it was denied, and how to approve it when nobody does', async () => {
+  it('reports why it was denied, and how to approve it if nobody does', async () => {
     const denied = await ask([{ conditions: [{ type: 'Denied', reason: 'No', message: 'not you' }] }]);
     assert.match(denied.answer, /was denied: No not you$/);
     assert.match((await ask([{}])).answer, /kubectl certificate approve csr-/);

@@ -157,7 +157,7 @@ async function setUp(
   return { clock, logind, killed, ends, said, times, shutdown, stateFile, until, stop, running };
 }
 
-describe('a node whose host goes down', () => {
+describe('a node whose host shuts down', () => {
   it('holds a lock, ends pods by priority, each group in its time, and then lets the host go', async (t) => {
     const { clock, logind, killed, ends, said, times, shutdown, stateFile, until } = await setUp(t, [
       podOf('critical', CRITICAL),
@@ -194,7 +194,7 @@ describe('a node whose host goes down', () => {
     );
   });
 
-  it('takes a lock anew when the shutdown was called off', async (t) => {
+  it('takes the lock again when the shutdown is cancelled', async (t) => {
     const { logind, said, shutdown, until } = await setUp(t, []);
     logind.say(true);
     await until('the release', () => logind.held === 0);
@@ -212,7 +212,7 @@ describe('a node whose host goes down', () => {
     assert.equal(logind.held, 1);
   });
 
-  it('listens again, with its lock, when the bus was gone', async (t) => {
+  it('monitors again and takes the lock again after the bus was unavailable', async (t) => {
     const { clock, logind, until } = await setUp(t, []);
     const before = logind.say;
     logind.broken.reject(new Error('the bus is gone'));

@@ -104,7 +104,7 @@ async function settled(rig: Rig, condition: () => boolean): Promise<void> {
   }
 }
 
-test('a new node comes with its labels, taints, provider id and annotations, unschedulable where that is wanted', async () => {
+test('a new node is created with its labels, taints, provider id and annotations, and unschedulable if configured', async () => {
   const rig = setUp({
     labels: { 'node.kubernetes.io/pool': 'a' },
     taints: [{ key: 'k', value: 'v', effect: 'NoSchedule' }],
@@ -130,7 +130,7 @@ test('a new node comes with its labels, taints, provider id and annotations, uns
   await rig.stop();
 });
 
-test('a node that is there is taken over: ours is set, what others wrote stays', async () => {
+test("an existing node is adopted: the agent's fields are set, those of others stay", async () => {
   const rig = setUp(
     { annotations: {}, taints: [{ key: 'k', effect: 'NoSchedule' }] },
     {
@@ -153,7 +153,7 @@ test('a node that is there is taken over: ours is set, what others wrote stays',
   await rig.stop();
 });
 
-test('a node that shall not register waits until somebody has made it', async () => {
+test('a node that must not register itself waits until it is created', async () => {
   const rig = setUp({ registerNode: false });
   await rig.clock.advance(30_000);
   assert.equal(rig.node(), undefined);
@@ -180,7 +180,7 @@ test('the status is sent when it has changed, and every five minutes though noth
   await rig.stop();
 });
 
-test('what an older API server leaves out of the status is not sent again and again', async () => {
+test('fields that an older API server drops are not sent repeatedly', async () => {
   const rig = setUp({ declaredFeatures: ['GuaranteedQoSPodCPUResize'] });
   rig.client.intercept(({ verb, subresource, patch }) => {
     if (verb === 'patch' && subresource === 'status')
@@ -204,7 +204,7 @@ test('what an older API server leaves out of the status is not sent again and ag
   await rig.stop();
 });
 
-test('a node that was deleted is registered anew', async () => {
+test('a deleted node is registered again', async () => {
   const rig = setUp();
   await settled(rig, () => rig.manager.registered && rig.sent() === 1);
   const { uid } = rig.node()?.metadata ?? {};

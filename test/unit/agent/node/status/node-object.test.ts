@@ -85,7 +85,7 @@ const facts: NodeFacts = {
 const status = (changes: Partial<NodeFacts> = {}, before = BLANK) =>
   withStatus(before, { ...facts, ...changes }).status;
 
-test('it is to the byte what the kubelet told of the same host', () => {
+test('it equals the report of the kubelet about the same host to the byte', () => {
   const condition = (type: string, is: string, reason: string, message: string) => ({
     type,
     status: is,
@@ -136,7 +136,7 @@ test('it is to the byte what the kubelet told of the same host', () => {
   });
 });
 
-test('reservations are taken from what pods may have, in every kind of resource, and never below nothing', () => {
+test('reservations are subtracted from the allocatable amounts of every resource, which are never negative', () => {
   const hugePages = new Map([['2Mi', 512 * 2 * KIB * KIB]]);
   const told = status({
     capacity: { ...facts.capacity, memoryBytes: 8 * 2 ** 30, hugePages },
@@ -152,7 +152,7 @@ test('reservations are taken from what pods may have, in every kind of resource,
   });
 });
 
-test('pods are bounded by processors where that is asked for', () => {
+test('the number of pods is limited by CPUs if this is configured', () => {
   assert.equal(status({ podsPerCore: 10 })?.capacity?.['pods'], '20');
   assert.equal(status({ podsPerCore: 100 })?.capacity?.['pods'], '110');
 });
@@ -172,7 +172,7 @@ test('images are capped, the largest first; names are at most five', () => {
   assert.equal(status({ images, maxImages: -1 })?.images?.length, 60);
 });
 
-test('devices are told with what their plugins say; extended resources of others stay', () => {
+test('devices are reported as their plugins report them; extended resources of others stay', () => {
   const before = {
     ...BLANK,
     status: { capacity: { 'example.com/dongle': '4' }, allocatable: { 'example.com/lost': '4' } },
@@ -187,7 +187,7 @@ test('devices are told with what their plugins say; extended resources of others
   assert.deepEqual([told?.capacity?.['example.com/gpu'], told?.allocatable?.['example.com/gpu']], ['2', '1']);
 });
 
-test('handlers of the runtime and what it can are told', () => {
+test('the handlers and features of the runtime are reported', () => {
   const told = status({
     features: {
       handlers: [{ name: '', recursiveReadOnlyMounts: true, userNamespaces: false }],

@@ -6,8 +6,8 @@ import { countCpus, podLimits, reservedFor, withEviction } from '../../../../../
 
 const capacity = { cpus: 4, memoryBytes: 8 * 2 ** 30, storageBytes: 1000, pids: 32_768 };
 
-describe('what is reserved', () => {
-  it('is the sum of what is kept for the agent and for the system', () => {
+describe('the reserved amounts', () => {
+  it('is the sum of the reservations for the agent and the system', () => {
     assert.deepEqual(reservedFor({ kube: { cpu: '100m', memory: '1Gi' }, system: { cpu: '200m' }, cpus: '' }), {
       cpu: 0.1 + 0.2,
       memory: 2 ** 30,
@@ -19,7 +19,7 @@ describe('what is reserved', () => {
     assert.equal(reservedFor({ kube: { cpu: '100m' }, system: {}, cpus: '0,1' })['cpu'], 2);
   });
 
-  it('with hard thresholds leaves pods what they are not evicted for', () => {
+  it('with hard thresholds leaves pods the amounts for which they are not evicted', () => {
     const thresholds = parseThresholds({
       hard: { 'memory.available': '100Mi', 'nodefs.available': '50%' },
       soft: { 'memory.available': '1Gi' },

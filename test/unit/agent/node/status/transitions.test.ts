@@ -9,7 +9,7 @@ const node = (conditions: Record<string, string>): NodeObject =>
     status: { conditions: Object.entries(conditions).map(([type, status]) => ({ type, status })) },
   }) as unknown as NodeObject;
 
-it('tells of the conditions that came and went, and of no others', () => {
+it('reports only the conditions that changed', () => {
   assert.deepEqual(
     transitions(
       node({ Ready: 'False', DiskPressure: 'False', MemoryPressure: 'True' }),
@@ -19,7 +19,7 @@ it('tells of the conditions that came and went, and of no others', () => {
   );
 });
 
-it('tells of all conditions of a new node', () => {
+it('reports all conditions of a new node', () => {
   assert.deepEqual(transitions({ metadata: { name: 'n' } }, node({ PIDPressure: 'False', Ready: 'False' })), [
     'NodeHasSufficientPID',
     'NodeNotReady',

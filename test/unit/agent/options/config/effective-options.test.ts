@@ -131,7 +131,7 @@ test('paths in a file are relative to it', async () => {
   assert.deepEqual([flags.podManifestPath, flags.tlsCertFile], [join(directory, 'paths/manifests'), '/etc/x.crt']);
 });
 
-test('JSON is read as well, and special forms become what flags say', async () => {
+test('JSON is accepted, and special forms become the values of flags', async () => {
   const config = await file(
     'special.json',
     JSON.stringify({
@@ -159,7 +159,7 @@ test('JSON is read as well, and special forms become what flags say', async () =
   assert.deepEqual([flags.verbosity, flags.loggingFormat, flags.maxContainerRestartPeriod], [3, 'json', 30_000]);
 });
 
-test('thresholds of a drop-in come on top of the default ones; of a file they stand alone, unless it asks for a merge', async () => {
+test('thresholds of a drop-in are merged with the defaults; those of a file replace them, unless it requests a merge', async () => {
   await file('hard/drop/a.conf', `${HEADER}evictionHard:\n  memory.available: 1Gi\n`);
   const dropped = await load('--config-dir', join(directory, 'hard/drop'));
   assert.equal(dropped.flags.evictionHard['nodefs.available'], '10%');
@@ -220,7 +220,7 @@ const bad: readonly (readonly [what: string, text: string, message: RegExp])[] =
 for (const [what, text, message] of bad)
   test(`${what} is refused with line and column`, async () => assert.match(await refusal(text), message));
 
-test('JSON positions are told as well', async () => {
+test('errors in JSON have positions too', async () => {
   assert.match(
     await refusal('{"apiVersion": "kubelet.config.k8s.io/v1beta1",\n "kind": "KubeletConfiguration",\n "foo": 1}'),
     /^FILE:3:3: unknown field "foo"/,
@@ -236,7 +236,7 @@ test('aliases that unfold to too much are refused', async () => {
   assert.match(await refusal(`${HEADER}${lines.join('\n')}\n`), /excessive aliasing/);
 });
 
-test('a file or folder that is not there is told by its name', async () => {
+test('a missing file or directory is reported by its name', async () => {
   await assert.rejects(
     load('--config', join(directory, 'none.yaml')),
     /the configuration file .*none\.yaml cannot be read/,
@@ -247,7 +247,7 @@ test('a file or folder that is not there is told by its name', async () => {
   );
 });
 
-test('what the file sets without effect is told once, unless it is the default', async () => {
+test('a field of the file without effect is reported once, unless it has the default', async () => {
   const config = await file(
     'noeffect.yaml',
     `${HEADER}${ALONE}memoryThrottlingFactor: 0.5\nmemoryReservationPolicy: None\n`,
@@ -258,7 +258,7 @@ test('what the file sets without effect is told once, unless it is the default',
   ]);
 });
 
-test('a flag without effect and a deprecated one are told when they are given', () => {
+test('a flag without effect and a deprecated flag cause a warning when they are set', () => {
   const { warnings } = parseFlags(agentFlags, [
     '--docker-endpoint=unix:///x',
     '--system-cgroups=/system',
@@ -270,14 +270,14 @@ test('a flag without effect and a deprecated one are told when they are given', 
   ]);
 });
 
-test('a flag that has a place in the file is told so', () => {
+test('a flag with a field in the file causes a warning that names the field', () => {
   const { given } = parseFlags(agentFlags, ['--max-pods=3', '--kubeconfig=x', '-v=2']);
   assert.deepEqual(preferFileWarnings(given), [
     "Flag --max-pods has been deprecated, This parameter should be set via the config file specified by the kubelet's --config flag. See https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/ for more information.",
   ]);
 });
 
-test('feature gates: unknown and locked ones are refused, graduated ones and those without effect are told', async () => {
+test('feature gates: unknown and locked ones are rejected, graduated ones and those without effect cause a warning', async () => {
   await assert.rejects(load('--feature-gates=Nope=true'), /^ConfigurationError: unrecognized feature gate: Nope$/);
   await assert.rejects(
     load('--feature-gates=SidecarContainers=false'),
@@ -380,7 +380,7 @@ test('/configz shows the cgroup driver in effect, which the runtime determines',
   assert.equal((configz(options).kubeletconfig as { cgroupDriver?: string }).cgroupDriver, 'cgroupfs');
 });
 
-test('/configz says where values came from, and shows flags that have no field', async () => {
+test('/configz shows the origin of values, and flags without a field', async () => {
   const config = await file('configz.yaml', `${HEADER}${ALONE}maxPods: 4\n`);
   const { origins, flags } = configz(await load('--config', config, '--node-ip=10.0.0.1', '--port=1'));
   assert.deepEqual(
@@ -390,7 +390,7 @@ test('/configz says where values came from, and shows flags that have no field',
   assert.deepEqual(flags['node-ip'], ['10.0.0.1']);
 });
 
-test('what /configz shows is a file that gives the same options again', async () => {
+test('the output of /configz is a file that results in the same options', async () => {
   const first = await load(
     '--max-pods=9',
     '--feature-gates=WatchList=false',

@@ -48,9 +48,9 @@ function setUp(t: TestContext, pod = podOf('u'), logger: Logger = silentLogger) 
 
 describe('the status manager', () => {
   for (const [name, error, warnings] of [
-    ['warns once of a status that cannot be sent', new Error('connection refused'), [1, 1, 1]],
+    ['warns once about a status that cannot be sent', new Error('connection refused'), [1, 1, 1]],
     [
-      'does not warn at once when the node may not read the pod, which then is gone mostly',
+      'does not warn at once when the node may not read the pod, which is usually deleted',
       newForbidden({ group: '', resource: 'pods' }, 'p', 'no relationship found'),
       [0, 1, 1],
     ],
@@ -82,7 +82,7 @@ describe('the status manager', () => {
     assert.equal(client.writes('patch').length, 1);
   });
 
-  it('says again what somebody else changed, and is silent where nothing differs', async (t) => {
+  it('sends the status again after a change of others, and sends nothing if nothing differs', async (t) => {
     const { clock, client, manager, stored, pod } = setUp(t);
     const conditions = [condition('ContainersReady', 'True'), condition('Ready', 'True')];
     const containerStatuses = [{ name: 'main', ready: true, image: '', imageID: '', restartCount: 0 }];
@@ -103,7 +103,7 @@ describe('the status manager', () => {
     assert.equal(ready?.status, 'True');
   });
 
-  it('does not repeat what an older API server leaves out', async (t) => {
+  it('does not repeat fields that an older API server drops', async (t) => {
     const { clock, client, manager, stored, pod } = setUp(t);
     client.intercept(({ verb, patch }) => {
       if (verb === 'patch') delete (patch as { status: PodStatus }).status.hostIPs;
@@ -282,7 +282,7 @@ describe('the status manager', () => {
     assert.equal(stored()?.status?.phase, 'Pending');
   });
 
-  it('says how containers ended that nobody saw end', (t) => {
+  it('reports containers whose exit was not observed as failed', (t) => {
     const { manager, pod } = setUp(t);
     const container = { name: 'main', image: '', imageID: '', ready: true, restartCount: 0, state: { running: {} } };
     manager.set(pod, { phase: 'Running', containerStatuses: [container] });
@@ -350,7 +350,7 @@ describe('the patch of a status', () => {
   };
   const pod = podOf('u', { status: remote });
 
-  it('names the pod, changed conditions only, their order, and what goes', () => {
+  it('has the uid of the pod, the changed conditions, their order and the deletions', () => {
     assert.deepEqual(statusPatch(pod, mergeStatus(remote, ours, false)), {
       metadata: { uid: 'u' },
       status: {
@@ -363,7 +363,7 @@ describe('the patch of a status', () => {
     });
   });
 
-  it('has no directives in lists that are new, which older API servers would keep', () => {
+  it('has no directives in new lists, because older API servers would store them', () => {
     const { podIPs = [], conditions = [] } = ours;
     assert.deepEqual(statusPatch(podOf('u', { status: {} }), { podIPs, conditions }), {
       metadata: { uid: 'u' },
@@ -371,7 +371,7 @@ describe('the patch of a status', () => {
     });
   });
 
-  it('is an order alone where addresses changed places', () => {
+  it('has only the order if addresses changed places', () => {
     const [first, second] = [{ ip: '10.0.0.1' }, { ip: 'fd00::1' }];
     assert.deepEqual(statusPatch(podOf('u', { status: { podIPs: [first, second] } }), { podIPs: [second, first] }), {
       metadata: { uid: 'u' },
@@ -379,11 +379,11 @@ describe('the patch of a status', () => {
     });
   });
 
-  it('is nothing where nothing changed', () => {
+  it('is empty if nothing changed', () => {
     assert.equal(statusPatch(pod, mergeStatus(remote, remote, false)), undefined);
   });
 
-  it('never says that a pod that is over is ready', () => {
+  it('never reports a terminated pod as ready', () => {
     const merged = mergeStatus(remote, { ...ours, phase: 'Succeeded' }, false);
     const ready = merged.conditions?.find(({ type }) => type === 'Ready');
     assert.deepEqual([ready?.status, ready?.reason], ['False', 'PodCompleted']);

@@ -139,7 +139,7 @@ describe('the eviction manager', () => {
     }
   });
 
-  it('evicts the first of the ranking, one at a time, with the words of the kubelet', async () => {
+  it("evicts the first pod of the ranking, one at a time, with the kubelet's message", async () => {
     const it_ = world({ 'memory.available': '100Mi' });
     it_.observations.set('memory.available', { available: 50 * MI, capacity: 1000 * MI });
     it_.pods.push(pod({ name: 'within', memory: '400Mi' }), pod({ name: 'above', memory: '100Mi' }));
@@ -165,7 +165,7 @@ describe('the eviction manager', () => {
     assert.match(it_.done.at(-1) ?? '', /^evict a within 5s/);
   });
 
-  it('spares static and critical pods even when there is nobody else', async () => {
+  it('spares static and critical pods even if there are no others', async () => {
     const it_ = world({ 'memory.available': '100Mi' });
     it_.observations.set('memory.available', { available: 50 * MI, capacity: 1000 * MI });
     it_.pods.push(pod({ name: 'static', isStatic: true }), pod({ name: 'critical', priority: 2_000_000_000 }));
@@ -251,7 +251,7 @@ describe('the eviction manager', () => {
     assert.deepEqual(it_.done, []);
   });
 
-  it('explains that nobody goes while nothing is short', async () => {
+  it('explains that no pod is evicted while no resource is short', async () => {
     const it_ = world({ 'memory.available': '100Mi' });
     it_.observations.set('memory.available', { available: 500 * MI, capacity: 1000 * MI });
     it_.pods.push(pod({ name: 'a' }));

@@ -34,7 +34,7 @@ function walk(
 }
 
 describe('the state of pressure', () => {
-  it('acts on a hard threshold at once, and tells the condition until the transition period is over', () => {
+  it('acts on a hard threshold at once, and reports the condition until the transition period is over', () => {
     assert.deepEqual(
       walk(parse({ 'memory.available': '100' }), [
         [0, 500],
@@ -68,7 +68,7 @@ describe('the state of pressure', () => {
     );
   });
 
-  it('goes on until the minimum is reclaimed', () => {
+  it('continues until the minimum is reclaimed', () => {
     const reclaiming = parse({ 'memory.available': '100' }, {}, { 'memory.available': '100' });
     assert.deepEqual(
       walk(reclaiming, [

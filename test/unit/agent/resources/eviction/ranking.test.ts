@@ -39,7 +39,7 @@ describe('the ranking of pods', () => {
     );
   });
 
-  it('among those takes the lower priority, then what is furthest above its request', () => {
+  it('among those evicts the lower priority first, then the pod that is furthest above its request', () => {
     assert.deepEqual(
       order('memory', [
         [{ name: 'little', memory: '10Mi' }, used({ memoryBytes: 20 * MI })],
@@ -50,7 +50,7 @@ describe('the ranking of pods', () => {
     );
   });
 
-  it('takes first those of which nothing is known', () => {
+  it('evicts pods with unknown usage first', () => {
     assert.deepEqual(
       order('memory', [
         [{ name: 'known' }, used({ memoryBytes: 500 * MI })],

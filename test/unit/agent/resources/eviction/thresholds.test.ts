@@ -34,7 +34,7 @@ describe('eviction thresholds', () => {
     assert.equal(formatValue(only({ hard: { 'nodefs.available': '<10%' } }).value), '10%');
   });
 
-  it('count percentages as the kubelet does, so that what is allocatable is the same to the byte', () => {
+  it('compute percentages as the kubelet does, so that the allocatable amounts are the same to the byte', () => {
     const { value } = only({ hard: { 'nodefs.available': '10%' } });
     assert.equal(270_553_174_016 - amountOf(value, 270_553_174_016), 243_497_856_212);
   });
@@ -53,7 +53,7 @@ describe('eviction thresholds', () => {
     assert.equal(soft.minimumReclaim === undefined ? '' : formatValue(soft.minimumReclaim), '500Mi');
   });
 
-  it('hold the pods together to the same amount where what is allocatable is enforced', () => {
+  it('limit all pods together to the same amount if the allocatable amounts are enforced', () => {
     const signals = parseThresholds(flags({ hard: { 'memory.available': '100Mi' }, enforcePods: true })).map(
       ({ signal }) => signal,
     );
@@ -98,7 +98,7 @@ describe('eviction thresholds', () => {
     assert.deepEqual([at(99, false), at(100, false), at(120, true), at(150, true)], [true, false, true, false]);
   });
 
-  it('are not met where nothing is known of their signal', () => {
+  it('are not met if their signal is unknown', () => {
     assert.deepEqual(
       thresholdsMet(parseThresholds(flags({ hard: { 'pid.available': '10%' } })), new Map(), { withReclaim: false }),
       [],
@@ -120,7 +120,7 @@ describe('eviction thresholds', () => {
     );
   });
 
-  it('are told in binary units for bytes and plain ones for counts', () => {
+  it('are formatted with binary units for bytes and plain numbers for counts', () => {
     assert.equal(formatAmount('memory', 100 * 1024 * 1024), '100Mi');
     assert.equal(formatAmount('inodes', 838_860), '838860');
   });

@@ -192,7 +192,7 @@ test('a pod waits for the claim of a template; a template that needs no claim is
   assert.deepEqual(rig.calls, []);
 });
 
-test('after a restart prepared claims are known, and a failed unprepare is retried', async (t) => {
+test('after a restart prepared claims are restored, and a failed unprepare is retried', async (t) => {
   const rig = await setUp(t);
   await rig.register(rig.manager);
   rig.client.seed(resourceClaims, claim(['a']));

@@ -52,7 +52,7 @@ test('allocatable memory excludes the reservation and the huge pages of a node',
   });
 });
 
-test('reservations must add up to what the node reserves', async () => {
+test('reservations must add up to the reserved amounts of the node', async () => {
   await assert.rejects(
     start({ reserved: '0:memory=1Gi' }),
     /the total amount "1Gi" of type "memory" is not equal to the value "2Gi" determined by Node Allocatable feature/,

@@ -28,7 +28,7 @@ it('files in directories that are nested deeper than any path are measured', asy
   assert.ok(usedBytes >= 1_100_000, `${usedBytes} bytes`);
 });
 
-it('links are counted, and not what they lead to', async (t) => {
+it('links are counted, but not their targets', async (t) => {
   const root = await mkdtemp(join(tmpdir(), 'disk-usage-'));
   t.after(() => removeTree(root));
   await mkdir(join(root, 'volume'));

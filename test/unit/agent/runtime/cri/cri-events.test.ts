@@ -119,7 +119,7 @@ describe('events of a runtime without container events', () => {
     await end();
   });
 
-  it('reports at once what its own request started, without a list', async () => {
+  it('reports at once the effect of its own request, without a list', async () => {
     const { clock, state, told, end } = await follow(true);
     state.own({ id: 's', podUid: 'pod', sandbox: true });
     state.own({ id: 'b', podUid: 'pod', sandbox: false });

@@ -102,7 +102,7 @@ describe('a pattern of credentials', () => {
 });
 
 describe('a credential provider plugin', () => {
-  it('is asked for the image without tag, with its arguments and environment, and answers with credentials', async (t) => {
+  it('gets the image without its tag, with its arguments and environment, and returns credentials', async (t) => {
     const { providers, bin } = await setUp(t, { args: ['get', 'it'], env: [{ name: 'GREETING', value: 'hello' }] });
     assert.deepEqual(await providers.credentials('reg.example.com/team/app:1', podOf('p')), [
       {
@@ -119,13 +119,13 @@ describe('a credential provider plugin', () => {
     assert.equal(await readFile(join(bin, 'runs'), 'utf8'), 'get it hello\n');
   });
 
-  it('is not asked for images that it is not for', async (t) => {
+  it('is not called for images that it does not match', async (t) => {
     const { providers, runs } = await setUp(t);
     assert.deepEqual(await providers.credentials('app:1', podOf('p')), []);
     assert.equal(await runs(), 0);
   });
 
-  it('gives only what is for the image, the most specific first', async (t) => {
+  it('returns only credentials that match the image, the most specific first', async (t) => {
     const { providers, answer } = await setUp(t);
     const auth = (username: string): object => ({ username, password: 'p' });
     await answer({
@@ -157,7 +157,7 @@ describe('a credential provider plugin', () => {
     });
   }
 
-  it('is asked again when what it said is too old: by its own duration, else by the default', async (t) => {
+  it('is called again when its response has expired: by its own duration, else by the default', async (t) => {
     const { providers, answer, runs, clock } = await setUp(t);
     const ask = (): Promise<unknown> => providers.credentials('reg.example.com/app', podOf('p'));
     await answer({ cacheDuration: '1m' });
@@ -179,7 +179,7 @@ describe('a credential provider plugin', () => {
     assert.equal(await runs(), 4);
   });
 
-  it('is asked once for one image at one time', async (t) => {
+  it('is called once for concurrent requests of one image', async (t) => {
     const { providers, runs } = await setUp(t);
     await Promise.all(['p', 'q', 'r'].map((name) => providers.credentials('reg.example.com/app', podOf(name))));
     assert.equal(await runs(), 1);
@@ -222,7 +222,7 @@ describe('a credential provider plugin', () => {
   const account = (annotations: object): KubeObject =>
     ({ metadata: { name: 'robot', namespace: 'ns', uid: 'sa', annotations } }) as unknown as KubeObject;
 
-  it('gets a token of the service account and the annotations that it wants', async (t) => {
+  it('gets a token of the service account and the annotations that it requires', async (t) => {
     const { providers, client, bin } = await setUp(t, { tokenAttributes });
     client.seed(serviceAccounts, account({ 'example.com/role': 'reader', 'example.com/region': 'eu', other: 'x' }));
     assert.deepEqual(
@@ -238,7 +238,7 @@ describe('a credential provider plugin', () => {
     });
   });
 
-  it('is not asked for pods whose account has not what it wants, or that have none', async (t) => {
+  it('is not called for pods without a service account or without its required annotations', async (t) => {
     const { providers, client, runs, problems } = await setUp(t, { tokenAttributes });
     client.seed(serviceAccounts, account({}));
     assert.deepEqual(await providers.credentials('reg.example.com/app', podOf('p', 'robot')), []);

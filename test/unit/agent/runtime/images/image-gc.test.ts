@@ -62,7 +62,7 @@ describe('image collection', () => {
     assert.equal(bytesToFree({ capacityBytes: 1000, availableBytes: 0 }, { ...policy, highThresholdPercent: 100 }), 0);
   });
 
-  it('takes what was used longest ago, and no more than it has to', async () => {
+  it('removes the least recently used images, and no more than necessary', async () => {
     const { clock, gc, removed, used } = setUp({
       images: [image('old', 60), image('older', 60), image('newest', 60)],
       used: ['old', 'older', 'newest'],
@@ -123,7 +123,7 @@ describe('image collection', () => {
     assert.deepEqual(removed, ['sha256:stale']);
   });
 
-  it('says so when the file system has no size', async () => {
+  it('reports an error if the filesystem has no size', async () => {
     const { gc, told } = setUp({ images: [], space: { capacityBytes: 0, availableBytes: 0 } });
     await assert.rejects(gc.collect());
     assert.deepEqual(told, ['InvalidDiskCapacity: invalid capacity 0 on image filesystem']);

@@ -93,7 +93,7 @@ const refused = (reason: string, message: string | RegExp) => (error: unknown) =
 };
 
 describe('the pull policy', () => {
-  it('IfNotPresent takes what is there, and pulls what is not', async () => {
+  it('IfNotPresent uses an existing image, and pulls a missing one', async () => {
     const { ensure, pulls, told, settle, requests } = setUp({}, { present: ['there:1'] });
     await ensure(podOf('p'), 'there:1');
     assert.deepEqual(told, ['Normal Pulled Container image "there:1" already present on machine']);
@@ -108,7 +108,7 @@ describe('the pull policy', () => {
     assert.deepEqual(requests, ['IfNotPresent true false', 'IfNotPresent false true']);
   });
 
-  it('Always pulls what is there', async () => {
+  it('Always pulls an existing image', async () => {
     const { ensure, pulls, settle, requests } = setUp({}, { present: [IMAGE] });
     const wanted = ensure(podOf('p'), IMAGE, 'Always');
     await settle();
@@ -117,7 +117,7 @@ describe('the pull policy', () => {
     assert.deepEqual(requests, ['Always undefined true']);
   });
 
-  it('Never tells the same of what is not there and of what the pod may not use', async () => {
+  it('Never reports the same for a missing image and for one that the pod may not use', async () => {
     const message = `Container image "${IMAGE}" is not present with pull policy of Never`;
     const missing = setUp();
     await assert.rejects(missing.ensure(podOf('p'), IMAGE, 'Never'), refused('ErrImageNeverPull', message));
@@ -138,7 +138,7 @@ describe('the pull policy', () => {
 });
 
 describe('an image that is there, of which credentials are verified', () => {
-  it('is pulled by who has to show them, and what they showed is recorded', async () => {
+  it('is pulled to verify credentials, which are recorded afterwards', async () => {
     const log: string[] = [];
     const verification = {
       mustPull: async (_image: string, _id: string, credentials: () => Promise<readonly PullCredential[]>) => {
@@ -169,7 +169,7 @@ describe('an image that is there, of which credentials are verified', () => {
     await assert.rejects(ensure(podOf('q', ['a'])), refused('ImagePullBackOff', /ErrImagePull: denied$/));
   });
 
-  it('is told to be accessible', async () => {
+  it('is reported as accessible', async () => {
     const verification = { mustPull: () => Promise.resolve(false) } as unknown as PullVerification;
     const { ensure, told } = setUp({ verification }, { present: [IMAGE] });
     await ensure(podOf('p'));
@@ -180,7 +180,7 @@ describe('an image that is there, of which credentials are verified', () => {
 });
 
 describe('a pull', () => {
-  it('that fails is tried again after 10 s doubling, and says why meanwhile', async () => {
+  it('that fails is retried after 10 s, doubling, and reports the reason meanwhile', async () => {
     const { ensure, pulls, settle, clock, told } = setUp();
     const why = 'manifest unknown';
     for (const seconds of [10, 20, 40]) {
@@ -220,7 +220,7 @@ describe('a pull', () => {
       await assert.rejects(wanted, refused(reason, message));
     });
 
-  it('is one for pods that want one image at one time without credentials', async () => {
+  it('is shared by pods that request one image at the same time without credentials', async () => {
     const { ensure, pulls, settle } = setUp();
     const wanted = ['p', 'q', 'r'].map((name) => ensure(podOf(name)));
     await settle();
@@ -229,7 +229,7 @@ describe('a pull', () => {
     await Promise.all(wanted);
   });
 
-  it('goes on for the other pods when the pod that began it is deleted, and ends with the last', async () => {
+  it('continues for the other pods when the pod that started it is deleted, and is cancelled with the last one', async () => {
     const { ensure, pulls, settle, told } = setUp();
     const [first, second] = [new AbortController(), new AbortController()];
     const deleted = assert.rejects(ensure(podOf('p'), IMAGE, 'IfNotPresent', first.signal), /deleted/);
@@ -310,7 +310,7 @@ describe('a pull', () => {
     );
   });
 
-  it('of a digest asks for the digest', async () => {
+  it('of a digest requests the digest', async () => {
     const pinned = `reg.example.com/app@sha256:${'a'.repeat(64)}`;
     const { ensure, pulls, settle } = setUp();
     const wanted = ensure(podOf('p'), pinned);

@@ -73,7 +73,7 @@ async function setUp(
 }
 
 describe('an image on the node', () => {
-  it('that nobody pulled is for every pod, and one that was pulled is not', async (t) => {
+  it('that was not pulled is usable for every pod, and one that was pulled is not', async (t) => {
     const { open, pull, asks, checks } = await setUp(t);
     const verification = await open();
     assert.equal(await asks(verification), false);
@@ -206,7 +206,7 @@ describe('records of pulls', () => {
     assert.deepEqual(await files('pulling'), {});
   });
 
-  it('go when the image is gone, unless they are newer than what was seen', async (t) => {
+  it('are removed when the image is gone, unless they are newer than the list of images', async (t) => {
     const { open, pull, files, clock } = await setUp(t);
     const verification = await open();
     await pull(verification, undefined);

@@ -26,7 +26,7 @@ describe('back-off', () => {
     assert.equal(backOff.delayMs('k'), 10_000);
   });
 
-  it('holds nobody longer than the wait when the clock is set back', () => {
+  it('waits no longer than the delay when the clock is set back', () => {
     const clock = new FakeClock();
     const backOff = new BackOff(clock);
     const ended = clock.now() + 300_000;

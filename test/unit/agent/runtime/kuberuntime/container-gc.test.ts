@@ -44,7 +44,7 @@ describe('dead containers', () => {
     ]);
   });
 
-  it('of a pod that is gone all go', () => {
+  it('of a removed pod are all removed', () => {
     assert.deepEqual(
       gone([dead('a/main/0'), dead('b/main/0')], {}, (uid) => uid === 'b'),
       ['a/main/0'],
@@ -80,7 +80,7 @@ describe('dead containers', () => {
 });
 
 describe('logs', () => {
-  it('of pods that are gone go with their folders, and no others; so do links that lead nowhere', async (t) => {
+  it('of removed pods are removed with their directories, and no others; so are dangling links', async (t) => {
     const directory = await mkdtemp(join(tmpdir(), 'logs-'));
     t.after(() => rm(directory, { recursive: true, force: true }));
     const [logs, pods, links] = ['logs', 'pods', 'links'].map((name) => join(directory, name)) as [

@@ -53,7 +53,7 @@ describe("a pod's resolver", () => {
     assert.equal(said.length, 2);
   });
 
-  it('has three servers at most, and says so', () => {
+  it('has at most three servers, and reports the rest', () => {
     const [config, said] = resolver({ dnsPolicy: 'None', dnsConfig: { nameservers: ['1', '2', '3', '4'] } });
     assert.deepEqual(config.servers, ['1', '2', '3']);
     assert.deepEqual(said, [
@@ -84,7 +84,7 @@ describe("a pod's resolver", () => {
 
 describe("a pod's host name", () => {
   const named = (spec: object): unknown => podHostname(podOf(spec), 'cluster.local');
-  it('is its own, in full where it asks for it', () => {
+  it('is its own, fully qualified on request', () => {
     assert.deepEqual(named({ hostname: 'h' }), { hostname: 'h', domain: '' });
     const full = { hostname: 'h', subdomain: 's', setHostnameAsFQDN: true };
     assert.deepEqual(named(full), { hostname: 'h.s.ns.svc.cluster.local', domain: 's.ns.svc.cluster.local' });

@@ -101,26 +101,26 @@ describe("a container's environment", () => {
     });
     assert.deepEqual([env.get('S'), env.get('F'), env.get('R')], ['hidden', '<metadata.name>', 'c:limits.cpu']);
   });
-  it('says which config map is missing', async () => {
+  it('names the missing config map', async () => {
     await assert.rejects(
       environment({ env: [{ name: 'A', valueFrom: { configMapKeyRef: { name: 'none', key: 'k' } } }] }),
       { message: 'configmap "none" not found' },
     );
   });
-  it('says which key is missing', async () => {
+  it('names the missing key', async () => {
     await assert.rejects(
       environment({ env: [{ name: 'A', valueFrom: { secretKeyRef: { name: 'keys', key: 'k' } } }] }),
       { message: "couldn't find key k in Secret ns/keys" },
     );
   });
-  it('leaves out what is optional and missing', async () => {
+  it('omits missing optional objects', async () => {
     const env = await environment({
       env: [{ name: 'A', valueFrom: { configMapKeyRef: { name: 'none', key: 'k', optional: true } } }],
       envFrom: [{ secretRef: { name: 'none', optional: true } }],
     });
     assert.equal(env.has('A'), false);
   });
-  it('tells of the services of the namespace, below what the pod says itself', async () => {
+  it('has the services of the namespace, which the variables of the pod override', async () => {
     const env = await environment({ env: [{ name: 'MY_WEB_PORT', value: 'own' }] }, [web]);
     assert.equal(env.get('MY_WEB_SERVICE_HOST'), '10.1.2.3');
     assert.equal(env.get('MY_WEB_SERVICE_PORT_HTTP'), '80');

@@ -84,7 +84,7 @@ async function kill(container: Container, more: { seconds?: number; gracePeriodS
 
 describe('a container is ended', () => {
   it("with the pod's grace period", async () => assert.deepEqual(await kill(plain), ['stop c 30']));
-  it('with a shorter one where that is said', async () =>
+  it('with a shorter one if it is given', async () =>
     assert.deepEqual(await kill(plain, { gracePeriodSeconds: 3 }), ['stop c 3']));
   it('after its preStop command, which counts', async () =>
     assert.deepEqual(await kill(withHook({ exec: { command: ['sleep', '10'] } })), ['exec c sleep 10', 'stop c 20']));
@@ -92,7 +92,7 @@ describe('a container is ended', () => {
     assert.deepEqual(await kill(withHook({ sleep: { seconds: 12 } })), ['stop c 18']));
   it('with two seconds at least after a hook that takes it all', async () =>
     assert.deepEqual(await kill(withHook({ sleep: { seconds: 100 } })), ['stop c 2']));
-  it('though its hook fails, which is told', async () =>
+  it('although its hook fails, which causes an event', async () =>
     assert.deepEqual(await kill(withHook({ exec: { command: ['fail'] } })), [
       'exec c fail',
       'event Warning FailedPreStopHook PreStopHook failed',
@@ -147,7 +147,7 @@ describe('preStop over the network', () => {
       warnings: [],
     });
   });
-  it('connects by TCP, and tells when nobody is there', async () => {
+  it('connects by TCP, and reports when nobody listens', async () => {
     assert.deepEqual(await run({ tcpSocket: { port: 'web' } }), { seen: [], warnings: [] });
     // The discard port, where nobody listens.
     assert.deepEqual((await run({ tcpSocket: { port: 9, host: '127.0.0.1' } })).warnings, [
@@ -159,7 +159,7 @@ describe('preStop over the network', () => {
       seen: ['GET /missing  kube-lifecycle/1.36'],
       warnings: [],
     }));
-  it('asks again without TLS where the server has none, and says so', async () =>
+  it('retries without TLS if the server has none, and reports it', async () =>
     assert.deepEqual(await heard({ path: '/bye', port: 'web', scheme: 'HTTPS' }), {
       seen: ['GET /bye  kube-lifecycle/1.36'],
       warnings: [
@@ -195,7 +195,7 @@ describe('the containers of a pod are ended', () => {
     return used.calls.filter((call) => call.startsWith('stop'));
   };
 
-  it('together, and its sidecars after them in reverse order with what is left of the grace', async () =>
+  it('together, and its sidecars after them in reverse order within the rest of the grace period', async () =>
     assert.deepEqual(await order({ a: 5_000, two: 4_000 }), [
       'stop a 30',
       'stop b 30',

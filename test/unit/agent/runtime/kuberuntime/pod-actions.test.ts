@@ -309,13 +309,14 @@ describe('the actions of a pod', () => {
     const ended = (exitCode: number, changes: object = {}): ContainerStatus =>
       container('a', 'exited', { exitCode, ...changes });
 
-    it('starts the whole pod anew in its sandbox when the code is met', () => assert.equal(trigger(ended(42)), 'a'));
+    it('restarts all containers in the sandbox when the exit code matches', () =>
+      assert.equal(trigger(ended(42)), 'a'));
     it('does nothing of the kind for other codes', () => assert.equal(trigger(ended(1)), undefined));
     it('does nothing for an end in an older sandbox', () =>
       assert.equal(trigger(ended(42, { sandboxId: 'older' })), undefined));
   });
 
-  it('restarts a container whose policy wants it for a resize, and leaves others running', () => {
+  it('restarts a container whose policy requires it for a resize, and leaves others running', () => {
     const decide = (resize: 'in-place' | 'restart'): object => {
       const actions = computePodActions(
         pod({ initContainers: [side] }),

@@ -42,7 +42,7 @@ const of = (pod: Pod, index = 0): ReturnType<typeof linuxResources> => {
 const same = { requests: { cpu: '1', memory: '1Gi' }, limits: { cpu: '1', memory: '1Gi' } };
 
 describe('resources of a pod as a whole', () => {
-  it('decide its class, whatever its containers say', () => {
+  it('decide its QoS class, regardless of its containers', () => {
     assert.equal(qosClass(podOf({ whole: same, containers: [{}, {}] })), 'Guaranteed');
     assert.equal(
       qosClass(podOf({ whole: { requests: { cpu: '1' } }, containers: [{ resources: same }] })),
@@ -72,7 +72,7 @@ describe('resources of a pod as a whole', () => {
     const pod = podOf({ whole: { requests: { memory: '3Gi' } }, containers });
     assert.deepEqual([of(pod).oomScoreAdj, of(pod, 1).oomScoreAdj], [800, 900]);
   });
-  it('are what the downward API tells of a container without limits', () => {
+  it('are what the downward API shows of a container without limits', () => {
     const pod = podOf({ whole: { limits: { cpu: '2' } } });
     const [container] = pod.spec.containers;
     assert.ok(container !== undefined);
@@ -85,7 +85,7 @@ describe('resources of a pod as a whole', () => {
   });
 });
 
-describe('what the kernel is told', () => {
+describe('the settings of the kernel', () => {
   it('ends a sidecar no sooner than those that it serves', () => {
     const pod = podOf({
       containers: [{ resources: { requests: { memory: '1Gi' } } }, { resources: { requests: { memory: '3Gi' } } }],
@@ -106,7 +106,7 @@ describe('what the kernel is told', () => {
     assert.deepEqual(unified({ oomGroup: true }), { 'memory.oom.group': '1' });
     assert.deepEqual(unified({ oomGroup: false }), {});
   });
-  it('lets containers swap as their node says', () => {
+  it('lets containers swap as the node is configured', () => {
     const swap = { behavior: 'LimitedSwap', capacityBytes: 5 * GIB };
     const pod = podOf({
       containers: [
@@ -128,7 +128,7 @@ describe('what the kernel is told', () => {
     // Counted with the memory on cgroup v1: no more than that is none.
     assert.deepEqual(told({}), [0, GIB, 0]);
   });
-  it('gives no huge pages of a size that is not asked for', () => {
+  it('gives no huge pages of a size that is not requested', () => {
     const pod = podOf({ containers: [{ resources: { limits: { 'hugepages-2Mi': '4Mi' } } }] });
     const [container] = pod.spec.containers;
     assert.ok(container !== undefined);

@@ -33,7 +33,7 @@ describe('the confinement of a container', () => {
     assert.deepEqual([supplementalGroups, supplementalGroupsPolicy], [[5, 7, 6], 'Merge']);
     assert.equal(security({}, { supplementalGroupsPolicy: 'Strict' }).supplementalGroupsPolicy, 'Strict');
   });
-  it('takes capabilities, new privileges, its root and what is masked as they are said', () => {
+  it('has capabilities, privilege escalation, root filesystem and masked paths as specified', () => {
     const said = {
       capabilities: { add: ['A'], drop: ['ALL'] },
       allowPrivilegeEscalation: false,

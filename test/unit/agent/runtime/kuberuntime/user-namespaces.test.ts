@@ -21,13 +21,13 @@ describe('user namespaces of pods', () => {
   });
   afterEach(() => rm(root, { recursive: true, force: true }));
 
-  it('are given to pods that ask for one', async () => {
+  it('are allocated to pods that request one', async () => {
     assert.equal(await open().mapping(podOf('a')), undefined);
     assert.equal(await open().mapping(podOf('a', true)), undefined);
     const ids = { hostId: IDS, containerId: 0, length: IDS };
     assert.deepEqual(await open().mapping(podOf('a', false)), { uids: ids, gids: ids });
   });
-  it('never share ids, however many ask at once', async () => {
+  it('never share ids, however many are allocated at once', async () => {
     const all = open();
     const given = await Promise.all(['a', 'b', 'c'].map((uid) => firstId(all, uid)));
     assert.deepEqual(given, [IDS, 2 * IDS, 3 * IDS]);
@@ -75,7 +75,7 @@ describe('the ids that a host has for pods', () => {
   const passwd = 'root:x:0:0::/root:/bin/sh\nkubelet:x:990:990::/:/bin/false\n';
   const range = (subuid: string, subgid = subuid, from = passwd): ReturnType<typeof podIdRange> =>
     podIdRange({ passwd: from, subuid, subgid }, size);
-  it('are all but those of the host, where nobody has said', () => {
+  it('are all ids but those of the host, if none are configured', () => {
     const all = { firstId: IDS, length: 65_534 * IDS };
     assert.deepEqual(range('kubelet:65536:7208960\n', undefined, 'root:x:0:0::/root:/bin/sh\n'), all);
     assert.deepEqual(range('somebody:65536:65536\n'), all);

@@ -30,7 +30,7 @@ describe('the log that is meant', () => {
     });
   }
 
-  it('is not there while an image does not come, in the words of the kubelet', () =>
+  it("does not exist while the image cannot be pulled, with the kubelet's message", () =>
     assert.deepEqual(['ErrImagePull', 'ImagePullBackOff', 'PodInitializing'].map(waiting).map(whyNoLog), [
       "image can't be pulled",
       'trying and failing to pull image',

@@ -37,7 +37,7 @@ describe('reading a container log', () => {
 
   const three = line(1, 'a') + line(2, 'b', 'F', 'stderr') + line(3, 'c');
   it('shows the text of every line', async () => assert.equal(await read(three, {}), 'a\nb\nc\n'));
-  it('shows times where they are wanted', async () =>
+  it('shows timestamps on request', async () =>
     assert.equal(await read(line(1, 'a'), { timestamps: true }), '2026-01-02T03:04:01.000000000Z a\n'));
   it('shows the last lines', async () => assert.equal(await read(three, { tailLines: 2 }), 'b\nc\n'));
   it('shows nothing for a tail of none', async () => assert.equal(await read(three, { tailLines: 0 }), ''));
@@ -45,7 +45,7 @@ describe('reading a container log', () => {
     assert.equal(await read(three, { tailLines: 9 }), 'a\nb\nc\n'));
   it('counts a line in parts once', async () =>
     assert.equal(await read(line(1, 'x') + line(2, 'long ', 'P') + line(2, 'line'), { tailLines: 1 }), 'long line\n'));
-  it('shows what came since a time', async () =>
+  it('shows the lines since a time', async () =>
     assert.equal(await read(three, { sinceTime: '2026-01-02T03:04:02Z' }), 'b\nc\n'));
   it('ends at the limit of bytes', async () => assert.equal(await read(three, { limitBytes: 3 }), 'a\nb'));
   it('shows one stream', async () => assert.equal(await read(three, { stream: 'Stderr' }), 'b\n'));
@@ -129,14 +129,14 @@ describe('reading a container log', () => {
     assert.ok(largest <= 64 * 1024, `${largest} bytes at once`);
   });
 
-  it('keeps only the beginning of a line that no runtime writes, and goes on after it', async () => {
+  it('keeps only the beginning of an oversized line, and continues after it', async () => {
     const shown = await read(`${line(1, 'a')}${line(2, 'y'.repeat(8 * 1024 * 1024))}${line(3, 'c')}`, {});
     const [first, long = '', last] = shown.split('\n');
     assert.deepEqual([first, last], ['a', 'c']);
     assert.ok(long.length >= 1024 * 1024 - 100 && long.length < 2 * 1024 * 1024, `${long.length}`);
   });
 
-  it('reads what was still written to the log that was moved away after the new one was there', async () => {
+  it('reads lines that are written to the rotated log after the new one exists', async () => {
     const path = join(directory, 'late.log');
     await writeFile(path, line(1, 'a'));
     const out = new PassThrough();

@@ -68,7 +68,7 @@ describe('rotating container logs', () => {
     assert.equal(gunzipSync(compressed).toString(), 'the first content');
   });
 
-  it('keeps as many files as are wanted', async () => {
+  it('keeps the configured number of files', async () => {
     await writeFile(log, 'content of a log');
     for (let turn = 0; turn < 5; turn++) {
       await once(3);
@@ -80,7 +80,7 @@ describe('rotating container logs', () => {
     assert.deepEqual(await files(), ['0.log', '0.log.20260102-030410']);
   });
 
-  it('puts right what a killed agent left', async () => {
+  it('completes the rotation of a killed agent', async () => {
     await writeFile(log, 'content of a log');
     await writeFile(`${log}.20260101-000000`, 'compressed already');
     await writeFile(`${log}.20260101-000000.gz`, 'compressed');
@@ -95,7 +95,7 @@ describe('rotating container logs', () => {
     ]);
   });
 
-  it('goes on where something else than a file stands among the rotated files', { timeout: 20_000 }, async () => {
+  it('continues if an entry among the rotated files is not a regular file', { timeout: 20_000 }, async () => {
     await writeFile(log, 'content of a log');
     execFileSync('mkfifo', [`${log}.20260101-000000`]);
     await symlink('/nowhere', `${log}.20260101-000001`);
@@ -130,7 +130,7 @@ describe('rotating container logs', () => {
     assert.equal(await readFile(log, 'utf8'), 'content of a log');
   });
 
-  it('has a new log opened where somebody took it away', async () => {
+  it('makes the runtime open a new log if the log was removed', async () => {
     await once();
     assert.deepEqual(await files(), ['0.log']);
   });

@@ -28,7 +28,7 @@ describe('pod lifecycle events', () => {
   ];
   for (const [name, got, expected] of table) it(name, () => assert.deepEqual(got, expected));
 
-  it('finds the same difference again after a look that failed', async () => {
+  it('finds the same difference again after a failed relist', async () => {
     const clock = new FakeClock();
     const seen: PodEvent[] = [];
     let broken = true;

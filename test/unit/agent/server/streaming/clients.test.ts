@@ -370,7 +370,7 @@ for (const way of ways) {
 }
 
 describe('streams', () => {
-  it('attach to what runs', async () => {
+  it('attaches to a running container', async () => {
     const [socket, head] = await upgrade(straight, `${straight.path('attach')}?output=1`, 'v4.channel.k8s.io');
     const connection = new SpdyConnection(socket, head);
     const error = await connection.open({ streamtype: 'error' });
@@ -406,7 +406,7 @@ describe('streams', () => {
     });
   }
 
-  it('end for the container when the client goes', async () => {
+  it('end for the container when the client disconnects', async () => {
     for (const way of ways) {
       abandoned = Promise.withResolvers();
       const [socket, head] = await upgrade(way, `${way.path('exec')}?output=1&command=hang`, 'v4.channel.k8s.io');

@@ -38,7 +38,7 @@ describe('a command over WebSocket', () => {
     assert.match(messages[3]?.slice(1) ?? '', /^\{.*"NonZeroExitCode".*"ExitCode","message":"3"/);
   });
 
-  it('closes stdin alone in the fifth version, and survives what comes after it', async (t) => {
+  it('closes only stdin in version 5, and survives later messages for it', async (t) => {
     const { client, command, messages, closed } = await open(t, 'v5.channel.k8s.io', { stdin: true });
     client.send(Buffer.from('\u0000hello'));
     client.send(Buffer.from([255, 0]));
@@ -82,7 +82,7 @@ describe('a command over WebSocket', () => {
     assert.deepEqual(messages, ['1', `1${Buffer.from('out').toString('base64')}`]);
   });
 
-  it('survives input for a command that reads no more, and tells when the client is gone', async (t) => {
+  it('survives input for a command that stopped reading, and reports when the client is gone', async (t) => {
     const { client, command } = await open(t, 'v4.channel.k8s.io', { stdin: true });
     (command.stdin as unknown as { destroy(): void }).destroy();
     client.send(Buffer.from('\u0000more'));

@@ -35,7 +35,7 @@ async function driverIn(t: TestContext, options: object = {}) {
   return driver;
 }
 
-describe('what the cluster knows of a CSI driver on its node', () => {
+describe('the CSINode of this node', () => {
   it('is its id of the node, its topology and how many volumes fit', async () => {
     const { node, nodeObject, csiNode } = setUp();
     const topology = { 'topology.d/zone': 'a', 'topology.d/rack': '1' };
@@ -62,7 +62,7 @@ describe('what the cluster knows of a CSI driver on its node', () => {
     assert.deepEqual(((await client.get(csiNodes, '', 'n1')) as CSINode).spec, { drivers: [] });
   });
 
-  it('is kept for each of several drivers, and goes with the driver', async () => {
+  it('has an entry for each driver, which is removed with the driver', async () => {
     const { node, nodeObject, csiNode } = setUp();
     const rest = { maxVolumes: 0, topology: {} };
     await Promise.all([
@@ -78,7 +78,7 @@ describe('what the cluster knows of a CSI driver on its node', () => {
     assert.deepEqual((await nodeObject()).metadata.annotations, { 'csi.volume.kubernetes.io/nodeid': '{"e":"2"}' });
   });
 
-  it('survives that somebody else writes at the same time', async () => {
+  it('survives concurrent writes of others', async () => {
     const { node, client, csiNode } = setUp();
     let refused = 0;
     client.intercept((call) => {
@@ -100,7 +100,7 @@ describe('what the cluster knows of a CSI driver on its node', () => {
 });
 
 describe('a CSI driver', () => {
-  it('is found by name once it has told of the node, until it is gone', async (t) => {
+  it('is found by name from its report about the node until its removal', async (t) => {
     const { node, csiNode } = setUp();
     const drivers = new CsiDrivers({ node, logger: silentLogger });
     t.after(() => drivers.close());
@@ -113,7 +113,7 @@ describe('a CSI driver', () => {
     assert.deepEqual((await csiNode()).spec?.drivers, []);
   });
 
-  it('that has a successor is not missed when its own socket goes', async (t) => {
+  it('that has a successor can lose its own socket', async (t) => {
     const { node } = setUp();
     const drivers = new CsiDrivers({ node, logger: silentLogger });
     t.after(() => drivers.close());

@@ -124,7 +124,7 @@ describe('volumes of CSI drivers', () => {
     assert.equal(requests('nodePublishVolume')[0]?.['stagingTargetPath'], '');
   });
 
-  it('are given to the driver with all that the volume says', async (t) => {
+  it('are passed to the driver with all fields of the volume', async (t) => {
     const { volumes, requests } = await setUp(t, { capabilities: ['stageUnstage'] });
     const csi = {
       fsType: 'xfs',
@@ -164,7 +164,7 @@ describe('volumes of CSI drivers', () => {
     });
   }
 
-  it('tell a driver that asks for it of the pod, and give it tokens of its service account', async (t) => {
+  it('pass the pod and tokens of its service account to a driver that requests them', async (t) => {
     const { volumes, published } = await setUp(
       t,
       {},
@@ -190,7 +190,7 @@ describe('volumes of CSI drivers', () => {
     });
   });
 
-  it('give tokens as a secret where the driver wants them so', async (t) => {
+  it('pass tokens as a secret if the driver requests this', async (t) => {
     const { volumes, requests } = await setUp(
       t,
       {},
@@ -202,7 +202,7 @@ describe('volumes of CSI drivers', () => {
     assert.match(JSON.stringify(publish?.['secrets']), /token for vault/);
   });
 
-  it('are published again, with fresh tokens, for a driver that asks for it, and for no other', async (t) => {
+  it('are published again with new tokens only for a driver that requests this', async (t) => {
     for (const [requiresRepublish, times] of [
       [true, 2],
       [false, 1],
@@ -250,7 +250,7 @@ describe('volumes of CSI drivers', () => {
     });
   });
 
-  it('wait until they are attached, after the node has said that it uses them', async (t) => {
+  it('wait until they are attached, after the node has reported that it uses them', async (t) => {
     const { volumes, clock, client, requests, reported } = await setUp(t, {}, { attachRequired: true });
     const mounting = volumes.mount(persistent(podOf('a'), volumeOf('v')));
     await clock.advance(10_000);
@@ -269,7 +269,7 @@ describe('volumes of CSI drivers', () => {
     assert.deepEqual(reported, []);
   });
 
-  it('tell why they could not be attached', async (t) => {
+  it('report why they could not be attached', async (t) => {
     const { volumes, clock, client } = await setUp(t, {}, { attachRequired: true });
     client.seed(volumeAttachments, {
       metadata: { name: attachmentName('handle-v', NAME, 'n1') },
@@ -361,7 +361,7 @@ describe('volumes of CSI drivers', () => {
     assert.deepEqual(order(), ['nodePublishVolume']);
   });
 
-  it('are taken down with the pod when nobody knows what a call did', async (t) => {
+  it('are removed with the pod if the outcome of a call is unknown', async (t) => {
     const { volumes, driver, order } = await setUp(t);
     driver.behave.set('nodePublishVolume', () => Promise.reject(deadlineExceeded()));
     await assert.rejects(volumes.mount(persistent(podOf('a'), volumeOf('v'))), /DeadlineExceeded/);

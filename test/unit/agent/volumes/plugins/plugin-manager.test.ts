@@ -69,7 +69,7 @@ async function setUp(t: TestContext, handler: Partial<PluginHandler> = {}) {
 const info = { type: 'CSIPlugin', name: 'd.example.com', endpoint: '/x/csi.sock', supportedVersions: ['1.0.0'] };
 
 describe('the plugin manager', { timeout: 60_000 }, () => {
-  it('registers a plugin whose socket appears, tells it so, and takes it out when the socket goes', async (t) => {
+  it('registers a plugin whose socket appears, notifies it, and deregisters it when the socket is removed', async (t) => {
     const { registry, calls } = await setUp(t);
     const { told, stop } = await plugin(join(registry, 'd-reg.sock'), info);
     await until('the answer to the plugin', () => told.length > 0);
@@ -90,7 +90,7 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
     assert.deepEqual(calls, [`register d.example.com ${socket} 1.0.0`]);
   });
 
-  it('registers anew a plugin that made its socket anew', async (t) => {
+  it('registers a plugin again that has recreated its socket', async (t) => {
     const { registry, calls } = await setUp(t);
     const socket = join(registry, 'd-reg.sock');
     const first = await plugin(socket, info);
@@ -117,7 +117,7 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
     assert.deepEqual(hidden.told, []);
   });
 
-  it('tells a plugin of a type that nobody handles', async (t) => {
+  it('reports an error to a plugin of an unknown type', async (t) => {
     const { registry } = await setUp(t);
     const socket = join(registry, 'x.sock');
     const { told, stop } = await plugin(socket, { ...info, type: 'Other' });
@@ -129,7 +129,7 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
     });
   });
 
-  it('tells why a plugin will not do', async (t) => {
+  it('reports to a plugin why it is rejected', async (t) => {
     const { registry, calls } = await setUp(t, {
       validate: () => {
         throw new Error('too old');
@@ -142,7 +142,7 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
     assert.deepEqual(calls, []);
   });
 
-  it('tries again when registration failed, and says each time why', async (t) => {
+  it('retries a failed registration, and logs the reason each time', async (t) => {
     let attempts = 0;
     const { registry } = await setUp(t, {
       register: async () => {
