@@ -126,7 +126,6 @@ async function write(
   if (dryRun) return { entry: looseEntry(object), stored: undefined };
   if (jsonEqual(object, entry.object)) return { entry, stored: entry };
   const stored = store.cache.entryOf(await store.storage.update(entry.key, encodeObject(object), entry.revision));
-  store.strategy.afterWrite?.(stored.object, entry.object);
   return { entry: stored, stored };
 }
 

@@ -122,9 +122,7 @@ async function putNew(store: Store, target: WriteTarget, object: KubeObject): Pr
     return looseEntry(object);
   }
   const stored = await store.storage.create(key, encodeBounded(object), storageOptions(store, object, undefined));
-  const entry = store.cache.entryOf(stored);
-  store.strategy.afterWrite?.(entry.object, undefined);
-  return entry;
+  return store.cache.entryOf(stored);
 }
 
 function storageOptions(store: Store, object: KubeObject, old: KubeObject | undefined): StorageWriteOptions {
@@ -312,9 +310,7 @@ async function putChanged(
     current.revision,
     storageOptions(store, object, old),
   );
-  const entry = store.cache.entryOf(stored);
-  store.strategy.afterWrite?.(entry.object, old);
-  return entry;
+  return store.cache.entryOf(stored);
 }
 
 /** The update took the last thing away that kept a terminating object. */

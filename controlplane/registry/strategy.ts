@@ -144,8 +144,6 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   readonly returnsDeleted?: boolean;
   /** After the object is gone from storage (addresses are given back). Must not throw. */
   afterDelete?(object: Object): void;
-  /** After a write came through. Must not throw. */
-  afterWrite?(object: Object, old: Object | undefined): void;
   /** Checks before anything is marked; throws a `StatusError`. */
   checkDelete?(object: Object, context: StrategyContext): void;
 

@@ -64,7 +64,10 @@ export interface LogFrame {
 export interface ReadLog {
   /** Of transactions that are whole and follow each other from the beginning: what SQLite takes. */
   readonly whole: readonly LogFrame[];
-  /** Of transactions behind a damaged frame, in order: pages as they came to be, with gaps between. */
+  /**
+   * Of transactions behind a damaged frame, in order: pages as they came to be, with gaps between. A last transaction that is not
+   * whole is not among them: the power failed before it was acknowledged, and SQLite drops it too.
+   */
   readonly behindDamage: readonly LogFrame[];
 }
 
@@ -79,7 +82,11 @@ export function readFrames(log: Buffer, pageBytes: number): ReadLog {
   const frames = new Frames(log, pageBytes, log.subarray(salts.start, salts.end));
   let damagedAt = 0;
   if (headerFits) while (damagedAt < frames.count && frames.follows(damagedAt, checksum)) damagedAt += 1;
-  return { whole: frames.transactions(0, damagedAt), behindDamage: frames.transactions(damagedAt, frames.count) };
+  const isTornLast = headerFits && !frames.hasLater(damagedAt);
+  return {
+    whole: frames.transactions(0, damagedAt),
+    behindDamage: isTornLast ? [] : frames.transactions(damagedAt, frames.count),
+  };
 }
 
 class Frames {

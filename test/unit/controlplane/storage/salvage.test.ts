@@ -46,8 +46,11 @@ async function put(storage: Storage, key: string, sizeBytes: number): Promise<vo
   written.set(key, (written.get(key) ?? new Set()).add(digest(value)));
 }
 
-/** A database of 300 objects, small and large, some changed, some deleted; closed, or as a killed process leaves it. */
-async function make({ killed = false } = {}): Promise<void> {
+/**
+ * A database of 300 objects, small and large, some changed, some deleted; closed, or as a killed process leaves it. `last` is the key
+ * of a further object, whose write is the last.
+ */
+async function make({ killed = false, last }: { killed?: boolean; last?: string } = {}): Promise<void> {
   const storage = await open();
   const all = Array.from({ length: 300 }, (_, at) => at);
   await Promise.all(all.slice(0, 200).map((at) => put(storage, `/core/x/${at}`, at % 10 === 0 ? 20_000 : 300)));
@@ -57,6 +60,7 @@ async function make({ killed = false } = {}): Promise<void> {
     const current = await storage.get(`/core/x/${at}`);
     await storage.delete(`/core/x/${at}`, current?.revision ?? 0);
   }
+  if (last !== undefined) await put(storage, last, 20_000);
   const log = `${file}-wal`;
   const kept = killed ? ([readFileSync(file), readFileSync(log)] as const) : undefined;
   await storage.close();
@@ -168,6 +172,19 @@ describe('the write-ahead log', () => {
     assert.equal(hashes(), before);
     assert.match(found.damage.join('\n'), /the write-ahead log is damaged; \d+ writes behind the damage are taken/);
     assert.ok((await restored(found)).size > 280);
+  });
+
+  it('whose last transaction was cut off by a power failure is not damaged, and is read without that transaction', async () => {
+    await make({ killed: true, last: '/core/x/last' });
+    const log = `${file}-wal`;
+    const frames = Math.floor((statSync(log).size - LOG_HEADER) / FRAME);
+    assert.ok((await restored(salvage(file))).has('/core/x/last'));
+    overwrite(log, LOG_HEADER + (frames - 2) * FRAME + 100, Buffer.alloc(64, 0x5a));
+    const found = salvage(file);
+    assert.deepEqual(found.damage, []);
+    const keys = await restored(found);
+    assert.equal(keys.size, 294);
+    assert.ok(!keys.has('/core/x/last'));
   });
 
   it('with a damaged header is read by its frames', async () => {
