@@ -1,6 +1,4 @@
 /** `orchlet stop`: ends the orchlets of this host, and with `--pods` their pods first, in order. */
-import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { SHUTDOWN_STATE_FILE } from '../../agent/assembly/node-shutdown.ts';
@@ -13,6 +11,7 @@ import { dataDirectoryFlag } from '../data-directory.ts';
 import type { CommandIo } from '../io.ts';
 import { isOrchlet, runningProcess } from '../processes.ts';
 import { KEEP_PODS_SIGNAL } from '../shutdown.ts';
+import { restartingUnits, systemdHost, unitOf } from '../systemd-units.ts';
 
 const flags = {
   pods: flag({
@@ -61,8 +60,14 @@ export const stop: Command = {
         throw new CommandError(`no agent of ${rootDirectory} runs, which could end its pods: start it first`);
       await endPods(agent, rootDirectory, timeoutMs, io);
     }
-    if (running.length === 0) io.stdout.write('nothing runs\n');
     for (const pid of running) await end(pid, timeoutMs, io);
+    // The units know nothing of a directory that is named.
+    const restarting = parsed.given.has('dataDir') ? [] : restartingUnits(systemdHost);
+    for (const unit of restarting) {
+      stopUnit(unit);
+      io.stdout.write(`${unit}, which systemd was about to start again, is stopped\n`);
+    }
+    if (running.length === 0 && restarting.length === 0) io.stdout.write('nothing runs\n');
     return 0;
   },
 };
@@ -79,21 +84,17 @@ async function endPods(pid: number, rootDirectory: string, timeoutMs: number, io
 }
 
 async function end(pid: number, timeoutMs: number, io: CommandIo): Promise<void> {
-  const unit = unitOf(pid);
-  // Told by a signal, a unit would be started again.
+  const unit = unitOf(pid, systemdHost);
+  // systemd starts a service again that ends by a signal.
   if (unit === undefined) process.kill(pid, KEEP_PODS_SIGNAL);
-  else spawnSync('systemctl', ['stop', unit], { stdio: 'inherit' });
+  else stopUnit(unit);
   await waitFor(`process ${pid}`, timeoutMs, async () => !(await isOrchlet(pid)));
   io.stdout.write(`${unit ?? `process ${pid}`} is stopped\n`);
 }
 
-/** The unit of systemd whose main process it is. */
-function unitOf(pid: number): string | undefined {
-  if (!existsSync('/run/systemd/system')) return undefined;
-  return ['orchlet.service', 'orchlet-agent.service', 'orchlet-controlplane.service'].find((unit) => {
-    const shown = spawnSync('systemctl', ['show', '--property=MainPID', '--value', unit], { encoding: 'utf8' });
-    return shown.status === 0 && Number(shown.stdout.trim()) === pid;
-  });
+function stopUnit(unit: string): void {
+  if (systemdHost.systemctl('stop', unit) === undefined)
+    throw new CommandError(`systemctl cannot stop ${unit}: see 'systemctl status ${unit}'`);
 }
 
 async function waitFor(what: string, timeoutMs: number, look: () => Promise<boolean>): Promise<void> {

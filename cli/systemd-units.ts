@@ -1,0 +1,55 @@
+/** The units of systemd that run orchlet: which of them a process belongs to, and which of them systemd is about to start again. */
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+
+/** The units that come with orchlet. */
+const UNITS = ['orchlet.service', 'orchlet-agent.service', 'orchlet-controlplane.service'] as const;
+
+/** What is asked of the host. */
+export interface SystemdHost {
+  readonly isRunning: boolean;
+  /** The output of `systemctl`; `undefined` where it fails. */
+  systemctl(...args: readonly string[]): string | undefined;
+  /** `/proc/PID/cgroup`; `undefined` where the process is gone. */
+  cgroupOf(pid: number): string | undefined;
+}
+
+export const systemdHost: SystemdHost = {
+  isRunning: existsSync('/run/systemd/system'),
+  systemctl: (...args) => {
+    const { status, stdout } = spawnSync('systemctl', args, { encoding: 'utf8' });
+    return status === 0 ? stdout : undefined;
+  },
+  cgroupOf: (pid) => {
+    try {
+      return readFileSync(`/proc/${pid}/cgroup`, 'utf8');
+    } catch {
+      // The process has ended meanwhile.
+      return undefined;
+    }
+  },
+};
+
+/**
+ * The unit that starts a process again when it ends: the service of systemd itself, whatever its name, whose main process it is. A
+ * process that somebody started in a shell belongs to the service of that shell (ssh, cron) and has no such unit.
+ */
+export function unitOf(pid: number, host: SystemdHost): string | undefined {
+  if (!host.isRunning) return undefined;
+  const unit = host
+    .cgroupOf(pid)
+    ?.split('\n')
+    .map((line) => line.match(/[^/]+\.service(?=\/|$)/g)?.at(-1))
+    .find((name) => name !== undefined);
+  if (unit === undefined) return undefined;
+  const mainPid = host.systemctl('show', '--property=MainPID', '--value', unit);
+  return Number(mainPid?.trim()) === pid ? unit : undefined;
+}
+
+/** Units without a process that systemd starts again after a pause. */
+export function restartingUnits(host: SystemdHost): readonly string[] {
+  if (!host.isRunning) return [];
+  return UNITS.filter(
+    (unit) => host.systemctl('show', '--property=SubState', '--value', unit)?.trim() === 'auto-restart',
+  );
+}
