@@ -1,6 +1,6 @@
 /**
- * Which of the names that a definition asks for it gets: those that no other definition of its group has. Says so in the
- * status, and whether the definition is established.
+ * Decides which names of a definition are accepted: those that no other definition of its group uses. Writes the result to the
+ * status, together with whether the definition is established.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { authorityBundleError } from './authority-bundle.ts';
@@ -61,7 +61,7 @@ export function acceptNames(wanted: DefinitionNames, before: DefinitionNames | u
   return { accepted, conflict };
 }
 
-/** The status as it should be; a new value. */
+/** Returns the desired status as a new value. */
 export function namedStatus(definition: Definition, taken: TakenNames, nowMs: number): DefinitionStatus {
   const status = structuredClone(definition.status ?? {});
   const { accepted, conflict } = acceptNames(definition.spec.names, status.acceptedNames, taken);
@@ -82,7 +82,7 @@ export function namedStatus(definition: Definition, taken: TakenNames, nowMs: nu
   return status;
 }
 
-/** What the approval of a protected group's definition is. */
+/** Returns the approval of a definition in a protected group. */
 function setApproval(
   definition: Definition,
   set: (type: string, state: boolean, reason: string, message: string) => void,

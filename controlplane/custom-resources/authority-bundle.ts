@@ -1,6 +1,6 @@
 /**
- * Whether a definition's conversion webhook could be trusted: with a bundle of authorities that cannot be read it could
- * not be called, so such a definition is not established, and one that is may not get such a bundle.
+ * Checks the CA bundle of a definition's conversion webhook. A webhook with an invalid bundle cannot be called, so such a
+ * definition is not established, and an established definition cannot get such a bundle.
  */
 import { X509Certificate } from 'node:crypto';
 import { type FieldError, invalid } from '../../api/meta/field-error.ts';
@@ -11,13 +11,13 @@ type Conversion = Definition['spec']['conversion'];
 
 const bundleOf = (conversion: Conversion): string => conversion?.webhook?.clientConfig?.caBundle ?? '';
 
-/** Why the bundle of the conversion webhook cannot be read; no bundle is no error. */
+/** Returns why the bundle of the conversion webhook is invalid; a missing bundle is no error. */
 export function authorityBundleError(conversion: Conversion): string | undefined {
   const bundle = bundleOf(conversion);
   if (bundle === '') return undefined;
   const blocks = readPem(Buffer.from(bundle, 'base64').toString('latin1'));
   const certificates = blocks.filter(({ label, hasHeaders }) => label === 'CERTIFICATE' && !hasHeaders);
-  // One that can be read is enough.
+  // One valid certificate is enough.
   if (certificates.some(({ der }) => isCertificate(der))) return undefined;
   let why = 'no valid certificate authority data seen';
   if (blocks.length === 0) why = 'unable to parse bytes as PEM block';
@@ -34,7 +34,7 @@ function isCertificate(der: Uint8Array): boolean {
   }
 }
 
-/** Of an update: a definition that is served keeps a bundle that can be read. */
+/** On an update, a served definition must keep a valid bundle. */
 export function validateAuthorityBundle({ spec }: Definition, old: Definition): FieldError[] {
   if (spec.conversion?.strategy !== 'Webhook' || !isTrue(old, 'Established')) return [];
   const why = authorityBundleError(spec.conversion);

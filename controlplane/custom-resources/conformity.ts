@@ -1,4 +1,4 @@
-/** Whether a stored object is already what its schema makes of it: nothing to prune, no default missing. */
+/** Checks whether a stored object already conforms to its schema: nothing to prune, and no default missing. */
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { isObject, itemsToPrune, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 

@@ -1,4 +1,7 @@
-/** Decoding of bodies of a custom resource: kind and version are checked in other words than those of built-in kinds. */
+/**
+ * Decodes the bodies of custom resources: the checks of kind and version have other error messages than those of built-in
+ * kinds.
+ */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { invalid } from '../../api/meta/field-error.ts';
 import { apiVersionOf, parseApiVersion, type JsonObject } from '../../api/meta/object.ts';
@@ -18,7 +21,7 @@ export function customDecoder(inner: Decoder): Decoder {
   };
 }
 
-/** Nothing goes without saying: a body without kind or version is refused. */
+/** Kind and version are required in the body. */
 function checkKind(value: unknown, expected: ExpectedKind): void {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
   if (expected.group === 'autoscaling') return;
@@ -37,7 +40,7 @@ function checkKind(value: unknown, expected: ExpectedKind): void {
   if (found !== expected.kind) throw otherKind(value as JsonObject, expected);
 }
 
-/** What a patch makes of kind and version is validated as fields of the object. */
+/** Kind and version of a patched object are validated as fields of the object. */
 function checkPatchedKind(value: unknown, expected: ExpectedKind): void {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
   if (expected.group === 'autoscaling') return;

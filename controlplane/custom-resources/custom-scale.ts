@@ -1,4 +1,4 @@
-/** The Scale of a custom resource: replicas and selector stand where its definition says. */
+/** The Scale of a custom resource, whose definition has the paths of replicas and selector. */
 import { quoteText } from '../../api/meta/quote.ts';
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';
 import { defineMember } from '../../api/meta/json-equality.ts';
@@ -15,7 +15,7 @@ function valueAt(object: KubeObject, path: string): JsonValue | undefined {
   return findAll(object as unknown as JsonValue, parseJsonPath(path) ?? [])[0];
 }
 
-/** Of an object that has no number of replicas yet. */
+/** For an object that has no number of replicas yet. */
 const UNSET = -2_147_483_648;
 
 export function customScale(scale: ScaleSubresource): ScaleView {
@@ -34,7 +34,7 @@ export function customScale(scale: ScaleSubresource): ScaleView {
       if (replicas === UNSET) throw newBadRequest(`the spec replicas field ${path} cannot be empty`);
       setAt(object as unknown as JsonObject, scale.specReplicasPath, replicas);
     },
-    // What is wrong with the number is said of the object itself.
+    // Errors of the number refer to the custom object.
     errorsOf: () => [],
   };
 }
@@ -63,7 +63,7 @@ function setAt(object: JsonObject, path: string, value: JsonValue): void {
   defineMember(inner, names.at(-1) ?? '', value);
 }
 
-/** Of every write: numbers of replicas are not negative. */
+/** Every write is checked: numbers of replicas are not negative. */
 export function validateScaleFields(
   object: KubeObject,
   scale: ScaleSubresource,

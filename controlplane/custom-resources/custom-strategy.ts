@@ -1,4 +1,4 @@
-/** The policy of a custom resource in one of its versions, made from its definition. */
+/** The strategy of a custom resource in one of its versions, which its definition determines. */
 import { quote, type FieldError } from '../../api/meta/field-error.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { qualifiedNameErrors } from '../../api/meta/names.ts';
@@ -16,7 +16,7 @@ import { asServed } from './version-conversion.ts';
 export interface CustomStrategyOptions {
   readonly version: DefinitionVersion;
   readonly schema: JsonSchema;
-  /** Objects come in the stored version; they are judged in the served one. */
+  /** Objects arrive in the stored version, and are validated in the served one. */
   readonly conversion: Conversion;
 }
 
@@ -51,7 +51,9 @@ type Judge = Pick<
   'validateCreate' | 'validateUpdate' | 'validateServed' | 'warningsOnCreate' | 'warningsOnUpdate'
 >;
 
-/** By the schema and the rules of the served version; a webhook is asked for that where it is not the stored one. */
+/**
+ * Validates by the schema and the rules of the served version. If that is not the stored version, a webhook may convert first.
+ */
 function judgeOf({ version, schema, conversion }: CustomStrategyOptions, statusOnly = false): Judge {
   const { rules } = compileRules(schema, '');
   const validator = { schema, rules, scale: version.subresources?.scale };
@@ -88,7 +90,7 @@ function judgeOf({ version, schema, conversion }: CustomStrategyOptions, statusO
   };
 }
 
-/** The same but for metadata, and status where that is written apart. */
+/** Whether the objects are equal apart from metadata, and apart from the status if it is a subresource. */
 function sameIntent(object: KubeObject, old: KubeObject, hasStatus: boolean): boolean {
   const bare = ({ metadata: _metadata, apiVersion: _apiVersion, ...rest }: KubeObject): object => {
     if (hasStatus) delete rest['status'];
@@ -97,7 +99,7 @@ function sameIntent(object: KubeObject, old: KubeObject, hasStatus: boolean): bo
   return jsonEqual(bare(object), bare(old));
 }
 
-/** Only `status` is taken; of metadata only who manages which field. */
+/** Only `status` is written, and of metadata only the managed fields. */
 function statusStrategy(
   schema: JsonSchema,
   { validateCreate: _validateCreate, warningsOnCreate: _warningsOnCreate, ...judge }: Judge,
@@ -121,7 +123,7 @@ function statusStrategy(
 
 const STANDARD_FINALIZERS: ReadonlySet<string> = new Set(['kubernetes', 'orphan', 'foregroundDeletion']);
 
-/** Of finalizers that are new. */
+/** Checks added finalizers. */
 function finalizerWarnings(
   finalizers: readonly string[] | null | undefined,
   old: readonly string[] | null | undefined,
@@ -139,7 +141,7 @@ function finalizerWarnings(
 
 export type FieldReaders = Readonly<Record<string, (object: KubeObject) => string>>;
 
-/** What the selectable fields of a definition hold, as text. */
+/** The values of a definition's selectable fields, as text. */
 export function fieldReaders(fields: readonly { readonly jsonPath: string }[]): FieldReaders {
   const readers: Record<string, (object: KubeObject) => string> = {};
   for (const { jsonPath } of fields) {

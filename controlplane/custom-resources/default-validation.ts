@@ -1,4 +1,4 @@
-/** Whether the defaults of a schema are what would be stored of them: known to the schema, fit for it and for its rules. */
+/** Validates the defaults of a schema: they must have no unknown fields, and must be valid by the schema and its rules. */
 import { FieldError, invalid } from '../../api/meta/field-error.ts';
 import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
@@ -9,7 +9,7 @@ import { validateRules } from './rule-validation.ts';
 import { embeddedErrors } from './object-validation.ts';
 import { validateValue } from './value-validation.ts';
 
-/** `path` is that of the schema. Members that no schema names further are not asked: they have no defaults. */
+/** `path` is the path of the schema. Members without a schema of their own have no defaults. */
 export function defaultErrors(schema: JsonSchema, path: string): FieldError[] {
   const errors = schema.default === undefined ? [] : ofDefault(schema, schema.default, `${path}.default`);
   const items = itemsOf(schema);
@@ -32,7 +32,7 @@ function ofDefault(schema: JsonSchema, value: JsonValue, path: string): FieldErr
   const isResource = schema['x-kubernetes-embedded-resource'] === true;
   const { rules } = compileRules(schema, path, { isResource });
   const failed = validateRules(rules, value, value, { path });
-  // Also as what was not there before.
+  // The default is also validated as a new value, without an old one.
   return [...errors, ...(failed.length > 0 ? failed : validateRules(rules, value, undefined, { path }))];
 }
 

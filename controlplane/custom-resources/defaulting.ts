@@ -1,9 +1,9 @@
-/** Fills in a custom resource's defaults; null where no null may stand counts as absent. */
+/** Sets the defaults of a custom resource; a null that is not allowed counts as absent. */
 import { cloneJson, defineMember } from '../../api/meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { isObject, itemsOf, type JsonSchema } from './json-schema.ts';
 
-/** Changes `object`. */
+/** Modifies `object`. */
 export function applyDefaults(object: JsonObject, schema: JsonSchema): void {
   for (const [name, inner] of Object.entries(schema.properties ?? {})) {
     const value = Object.hasOwn(object, name) ? object[name] : undefined;
@@ -34,7 +34,10 @@ function defaultInside(value: JsonValue, schema: JsonSchema): void {
   });
 }
 
-/** Drops nulls of named members that may not be null. Changes `object`; runs after defaulting, which replaces what has a default. */
+/**
+ * Drops nulls of named members that are not nullable. Modifies `object`; runs after defaulting, which replaces nulls of members
+ * that have a default.
+ */
 export function dropNulls(object: JsonObject, schema: JsonSchema): void {
   for (const [name, value] of Object.entries(object)) {
     const named = schema.properties !== undefined && Object.hasOwn(schema.properties, name);

@@ -1,6 +1,6 @@
 /**
- * Whether a CustomResourceDefinition can be taken. Fields that are the same in all versions are named by the paths that
- * they had when a definition had one version only (`spec.validation`), as other API servers do.
+ * Validates CustomResourceDefinitions. Fields that are the same in all versions have error paths of the old single-version form
+ * (`spec.validation`), like in kube-apiserver.
  */
 import {
   duplicate,
@@ -61,7 +61,7 @@ export function validateDefinitionUpdate(definition: Definition, old: Definition
   return [...errors, ...validatePreserving(spec, old.spec)];
 }
 
-/** `old` is what was taken before: what it has already is not refused for rules that came later. */
+/** `old` is the stored definition: rules that were added later do not apply to what it already has. */
 function validateSpec(spec: Spec, old: Spec | undefined): FieldError[] {
   const errors: FieldError[] = [];
   if (spec.group === '') errors.push(required('spec.group'));
@@ -92,7 +92,7 @@ function validateSpec(spec: Spec, old: Spec | undefined): FieldError[] {
   return errors;
 }
 
-/** The schema of the version was taken before as it is. */
+/** The stored definition has the same schema in this version. */
 function isUnchanged(version: DefinitionVersion, old: Spec | undefined): boolean {
   const before = old?.versions.find(({ name }) => name === version.name);
   return before !== undefined && jsonEqual(before.schema, version.schema);
@@ -117,7 +117,7 @@ interface Parts {
   readonly selectable?: readonly { readonly jsonPath: string }[] | undefined;
 }
 
-/** What is the same in all versions stands once, at the top. */
+/** Fields that are the same in all versions have errors at the top level, once. */
 function hoisted(spec: Spec): { readonly shared: Parts; readonly versions: readonly Parts[] } {
   const all: Parts[] = spec.versions.map((version) => ({
     schema: version.schema?.openAPIV3Schema,
@@ -165,7 +165,7 @@ function validateVersions(spec: Spec, inner: readonly Parts[], old: Spec | undef
   return errors;
 }
 
-/** How kube-apiserver shows a version in a message: its internal form. */
+/** The internal form of a version, which kube-apiserver has in messages. */
 function goForm(version: DefinitionVersion, inner: Parts): object {
   return {
     Name: version.name,
@@ -370,7 +370,7 @@ function validateStoredVersions(stored: readonly string[], versions: readonly De
   return errors;
 }
 
-/** A state that was there before is let stand. */
+/** An invalid state that is already stored is accepted. */
 function validateApproval(definition: Definition, old: Definition | undefined): FieldError[] {
   if (!isProtectedGroup(definition.spec.group)) return [];
   if (old !== undefined && approvalOf(old) === approvalOf(definition)) return [];

@@ -1,7 +1,7 @@
 /**
- * What the server reads of a CustomResourceDefinition: its type, its conditions, and what one version says.
+ * The parts of a CustomResourceDefinition that the server uses: its type, its conditions, and its versions.
  *
- * Definitions are decoded by the schema of their kind before anything here sees them.
+ * The schema of the kind decodes definitions before they are used here.
  */
 import { formatTime } from '../../api/machinery/clock.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
@@ -122,7 +122,7 @@ export function setCondition(
 export const isProtectedGroup = (group: string): boolean =>
   group === 'k8s.io' || group === 'kubernetes.io' || group.endsWith('.k8s.io') || group.endsWith('.kubernetes.io');
 
-/** What a protected group's approval annotation says. */
+/** The approval in the annotation of a definition in a protected group. */
 export function approvalOf(definition: Definition): 'missing' | 'invalid' | 'bypassed' | 'approved' {
   const text = definition.metadata.annotations?.[APPROVED_ANNOTATION] ?? '';
   if (text === '') return 'missing';

@@ -1,7 +1,7 @@
-/** Paths to fields as rules and selectable fields name them: `.a['b.c'].d`, read against the schema they lead through. */
+/** Parses the paths of fields in rules and selectable fields: `.a['b.c'].d`, and resolves them in a schema. */
 import { type JsonSchema } from './json-schema.ts';
 
-/** A field of a schema, or why the path leads to none. */
+/** A field of a schema, or the reason why the path is invalid. */
 export type FieldPath =
   | { readonly names: readonly string[]; readonly schema: JsonSchema; readonly shown: string }
   | { readonly error: string };

@@ -1,4 +1,4 @@
-/** Formats of values in schemas. A format that is not known fits everything. */
+/** Formats of values in schemas. Every value matches an unknown format. */
 import { dnsLabelErrors, dnsSubdomainErrors } from '../../api/meta/names.ts';
 import { parseCidr, parseIp } from '../../api/meta/ip-addresses.ts';
 import { itemsOf, type JsonSchema } from './json-schema.ts';
@@ -26,7 +26,7 @@ const PATTERNS: Readonly<Record<string, RegExp>> = {
 
 const GO_DURATION = /^[+-]?(?:0|(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/;
 const UNITS = ['ns', 'us', 'µs', 'ms', 's', 'm', 'h', 'hr', 'd', 'w', 'wk'];
-/** Of these everything that begins so is the unit: `minutes`. */
+/** Units that are matched by their prefix, such as `minutes`. */
 const LONG_UNITS = ['nano', 'micro', 'milli', 'sec', 'min', 'hour', 'day', 'week'];
 
 /** `1h30m`, or in words: `2 days`. */
@@ -38,7 +38,7 @@ function isDuration(text: string): boolean {
   });
 }
 
-/** The sum of the digits with weights is what the last one says. */
+/** The last digit is the checksum of the weighted sum of the others. */
 function isIsbn(text: string, length: 10 | 13): boolean {
   const digits = text.replace(/[\s-]+/g, '');
   if (length === 10) {
@@ -92,7 +92,7 @@ function isKnown({ type = '', format = '' }: JsonSchema): boolean {
   return type === '' || ((type === 'integer' || type === 'number') && OF_NUMBERS.has(format));
 }
 
-/** Formats that validation does not know for the type that has them, anywhere in the schema. */
+/** Returns the formats anywhere in the schema that validation does not know for their type. */
 export function unknownFormats(schema: JsonSchema): string[] {
   const { format = '', properties = {}, additionalProperties } = schema;
   const items = itemsOf(schema);

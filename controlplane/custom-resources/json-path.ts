@@ -1,6 +1,6 @@
 /**
- * The part of kubectl's JSONPath that printer columns and subresources use: members (`.a`, `['a.b']`, `.a\.b`), items
- * (`[0]`, `[-1]`, `[1:3]`, `[*]`), descent (`..a`) and filters (`[?(@.type=="Ready")]`). What cannot be read finds nothing.
+ * The subset of kubectl's JSONPath that printer columns and subresources use: members (`.a`, `['a.b']`, `.a\.b`), items (`[0]`,
+ * `[-1]`, `[1:3]`, `[*]`), descent (`..a`) and filters (`[?(@.type=="Ready")]`). An invalid path matches nothing.
  */
 import type { JsonValue } from '../../api/meta/object.ts';
 import { isObject } from './json-schema.ts';
@@ -25,7 +25,7 @@ const FILTER = /^\.?\[\?\(\s*@/;
 const FILTER_END = ')]';
 const OPERATOR = /==|!=|<=|>=|<|>/;
 
-/** `undefined` for text that is no path. */
+/** Returns `undefined` if the text is not a path. */
 export function parseJsonPath(text: string): JsonPath | undefined {
   const steps: Step[] = [];
   let rest = text;
@@ -78,14 +78,14 @@ function literal(text: string): JsonValue {
   return text !== '' && Number.isFinite(Number(text)) ? Number(text) : text;
 }
 
-/** Values that descents (`..a`) visit: each multiplies what the descents before it have found. */
+/** The maximum number of values that descents (`..a`) visit: each descent multiplies the results of those before it. */
 const MAX_VISITS = 200_000;
 
 interface Budget {
   visits: number;
 }
 
-/** Everything that the path finds, in order; nothing where the descents visit too much. */
+/** Returns all matches in order; none if the descents visit too many values. */
 export function findAll(value: JsonValue | undefined, path: JsonPath): JsonValue[] {
   const budget: Budget = { visits: MAX_VISITS };
   let found: JsonValue[] = value === undefined ? [] : [value];

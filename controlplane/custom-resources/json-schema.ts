@@ -1,6 +1,5 @@
 /**
- * The schema of a custom resource as a definition has it on the wire, and the few questions that pruning, defaulting and
- * validation all ask of it.
+ * The schema of a custom resource as in its definition, and the functions on it that pruning, defaulting and validation share.
  */
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 
@@ -46,7 +45,7 @@ export function itemsOf(schema: JsonSchema): JsonSchema | undefined {
   return items !== undefined && !Array.isArray(items) ? (items as JsonSchema) : undefined;
 }
 
-/** The schema of a member: its own, or that of all further members. */
+/** Returns the schema of a member: its own one, or `additionalProperties`. */
 export function memberSchema(schema: JsonSchema, name: string): JsonSchema | undefined {
   const { properties, additionalProperties } = schema;
   if (properties !== undefined && Object.hasOwn(properties, name)) return properties[name];
@@ -57,7 +56,7 @@ export const PRESERVES = 'x-kubernetes-preserve-unknown-fields';
 
 const preservingItems = new WeakMap<JsonSchema, JsonSchema>();
 
-/** The schema that items are pruned by: those of a list that preserves unknown fields preserve them too. */
+/** Returns the schema for pruning items: items of a list that preserves unknown fields preserve them, too. */
 export function itemsToPrune(schema: JsonSchema): JsonSchema | undefined {
   const items = itemsOf(schema);
   if (items === undefined || schema[PRESERVES] !== true) return items;
@@ -70,7 +69,7 @@ export function itemsToPrune(schema: JsonSchema): JsonSchema | undefined {
   return found;
 }
 
-/** Members that no schema describes are kept. */
+/** Whether members without a schema are preserved. */
 export function keepsUnknown(schema: JsonSchema): boolean {
   return schema[PRESERVES] === true || schema.additionalProperties === true;
 }
@@ -79,5 +78,5 @@ export function isObject(value: JsonValue | undefined): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** What every object has whatever its schema says. */
+/** The members that every object has, whatever its schema is. */
 export const OBJECT_MEMBERS: ReadonlySet<string> = new Set(['apiVersion', 'kind', 'metadata']);

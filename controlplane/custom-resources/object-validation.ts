@@ -1,6 +1,6 @@
 /**
- * Everything that is checked of a custom resource on a write: its schema, the metadata of embedded objects, its rules in
- * CEL, its scale. On an update, what was wrong before and has not changed is let through.
+ * Validates a custom resource on a write: its schema, the metadata of embedded objects, its rules in CEL, and its scale. On an
+ * update, errors of unchanged values are ignored (ratcheting).
  */
 import { FieldError, invalid } from '../../api/meta/field-error.ts';
 import { nameIsSubdomain } from '../../api/meta/names.ts';
@@ -21,7 +21,7 @@ export interface ObjectValidator {
   readonly scale: ScaleSubresource | undefined;
 }
 
-/** Errors after which rules cannot be trusted to be about what they were written for. */
+/** After one of these errors, rules are not evaluated, because values may not have the types that the rules expect. */
 const BLOCKING: ReadonlySet<string> = new Set([
   'FieldValueNotSupported',
   'FieldValueRequired',
@@ -33,16 +33,16 @@ const NOT_CHECKED =
   'some validation rules were not checked because the object was invalid; correct the existing errors to complete validation';
 
 export interface ValidationOptions {
-  /** Called for each rule that fails on what has not changed. */
+  /** Called for each rule that fails on an unchanged value. */
   readonly warn?: (text: string) => void;
-  /** Only `status` is written: the schema applies to it alone. */
+  /** Only `status` is written, so only its schema is validated. */
   readonly statusOnly?: boolean;
 }
 
 export const validateCustomObject = (...args: Parameters<typeof customObjectErrors>): FieldError[] =>
   atOnce(customObjectErrors(...args));
 
-/** As `validateCustomObject`, but others get the event loop between rules that cost much. */
+/** Like `validateCustomObject`, but yields the event loop between expensive rules. */
 export const validateCustomObjectInTurns = (
   ...args: Parameters<typeof customObjectErrors>
 ): FieldError[] | Promise<FieldError[]> => inTurns(customObjectErrors(...args));
@@ -59,7 +59,7 @@ function* customObjectErrors(
   const errors = statusOnly ? statusErrors(members, before, schema) : schemaErrors(members, before, schema);
   if (scale !== undefined) errors.push(...validateScaleFields(object, scale, { statusOnly }));
   if (!statusOnly) errors.push(...embeddedErrors(members, schema, '', true));
-  // A list that had an item twice before may have it again.
+  // A list that already had duplicate items may keep them.
   if (before === undefined || repeatedItems(before, schema).length === 0)
     errors.push(...repeatedItems(members, schema));
   if (!rules.isEmpty) {

@@ -1,12 +1,12 @@
-/** Drops what a custom resource's schema does not name, and says what that was. */
+/** Removes the fields of a custom resource that its schema does not have, and returns their paths. */
 import { defineMember } from '../../api/meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { isObject, itemsToPrune, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 
 export interface Pruned {
-  /** Shares what was not pruned with the value that came in, which is not changed. */
+  /** The pruned object. It shares unchanged parts with the input, which is not modified. */
   readonly value: JsonObject;
-  /** `spec.unknown`, `spec.list[0].extra`; in order of the text. */
+  /** Paths such as `spec.unknown` and `spec.list[0].extra`, sorted. */
   readonly unknown: readonly string[];
 }
 
@@ -16,7 +16,7 @@ export function prune(object: JsonObject, schema: JsonSchema): Pruned {
   return { value, unknown };
 }
 
-/** `isResource`: `apiVersion`, `kind` and `metadata` are not the schema's business. */
+/** `isResource`: the schema does not describe `apiVersion`, `kind` and `metadata`. */
 function pruneObject(
   object: JsonObject,
   schema: JsonSchema,

@@ -1,7 +1,7 @@
 /**
- * The schema of a custom resource as OpenAPI documents show it. Version 3 tells all of it; version 2 tells what kubectl can
- * check before it sends: where nulls or unknown members are allowed, neither type nor members are told, since kubectl would
- * refuse what the server takes.
+ * The schema of a custom resource in OpenAPI documents. Version 3 contains the whole schema; version 2 contains what kubectl
+ * can validate before it sends: where nulls or unknown members are allowed, it contains neither type nor members, since kubectl
+ * would refuse values that the server accepts.
  */
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
@@ -58,7 +58,7 @@ const object = (schema: JsonObject, version: 2 | 3): JsonObject => ({
   properties: { ...(isObject(schema['properties']) ? schema['properties'] : {}), ...objectMembers(version) },
 });
 
-/** The same schema with each schema right below it changed. */
+/** Returns the schema with each direct subschema replaced. */
 function below(schema: JsonObject, change: (inner: JsonObject) => JsonObject): JsonObject {
   const changed = (value: JsonValue | undefined): JsonValue | undefined => (isObject(value) ? change(value) : value);
   const out = { ...schema };
@@ -70,7 +70,7 @@ function below(schema: JsonObject, change: (inner: JsonObject) => JsonObject): J
   return out;
 }
 
-/** Objects within the object are told to have what every object has. */
+/** Embedded objects have the members that every object has. */
 function embedded(schema: JsonObject, version: 2 | 3): JsonObject {
   const out = below(schema, (inner) => embedded(inner, version));
   if (out['x-kubernetes-embedded-resource'] !== true || (version === 2 && out[PRESERVES] === true)) return out;
@@ -78,7 +78,7 @@ function embedded(schema: JsonObject, version: 2 | 3): JsonObject {
   return { ...object(out, version), required: [...new Set([...required, 'kind', 'apiVersion'])] };
 }
 
-/** OpenAPI 2 has no alternatives and no null: what is told by them is left open. */
+/** OpenAPI 2 has no alternatives and no null, so they are omitted. */
 const LATER = ['allOf', 'oneOf', 'anyOf', 'not', 'nullable', 'x-kubernetes-validations'];
 
 const isNullable = (schema: JsonValue | undefined): boolean => isObject(schema) && schema['nullable'] === true;
@@ -92,7 +92,7 @@ function withoutLater(schema: JsonObject): JsonObject {
     delete out['items'];
     delete out['properties'];
   }
-  // kubectl knows no list without items, and takes an object without members to have none.
+  // kubectl requires `items` for lists, and allows no members in objects without `properties`.
   const untold = out['type'] === 'array' ? out['items'] === undefined : open && out['type'] === 'object';
   if (untold || isNullable(schema)) delete out['type'];
   const required = requiredBesideNulls(out);
@@ -101,7 +101,7 @@ function withoutLater(schema: JsonObject): JsonObject {
   return below(out, withoutLater);
 }
 
-/** A member that may be null is not required of kubectl, which takes null for missing. */
+/** A nullable member is never required, because kubectl treats null as missing. */
 function requiredBesideNulls({ required, properties, additionalProperties }: JsonObject): JsonValue[] | undefined {
   if (!Array.isArray(required) || isNullable(additionalProperties)) return undefined;
   const members = isObject(properties) ? properties : {};

@@ -1,6 +1,6 @@
 /**
- * Rules in CEL (`x-kubernetes-validations`) of a schema, made ready to be evaluated: compiled once a definition, kept in
- * the shape of the schema so that a write only visits values that have rules.
+ * Compiles the CEL rules (`x-kubernetes-validations`) of a schema. They are compiled once for each definition, and kept in the
+ * shape of the schema, so that a write only visits values that have rules.
  */
 import { CelCompileError, type CelEnvironment, compile, type Program } from '../../api/cel/cel.ts';
 import { UNBOUNDED } from '../../api/cel/cost-range.ts';
@@ -16,26 +16,26 @@ export interface Rule {
   readonly source: string;
   readonly message: string;
   readonly reason: string;
-  /** Of the field that is wrong, from the value on; `''` for the value itself. */
+  /** The path of the invalid field, relative to the value; `''` for the value itself. */
   readonly fieldPath: string;
   readonly optionalOldSelf: boolean;
-  /** Reads the old value. */
+  /** Whether the rule uses `oldSelf`. */
   readonly isTransition: boolean;
   readonly program: Program;
   readonly messageProgram: Program | undefined;
 }
 
-/** A rule of a stored definition that this server cannot compile: no value passes it. */
+/** A rule of a stored definition that does not compile: it refuses every value. */
 export interface BrokenRule {
   readonly broken: string;
 }
 
-/** Rules of a value and of what is inside of it. */
+/** The rules of a value and of its parts. */
 export interface RuleNode {
   readonly schema: JsonSchema;
   readonly rules: readonly (Rule | BrokenRule)[];
   readonly properties: ReadonlyMap<string, RuleNode>;
-  /** Of items, or of further members. */
+  /** The rules of items, or of `additionalProperties`. */
   readonly items: RuleNode | undefined;
   readonly members: RuleNode | undefined;
 }
@@ -55,13 +55,13 @@ export interface RuleText {
 }
 
 export interface RuleOptions {
-  /** The whole object is given: kind, version and names are there too. The default. */
+  /** The rules are for a whole object, with kind, version and name. The default. */
   readonly isResource?: boolean;
-  /** Judge the schema, and what its rules may cost; else rules that were taken before are made ready. */
+  /** Validates the schema and the cost of its rules; otherwise only compiles the rules of a stored definition. */
   readonly judge?: {
-    /** Rules that were in the definition before may cost what they like. */
+    /** Rules of the stored definition have no cost limit. */
     readonly isKnown: boolean;
-    /** The structure is wrong: what rules would see is not known. */
+    /** The schema is not structural, so the types of the rules are unknown. */
     readonly skipRules: boolean;
   };
 }
@@ -84,7 +84,7 @@ interface Walk {
   readonly judge: RuleOptions['judge'];
   readonly costs: RuleCosts;
   readonly errors: FieldError[];
-  /** Of what does not compile or costs too much; they come after the others. */
+  /** Errors of compilation and cost, which come after the others. */
   readonly faults: FieldError[];
 }
 
@@ -92,9 +92,9 @@ interface At extends Place {
   readonly isRoot?: boolean;
   readonly isResource: boolean;
   readonly count: Count;
-  /** The list whose items cannot be told apart after a change. */
+  /** The list whose items cannot be matched with those of the old object. */
   readonly uncorrelated?: string | undefined;
-  /** Inside `allOf` and the like there are no rules. */
+  /** Rules are not allowed inside `allOf` and similar keywords. */
   readonly nested?: boolean;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What the rules of a definition may cost together, from the estimate of each and how often its value may stand in an
- * object. A rule, and all of them, have a limit; a definition that may go beyond is refused.
+ * Bounds the cost of a definition's rules, by the estimated cost of each and the number of values in an object that it is
+ * evaluated for. Each rule and all rules together have a limit; a definition that may exceed it is refused.
  */
 import { UNBOUNDED } from '../../api/cel/cost-range.ts';
 import { type FieldError, forbidden } from '../../api/meta/field-error.ts';
@@ -10,7 +10,7 @@ const RULE_LIMIT = 10_000_000;
 const TOTAL_LIMIT = 100_000_000;
 const SHOWN = 4;
 
-/** How often a value may stand in an object; `undefined` where nothing bounds it. */
+/** How often the value may be in an object; `undefined` if that is unbounded. */
 export type Count = number | undefined;
 
 /** Of what is inside of a value that stands `count` times. */

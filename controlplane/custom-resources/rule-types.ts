@@ -1,6 +1,6 @@
 /**
- * What rules see of a schema: the types of its values, with names that CEL cannot write escaped, and how large they may be.
- * Sizes are what the schema allows, or else what fits into a request; the cost of a rule is estimated from them.
+ * The types of a schema's values for rules, with escaped names of members and maximum sizes. A size comes from the schema, or
+ * else from the maximum size of a request; the cost of a rule is estimated from it.
  */
 import type { SizeAt } from '../../api/cel/cost-estimate.ts';
 import {
@@ -42,7 +42,7 @@ function escapedName(name: string): string | undefined {
 
 export interface RuleType {
   readonly type: CelType;
-  /** Characters, bytes, items or members at most; 0 of what is always of one size. */
+  /** The maximum number of characters, bytes, items or members; 0 for types of a fixed size. */
   readonly maxElements: number;
   /** As JSON. */
   readonly minBytes: number;

@@ -1,6 +1,6 @@
 /**
- * Evaluates a schema's rules on an object. A rule that fails on what has not changed is let through; rules that read the
- * old value run only where there is one. All rules of a write share one budget.
+ * Evaluates a schema's rules on an object. Failures on unchanged values are ignored, and rules with `oldSelf` are only
+ * evaluated if there is an old value. All rules of a write share one cost budget.
  */
 import type { Budget } from '../../api/cel/cel.ts';
 import { adapt, CelError, CostExceeded, Optional } from '../../api/cel/values.ts';
@@ -32,7 +32,7 @@ interface Visit {
 }
 
 export interface RuleOptions {
-  /** Where the value stands. */
+  /** Called for each rule that fails on an unchanged value. */
   readonly path?: string;
   /** Hears of rules that fail on what has not changed. */
   readonly warn?: ((text: string) => void) | undefined;

@@ -1,6 +1,4 @@
-/**
- * A value as its rules see it. Nothing is copied unless some member's name has to be written in another way.
- */
+/** Converts a value for its rules. It is only copied if the name of a member must be escaped. */
 import { defineMember } from '../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
 import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';

@@ -1,6 +1,6 @@
 /**
- * What is checked of a schema one value at a time, besides its structure: words that are not supported, extensions that
- * contradict each other, and the plain parts of rules. `rule-compilation.ts` walks the schema and asks here.
+ * Checks of a schema that are not structural: unsupported keywords, contradictory extensions, and the format of rules.
+ * `rule-compilation.ts` walks the schema and calls them.
  */
 import { type FieldError, forbidden, invalid, notSupported, required } from '../../api/meta/field-error.ts';
 import { fieldPathError } from './field-path.ts';

@@ -1,6 +1,6 @@
 /**
- * The shape of a custom resource in the model of all types, so that structured merge, patches, Tables and encodings treat
- * it as any other kind.
+ * Converts the schema of a custom resource to the type model of built-in kinds, so that structured merge, patches, Tables and
+ * encodings treat it like any other kind.
  */
 import type { GroupVersionKind } from '../../api/meta/object.ts';
 import type { Field, Scalar, StructType, TypeNode } from '../../api/schema/schema.ts';

@@ -1,4 +1,4 @@
-/** Whether the schema of a definition can be served: its structure, its defaults, its words and its rules. */
+/** Validates the schema of a definition: its structure, its defaults, its keywords and its rules. */
 import { type FieldError, forbidden, invalid } from '../../api/meta/field-error.ts';
 import { defaultErrors } from './default-validation.ts';
 import type { JsonSchema } from './json-schema.ts';

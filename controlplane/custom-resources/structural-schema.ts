@@ -1,12 +1,12 @@
 /**
- * Whether a schema is structural: every value has one type, told outside of `allOf` and its like, which may only narrow
- * what is told there. Errors come sorted by their text.
+ * Checks whether a schema is structural: every value has one type, which is outside of `allOf` and similar keywords; these can
+ * only restrict it. Errors are sorted by their text.
  */
 import { RE2JS, RE2JSException } from 're2js';
 import { type FieldError, forbidden, invalid, required } from '../../api/meta/field-error.ts';
 import { itemsOf, type JsonSchema } from './json-schema.ts';
 
-/** Words of a schema that no server reads; what else is wrong with the schema is not told besides. */
+/** Forbidden keywords; other errors of the schema are not reported besides them. */
 const UNREADABLE = ['id', '$schema', '$ref', 'patternProperties', 'dependencies', 'additionalItems', 'definitions'];
 
 /** The schema, or one inside, says what cannot be read as a structural schema. */
@@ -93,7 +93,7 @@ function validateExtensions(schema: JsonSchema, level: Level, path: string, erro
   }
 }
 
-/** Of metadata only names may be restricted: the rest of it is the same for all objects. */
+/** Only the names in metadata may be restricted: the rest of it is the same for all objects. */
 function validateObjectMembers(schema: JsonSchema, level: Level, path: string, errors: FieldError[]): void {
   const isObject = level === 'root' || schema['x-kubernetes-embedded-resource'] === true;
   const { properties = {} } = schema;

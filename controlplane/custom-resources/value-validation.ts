@@ -81,7 +81,7 @@ const errorsOf = (value: JsonValue, schema: JsonSchema, path: string, isResource
   return errors;
 };
 
-/** How much of the value the schema is about: of alternatives that all fail, the one that says most is told. */
+/** How many parts of the value match a schema: if all alternatives fail, the error of the best match is reported. */
 function reach(value: JsonValue, schema: JsonSchema): number {
   let count = schema.type || schema.format ? 1 : 0;
   if (isObject(value)) {

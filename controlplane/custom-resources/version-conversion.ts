@@ -1,4 +1,4 @@
-/** Between the versions of a custom resource that differ in nothing but their name and their schema (strategy `None`). */
+/** Converts between versions of a custom resource that differ only in their name and schema (strategy `None`). */
 import { cloneJson } from '../../api/meta/json-equality.ts';
 import { apiVersionOf, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
 import type { Conversion } from '../registry/strategy.ts';
@@ -12,7 +12,7 @@ export interface VersionSchema {
   readonly schema: JsonSchema;
 }
 
-/** What is stored gets the defaults of the stored version, also those that came later, and loses what was dropped from it. */
+/** A stored object gets the defaults of the stored version, including later ones, and is pruned by its schema. */
 export function renamingConversion(group: string, stored: VersionSchema, served: VersionSchema): Conversion {
   const same = stored.name === served.name;
   const fitted = (object: KubeObject, { name, schema }: VersionSchema): KubeObject => {
@@ -35,7 +35,7 @@ export function renamingConversion(group: string, stored: VersionSchema, served:
   };
 }
 
-/** What is stored as the version shows it; the stored object is not changed. */
+/** Returns the stored object in the version; the stored object itself is not changed. */
 export function asServed(conversion: Conversion, object: KubeObject): KubeObject {
   return conversion.isServed?.(object) === true ? object : conversion.fromStored(cloneJson(object));
 }

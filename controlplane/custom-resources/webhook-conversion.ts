@@ -1,6 +1,6 @@
 /**
- * Between the versions of a custom resource whose definition names a webhook for it: what the webhook is asked, and what of
- * its answer is taken. Of metadata only labels and annotations are.
+ * Converts between versions of a custom resource by the webhook of its definition. Of the metadata in the response, only labels
+ * and annotations are used.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { randomUUID } from 'node:crypto';
@@ -12,7 +12,7 @@ import type { Conversion } from '../registry/strategy.ts';
 import type { WebhookClientConfig } from './definition.ts';
 import type { VersionSchema } from './version-conversion.ts';
 
-/** Calls the webhook and gives its answer (JSON); rejects with why it could not. */
+/** Calls the webhook and returns its response as JSON; rejects with the reason of a failure. */
 export type CallConversion = (config: WebhookClientConfig, body: string) => Promise<unknown>;
 
 export interface WebhookConversionOptions {
@@ -25,7 +25,7 @@ export interface WebhookConversionOptions {
 
 const SUPPORTED = ['v1', 'v1beta1'];
 
-/** `base` fits what comes out to the schemas of the versions. */
+/** `base` conforms the converted objects to the schemas of the versions. */
 export function webhookConversion(
   { group, kind, config, reviewVersions, call }: WebhookConversionOptions,
   versions: { readonly stored: VersionSchema; readonly served: VersionSchema },
@@ -74,7 +74,7 @@ export function webhookConversion(
         const asked = stored.name === served.name ? objects : await ask(objects, stored.name);
         return asked.map((object) => same.fromStored(cloneJson(object)));
       }
-      // Objects may have been stored when another version was the stored one.
+      // Objects may have been stored in a previous storage version.
       const wanted = apiVersionOf({ group, version: served.name });
       const others = objects.filter(({ apiVersion }) => apiVersion !== wanted).map((object) => cloneJson(object));
       const asked = others.length === 0 ? [] : await ask(others, served.name);
@@ -87,7 +87,7 @@ export function webhookConversion(
   };
 }
 
-/** Who the object is stays as it was. */
+/** The identity of the object stays unchanged. */
 function taken(object: KubeObject, converted: JsonObject, apiVersion: string, webhook: string): KubeObject {
   const refuse = (why: string): Error => newInternalError(`${webhook} returned invalid ${why}`);
   const next = converted as unknown as KubeObject;

@@ -1,6 +1,6 @@
 /**
- * Usage figures of nodes and their pods, from the agents' summaries: asked for only when somebody asks us, all nodes at
- * once, and kept for a quarter of a minute. A node that does not answer has no figures for that while.
+ * Resource usage of nodes and their pods, from the summaries of the agents. It is requested from all nodes at the same time,
+ * when a client needs it, and cached for a quarter of a minute. A node that does not respond has no usage for that time.
  */
 import type { Dialer } from '../../api/machinery/dialer.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -27,12 +27,12 @@ export interface AgentSummariesOptions {
   readonly clock: Clock;
   readonly dialer: Dialer;
   readonly onFailure: (node: string, error: unknown) => void;
-  /** Read for each look, as certificates are rotated. */
+  /** Read for each request, because certificates are rotated. */
   readonly credentials: () => { readonly cert: string; readonly key: string };
 }
 
 export interface AgentSummaries {
-  /** `undefined`: the node does not answer. */
+  /** `undefined` if the node does not respond. */
   of(node: string, origin: Origin): Promise<NodeSummary | undefined>;
 }
 
@@ -62,7 +62,7 @@ const SUMMARY_PATH = '/stats/summary?only_cpu_and_memory=true';
 
 function ask(node: string, origin: Origin, options: AgentSummariesOptions): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    // As for logs and exec: without an authority of the agents' serving certificates any is accepted.
+    // Without a configured CA for the agents' serving certificates, any certificate is accepted, like for logs and exec.
     const asked = options.dialer.request(
       {
         ...origin,
@@ -117,14 +117,14 @@ interface WireSummary {
   }[];
 }
 
-/** Pure. What has no rate yet (a container that has just started) has no figures. */
+/** Containers without a rate yet, because they have just started, are omitted. Pure. */
 export function parseSummary(answer: unknown): NodeSummary {
   const { node, pods = [] } = answer as WireSummary;
   const found = new Map<string, PodSummary>();
   for (const { podRef, containers = [] } of pods) {
     const figures = containers.map((container) => ({ name: container.name ?? '', usage: figuresOf(container) }));
     const complete = figures.flatMap(({ name, usage }) => (usage === undefined ? [] : [{ name, ...usage }]));
-    // A sum of some of the containers would be wrong.
+    // A sum of only some containers would be wrong.
     if (podRef?.uid !== undefined && complete.length === figures.length && complete.length > 0)
       found.set(podRef.uid, { containers: complete });
   }

@@ -1,6 +1,6 @@
 /**
- * `metrics.k8s.io/v1beta1`: what nodes and pods use, for `kubectl top` and autoscalers. Nothing is stored: names, labels and
- * selections are those of the nodes and pods, figures those of the agents.
+ * `metrics.k8s.io/v1beta1`: the resource usage of nodes and pods, for `kubectl top` and autoscalers. Nothing is stored: names
+ * and labels are those of the nodes and pods, usage is that of the agents.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isStatusError, newNotFound } from '../../api/meta/status-error.ts';
@@ -16,7 +16,7 @@ export const METRICS_API = { group: 'metrics.k8s.io', version: 'v1beta1' } as co
 const GROUP = METRICS_API.group;
 const VERSION = METRICS_API.version;
 const API_VERSION = `${GROUP}/${VERSION}`;
-/** Over about so long a rate is taken. */
+/** The approximate time over which rates are measured. */
 const WINDOW = '15s';
 
 export interface MetricsApiOptions {
@@ -73,7 +73,7 @@ function nodeNamed(nodes: StoredResource, name: string): KubeObject {
   try {
     return currentEntry(nodes, '', name).object;
   } catch (error) {
-    // A pod of a node that is gone: nobody tells its figures.
+    // The node of the pod is deleted, so no agent reports its usage.
     if (isStatusError(error)) return { metadata: { name } };
     throw error;
   }

@@ -1,6 +1,6 @@
 /**
- * What the server needs of encodings other than JSON: implemented by `registry/encodings.ts`, which keeps what it encodes
- * beside the entry, so that nothing is encoded twice.
+ * The interface between the server and the encodings other than JSON. `registry/encodings.ts` implements it and caches
+ * encodings with the entry, so that nothing is encoded twice.
  */
 import type { Entry } from './rest.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
@@ -28,7 +28,7 @@ export interface Encodings {
   /** JSON of the object's PartialObjectMetadata. */
   metadata(entry: Entry, version: MetaVersion): Buffer;
 
-  /** The whole answer with its envelope. */
+  /** The whole response with its envelope. */
   protobuf(entry: Entry): Buffer;
   protobufList(info: ResourceInfo, entries: readonly Entry[], metadata: ListMetadata): readonly Buffer[];
   /** `PartialObjectMetadata` of one, `PartialObjectMetadataList` of a list. */
@@ -38,7 +38,7 @@ export interface Encodings {
   protobufOf(object: object): Buffer;
   /** One `WatchEvent` message around the enveloped object, without the length before it. */
   protobufWatchEvent(type: string, envelopedObject: Buffer): Buffer;
-  /** Opens the envelope and reads what it holds. Throws 400. */
+  /** Opens the envelope and decodes its content. Throws a 400. */
   decodeProtobuf(bytes: Buffer): unknown;
 
   yaml(value: unknown): string;

@@ -1,9 +1,9 @@
 /**
- * What a verb of the server asks of a resource: the boundary between `server/` (HTTP, negotiation, streams) and
- * `registry/` (objects). Either side knows the other by this file alone.
+ * The interface between `server/` (HTTP, negotiation, streams) and `registry/` (objects): the verbs of a resource. Each side
+ * knows the other by this file only.
  *
- * A result is an `Entry`: the object and its JSON bytes, encoded once and shared. The server writes the bytes as they are
- * for JSON clients; for Table, metadata-only, YAML and protobuf it asks `registry/encodings.ts` by entry (cached there).
+ * A result is an `Entry`: the object and its JSON bytes, encoded once and shared. The server writes the bytes unchanged for
+ * JSON clients; for Table, metadata-only, YAML and protobuf it calls `registry/encodings.ts`, which caches by entry.
  */
 import type { Selector } from '../../api/meta/selector.ts';
 import type { FieldSelector } from '../../api/meta/field-selector.ts';
@@ -11,27 +11,29 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 import type { UserInfo } from './user-info.ts';
 
-/** An object with `apiVersion`, `kind` and `metadata.resourceVersion`, in the version that the resource serves. Frozen by convention. */
+/** An object with `apiVersion`, `kind` and `metadata.resourceVersion`, in the served version. It must not be modified. */
 export interface Entry {
   readonly object: KubeObject;
   /** JSON of `object`, without a trailing newline. */
   readonly bytes: Buffer;
 }
 
-/** Everything of a request that the registry may need. One a request; made by the server (or the direct client). */
+/**
+ * The parts of a request that the registry may use. The server, or the client of this process, creates one for each request.
+ */
 export interface RequestContext {
   readonly user: UserInfo;
   readonly signal: AbortSignal;
-  /** `fieldManager` parameter, else what stands before the first `/` of the User-Agent. */
+  /** The parameter `fieldManager`, or else the part of the User-Agent before the first `/`. */
   readonly fieldManager: string;
   readonly userAgent: string;
-  /** The body is so long that its handling is cut into turns of the event loop (`large-object.ts`). */
+  /** The body is so large that the write is split into several turns of the event loop (`large-object.ts`). */
   readonly isLarge?: boolean;
   /** Adds a `Warning: 299` header once per text. */
   warn(text: string): void;
-  /** For the audit log; `Request`: where bodies are recorded alone. */
+  /** Adds an audit annotation. `Request`: only at levels that record bodies. */
   annotate(key: string, value: string, level?: 'Request'): void;
-  /** Authorizes another action of the same user (binding of create-on-update, escalation checks, …). */
+  /** Authorizes another action of the same user, such as the create of an update that creates, or an escalation check. */
   may(
     verb: string,
     target: { group: string; resource: string; subresource?: string; namespace: string; name: string },
@@ -41,7 +43,7 @@ export interface RequestContext {
 export type FieldValidation = 'Ignore' | 'Warn' | 'Strict';
 
 export interface GetOptions {
-  /** `''`: newest; `'0'`: any; else not older than. */
+  /** `''`: the newest state; `'0'`: any state; otherwise a state that is not older. */
   readonly resourceVersion: string;
 }
 
@@ -50,7 +52,7 @@ export interface ListOptions {
   readonly fieldSelector: FieldSelector;
   readonly resourceVersion: string;
   readonly resourceVersionMatch: '' | 'NotOlderThan' | 'Exact';
-  /** 0: no limit. */
+  /** 0 means no limit. */
   readonly limit: number;
   readonly continue: string;
 }
@@ -65,7 +67,7 @@ export interface ListResult {
 export interface WatchOptions {
   readonly labelSelector: Selector;
   readonly fieldSelector: FieldSelector;
-  /** `''` and `'0'`: what is there first (synthetic ADDED), else events after it. */
+  /** `''` and `'0'`: first the existing objects (synthetic ADDED events); otherwise the events after it. */
   readonly resourceVersion: string;
   readonly resourceVersionMatch: '' | 'NotOlderThan' | 'Exact';
   readonly allowWatchBookmarks: boolean;
@@ -80,7 +82,10 @@ export type WatchEvent =
   | { readonly type: 'ERROR'; readonly error: Error };
 
 export interface WatchSink {
-  /** A batch; the same array (and so the same entries) goes to every watch that asks for the same. Return `false` to ask for a pause until `resume()`. */
+  /**
+   * Receives a batch of events; all watches with the same selection get the same array and entries. Returns `false` to pause
+   * the watch until `resume()`.
+   */
   onEvents(events: readonly WatchEvent[]): boolean;
   onEnd(): void;
 }
@@ -95,7 +100,7 @@ export interface WatchHandle {
 export interface WriteOptions {
   readonly dryRun: boolean;
   readonly fieldValidation: FieldValidation;
-  /** `fieldManager` and `fieldValidation` as the caller wrote them: what admission is shown. */
+  /** `fieldManager` and `fieldValidation` as the client sent them, for admission. */
   readonly given?: { readonly fieldManager?: string; readonly fieldValidation?: string };
 }
 
@@ -108,13 +113,13 @@ export interface DeleteOptions {
   readonly ignoreStoreReadErrorWithClusterBreakingPotential?: boolean;
 }
 
-/** A body as the server decoded it: JSON value with what decoding noticed. The registry conforms it to the schema. */
+/** A decoded body: a JSON value with the findings of the decoder. The registry conforms it to the schema. */
 export interface Body {
-  /** Of JSON, YAML or protobuf; not yet checked against the schema. */
+  /** The value of JSON, YAML or protobuf; not yet checked against the schema. */
   readonly value: unknown;
-  /** Fields that the text had twice (`spec.replicas`), for field validation. */
+  /** Duplicate fields of the text (`spec.replicas`), for field validation. */
   readonly duplicates: readonly string[];
-  /** Of JSON: literals of whole numbers with a fraction or an exponent, by path. */
+  /** JSON literals of whole numbers with a fraction or an exponent, by path. */
   readonly decimals?: ReadonlyMap<string, string>;
 }
 
@@ -128,9 +133,9 @@ export interface Written {
 }
 
 export type Deleted =
-  /** Still there (finalizers, grace period): the object as it is now, 200 (or 202 where kube-apiserver says so). */
+  /** The object still exists (finalizers, grace period): its current state, with code 200, or 202 like kube-apiserver. */
   | { readonly state: 'marked'; readonly entry: Entry }
-  /** Gone. `entry` where kube-apiserver answers with the object (pods, …), else a Status is answered. */
+  /** The object is deleted. `entry` is set for kinds that return the object (pods, …); otherwise the response is a Status. */
   | { readonly state: 'gone'; readonly entry: Entry | undefined; readonly object: KubeObject };
 
 /**
@@ -139,7 +144,7 @@ export type Deleted =
  */
 export interface Rest {
   readonly info: ResourceInfo;
-  /** Whose columns a Table has. Absent: those of `info`. */
+  /** The resource whose columns a Table has; `info` if it is absent. */
   readonly tableInfo?: ResourceInfo;
   /** Set for subresources. */
   readonly subresource: SubresourceInfo | undefined;

@@ -1,8 +1,8 @@
 /**
- * The objects that admission plugins, authenticators and authorizers read: a copy of each requested resource, which a watch of
- * the catalog keeps current. The objects are shared with the watch cache and never copied.
+ * The objects that admission plugins, authenticators and authorizers read: an informer for each requested resource, on a watch
+ * of the catalog. The objects are shared with the watch cache and never copied.
  *
- * A source follows writes with a small lag. Where the newest state decides, `live` reads from the registry.
+ * An informer lags behind writes a little. Where the newest state decides, `live` reads from the registry.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -26,17 +26,17 @@ export interface Source<T extends KubeObject = KubeObject> {
   get(namespace: string, name: string): T | undefined;
   /** The newest state, from the registry. */
   live(namespace: string, name: string): Promise<T | undefined>;
-  /** Of one namespace, or all. */
+  /** The objects of one namespace, or all objects. */
   list(namespace?: string): readonly T[];
-  /** Hears what is there already, then every change, in order. Must not throw. */
+  /** Receives the existing objects, then every change, in order. Must not throw. */
   subscribe(listener: (change: SourceChange<T>) => void): void;
-  /** Resolves when the contents were taken once. */
+  /** Resolves when the first list is loaded. */
   synced(): Promise<void>;
 }
 
 export interface Sources {
   of<T extends KubeObject>(resource: ResourceOf<T>): Source<T>;
-  /** Resolves when every mirror that was asked for so far is filled. */
+  /** Resolves when every informer that was requested so far is synced. */
   synced(): Promise<void>;
 }
 
@@ -70,7 +70,7 @@ export function sourcesFromCatalog(catalog: ResourceCatalog, options: SourcesOpt
   };
 }
 
-/** The control plane itself, where it reads for its own purposes. */
+/** The user of the control plane's own reads. */
 function systemContext(signal: AbortSignal): RequestContext {
   return {
     user: SYSTEM_USER,
@@ -90,7 +90,7 @@ class Mirror<T extends KubeObject> implements Source<T> {
   readonly #byNamespace = new Map<string, Map<string, T>>();
   readonly #listeners: ((change: SourceChange<T>) => void)[] = [];
   readonly #filled = Promise.withResolvers<void>();
-  /** Keys seen in the first part of a watch; what is missing from it afterwards is gone. `undefined` outside of it. */
+  /** The keys of the first part of a watch; objects that are missing from it are deleted. `undefined` outside of it. */
   #seen: Set<string> | undefined;
 
   constructor(find: () => Rest | undefined, options: SourcesOptions) {
@@ -106,7 +106,7 @@ class Mirror<T extends KubeObject> implements Source<T> {
     };
     const rest = this.#find();
     if (rest?.watch === undefined) {
-      // Not served (yet): nothing to read, and nobody has to wait for it.
+      // The resource is not served (yet): there is nothing to read or to wait for.
       this.#filled.resolve();
       again();
       return;

@@ -1,6 +1,6 @@
 /**
- * Work that pauses: a generator that yields where others may have the event loop. Most of it ends before its first pause, and
- * is then done at once, without a promise.
+ * Work that can pause: a generator that yields where others may use the event loop. Most of it ends before the first pause, and
+ * then runs synchronously, without a promise.
  */
 import { setImmediate } from 'node:timers/promises';
 
@@ -14,7 +14,7 @@ export function atOnce<Result>(work: Pausing<Result>): Result {
   }
 }
 
-/** Gives the event loop back at each pause. */
+/** Yields the event loop at each pause. */
 export function inTurns<Result>(work: Pausing<Result>): Result | Promise<Result> {
   const { done, value } = work.next();
   return done === true ? value : rest(work);
