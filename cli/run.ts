@@ -76,6 +76,8 @@ function unknownCommand(words: readonly string[]): UsageError {
       : near === undefined
         ? ''
         : ` (did you mean '${near}'?)`;
+  if (group.length > 0 && typed.length === 1)
+    return new UsageError(`'orchlet ${first}' needs a command after it${hint}`);
   return new UsageError(`unknown command: ${typed.join(' ')}${hint}`);
 }
 

@@ -9,7 +9,8 @@ import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join as joinPath } from 'node:path';
 import { parseYaml } from '../../api/codec/yaml.ts';
-import { flag } from '../../api/component/flags.ts';
+import { flag, UsageError } from '../../api/component/flags.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
@@ -174,12 +175,13 @@ export const join: Command = {
       readonly start: boolean;
     };
     const [url = ''] = parsed.arguments;
-    if (!/^https:\/\/[^/]+$/.test(url)) throw new CommandError('name the server as https://HOST:PORT');
+    if (!/^https:\/\/[^/]+$/.test(url))
+      throw new UsageError(`${quoteText(url)} is not a server of the form https://HOST:PORT`);
     const token = parseBootstrapToken(values.token);
-    if (token === undefined) throw new CommandError('--token must be of the form abcdef.0123456789abcdef');
+    if (token === undefined) throw new UsageError('--token must be of the form abcdef.0123456789abcdef');
     if (values.caHash.length === 0 && !values.unsafe) {
-      throw new CommandError(
-        'give --discovery-token-ca-cert-hash, so that the cluster is known for certain (or --discovery-token-unsafe-skip-ca-verification)',
+      throw new UsageError(
+        'give --discovery-token-ca-cert-hash, by which the cluster is verified (or --discovery-token-unsafe-skip-ca-verification)',
       );
     }
     const discovered = await discover(url, token.id, token.secret);

@@ -2,7 +2,7 @@
 import { stringifyJson } from '../../api/codec/json.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { createHash, X509Certificate } from 'node:crypto';
-import { flag } from '../../api/component/flags.ts';
+import { flag, UsageError } from '../../api/component/flags.ts';
 import { formatDuration } from '../../api/component/duration.ts';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
 import { configMaps, secrets } from '../../api/machinery/resources.ts';
@@ -73,16 +73,16 @@ export const tokenCreate: Command = {
     const [given] = parsed.arguments;
     const token = given === undefined ? newBootstrapToken() : parseBootstrapToken(given);
     if (token === undefined)
-      throw new CommandError(`the token ${stringifyJson(given)} is not of the form abcdef.0123456789abcdef`);
+      throw new UsageError(`the token ${stringifyJson(given)} is not of the form abcdef.0123456789abcdef`);
     const groups = parsed.values['groups'] as readonly string[];
     for (const group of groups) {
       if (!/^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$/.test(group))
-        throw new CommandError(`the group ${quoteText(group)} must begin with system:bootstrappers:`);
+        throw new UsageError(`the group ${quoteText(group)} must begin with system:bootstrappers:`);
     }
     const usages = parsed.values['usages'] as readonly string[];
     for (const usage of usages)
       if (usage !== 'signing' && usage !== 'authentication')
-        throw new CommandError(`unknown usage ${quoteText(usage)}: signing and authentication are known`);
+        throw new UsageError(`unknown usage ${quoteText(usage)}: signing and authentication are known`);
     const ttlMs = Number(parsed.values['ttl']);
     const secret = tokenSecret(token, {
       groups,
@@ -168,7 +168,7 @@ export const tokenDelete: Command = {
   run(parsed, io) {
     const ids = parsed.arguments.map((token) => {
       const id = token.split('.')[0] ?? '';
-      if (!/^[a-z0-9]{6}$/.test(id)) throw new CommandError(`${quoteText(token)} is neither a token nor the id of one`);
+      if (!/^[a-z0-9]{6}$/.test(id)) throw new UsageError(`${quoteText(token)} is neither a token nor the id of one`);
       return id;
     });
     return withCluster(parsed, io, async ({ client }) => {
