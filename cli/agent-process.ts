@@ -1,6 +1,6 @@
 /**
- * What the process of an agent lets other commands of this host know: its id in the root directory, that directory in a record
- * below `/run`, and by SIGUSR2 that it shall terminate its pods as at a shutdown of the host (`orchlet stop --pods`).
+ * What other commands of this host read about a running agent: its process id in the root directory, and that directory in a
+ * record below `/run`. SIGUSR2 requests that it terminates its pods like at a shutdown of the host (`orchlet stop --pods`).
  */
 import { mkdir, readFile } from 'node:fs/promises';
 import { isAbsolute, join } from 'node:path';
@@ -31,7 +31,7 @@ export async function recordAgentDirectory(rootDirectory: string, recordDirector
   await replaceFile(join(recordDirectory, RECORD), `${rootDirectory}\n`, { mode: 0o600, sync: 'none' });
 }
 
-/** The root directory of the agent that runs on this host; where none is known, that of the units. */
+/** Returns the root directory of the agent that runs on this host, or by default that of the units. */
 export async function agentDirectory(recordDirectory = RECORD_DIRECTORY): Promise<string> {
   const recorded = (await readFile(join(recordDirectory, RECORD), 'utf8').catch(() => '')).trim();
   const isRunning = isAbsolute(recorded) && (await runningProcess(join(recorded, AGENT_PID_FILE))) !== undefined;

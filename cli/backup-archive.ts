@@ -1,7 +1,7 @@
 /**
- * The archive of a backup: a compressed tar of `backup.json`, the storage, and the control plane's certificates and keys. Reading
- * takes exactly these files and refuses every archive with anything else, so that nothing is written outside of the directory and
- * nothing but regular files comes into it, whoever made the archive.
+ * The archive of a backup: a compressed tar of `backup.json`, the storage, and the control plane's certificates and keys.
+ * Reading accepts exactly these regular files and refuses every other archive, so that a hostile archive cannot write outside
+ * of the directory.
  */
 import { quoteText } from '../api/meta/quote.ts';
 import { createReadStream, createWriteStream } from 'node:fs';
@@ -56,7 +56,7 @@ async function add(archive: Pack, directory: string, path: string): Promise<void
   await pipeline(size === 0 ? Readable.from([]) : createReadStream(source, { end: size - 1 }), entry);
 }
 
-/** Writes what the archive holds into an empty directory. Rejects in one line where it is no backup, or not whole. */
+/** Extracts the archive into an empty directory. Rejects with a one-line error if it is not a complete backup. */
 export async function readBackupArchive(file: string, directory: string, layout: BackupLayout): Promise<void> {
   if (!(await stat(file)).isFile()) throw new Error('it is not a regular file');
   let count = 0;

@@ -1,4 +1,4 @@
-/** The file of a backup: made from a copy of the storage, verified by a trial restore, and read. */
+/** Writes the file of a backup from a copy of the storage, verifies it by a trial restore, and reads it. */
 import { stringifyJson } from '../api/codec/json.ts';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
@@ -15,7 +15,7 @@ const FORMAT = 1;
 export interface ArchiveSources {
   /** The data directory. */
   readonly directory: string;
-  /** A copy of the storage, which is taken away. */
+  /** A copy of the storage, which is moved into the archive. */
   readonly storage: string;
   /** An existing directory on the file system of the copy. */
   readonly scratch: string;
@@ -39,7 +39,7 @@ export async function writeArchive(file: string, { directory, storage, scratch }
   }
 }
 
-/** Restores the archive into memory: what cannot be restored is no backup. */
+/** Restores the archive into memory, which verifies that it can be restored. */
 export async function verifyArchive(file: string, scratch: string): Promise<TrialRestore> {
   const trial = await mkdtemp(join(scratch, 'trial-'));
   try {
@@ -53,7 +53,7 @@ export async function verifyArchive(file: string, scratch: string): Promise<Tria
   }
 }
 
-/** Unpacks an archive into an empty directory. Rejects with `CommandError` where it is none. */
+/** Extracts an archive into an empty directory. Rejects with `CommandError` if it is no backup. */
 export async function readArchive(file: string, directory: string): Promise<void> {
   try {
     await readBackupArchive(file, directory, { storage: STORAGE_FILE, rest: [ABOUT, ...BACKED_UP] });

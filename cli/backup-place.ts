@@ -5,17 +5,17 @@ import type { Clock } from '../api/machinery/clock.ts';
 import { s3Bucket } from './s3/bucket.ts';
 import { parseS3Location, s3Settings, type S3Flags } from './s3/settings.ts';
 
-/** Begins the name of each scheduled backup, so that a bucket lists them without what else is in it. */
+/** The prefix of the names of scheduled backups, so that a bucket can list them without other objects. */
 export const BACKUP_PREFIX = 'orchlet-';
 
 export interface BackupPlace {
-  /** As `orchlet backup` and `orchlet restore` take it. */
+  /** The name that `orchlet backup` and `orchlet restore` accept. */
   target(name: string): string;
-  /** Makes what must be there before the first backup. */
+  /** Creates what is required before the first backup. */
   prepare(): Promise<void>;
   names(): Promise<readonly string[]>;
   remove(name: string): Promise<void>;
-  /** Removes drafts that killed processes left longer ago than any backup takes. */
+  /** Removes drafts of killed processes that are older than any running backup. */
   removeOldDrafts(isDraft: (name: string) => boolean, olderThanMs: number): Promise<void>;
 }
 
@@ -37,7 +37,7 @@ export function directoryPlace(directory: string, clock: Clock): BackupPlace {
   };
 }
 
-/** Throws `CommandError` where the place or its credentials cannot be read. The server is not asked yet. */
+/** Throws `CommandError` if the place or its credentials are invalid. It does not connect to the server. */
 export async function s3Place(place: string, flags: S3Flags, clock: Clock): Promise<BackupPlace> {
   const { bucket: name, key } = parseS3Location(place);
   const prefix = key === '' ? '' : `${key}/`;
@@ -53,7 +53,7 @@ export async function s3Place(place: string, flags: S3Flags, clock: Clock): Prom
     async remove(file) {
       await (await open()).remove(`${prefix}${file}`);
     },
-    // An object is there once it is complete.
+    // An object is only visible once it is complete.
     removeOldDrafts: () => Promise.resolve(),
   };
 }

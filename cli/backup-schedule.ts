@@ -1,6 +1,7 @@
 /**
- * Backups at the times of `--backup-schedule`, by `orchlet backup` in a process of its own, which also verifies each: nothing
- * of it runs where requests are answered. Only so many are kept, and none is removed before a newer one is complete.
+ * Runs `orchlet backup`, which also verifies the backup, at the times of `--backup-schedule` in a process of its own, so that
+ * the process that serves requests is not slowed down. The newest backups are kept, and none is removed before a newer one is
+ * complete.
  */
 import { quoteText } from '../api/meta/quote.ts';
 import { spawn } from 'node:child_process';
@@ -40,7 +41,7 @@ export const backupOptions = (flags: {
 });
 
 export interface ScheduledBackups {
-  /** Ends the schedule, and a backup that is being written; resolves when its process has ended. */
+  /** Stops the schedule, and a running backup; resolves when its process has exited. */
   stop(): Promise<void>;
 }
 
@@ -48,7 +49,10 @@ const NAME = /^orchlet-\d{8}T\d{6}Z\.tgz$/;
 const DRAFT = /^orchlet-\d{8}T\d{6}Z\.tgz\.[0-9a-f]{8}\.part$/;
 const LONGEST_MS = 30 * 60_000;
 
-/** Throws where the schedule, or the place in S3, cannot be used. For before the start: node-cron is not loaded where it is not needed. */
+/**
+ * Throws if the schedule or the place in S3 is invalid. It is called before the start, and loads node-cron only if there is a
+ * schedule.
+ */
 export async function checkBackupSchedule(options: BackupScheduleOptions): Promise<void> {
   const { schedule } = options;
   if (schedule === '') return;
@@ -58,7 +62,7 @@ export async function checkBackupSchedule(options: BackupScheduleOptions): Promi
   await backupPlace(options);
 }
 
-/** The schedule was checked before. What killed backups left is removed in any case. */
+/** The schedule is already checked. Leftovers of killed backups are removed in any case. */
 export async function scheduleBackups(options: BackupScheduleOptions, logger: Logger): Promise<ScheduledBackups> {
   await removeBackupLeftovers(options.dataDir, performance.timeOrigin, logger);
   if (options.schedule === '') return { stop: () => Promise.resolve() };
@@ -103,13 +107,13 @@ export interface TakeBackupOptions {
   readonly keep: number;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Aborts when the backup is no longer wanted: its end is no failure then. */
+  /** Aborts when the backup is no longer needed; then its exit is no failure. */
   readonly signal?: AbortSignal;
-  /** Writes and verifies one; rejects where that fails, and leaves no file. */
+  /** Writes and verifies a backup; rejects, without leaving a file, if that fails. */
   readonly write: (file: string) => Promise<void>;
 }
 
-/** One backup, and the end of those that are too many. Never rejects: the next one is due anyway. */
+/** Writes a backup and removes surplus ones. Never rejects, because the next backup is due anyway. */
 export async function takeBackup({ place, keep, clock, logger, signal, write }: TakeBackupOptions): Promise<void> {
   const file = place.target(`${BACKUP_PREFIX}${formatTime(clock.now()).replaceAll(/[-:]/g, '')}.tgz`);
   try {
@@ -138,13 +142,13 @@ async function spawnBackup(file: string, { dataDir, s3 }: BackupScheduleOptions,
     signal,
   });
   const closed = Promise.withResolvers<number | null>();
-  // A child that was started closes in any case, also after an abort, which is reported as an error at once.
+  // A started child always emits `close`, also after an abort, which is reported as an error at once.
   child.on('error', (error) => {
     if (child.pid === undefined) closed.reject(error);
   });
   child.on('close', closed.resolve);
   let errors = '';
-  // Missing where the process could not be started for want of file descriptors.
+  // `undefined` if the process could not be started because file descriptors are exhausted.
   child.stderr?.on('data', (part: Buffer) => (errors = (errors + part.toString()).slice(-2000)));
   const code = await closed.promise;
   if (code === 0) return;
@@ -152,7 +156,7 @@ async function spawnBackup(file: string, { dataDir, s3 }: BackupScheduleOptions,
   throw new Error(`orchlet backup exited with ${code ?? 'a signal'}: ${errors.trim()}`);
 }
 
-/** A process that was killed leaves its unfinished file. The name with the second of this backup is in it, so it is nobody else's. */
+/** A killed process leaves an unfinished file. Its name contains the second of this backup, so no other backup has it. */
 async function removePartial(file: string): Promise<void> {
   const directory = dirname(file);
   const prefix = `${basename(file)}.`;

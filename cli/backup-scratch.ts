@@ -1,6 +1,7 @@
 /**
- * What backups write below the data directory on their way: a directory of each `orchlet backup`, with its process id, and copies that
- * the control plane hands over. A killed process leaves them, secrets included; the next start of the control plane removes them.
+ * Temporary files of backups below the data directory: a directory for each `orchlet backup`, named by its process id, and
+ * copies of the storage that the control plane writes. A killed process leaves them with their secrets; the next start of the
+ * control plane removes them.
  */
 import { chown, mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,8 +13,8 @@ const OWN = /^work-(\d+)-/;
 const UNOWNED = /^(?:[0-9a-f]{16}\.db(?:-journal)?|(?:stage|trial)-.+)$/;
 
 /**
- * A new directory, which its caller removes. Where root makes the one above it, that belongs to the owner of the data directory, as
- * which the control plane writes its copies into it.
+ * Creates a directory, which the caller removes. If root creates its parent, the parent gets the owner of the data directory,
+ * because the control plane writes its copies there.
  */
 export async function makeBackupScratch(dataDirectory: string): Promise<string> {
   const parent = join(dataDirectory, 'backup');
@@ -23,10 +24,7 @@ export async function makeBackupScratch(dataDirectory: string): Promise<string> 
   return mkdtemp(join(parent, `work-${process.pid}-`));
 }
 
-/**
- * Removes what is left of processes that are gone: by their ids, or from before this process. Never throws: what cannot be
- * removed is logged.
- */
+/** Removes the leftovers of processes that have exited, by their ids or ages. Never throws: failures are logged. */
 export async function removeBackupLeftovers(dataDirectory: string, startedAtMs: number, logger: Logger): Promise<void> {
   const parent = join(dataDirectory, 'backup');
   for (const name of await readdir(parent).catch(() => [])) {

@@ -1,4 +1,6 @@
-/** How commands reach a cluster as an administrator: one look-up of the kubeconfig, one client, closed after the work. */
+/**
+ * The administrator's access to a cluster for commands: finds the kubeconfig, creates a client, and closes it after the work.
+ */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { flag, type FlagTable, type ParsedFlags } from '../api/component/flags.ts';

@@ -8,18 +8,18 @@ export interface Command {
   readonly name: string;
   /** One line for the list of commands. */
   readonly summary: string;
-  /** Absent: the command takes none. */
+  /** Absent if the command takes no arguments. */
   readonly arguments?: CommandArguments;
   /** A paragraph for `--help`. */
   readonly description: string;
   readonly flags: FlagTable;
-  /** Lines that a person may type. */
+  /** Example command lines. */
   readonly examples: readonly string[];
   /** Resolves to the exit code. */
   run(parsed: ParsedFlags<FlagTable>, io: CommandIo): Promise<number>;
 }
 
-/** The words after the flags. A wrong number of them is bad usage. */
+/** The words after the flags. A wrong number of them is a usage error. */
 export interface CommandArguments {
   /** As `--help` shows them: `[NAME…]`. */
   readonly usage: string;
@@ -36,7 +36,7 @@ export interface CommandRow {
   load(): Promise<Command>;
 }
 
-/** A failure of a command, in one line for a person; exit code 1. */
+/** A failure of a command, with a one-line message; exit code 1. */
 export class CommandError extends PlainError {
   override readonly name = 'CommandError';
 }

@@ -1,4 +1,4 @@
-/** The data directory of the control plane, as commands beside it find it. */
+/** The data directory of the control plane, for commands on the same host. */
 import { flag } from '../api/component/flags.ts';
 
 export const dataDirectoryFlag = (group: string, help = 'Data directory of the control plane on this host.') =>

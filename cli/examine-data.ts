@@ -1,6 +1,6 @@
 /**
- * `orchlet doctor --data`: what is damaged in the database of a control plane that does not run, and an archive of what can be read.
- * The files are opened for reading alone. For `commands/doctor.ts`.
+ * `orchlet doctor --data`: finds damage in the database of a stopped control plane, and exports the readable records as an
+ * archive. The files are only opened for reading. `commands/doctor.ts` calls it.
  */
 import { existsSync } from 'node:fs';
 import { mkdtemp, rename, rm } from 'node:fs/promises';
@@ -17,11 +17,11 @@ export interface ExaminedData {
   readonly lastRevision: number;
   /** Sentences for a person. */
   readonly damage: readonly string[];
-  /** What the archive holds; `undefined`: none was asked for. */
+  /** What the archive contains; `undefined` without an archive. */
   readonly exported: { readonly file: string; readonly objects: number } | undefined;
 }
 
-/** `exportFile` is `''`, or a file that is not there yet. Rejects with `CommandError`. */
+/** `exportFile` is `''`, or a file that does not exist yet. Rejects with `CommandError`. */
 export async function examineData(directory: string, exportFile: string): Promise<ExaminedData> {
   const file = join(directory, STORAGE_FILE);
   if (!existsSync(file)) throw new CommandError(`${file} is missing: give the --data-dir of a control plane`);

@@ -6,7 +6,7 @@ export interface CommandIo {
   readonly stderr: { write(text: string): unknown };
   readonly clock: Clock;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** A person can answer questions. */
+  /** Whether the input is a terminal, so that questions can be answered. */
   readonly isInteractive: boolean;
 }
 

@@ -1,5 +1,5 @@
 /**
- * How the node of `orchlet up` gets into the cluster of the same process: as any other, by a bootstrap token where it has no
+ * Adds the node of `orchlet up` to the cluster of the same process, like any other node: by a bootstrap token if it has no
  * certificate yet.
  */
 import { existsSync } from 'node:fs';
@@ -49,7 +49,7 @@ export async function admitOwnNode(
   return { kubeconfig, bootstrapKubeconfig };
 }
 
-/** A token is made only for an agent that has no certificate, or soon has none, or one of another authority. */
+/** A token is only created if the agent has no certificate, or one that expires soon or is issued by another CA. */
 async function hasCertificate(kubeconfig: string, directory: string, ca: string): Promise<boolean> {
   if (!existsSync(kubeconfig)) return false;
   const pair = await readPair(directory, CLIENT_PAIR);

@@ -1,8 +1,8 @@
-/** Flags that one command passes on to a part of it: `--agent-arg name=value`, taken by that part's own table. */
+/** Parses flags that a command passes on to one of its parts (`--agent-arg name=value`), by the flag table of that part. */
 import { type FlagTable, type FlagValues, parseFlags, UsageError } from '../api/component/flags.ts';
 
 export interface PassedFlags<Table> {
-  /** Those that were given, alone. */
+  /** Only the flags that were given. */
   readonly values: Partial<FlagValues<Table>>;
   readonly warnings: readonly string[];
 }
@@ -19,7 +19,7 @@ export function passedFlags<const Table extends FlagTable>(
 ): PassedFlags<Table> {
   const words = texts.map((text) => `--${text.replace(/^-+/, '')}`);
   try {
-    // Each by itself first: a name without its value must not take the next one for it.
+    // Parses each flag separately, so that a name without its value does not use the next flag as its value.
     for (const word of words) parseFlags(table, [word]);
     const { values, given, warnings } = parseFlags(table, words);
     for (const key of kept)

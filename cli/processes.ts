@@ -1,8 +1,8 @@
-/** Running orchlets of this host, by the files in which they write their process ids. */
+/** Finds running orchlet processes of this host by the files that contain their process ids. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 
-/** The process that the file names, if it is one of orchlet and alive: ids are used again. */
+/** Returns the process id in the file, if that process is alive and an orchlet: process ids are reused. */
 export async function runningProcess(pidFile: string): Promise<number | undefined> {
   const pid = Number((await readFile(pidFile, 'utf8').catch(() => '')).trim());
   if (!Number.isInteger(pid) || pid <= 0 || pid === process.pid) return undefined;
@@ -12,7 +12,7 @@ export async function runningProcess(pidFile: string): Promise<number | undefine
 /** A process that has terminated and is not reaped yet has no command line any more. */
 export async function isOrchlet(pid: number): Promise<boolean> {
   const [program = '', ...args] = (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split('\0');
-  // An editor or a pager of our files has their names among its arguments too.
+  // An editor or pager that has one of our files open also has its name among its arguments.
   if (basename(program).startsWith('orchlet')) return true;
   return /^(node|bash|sh)/.test(basename(program)) && args.some((arg) => /(^|\/)(orchlet|cli\/main\.[jt]s)$/.test(arg));
 }

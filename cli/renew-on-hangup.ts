@@ -1,4 +1,4 @@
-/** SIGHUP: the control plane looks at its certificates (`orchlet certs rotate` asks for it). */
+/** SIGHUP makes the control plane check its certificates; `orchlet certs rotate` sends it. */
 import type { Logger } from '../api/component/logger.ts';
 import type { ControlPlane } from '../controlplane/main.ts';
 

@@ -1,15 +1,15 @@
 /**
- * Gives back what only the start needed, and later what a burst of work left: code that ran once and objects that died, which V8
- * would keep until it is short of memory. One full collection, a tenth of a second, in a quiet moment after the process has
- * grown; a busy process is left alone. Called by the commands that stay.
+ * Returns unused memory after the start and after bursts of work: V8 keeps code that ran once and dead objects until memory is
+ * short. It runs one full garbage collection, which takes a tenth of a second, in a quiet moment after the process has grown,
+ * and none while the process is busy. Long-running commands call it.
  */
 import type { Clock } from '../api/machinery/clock.ts';
 
 const FIRST_LOOK_MS = 4_000;
-/** Between looks, once the start is settled. */
+/** The interval of checks after the start. */
 const LOOK_MS = 20_000;
 const QUIET = 0.1;
-/** Less is not worth a collection. */
+/** A smaller growth is not worth a collection. */
 const GROWN_BYTES = 8 * 1024 * 1024;
 
 /** Needs `--expose-gc`, which `bin/orchlet` and the released binary set; without it nothing happens. */

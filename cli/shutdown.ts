@@ -1,6 +1,6 @@
 /** Stops a long-running command at the first signal. A second signal ends the process at once. */
 
-/** Of `orchlet stop`: an end that leaves pods running, whatever the command does at its own end. */
+/** `orchlet stop` sends this signal: the pods keep running, whatever the command does otherwise. */
 export const KEEP_PODS_SIGNAL = 'SIGQUIT';
 
 const EXIT_CODES = { SIGINT: 130, SIGQUIT: 131, SIGTERM: 143 } as const;
@@ -8,7 +8,7 @@ const EXIT_CODES = { SIGINT: 130, SIGQUIT: 131, SIGTERM: 143 } as const;
 export interface Shutdown {
   /** Resolves with the signal's name. */
   readonly asked: Promise<string>;
-  /** Aborts when it is asked. */
+  /** Aborts when a shutdown is requested. */
   readonly signal: AbortSignal;
 }
 

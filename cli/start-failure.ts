@@ -1,7 +1,7 @@
 /** A start that fails because of the host or the flags prints one line; a fault of the program keeps its stack. */
 import { CommandError } from './command.ts';
 
-/** Runs a start; failures that name a place (a port, a file, a socket) become a `CommandError`. */
+/** Runs a start; failures that name a port, a file or a socket become a `CommandError`. */
 export async function inOneLine<T>(start: () => Promise<T>): Promise<T> {
   try {
     return await start();

@@ -1,6 +1,6 @@
 /**
- * How the node of `orchlet up` ends: closed to new pods, its pods deleted and waited for; opened again at the end, or by the
- * next start where the end did not come so far.
+ * Stops the node of `orchlet up`: cordons it, deletes its pods and waits for them. It is uncordoned at the end, or by the next
+ * start if the stop was interrupted.
  */
 import type { Agent } from '../agent/main.ts';
 import type { Logger } from '../api/component/logger.ts';
@@ -10,12 +10,12 @@ import { nodes, pods } from '../api/machinery/resources.ts';
 import type { KubeObject } from '../api/meta/object.ts';
 import { isNotFound, tolerate } from '../api/meta/status-error.ts';
 
-/** With what closing takes, and a Docker daemon of one's own, 15 s in all; sidecars end after the others. */
+/** Together with closing everything, and a private Docker daemon, 15 s; sidecars terminate after the other containers. */
 const STOP_WITHIN_MS = 8000;
 const STOP_GRACE_SECONDS = 3;
 
 /**
- * Daemon sets put pods on nodes that are unschedulable as well; this keeps them away while the node stops. The value says
+ * The pods of daemon sets tolerate unschedulable nodes; this taint keeps them away while the node stops. Its value records
  * whether the node was cordoned before.
  */
 const STOPPING_TAINT = 'orchlet.local/stopping';
@@ -26,8 +26,8 @@ interface NodeSpec {
 }
 
 /**
- * The pods of this node are deleted with a short grace, and waited for; the node takes no new ones meanwhile. Their owners
- * make them again, pending, for the next start.
+ * Deletes the pods of this node with a short grace period, and waits for them; the node accepts no new ones in the meantime.
+ * Their controllers recreate them as pending pods for the next start.
  */
 export async function stopPods(client: Client, agent: Agent, logger: Logger): Promise<void> {
   const fieldSelector = `spec.nodeName=${agent.nodeName}`;
@@ -48,7 +48,7 @@ export async function stopPods(client: Client, agent: Agent, logger: Logger): Pr
   }
 }
 
-/** Once for each pod. A pod that is being deleted with a longer grace has its grace cut. */
+/** Deletes each pod once. The grace period of a pod that is already terminating is shortened. */
 async function deleteSoon(client: Client, { metadata }: KubeObject, deleted: Set<string>): Promise<void> {
   if (deleted.has(metadata.uid ?? '')) return;
   deleted.add(metadata.uid ?? '');
@@ -67,7 +67,7 @@ async function closeNode(client: Client, name: string): Promise<void> {
   await client.patch(nodes, '', name, 'strategic', { spec: { unschedulable: true, taints: [...others, taint] } });
 }
 
-/** Also at the start: the last stop may not have come to its end. */
+/** Also called at the start, because the last stop may have been interrupted. */
 export async function openNode(client: Client, name: string): Promise<void> {
   const { taints = [] } = await nodeSpec(client, name);
   const taint = taints.find(({ key }) => key === STOPPING_TAINT);

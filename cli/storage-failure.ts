@@ -1,6 +1,6 @@
 /**
- * The exit of a process whose storage failed: what was written last is unknown, so nothing in memory can be relied on. A
- * supervisor (systemd with `Restart=always` or `on-failure`) starts it again, and recovery reads what is on the disk.
+ * Exits the process after a failure of the storage: the outcome of the last write is unknown, so nothing in memory is reliable.
+ * systemd (`Restart=always` or `on-failure`) starts it again, and recovery reads what is on the disk.
  */
 import type { Logger } from '../api/component/logger.ts';
 import { systemClock } from '../api/machinery/clock.ts';

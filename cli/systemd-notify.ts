@@ -1,6 +1,6 @@
 /**
- * Tells systemd that the service is ready and alive (Type=notify, WatchdogSec). Plain Node.js cannot write to a datagram
- * socket of that kind, so systemd's own tool does; elsewhere nothing happens.
+ * Notifies systemd that the service is ready and alive (Type=notify, WatchdogSec). Node.js cannot write to such a datagram
+ * socket, so it runs `systemd-notify`; without systemd nothing happens.
  */
 import { spawn } from 'node:child_process';
 import { systemClock } from '../api/machinery/clock.ts';
@@ -11,7 +11,7 @@ function notify(state: string): void {
   child.unref();
 }
 
-/** Does nothing outside of systemd. */
+/** Does nothing without systemd. */
 export function notifyReady(): void {
   if ((process.env['NOTIFY_SOCKET'] ?? '') === '') return;
   notify('READY=1');

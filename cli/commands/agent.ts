@@ -41,7 +41,7 @@ export const agent: Command = {
     });
     logLastResortTo(logger);
     const shutdown = onShutdown();
-    // An agent without a server has nothing open that would.
+    // Without an API server, the agent has no connections to renew.
     const alive = keepAlive();
     let running: Agent;
     try {
@@ -49,7 +49,7 @@ export const agent: Command = {
         startAgent({ effective, logger, verbosity, ownsProcess: true, signal: shutdown.signal }),
       );
     } catch (error) {
-      // Told to stop while it waited for its lock or its certificate.
+      // The shutdown was requested while the agent waited for its lock or its certificate.
       alive.cancel();
       if (shutdown.signal.aborted) return (await shutdown.asked) === 'SIGINT' ? 130 : 143;
       throw error;

@@ -1,4 +1,4 @@
-/** `orchlet certs approve`: lets the cluster sign what nodes have asked for. */
+/** `orchlet certs approve`: approves the certificate requests of nodes. */
 import { quoteText } from '../../api/meta/quote.ts';
 import { certificateSigningRequests } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';

@@ -1,4 +1,4 @@
-/** `orchlet backup` and `orchlet restore`: all that a control plane keeps, in one file. */
+/** `orchlet backup` and `orchlet restore`: all data of a control plane in one file. */
 import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream, existsSync } from 'node:fs';
 import { chown, mkdir, mkdtemp, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
@@ -33,7 +33,7 @@ export const backup: Command = {
   summary: 'write the data of the control plane to a file',
   arguments: { usage: 'FILE', least: 1, most: 1 },
   description:
-    'Writes a consistent copy of all objects, and the certificates and keys of the control plane, to FILE (a compressed tar archive, readable by its owner alone: it holds every secret of the cluster), and restores it into memory as a trial. FILE may be s3://BUCKET/KEY: the archive is then uploaded, and read back to compare. The control plane may run meanwhile. Keys of --encryption-provider-config are not in it: keep that file too.',
+    'Writes a consistent copy of all objects, and the certificates and keys of the control plane, to FILE (a compressed tar archive, readable by its owner alone: it holds every secret of the cluster), and restores it into memory as a test. FILE may be s3://BUCKET/KEY: the archive is then uploaded, and read back to compare. The control plane may run meanwhile. Keys of --encryption-provider-config are not in it: keep that file too.',
   flags,
   examples: ['orchlet backup /root/cluster.tgz', 'orchlet backup s3://backups/cluster.tgz'],
   async run(parsed, io) {
@@ -81,7 +81,7 @@ async function openObject(place: string, values: Values, { env, clock }: Command
   return { bucket: s3Bucket(settings, clock), key };
 }
 
-/** What the server gives back must be what was restored as a trial. */
+/** The object in the bucket must be equal to the archive that was verified. */
 async function uploadArchive(file: string, { bucket, key }: S3Object): Promise<void> {
   const hash = createHash('sha256');
   await pipeline(createReadStream(file), hash);
@@ -90,13 +90,16 @@ async function uploadArchive(file: string, { bucket, key }: S3Object): Promise<v
     if ((await bucket.sha256(key, (await stat(file)).size)) !== hash.digest('hex'))
       throw new CommandError(`the S3 server gives back something else than was written as ${key}`);
   } catch (error) {
-    // What could not be verified must not count as one of the backups that are kept. The failure that led here is reported.
+    // An unverified object must not count as one of the kept backups. The earlier failure is reported.
     await bucket.remove(key).catch(() => undefined);
     throw error;
   }
 }
 
-/** Of a running control plane by its endpoint, since the file is its own; of one that is stopped by itself. */
+/**
+ * A running control plane copies its storage itself, because no other process can open the file; a stopped one is copied
+ * directly.
+ */
 async function copyOfStorage(directory: string, scratch: string): Promise<string> {
   const file = join(scratch, 'copy.db');
   if ((await runningProcess(join(directory, `${STORAGE_FILE}.pid`))) === undefined) {
@@ -119,7 +122,7 @@ export const restore: Command = {
   summary: 'restore the data of a backup',
   arguments: { usage: 'FILE', least: 1, most: 1 },
   description:
-    "Puts the contents of a backup in the place of the control plane's data, which is kept beside it. The control plane must be stopped. Pods that nodes run and the backup does not know end when it starts; those that it knows are made again where they are missing. FILE may be s3://BUCKET/KEY.",
+    "Replaces the control plane's data by a backup, and keeps the previous data beside it. The control plane must be stopped. After its next start, nodes stop pods that are not in the backup, and recreate missing pods that are. FILE may be s3://BUCKET/KEY.",
   flags,
   examples: ['orchlet restore /root/cluster.tgz', 'orchlet restore s3://backups/cluster.tgz'],
   async run(parsed, io) {
@@ -151,7 +154,7 @@ export const restore: Command = {
   },
 };
 
-/** Never more than half of the room that there is: the archive is unpacked beside it. */
+/** Uses at most half of the free space, because the archive is extracted beside it. */
 async function downloadArchive({ bucket, key }: S3Object, file: string): Promise<void> {
   const { bavail, bsize } = await statfs(dirname(file));
   await bucket.read(key, file, Math.floor((bavail * bsize) / 2));
@@ -166,14 +169,14 @@ function checkedStorage(file: string): number {
   }
 }
 
-/** What was restored belongs to the owner of the data directory, as which the control plane runs. */
+/** The restored files get the owner of the data directory, as which the control plane runs. */
 async function giveToOwner(path: string, { uid, gid }: { readonly uid: number; readonly gid: number }): Promise<void> {
   await chown(path, uid, gid);
   if (!(await stat(path)).isDirectory()) return;
   for (const name of await readdir(path)) await giveToOwner(join(path, name), { uid, gid });
 }
 
-/** What is there moves aside, what was read takes its place. */
+/** The existing data is moved aside and replaced by the extracted data. */
 async function exchange(directory: string, fresh: string): Promise<string | undefined> {
   const names = [dirname(STORAGE_FILE), ...BACKED_UP];
   const old = join(directory, `before-restore-${formatTime(systemClock.now()).replaceAll(':', '')}`);

@@ -24,7 +24,7 @@ const HEADER = ['CERTIFICATE', 'EXPIRES', 'LEFT', 'SUBJECT'];
 
 interface Validity {
   readonly rows: readonly (readonly string[])[];
-  /** A certificate has less than a week left. */
+  /** Whether a certificate expires within a week. */
   readonly isUrgent: boolean;
 }
 
@@ -64,7 +64,7 @@ export const certsCheck: Command = {
   },
 };
 
-/** The leaf certificates that are reissued; CAs and the service-account key stay. */
+/** The leaf certificates that are reissued; CAs and the service account key are kept. */
 const LEAVES = ['apiserver', 'apiserver-kubelet-client', 'front-proxy-client'];
 
 export const certsRotate: Command = {
@@ -113,24 +113,24 @@ const caFlags = {
     type: 'string',
     default: '',
     choices: ['', 'prepare', 'switch', 'finish'],
-    group: 'Authority',
-    help: 'What to do. prepare: a new authority is trusted beside the old one. switch: the new one signs, the old one is trusted still. finish: the old one is trusted no more.',
+    group: 'CA',
+    help: 'The stage. prepare: trusts a new CA beside the old one. switch: the new CA signs, and the old one is still trusted. finish: the old CA is no longer trusted.',
   }),
 } as const;
 
 const NEXT_STEPS: Readonly<Record<string, string>> = {
   prepare:
-    'Both authorities are trusted now. Restart the control plane. Agents take the new one up within ten minutes; give other clients the new admin.kubeconfig, or the certificates of pki/ca.crt. Then: orchlet certs rotate-ca --stage switch',
+    'Both CAs are trusted now. Restart the control plane. Agents trust the new CA within ten minutes; give other clients the new admin.kubeconfig, or the certificates of pki/ca.crt. Then: orchlet certs rotate-ca --stage switch',
   switch:
-    'The new authority signs from the next start on. Restart the control plane. Agents ask it for new certificates within minutes; renew those of other clients. Then: orchlet certs rotate-ca --stage finish',
-  finish: 'The old authority is gone. Restart the control plane: what it signed is refused from then on.',
+    'The new CA signs from the next start on. Restart the control plane. Agents request new certificates within minutes; renew those of other clients. Then: orchlet certs rotate-ca --stage finish',
+  finish: 'The old CA is removed. Restart the control plane; it then refuses certificates of the old CA.',
 };
 
 export const certsRotateCa: Command = {
   name: 'certs rotate-ca',
   summary: 'replace the CA of the cluster, in three stages',
   description:
-    'Replaces the certificate authority of the cluster with an overlap, so that nothing is cut off: run it with --stage prepare, switch and finish, restart the control plane after each, and let agents and clients follow in between. The line that is printed says what comes next.',
+    'Replaces the CA of the cluster without an interruption. Run it with --stage prepare, switch and finish, restart the control plane after each, and let agents and clients follow in between. The line that is printed says what comes next.',
   flags: caFlags,
   examples: ['orchlet certs rotate-ca --stage prepare'],
   async run(parsed, io) {

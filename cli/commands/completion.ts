@@ -12,7 +12,7 @@ interface Completed {
   readonly words: readonly string[];
 }
 
-/** The command table imports this module, so it is loaded late. */
+/** Loaded on first use, because the command table imports this module. */
 async function completedCommands(): Promise<Completed[]> {
   const { commands }: { readonly commands: readonly CommandRow[] } = await import('../commands.ts');
   const all = await Promise.all(commands.map((row) => row.load()));

@@ -1,6 +1,6 @@
 /**
- * `orchlet join`: makes this host a node of a cluster. The cluster's own description is read without trust, and believed when
- * the token signed it and, if it was given, the authority's key has the hash that the administrator named.
+ * `orchlet join`: makes this host a node of a cluster. It reads `cluster-info` over an unverified connection, and trusts it if
+ * the token signed it and, if hashes are given, the CA's public key has one of them.
  */
 import { readPem } from '../../api/pki/pem.ts';
 import { createHash, createHmac, timingSafeEqual, X509Certificate } from 'node:crypto';
@@ -34,7 +34,7 @@ const flags = {
     type: 'array',
     default: [],
     group: 'Cluster',
-    help: "Hash of the authority's public key, as sha256:HEX. May be repeated.",
+    help: "Hash of the CA's public key, as sha256:HEX. May be repeated.",
   }),
   unsafe: flag({
     name: 'discovery-token-unsafe-skip-ca-verification',
@@ -132,22 +132,23 @@ async function discover(url: string, tokenId: string, tokenSecret: string): Prom
     const parsed = parseYaml(kubeconfig).value as { clusters?: { cluster?: Record<string, string> }[] };
     const cluster = parsed.clusters?.[0]?.cluster ?? {};
     const ca = Buffer.from(cluster['certificate-authority-data'] ?? '', 'base64').toString();
-    if (ca === '' || cluster['server'] === undefined)
-      throw new CommandError("the cluster's description names no server or no authority");
+    if (ca === '' || cluster['server'] === undefined) throw new CommandError('cluster-info names no server or no CA');
     return { ca, signedBundle: data[CA_BUNDLE_KEY] ?? '' };
   } finally {
     await client.close();
   }
 }
 
-/** The same again over a connection that trusts the authority alone: whoever answered has its key. */
+/**
+ * Reads `cluster-info` again over a connection that trusts only the CA, which proves that the server has a certificate of it.
+ */
 async function confirm(url: string, ca: string): Promise<void> {
   const client = new HttpClient({ server: url, ca, clock: systemClock });
   try {
     await client.get(configMaps, 'kube-public', 'cluster-info');
   } catch (error) {
     throw new CommandError(
-      `${url} does not prove itself with the cluster's authority: ${error instanceof Error ? error.message : String(error)}`,
+      `${url} has no certificate of the cluster's CA: ${error instanceof Error ? error.message : String(error)}`,
       { cause: error },
     );
   } finally {
@@ -160,7 +161,7 @@ export const join: Command = {
   summary: 'make this host a node of a cluster',
   arguments: { usage: 'https://SERVER:PORT', least: 1, most: 1 },
   description:
-    'Makes this host a node of a cluster: verifies the cluster by the token and the hash of its authority, writes the bootstrap kubeconfig, and starts the agent\'s service where systemd runs. The line to type here is printed by "orchlet token create --print-join-command" on the first host.',
+    'Makes this host a node of a cluster: verifies the cluster by the token and the hash of its CA, writes the bootstrap kubeconfig, and starts the agent\'s service where systemd runs. On the first host, "orchlet token create --print-join-command" prints the command line.',
   flags,
   examples: [
     'orchlet join https://10.0.0.1:6443 --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:…',
@@ -214,7 +215,7 @@ export const join: Command = {
       '--authorization-mode Webhook',
       ...(values.nodeName === '' ? [] : [`--hostname-override ${values.nodeName}`]),
     ];
-    // Not into agent.env, where the administrator's own flags stand.
+    // The flags are not written to agent.env, which is the administrator's own file.
     await writeFile(joinPath(values.configDir, 'join.env'), `ORCHLET_JOIN_FLAGS=${agentFlags.join(' ')}\n`, {
       mode: 0o644,
     });
@@ -238,6 +239,6 @@ function startService(): boolean {
     );
   const done = spawnSync('systemctl', ['enable', '--now', UNIT], { encoding: 'utf8' });
   if (done.status !== 0)
-    throw new CommandError(`${UNIT} did not start: ${done.stderr.trim()}; 'journalctl -u ${UNIT}' tells more`);
+    throw new CommandError(`${UNIT} did not start: ${done.stderr.trim()}; see 'journalctl -u ${UNIT}'`);
   return true;
 }

@@ -1,4 +1,4 @@
-/** `orchlet stop`: ends the orchlets of this host, and with `--pods` their pods first, in order. */
+/** `orchlet stop`: stops the control plane and the agent of this host, and with `--pods` their pods first, in order. */
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { SHUTDOWN_STATE_FILE } from '../../agent/assembly/node-shutdown.ts';
@@ -19,7 +19,7 @@ const flags = {
     type: 'boolean',
     default: false,
     group: 'Node',
-    help: 'End the pods of this node first, by priority, as at a shutdown of the host. They run on otherwise.',
+    help: 'Stop the pods of this node first, by priority, like a shutdown of the host. By default they keep running.',
   }),
   timeout: flag({
     name: 'timeout',
@@ -42,13 +42,13 @@ export const stop: Command = {
   name: 'stop',
   summary: 'stop the control plane and the agent of this host',
   description:
-    'Ends the control plane and the agent that run on this host, through systemd where it started them. Pods run on, and are taken up again by the next start, unless --pods is given.',
+    'Stops the control plane and the agent of this host, through systemd if it started them. Pods keep running, and the next start takes them over, unless --pods is given.',
   flags,
   examples: ['orchlet stop', 'orchlet stop --pods'],
   async run(parsed, io) {
     const dataDirectory = resolve(String(parsed.values['dataDir']));
     const given = String(parsed.values['rootDir']);
-    // A data directory that is named means its own agent, not whichever runs here.
+    // A data directory on the command line selects the agent of that directory.
     const usual = parsed.given.has('dataDir') ? join(dataDirectory, 'agent') : await agentDirectory();
     const rootDirectory = given === '' ? usual : resolve(given);
     const timeoutMs = Number(parsed.values['timeout']);
@@ -85,7 +85,7 @@ async function endPods(pid: number, rootDirectory: string, timeoutMs: number, io
 
 async function end(pid: number, timeoutMs: number, io: CommandIo): Promise<void> {
   const unit = unitOf(pid, systemdHost);
-  // systemd starts a service again that ends by a signal.
+  // systemd would restart a unit whose process is stopped by a signal.
   if (unit === undefined) process.kill(pid, KEEP_PODS_SIGNAL);
   else stopUnit(unit);
   await waitFor(`process ${pid}`, timeoutMs, async () => !(await isOrchlet(pid)));

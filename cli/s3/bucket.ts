@@ -1,7 +1,4 @@
-/**
- * Files in a bucket: written in parts of bounded size, and read back. A file has its name once all of it has come: S3 shows no
- * object before its upload is complete.
- */
+/** Files in a bucket: written in parts of bounded size, and read back. S3 shows an object only after its upload is complete. */
 import { createHash } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
@@ -21,11 +18,11 @@ const MAX_PAGES = 100;
 export interface S3Bucket {
   /** The parts are held in memory one at a time. */
   write(key: string, file: string): Promise<void>;
-  /** The hash of a file as the server gives it back. Rejects beyond `limitBytes`. */
+  /** Computes the hash of the object's content. Rejects if it is larger than `limitBytes`. */
   sha256(key: string, limitBytes: number): Promise<string>;
-  /** Into a new file. Rejects beyond `limitBytes`. */
+  /** Downloads the object to a new file. Rejects if it is larger than `limitBytes`. */
   read(key: string, file: string, limitBytes: number): Promise<void>;
-  /** All keys that begin so, without those that have a `/` after it. */
+  /** All keys with this prefix that have no `/` after it. */
   list(prefix: string): Promise<readonly string[]>;
   remove(key: string): Promise<void>;
 }
@@ -61,7 +58,7 @@ export function s3Bucket(settings: S3Settings, clock: Clock, times?: S3Times): S
     },
     async read(key, file, limitBytes) {
       await (await open(file, 'wx', 0o600)).close();
-      // Each attempt begins the file anew.
+      // Each attempt writes the file from its beginning.
       await download(key, limitBytes, () => Promise.resolve(createWriteStream(file, { flush: true })));
     },
     list: (prefix) => list(exchange, prefix),
@@ -91,15 +88,15 @@ async function writeInParts(exchange: S3Exchange, key: string, handle: FileHandl
     const body = Buffer.from(`<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`);
     isCompleting = true;
     const { text } = await exchange.ask({ method: 'POST', key, query: { uploadId }, body });
-    // The answer begins with 200 before the server knows the outcome.
+    // The response begins with code 200 before the server knows the outcome.
     if (text.includes('<Error>'))
       throw new CommandError(
         `the S3 server refused the upload: ${elementOf(text, 'Code')} ${elementOf(text, 'Message')}`,
       );
   } catch (error) {
-    // An upload that is unknown may be complete: the answer to an earlier attempt was lost. Reading it back shows.
+    // An unknown upload may be complete, if the response to an earlier attempt was lost. Reading the object back decides.
     if (isCompleting && error instanceof S3Error && error.status === 404) return;
-    // The parts would be charged for otherwise. The failure that led here is the one to report.
+    // The server would charge for the parts. The earlier failure is reported.
     await exchange.ask({ method: 'DELETE', key, query: { uploadId } }).catch(() => undefined);
     throw error;
   }

@@ -1,6 +1,6 @@
 /**
- * One request to an S3 server and its answer. The server is not trusted with more than the backup: answers are bounded in size, each
- * request in time, redirects are not followed, and what failed in passing is tried again a few times.
+ * Sends a request to an S3 server. The server is not trusted: responses are bounded in size and time, redirects are not
+ * followed, and transient failures are retried a few times.
  */
 import { request as requestHttps } from 'node:https';
 import type { IncomingMessage } from 'node:http';
@@ -31,7 +31,7 @@ export interface S3Answer {
   readonly text: string;
 }
 
-/** What the server answered instead of what was asked for. */
+/** The error response of the server. */
 export class S3Error extends CommandError {
   readonly status: number;
 
@@ -60,7 +60,7 @@ export class S3Exchange {
     this.#times = times;
   }
 
-  /** A request with a short answer. Rejects with `CommandError` in one line. */
+  /** Sends a request with a short response. Rejects with a one-line `CommandError`. */
   ask(asked: S3Request): Promise<S3Answer> {
     return this.request(asked, async (response) => ({
       headers: response.headers,
@@ -69,8 +69,8 @@ export class S3Exchange {
   }
 
   /**
-   * `read` takes the body of a success. Where the request or `read` fails in passing, both are tried again, so that `read` begins
-   * anew each time. Rejects with `CommandError` in one line.
+   * `read` consumes the body of a successful response. If the request or `read` fails transiently, both are repeated, and
+   * `read` starts from the beginning. Rejects with a one-line `CommandError`.
    */
   async request<T>(asked: S3Request, read: (response: IncomingMessage) => Promise<T>): Promise<T> {
     for (let attempt = 0; ; attempt += 1) {
@@ -86,7 +86,7 @@ export class S3Exchange {
     }
   }
 
-  /** The answer of a success, its body not read yet. */
+  /** Returns a successful response whose body is not read yet. */
   async #open(asked: S3Request): Promise<IncomingMessage> {
     const response = await this.#send(asked);
     const status = response.statusCode ?? 0;
@@ -122,7 +122,7 @@ export class S3Exchange {
     const late = this.#clock.after(this.#times.answerMs, () =>
       sent.destroy(new Error(`no answer within ${this.#times.answerMs / 1000} s`)),
     );
-    // Counts while the body of the answer is read, too: an answer that stalls is given up.
+    // Also applies while the body is read: a response that stalls is aborted.
     sent.on('timeout', () => sent.destroy(new Error(`nothing came for ${this.#times.idleMs / 1000} s`)));
     sent.on('error', answered.reject);
     sent.on('response', answered.resolve);

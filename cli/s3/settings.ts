@@ -1,6 +1,6 @@
 /**
- * Where backups in S3 go and who writes them: `s3://BUCKET/PREFIX` and the flags, then the variables and the file of credentials that
- * every S3 tool reads. Nothing of it is logged.
+ * The settings of backups in S3: `s3://BUCKET/PREFIX` and the flags, then the environment variables and the credentials file of
+ * other S3 tools. None of it is logged.
  */
 import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
