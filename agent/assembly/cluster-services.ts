@@ -2,8 +2,7 @@
  * Provides services to the agent: the environment variables of pods, and, if the options enable them, the service proxy and the
  * DNS server. They share one set of informers.
  */
-import { background, untilDone } from '../../api/machinery/background.ts';
-import { Backoff } from '../../api/machinery/backoff.ts';
+import { background } from '../../api/machinery/background.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { type Informer, Informers } from '../../api/machinery/informer.ts';
 import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
@@ -153,13 +152,7 @@ async function serviceNetwork(
     dns = await clusterDns(base, known, slices, nameServers);
     await dns.listen(0);
   }
-  const starting = untilDone(() => proxy.start(signal), {
-    clock,
-    signal,
-    backoff: new Backoff({ firstMs: 1_000, longestMs: 60_000 }),
-    onError: (error) => logger.error({ err: error }, 'Cannot start the service proxy, retrying'),
-  });
-  background(starting, { logger, what: 'Starting the service proxy', signal });
+  background(proxy.run(signal), { logger, what: 'Keeping the rules of services', signal });
   return {
     async close({ hostCleared }) {
       await proxy.close({ remove: hostCleared });
@@ -176,7 +169,7 @@ async function clusterDns(
 ): Promise<ClusterDns> {
   known.addIndex('address', ({ spec }) => spec?.clusterIPs ?? []);
   slices.addIndex('address', ({ endpoints }) => endpoints?.flatMap(({ addresses }) => addresses) ?? []);
-  // Its codec is for those who have it answer.
+  // Only agents that serve names load the codec of DNS messages.
   const { ClusterDns: Server } = await import('../network/clusterdns/cluster-dns.ts');
   return new Server({
     names: {

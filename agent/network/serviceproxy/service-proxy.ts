@@ -3,17 +3,17 @@
  * works in a network namespace; a second one waits until the first has exited. The rules remain after the agent stops,
  * as pods do, unless it calls `close({ remove: true })`.
  */
-import type { Family } from './addresses.ts';
 import { execFile } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { promisify } from 'node:util';
 import type { Logger } from '../../../api/component/logger.ts';
-import { background } from '../../../api/machinery/background.ts';
-import type { Clock, Timer } from '../../../api/machinery/clock.ts';
+import { Backoff } from '../../../api/machinery/backoff.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
-import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
+import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
+import type { Family } from './addresses.ts';
 import { HealthCheckPorts } from './health-check-ports.ts';
 import { type NameServer, serviceRules } from './iptables-rules.ts';
 import type { PacketFilter } from './iptables.ts';
@@ -40,6 +40,7 @@ export interface ServiceProxyOptions {
 const LEAST_INTERVAL_MS = 1000;
 /** How long to collect changes before a sync. */
 const GATHER_MS = 20;
+/** The delay after a failed turn. */
 const RETRY_MS = 5000;
 /** How often to check the jumps, because another process may have flushed the tables. */
 const INSPECT_MS = 60_000;
@@ -55,59 +56,79 @@ export class ServiceProxy {
   /** Another agent owns the rules. This is logged once. */
   #waits = false;
   #lock: Server | undefined;
-  #timer: Timer | undefined;
-  #inspection: Timer | undefined;
-  #lastApply = -Infinity;
-  /** Transactions and inspections must not overlap. */
-  readonly #work = new SerialQueue();
-  #closed = false;
+  /** The time of the first change that is not applied yet; `undefined` if there is none. */
+  #changedMs: number | undefined = -Infinity;
+  #lastApplyMs = -Infinity;
+  #inspectAtMs = Infinity;
+  #follows = false;
+  readonly #loop: WakeableLoop;
+  readonly #closing = new AbortController();
+  #running: Promise<void> = Promise.resolve();
 
   constructor(options: ServiceProxyOptions) {
     this.#options = options;
     this.#health = new HealthCheckPorts(options.logger);
+    this.#loop = new WakeableLoop({
+      clock: options.clock,
+      backoff: new Backoff({ firstMs: RETRY_MS, longestMs: RETRY_MS }),
+      onError: this.#complain,
+    });
     options.slices.addIndex('service', ({ metadata }) => {
       const service = metadata.labels?.[SERVICE_NAME_LABEL];
       return service === undefined ? [] : [`${metadata.namespace}/${service}`];
     });
   }
 
-  /** Resolves when the first rules are applied, or when the proxy has to wait for another one. */
-  async start(signal: AbortSignal): Promise<void> {
-    const { services, slices, filter, logger } = this.#options;
-    const problem = await filter.problem('IPv4');
+  /** Keeps the rules until the signal aborts or the proxy is closed. A failed turn is retried. Never rejects. */
+  run(signal: AbortSignal): Promise<void> {
+    this.#running = this.#loop.run(AbortSignal.any([signal, this.#closing.signal]), (either) => this.#turn(either));
+    return this.#running;
+  }
+
+  /** Requests a sync of the rules. */
+  changed(): void {
+    // A turn for an earlier change is due already.
+    if (this.#changedMs !== undefined) return;
+    this.#changedMs = this.#options.clock.monotonic();
+    this.#loop.wake();
+  }
+
+  /** Takes the lock, follows the informers, applies changes and inspects the rules, as far as each is due. */
+  async #turn(signal: AbortSignal): Promise<number> {
+    const { filter, logger, clock } = this.#options;
+    const problem = this.#lock === undefined ? await filter.problem('IPv4') : '';
     if (problem !== '') {
       logger.warn({ problem }, 'Services are not reachable on this node; install iptables or set --service-proxy=none');
-      return;
+      return Infinity;
     }
-    if (!(await this.#takeLock(signal))) return;
+    if (!(await this.#takeLock())) return INSPECT_MS;
+    await this.#follow(signal);
+    if (clock.monotonic() >= this.#inspectAtMs) await this.#inspect();
+    if (clock.monotonic() >= this.#dueMs()) await this.#apply();
+    return Math.max(0, Math.min(this.#dueMs(), this.#inspectAtMs) - clock.monotonic());
+  }
+
+  async #follow(signal: AbortSignal): Promise<void> {
+    if (this.#follows) return;
+    const { services, slices } = this.#options;
     await Promise.all([services.synced(signal), slices.synced(signal)]);
-    const handler = { add: () => this.changed(), update: () => this.changed(), delete: () => this.changed() };
+    this.#follows = true;
+    const changed = (): void => this.changed();
+    const handler = { add: changed, update: changed, delete: changed };
     services.addHandler(handler);
     slices.addHandler(handler);
-    await this.#work.run(() => this.#apply());
-    this.#inspectLater();
   }
 
-  /** Schedules a sync of the rules. */
-  changed(): void {
-    if (this.#closed || this.#timer !== undefined || this.#lock === undefined) return;
-    const { clock } = this.#options;
-    const wait = Math.max(GATHER_MS, this.#lastApply + LEAST_INTERVAL_MS - clock.monotonic());
-    this.#timer = clock.after(wait, () => {
-      this.#timer = undefined;
-      this.#inBackground(() => this.#apply());
-    });
-  }
-
-  #inBackground(work: () => Promise<void>): void {
-    background(this.#work.run(work), { logger: this.#options.logger, what: 'Keeping the rules of services' });
+  /** Returns the time of the next sync; `Infinity` without a change. */
+  #dueMs(): number {
+    return this.#changedMs === undefined
+      ? Infinity
+      : Math.max(this.#changedMs + GATHER_MS, this.#lastApplyMs + LEAST_INTERVAL_MS);
   }
 
   async close({ remove }: { readonly remove: boolean }): Promise<void> {
-    this.#closed = true;
-    this.#timer?.cancel();
-    this.#inspection?.cancel();
-    await this.#work.drained();
+    this.#closing.abort();
+    await this.#running;
     await this.#health.close();
     if (remove && this.#lock !== undefined) {
       for (const family of this.#applied.keys()) await this.#options.filter.remove(family).catch(this.#complain);
@@ -117,10 +138,11 @@ export class ServiceProxy {
 
   /**
    * Takes the lock: an abstract socket, which belongs to the network namespace like the rules, and disappears with its
-   * process.
+   * process. Resolves to whether this proxy has it.
    */
-  async #takeLock(signal: AbortSignal): Promise<boolean> {
-    const { logger, clock, lockName = 'orchlet-service-proxy' } = this.#options;
+  async #takeLock(): Promise<boolean> {
+    if (this.#lock !== undefined) return true;
+    const { logger, lockName = 'orchlet-service-proxy' } = this.#options;
     const server = createServer((socket) => socket.destroy());
     try {
       await new Promise<void>((resolve, reject) => {
@@ -134,9 +156,6 @@ export class ServiceProxy {
           'Another agent on this host owns the service rules; services of this cluster are not reachable here until it stops (or set --service-proxy=none)',
         );
       this.#waits = true;
-      this.#inspection = clock.after(INSPECT_MS, () => {
-        if (!this.#closed) this.start(signal).catch(this.#complain);
-      });
       return false;
     }
     server.unref();
@@ -145,9 +164,9 @@ export class ServiceProxy {
   }
 
   async #apply(): Promise<void> {
-    if (this.#closed) return;
     const { services, slices, place, clock, prepareHost } = this.#options;
-    this.#lastApply = clock.monotonic();
+    this.#lastApplyMs = clock.monotonic();
+    this.#changedMs = undefined;
     const all = services.list();
     const slicesOf = (namespace: string, name: string): EndpointSlice[] =>
       slices.byIndex('service', `${namespace}/${name}`);
@@ -163,10 +182,12 @@ export class ServiceProxy {
       this.#udp = udp;
       await this.#health.keep(healthCheckPorts(all, slicesOf, place()));
     } catch (error) {
-      this.#complain(error);
+      // The state of the tables is unknown, so the retry writes all rules.
       this.#applied.clear();
-      clock.after(RETRY_MS, () => this.changed());
+      this.#changedMs ??= clock.monotonic();
+      throw error;
     }
+    if (this.#inspectAtMs === Infinity) this.#inspectAtMs = clock.monotonic() + INSPECT_MS;
   }
 
   async #applyFamily(family: Family, ports: readonly ServicePort[]): Promise<void> {
@@ -194,25 +215,14 @@ export class ServiceProxy {
     this.#applied.set(family, rules);
   }
 
-  #inspectLater(): void {
-    this.#inspection = this.#options.clock.after(INSPECT_MS, () => {
-      this.#inBackground(async () => {
-        await this.#inspect();
-        if (!this.#closed) this.#inspectLater();
-      });
-    });
-  }
-
-  /** Rules that cannot be read stay as they are until the next inspection. */
+  /** Requests a sync if another process has removed the jumps. Rules that cannot be read stay until the next inspection. */
   async #inspect(): Promise<void> {
+    const { clock, filter } = this.#options;
+    this.#inspectAtMs = clock.monotonic() + INSPECT_MS;
     for (const family of this.#applied.keys()) {
-      try {
-        if (await this.#options.filter.intact(family)) continue;
-        this.#applied.delete(family);
-        this.changed();
-      } catch (error) {
-        this.#complain(error);
-      }
+      if (await filter.intact(family)) continue;
+      this.#applied.delete(family);
+      this.#changedMs ??= clock.monotonic();
     }
   }
 

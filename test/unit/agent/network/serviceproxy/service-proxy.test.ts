@@ -23,7 +23,15 @@ function setUp(lockName: string) {
   const clock = new FakeClock();
   const client = new FakeClient(clock);
   const informers = new Informers({ client, clock, logger: silentLogger });
-  const done = { applied: [] as string[], removed: [] as Family[], failures: 0, isIntact: true, unreadable: 0 };
+  const done = {
+    applied: [] as string[],
+    removed: [] as Family[],
+    failures: 0,
+    isIntact: true,
+    unreadable: 0,
+    problems: 0,
+    unusable: 0,
+  };
   const filter: PacketFilter = {
     apply(_family, rules) {
       if (done.failures > 0) {
@@ -38,7 +46,10 @@ function setUp(lockName: string) {
       done.unreadable-- > 0 ? Promise.reject(new Error('the tables are locked')) : Promise.resolve(done.isIntact),
     chains: () => Promise.resolve(new Set(['ORC-SVC-OF-A-KILLED-AGENT'])),
     remove: (family) => Promise.resolve(void done.removed.push(family)),
-    problem: () => Promise.resolve(''),
+    problem: () => {
+      done.problems++;
+      return done.unusable-- > 0 ? Promise.reject(new Error('iptables was killed')) : Promise.resolve('');
+    },
   };
   const proxy = new ServiceProxy({
     services: informers.for(services),
@@ -56,15 +67,17 @@ function setUp(lockName: string) {
 
 const settle = async (clock: FakeClock, until: () => boolean): Promise<void> => {
   // The lock is a real socket, so the test cannot know when it is bound.
-  while (!until()) await clock.advance(500);
+  for (let turns = 0; !until(); turns++) {
+    assert.ok(turns < 1_000, 'the condition is never met');
+    await clock.advance(500);
+  }
 };
 
 describe('the service proxy', () => {
   it('applies a change once, and deletes the chains of a killed agent with the first rules', async () => {
     const { clock, client, informers, proxy, done } = setUp(`test-proxy-a-${process.pid}`);
-    const started = proxy.start(new AbortController().signal);
+    const running = proxy.run(new AbortController().signal);
     await settle(clock, () => done.applied.length === 1);
-    await started;
     assert.match(done.applied[0] ?? '', /-X ORC-SVC-OF-A-KILLED-AGENT/);
     await client.create(services, 'shop', service('web', '10.96.0.7'));
     await settle(clock, () => done.applied.length === 2);
@@ -73,6 +86,7 @@ describe('the service proxy', () => {
     await clock.advance(5_000);
     assert.equal(done.applied.length, 2, 'nothing has changed');
     await proxy.close({ remove: true });
+    await running;
     await informers.close();
     assert.deepEqual(done.removed, ['IPv4']);
   });
@@ -80,21 +94,20 @@ describe('the service proxy', () => {
   it('retries after a failure, and restores removed jumps', async () => {
     const { clock, informers, proxy, done } = setUp(`test-proxy-b-${process.pid}`);
     done.failures = 1;
-    const started = proxy.start(new AbortController().signal);
+    const running = proxy.run(new AbortController().signal);
     await settle(clock, () => done.applied.length === 1);
-    await started;
     done.isIntact = false;
     await settle(clock, () => done.applied.length === 2);
     await proxy.close({ remove: false });
+    await running;
     await informers.close();
     assert.deepEqual(done.removed, []);
   });
 
   it('inspects and applies on after an inspection that failed', async () => {
     const { clock, client, informers, proxy, done } = setUp(`test-proxy-d-${process.pid}`);
-    const started = proxy.start(new AbortController().signal);
+    const running = proxy.run(new AbortController().signal);
     await settle(clock, () => done.applied.length === 1);
-    await started;
     done.unreadable = 1;
     await clock.advance(60_001);
     assert.equal(done.unreadable, 0);
@@ -105,21 +118,24 @@ describe('the service proxy', () => {
     await clock.advance(120_000);
     assert.ok(done.applied.length > 2);
     await proxy.close({ remove: false });
+    await running;
     await informers.close();
   });
 
-  it('leaves the rules to another proxy of the host, and takes over when that one stops', async () => {
+  it('leaves the rules to another proxy of the host, and takes over when that one stops, even if the first attempt fails', async () => {
     const name = `test-proxy-c-${process.pid}`;
     const first = setUp(name);
-    const started = first.proxy.start(new AbortController().signal);
+    const running = first.proxy.run(new AbortController().signal);
     await settle(first.clock, () => first.done.applied.length === 1);
-    await started;
     const second = setUp(name);
-    await second.proxy.start(new AbortController().signal);
+    const waiting = second.proxy.run(new AbortController().signal);
+    await settle(second.clock, () => second.done.problems > 0);
     assert.equal(second.done.applied.length, 0);
+    second.done.unusable = 1;
     await first.proxy.close({ remove: true });
     await settle(second.clock, () => second.done.applied.length === 1);
     await second.proxy.close({ remove: true });
+    await Promise.all([running, waiting]);
     await Promise.all([first.informers.close(), second.informers.close()]);
   });
 });
