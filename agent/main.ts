@@ -27,7 +27,7 @@ import { loadPreloadedImages } from './runtime/images/imported-images.ts';
 import type { Runtime } from './runtime/runtime.ts';
 import { selectRuntime } from './runtime/select-runtime.ts';
 
-/** The Kubernetes release of the kubelet that this agent stands in for. */
+/** The Kubernetes release of the kubelet that this agent replaces. */
 export const AGENT_VERSION = 'v1.36.2';
 
 export interface AgentOptions {

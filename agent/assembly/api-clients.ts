@@ -80,7 +80,7 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
   const heartbeats: HttpClient = new HttpClient({
     ...common,
     timeoutMs: Math.min(flags.nodeStatusUpdateFrequency, flags.nodeLeaseDurationSeconds * 1000),
-    // A network that came back after a while does not wake connections that it took with it.
+    // Connections that broke with the network do not recover when the network does.
     onTimeout: () => all.forEach((each) => each.closeConnections()),
   });
   const all = [client, events, heartbeats];
@@ -129,12 +129,12 @@ function rotate(
         const waiting = { clock, logger, signal: aborted };
         const own = await readPair(certificateDirectory, CLIENT_PAIR);
         const { bootstrapKubeconfig } = flags;
-        // A host that slept past the end of its certificate is nobody to the server.
+        // If the certificate expired while the host slept, the server does not authenticate the agent.
         if (bootstrapKubeconfig !== '' && (own === undefined || own.leaf.notAfterMs <= clock.now()))
           return (await requestByBootstrap({ ...waiting, bootstrapKubeconfig, nodeName })).pair;
         return requestCertificate(client, nodeClientWish(nodeName), { ...waiting, timeoutMs: REQUEST_TIMEOUT_MS });
       },
-      // Connections, watches included, are made anew: they were authenticated with the old certificate.
+      // Connections, watches included, are reopened, because they were authenticated with the old certificate.
       onRotated: () => all.forEach((each) => each.renewConnections()),
     },
     signal,

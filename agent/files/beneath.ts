@@ -184,7 +184,7 @@ export class Directory {
     try {
       file = await open(at, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, mode);
     } catch (error) {
-      // A link, and a FIFO, socket or device that nobody serves.
+      // The entry is a link, or a FIFO, socket or device without a peer.
       const { code } = error as NodeJS.ErrnoException;
       if (code === 'ELOOP' || code === 'ENXIO' || code === 'ENODEV' || code === 'EISDIR') throw irregular(name, error);
       throw error;
@@ -321,7 +321,7 @@ export function openRegularFile(path: string, flags?: number, mode?: number): Pr
   return inDirectory(dirname(path), (directory) => directory.openFile(basename(path), flags, mode));
 }
 
-/** Removes a tree whose folder is trusted; nothing happens where there is none. */
+/** Removes a tree whose parent directory is trusted. Does nothing if it does not exist. */
 export async function removeTree(path: string): Promise<void> {
   await inDirectory(dirname(path), (directory) => directory.removeTree(basename(path))).catch(ifMissing);
 }

@@ -80,7 +80,7 @@ export function hostCapacity(): HostCapacity {
   };
 }
 
-/** Processors that are switched on: what the kernel says, not what this process may use. */
+/** Returns the number of online CPUs of the host, regardless of the CPUs that this process may use. */
 function onlineCpus(): number {
   const ranges = readText('/sys/devices/system/cpu/online') ?? '';
   let count = 0;
@@ -153,7 +153,7 @@ export function runningPids(): number {
   return Number(/\/(\d+) /.exec(readText('/proc/loadavg') ?? '')?.[1] ?? 0);
 }
 
-/** The kernel enforces AppArmor profiles: what a pod asks of it holds. */
+/** Whether the kernel enforces AppArmor profiles. */
 export function hasAppArmor(): boolean {
   return readText('/sys/module/apparmor/parameters/enabled')?.startsWith('Y') === true;
 }

@@ -89,7 +89,10 @@ async function usable(
   }
 }
 
-/** Why pods cannot run; other conditions are warnings: containerd 2 tells of deprecated parts of its configuration so. */
+/**
+ * Returns the condition that keeps pods from running. Other conditions are warnings, such as those of containerd 2 about
+ * deprecated configuration.
+ */
 export function unmetCondition(conditions: readonly RuntimeCondition[]): RuntimeCondition | undefined {
   return conditions.find(({ type, ready }) => !ready && (type === 'RuntimeReady' || type === 'NetworkReady'));
 }

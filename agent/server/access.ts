@@ -80,7 +80,7 @@ export function createAccess(options: AccessOptions): Access {
         const user = await reviewToken(token, options, tokens);
         return user === 'refused' ? undefined : user;
       }
-      // Wrong credentials make nobody anonymous.
+      // A request with wrong credentials is not anonymous.
       if (header !== '' || byCertificate === 'refused' || options.anonymous === 'none') return undefined;
       return { name: ANONYMOUS, uid: '', groups: ['system:unauthenticated'], extra: {} };
     },
@@ -170,7 +170,7 @@ function verbOf(method: string): string {
     case 'GET':
       return 'get';
     default:
-      // Only what may do everything may ask by another method (HEAD, OPTIONS).
+      // Other methods (HEAD, OPTIONS) need a permission for all verbs.
       return '';
   }
 }

@@ -100,7 +100,7 @@ function ifNoLog(error: unknown): undefined {
   return ifMissing(error as NodeJS.ErrnoException);
 }
 
-/** What goes wrong on the way stands in the text: the status is out by then. */
+/** Streams the logs of services. A failure is reported in the text, because the status code is already sent. */
 function serveServices(
   query: LogQuery,
   options: SystemLogsOptions,

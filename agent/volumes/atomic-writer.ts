@@ -11,7 +11,7 @@ export interface PayloadFile {
   readonly content: Buffer;
   /** Permission bits. */
   readonly mode: number;
-  /** Owner where the volume asks for one (service-account tokens). */
+  /** The owner, if the volume requires one (service-account tokens). */
   readonly uid?: number;
 }
 

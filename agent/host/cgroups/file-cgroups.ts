@@ -187,6 +187,6 @@ async function removeTree(directory: string): Promise<void> {
   // A cgroup that is gone has no children.
   const entries = await readdir(directory, { withFileTypes: true }).catch(() => []);
   for (const entry of entries) if (entry.isDirectory()) await removeTree(join(directory, entry.name));
-  // What still has processes stays; housekeeping comes again.
+  // A cgroup with processes stays, and housekeeping retries.
   await rmdir(directory).catch(() => undefined);
 }

@@ -124,7 +124,7 @@ export class SystemdCgroups implements CgroupManager {
   async #start(name: string, properties: readonly Property[]): Promise<void> {
     const all: readonly Property[] = [
       ['Description', 's', `Pods of Kubernetes: ${name}`],
-      // When the host goes down, pods end in their order, not with their slice.
+      // When the host shuts down, pods terminate in their order, and not with their slice.
       ['DefaultDependencies', 'b', 'false'],
       ['CPUAccounting', 'b', 'true'],
       ['MemoryAccounting', 'b', 'true'],
@@ -151,7 +151,10 @@ export class SystemdCgroups implements CgroupManager {
     return this.#options.busctl(['--system', '--quiet', 'call', ...MANAGER, method, signature, ...args]);
   }
 
-  /** On v1 systemd's own hierarchy tells: in the others directories of runtimes stay behind. */
+  /**
+   * Returns whether the slice exists. On v1 it reads systemd's own hierarchy, because directories of runtimes remain in the
+   * others.
+   */
   #exists(path: string): boolean {
     const bases = this.#options.files.bases();
     const own = bases.filter((base) => base.endsWith('/systemd'));

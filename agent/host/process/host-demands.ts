@@ -130,7 +130,7 @@ export async function applyProcessSettings({ oomScoreAdj, maxOpenFiles, logger }
   }
 }
 
-/** The soft limit that `/proc/self/limits` tells. Pure. */
+/** Returns the soft limit from `/proc/self/limits`. Pure. */
 export function openFilesLimit(limits: string): number | undefined {
   const soft = /^Max open files\s+(\S+)/m.exec(limits)?.[1];
   return soft === undefined ? undefined : Number(soft);

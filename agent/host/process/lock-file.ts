@@ -29,7 +29,7 @@ export async function acquireLockFile(options: LockFileOptions): Promise<() => P
   });
   const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
   const release = async (): Promise<void> => {
-    // Before it has the lock flock does not read, and has to be told.
+    // flock does not read its input before it has the lock, so it needs a signal.
     if (!isLocked) child.kill();
     child.stdin.end();
     await ended;

@@ -80,7 +80,7 @@ export class FramedMessages {
   }
 }
 
-/** The queries that a client sends over a connection, read as they are asked for. Throws if one is too long. */
+/** Reads the queries of a client from a connection, one at a time. Throws if one is too long. */
 export async function* queriesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let rest: Buffer = Buffer.alloc(0);
   for await (const chunk of chunks) {

@@ -22,7 +22,7 @@ export interface AuthorityOptions {
   readonly kubeconfig: string;
   /** The files of the key and certificate to which the kubeconfig refers. */
   readonly credentialsFile: string;
-  /** `--client-ca-file`; '' where there is none. */
+  /** `--client-ca-file`; empty if there is none. */
   readonly clientCaFile: string;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -1,11 +1,11 @@
 /**
- * The host's login manager, which asks before it lets the host go down. Held and heard through systemd's own tools:
+ * Access to the host's login manager, which delays a shutdown of the host while a lock is held. It uses systemd's own tools:
  *
- * - the lock is a file descriptor that D-Bus passes, which no JavaScript client can receive: `systemd-inhibit` holds it for as
- *   long as its command runs, and the command ends with this process's end of its pipe, so that an agent that is killed
- *   never holds a host up;
- * - `busctl` reads the signal. Both are of the package that brings the login manager: where they are missing there is nothing
- *   to ask.
+ * The lock is a file descriptor that D-Bus passes, which JavaScript clients cannot receive. `systemd-inhibit` holds it as long as
+ * its command runs, and the command exits when its standard input closes, so that a killed agent never delays a shutdown.
+ *
+ * `busctl` receives the signal of a shutdown. Both tools belong to the package of the login manager, so a host without them has
+ * no login manager.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -72,7 +72,7 @@ export function systemLogind(options: LogindOptions = {}): Logind {
 
     async inhibit() {
       const what = ['--what=shutdown', '--mode=delay', '--who=kubelet', '--why=The node agent ends the pods first'];
-      // The command says that it runs, which is after the lock was taken; it reads until this process lets go of it.
+      // The command writes a line once it has the lock. It reads its input until this process closes the pipe.
       const child = spawn('systemd-inhibit', [...what, 'sh', '-c', 'echo held; exec cat >/dev/null'], {
         env,
         stdio: ['pipe', 'pipe', 'pipe'],

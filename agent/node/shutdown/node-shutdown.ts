@@ -115,7 +115,7 @@ export class NodeShutdown {
     await ended;
   }
 
-  /** It reads its configuration a moment after it was told to. */
+  /** Waits until the login manager has read its configuration. Resolves to its maximum delay. */
   async #raised(wantedMs: number, signal: AbortSignal): Promise<number> {
     const { clock, logind } = this.#options;
     for (let attempt = 0; ; attempt += 1) {
@@ -129,7 +129,10 @@ export class NodeShutdown {
     const { aboutNode, logger, logind, periods } = this.#options;
     if (goingDown === this.#isShuttingDown) return;
     const what = goingDown ? 'event' : 'cancellation';
-    logger.info({}, goingDown ? 'the host goes down; pods end first' : 'the host does not go down after all');
+    logger.info(
+      {},
+      goingDown ? 'The host shuts down, terminating pods first' : 'The shutdown of the host is cancelled',
+    );
     aboutNode('NodeShutdown', `Shutdown manager detected shutdown ${what}`);
     this.#setShuttingDown(goingDown);
     try {

@@ -183,7 +183,7 @@ function setHandlers(status: NodeStatus, { features }: NodeFacts): void {
   status.features = { supplementalGroupsPolicy: features.supplementalGroupsPolicy };
 }
 
-/** Absent where there never were any: what has no attached volumes says nothing of them. */
+/** Sets the attached volumes. The field stays absent if the node never had any. */
 function setVolumesInUse(status: NodeStatus, facts: NodeFacts): void {
   if (facts.volumesInUse.length === 0 && status.volumesInUse === undefined) return;
   status.volumesInUse = [...facts.volumesInUse];

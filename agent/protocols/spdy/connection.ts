@@ -104,7 +104,7 @@ export class SpdyConnection {
     // Errors of either codec end the connection in `#run`.
     this.#inflate.on('error', () => this.close());
     this.#deflate.on('error', () => this.close());
-    // A client that is gone is noticed though its streams are full. As a client what the server sent last is read first.
+    // A server notices a disconnected client even if its streams are full. A client first reads what the server sent last.
     if (onStream !== undefined) transport.once('close', () => this.close());
     this.closed = this.#run(head);
   }
@@ -345,8 +345,8 @@ export class SpdyConnection {
   }
 
   /**
-   * Frames are still taken when the connection has ended: nobody is there to hear an answer then. A peer that asks for answers
-   * without end and reads none loses the connection.
+   * Sends a response to a control frame. Frames that arrive after the end of the connection get none. A peer that requests
+   * responses without end and reads none loses the connection.
    */
   #answer(frame: Buffer): void {
     if (this.#ended || !this.#transport.writable) return;
@@ -378,7 +378,7 @@ export class SpdyConnection {
     for (const stream of this.#streams.values()) stream.destroy();
     this.#streams.clear();
     this.#transport.end();
-    // What still comes is read and dropped: a peer that is kept from writing might never read our last word.
+    // Further data is read and dropped, because a peer that cannot write might not read the last frame.
     this.#transport.resume();
     this.#inflate.close();
     this.#deflate.close();

@@ -151,7 +151,7 @@ function parseGrace(text: string): number {
 
 /** In units of the signal: bytes, inodes, processes. */
 export function amountOf(value: ThresholdValue, capacity: number): number {
-  // Percentages in single precision, as the kubelet has them: what nodes tell is the same to the byte.
+  // The kubelet computes percentages in single precision. The same precision gives the same amounts to the byte.
   return 'percent' in value ? Math.floor(capacity * Math.fround(value.percent)) : Number(wholeUnits(value.quantity));
 }
 

@@ -1,6 +1,6 @@
 /**
- * `<root-dir>/pod-resources/kubelet.sock`: tells monitors and schedulers of the host which containers have which devices,
- * processors and memory of their own, and what there is to be given. Limited in its rate, as the kubelet limits it.
+ * Serves `<root-dir>/pod-resources/kubelet.sock`, which reports to monitors and schedulers of the host which devices, CPUs and
+ * memory each container has exclusively, and what can be allocated. It has the kubelet's rate limit.
  */
 import { join } from 'node:path';
 import type { Clock } from '../../../api/machinery/clock.ts';

@@ -1,6 +1,6 @@
 /** The pages of metrics and usage that the agent's server shows. `statistics.ts` implements them. */
 
-/** What a page of figures says, made when it is asked for. */
+/** Computes the content of the metrics pages on request. */
 export interface StatisticsPages {
   /** `/metrics`: the agent's own. */
   metrics(): Promise<string>;

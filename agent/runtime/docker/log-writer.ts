@@ -105,7 +105,7 @@ export class LogWriter {
         if (await this.#deps.running(this.#source.id)) await pause(this.#deps.clock, RETRY_MS, signal);
       }
     } finally {
-      // Cleared before it is closed: a reopening that is under way then finds that it came too late.
+      // The field is cleared before the file is closed, so that a concurrent reopening stops.
       const file = this.#file;
       this.#file = undefined;
       await file?.close();

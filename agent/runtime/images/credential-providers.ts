@@ -149,7 +149,7 @@ export class CredentialProviders {
       throw new Error('there is no API server to ask for the service account of the pod');
     const account = (await this.#options.client.get(serviceAccounts, namespace, name)) as ServiceAccount;
     const has = account.metadata.annotations ?? {};
-    // How workloads say that they want it: without one the plugin is simply not for them.
+    // The required annotations select the plugin. Without them the plugin does not apply to the pod.
     if (attributes.requiredAnnotations.some((key) => has[key] === undefined)) return undefined;
     const annotations = Object.fromEntries(
       [...attributes.requiredAnnotations, ...attributes.optionalAnnotations]

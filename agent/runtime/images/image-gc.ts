@@ -185,7 +185,7 @@ export class ImageGc {
   async #remove(image: ImageInfo, reason: 'space' | 'age'): Promise<boolean> {
     const { runtime, logger, onRemoved } = this.#options;
     try {
-      // An image of several names goes with the last of them.
+      // An image with several names is removed with its last name.
       for (const name of image.repoTags.length > 1 ? image.repoTags : [image.id]) await runtime.removeImage(name);
       this.#records.delete(image.id);
       logger.info({ image: image.repoTags[0] ?? image.id, bytes: image.sizeBytes, reason }, 'Removed an unused image');

@@ -132,7 +132,7 @@ export class ImageManager {
         }
       }
       if (policy === 'Never') {
-        // Also where it is there and not this pod's: what others have is nothing to tell.
+        // The message is the same if the image exists for other pods, because this pod must not learn of it.
         const message = `Container image "${written}" is not present with pull policy of Never`;
         say('Warning', 'ErrImageNeverPull', message);
         throw new ImageError('ErrImageNeverPull', message);
@@ -144,7 +144,7 @@ export class ImageManager {
     }
   }
 
-  /** The id of an image that a volume of the pod mounts; pulled as the volume says. */
+  /** Returns the id of an image that a volume of the pod mounts, after a pull by the policy of the volume. */
   async ensureVolumeImage(pod: Pod, reference: string, signal: AbortSignal): Promise<string> {
     const policy = pod.spec.volumes?.find((volume) => volume.image?.reference === reference)?.image?.pullPolicy;
     const container = { name: '', image: reference, ...(policy === undefined ? {} : { imagePullPolicy: policy }) };

@@ -65,7 +65,7 @@ function globOf(part: string): Glob | undefined {
   return glob;
 }
 
-/** What stands in brackets: `abc`, `a-z`, `^a-z`. */
+/** Parses the content of brackets: `abc`, `a-z`, `^a-z`. */
 function classOf(chars: readonly string[]): ((char: string) => boolean) | undefined {
   const negated = chars[0] === '^';
   const members = negated ? chars.slice(1) : chars;

@@ -164,7 +164,7 @@ export async function containerConfig(request: ContainerRequest, deps: ConfigDep
     command: (container.command ?? []).map((word) => expand(word, lookup)),
     args: (container.args ?? []).map((word) => expand(word, lookup)),
     workingDir: container.workingDir ?? '',
-    // What the container says itself stands last and wins.
+    // The container's own values are last and override the others.
     env: [...new Map([...(plugged?.env ?? []), ...env])].map(([name, value]) => ({ name, value })),
     mounts,
     devices: [...prepared.devices, ...(plugged?.devices ?? [])],

@@ -113,7 +113,7 @@ function withinLimits({ servers, searches, options }: DnsConfig, warn: DnsWarnin
 }
 
 export interface PodHostname {
-  /** What `hostname` says. */
+  /** Returns the host name, as the command `hostname` prints it. */
   readonly hostname: string;
   /** '' where the pod has no name in the cluster's DNS. */
   readonly domain: string;

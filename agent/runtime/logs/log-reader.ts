@@ -215,7 +215,7 @@ class FollowedFile {
         const newline = upTo > 1 ? data.lastIndexOf(10, upTo - 2) : -1;
         if (newline === -1 && start > 0) break;
         const begin = newline + 1;
-        // The first look finds what follows the last newline: a line that is being written belongs to the last one.
+        // The text after the last newline belongs to the last line, which may still be written.
         const isWhole = upTo > begin && data[upTo - 1] === 10;
         if ((isWhole && lineTag(data.subarray(begin, upTo)) !== 'P') || entryEnd === size) lines++;
         if (lines > count) {
@@ -289,7 +289,7 @@ function lineFilter(options: LogOptions, clock: Clock): LineFilter {
   };
 }
 
-/** In UTC, with the fraction that was asked for. */
+/** Formats a time in UTC, with the given fraction. */
 function sinceText(sinceMs: number, sinceTime: string | undefined): string {
   const fraction = /\.(\d+)/.exec(sinceTime ?? '')?.[1];
   const text = new Date(sinceMs).toISOString();

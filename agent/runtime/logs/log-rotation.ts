@@ -62,7 +62,7 @@ export class LogRotation {
         try {
           await this.#look(next);
         } catch (error) {
-          // The next look finds it as it is, and tries again.
+          // The next check retries the rotation.
           logger.error({ err: error, path: next.logPath, container: next.id }, 'Cannot rotate a container log');
         }
       }
@@ -90,7 +90,7 @@ export class LogRotation {
 
   async #rotate(id: ContainerStatus['id'], folder: Directory, log: string): Promise<void> {
     const rotated = await withoutLeftovers(folder, log);
-    // Twice within a second there is no name for: the next look comes soon enough.
+    // Names have a resolution of one second. A second rotation waits for the next check.
     const moved = `${log}.${timestamp(this.#options.clock.now())}`;
     if (rotated.includes(moved)) return;
     // One place for the log, one for what it becomes now.

@@ -59,7 +59,7 @@ async function forwardPair(
       throw new Error(`the port ${JSON.stringify(data.headers['port'] ?? '')} is none`);
     const target = (await dial(port, signal)) as Duplex;
     await join(data, target);
-    // A runtime may tell only afterwards that nobody listens there.
+    // Some runtimes report only after the connection that nobody listens on the port.
     if (target.errored instanceof RuntimeError) throw target.errored;
     error.end();
   } catch (failure) {

@@ -149,7 +149,7 @@ async function serveCommand(
   const wanted = wantedStreams(target.query);
   if (!wanted.stdin && !wanted.stdout && !wanted.stderr)
     throw newBadRequest('you must specify at least 1 of stdin, stdout, stderr');
-  // Before the upgrade, so that what does not exist is told by a status code.
+  // This runs before the upgrade, so that a missing pod or container is reported by a status code.
   const id = await host.resolveContainer(target.namespace, target.pod, target.uid, target.container);
   const command: RemoteCommand =
     sockets === undefined
