@@ -16,7 +16,7 @@ import { ALPHA_METHODS, POD_RESOURCES_MESSAGES, POD_RESOURCES_METHODS } from './
 type Messages = typeof POD_RESOURCES_MESSAGES;
 type Devices = ReadonlyMap<string, readonly PluginDevice[]>;
 
-/** What the managers of resources say. */
+/** The allocations of the resource managers. */
 export interface ResourceAccounts {
   containerDevices(podUid: string, container: string): Devices;
   allocatableDevices(): Devices;
@@ -134,7 +134,7 @@ function memoryRow({ type, size, numaAffinity }: MemoryBlock): OutgoingOf<Messag
   return { memoryType: type, size, topology: { nodes: numaAffinity.map((id) => ({ id })) } };
 }
 
-/** A bucket of tokens: a burst at once, then so many a second. */
+/** A token bucket: allows a burst at once, then this many requests per second. */
 function rateLimit(clock: Clock): () => boolean {
   let tokens = BURST;
   let lastMs = clock.monotonic();

@@ -1,4 +1,4 @@
-/** The interface by which programs of the host ask which pod has which resources (`v1`), as tables for `grpc/`. */
+/** The PodResources API (`v1`), with which programs of the host read the resources of pods, as tables for `grpc/`. */
 
 export const POD_RESOURCES_MESSAGES = {
   AllocatableResourcesRequest: {},

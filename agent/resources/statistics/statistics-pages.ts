@@ -2,7 +2,7 @@
 
 /** Computes the content of the metrics pages on request. */
 export interface StatisticsPages {
-  /** `/metrics`: the agent's own. */
+  /** `/metrics`: the metrics of the agent. */
   metrics(): Promise<string>;
   /** `/metrics/cadvisor`, `/metrics/resource`, `/metrics/probes`. */
   cadvisor(): Promise<string>;

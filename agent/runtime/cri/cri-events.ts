@@ -1,6 +1,6 @@
 /**
  * Produces the runtime boundary's events for a CRI runtime. If the runtime has container events, this module subscribes
- * to them. For an older runtime it compares the lists of containers: after each request of ours that changed them,
+ * to them. For an older runtime it compares the lists of containers: after each request of this agent that changed them,
  * after an exit event from containerd's own event service (until the lists show the exit), and otherwise periodically.
  */
 import type { Logger } from '../../../api/component/logger.ts';
@@ -27,13 +27,13 @@ export interface CriEventsDeps {
   readonly clock: Clock;
   readonly logger: Logger;
   /**
-   * Registers a listener that is called after each request of ours that changes the lists. The listener gets what the
+   * Registers a listener that is called after each request of this agent that changes the lists. The listener gets what the
    * request started, if that is known. Returns a function that removes the listener.
    */
   readonly onOwnChange: (listener: (begun?: Begun) => void) => () => void;
 }
 
-/** What a request of ours started. No list is needed to learn of it. */
+/** What a request of this agent started, so that no list is needed. */
 export interface Begun {
   readonly id: string;
   readonly podUid: string;

@@ -148,10 +148,11 @@ async function setUp(
     await running;
     await rm(directory, { recursive: true, force: true });
   });
-  /** Real file work goes on beside the virtual clock. */
-  const until = async (what: string, look: () => boolean): Promise<void> => {
-    for (let turn = 0; turn < 10_000 && !look(); turn += 1) await clock.settle();
-    assert.ok(look(), what);
+  /** Waits in real time, because the virtual clock does not wait for the work on files. */
+  const until = async (what: string, isMet: () => boolean): Promise<void> => {
+    const limitMs = performance.now() + 60_000;
+    while (!isMet() && performance.now() < limitMs) await clock.settle();
+    assert.ok(isMet(), what);
   };
   await until('a lock', () => shutdown.isShuttingDown() || logind.held > 0 || more.periods?.length === 0);
   return { clock, logind, killed, ends, said, times, shutdown, stateFile, until, stop, running };
