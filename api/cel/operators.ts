@@ -1,5 +1,6 @@
 /** The operators and conversions of CEL's standard library: arithmetic, comparison and conversion. */
-import { RE2JS } from 're2js';
+import type { RE2JS } from 're2js';
+import { compilePattern } from '../meta/pattern.ts';
 import { both, fn, type FunctionRow, method, type Spending } from './functions.ts';
 import { comparingCost, reading } from './reading-cost.ts';
 import { formatDuration, formatTimestamp, parseDuration, parseTimestamp } from './time.ts';
@@ -246,7 +247,7 @@ export function patternOf(source: string): RE2JS {
   let pattern = patterns.get(source);
   if (pattern === undefined) {
     try {
-      pattern = RE2JS.compile(source);
+      pattern = compilePattern(source);
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       throw new CelError(why, { cause: error });
@@ -261,7 +262,8 @@ export function patternOf(source: string): RE2JS {
  * Throws if the pattern is invalid.
  */
 export function matchCost(text: string, pattern: string): number {
-  return textCost(text.length) * Math.ceil(Math.max(pattern.length, patternOf(pattern).programSize()) / 4);
+  // A match reads the beginning of the pattern's program for an empty text as well.
+  return (textCost(text.length) || 1) * Math.ceil(Math.max(pattern.length, patternOf(pattern).programSize()) / 4);
 }
 
 const texts: FunctionRow[] = [

@@ -185,6 +185,11 @@ export const join: Command = {
         'give --discovery-token-ca-cert-hash, by which the cluster is verified (or --discovery-token-unsafe-skip-ca-verification)',
       );
     }
+    if (values.caHash.length === 0) {
+      io.stderr.write(
+        'WARNING: The CA of the cluster is not verified: whoever knows the token, or can write the ConfigMap cluster-info, can answer in place of the cluster, run pods as root on this host and read its secrets. Use --discovery-token-ca-cert-hash.\n',
+      );
+    }
     const discovered = await discover(url, token.id, token.secret);
     const ca = believedCas(discovered, values.caHash);
     if (ca === undefined) {

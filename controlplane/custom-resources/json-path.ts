@@ -87,7 +87,11 @@ interface Budget {
 
 /** Returns all matches in order; none if the descents visit too many values. */
 export function findAll(value: JsonValue | undefined, path: JsonPath): JsonValue[] {
-  const budget: Budget = { visits: MAX_VISITS };
+  return find(value, path, { visits: MAX_VISITS });
+}
+
+/** Paths in filters share the budget of the whole path. */
+function find(value: JsonValue | undefined, path: JsonPath, budget: Budget): JsonValue[] {
   let found: JsonValue[] = value === undefined ? [] : [value];
   for (const step of path) found = found.flatMap((one) => take(one, step, budget));
   return budget.visits < 0 ? [] : found;
@@ -106,7 +110,7 @@ function take(value: JsonValue, step: Step, budget: Budget): JsonValue[] {
       return item === undefined ? [] : [item];
     }
     case 'filter':
-      return (Array.isArray(value) ? value : []).filter((item) => passes(findAll(item, step.path)[0], step));
+      return (Array.isArray(value) ? value : []).filter((item) => passes(find(item, step.path, budget)[0], step));
   }
 }
 

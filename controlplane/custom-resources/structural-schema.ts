@@ -2,8 +2,9 @@
  * Checks whether a schema is structural: every value has one type, which is outside of `allOf` and similar keywords; these can
  * only restrict it. Errors are sorted by their text.
  */
-import { RE2JS, RE2JSException } from 're2js';
+import { RE2JSException } from 're2js';
 import { type FieldError, forbidden, invalid, required } from '../../api/meta/field-error.ts';
+import { compilePattern } from '../../api/meta/pattern.ts';
 import { itemsOf, type JsonSchema } from './json-schema.ts';
 
 /** Forbidden keywords; other errors of the schema are not reported besides them. */
@@ -148,7 +149,7 @@ function validateJunctions(
 
 function validatePattern(pattern: string, path: string, errors: FieldError[]): void {
   try {
-    RE2JS.compile(pattern);
+    compilePattern(pattern);
   } catch (error) {
     if (!(error instanceof RE2JSException)) throw error;
     const text = `must be a valid regular expression, but isn't: ${error.message}`;

@@ -3,7 +3,7 @@
  *
  * Rules in CEL are checked elsewhere, after this. Patterns are matched in linear time.
  */
-import { RE2JS } from 're2js';
+import type { RE2JS } from 're2js';
 import {
   duplicate,
   invalid,
@@ -15,6 +15,7 @@ import {
   FieldError,
 } from '../../api/meta/field-error.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
+import { compilePattern } from '../../api/meta/pattern.ts';
 import { canonicalJson } from '../../api/codec/structured-merge/path-element.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { fitsFormat, fitsIntegerFormat } from './formats.ts';
@@ -57,11 +58,38 @@ function check(value: JsonValue, schema: JsonSchema, path: string, errors: Field
   if (typeof value === 'string') checkText(value, schema, path, errors);
   else if (typeof value === 'number' || typeof value === 'bigint') checkNumber(value, schema, path, errors);
   else if (Array.isArray(value)) checkList(value, schema, path, errors);
-  if (schema.enum !== undefined && !schema.enum.some((one) => jsonEqual(one, value))) {
-    const values = schema.enum.map((one) => (typeof one === 'string' ? one : canonicalJson(one)));
-    errors.push(unsupportedValue(path, value, values));
+  if (schema.enum !== undefined && !isAmong(value, schema.enum)) {
+    const { type, detail } = unsupportedBy(schema.enum);
+    errors.push(new FieldError(type, path, value, detail));
   }
   if (isObject(value)) checkObject(value, schema, path, errors, isResource);
+}
+
+/** From here on values are looked up instead of compared one by one. */
+const MANY_VALUES = 16;
+const lookups = new WeakMap<readonly JsonValue[], ReadonlySet<string>>();
+
+function isAmong(value: JsonValue, values: readonly JsonValue[]): boolean {
+  if (values.length < MANY_VALUES) return values.some((one) => jsonEqual(one, value));
+  let lookup = lookups.get(values);
+  if (lookup === undefined) {
+    lookup = new Set(values.map(canonicalJson));
+    lookups.set(values, lookup);
+  }
+  return lookup.has(canonicalJson(value));
+}
+
+const refusals = new WeakMap<readonly JsonValue[], FieldError>();
+
+/** The error of a value that is not among these: its detail lists all of them, so that it is written once. */
+function unsupportedBy(values: readonly JsonValue[]): FieldError {
+  let refusal = refusals.get(values);
+  if (refusal === undefined) {
+    const texts = values.map((one) => (typeof one === 'string' ? one : canonicalJson(one)));
+    refusal = unsupportedValue('', null, texts);
+    refusals.set(values, refusal);
+  }
+  return refusal;
 }
 
 function checkType(value: JsonValue, schema: JsonSchema, path: string, errors: FieldError[]): boolean {
@@ -159,7 +187,7 @@ const MAX_PATTERNS = 1000;
 function patternOf(source: string): RE2JS {
   let pattern = patterns.get(source);
   if (pattern === undefined) {
-    pattern = RE2JS.compile(source);
+    pattern = compilePattern(source);
     if (patterns.size < MAX_PATTERNS) patterns.set(source, pattern);
   }
   return pattern;

@@ -3,7 +3,7 @@ import { cloneJson } from '../../api/meta/json-equality.ts';
 import { apiVersionOf, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
 import type { Conversion } from '../registry/strategy.ts';
 import { conforms } from './conformity.ts';
-import { applyDefaults, dropNulls } from './defaulting.ts';
+import { applyDefaultsToStored, dropNulls } from './defaulting.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { prune } from './pruning.ts';
 
@@ -24,7 +24,7 @@ export function renamingConversion(group: string, stored: VersionSchema, served:
     toStored: (object) => (same ? object : fitted(object, stored)),
     fromStored(object) {
       const members = object as unknown as JsonObject;
-      applyDefaults(members, stored.schema);
+      applyDefaultsToStored(members, stored.schema);
       dropNulls(members, stored.schema);
       return fitted(object, served.schema === stored.schema ? { ...served, schema: stored.schema } : served);
     },

@@ -52,6 +52,15 @@ describe('commands of a cluster', () => {
     assert.match((await cluster('token', 'list')).stdout, /<forever> +<never>/);
   });
 
+  it('warns who joins without verifying the CA of the cluster', async () => {
+    const join = ['join', plane.url, '--token', 'zyxwvu.0123456789abcdef'];
+    const unverified = await orchlet([...join, '--discovery-token-unsafe-skip-ca-verification']);
+    assert.equal(unverified.code, 1);
+    assert.match(unverified.stderr, /^WARNING: The CA of the cluster is not verified: .* as root on this host/m);
+    const verified = await orchlet([...join, '--discovery-token-ca-cert-hash', `sha256:${'0'.repeat(64)}`]);
+    assert.ok(!verified.stderr.includes('WARNING'));
+  });
+
   it('approves certificate requests by name', async () => {
     assert.equal((await cluster('certs', 'approve')).stdout, 'No request waits for approval\n');
     const keys = await generateKey('ecdsa');

@@ -1,0 +1,68 @@
+/**
+ * Regular expressions from users. They match in linear time, but counted repetitions multiply: `a{1000}` written a thousand
+ * times would take seconds and gigabytes to compile. Patterns are measured before they are compiled.
+ */
+import { RE2JS, RE2JSSyntaxException } from 're2js';
+
+/** Instructions of a compiled pattern, which takes about a tenth of a second. Patterns that people write have some hundreds. */
+const MAX_PROGRAM_SIZE = 50_000;
+
+/** Throws a `RE2JSException` for a pattern that is malformed or too large. */
+export function compilePattern(source: string): RE2JS {
+  if (source.length > MAX_PROGRAM_SIZE || programSizeOf(source) > MAX_PROGRAM_SIZE)
+    throw new RE2JSSyntaxException('expression too large');
+  return RE2JS.compile(source);
+}
+
+const REPETITION = /\{(\d+)(?:,(\d*))?\}/y;
+const ESCAPE = /\\(?:[pP](?:\{[^}]{0,64}\}|.)|x\{[^}]{0,64}\}|.)/sy;
+const CLASS = /\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]/sy;
+const LITERAL = /\\Q(.*?)(?:\\E|$)/sy;
+
+function taken(expression: RegExp, source: string, at: number): RegExpExecArray | null {
+  expression.lastIndex = at;
+  return expression.exec(source);
+}
+
+/** An estimate from above: repetitions are what they expand to, everything else one or two instructions. */
+function programSizeOf(source: string): number {
+  const outer: number[] = [];
+  let sum = 0;
+  /** The size of what a repetition would repeat. */
+  let last = 0;
+  const add = (size: number): void => {
+    last = size;
+    sum += size;
+  };
+  for (let at = 0; at < source.length;) {
+    const char = source[at];
+    const literal = char === '\\' ? taken(LITERAL, source, at) : null;
+    const escape = char === '\\' ? taken(ESCAPE, source, at) : null;
+    const set = char === '[' ? taken(CLASS, source, at) : null;
+    // The parser of the library takes quadratic time to find this.
+    if (char === '[' && set === null) throw new RE2JSSyntaxException('missing closing ]', source.slice(at));
+    const whole = literal ?? escape ?? set;
+    const repetition = char === '{' ? taken(REPETITION, source, at) : null;
+    if (whole !== null) {
+      add(1);
+      sum += literal?.[1]?.length ?? 0;
+    } else if (repetition !== null) {
+      const times = Math.max(1, Number(repetition[1]), Number(repetition[2] ?? 0));
+      sum -= last;
+      add((last + 1) * times);
+    } else if (char === '(') {
+      outer.push(sum);
+      sum = 0;
+      last = 0;
+    } else if (char === ')') {
+      const inner = sum + 2;
+      sum = outer.pop() ?? 0;
+      add(inner);
+    } else if (char === '*' || char === '+' || char === '?') {
+      sum += 1;
+      last += 1;
+    } else add(1);
+    at += (whole ?? repetition)?.[0].length ?? 1;
+  }
+  return sum;
+}
