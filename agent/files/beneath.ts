@@ -133,6 +133,16 @@ export class Directory {
     return new Directory(await open(this.#at(name), O_PATH | O_DIRECTORY | O_NOFOLLOW));
   }
 
+  /** Opens a subdirectory while `work` runs. Rejects like `enter`. */
+  async inside<T>(name: string, work: (inner: Directory) => Promise<T>): Promise<T> {
+    const inner = await this.enter(name);
+    try {
+      return await work(inner);
+    } finally {
+      await inner.close();
+    }
+  }
+
   /** Opens a subdirectory, and creates it with exactly this mode if it does not exist. */
   async make(name: string, mode: number): Promise<Directory> {
     const isNew = await mkdir(this.#at(name), { mode }).then(

@@ -94,7 +94,7 @@ async function holdsOnly(directory: Directory, prefix: string, comparison: Compa
   for (const entry of await directory.entries()) {
     const path = `${prefix}${entry.name}`;
     const same = entry.isDirectory()
-      ? await within(directory, entry.name, (inner) => holdsOnly(inner, `${path}/`, comparison))
+      ? await directory.inside(entry.name, (inner) => holdsOnly(inner, `${path}/`, comparison))
       : await isSame(directory, entry.name, path, comparison);
     if (!same) return false;
   }
@@ -112,18 +112,9 @@ async function isSame(directory: Directory, name: string, path: string, comparis
   return true;
 }
 
-async function within<T>(directory: Directory, name: string, work: (inner: Directory) => Promise<T>): Promise<T> {
-  const inner = await directory.enter(name);
-  try {
-    return await work(inner);
-  } finally {
-    await inner.close();
-  }
-}
-
 async function writeTree(volume: Directory, name: string, payload: Payload, gid: number | undefined): Promise<void> {
   await (await volume.make(name, 0o755)).close();
-  await within(volume, name, async (stamped) => {
+  await volume.inside(name, async (stamped) => {
     await giveToGroup(stamped, gid);
     for (const [path, file] of payload) await writeBelow(stamped, path.split('/'), file, gid);
   });
@@ -139,13 +130,11 @@ async function writeBelow(
     const owner = gid === undefined && file.uid === undefined ? {} : { uid: file.uid ?? 0, gid: gid ?? 0 };
     return directory.createFile(name, { content: file.content, mode: fileMode(file, gid), ...owner });
   }
-  const inner = await directory.make(name, 0o755);
-  try {
+  await (await directory.make(name, 0o755)).close();
+  await directory.inside(name, async (inner) => {
     await giveToGroup(inner, gid);
     await writeBelow(inner, rest, file, gid);
-  } finally {
-    await inner.close();
-  }
+  });
 }
 
 /** Returns `undefined` if there is no link. */

@@ -4,7 +4,7 @@
  * all containers needs one call when nothing has changed.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
-import { soonOr } from '../overview.ts';
+import { soonOr } from '../bounded-wait.ts';
 import {
   type ContainerId,
   type ContainerStatus,

@@ -5,7 +5,7 @@
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type Docker from 'dockerode';
 import type { ContainerId, ContainerStatus, LinuxResources, Mount, SandboxId, SandboxStatus } from '../runtime.ts';
-import { soonOr } from '../overview.ts';
+import { soonOr } from '../bounded-wait.ts';
 import { isCode, startMessage, type DockerClient } from './docker-client.ts';
 import type { DockerImages } from './images.ts';
 import { LABEL_INSTANCE, LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE, readLabels } from './labels.ts';

@@ -163,12 +163,7 @@ async function removeLogFolders(
 async function isEmpty(path: string): Promise<boolean> {
   return inDirectory(path, async (folder) => {
     for (const name of await folder.names()) {
-      const container = await folder.enter(name);
-      try {
-        if ((await container.names()).length > 0) return false;
-      } finally {
-        await container.close();
-      }
+      if ((await folder.inside(name, (container) => container.names())).length > 0) return false;
     }
     return true;
     // A directory that cannot be read, or has files, is not empty.

@@ -5,12 +5,14 @@
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 
-const PATIENCE_MS = 5_000;
+/** How long a list waits for one status. */
+const LIMIT_MS = 5_000;
 
+/** Resolves to the result of `asked`, or to `instead()` if that fails or takes longer than five seconds. */
 export async function soonOr<T>(clock: Clock, asked: Promise<T>, instead: () => T): Promise<T> {
   const limit = new AbortController();
   try {
-    return await Promise.race([asked.catch(instead), clock.sleep(PATIENCE_MS, limit.signal).then(instead, instead)]);
+    return await Promise.race([asked.catch(instead), clock.sleep(LIMIT_MS, limit.signal).then(instead, instead)]);
   } finally {
     limit.abort();
   }
