@@ -13,19 +13,19 @@ import { KeyedItems } from './keyed-items.ts';
 import type { CompiledRules, Rule, RuleNode } from './rule-compilation.ts';
 import { celView } from './rule-values.ts';
 
-/** What the rules of one write may cost together. */
+/** The maximum cost of all rules of one write. */
 const OBJECT_BUDGET = 10_000_000;
 const MAX_MESSAGE = 5 * 1024;
-/** After rules of this cost others get the event loop: some milliseconds. */
+/** After this cost, which takes some milliseconds, others get the event loop. */
 const PAUSE_COST = 100_000;
 
-/** No rule is run after this. */
+/** After this error, no further rule is evaluated. */
 class Stop extends Error {}
 
 interface Visit {
   readonly errors: FieldError[];
   readonly budget: Budget;
-  /** Of the budget, when it paused last. */
+  /** The remaining budget at the last pause. */
   pausedAt: number;
   readonly warn: ((text: string) => void) | undefined;
   readonly oldItems: KeyedItems;
@@ -34,22 +34,22 @@ interface Visit {
 export interface RuleOptions {
   /** Called for each rule that fails on an unchanged value. */
   readonly path?: string;
-  /** Hears of rules that fail on what has not changed. */
+  /** Called for each rule that fails on an unchanged value. */
   readonly warn?: ((text: string) => void) | undefined;
 }
 
-/** A value that is judged, where it stands, and what it was. */
+/** A value to validate, its path, and its old value. */
 interface Judged {
   readonly value: JsonValue;
   readonly old: JsonValue | undefined;
   readonly path: string;
-  /** The innermost value around that can be told in the old object too has not changed. */
+  /** Whether the innermost enclosing value that can be matched in the old object is unchanged. */
   readonly unchanged: boolean;
 }
 
 export const validateRules = (...args: Parameters<typeof ruleErrors>): FieldError[] => atOnce(ruleErrors(...args));
 
-/** Pauses between rules that cost much. */
+/** Pauses between expensive rules. */
 export function* ruleErrors(
   rules: CompiledRules,
   value: JsonValue,
@@ -120,7 +120,7 @@ function step(path: string, name: string, isKey: boolean): string {
 
 const hasKeys = ({ schema }: RuleNode): boolean => schema['x-kubernetes-list-map-keys'] !== undefined;
 
-/** Items are the same only by the keys of their list. */
+/** Items of a list are only matched by its keys. */
 function oldItem(
   { schema }: RuleNode,
   item: JsonValue,
@@ -160,7 +160,7 @@ function check(rule: Rule, node: RuleNode, judged: Judged, { errors, budget }: V
     const why = error.message.startsWith('no such overload')
       ? `'${error.message}': call arguments did not match a supported operator, function or macro signature for rule: ${shown}`
       : `${error.message} evaluating rule: ${shown}`;
-    // What could not be evaluated is not let through, changed or not.
+    // A rule that cannot be evaluated refuses the value, even if it is unchanged.
     errors.push(invalid(at, type, why));
     return undefined;
   }
@@ -182,7 +182,7 @@ function messageOf(rule: Rule, bindings: (name: string) => unknown, budget: Budg
   }
 }
 
-/** At the field that the rule names. Objects and lists are not shown. */
+/** The error is at the field that the rule names. Messages do not contain objects and lists. */
 function failure({ fieldPath, reason }: Rule, type: string, { value, path }: Judged, message: string): FieldError {
   const inside = path === '' ? fieldPath : `${path}.${fieldPath}`;
   const field = fieldPath === '' ? path || '<nil>' : inside;

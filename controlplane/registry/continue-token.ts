@@ -7,7 +7,7 @@ import { stringifyJson } from '../../api/codec/json.ts';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 
 export interface ContinueToken {
-  /** -1: whatever is newest (continuing an expired list inconsistently). */
+  /** -1 stands for the newest state, when an expired list is continued inconsistently. */
   readonly revision: number;
   /** The last key of the previous page, relative to the listed prefix. */
   readonly after: string;
@@ -24,7 +24,7 @@ function refuse(why: string): StatusError {
   return newBadRequest(`invalid continue token: continue key is not valid: ${why}`);
 }
 
-/** Throws 400 with kube-apiserver's words. */
+/** Throws a 400 with kube-apiserver's message. */
 export function decodeContinue(text: string): ContinueToken {
   const stray = /[^A-Za-z0-9_-]/.exec(text);
   if (stray !== null) throw refuse(`illegal base64 data at input byte ${stray.index}`);
@@ -53,7 +53,7 @@ function parse(raw: Buffer, text: string): { v?: unknown; rv?: unknown; start?: 
   }
 }
 
-/** 410 for a token whose revision has left the history; carries a token that goes on with the newest state. */
+/** The 410 for a token whose revision is compacted; it has a token that continues with the newest state. */
 export function expiredContinue(token: ContinueToken): StatusError {
   return newStatusError(
     410,

@@ -1,6 +1,6 @@
 /**
- * What the registry asks of managed fields (`managed-fields.ts`): who owns which field after a write, and what an apply
- * patch makes of an object. Objects are in the served version that the request speaks.
+ * The interface of the registry to managed fields (`managed-fields.ts`): the owners of fields after a write, and the result of
+ * an apply patch. Objects are in the served version of the request.
  */
 import { newUnsupportedMediaType } from '../../api/meta/status-error.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
@@ -13,7 +13,7 @@ export interface ManagedWrite {
   readonly apiVersion: string;
   /** `''` or the subresource that the object is written through. */
   readonly subresource: string;
-  /** Fields that this endpoint does not write, so nobody owns them by it. */
+  /** Fields that this endpoint does not write, so that no manager owns them by it. */
   readonly resetFields: ResetFields;
 }
 
@@ -34,15 +34,15 @@ export interface OtherVersion {
 export type VersionLookup = (apiVersion: string) => OtherVersion | undefined;
 
 export interface FieldManagement {
-  /** `object` with the managed fields of this write; `live` is what is there, not to be changed. Never throws. */
+  /** Returns `object` with the managed fields of this write; `live` is the stored object and is not changed. Never throws. */
   update(live: KubeObject | undefined, object: KubeObject, write: ManagedWrite): KubeObject;
-  /** The object that apply makes, decoded and defaulted. Throws conflicts (409) and what does not fit the schema. */
+  /** Returns the applied object, decoded and defaulted. Throws conflicts (409) and schema errors. */
   apply(live: KubeObject | undefined, patch: Extract<Patch, { type: 'apply' }>, write: ApplyWrite): KubeObject;
   /** As `apply`, but others get the event loop between its steps: for large objects. */
   applyInTurns(...args: Parameters<FieldManagement['apply']>): KubeObject | Promise<KubeObject>;
 }
 
-/** Nobody owns anything, and apply is refused: for tests of the registry alone. */
+/** No fields are owned, and apply is refused: for tests of the registry alone. */
 export const withoutFieldManagement: FieldManagement = {
   update: (_live, object) => object,
   apply: refuseApply,

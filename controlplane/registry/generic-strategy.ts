@@ -1,13 +1,13 @@
 /**
- * The policy of kinds that have none of their own, and the pieces that most kinds build theirs from: `status` is written
- * through its own endpoint only, `spec` counts generations.
+ * The strategy of kinds without their own one, and the parts from which most kinds build theirs: `status` is only written
+ * through its subresource, and changes of `spec` increment the generation.
  */
 import { semanticEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { StructType } from '../../api/schema/schema.ts';
 import type { Strategy, UpdateStrategy } from './strategy.ts';
 
-/** Puts back what the endpoint must not change; absent stays absent. */
+/** Restores fields that the endpoint must not change; absent fields stay absent. */
 export function restore(object: KubeObject, old: KubeObject, field: string): void {
   if (old[field] === undefined) delete object[field];
   else object[field] = old[field];

@@ -1,6 +1,6 @@
 /**
- * All kinds that say something of their own, one row each. A kind without a row gets `genericStrategy`.
- * Rows of a group stand in one or several files of `kinds/`.
+ * All kinds with a strategy of their own, one row each. A kind without a row has `genericStrategy`. The rows of a group are in
+ * one or several files of `kinds/`.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import { apiextensionsKinds } from './kinds/apiextensions/apiextensions.ts';
@@ -32,7 +32,7 @@ import { storageMigrationKinds } from './kinds/storage/storage-migrations.ts';
 import type { StoredResource } from './store.ts';
 import type { KindRow } from './strategy.ts';
 
-/** What kinds need beyond the objects themselves. */
+/** The dependencies of kinds beyond the objects themselves. */
 export interface KindOptions {
   readonly clock: Clock;
   /** `--service-cluster-ip-range`: one range, or one of each family. */

@@ -1,25 +1,25 @@
 /**
- * What large objects cost others, bounded: the steps of a write (decode, own, validate, encode) are turns of the event loop
- * of their own, so that other requests are answered between them, and nothing is stored beyond a bound. Small writes, which
- * is nearly all of them, take no such turns. Called by the store and the verbs.
+ * Bounds what large objects cost other requests: the steps of a write (decode, manage fields, validate, encode) run in separate
+ * turns of the event loop, so that other requests are answered in between, and the size of stored objects is limited. Small
+ * writes, which are nearly all, have no such turns. The store and the verbs call it.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
 import { encodeObject } from '../storage/object-bytes.ts';
 
-/** From here on a write takes turns. */
+/** Larger writes are split into turns. */
 export const LARGE_BYTES = 128 * 1024;
 
-/** Lets others be served in between; nothing that was read before is to be trusted after it. */
+/** Yields the event loop; state that was read before may be stale after it. */
 export const nextTurn = (): Promise<void> => setImmediate();
 
-/** As a body's; patches could let an object grow without end. */
+/** The same as for bodies, because patches could grow an object without limit. */
 const MAX_OBJECT_BYTES = 3 * 1024 * 1024;
 
 /**
- * The bytes to store. Who owned which field is forgotten where the object would be too large with it. Throws 413 with words
- * that clients look for.
+ * Returns the bytes to store. Managed fields are dropped if the object would be too large with them. Throws a 413 with
+ * kube-apiserver's message.
  */
 export function encodeBounded(object: KubeObject): Buffer {
   const bytes = encodeObject(object);

@@ -1,7 +1,7 @@
 /**
- * Who owns which fields of an object, as `metadata.managedFields` says it and as the registry works with it.
+ * Converts the owners of an object's fields between `metadata.managedFields` and the form that the registry computes with.
  *
- * Reading takes all entries or none; writing gives one fixed order, so that equal ownership has equal text.
+ * Parsing accepts all entries or none; formatting has a fixed order, so that equal ownership has equal text.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { decodeFieldsV1, encodeFieldsV1 } from '../../api/codec/structured-merge/fields-v1.ts';

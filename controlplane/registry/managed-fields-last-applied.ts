@@ -1,6 +1,6 @@
 /**
- * Objects that a kubectl applied on the client side before: the annotation it left says which conflicts with itself are
- * none, and is kept up to date so that an older kubectl still works on them.
+ * Objects that were applied on the client side before: the annotation of kubectl tells which conflicts are with kubectl itself
+ * and ignored, and it is kept up to date so that an older kubectl can still apply to them.
  */
 import { parseJson, stringifyJson } from '../../api/codec/json.ts';
 import { compare } from '../../api/codec/structured-merge/compare.ts';
@@ -36,7 +36,7 @@ export function allowedByLastApplied(
   try {
     allowed = unchangedSince(type, parseJson(text).value, live);
   } catch (error) {
-    // The annotation is the user's to break: then nothing is allowed by it.
+    // Users can write the annotation, so an invalid one is ignored.
     if (error instanceof Error) return conflicts;
     throw error;
   }

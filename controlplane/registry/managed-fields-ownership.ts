@@ -1,6 +1,6 @@
 /**
- * The rules of ownership, on field sets alone: what a change takes from whom, and what an applier gives up when it no
- * longer applies a field. Pure; `managed-fields.ts` reads and writes the objects.
+ * The rules of field ownership on field sets: which owners a change takes fields from, and which fields an applier gives up
+ * when it no longer applies them. Pure; `managed-fields.ts` reads and writes the objects.
  */
 import { compare, type Comparison } from '../../api/codec/structured-merge/compare.ts';
 import {
@@ -21,7 +21,7 @@ import type { OwnerConflict } from './managed-fields-conflicts.ts';
 import type { Pausing } from './pausing.ts';
 import { capUpdaters, ownerKey, type Owner, type Owners } from './managed-fields-entries.ts';
 
-/** Set by the server or fixed by the path: nobody owns them. */
+/** Fields that the server sets or the path determines have no owner. */
 const UNOWNED = setOfPaths([
   ['f:apiVersion'],
   ['f:kind'],

@@ -1,6 +1,6 @@
 /**
- * What the server alone says about an object: uid, creation time, resourceVersion, and that a body names the object
- * and the namespace of its path. Called by the generic store before and after decoding.
+ * The metadata that only the server sets: UID, creation time and resourceVersion. Also checks that a body names the object and
+ * the namespace of its path. The generic store calls it before and after decoding.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { randomFillSync } from 'node:crypto';

@@ -1,7 +1,7 @@
 /**
- * Selects objects by what the client sees of them, where a webhook converts between versions: labels and fields may differ
- * from those that are stored, so a list reads further pages until it has enough, and a watch remembers what it has shown.
- * Where nothing but the version's name differs, the cache selects (`version-edge.ts`).
+ * Selects objects in the served version where a webhook converts between versions: labels and fields may differ from the stored
+ * ones, so a list reads further pages until it has enough entries, and a watch tracks which objects the client knows. If
+ * versions differ only in their name, the cache selects (`version-edge.ts`).
  */
 import { newFieldSelector } from '../../api/meta/field-selector.ts';
 import { everything } from '../../api/meta/selector.ts';

@@ -1,7 +1,7 @@
 /**
- * Deletions of the generic store, in two phases: an object with finalizers or a grace period is marked and stays until
- * both are done with; everything else goes at once. The finalizers of garbage collection (`orphan`, `foregroundDeletion`)
- * follow from the propagation policy. A grace period is only ever made shorter.
+ * Deletions of the generic store, in two phases: an object with finalizers or a grace period is marked as terminating, and
+ * removed once both are done; other objects are removed at once. The finalizers of garbage collection (`orphan`,
+ * `foregroundDeletion`) follow from the propagation policy. A grace period can only be shortened.
  */
 import { formatTime } from '../../api/machinery/clock.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
@@ -24,7 +24,7 @@ import {
 
 const ORPHAN = 'orphan';
 const FOREGROUND = 'foregroundDeletion';
-/** Deletions of a collection that are under way at a time. */
+/** The number of parallel deletions of a collection. */
 const COLLECTION_WORKERS = 16;
 
 export interface DeleteTarget {
@@ -32,9 +32,9 @@ export interface DeleteTarget {
   readonly namespace: string;
   readonly name: string;
   readonly optionsObject: Record<string, unknown>;
-  /** Whether the object is one of a collection. Admission gets no name then, because the request has none. */
+  /** Whether the object is deleted as part of a collection. Admission then gets no name, because the request has none. */
   readonly isOfCollection?: boolean;
-  /** Another request that admission has let through deletes it (an eviction). */
+  /** The caller has run admission already (an eviction). */
   readonly isAdmitted?: boolean;
 }
 
@@ -220,7 +220,7 @@ function checkPreconditions(
 
 type Plan =
   | { readonly kind: 'now' }
-  /** A grace period is running that the request does not shorten. */
+  /** The request does not shorten the running grace period. */
   | { readonly kind: 'pending' }
   /** Write `object`; it `stays` until finalizers or the grace period are done. */
   | { readonly kind: 'mark'; readonly object: KubeObject; readonly stays: boolean };

@@ -1,6 +1,6 @@
 /**
- * Gets, lists and watches of the generic store: which state a resourceVersion asks for, pages, and the errors for states
- * that are not there any more or not yet. Everything is answered from the watch cache.
+ * Gets, lists and watches of the generic store: the state that a resourceVersion requests, pages, and the errors for compacted
+ * and future states. The watch cache serves all of them.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { FieldSelector } from '../../api/meta/field-selector.ts';

@@ -33,10 +33,10 @@ import { changedMetadataErrors } from './changed-metadata.ts';
 import { admitChange, admitCreate, writeAdmitted, type WriteTarget } from './write-admission.ts';
 import { alreadyExists, nameNotGenerated, uidConflict } from './write-conflicts.ts';
 
-/** Draws of a generated name before giving up. */
+/** The number of attempts to generate a free name. */
 const NAME_ATTEMPTS = 8;
 
-/** `object` is the request's own, decoded, with managed fields. */
+/** `object` is the decoded object of the request, with managed fields; the store may modify it. */
 export async function createEntry(
   store: Store,
   context: RequestContext,
@@ -57,7 +57,7 @@ export async function createEntry(
   }
 }
 
-/** From system fields to storage. Throws the storage's `exists` as it is. */
+/** Runs all steps from system fields to storage. Throws the storage's `exists` unchanged. */
 async function createAdmitted(
   store: Store,
   context: RequestContext,
@@ -136,17 +136,20 @@ function storageOptions(store: Store, object: KubeObject, old: KubeObject | unde
 }
 
 export interface Change {
-  /** The object as it shall be, the caller's own. `undefined` current: it is to be created. May be called again. */
+  /**
+   * Returns the desired object, which the store may modify. `current` is `undefined` if the object does not exist. May be
+   * called again after a conflict.
+   */
   compute(
     current: KubeObject | undefined,
     /** The body or the current object is large: the steps take turns. */
     options: { readonly isLarge: boolean },
   ): Promise<KubeObject> | KubeObject;
-  /** A name that is not there is created instead of a 404. */
+  /** A missing object is created instead of a 404. */
   readonly creates: boolean;
-  /** Checked before a create that was asked for as an update. */
+  /** Called before an update that creates. */
   authorizeCreate?(): Promise<void>;
-  /** The uid that the body names; another one there is a conflict. */
+  /** The UID in the body; another UID of the stored object is a conflict. */
   readonly uid?: string;
 }
 
@@ -232,7 +235,7 @@ function settle(reservation: Reservation | undefined, target: WriteTarget): void
   else reservation?.commit();
 }
 
-/** An update names the version that it was made from, or none where the kind allows that. */
+/** Checks the version that an update is based on; some kinds allow updates without one. */
 function checkVersion(store: Store, target: WriteTarget, object: KubeObject, revision: number): void {
   const named = revisionOf(object);
   if (named === 0) {
@@ -275,7 +278,7 @@ function copyGeneration(object: KubeObject, old: KubeObject): void {
   else object.metadata.generation = old.metadata.generation;
 }
 
-/** An update cannot take away or change who the object is and that it is being deleted. */
+/** An update cannot change the identity of the object or that it is terminating. */
 function keepIdentity(object: KubeObject, old: KubeObject): void {
   const { metadata } = object;
   const before = old.metadata;
@@ -313,7 +316,7 @@ async function putChanged(
   return store.cache.entryOf(stored);
 }
 
-/** The update took the last thing away that kept a terminating object. */
+/** Whether the update removed the last finalizer of a terminating object. */
 function deletedByUpdate(store: Store, object: KubeObject, old: KubeObject): boolean {
   if ((object.metadata.finalizers ?? []).length > 0) return false;
   if ((store.strategy.remainingFinalizers?.(object) ?? 0) > 0) return false;

@@ -1,7 +1,6 @@
 /**
- * The parts of the generic store of one resource: what reads (`store-read.ts`), writes (`store-write.ts`) and deletions
- * (`store-delete.ts`) share. Objects in here are in the version in which the resource is stored; `resource-rest.ts`
- * converts at the edge.
+ * The parts of the generic store of one resource that reads (`store-read.ts`), writes (`store-write.ts`) and deletions
+ * (`store-delete.ts`) share. Objects are in the stored version; `resource-rest.ts` converts to and from served versions.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -23,29 +22,29 @@ import type { CacheEntry, WatchCache } from '../storage/watch-cache.ts';
 import type { Entry, RequestContext } from '../model/rest.ts';
 import type { Strategy, StrategyContext, UpdateStrategy } from './strategy.ts';
 
-/** What reads of a resource need. */
+/** The dependencies of reads. */
 export interface StoredResource {
-  /** In the version that is stored. */
+  /** In the stored version. */
   readonly info: ResourceInfo;
   readonly strategy: Strategy;
-  /** Not a custom resource. */
+  /** False for a custom resource. */
   readonly builtIn: boolean;
   readonly cache: WatchCache;
   readonly storage: Storage;
   readonly clock: Clock;
 }
 
-/** What reads and writes of a resource need. */
+/** The dependencies of reads and writes. */
 export interface Store extends StoredResource {
   readonly admission: AdmissionChain;
 }
 
-/** Through which path an object is written. */
+/** The path through which an object is written. */
 export interface Endpoint {
   readonly info: ResourceInfo;
-  /** `''`: the object itself. */
+  /** `''` for the object itself. */
   readonly subresource: string;
-  /** Of the body. */
+  /** The kind of the body. */
   readonly kind: GroupVersionKind;
   readonly strategy: UpdateStrategy;
 }
@@ -70,7 +69,7 @@ export function strategyContext(
   return { request: context, info, namespace, dryRun, nowMs: store.clock.now() };
 }
 
-/** An entry that is not stored (dry run). */
+/** An unstored entry (dry run). */
 export function looseEntry(object: KubeObject): Entry {
   const { resourceVersion } = object.metadata;
   if (resourceVersion === undefined) return { object, bytes: encodeObject(object) };
@@ -85,7 +84,7 @@ export function notFoundIn(store: StoredResource, name: string): StatusError {
   return newNotFound(subjectOf(store.info), name);
 }
 
-/** What a failure of the storage means to a client; anything else is thrown on as it is. */
+/** Converts a storage error to the error for the client; other errors are thrown unchanged. */
 export function interpretStorageError(error: unknown, store: StoredResource, name: string): unknown {
   if (!isStorageError(error)) return error;
   switch (error.code) {

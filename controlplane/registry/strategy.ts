@@ -1,10 +1,10 @@
 /**
- * The policy of a kind, and nothing else. The generic store (`store-write.ts`) owns the order in which these are
- * called and everything that all kinds share (names, uid, resourceVersion, finalizers, admission, managed fields).
+ * The strategy of a kind. The generic store (`store-write.ts`) calls its functions in a fixed order, and implements everything
+ * that all kinds share (names, UID, resourceVersion, finalizers, admission, managed fields).
  *
- * Functions get objects in the version in which the kind is stored, already decoded and defaulted by the schema table, and
- * may change `object` in place where their name says so; `old` is shared with the cache and is never changed. Validation
- * returns every error and never throws. A kind that leaves a member out gets the behaviour that the member's comment describes.
+ * Functions get objects in the stored version, already decoded and defaulted by the schema table. Functions whose name says so
+ * may modify `object`; `old` is shared with the cache and is never modified. Validation returns all errors and never throws. If
+ * a kind omits a member, the member's comment describes the default.
  */
 import type { FieldError } from '../../api/meta/field-error.ts';
 import type { NameRule } from '../../api/meta/names.ts';
@@ -13,7 +13,7 @@ import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { SideWrite } from '../storage/storage.ts';
 import type { RequestContext } from '../model/rest.ts';
 
-/** What a strategy may know of the request. */
+/** The parts of the request that a strategy can use. */
 export interface StrategyContext {
   readonly request: RequestContext;
   /** The resource in the version that was asked for; objects are in the stored one all the same. */
@@ -25,7 +25,10 @@ export interface StrategyContext {
   readonly nowMs: number;
 }
 
-/** Something that was taken for an object before it is valid (addresses, ports): kept or given back with the write's outcome. */
+/**
+ * A reservation for an object that is not validated yet (addresses, ports). It is committed or reverted with the outcome of the
+ * write.
+ */
 export interface Reservation {
   commit(): void;
   revert(): void;
@@ -77,11 +80,11 @@ export interface GracefulDeletion {
   gracePeriodSeconds(object: KubeObject, requested: number | undefined): number;
 }
 
-/** How a resource, its `status`, or another subresource that writes the same object is changed. */
+/** How a resource, its `status`, or another subresource of the same object is changed. */
 export interface UpdateStrategy<Object extends KubeObject = KubeObject> {
   /** Resets what this endpoint must not change. The generation has been copied from `old` already. */
   prepareForUpdate?(object: Object, old: Object, context: StrategyContext): void;
-  /** Whether the change counts as one of intent; absent: no generation for this kind. Called after `prepareForUpdate`. */
+  /** Whether the change increments the generation; absent for kinds without a generation. Called after `prepareForUpdate`. */
   changesGeneration?(object: Object, old: Object): boolean;
   /**
    * How the kind validates metadata again on an update, which repeats causes: as that of an update, as that of a whole
@@ -91,8 +94,8 @@ export interface UpdateStrategy<Object extends KubeObject = KubeObject> {
   /** Object metadata has been validated already. A promise where others get the event loop meanwhile. */
   validateUpdate?(object: Object, old: Object, context: StrategyContext): FieldError[] | Promise<FieldError[]>;
   /**
-   * What must be judged in the version of the request where others are asked for it: after all else is valid, on creates
-   * (`old` is undefined) and updates.
+   * Validates in the version of the request, after all other validation, on creates (`old` is undefined) and updates. May call
+   * a webhook.
    */
   validateServed?(object: Object, old: Object | undefined): Promise<FieldError[]>;
   warningsOnUpdate?(object: Object, old: Object, context: StrategyContext): string[];
@@ -110,16 +113,16 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   // --- create
   /** Resets what a client may not set. The name is drawn already. */
   prepareForCreate?(object: Object, context: StrategyContext): void;
-  /** Takes addresses, ports, …; its errors come before validation's. `old` on update. */
+  /** Reserves addresses, ports, …; its errors come before those of validation. `old` is set on updates. */
   reserve?(object: Object, old: Object | undefined, context: StrategyContext): Promise<Reservation | undefined>;
   /**
-   * What is written or removed in one commit with the object: of other kinds, that stand and fall with it. `object` is
-   * undefined when it goes, `old` when it is new.
+   * Operations on other objects in the same transaction, for objects that exist only together with this one. `object` is
+   * undefined on deletion, `old` on creation.
    */
   alongside?(object: Object | undefined, old: Object | undefined, nowMs: number): readonly SideWrite[];
   validateCreate?(object: Object, context: StrategyContext): FieldError[] | Promise<FieldError[]>;
   warningsOnCreate?(object: Object, context: StrategyContext): string[];
-  /** Brings what is valid into the form that is stored. */
+  /** Converts a valid object to its stored form. */
   canonicalise?(object: Object): void;
   /** Generation starts at 1 and is managed; absent: what the client sent is kept. */
   readonly managesGeneration?: boolean;
@@ -127,7 +130,7 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   // --- update
   /** PUT of a name that is not there creates it. Absent: 404. */
   readonly allowCreateOnUpdate?: boolean;
-  /** PUT without a resourceVersion is an error. Absent: it overwrites. */
+  /** PUT without a resourceVersion is an error. Absent: it overwrites the stored object. */
   readonly requiresResourceVersion?: boolean;
 
   // --- delete

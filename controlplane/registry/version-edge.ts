@@ -1,6 +1,6 @@
 /**
- * A served version of a resource and its edge: what is stored goes out in the served version, what is written comes in from
- * it. Each entry of the cache is converted once, for as long as it lives, whoever reads it.
+ * A served version of a resource: converts stored objects to it on reads, and objects of clients from it on writes. Each entry
+ * of the cache is converted once, and the result is kept as long as the entry.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';

@@ -1,6 +1,6 @@
 /**
- * What the scheduler believes of the cluster: nodes with the pods on them, including pods that are assigned but whose binding
- * is not confirmed yet (assumed). Kept current by `cluster-watch.ts`; read by filters and scores.
+ * The scheduler's view of the cluster: nodes with their pods, including assumed pods, whose binding is not confirmed yet.
+ * `cluster-watch.ts` keeps it current; filters and scores read it.
  */
 import type {
   CSINode,

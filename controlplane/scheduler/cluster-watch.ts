@@ -1,6 +1,6 @@
 /**
- * Keeps the cluster's state and the queue current from the informers: what came, went or changed, and which pods that may help.
- * While a pod is being decided on, changes wait, so that a decision that pauses still sees one state of the cluster.
+ * Keeps the scheduler's view of the cluster and its queue current from the informers, and decides which pods a change may make
+ * schedulable. While a pod is being scheduled, changes wait, so that a decision that pauses sees one state of the cluster.
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -31,7 +31,7 @@ export interface ClusterWatch {
   nominatedTo(node: string): readonly PodInfo[];
   /** `''` withdraws the nomination. */
   nominate(info: PodInfo, node: string): void;
-  /** Holds changes back until `decide` is done. */
+  /** Delays changes until `decide` has ended. */
   hold(decide: () => Promise<void>): Promise<void>;
   /** Applies a change of the state or the queue now, or after the decision that is under way. */
   change(apply: () => void): void;
@@ -130,7 +130,7 @@ export class ChangeGate {
     else this.#waiting.push(apply);
   }
 
-  /** A change that fails is logged: it must stop neither the changes after it nor the scheduler. */
+  /** A change that fails is logged, so that it stops neither the changes after it nor the scheduler. */
   async hold(decide: () => Promise<void>): Promise<void> {
     this.#waiting = [];
     try {

@@ -1,6 +1,6 @@
 /**
- * Which nodes a pod fits, and why not where it does not, in kube-scheduler's words. Works in slices: the cluster must not change
- * until it is done. Looks no further once it has found as many nodes as are worth comparing.
+ * Finds the nodes that a pod fits, with kube-scheduler's messages for the others. It works in time slices, during which the
+ * cluster must not change, and stops once it has found enough nodes to compare.
  */
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';
 import type { Cluster } from './cluster-state.ts';

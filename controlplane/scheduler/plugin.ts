@@ -1,6 +1,7 @@
 /**
- * What filters and scores are. A filter is prepared once for a pod and a state of the cluster, then asked node by node. Trials
- * (nominated pods, preemption) move pods and report each move, so that nothing is prepared twice. All of them are pure.
+ * The interfaces of filters and scores. A filter is prepared once for a pod and a state of the cluster, then called for each
+ * node. Trials (nominated pods, preemption) move pods and report each move, so that nothing is prepared twice. All of them are
+ * pure.
  */
 import type { Cluster } from './cluster-state.ts';
 import type { NodeInfo } from './node-info.ts';

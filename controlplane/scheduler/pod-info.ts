@@ -1,4 +1,4 @@
-/** A pod with everything that filters and scores ask of it, worked out once when the pod arrives or changes. */
+/** A pod with the values that filters and scores use, computed once when the pod arrives or changes. */
 import type { Labels } from '../../api/meta/selector.ts';
 import type { Pod } from '../../api/machinery/kinds.ts';
 import { podRequests, type PodRequests } from './pod-requests.ts';

@@ -1,7 +1,7 @@
 /**
- * Preemption: which pods of lower priority would have to go, and from which node, so that a pod fits: as few and as unimportant
- * ones as possible, with disruption budgets respected where possible. Works in slices and, as kube-scheduler, stops at a tenth of
- * the nodes (at least a hundred). Changes nothing; `scheduler.ts` carries it out.
+ * Preemption: selects the pods of lower priority to evict, and the node, so that a pod fits: as few and as unimportant pods as
+ * possible, with respect for disruption budgets where possible. It works in time slices and, like kube-scheduler, stops at a
+ * tenth of the nodes (at least a hundred). It changes nothing; `scheduler.ts` evicts the pods.
  */
 import type { PodDisruptionBudget } from '../../api/machinery/kinds.ts';
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';

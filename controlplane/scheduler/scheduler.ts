@@ -1,7 +1,7 @@
 /**
- * The scheduler: takes pods from the queue one by one, decides by what it believes of the cluster, assumes the result, and binds
- * in the background. It decides in slices of time, so that requests get their turn of the event loop while a decision is
- * expensive. A pod that fits nowhere gets an event and a condition that say why, and waits for a change.
+ * The scheduler: takes pods from the queue one by one, selects a node from its view of the cluster, assumes the result, and
+ * binds in the background. It works in time slices, so that requests get the event loop during an expensive decision. A pod
+ * that fits no node gets an event and a condition with the reasons, and waits for a change.
  */
 import { isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import type { Logger } from '../../api/component/logger.ts';

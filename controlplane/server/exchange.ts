@@ -36,7 +36,7 @@ export interface Exchange {
   bodyStream(): AsyncIterable<Buffer>;
   send(status: number, headers: ResponseHeaders, body: Buffer | string | undefined): void;
   start(status: number, headers: ResponseHeaders): void;
-  /** `false`: wait for `onDrain`. */
+  /** Returns `false` if the caller must wait for `onDrain`. */
   write(chunk: Buffer | string): boolean;
   end(): void;
   /** Replaces the one listener. */

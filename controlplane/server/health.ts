@@ -9,7 +9,7 @@ import type { ApiRequest } from './request.ts';
 
 export interface HealthCheck {
   readonly name: string;
-  /** Throws where something is wrong. */
+  /** Throws if the check fails. */
   check(): void | Promise<void>;
 }
 

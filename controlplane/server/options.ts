@@ -1,6 +1,6 @@
 /**
- * The options that a request carries in its query or, for deletions, in its body: read, converted and validated with the
- * reference's errors (400 where a value does not parse, 422 where it is not allowed).
+ * The options of a request in its query or, for deletions, in its body: parsed, converted and validated with kube-apiserver's
+ * errors (400 if a value cannot be parsed, 422 if it is not allowed).
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { parseSelector } from '../../api/meta/selector-parser.ts';

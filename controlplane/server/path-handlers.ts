@@ -1,6 +1,6 @@
 /**
- * What is served beside resources: exact paths and trees of paths, each with the methods it has. A path of the API that
- * nobody serves is answered by the verbs; everything else is `404 page not found`.
+ * Handlers of paths other than resources: exact paths and prefixes, each with its methods. The verbs respond to unknown paths
+ * of the API; the response to all others is `404 page not found`.
  */
 import type { ApiRequest, MaybePromise } from './request.ts';
 import { methodNotAllowed } from './router.ts';

@@ -1,7 +1,7 @@
 /**
- * Observes requests: as metrics in the program, not at all in most tests.
+ * Records requests as metrics.
  *
- * Series are looked up by resource and verb, so that an observation on the hot path is two map reads and a few additions.
+ * Series are looked up by resource and verb, so that an observation on the hot path is two map lookups and a few additions.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Counter, Gauge, Histogram, MetricsRegistry } from '../../api/component/metrics.ts';
@@ -11,11 +11,11 @@ import { reading, type PathHandlers } from './path-handlers.ts';
 import type { ApiRequest } from './request.ts';
 
 export interface RequestObserver {
-  /** A request that may last begins to be served: a watch, a log, a tunnel. `done` follows. */
+  /** A long-running request begins: a watch, a log, a tunnel. `done` follows. */
   longRunning(request: ApiRequest): void;
-  /** The handler chain is through; a stream's handler returns when the stream ends. */
+  /** The handler chain has ended; a stream's handler returns when the stream ends. */
   done(request: ApiRequest): void;
-  /** The path is going away; `removedRelease` is '' where none is set. */
+  /** The client used a deprecated path; `removedRelease` is '' if none is set. */
   deprecated(request: ApiRequest, removedRelease: string): void;
 }
 
@@ -110,7 +110,7 @@ export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): R
       known = byRest.get(rest) ?? new Map<string, Series>();
       byRest.set(rest, known);
     }
-    // A list of one namespace counts apart from a list of all.
+    // Lists of one namespace and of all namespaces are separate series.
     const scoped = rest === undefined || request.info.namespace === '' ? key : `${key} n`;
     let series = known.get(scoped);
     if (series === undefined) {
@@ -148,7 +148,7 @@ export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): R
   };
 }
 
-/** Paths that no row of the catalog serves share one series, so that clients cannot add any. */
+/** Paths without a row in the catalog share one series, so that clients cannot create series. */
 function longRunningLabels(request: ApiRequest): readonly string[] {
   const { info, rest } = request;
   const where = rest === undefined ? ['', '', '', ''] : [info.group, info.version, info.resource, info.subresource];
@@ -157,7 +157,7 @@ function longRunningLabels(request: ApiRequest): readonly string[] {
 
 const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS', 'CONNECT']);
 
-/** `GET`, `LIST`, `WATCH`, `APPLY`, …; methods that nobody knows share one name. */
+/** `GET`, `LIST`, `WATCH`, `APPLY`, …; unknown methods share one name. */
 function verbLabel(request: ApiRequest): string {
   const { info, exchange } = request;
   if (!METHODS.has(exchange.method)) return 'OTHER';

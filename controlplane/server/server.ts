@@ -1,6 +1,6 @@
 /**
- * The API server: `createServer` puts the handler chain behind a port. It owns connections and requests; objects, users
- * and rules are others'.
+ * The API server: `createServer` binds the handler chain to a port. It owns connections and requests; other parts own objects,
+ * users and rules.
  */
 import type { AddressInfo } from 'node:net';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -33,7 +33,7 @@ export interface ServerOptions {
   /** Encodings other than JSON. */
   readonly encodings: Encodings;
   readonly decoders: TextDecoders;
-  /** Health, version, metrics, discovery, OpenAPI, keys: whatever is served beside resources. */
+  /** Handlers of paths other than resources: health, version, metrics, discovery, OpenAPI, keys. */
   readonly paths: PathHandlers;
   /** Streams to agents and proxies. */
   readonly connector: Connector;

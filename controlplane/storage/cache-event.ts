@@ -1,4 +1,7 @@
-/** A change in the watch cache, and what it looks like to a selection: objects that enter one are ADDED, those that leave it DELETED. */
+/**
+ * A change in the watch cache, as it appears to a selection: objects that begin to match are ADDED, those that stop to match
+ * are DELETED.
+ */
 import type { WatchEvent } from '../model/rest.ts';
 import type { CachedObject, ObjectContext } from './cached-object.ts';
 import type { Selection } from './selection.ts';
@@ -35,7 +38,7 @@ export class CacheEvent {
     return (this.current ?? this.previous)?.isOf(context) === true;
   }
 
-  /** `undefined` when the selection does not see it. */
+  /** `undefined` if the change is not visible in the selection. */
   shownTo(selection: Selection): WatchEvent | undefined {
     const { current, previous } = this;
     const now = current !== undefined && selects(selection, current);

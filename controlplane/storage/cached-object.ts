@@ -1,5 +1,6 @@
 /**
- * An object in the watch cache: the stored bytes, labels and a weakly held parsed form. Small, since there are many.
+ * An object in the watch cache: the stored bytes, the labels, and a weak reference to the parsed form. It is small, because
+ * there are many.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import { labelsText, parseObject, stampRevision } from './object-bytes.ts';

@@ -107,7 +107,7 @@ export class CommitPipeline {
     try {
       changes = records.map(show);
     } catch (error) {
-      // It is on the disk and not in memory: only a restart brings them together.
+      // The record is on disk and not in memory: only a restart makes them consistent.
       this.#refuse(writes, error);
       return;
     }

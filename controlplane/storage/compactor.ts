@@ -1,6 +1,6 @@
 /**
- * Lets the storage forget what was superseded more than five minutes ago, every two and a half minutes. Nothing is
- * written while nothing was. Started by the control plane's `main.ts`.
+ * Compacts the history of the storage: every two and a half minutes it drops versions that were superseded more than five
+ * minutes (`--etcd-compaction-interval`) ago. It writes nothing if nothing was written. `start/stores.ts` starts it.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';

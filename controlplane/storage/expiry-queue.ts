@@ -1,6 +1,6 @@
 /**
- * Keys that go by themselves at a time (events after an hour): a heap by time and one timer. Due keys are handed out
- * together, at most every ten seconds, so that an idle cluster's expiries cost few commits.
+ * Keys with an expiry (events after an hour): a heap by time and one timer. Expired keys are removed together, at most every
+ * ten seconds, so that the expiries of an idle cluster cost few commits.
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { Heap } from '../../api/machinery/heap.ts';

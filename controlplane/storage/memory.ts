@@ -1,4 +1,4 @@
-/** The revision log that keeps nothing: for tests and `startControlPlane({ memory: true })`. */
+/** The revision log without durability: for tests and `startControlPlane({ memory: true })`. */
 import { silentLogger, type Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Stamp } from './log-backend.ts';

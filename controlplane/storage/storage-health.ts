@@ -1,7 +1,7 @@
 /**
- * Whether the storage works, as its last writes and its backend show it. `failed` is final: the process exits. `full` ends
- * with the first write that succeeds; while nobody writes, a probe finds out. Owned by the revision log, read by the health
- * checks of the API server.
+ * Whether the storage works, according to its last writes and its backend. `failed` is final: the process exits. `full` ends
+ * with the first write that succeeds; while there are no writes, a probe finds out. The revision log owns it, and the health
+ * checks of the API server read it.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';

@@ -1,10 +1,10 @@
-/** Where audit stands in the chain: behind authentication, before impersonation. Without a sink the filter costs nothing. */
+/** The audit filter, between authentication and impersonation. Without a sink it costs nothing. */
 import type { ApiRequest, Filter } from '../request.ts';
 
 export interface AuditSink {
   /**
-   * Who asks is known, or has just been refused. The sink sets `request.audited` where it wants to hear more. The request
-   * goes on when a promise is kept; where it is broken its error is the answer.
+   * Called once the user is known or refused. The sink sets `request.audited` to record later stages. If it returns a promise,
+   * the request waits for it; a rejection is the response.
    */
   received(request: ApiRequest): void | Promise<void>;
 }

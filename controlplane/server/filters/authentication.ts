@@ -1,4 +1,4 @@
-/** Who is asking. The credentials never go further than this. */
+/** The authentication filter: sets the user of the request, and removes its credentials. */
 import type { Logger } from '../../../api/component/logger.ts';
 import { newUnauthorized } from '../../../api/meta/status-error.ts';
 import type { Authenticated, Authenticator, Credentials, UserInfo } from '../../authentication/authentication.ts';

@@ -1,6 +1,6 @@
 /**
- * The outermost filter: every error becomes an answer here, every request that is not meant to last ends in time, and
- * whatever became of it is counted.
+ * The outermost filter: converts every error to a response, enforces the time limit of requests that are not long-running, and
+ * records metrics of every request.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Logger } from '../../../api/component/logger.ts';

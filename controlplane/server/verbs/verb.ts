@@ -1,4 +1,4 @@
-/** What every verb is given: the parts of the server that answers need. */
+/** The parts of the server that verbs use. */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Rest } from '../../model/rest.ts';
 import type { TextDecoders } from '../body.ts';

@@ -1,6 +1,6 @@
 /**
- * GET of changes: a stream that begins with 200 and ends with the client, its timeout, or the history it needs. What goes
- * wrong after the beginning is an ERROR event.
+ * GET of changes: a stream that begins with code 200 and ends with the client, its timeout, or the compaction of the history
+ * that it needs. Errors after the beginning are ERROR events.
  */
 import { isExpired, newMethodNotSupported, newStatusError } from '../../../api/meta/status-error.ts';
 import type { Rest, WatchEvent, WatchHandle, WatchOptions, WatchSink } from '../../model/rest.ts';
@@ -141,7 +141,7 @@ async function stream({ request, rest, options, carrier, context, media, timeout
   } catch (error) {
     timer.cancel();
     bookmarkTimer?.cancel();
-    // History that is gone is news for the stream, not for the request.
+    // The stream reports compacted history as an event, and not as an error of the request.
     if (started || isExpired(error)) {
       sink.onEvents([
         { type: 'ERROR', error: error instanceof Error ? error : newStatusError(500, '', String(error)) },

@@ -1,4 +1,4 @@
-/** What the storage's main side and its worker thread say to each other. Values travel in one transferred buffer. */
+/** The messages between the main thread and the worker thread of the storage. Values are transferred in one buffer. */
 import type { StorageErrorCode } from '../storage.ts';
 
 export interface WorkerOptions {

@@ -1,6 +1,6 @@
 /**
- * What validation of kinds asks about expressions in CEL: does this one compile, and to the type that its place needs?
- * Kinds know this question only; the answer comes from the expression language's own part.
+ * The interface by which kinds validate CEL expressions: whether an expression compiles, and whether it has the type that its
+ * place requires. `expression-environment.ts` implements it.
  */
 import { forbidden, invalid, type FieldError } from '../../../../api/meta/field-error.ts';
 
@@ -34,7 +34,7 @@ export interface ExpressionQuestion {
 /** An expression that is right, but may cost more than its place allows. */
 export const TOO_COMPLEX: unique symbol = Symbol('too complex');
 
-/** Why an expression will not do (`compilation failed: …`, `must evaluate to bool but got int`), or `undefined`. */
+/** Returns why an expression is invalid (`compilation failed: …`, `must evaluate to bool but got int`), or `undefined`. */
 export type ExpressionChecker = (question: ExpressionQuestion) => string | typeof TOO_COMPLEX | undefined;
 
 export function expressionErrors(

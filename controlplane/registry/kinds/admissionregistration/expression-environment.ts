@@ -1,6 +1,6 @@
 /**
- * Answers the question of `expression-checks.ts` with the expression language: what may be named where an expression stands,
- * and what it must evaluate to.
+ * Implements `expression-checks.ts` with CEL: the variables that are available at the place of an expression, and the type that
+ * it must have.
  */
 import { namespaceType, requestType, struct } from '../../../../api/cel/admission-variables.ts';
 import { compile, CelCompileError, type CelEnvironment } from '../../../../api/cel/cel.ts';

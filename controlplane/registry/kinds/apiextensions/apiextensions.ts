@@ -1,4 +1,4 @@
-/** CustomResourceDefinitions: what a new one gets, what may change, and how it goes away with its objects. */
+/** CustomResourceDefinitions: defaults, allowed changes, and the deletion together with their objects. */
 import { quote } from '../../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import { CLEANUP_FINALIZER, type Definition, setCondition } from '../../../custom-resources/definition.ts';
@@ -10,7 +10,7 @@ const DEFAULT_PORT = 443;
 
 function applyDefaults(definition: Definition): void {
   const { spec } = definition;
-  // A definition without versions is refused, not misread.
+  // A definition without versions is refused.
   spec.versions ??= [];
   const { names } = spec;
   if ((names.singular ?? '') === '') names.singular = names.kind.toLowerCase();
@@ -20,7 +20,7 @@ function applyDefaults(definition: Definition): void {
   if (service !== undefined) service.port ??= DEFAULT_PORT;
 }
 
-/** A version that is written in is remembered, so that it is not forgotten before its objects are migrated. */
+/** The storage version is added to `status.storedVersions`, which lists every version in which objects may be stored. */
 function rememberStoredVersion(definition: Definition): void {
   const stored = definition.spec.versions.find((version) => version.storage)?.name;
   if (stored === undefined) return;
@@ -44,7 +44,7 @@ const status: UpdateStrategy<Definition> = {
     if (annotations !== undefined) metadata.annotations = annotations;
     if (finalizers !== undefined) metadata.finalizers = finalizers;
     if (ownerReferences !== undefined) metadata.ownerReferences = ownerReferences;
-    // At least the version that is stored now counts as stored.
+    // At least the current storage version is a stored version.
     if ((definition.status?.storedVersions ?? []).length === 0) rememberStoredVersion(definition);
   },
   resetFields: [

@@ -1,6 +1,6 @@
 /**
- * What the status of a job may say: counts, indexes, and how conditions follow one another. Most rules look only at what a
- * write changes, so that what was stored before the rules does not stand in the way of its controller.
+ * Validates the status of a job: counts, indexes, and transitions of conditions. Most rules only apply to changed values, so
+ * that a status that was stored before the rules does not block its controller.
  */
 import type { V1JobStatus } from '@kubernetes/client-node';
 import type { Wire } from '../../../../api/kinds/wire.ts';

@@ -42,7 +42,7 @@ function fillTimes(object: SigningRequest, old: SigningRequest, nowMs: number): 
   }
 }
 
-/** Decisions that are as many as before are those of before: whoever signs does not rewrite them. */
+/** If the number of decisions is unchanged, the previous ones are kept: a signer does not change them. */
 function keepDecisions(object: SigningRequest, old: SigningRequest): void {
   const conditions = object.status?.conditions ?? [];
   for (const type of ['Approved', 'Denied']) {

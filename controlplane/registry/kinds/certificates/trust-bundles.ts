@@ -1,4 +1,4 @@
-/** Cluster trust bundles: authorities of a signer, or of nobody, for pods to trust. A bundle that did not change is not read again. */
+/** Cluster trust bundles: CAs of a signer, or without a signer, for pods to trust. An unchanged bundle is not parsed again. */
 import type { V1beta1ClusterTrustBundleSpec } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { tooLong, type FieldError } from '../../../../api/meta/field-error.ts';

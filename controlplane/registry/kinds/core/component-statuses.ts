@@ -19,7 +19,7 @@ function statusOf(name: string): KubeObject {
   };
 }
 
-/** All of them are well: see `statusOf`. */
+/** All components are healthy: see `statusOf`. */
 export const componentStatusColumns: TableColumns = {
   columns: [
     nameColumn,

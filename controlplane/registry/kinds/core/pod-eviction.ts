@@ -91,8 +91,8 @@ async function evict(
 }
 
 /**
- * Says on the pod why it ends, before it is deleted; a pod that changed since the caller saw it is left alone. Resolves to
- * the version that a precondition on the version now means, `''` without one.
+ * Sets a condition with the reason on the pod before it is deleted; a pod that changed since the caller read it is not evicted.
+ * Resolves to the version that a precondition on the version now refers to, `''` without one.
  */
 async function markDisrupted(
   store: Store,

@@ -1,4 +1,7 @@
-/** Pods: what resets, when they are gone, and their subresources. Defaults and validation are shared with the agent (`api/kinds`). */
+/**
+ * Pods: fields that are reset, when a pod is deleted, and the subresources. Defaults and validation are shared with the agent
+ * (`api/kinds`).
+ */
 import { applyPodDefaults } from '../../../../api/kinds/pod-defaults.ts';
 import { dropDisabledPodFields } from '../../../../api/kinds/disabled-fields.ts';
 import { APP_ARMOR_ANNOTATION, containersOf } from '../../../../api/kinds/pod-annotation-validation.ts';

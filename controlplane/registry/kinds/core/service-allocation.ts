@@ -1,7 +1,7 @@
 /**
- * What a service is given: cluster addresses (`service-ranges.ts`) and node ports. Which ports are taken is known from the
- * stored services alone; they are read when first asked for. What a write takes is given back if the write fails, and what
- * it no longer needs is freed once it came through.
+ * Allocates cluster addresses (`service-ranges.ts`) and node ports of services. The allocated ports are those of the stored
+ * services, which are read on first use. Allocations are released if the write fails, and unneeded ones are released once it
+ * succeeds.
  */
 import { invalid, type FieldError } from '../../../../api/meta/field-error.ts';
 import { newInternalError, newInvalid } from '../../../../api/meta/status-error.ts';
@@ -37,7 +37,7 @@ export class ServiceAllocator {
     this.#ranges = new ServiceRanges(options);
   }
 
-  /** Takes what `service` needs beyond what `old` has. Throws 422 for what cannot be given. */
+  /** Allocates what `service` needs beyond `old`. Throws a 422 if that is impossible. */
   reserve(service: Service, old: Service | undefined): Reservation {
     this.#load();
     const spec = (service.spec ??= {});

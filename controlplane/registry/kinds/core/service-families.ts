@@ -1,7 +1,7 @@
 /**
- * Which addresses a service shall have: the single and the plural field brought together, families and their policy filled
- * in from what the client said, what the service had and what the cluster has. Called by the allocator before it takes
- * anything, so that what it gives fits; the same rules run again with the rest of validation.
+ * Computes the address families of a service: reconciles the singular and plural fields, and fills in families and policy from
+ * the request, the stored service and the cluster's families. The allocator calls it before it allocates; validation applies
+ * the same rules again.
  */
 import { ipErrors, parseIp } from '../../../../api/meta/ip-addresses.ts';
 import { duplicate, invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';

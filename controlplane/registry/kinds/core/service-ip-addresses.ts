@@ -1,6 +1,6 @@
 /**
- * The IPAddress objects of services: one for each cluster address, written in one commit with the service and removed with
- * it. Used by the strategy of services and by `service-address-repair.ts`, which puts right what others changed.
+ * The IPAddress objects of services: one for each cluster address, written in one commit with the service and removed with it.
+ * The strategy of services and `service-address-repair.ts`, which repairs changes of others, use it.
  */
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import { canonicalIp, parseIp } from '../../../../api/meta/ip-addresses.ts';
@@ -53,7 +53,7 @@ export function refersTo(address: IpAddress, service: Service): boolean {
   return parent?.namespace === service.metadata.namespace && parent?.name === service.metadata.name;
 }
 
-/** What the change of a service means for its objects. */
+/** The operations on IPAddress objects in the transaction that changes a service. */
 export function addressWrites(
   addresses: StoredResource,
   service: Service | undefined,
@@ -74,7 +74,7 @@ export function addressWrites(
   }
   for (const name of before) {
     if (old === undefined || now.includes(name)) continue;
-    // What others took over, or hold with a finalizer, is not removed under them.
+    // An object that another party took over, or holds with a finalizer, is not removed.
     const object = addresses.cache.get('', name)?.object as IpAddress | undefined;
     if (object === undefined || !refersTo(object, old) || (object.metadata.finalizers ?? []).length > 0) continue;
     writes.push({ key: keyOf(name), value: undefined });

@@ -1,8 +1,7 @@
 /**
- * Cluster addresses of services: which ranges they come from and which are taken. The ranges are those of the ServiceCIDR
- * objects that are ready and stay; the one of the flags counts until its object is there. Taken is what an IPAddress object
- * is there for, what a stored service has, and what a write under way asked for: all of it is known in this process, so that
- * two services never have one address.
+ * Allocates cluster addresses of services. The ranges are those of ServiceCIDR objects that are ready and not terminating; the
+ * range of the flags is used until its object exists. An address is allocated if an IPAddress object, a stored service or a
+ * running write has it. All of this is known in this process, so that two services never get the same address.
  */
 import {
   canonicalIp,
@@ -59,7 +58,7 @@ export class ServiceRanges {
     return this.#configured.map(({ family }) => family);
   }
 
-  /** Says why it cannot be had; `undefined`: it is taken now. */
+  /** Returns why the address cannot be allocated; `undefined` if it is allocated now. */
   take(address: string, family: string): string | undefined {
     this.#load();
     const ip = parseIp(address);
