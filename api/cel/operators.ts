@@ -113,9 +113,9 @@ function conversionError(from: string, to: string): CelError {
   return new CelError(`type conversion error from '${from}' to '${to}'`);
 }
 
-/** More digits than any number that fits has; the time to read a number grows with the square of its digits. */
+/** Longer texts represent no number that fits; the time to parse a number grows with the square of its digits. */
 const MAX_DIGITS = 1000;
-/** To parse a time takes the time of some steps. */
+/** The number of steps that parsing a time costs. */
 const PARSING_STEPS = 8;
 
 function intOf(text: string): bigint {
@@ -267,7 +267,7 @@ export function matchCost(text: string, pattern: string): number {
 }
 
 const texts: FunctionRow[] = [
-  // The text that is sought is compared with a part of the other of its length.
+  // A search compares the text with each part of the same length.
   method('startsWith', [string, string], bool, (a: string, b: string, spending: Spending) => {
     spending.spend(comparingCost(b));
     return a.startsWith(b);

@@ -1,5 +1,5 @@
 /**
- * What it costs to read a value as a whole: functions that do so charge it, so that the time of an expression follows its cost
+ * The cost of reading a value as a whole. Functions that do so charge it, so that the time of an expression follows its cost,
  * however large its values are. A unit is about the time of one step of an expression.
  */
 import type { FunctionRow } from './functions.ts';
@@ -23,10 +23,13 @@ function costOf(value: CelValue, inOne: number): number {
 /** One for ten characters or bytes, and one for each element at any depth. */
 export const readingCost = (value: CelValue): number => costOf(value, READ_IN_ONE);
 
-/** As `readingCost`, for a comparison with a value of the same size: of text it takes less time. */
+/** Like `readingCost`, for a comparison with a value of the same size: comparing text is faster. */
 export const comparingCost = (value: CelValue): number => costOf(value, COMPARED_IN_ONE);
 
-/** Functions that read their arguments as a whole. `constant`: what each call costs beside that, as to parse a short text. */
+/**
+ * Wraps functions that read their arguments as a whole. `constant` is a further cost of each call, such as parsing a short
+ * text.
+ */
 export function reading(rows: readonly FunctionRow[], constant = 0): FunctionRow[] {
   return rows.map((row) => {
     const { run } = row.overload;

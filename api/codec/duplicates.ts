@@ -1,9 +1,9 @@
 /**
- * What is said of keys that a body had twice. JSON gives paths (`metadata.name`), YAML a line (`line 7: key "k" already set
- * in map`); field validation warns of either or refuses the body in these words.
+ * The messages about duplicate keys in a body. JSON has paths (`metadata.name`), YAML a line (`line 7: key "k" already set in
+ * map`); field validation warns with these messages, or refuses the body with them.
  */
 
-/** One text a warning. */
+/** One text for each warning. */
 export function duplicateWarnings(duplicates: readonly string[]): string[] {
   return duplicates.map((entry) => (isYamlLine(entry) ? entry : `duplicate field "${entry}"`));
 }

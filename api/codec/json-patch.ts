@@ -9,7 +9,7 @@ import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { newBadRequest, newRequestEntityTooLarge, newStatusError, type StatusError } from '../meta/status-error.ts';
 
 const MAX_OPERATIONS = 10_000;
-/** What all `copy` operations of a patch may add to a document, as JSON: copies of copies double. */
+/** The maximum size, as JSON, that all `copy` operations of a patch may add to a document, because copies of copies double. */
 const MAX_COPIED_BYTES = 3 * 1024 * 1024;
 
 interface Operation {
@@ -21,7 +21,7 @@ interface Operation {
 
 type Container = JsonValue[] | JsonObject;
 
-/** Throws: 400 for what is no patch, 413 for too many operations, 422 for an operation that does not apply. */
+/** Throws a 400 for an invalid patch, a 413 for too many operations, and a 422 for an operation that does not apply. */
 export function applyJsonPatch(document: JsonValue, patch: unknown): JsonValue {
   const operations = readOperations(patch);
   const root: Root = { document: cloneJson(document), copiedBytes: 0 };

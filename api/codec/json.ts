@@ -187,7 +187,7 @@ class Parser {
       this.#path[depth] = key;
       if (Object.hasOwn(object, key)) {
         this.#duplicate();
-        // The key moves to where it stands last, so that the order of keys is that in which faults are found.
+        // The key moves to its last position, so that errors are found in the order of the last occurrences.
         delete object[key];
       }
       setMember(object, key, this.#value());
@@ -346,7 +346,7 @@ class Parser {
 
   #unexpected(where: string): never {
     if (this.#at >= this.#text.length) throw new JsonSyntaxError('unexpected end of JSON input');
-    // Go looks at bytes, and shows the first of a character.
+    // Go's messages show the first byte of a character.
     const byte = Buffer.from(String.fromCodePoint(this.#text.codePointAt(this.#at) ?? 0))[0] ?? 0;
     const char = String.fromCharCode(byte);
     const shown = char === "'" ? "'\\''" : char === '"' ? `'"'` : `'${quote(char).slice(1, -1)}'`;

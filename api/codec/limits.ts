@@ -1,8 +1,8 @@
 /**
- * Bounds on what one text or message may become, whatever its format; the decoders hold them.
+ * Bounds on the size of one decoded text or message, whatever its format.
  *
- * Three megabytes of `{},` are a million objects: each step of a request would walk all of them on the one thread that
- * serves everybody. What people write has tens of bytes to a value and stays far below.
+ * Three megabytes of `{},` are a million objects: each step of a request would walk all of them on the one thread that serves
+ * all requests. Real documents have tens of bytes for each value and stay far below.
  */
 
 /** Members of maps and items of lists, all together. */

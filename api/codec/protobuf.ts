@@ -141,7 +141,7 @@ class SchemaProtobufCodec implements ProtobufCodec {
     return this.#writer.take();
   }
 
-  /** Within another one its this.#bound holds. */
+  /** A nested object shares the bound of the object around it. */
   decode(bytes: Uint8Array, maxValues = this.#bound): JsonObject {
     const unknown = openUnknown(bytes);
     const struct = this.#structOf(unknown.apiVersion, unknown.kind);

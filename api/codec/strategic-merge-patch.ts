@@ -18,7 +18,7 @@ const RETAIN_KEYS = '$retainKeys';
 const SET_ORDER = '$setElementOrder';
 const DELETE_FROM = '$deleteFromPrimitiveList';
 
-/** Throws: 400 for a patch of the wrong form, 500 without a reason for what other servers fail on so. */
+/** Throws a 400 for an invalid patch, and a 500 without a reason for patches on which kube-apiserver fails in this way. */
 export function applyStrategicMergePatch(document: JsonObject, patch: unknown, struct: StructType): JsonObject {
   if (patch === null) return document;
   if (typeof patch !== 'object' || Array.isArray(patch)) {
@@ -30,7 +30,7 @@ export function applyStrategicMergePatch(document: JsonObject, patch: unknown, s
   return mergeMap(cloneJson(document), cloneJson(patch) as JsonObject, { kind: 'struct', struct });
 }
 
-/** What other servers let through as a bare error. */
+/** Errors that kube-apiserver returns without a status reason. */
 const failure = (message: string): StatusError => newStatusError(500, '', message);
 
 /** The type of a member in the schema, and how patches treat it. */
@@ -66,7 +66,7 @@ function isObject(value: JsonValue | undefined): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Merges `patch` into `original`; both are the caller's to change. */
+/** Merges `patch` into `original` and may modify both. */
 function mergeMap(original: JsonObject, patch: JsonObject, type: TypeNode | undefined): JsonObject {
   if (Object.hasOwn(patch, PATCH)) return obeyMapDirective(patch);
   retainKeys(original, patch);

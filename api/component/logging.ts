@@ -6,7 +6,7 @@ import { quoteText } from '../meta/quote.ts';
 import type { Logger as PinoLogger } from 'pino';
 import type { Logger } from './logger.ts';
 
-/** What `-v` said, and what is said later: looked at for each line. */
+/** The current verbosity of `-v`. It can change at run time, so it is read for each line. */
 export interface Verbosity {
   level: number;
 }

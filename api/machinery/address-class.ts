@@ -4,7 +4,7 @@ import { ipBytes } from '../pki/names.ts';
 
 export type AddressClass = 'unspecified' | 'loopback' | 'link-local' | 'multicast' | 'metadata';
 
-/** Where clouds serve the credentials of a machine to whoever connects from it. */
+/** The addresses at which clouds serve a machine's credentials to every local client. */
 const METADATA: ReadonlySet<string> = new Set(
   [
     '169.254.169.254',

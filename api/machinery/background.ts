@@ -1,6 +1,6 @@
 /**
- * Work that nobody awaits. Every promise that is neither awaited nor returned goes through here, so that no failure is lost
- * and none becomes an unhandled rejection, which ends the program.
+ * Runs work that is not awaited. Every promise that is neither awaited nor returned is passed to these functions, so that no
+ * failure is lost and none becomes an unhandled rejection, which exits the program.
  */
 import type { Logger } from '../component/logger.ts';
 import type { Backoff } from './backoff.ts';

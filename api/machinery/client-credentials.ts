@@ -9,7 +9,7 @@ import type { Clock } from './clock.ts';
 export interface PresentedCredentials {
   /** Value of the Authorization header. */
   readonly authorization?: string;
-  /** PEM, both or neither. Connections are made anew when they change. */
+  /** PEM; both are set or neither. Connections are replaced when they change. */
   readonly certificate?: string;
   readonly key?: string;
 }
@@ -37,7 +37,7 @@ export function tokenFileCredentials(path: string, clock: Clock): ClientCredenti
   };
 }
 
-/** Files are looked at every second at most, and read when their times changed. */
+/** Files are checked at most every second, and read if their times changed. */
 export function certificateFileCredentials(
   paths: { readonly certificate: string; readonly key: string },
   clock: Clock,

@@ -7,7 +7,7 @@ import type { EventOptions, EventType, ObjectReference } from './event-recorder.
 const LONGEST_QUEUE = 1000;
 const MOST_REMEMBERED = 4096;
 
-/** What a recorder was told, and when. */
+/** An event that a recorder received, and the time. */
 export interface Report {
   readonly regarding: ObjectReference;
   readonly type: EventType;

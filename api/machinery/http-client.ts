@@ -30,7 +30,7 @@ export interface HttpClientOptions extends TransportOptions {
   /** Requests a second and how many may be saved up; 0 for no limit. Watches count once, when they start. */
   readonly qps?: number;
   readonly burst?: number;
-  /** JSON unless told otherwise. */
+  /** JSON by default. */
   readonly format?: ObjectFormat;
   /** How long an answer may take, watches apart. Then the request fails and `onTimeout` is called: the connection may be dead. */
   readonly timeoutMs?: number;
@@ -38,7 +38,7 @@ export interface HttpClientOptions extends TransportOptions {
   readonly observe?: RequestObserver;
 }
 
-/** Told of each request that was sent, for figures; without a status there was no answer. */
+/** Called for each request that was sent, for metrics; there is no status if there was no response. */
 export type RequestObserver = (request: {
   readonly method: string;
   readonly server: string;
@@ -94,12 +94,12 @@ export class HttpClient implements Client {
     this.#transport.close();
   }
 
-  /** Makes connections anew, e.g. when the server seems to be gone. */
+  /** Reconnects, for example if the server seems to be gone. */
   closeConnections(): void {
     this.#transport.closeConnections();
   }
 
-  /** Other authorities (PEM) prove the server from now on. */
+  /** Verifies the server by other CAs (PEM) from now on. */
   trust(ca: string): void {
     this.#transport.trust(ca);
   }

@@ -83,7 +83,7 @@ export class HttpTransport {
     this.renewConnections();
   }
 
-  /** Other authorities: what comes next goes over connections that they have proven. */
+  /** Replaces the CAs; later requests use connections that are verified by them. */
   trust(ca: string): void {
     this.#ca = ca;
     this.renewConnections();

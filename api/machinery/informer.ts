@@ -41,7 +41,7 @@ export interface Informer<T = KubeObject> {
   byIndex(index: string, value: string): T[];
   /** Adds an index; adding a name again is no-op, so that several users may ask for the same. */
   addIndex(name: string, values: (object: T) => readonly string[]): void;
-  /** What is in the cache already is told as `add` at once. */
+  /** Objects that are already in the cache are delivered as `add` at once. */
   addHandler(handler: InformerHandler<T>): Registration;
 }
 

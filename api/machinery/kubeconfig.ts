@@ -322,7 +322,7 @@ export function newKubeconfig(options: {
   };
 }
 
-/** Readers see the old file or the new one, whole; nobody else may read it. */
+/** Readers see either the complete old or the complete new file; only the owner can read it. */
 export async function writeKubeconfig(path: string, config: Kubeconfig): Promise<void> {
   const { dump } = await import('js-yaml');
   await mkdir(dirname(path), { recursive: true });

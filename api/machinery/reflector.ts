@@ -15,7 +15,7 @@ const INITIAL_EVENTS_END = 'k8s.io/initial-events-end';
 const PAGE_SIZE = 500;
 const FIRST_BACKOFF_MS = 800;
 const LONGEST_BACKOFF_MS = 30_000;
-/** A run as long as this without an error starts the back-off anew. */
+/** A run of this length without an error resets the backoff. */
 const HEALTHY_AFTER_MS = 120_000;
 
 export interface ReflectorSink {

@@ -109,7 +109,7 @@ const MAX_UNKNOWN = 100;
 /** Maps that say something by being there, even with nothing in them: a pod's overhead that no runtime class asked for. */
 const KEPT_EMPTY: ReadonlySet<string> = new Set(['overhead']);
 
-/** Fields that are printed even if nobody names them; found once a type. */
+/** Fields that are always printed; computed once for each type. */
 const printed = new WeakMap<StructType, readonly Field[]>();
 
 function printedFields(struct: StructType): readonly Field[] {

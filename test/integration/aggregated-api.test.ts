@@ -144,7 +144,7 @@ interface Discovered {
 const discovered = async (): Promise<Discovered['items'][number] | undefined> =>
   ((await json('/apis', AGGREGATED)) as Discovered).items.find(({ metadata }) => metadata.name === GROUP);
 
-test('a server behind an APIService is found, shown and asked as the user who asks', async () => {
+test('a server behind an APIService is found, is in discovery, and gets requests as the calling user', async () => {
   await plane.client.create(apiServices, '', {
     apiVersion: 'apiregistration.k8s.io/v1',
     kind: 'APIService',
@@ -220,7 +220,7 @@ test('an upgrade reaches the server behind and both sides talk', async () => {
   assert.match(text, /hello ann\nping\n$/);
 });
 
-test('a server that has gone is told as unavailable, and what it served as stale', async () => {
+test('an unreachable server is reported as unavailable, and its resources as stale', async () => {
   backend.closeAllConnections();
   await new Promise((resolve) => backend.close(resolve));
   // A change of the service behind it is looked at without delay.

@@ -89,7 +89,7 @@ test('the server’s own key verifies tokens of service accounts where no other 
   assert.equal(await statusOf(signJwt(claims, other.privateKey, { alg: 'ES256' })), 401);
 });
 
-test('the file of a webhook must say which of its contexts is meant', async () => {
+test('the file of a webhook must have a current context', async () => {
   const path = join(directory, 'webhook.yaml');
   writeFileSync(
     path,

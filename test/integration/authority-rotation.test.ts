@@ -111,7 +111,7 @@ describe("the cluster's authority", { timeout: 200_000 }, () => {
     alive.cancel();
   });
 
-  test('signs the serving certificate of a node when orchlet certs approve says so', async () => {
+  test('signs the serving certificate of a node after orchlet certs approve', async () => {
     const approved = await until('a request of the node', () => {
       const { code, said } = orchlet('certs', 'approve');
       assert.equal(code, 0, said);

@@ -248,7 +248,7 @@ test('a node that wants to serve with a mail address or a URI is refused for goo
   }
 });
 
-test('who asks is what the server knows, whatever the request says', async () => {
+test('the user of a review is the authenticated one, whatever the request contains', async () => {
   const spec = { username: 'system:node:a', groups: ['system:masters'], uid: '0', extra: { a: ['b'] } };
   const { status, body } = await ask({ subject: { commonName: 'x' } }, { spec });
   assert.equal(status, 201);

@@ -134,7 +134,7 @@ async function whoAmI(client: HttpClient): Promise<string> {
 
 const inAnHour = (): string => new Date(Date.now() + HOUR).toISOString();
 
-test('a token is kept until it expires, and the command is told about the cluster', async () => {
+test('a token is cached until it expires, and the command gets the cluster', async () => {
   const made = await plugin('token', [{ token: 'ann-token', expirationTimestamp: inAnHour() }, { token: 'bob-token' }]);
   try {
     assert.equal(await whoAmI(made.client), 'ann');
@@ -169,7 +169,7 @@ test('a token that the server refuses is asked for again, once', async () => {
   }
 });
 
-test('a certificate is shown, and connections are made anew with the next one', async () => {
+test('a client certificate is used, and connections are replaced when it changes', async () => {
   const made = await plugin('certificate', [
     { ...(await certificateOf('cora')), expirationTimestamp: inAnHour() },
     await certificateOf('dave'),

@@ -44,7 +44,7 @@ describe('the single executable', { timeout: 280_000 }, () => {
     rmSync(directory, { recursive: true, force: true });
   });
 
-  test('says its version, completes commands and looks at the host', () => {
+  test('prints its version, completes commands and checks the host', () => {
     const say = (...args: string[]): string => execFileSync(program, args, { encoding: 'utf8', cwd: '/' });
     assert.match(say('version'), /^orchlet \d/);
     assert.match(say('completion', 'bash'), /complete /);

@@ -153,7 +153,7 @@ test('a token of the issuer is its subject with prefixes', async () => {
   assert.deepEqual(known.user.groups, ['oidc:devs']);
 });
 
-test('prefixes and required claims are as the flags say', async () => {
+test('prefixes and required claims follow the flags', async () => {
   const known = await authenticator({ usernamePrefix: '-', groupsPrefix: '', requiredClaims: { hd: 'example.com' } });
   assert.equal((await known.authenticateToken(await issuedToken(), []))?.user.name, 'ann');
   const strict = authenticator({ requiredClaims: { hd: 'other.com' } });
@@ -194,7 +194,7 @@ test('a token of another issuer is left to others', async () => {
   assert.equal(await authenticator().authenticateToken(await forged({ iss: 'https://elsewhere' }), []), undefined);
 });
 
-test('an issuer that proves itself with an unknown authority is not believed', async () => {
+test('an issuer with a certificate of an unknown CA is refused', async () => {
   const other = await generateKey('ecdsa');
   const raw = createCertificate(
     {

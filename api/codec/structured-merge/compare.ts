@@ -1,7 +1,7 @@
 /**
- * What differs between two values of one type, as sets of paths: added, removed, modified.
+ * Compares two values of one type, and returns the sets of added, removed and modified paths.
  *
- * Runs on every write, so it walks both values once and makes nothing but the sets.
+ * It runs on every write, so it walks both values once and creates nothing but the sets.
  */
 import { jsonEqual } from '../../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
@@ -45,7 +45,7 @@ function compareValue(type: MergeType, old: JsonValue | undefined, next: JsonVal
   else compareInside(type, old, next, sets);
 }
 
-/** Every path of a value that only one side has: its own, and all below it. What creating an object mostly is. */
+/** Returns every path of a value that only one side has, which is most of the work when an object is created. */
 function takeWhole(type: MergeType, value: JsonValue, set: FieldSetBuilder): void {
   set.owned = true;
   switch (type.kind) {
@@ -201,7 +201,7 @@ function compareMember(
   next: JsonValue | undefined,
   sets: Sets,
 ): void {
-  // Equal scalars are most of what an update has.
+  // Most values of an update are equal scalars.
   if (old === next) return;
   if (old === undefined) {
     if (next !== undefined) takeChild(type, next, element, sets.added);

@@ -200,7 +200,7 @@ function removeMembers(
     const below = gone.children?.get(`f:${name}`);
     if (below?.owned === true) continue;
     const left = below === undefined ? member : removePaths(memberType(type, name) ?? deduced, member, below);
-    // A removed member whose name stays is null: whoever owns the member itself goes on owning it.
+    // A removed member whose name remains is null: the owner of the member still owns it.
     defineMember(kept, name, left ?? null);
   }
   return kept;

@@ -79,7 +79,7 @@ describe('commands of a cluster', () => {
     assert.match((await cluster('certs', 'approve', 'bob')).stderr, /there is no certificate signing request "bob"/);
   });
 
-  it('says that nothing is encrypted where no provider is configured', async () => {
+  it('reports that nothing is encrypted if no provider is configured', async () => {
     const { code, stderr } = await cluster('secrets', 'reencrypt');
     assert.deepEqual([code, stderr.includes('without --encryption-provider-config')], [1, true]);
   });

@@ -25,7 +25,7 @@ test('warns of what is deprecated', () => {
   assert.deepEqual(passed('old=x').warnings, ['Flag --old has been deprecated, use new']);
 });
 
-test('refuses unknown names, missing values and what the command sets itself, and says where it was written', () => {
+test('refuses unknown names, missing values and flags that the command sets itself, and names the flag', () => {
   for (const [texts, message] of [
     [['eviction-soft=a<1'], '--agent-arg: unknown flag: --eviction-soft (did you mean --eviction-hard?)'],
     [['eviction-hard', 'root-dir=x'], '--agent-arg: flag needs an argument: --eviction-hard'],

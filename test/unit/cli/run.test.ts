@@ -16,7 +16,7 @@ describe('help', () => {
     );
   });
 
-  it('is there for every command, by --help and by help', async () => {
+  it('is printed for every command, by --help and by help', async () => {
     for (const { name } of commands) {
       const words = name.split(' ');
       const { code, stdout } = await orchlet([...words, '--help']);

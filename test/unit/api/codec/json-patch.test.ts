@@ -7,7 +7,7 @@ import type { JsonObject } from '../../../../api/meta/object.ts';
 
 const document = { data: { k: 'v', l: 'w' }, list: ['one', 'two'] };
 
-test('every operation does what RFC 6902 says', () => {
+test('every operation follows RFC 6902', () => {
   const patched = applyJsonPatch(document, [
     { op: 'test', path: '/data/k', value: 'v' },
     { op: 'add', path: '/data/a~1b', value: 'n' },
@@ -29,7 +29,7 @@ test('replace and copy take a missing member for null', () => {
   assert.deepEqual(applyJsonPatch({ d: {} }, [{ op: 'copy', from: '/d/none', path: '/d/x' }]), { d: { x: null } });
 });
 
-test('an operation that does not apply is 422 and says no more', () => {
+test('an operation that does not apply is a 422 without details', () => {
   for (const operation of [
     { op: 'test', path: '/data/k', value: 'x' },
     { op: 'remove', path: '/data/none' },

@@ -22,7 +22,7 @@ const pod = {
   },
 };
 
-test('decoding what was encoded gives the object back, for every type', () => {
+test('an encoded object decodes to the same object, for every type', () => {
   const types = new MessageTypes(schema, () => undefined);
   for (const name of schema.structNames()) {
     const struct = schema.struct(name);

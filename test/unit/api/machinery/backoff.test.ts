@@ -11,7 +11,7 @@ test('delays double up to the longest, however many failures there are', () => {
   );
 });
 
-test('a success begins anew', () => {
+test('a success resets the backoff', () => {
   const backoff = new Backoff(range);
   assert.deepEqual([backoff.next(), backoff.next(), backoff.failures], [100, 200, 2]);
   backoff.reset();

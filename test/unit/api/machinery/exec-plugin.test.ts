@@ -34,7 +34,7 @@ const make = (config: Partial<ExecConfig> = {}, more: { interactive?: boolean; c
   });
 const told = (): unknown => JSON.parse(readFileSync(join(directory, 'info'), 'utf8'));
 
-test('the command is told of the cluster only where that is asked for', async () => {
+test('the command gets the cluster only if the configuration requests it', async () => {
   answer(credential({ token: 't' }));
   assert.deepEqual(await make().current(), { authorization: 'Bearer t' });
   assert.deepEqual(told(), { kind: 'ExecCredential', apiVersion: V1, spec: { interactive: false } });

@@ -64,7 +64,7 @@ for (const watchList of [true, false]) {
     await informers.close();
   });
 
-  test(`${by}: when history is gone the difference is told, a replaced object as delete and add`, async () => {
+  test(`${by}: after compaction the difference is delivered, a replaced object as delete and add`, async () => {
     const { clock, client, informers, heard } = setUp({ watchList });
     await clock.advance(10);
     let down = true;

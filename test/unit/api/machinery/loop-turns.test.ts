@@ -87,7 +87,7 @@ describe('turns of the event loop', () => {
 });
 
 describe('a slice of time', () => {
-  it('is spent after its length, and begins anew after a pause', async () => {
+  it('is spent after its length, and is full again after a pause', async () => {
     const clock = new WorkClock();
     const slice = new TimeSlice(clock, 10);
     clock.nowMs = 9;

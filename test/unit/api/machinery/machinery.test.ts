@@ -153,7 +153,7 @@ test('kubeconfig: what is written is readable by its owner only, and read back; 
   }
 });
 
-test('exec plugin: is told of the cluster, runs once until the server refuses, and its faults are named', async () => {
+test('exec plugin: gets the cluster, runs once until the server refuses, and its errors are reported', async () => {
   const script = `const i=JSON.parse(process.env.KUBERNETES_EXEC_INFO);console.log(JSON.stringify({kind:'ExecCredential',apiVersion:i.apiVersion,status:{token:i.spec.cluster.server+process.pid}}))`;
   const config = {
     apiVersion: 'client.authentication.k8s.io/v1',

@@ -142,7 +142,7 @@ test('a decoded value that lost parts gets back what is always printed', () => {
   assert.deepEqual(value, whole);
 });
 
-test('completing what was decoded changes nothing, for every type', () => {
+test('completing a decoded object changes nothing, for every type', () => {
   const schema = loadSchema();
   for (const name of schema.structNames()) {
     const struct = schema.struct(name);

@@ -34,7 +34,7 @@ test('types may refer to themselves', () => {
   assert.equal(not.type.struct, schema.struct(name));
 });
 
-test('lists say how they merge', () => {
+test('lists have their merge strategy', () => {
   const ports = schema.struct('io.k8s.api.core.v1.Container')?.fields.get('ports');
   assert.equal(ports?.listType, 'map');
   assert.deepEqual(ports.listMapKeys, ['containerPort', 'protocol']);

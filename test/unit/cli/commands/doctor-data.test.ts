@@ -87,7 +87,7 @@ test('something else than a database is described, not thrown', async () => {
   }
 });
 
-test('it needs a stopped control plane, its data, and a file that is not there yet', async () => {
+test('it requires a stopped control plane, its data, and a file that does not exist yet', async () => {
   const exported = join(directory, 'there');
   copyFileSync(file, exported);
   assert.match((await doctor('--export', exported)).stderr, /there exists/);

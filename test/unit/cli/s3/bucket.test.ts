@@ -104,7 +104,7 @@ describe('of a server that', () => {
     assert.equal(server.objects.get('/backups/key')?.toString(), 'x');
   });
 
-  it('fails in passing while an object is read, it is read anew', async () => {
+  it('fails transiently while an object is read, it is read again', async () => {
     server.objects.set('/backups/key', Buffer.from('content'));
     let left = 2;
     server.fault = (_request, response) => {
@@ -177,7 +177,7 @@ describe('of a server that', () => {
     await promptly(bucketOf().list(''), /no end within 1\.5 s/);
   });
 
-  it('redirects, nobody follows', async () => {
+  it('redirects, the redirect is not followed', async () => {
     server.fault = (_request, response) => {
       response.writeHead(307, { location: 'http://169.254.169.254/', 'x-amz-bucket-region': 'eu-west-1' }).end();
       return true;
@@ -194,7 +194,7 @@ describe('of a server that', () => {
     assert.deepEqual([server.uploads.size, server.objects.size], [0, 0]);
   });
 
-  it('says 200 and then that the upload failed, the upload failed', async () => {
+  it('responds with 200 and then with an error, the upload fails', async () => {
     server.fault = (_request, response, body) =>
       body.includes('CompleteMultipartUpload') && xml(response, 200, '<Error><Code>InternalError</Code></Error>');
     await promptly(bucketOf().write('large', fileOf(Buffer.alloc(LARGE_BYTES))), /refused the upload: InternalError/);

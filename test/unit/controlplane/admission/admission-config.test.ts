@@ -24,7 +24,7 @@ for (const [server, user] of [
   test(`the user for ${server} is ${user}`, () => assert.equal(userFor(server, users, undefined), user));
 }
 
-test('without a wildcard the user of the current context is asked for, or nobody', () => {
+test('without a wildcard the user of the current context is used, or none', () => {
   assert.equal(userFor('x.example', new Set(['me']), 'me'), 'me');
   assert.equal(userFor('x.example', new Set(['me']), undefined), undefined);
 });

@@ -220,7 +220,7 @@ for (const [name, { level, container = {}, spec = {}, annotations = {}, until, b
   });
 }
 
-test('a pod that is refused is noted for audit by its other level, and nobody is warned of it', async () => {
+test('a refused pod gets an audit annotation of its other level, and no warning', async () => {
   const labels = {
     'pod-security.kubernetes.io/enforce': 'baseline',
     'pod-security.kubernetes.io/audit': 'restricted',

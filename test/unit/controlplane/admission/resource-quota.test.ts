@@ -73,7 +73,7 @@ test('fifty concurrent creators get exactly what there is', async () => {
   assert.deepEqual(used(), { pods: '20', 'requests.cpu': '10' });
 });
 
-test('a refusal says what was asked, used and allowed', async () => {
+test('a refusal has the requested, used and limited amounts', async () => {
   const { create } = setup({ 'requests.cpu': '1', 'limits.memory': '1Gi' });
   await assert.rejects(async () => create(pod('p', '2')), /failed quota: q: must specify limits\.memory for: c/);
   const other = setup({ 'requests.cpu': '1' });

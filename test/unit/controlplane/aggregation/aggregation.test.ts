@@ -68,7 +68,7 @@ test('what a backend serves becomes rows with their subresources', () => {
   assert.throws(() => rowsOf('ext.io', 'v1', { kind: 'Status' }), /no list of resources/);
 });
 
-test('a backend is told the user, the groups and what else is known', () => {
+test('a backend gets the user, the groups and the extra fields', () => {
   const user = { name: 'ann', uid: '7', groups: ['a', 'b'], extra: { 'x.io/Y': ['1'] } };
   assert.deepEqual(userHeaders(user), [
     ['x-remote-user', 'ann'],

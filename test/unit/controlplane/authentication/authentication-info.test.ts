@@ -9,7 +9,7 @@ import { keepAuthenticationInfo } from '../../../../controlplane/authentication/
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
-test('the authorities and headers are published, made anew when they are deleted, and follow the files', async () => {
+test('the CAs and headers are published, restored after a deletion, and follow the files', async () => {
   let authority = 'first';
   const clock = new FakeClock();
   const client = typedClient(new FakeClient(clock));

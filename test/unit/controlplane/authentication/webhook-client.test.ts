@@ -64,7 +64,7 @@ test('an answer that ends in the middle is none', async () => {
   await assert.rejects(call(), { code: 'unreachable' });
 });
 
-test('a redirect is an answer, and nobody follows it', async () => {
+test('a redirect is a response, and is not followed', async () => {
   let followed = false;
   answer = (message, response) => {
     if (message.url !== '/hook') followed = true;

@@ -182,7 +182,7 @@ describe('the attach/detach controller', () => {
     assert.equal((await attachments(test)).length, 2);
   });
 
-  it('keeps what runs attached over a restart, and detaches what nobody wants', async (t) => {
+  it('keeps volumes of running pods attached over a restart, and detaches unused ones', async (t) => {
     const existing = (node: string): KubeObject =>
       ({
         metadata: { name: attachmentName('handle', DRIVER, node) },

@@ -223,7 +223,7 @@ function autoscalerTest(cpu: string | undefined, spec: Partial<NonNullable<Horiz
 }
 
 describe('the autoscaler', () => {
-  test('writes what the metrics ask for to the target and says so', async () => {
+  test('writes the number that the metrics propose to the target, with an event', async () => {
     const a = autoscalerTest('1');
     await a.run();
     await a.t.advance(100);
@@ -256,7 +256,7 @@ describe('the autoscaler', () => {
     await a.t.stop();
   });
 
-  test('keeps to the bounds whatever the metrics say', async () => {
+  test('stays within the bounds, whatever the metrics are', async () => {
     const a = autoscalerTest(undefined, { minReplicas: 3 });
     await a.run();
     await a.t.advance(100);

@@ -69,7 +69,7 @@ describe('requests of nodes', () => {
     assert.deepEqual(await approve(request('system:node:a'), 'selfnodeclient'), [
       'Approved: Auto approving self kubelet client certificate after SubjectAccessReview.',
     ]));
-  test('wait where nobody may ask', async () => assert.deepEqual(await approve(request()), []));
+  test('stay pending if the user has no permission', async () => assert.deepEqual(await approve(request()), []));
   test('for another node than the asking one are no renewals', async () =>
     assert.deepEqual(await approve(request('system:node:b'), 'selfnodeclient'), []));
   test('that ask for more than a client certificate wait', async () =>
@@ -112,8 +112,9 @@ describe('requests that are done with', () => {
   test('go an hour after the decision', () => {
     assert.equal(removalTime(at(approved(created + 5 * HOUR)), undefined), created + 6 * HOUR);
   });
-  test('go after a day where nobody decided', () => assert.equal(removalTime(at([]), undefined), created + 24 * HOUR));
-  test('stay for an hour whatever their conditions say', () =>
+  test('are deleted after a day if they are pending', () =>
+    assert.equal(removalTime(at([]), undefined), created + 24 * HOUR));
+  test('stay for an hour, whatever their conditions are', () =>
     assert.equal(removalTime(at(approved(0)), undefined), created + HOUR));
   test('are removed by their own timer', async () => {
     const t = controllerTest();

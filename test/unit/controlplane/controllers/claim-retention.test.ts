@@ -30,7 +30,7 @@ const ofSet = owner('StatefulSet', 'db', 'set');
 const owners = (one: StatefulSet, ordinal: number, of = claim()): string[] | undefined =>
   wantedOwners(one, { pod: pod(ordinal), ordinal }, of)?.map(({ uid }) => uid);
 
-test('claims that are retained belong to nobody', () => {
+test('retained claims have no owner', () => {
   assert.equal(owners(set('Retain', 'Retain'), 0), undefined);
   assert.deepEqual(owners(set('Retain', 'Retain'), 0, claim(ofSet)), [], 'also after the policy changed');
 });

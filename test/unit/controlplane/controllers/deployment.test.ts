@@ -57,7 +57,7 @@ const images = (t: ControllerTest): string[] =>
 const condition = (t: ControllerTest, type: string) =>
   t.client.peek(deployments, 'shop', 'web')?.status?.conditions?.find((one) => one.type === type);
 
-test('a new deployment gets a replica set with its pods, and says that it is complete when they are available', async () => {
+test('a new deployment gets a replica set with its pods, and is complete when they are available', async () => {
   const t = controllerTest({ objects: [[deployments, deployment()]] });
   await t.start(runDeployments, runReplicaSets);
   await t.advance(100);

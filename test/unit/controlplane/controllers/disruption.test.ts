@@ -70,7 +70,7 @@ describe('what may be disrupted', () => {
     const status = computeBudgetStatus(taken, members, { expected: 3, desired: 1 }, now);
     assert.deepEqual([Object.keys(status.disruptedPods ?? {}), status.disruptionsAllowed], [['a'], 0]);
   });
-  test('is nothing when nobody is expected', () =>
+  test('is zero if no pods are expected', () =>
     assert.equal(computeBudgetStatus(budget({}), [], { expected: 0, desired: 0 }, now).disruptionsAllowed, 0));
 });
 

@@ -57,7 +57,7 @@ describe('endpoints of a service', () => {
       ],
     );
   });
-  test('call all ready where the service says so', () => {
+  test('are all ready if the service publishes addresses that are not ready', () => {
     const [subset] = computeSubsets(service({ publishNotReadyAddresses: true }), [
       pod('b', '10.1.0.2', { ready: false }),
     ]);
@@ -180,7 +180,7 @@ describe('endpoints that are kept by hand', () => {
     ],
   };
 
-  test('are mirrored for services without a selector, unless they say no', () => {
+  test('are mirrored for services without a selector, unless they have the label to skip that', () => {
     assert.equal(isMirrored(byHand, plain), true);
     assert.equal(isMirrored(byHand, service()), false);
     assert.equal(isMirrored(byHand, undefined), false);

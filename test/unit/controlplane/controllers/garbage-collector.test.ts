@@ -84,7 +84,7 @@ test('dependents of an owner that is deleted with orphan stay, without the refer
   await t.stop();
 });
 
-test('an object with another living owner only loses the reference to the one that is gone', async () => {
+test('an object with another existing owner only loses the reference to the deleted one', async () => {
   const two = object('both', [owner('Deployment', 'web'), owner('Deployment', 'other', { controller: false })]);
   const t = controllerTest({
     objects: [

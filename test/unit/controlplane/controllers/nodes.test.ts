@@ -14,7 +14,7 @@ import { controllerTest } from '../../../fakes/fake-controllers.ts';
 const node = (name: string, spec: Node['spec'] = {}): Node => ({ metadata: { name }, spec });
 
 describe('ranges of pod addresses', () => {
-  test('the first that nobody has is given', () => {
+  test('the first free one is allocated', () => {
     const cluster = parseCidr('10.0.0.0/22');
     assert.ok(cluster);
     assert.equal(firstFree(cluster, 24, new Set(['10.0.0.0/24', '10.0.2.0/24'])), '10.0.1.0/24');
@@ -62,7 +62,7 @@ describe('how long nodes keep what they read', () => {
     assert.equal(secondsOf(nextStep(1, 89)), 0);
     assert.equal(secondsOf(nextStep(0, 20_000)), 600);
   });
-  test('is told to each node', async () => {
+  test('is an annotation of each node', async () => {
     const t = controllerTest({ objects: [[nodes, node('a')]] });
     await t.start(runNodeTtl);
     await t.advance(100);
@@ -77,7 +77,7 @@ const pod = (name: string, phase: string, nodeName = '', extra: Partial<Pod['met
   status: { phase },
 });
 
-describe('pods that nobody else removes', () => {
+describe('pods that no other part removes', () => {
   test('of the finished ones the oldest go, evicted ones first', () => {
     const evicted: Pod = { ...pod('evicted', 'Failed'), status: { phase: 'Failed', reason: 'Evicted' } };
     const all = [pod('a', 'Succeeded'), pod('bb', 'Failed'), evicted, pod('run', 'Running')];

@@ -80,7 +80,7 @@ test('what is deleted or ends is given back at once', async () => {
   await t.stop();
 });
 
-test('a changed limit is told with what is used', async () => {
+test('a changed limit is reported with the usage', async () => {
   const t = controllerTest({ objects: [[resourceQuotas, quota({ pods: '5' })]] });
   await t.start(runResourceQuota);
   await t.advance(100);

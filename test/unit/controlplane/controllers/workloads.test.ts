@@ -213,7 +213,7 @@ const jobStatus = (t: ControllerTest) => t.client.peek(jobs, 'shop', 'work')?.st
 const jobCondition = (t: ControllerTest, type: string) =>
   jobStatus(t)?.conditions?.find((condition) => condition.type === type);
 
-test('a job runs to its completions, counts each pod once and says that it is complete', async () => {
+test('a job runs to its completions, counts each pod once and becomes complete', async () => {
   const t = controllerTest({ objects: [[jobs, job()]] });
   await t.start(runJobs);
   await t.advance(100);
@@ -401,7 +401,7 @@ test('a silent node becomes Unknown after the grace period, is tainted, and its 
   await t.stop();
 });
 
-test('a pod that tolerates a taint for some seconds is evicted after them, though the taint does not say since when', async () => {
+test('a pod that tolerates a taint for some seconds is evicted after them, even if the taint has no time', async () => {
   const t = controllerTest();
   t.client.seed(nodes, { metadata: { name: 'a' }, spec: {} });
   const toleration = { key: 'own', operator: 'Equal', value: 'yes', effect: 'NoExecute', tolerationSeconds: 5 };

@@ -26,7 +26,7 @@ function property(schema: JsonObject, name: string): unknown {
   return (schema['properties'] as JsonObject)[name];
 }
 
-test('members that every object has are told, and what their version says', () => {
+test('members that every object has are included, with the schema of the version', () => {
   const both = published({ type: 'object', properties: { spec: { type: 'string' } } });
   for (const schema of [both.v2, both.v3]) {
     assert.deepEqual(Object.keys(schema['properties'] as JsonObject), ['spec', 'apiVersion', 'kind', 'metadata']);
@@ -48,7 +48,7 @@ test('version 2 leaves open what an object within may hold, null too', () => {
   assert.deepEqual(property(v3, 'spec'), spec);
 });
 
-test('version 2 says nothing of what may be null, and requires no such member', () => {
+test('version 2 omits nullable members and does not require them', () => {
   const may: JsonSchema = { type: 'object', nullable: true, properties: { x: { type: 'string' } } };
   const { v2 } = published({
     type: 'object',
@@ -72,7 +72,7 @@ test('version 2 has neither alternatives nor lists without items', () => {
   assert.equal('allOf' in v2, false);
 });
 
-test('an object within the object is told to have what every object has', () => {
+test('an embedded object has the members of every object', () => {
   const template: JsonSchema = { type: 'object', 'x-kubernetes-embedded-resource': true, required: ['spec'] };
   const { v2, v3 } = published({ type: 'object', properties: { templates: { type: 'array', items: template } } });
   for (const schema of [v2, v3]) {

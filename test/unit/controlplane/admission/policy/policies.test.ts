@@ -102,7 +102,7 @@ describe('a validating policy', () => {
     assert.deepEqual(await refusal(spec, configMap('x')), { code: 403, message: deny('no x') });
     assert.equal(await refusal(spec, configMap('y')), undefined);
   });
-  test('refuses what it cannot judge unless it says to ignore that', async () => {
+  test('refuses a request that it cannot evaluate unless its failurePolicy is Ignore', async () => {
     const validations = [{ expression: "object.data['a'] == 'b'" }];
     const message = deny("expression 'object.data['a'] == 'b'' resulted in error: no such key: data");
     assert.deepEqual(await refusal({ validations }, configMap('x')), { code: 422, message });
@@ -136,7 +136,7 @@ describe('a validating policy', () => {
     assert.equal(await refusal(spec, configMap('x'), 'ann'), undefined);
     assert.equal((await refusal(spec, configMap('x'), 'bob'))?.message, deny('m'));
   });
-  test('warns and writes to the audit log where its binding says so', async () => {
+  test('warns and writes to the audit log as its binding requires', async () => {
     const plugin = validating({ validations: [{ expression: 'false' }] }, { validationActions: ['Warn', 'Audit'] });
     const { attributes, warnings, annotations } = attributesOf(configMap('x'));
     await plugin.validate?.(attributes, signal);
@@ -223,7 +223,7 @@ describe('a mutating policy', () => {
     assert.deepEqual(object?.metadata.labels, { a: 'x' });
     assert.deepEqual(object['data'], { k: 'v' });
   });
-  test('refuses a configuration that is none, or names what is not there or is replaced as a whole', async () => {
+  test('refuses an invalid configuration, and one with unknown or atomic fields', async () => {
     const deployment: KubeObject = {
       apiVersion: 'apps/v1',
       kind: 'Deployment',
