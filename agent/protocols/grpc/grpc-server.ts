@@ -3,8 +3,9 @@
  * of device plugins, the PodResources API). gRPC is loaded on first use.
  */
 import { chmod, mkdir, rm } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { basename, dirname } from 'node:path';
 import type { ServerWritableStream, ServiceDefinition, UntypedServiceImplementation } from '@grpc/grpc-js';
+import { descriptorPath, inDirectory, removeTree } from '../../files/beneath.ts';
 import { buildCodecs } from '../../../api/grpc/codec.ts';
 import type { MessageTables, MethodTable } from '../../../api/grpc/messages.ts';
 
@@ -46,17 +47,30 @@ export async function serveGrpc({ socket, services }: ServedSocket): Promise<() 
   const server = new Server();
   for (const service of services) server.addService(...(await definitionOf(service)));
   await mkdir(dirname(socket), { recursive: true, mode: 0o750 });
-  await rm(socket, { force: true });
+  await removeTree(socket);
   await new Promise<void>((resolve, reject) =>
     server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) =>
       error === null ? resolve() : reject(error),
     ),
   );
-  await chmod(socket, 0o660);
+  await openToGroup(socket);
   return async () => {
     server.forceShutdown();
     await rm(socket, { force: true });
   };
+}
+
+/** Others can write to the folders of some sockets: a link that takes the place of the socket must not get its mode. */
+async function openToGroup(socket: string): Promise<void> {
+  await inDirectory(dirname(socket), async (directory) => {
+    const pinned = await directory.pin(basename(socket));
+    try {
+      if (!(await pinned.stat()).isSocket()) throw new Error(`${socket} is no longer the socket of this agent`);
+      await chmod(descriptorPath(pinned), 0o660);
+    } finally {
+      await pinned.close();
+    }
+  });
 }
 
 async function definitionOf(service: ServedService): Promise<[ServiceDefinition, UntypedServiceImplementation]> {

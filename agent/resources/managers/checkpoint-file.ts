@@ -6,8 +6,9 @@
  * Structs, maps and slices look alike in JSON, but the checksum depends on their Go types. Each state file therefore
  * describes its types with the functions below.
  */
-import { mkdir, readFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { mkdir } from 'node:fs/promises';
+import { basename, dirname } from 'node:path';
+import { ifMissing, inDirectory } from '../../files/beneath.ts';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
 
 /** The 32-bit FNV-1a hash of the text's UTF-8 bytes. */
@@ -34,16 +35,18 @@ export function goSlice(values: readonly (string | number)[]): string {
   return `[${values.join(' ')}]`;
 }
 
-/** Returns `undefined` if the file does not exist. */
+/** The largest state file of a node has some megabytes. */
+const LONGEST_STATE_BYTES = 64 * 1024 * 1024;
+
+/**
+ * Returns `undefined` if the file does not exist. Throws for anything but a regular file: device plugins can write to the
+ * folder of one of the files, and a FIFO in its place would be waited for.
+ */
 export async function readStateFile(path: string): Promise<unknown> {
-  let text: string;
-  try {
-    text = await readFile(path, 'utf8');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
-  }
-  return JSON.parse(text) as unknown;
+  const bytes = await inDirectory(dirname(path), (directory) =>
+    directory.readFile(basename(path), LONGEST_STATE_BYTES),
+  ).catch(ifMissing);
+  return bytes === undefined ? undefined : (JSON.parse(bytes.toString('utf8')) as unknown);
 }
 
 /** Replaces the file atomically and durably: after a power loss it has either the old or the new content. */

@@ -42,7 +42,7 @@ export function readDeviceCheckpoint(json: unknown): {
   readonly registered: Readonly<Record<string, readonly string[]>>;
 } {
   const { Data: data, Checksum: checksum } = (json ?? {}) as Partial<DeviceCheckpoint>;
-  if (data === undefined || typeof data !== 'object') throw new Error('the file is not a device manager checkpoint');
+  if (!isData(data)) throw new Error('the file is not a device manager checkpoint');
   if (checksum !== deviceChecksum(data)) throw new Error('checkpoint is corrupted');
   return { entries: data.PodDeviceEntries ?? [], registered: data.RegisteredDevices ?? {} };
 }
@@ -73,4 +73,31 @@ export function deviceChecksum({ PodDeviceEntries, RegisteredDevices }: Data): n
       ['RegisteredDevices', 'map[string][]string', goMap(registered)],
     ])}`,
   );
+}
+
+function isData(data: unknown): data is Data {
+  if (!isRecord(data)) return false;
+  const { PodDeviceEntries: entries, RegisteredDevices: registered } = data;
+  return (
+    (entries === null || (Array.isArray(entries) && entries.every(isEntry))) &&
+    (registered === null || (isRecord(registered) && Object.values(registered).every(isIdsOrNull)))
+  );
+}
+
+function isEntry(row: unknown): row is PodDevicesEntry {
+  if (!isRecord(row) || !isRecord(row['DeviceIDs'])) return false;
+  return (
+    ['PodUID', 'ContainerName', 'ResourceName', 'AllocResp'].every((field) => typeof row[field] === 'string') &&
+    Object.entries(row['DeviceIDs']).every(([node, ids]) => /^-?\d{1,9}$/.test(node) && isIds(ids))
+  );
+}
+
+function isIds(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.every((id) => typeof id === 'string');
+}
+
+const isIdsOrNull = (value: unknown): boolean => value === null || isIds(value);
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -28,6 +28,8 @@ import { completeChoice, deviceHints, type DeviceTopology } from './device-topol
 import { type DeviceCapacity, PluginResources } from './plugin-resources.ts';
 import type { DeviceRunOptions } from '../../../runtime/kuberuntime/device-options.ts';
 import { idsOf, PodDevices } from './pod-devices.ts';
+import { LostAllocations } from './lost-allocations.ts';
+import { checkAnswer, isPluginResource } from './plugin-limits.ts';
 import { DEVICE_MESSAGES, SUPPORTED_VERSIONS } from './schema.ts';
 
 export interface DeviceManagerOptions {
@@ -44,15 +46,14 @@ export interface DeviceManagerOptions {
   readonly observe: (event: 'registration' | 'allocation', resource: string, tookMs: number) => void;
 }
 
-const RESOURCE_NAME =
-  /^(?!kubernetes\.io\/)(?!.*\.kubernetes\.io\/)[a-z0-9]([-a-z0-9.]*[a-z0-9])?\/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
-
 export class DeviceManager implements HintProvider {
   readonly #options: DeviceManagerOptions;
   readonly #codec: MessageCodec;
   readonly #resources: PluginResources;
   readonly #pods = new PodDevices();
   readonly #writer: StateWriter;
+  /** Present if the checkpoint could not be read. */
+  #lost: LostAllocations | undefined;
   /**
    * The devices of ordinary init containers of the most recently admitted pod, by resource. Its other containers can
    * reuse them.
@@ -65,6 +66,7 @@ export class DeviceManager implements HintProvider {
     this.#resources = new PluginResources({
       clock: options.clock,
       logger: options.logger,
+      numaNodes: options.numaNodes,
       onRegistered: (resource, tookMs) => options.observe('registration', resource, tookMs),
       onDevices: (resource, ids) => this.#changed(resource, ids),
       onExpiry: () => {
@@ -96,10 +98,14 @@ export class DeviceManager implements HintProvider {
       if (json === undefined) return;
       const { entries, registered } = readDeviceCheckpoint(json);
       this.#pods.restore(entries, this.#codec);
-      for (const resource of Object.keys(registered)) this.#resources.expect(resource);
+      for (const resource of Object.keys(registered)) if (isPluginResource(resource)) this.#resources.expect(resource);
     } catch (error) {
       // Like the kubelet, the manager drops a checkpoint that it cannot read. Plugins register again.
-      logger.error({ err: error, path }, 'Cannot read the checkpoint of devices, starting with an empty one');
+      this.#lost = new LostAllocations();
+      logger.error(
+        { err: error, path },
+        'Cannot read the checkpoint of devices, allocating no resource of which pods that already run have devices',
+      );
     }
   }
 
@@ -177,7 +183,7 @@ export class DeviceManager implements HintProvider {
   }
 
   pods(): readonly string[] {
-    return this.#pods.pods();
+    return [...this.#pods.pods(), ...(this.#lost?.pods() ?? [])];
   }
 
   #isOurs(resource: string): boolean {
@@ -195,15 +201,17 @@ export class DeviceManager implements HintProvider {
     );
   }
 
-  wants(_pod: Pod, container: Container): boolean {
-    return this.#wanted(container).size > 0;
+  wants(pod: Pod, container: Container): boolean {
+    return this.#lost?.hold(pod, container) === true || this.#wanted(container).size > 0;
   }
 
   async allocate(pod: Pod, container: Container): Promise<void> {
     const { uid } = pod.metadata;
+    if (this.#lost?.hold(pod, container) === true) return;
     const wanted = this.#wanted(container);
     if (wanted.size === 0) return;
     for (const [resource, count] of wanted) {
+      this.#lost?.check(resource);
       const ids = await this.#choose(pod, container, resource, count);
       if (ids.length > 0) await this.#allocateFrom(uid, container.name, resource, ids);
     }
@@ -217,6 +225,7 @@ export class DeviceManager implements HintProvider {
     if (endpoint === undefined) throw new Error(`unknown Device Plugin ${resource}`);
     const fromMs = clock.monotonic();
     const answer = await endpoint.allocate(ids);
+    checkAnswer(answer);
     observe('allocation', resource, clock.monotonic() - fromMs);
     const byNode = new Map<number, string[]>();
     for (const id of ids) {
@@ -287,6 +296,7 @@ export class DeviceManager implements HintProvider {
   }
 
   release(podUid: string): void {
+    this.#lost?.release(podUid);
     if (this.#pods.delete(podUid)) this.#saveInBackground();
   }
 
@@ -296,6 +306,7 @@ export class DeviceManager implements HintProvider {
     const allocations = this.#pods.ofContainer(uid, container.name);
     for (const [resource, count] of this.#wanted(container)) {
       const allocation = allocations.get(resource);
+      if (count > 0 && allocation === undefined) this.#lost?.check(resource);
       const endpoint = this.#resources.endpoint(resource);
       if (count === 0 || endpoint?.options.preStartRequired !== true) continue;
       if (allocation === undefined)
@@ -379,6 +390,5 @@ export function checkPlugin({ name, supportedVersions }: Pick<Plugin, 'name' | '
     throw new Error(
       `requested API version ${JSON.stringify(supportedVersions.join(','))} is not supported by kubelet. Supported version is ${JSON.stringify(SUPPORTED_VERSIONS.join(','))}`,
     );
-  if (!RESOURCE_NAME.test(name) || name.startsWith('requests.'))
-    throw new Error(`the ResourceName ${JSON.stringify(name)} is invalid`);
+  if (!isPluginResource(name)) throw new Error(`the ResourceName ${JSON.stringify(name.slice(0, 512))} is invalid`);
 }

@@ -7,11 +7,13 @@ import type { Logger } from '../../../../api/component/logger.ts';
 import { background } from '../../../../api/machinery/background.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import { DeviceEndpoint, type PluginDevice } from './device-endpoint.ts';
-import { HEALTHY } from './schema.ts';
+import { acceptDevices, MOST_DEVICES, MOST_RESOURCES } from './plugin-limits.ts';
+import { HEALTHY, UNHEALTHY } from './schema.ts';
 
 export interface PluginResourcesOptions {
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly numaNodes: readonly number[];
   readonly onRegistered: (resource: string, tookMs: number) => void;
   /** Called when devices appeared, disappeared or changed their health. */
   readonly onDevices: (resource: string, ids: ReadonlySet<string>) => void;
@@ -61,14 +63,34 @@ export class PluginResources {
    * disconnected now.
    */
   expect(name: string): void {
+    if (!this.#hasRoom(name)) return;
     this.#resources.set(name, { endpoint: undefined, goneAtMs: this.#options.clock.monotonic(), devices: new Map() });
   }
 
-  /** Replaces a plugin that already serves the same resource. Throws if the plugin does not respond. */
+  #hasRoom(name: string): boolean {
+    if (this.#resources.has(name) || this.#removed.has(name)) return true;
+    return this.#resources.size + this.#removed.size < MOST_RESOURCES;
+  }
+
+  /**
+   * Replaces a plugin that already serves the same resource. Throws if the plugin does not respond, or the node has too
+   * many resources of plugins.
+   */
   async connect(name: string, socket: string, signal: AbortSignal): Promise<void> {
     const { logger, clock, onRegistered } = this.#options;
+    const checkRoom = (): void => {
+      if (!this.#hasRoom(name)) throw new Error(`the node has ${MOST_RESOURCES} resources of device plugins already`);
+    };
+    checkRoom();
     const fromMs = clock.monotonic();
     const endpoint = await DeviceEndpoint.connect(socket, signal);
+    try {
+      // Others may have registered meanwhile.
+      checkRoom();
+    } catch (error) {
+      endpoint.stop();
+      throw error;
+    }
     signal.addEventListener('abort', () => endpoint.stop(), { once: true });
     const before = this.#resources.get(name);
     this.#resources.set(name, { endpoint, goneAtMs: undefined, devices: before?.devices ?? new Map() });
@@ -90,7 +112,9 @@ export class PluginResources {
   #take(name: string, endpoint: DeviceEndpoint, devices: readonly PluginDevice[]): void {
     const resource = this.#resources.get(name);
     if (resource?.endpoint !== endpoint) return;
-    this.#replace(name, resource, new Map(devices.map((device) => [device.id, device])));
+    const others = this.#resources.values().reduce((sum, other) => sum + other.devices.size, -resource.devices.size);
+    const { numaNodes } = this.#options;
+    this.#replace(name, resource, acceptDevices(devices, { numaNodes, most: MOST_DEVICES - others }));
   }
 
   #lose(name: string, endpoint: DeviceEndpoint): void {
@@ -99,7 +123,7 @@ export class PluginResources {
     endpoint.stop();
     resource.endpoint = undefined;
     resource.goneAtMs = this.#options.clock.monotonic();
-    const unhealthy = [...resource.devices].map(([id, device]) => [id, { ...device, health: 'Unhealthy' }] as const);
+    const unhealthy = [...resource.devices].map(([id, device]) => [id, { ...device, health: UNHEALTHY }] as const);
     this.#replace(name, resource, new Map(unhealthy));
     this.#options.clock.after(GRACE_MS, () => this.#options.onExpiry());
   }

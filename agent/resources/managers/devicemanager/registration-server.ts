@@ -2,7 +2,7 @@
  * Serves `<root-dir>/device-plugins/kubelet.sock`, where device plugins register themselves. The agent starts it after
  * the device manager.
  */
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import type { Logger } from '../../../../api/component/logger.ts';
 import { GRPC_INVALID_ARGUMENT, GrpcRefusal, serveGrpc } from '../../../protocols/grpc/grpc-server.ts';
 import type { IncomingOf } from '../../../../api/grpc/messages.ts';
@@ -32,8 +32,9 @@ export async function serveRegistration(options: RegistrationServerOptions): Pro
           register({ version, endpoint, resourceName }: IncomingOf<typeof DEVICE_MESSAGES, 'RegisterRequest'>) {
             try {
               checkPlugin({ name: resourceName, supportedVersions: [version] });
+              checkEndpoint(directory, endpoint);
             } catch (error) {
-              logger.warn({ resource: resourceName, err: error }, 'Rejected a device plugin');
+              logger.warn({ resource: resourceName.slice(0, 512), err: error }, 'Rejected a device plugin');
               throw new GrpcRefusal(GRPC_INVALID_ARGUMENT, (error as Error).message);
             }
             // Responds before it calls the plugin, because some plugins serve only after they are registered.
@@ -48,4 +49,10 @@ export async function serveRegistration(options: RegistrationServerOptions): Pro
       },
     ],
   });
+}
+
+/** Throws if the socket is not in the directory of device plugins. */
+function checkEndpoint(directory: string, endpoint: string): void {
+  if (endpoint.includes('\0') || !resolve(directory, `./${endpoint}`).startsWith(`${resolve(directory)}/`))
+    throw new Error(`the endpoint ${JSON.stringify(endpoint.slice(0, 512))} is not in the directory of device plugins`);
 }

@@ -52,3 +52,4 @@ export const REGISTRATION_METHODS = {
 
 export const SUPPORTED_VERSIONS: readonly string[] = ['v1beta1'];
 export const HEALTHY = 'Healthy';
+export const UNHEALTHY = 'Unhealthy';

@@ -1,0 +1,45 @@
+/**
+ * The pods whose devices are not known, because the checkpoint could not be read when the agent started. While one of them
+ * runs, no device of its resources is allocated to another pod: it could be a device that is in use. The device manager
+ * owns it.
+ */
+import type { Container, Pod } from '../../../model/core-types.ts';
+import { bytesOf, limitsOf } from '../../../runtime/kuberuntime/resources.ts';
+import { AdmissionError } from '../hint-provider.ts';
+import { isPluginResource } from './plugin-limits.ts';
+
+export class LostAllocations {
+  /** Names of pods by uid, by resource. */
+  readonly #pods = new Map<string, Map<string, string>>();
+
+  /** Notes what a pod has that an earlier agent started. Returns whether the container may have devices that are not known. */
+  hold({ metadata, status }: Pod, container: Container): boolean {
+    if (status?.startTime === undefined) return false;
+    const resources = Object.entries(limitsOf(container))
+      .filter(([resource, count]) => isPluginResource(resource) && bytesOf(count) > 0)
+      .map(([resource]) => resource);
+    for (const resource of resources) {
+      const pods = this.#pods.get(resource) ?? new Map<string, string>();
+      this.#pods.set(resource, pods.set(metadata.uid, `${metadata.namespace}/${metadata.name}`));
+    }
+    return resources.length > 0;
+  }
+
+  /** Throws if pods may have devices of the resource that are not known. */
+  check(resource: string): void {
+    const pods = [...(this.#pods.get(resource)?.values() ?? [])];
+    if (pods.length === 0) return;
+    throw new AdmissionError(
+      'UnexpectedAdmissionError',
+      `the devices of ${resource} that running pods have are not known since the checkpoint of devices could not be read; delete ${pods.slice(0, 10).join(', ')} first`,
+    );
+  }
+
+  pods(): readonly string[] {
+    return [...this.#pods.values()].flatMap((pods) => [...pods.keys()]);
+  }
+
+  release(podUid: string): void {
+    for (const pods of this.#pods.values()) pods.delete(podUid);
+  }
+}

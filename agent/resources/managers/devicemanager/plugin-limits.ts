@@ -1,0 +1,56 @@
+/**
+ * What the agent accepts from device plugins. Their answers end up in the Node object, in the statuses of pods, in the
+ * labels of metrics and in the checkpoint: one plugin must not make any of these too large or invalid for the API server.
+ * Pure.
+ */
+import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
+import type { AllocateAnswer, PluginDevice } from './device-endpoint.ts';
+import { HEALTHY, UNHEALTHY } from './schema.ts';
+
+/** Of the node, with those that it had since the agent started. */
+export const MOST_RESOURCES = 256;
+/** Of all resources together. */
+export const MOST_DEVICES = 100_000;
+/** Device ids appear in the statuses of pods. */
+const LONGEST_ID = 253;
+/** The answers of all containers are in one checkpoint. */
+const LONGEST_ANSWER_BYTES = 256 * 1024;
+
+/** Whether the name is one of an extended resource. */
+export function isPluginResource(name: string): boolean {
+  const [domain = '', ...rest] = name.split('/');
+  if (rest.length !== 1 || domain === 'kubernetes.io' || domain.endsWith('.kubernetes.io')) return false;
+  // The quota of the resource has this name.
+  return !name.startsWith('requests.') && qualifiedNameErrors(`requests.${name}`).length === 0;
+}
+
+/**
+ * Returns the devices by id, with a health that the API knows and NUMA nodes that the host has. Throws if the plugin lists
+ * more than `most` devices, or one that cannot be named in the API.
+ */
+export function acceptDevices(
+  devices: readonly PluginDevice[],
+  { numaNodes, most }: { readonly numaNodes: readonly number[]; readonly most: number },
+): ReadonlyMap<string, PluginDevice> {
+  if (devices.length > most) throw new Error(`the plugin lists ${devices.length} devices, ${most} are accepted`);
+  const known = new Set(numaNodes);
+  return new Map(
+    devices.map(({ id, health, topology }) => {
+      if (id === '' || id.length > LONGEST_ID || /\p{Cc}/u.test(id))
+        throw new Error(`the plugin lists a device with the invalid id ${JSON.stringify(id.slice(0, LONGEST_ID))}`);
+      const nodes = (topology?.nodes ?? []).filter((node) => known.has(node.id));
+      return [
+        id,
+        { id, health: health === HEALTHY ? HEALTHY : UNHEALTHY, topology: nodes.length === 0 ? null : { nodes } },
+      ];
+    }),
+  );
+}
+
+/** Throws if the answer is too large, or has what no process and no path can have. */
+export function checkAnswer(answer: AllocateAnswer): void {
+  const text = JSON.stringify(answer);
+  if (text.length > LONGEST_ANSWER_BYTES)
+    throw new Error(`the allocation response has more than ${LONGEST_ANSWER_BYTES} bytes`);
+  if (text.includes('\\u0000')) throw new Error('the allocation response has a NUL character');
+}
