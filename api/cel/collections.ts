@@ -14,7 +14,7 @@ function spent(
   run: (items: Items, other: Items) => CelValue,
 ): (items: Items, other: Items, spending: Spending) => CelValue {
   return (items, other, spending) => {
-    spending.spend(Math.max(items.length, 1) * (other.length + comparingCost(other)) + items.length);
+    spending.spend(Math.max(items.length, 1) * comparingCost(other) + items.length);
     return run(items, other);
   };
 }
@@ -90,7 +90,7 @@ const wholeLists: FunctionRow[] = [
 const lists: FunctionRow[] = [
   ...reading(wholeLists),
   method('distinct', [listA], listA, (items: Items, spending: Spending) => {
-    spending.spend(items.length * (items.length + comparingCost(items)));
+    spending.spend(items.length * comparingCost(items));
     return unique(items);
   }),
   method(

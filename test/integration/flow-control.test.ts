@@ -157,3 +157,48 @@ test('flow control objects come back as they should be, except for those that an
   await client.get(flowSchemas, '', 'catch-all');
   await assert.rejects(client.get(levels, '', 'stale'), { message: /not found/ });
 });
+
+test('a list of many custom resources takes more seats than one', async () => {
+  const group = 'seats.example.com';
+  const definition = {
+    apiVersion: 'apiextensions.k8s.io/v1',
+    kind: 'CustomResourceDefinition',
+    metadata: { name: `things.${group}` },
+    spec: {
+      group,
+      scope: 'Cluster',
+      names: { plural: 'things', singular: 'thing', kind: 'Thing', listKind: 'ThingList' },
+      versions: [
+        {
+          name: 'v1',
+          served: true,
+          storage: true,
+          schema: { openAPIV3Schema: { type: 'object', properties: { text: { type: 'string' } } } },
+        },
+      ],
+    },
+  };
+  const definitions = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
+  assert.equal((await request('root', 'POST', definitions, definition)).status, 201);
+  const things = `/apis/${group}/v1/things`;
+  await until('the custom resource', async () => (await request('root', 'GET', things)).status === 200);
+  for (let count = 0; count < 60; count += 1) {
+    const thing = { apiVersion: `${group}/v1`, kind: 'Thing', metadata: { name: `t${count}` }, text: 'x'.repeat(5000) };
+    assert.equal((await request('root', 'POST', things, thing)).status, 201);
+  }
+  const seats = async (): Promise<number> => {
+    const { text } = await request('root', 'GET', '/metrics');
+    const lines = text
+      .split('\n')
+      .filter((line) => /^apiserver_flowcontrol_work_estimated_seats_sum\{.*"system-nodes"/.test(line));
+    return lines.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
+  };
+  const before = await seats();
+  // Seats are taken before the request is refused for want of permission.
+  assert.equal((await request('node', 'GET', things)).status, 403);
+  assert.equal((await seats()) - before, 2);
+  await request('node', 'GET', `${things}?limit=1&labelSelector=no%3Dmatch`);
+  assert.equal((await seats()) - before, 4);
+  await request('node', 'GET', `${things}?limit=1`);
+  assert.equal((await seats()) - before, 5);
+});

@@ -161,6 +161,13 @@ describe('an expression', () => {
     assert.ok(cost('a.matches("(x{1,900})y")', { a: text }) > (50 * cost('a.matches("(x{1,9})y")', { a: text })) / 9);
   });
 
+  for (const source of ['sets.contains(a, b)', 'a.distinct().size() > 0'])
+    it(`${source} counts each comparison of two items once`, () => {
+      const a = Array.from({ length: 1000 }, (_item, at) => at);
+      const found = cost(source, { a, b: a });
+      assert.ok(found >= 1_000_000 && found < 1_010_000, String(found));
+    });
+
   it('that reads a number of too many digits fails at once', () => {
     assert.throws(() => cost('int(a) > 0', { a: '1'.repeat(LARGE) }), /type conversion error/);
   });
