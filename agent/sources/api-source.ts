@@ -34,7 +34,7 @@ export function createApiSource(options: ApiSourceOptions): PodSource {
       const informers = new Informers({ client, clock, logger });
       const informer = informers.for(podsResource, { fieldSelector: `spec.nodeName=${nodeName}` });
       let scheduled = false;
-      const tell = (): void => {
+      const notify = (): void => {
         if (scheduled || !informer.hasSynced || signal.aborted) return;
         scheduled = true;
         queueMicrotask(() => {
@@ -45,16 +45,16 @@ export function createApiSource(options: ApiSourceOptions): PodSource {
           onPods(pods);
         });
       };
-      informer.addHandler({ add: tell, update: tell, delete: tell });
+      informer.addHandler({ add: notify, update: notify, delete: notify });
       const patience = clock.after(PATIENCE_MS, () =>
         background(
-          tellLastKnown(options, () => informer.hasSynced, onPods),
+          reportLastKnown(options, () => informer.hasSynced, onPods),
           { logger, what: 'Running the last known pods', signal },
         ),
       );
       try {
         await informer.synced(signal);
-        tell();
+        notify();
         await whenAborted(signal);
       } catch (error) {
         if (!signal.aborted) throw error;
@@ -66,7 +66,7 @@ export function createApiSource(options: ApiSourceOptions): PodSource {
   };
 }
 
-async function tellLastKnown(
+async function reportLastKnown(
   { checkpoints, logger }: ApiSourceOptions,
   hasSynced: () => boolean,
   onPods: OnPods,

@@ -30,7 +30,7 @@ export interface SubmittedPodsOptions {
 
 export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPods {
   const pods = new Map<string, Pod>();
-  let tell: (all: readonly Pod[]) => void = () => undefined;
+  let notify: (all: readonly Pod[]) => void = () => undefined;
   const fileOf = (namespace: string, name: string): string => join(options.directory, `${namespace}_${name}.yaml`);
   const read = (text: Buffer, origin: string): Pod => {
     const { nodeName, clock, reader } = options;
@@ -44,7 +44,7 @@ export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPod
   return {
     name: 'submitted',
     async run(signal, onPods) {
-      tell = onPods;
+      notify = onPods;
       await mkdir(options.directory, { recursive: true, mode: 0o700 });
       for (const name of (await readdir(options.directory)).filter((entry) => entry.endsWith('.yaml'))) {
         const file = join(options.directory, name);
@@ -72,7 +72,7 @@ export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPod
       // The uid depends on the origin too. Reading the stored file gives the same uid as after a restart.
       const stored = read(manifest, file);
       pods.set(keyOf(stored), stored);
-      tell([...pods.values()]);
+      notify([...pods.values()]);
       return stored;
     },
     list: () => [...pods.values()],
@@ -81,7 +81,7 @@ export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPod
       if (!pods.has(key)) throw newNotFound({ group: '', resource: 'pods' }, name);
       await rm(fileOf(namespace, name), { force: true });
       pods.delete(key);
-      tell([...pods.values()]);
+      notify([...pods.values()]);
     },
   };
 }

@@ -128,11 +128,11 @@ export class PodCertificates {
     } catch (error) {
       // The current certificate is used until it expires, even if its renewal fails.
       if (credential.refused !== undefined || issued === undefined) throw error;
-      this.#tellAge(pod, issued);
+      this.#reportAge(pod, issued);
       return issued;
     }
     if (credential.issued === undefined) throw new Error('credential bundle is not issued yet');
-    if (credential.issued === issued) this.#tellAge(pod, issued);
+    if (credential.issued === issued) this.#reportAge(pod, issued);
     return credential.issued;
   }
 
@@ -214,7 +214,7 @@ export class PodCertificates {
     throw new Error(credential.refused);
   }
 
-  #tellAge(pod: Pod, issued: Issued): void {
+  #reportAge(pod: Pod, issued: Issued): void {
     const { clock, events } = this.#options;
     if (clock.now() > issued.renewAtMs + OVERDUE_MS && !issued.toldOverdue) {
       events.event(pod, 'Warning', 'CertificateOverdueForRefresh', 'PodCertificate refresh overdue');

@@ -158,7 +158,7 @@ class HostVolumes implements VolumeManager {
             // A mounted volume stays usable with its last content if its source is gone.
             if (state.ready.has(volume.name)) pending.delete(volume.name);
             else failures.set(volume.name, error);
-            if (!signal.aborted) this.#tellFailure(pod, volume, error);
+            if (!signal.aborted) this.#reportFailure(pod, volume, error);
           }
         }),
       );
@@ -185,7 +185,7 @@ class HostVolumes implements VolumeManager {
     }
   }
 
-  #tellFailure(pod: Pod, volume: Volume, error: unknown): void {
+  #reportFailure(pod: Pod, volume: Volume, error: unknown): void {
     // Nothing was attempted, so the pod's error is the only report.
     if (error instanceof VolumeNotProcessedError) return;
     const [step, name] =
@@ -239,7 +239,7 @@ class HostVolumes implements VolumeManager {
     try {
       state.ready.set(volume.name, await this.#make(state.pod, volume, new AbortController().signal));
     } catch (error) {
-      this.#tellFailure(state.pod, volume, error);
+      this.#reportFailure(state.pod, volume, error);
     }
   }
 

@@ -2,7 +2,7 @@
 import type { Logger } from '../../../api/component/logger.ts';
 import type { CgroupNaming } from './cgroup-path.ts';
 import type { CgroupManager } from './cgroup-resources.ts';
-import { FileCgroups, lookAtMount } from './file-cgroups.ts';
+import { FileCgroups, readCgroupMount } from './file-cgroups.ts';
 import { type Busctl, hostBusctl, SystemdCgroups } from './systemd-cgroups.ts';
 
 export interface CgroupManagerOptions extends CgroupNaming {
@@ -15,7 +15,7 @@ export interface CgroupManagerOptions extends CgroupNaming {
 
 export async function createCgroupManager(options: CgroupManagerOptions): Promise<CgroupManager> {
   const { driver, root, logger, busctl = hostBusctl } = options;
-  const mount = await lookAtMount(options.mountPoint);
+  const mount = await readCgroupMount(options.mountPoint);
   const files = new FileCgroups(mount, { root, logger });
   return driver === 'systemd' ? new SystemdCgroups({ root, version: mount.version, files, busctl, logger }) : files;
 }

@@ -37,7 +37,7 @@ const V1_CONTROLLERS = [
   'unified',
 ];
 
-export async function lookAtMount(mountPoint: string): Promise<CgroupMount> {
+export async function readCgroupMount(mountPoint: string): Promise<CgroupMount> {
   // Nothing is mounted, so there are no controllers.
   const entries: readonly string[] = await readdir(mountPoint).catch(() => []);
   if (entries.includes('cgroup.controllers')) return { mountPoint, version: 2, controllers: [] };

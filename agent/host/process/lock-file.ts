@@ -19,7 +19,7 @@ export interface LockFileOptions {
   readonly onContention: (() => void) | undefined;
 }
 
-const LOOK_MS = 1000;
+const POLL_MS = 1000;
 
 /** Resolves with a function that unlocks the file once it is locked. Waits while another process holds the lock. */
 export async function acquireLockFile(options: LockFileOptions): Promise<() => Promise<void>> {
@@ -100,7 +100,7 @@ async function watchForOthers(
       logger.warn({ err: error }, 'Cannot detect waiters for the lock file, because /proc/locks is not readable');
       return;
     }
-    await pause(clock, LOOK_MS, signal);
+    await pause(clock, POLL_MS, signal);
   }
 }
 

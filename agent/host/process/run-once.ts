@@ -2,7 +2,7 @@
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { Pod } from '../../model/core-types.ts';
 
-const LOOK_MS = 200;
+const POLL_MS = 200;
 /** How long to wait for a source without pods. Directories are read at once, and URLs answer quickly. */
 const NO_PODS_MS = 1000;
 
@@ -29,7 +29,7 @@ export async function waitForPods(host: RunOnceHost, clock: Clock, signal: Abort
       const names = waiting.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
       throw new Error(`runonce failed: not started after ${LONGEST_MS / 1000} s: ${names.join(', ') || 'any pod'}`);
     }
-    await pause(clock, LOOK_MS, signal);
+    await pause(clock, POLL_MS, signal);
   }
   return 'stopped before all pods ran';
 }

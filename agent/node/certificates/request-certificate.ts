@@ -43,8 +43,8 @@ export type SigningClient = Pick<HttpClient, 'create' | 'get' | 'raw'>;
 const FIRST_WITHOUT_ENCIPHERMENT = 25;
 const NODE_SIGNERS = ['kubernetes.io/kube-apiserver-client-kubelet', 'kubernetes.io/kubelet-serving'];
 
-const FIRST_LOOK_MS = 100;
-const LONGEST_LOOK_MS = 10_000;
+const FIRST_POLL_MS = 100;
+const LONGEST_POLL_MS = 10_000;
 
 /** Resolves to the certificate. Throws if the request is denied, fails, or has no response within `timeoutMs`. */
 export async function requestCertificate(
@@ -72,10 +72,10 @@ export async function requestCertificate(
   const name = created.metadata.name ?? '';
   logger.info({ request: name, signer: wish.signerName }, 'Requested a certificate, waiting for its approval');
   const deadline = clock.monotonic() + timeoutMs;
-  let waitMs = FIRST_LOOK_MS;
+  let waitMs = FIRST_POLL_MS;
   while (clock.monotonic() < deadline) {
     await clock.sleep(waitMs, signal);
-    waitMs = Math.min(waitMs * 1.5, LONGEST_LOOK_MS);
+    waitMs = Math.min(waitMs * 1.5, LONGEST_POLL_MS);
     let status: RequestStatus;
     try {
       status = ((await client.get(certificateSigningRequests, '', name, { signal }))['status'] ?? {}) as RequestStatus;

@@ -71,7 +71,7 @@ export class NodeShutdown {
   /** Runs until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger, periods } = this.#options;
-    await this.#tellLast();
+    await this.#reportLast();
     if (periods.length === 0) return;
     const backoff = new Backoff({ firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS });
     while (!signal.aborted) {
@@ -194,7 +194,7 @@ export class NodeShutdown {
     }
   }
 
-  async #tellLast(): Promise<void> {
+  async #reportLast(): Promise<void> {
     const { logger, onTimes, stateFile } = this.#options;
     try {
       onTimes(inSeconds(JSON.parse(await readFile(stateFile, 'utf8')) as Times));

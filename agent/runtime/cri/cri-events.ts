@@ -62,7 +62,7 @@ export async function followCriEvents(
     try {
       if (hasEvents) {
         onDisconnect();
-        await client.containerEvents(signal, (event) => tell(event, onEvent), onDisconnect);
+        await client.containerEvents(signal, (event) => notify(event, onEvent), onDisconnect);
       } else await compareLists(deps, signal, onEvent, onDisconnect);
     } catch (error) {
       if (signal.aborted) return;
@@ -79,7 +79,7 @@ export async function followCriEvents(
   }
 }
 
-function tell(event: Answer<'getContainerEvents'>, onEvent: (event: RuntimeEvent) => void): void {
+function notify(event: Answer<'getContainerEvents'>, onEvent: (event: RuntimeEvent) => void): void {
   const sandbox = event.podSandboxStatus;
   const podUid = sandbox?.metadata?.uid ?? '';
   const isSandbox = sandbox?.id === event.containerId;

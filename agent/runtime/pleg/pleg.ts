@@ -55,7 +55,7 @@ const UNHEALTHY_AFTER_MS = 180_000;
 export class Pleg {
   readonly #options: PlegOptions;
   #view = new Map<string, ReadonlyMap<string, ContainerState>>();
-  readonly #looking = new Map<string, { again: boolean }>();
+  readonly #reading = new Map<string, { again: boolean }>();
   #lastRelistMs: number;
   #relisted = false;
   readonly #relists: WakeableLoop;
@@ -86,7 +86,7 @@ export class Pleg {
         signal,
         (event) => {
           // The creation of a container changes nothing. Its start causes another event.
-          if (event.type !== 'created') this.look(event.podUid);
+          if (event.type !== 'created') this.readSoon(event.podUid);
         },
         () => this.#relists.wake(),
       ),
@@ -94,22 +94,22 @@ export class Pleg {
   }
 
   /** Reads the containers of one pod. Requests during a reading cause one more reading. */
-  look(podUid: string): void {
-    const looking = this.#looking.get(podUid);
-    if (looking !== undefined) {
-      looking.again = true;
+  readSoon(podUid: string): void {
+    const reading = this.#reading.get(podUid);
+    if (reading !== undefined) {
+      reading.again = true;
       return;
     }
     const state = { again: false };
-    this.#looking.set(podUid, state);
-    background(this.#lookNow(podUid, state), {
+    this.#reading.set(podUid, state);
+    background(this.#readPod(podUid, state), {
       logger: this.#options.logger,
       what: 'Reading the containers of a pod',
       fields: { podUid },
     });
   }
 
-  async #lookNow(podUid: string, state: { again: boolean }): Promise<void> {
+  async #readPod(podUid: string, state: { again: boolean }): Promise<void> {
     const { runtime, logger } = this.#options;
     try {
       do {
@@ -124,7 +124,7 @@ export class Pleg {
       // The view stays unchanged, so the next reading finds the same difference.
       logger.debug({ err: error, podUid }, 'Cannot read the containers of a pod');
     } finally {
-      this.#looking.delete(podUid);
+      this.#reading.delete(podUid);
     }
   }
 
@@ -137,7 +137,7 @@ export class Pleg {
       const view = viewOf(sandboxes, containers);
       for (const uid of new Set([...this.#view.keys(), ...view.keys()])) {
         // A current reading of this pod is newer than the relist.
-        if (!this.#looking.has(uid)) this.#advance(uid, view.get(uid));
+        if (!this.#reading.has(uid)) this.#advance(uid, view.get(uid));
       }
       this.#lastRelistMs = clock.monotonic();
       this.#relisted = true;

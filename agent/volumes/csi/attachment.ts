@@ -10,8 +10,8 @@ import type { VolumeAttachment } from '../../../api/machinery/kinds.ts';
 import { volumeAttachments } from '../../../api/machinery/resources.ts';
 import { isNotFound, isStatusError } from '../../../api/meta/status-error.ts';
 
-const FIRST_LOOK_MS = 250;
-const LONGEST_LOOK_MS = 4_000;
+const FIRST_POLL_MS = 250;
+const LONGEST_POLL_MS = 4_000;
 
 /** The name of the VolumeAttachment that the attach/detach controller creates. */
 export function attachmentName(volumeHandle: string, driver: string, nodeName: string): string {
@@ -35,7 +35,7 @@ export interface AttachmentWait {
 /** Returns the attacher's metadata for the driver. Throws if the attachment failed or is being deleted. */
 export async function awaitAttachment(wait: AttachmentWait): Promise<Readonly<Record<string, string>>> {
   const { client, clock, name, isReported, signal } = wait;
-  const backoff = new Backoff({ firstMs: FIRST_LOOK_MS, longestMs: LONGEST_LOOK_MS });
+  const backoff = new Backoff({ firstMs: FIRST_POLL_MS, longestMs: LONGEST_POLL_MS });
   for (;;) {
     const attachment = isReported() ? await find(client, name, signal) : undefined;
     if (attachment?.metadata.deletionTimestamp !== undefined) throw new Error('volume attachment is being deleted');

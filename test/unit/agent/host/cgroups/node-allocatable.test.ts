@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { NodeAllocatable } from '../../../../../agent/host/cgroups/node-allocatable.ts';
-import { FileCgroups, handDownControllers, lookAtMount } from '../../../../../agent/host/cgroups/file-cgroups.ts';
+import { FileCgroups, handDownControllers, readCgroupMount } from '../../../../../agent/host/cgroups/file-cgroups.ts';
 
 const LIMITS = { milliCpu: 1500, memoryBytes: 2 ** 30, pids: 1000 };
 
@@ -22,7 +22,7 @@ async function hierarchy(version: 1 | 2, files: readonly string[]): Promise<stri
 }
 
 async function allocatable(mountPoint: string, root = ''): Promise<NodeAllocatable> {
-  const manager = new FileCgroups(await lookAtMount(mountPoint), { root, logger: silentLogger });
+  const manager = new FileCgroups(await readCgroupMount(mountPoint), { root, logger: silentLogger });
   return new NodeAllocatable({ manager, logger: silentLogger });
 }
 
@@ -87,7 +87,7 @@ test('classes of pods have weight by what they request', async () => {
 test('v1 with the hierarchy of v2 beside it: a cgroup is removed from both', async () => {
   const root = await hierarchy(1, ['unified/cgroup.controllers']);
   for (const base of ['cpu', 'unified']) await mkdir(join(root, base, 'kubepods/poda/container'), { recursive: true });
-  const manager = new FileCgroups(await lookAtMount(root), { root: '', logger: silentLogger });
+  const manager = new FileCgroups(await readCgroupMount(root), { root: '', logger: silentLogger });
   await manager.remove('/kubepods/poda');
   for (const base of ['cpu', 'unified']) assert.equal(existsSync(join(root, base, 'kubepods/poda')), false, base);
 });
