@@ -55,6 +55,12 @@ const GET_INFO_TIMEOUT_MS = 11_000;
 const NOTIFY_TIMEOUT_MS = 5_000;
 const RETRY_MS = 500;
 const LONGEST_RETRY_MS = 122_000;
+/** Others wait, those that failed least often first: a socket that never answers holds a place for seconds. */
+const MOST_REGISTRATIONS_AT_ONCE = 16;
+/** The kernel has no longer path of a socket, so that no deeper directory has a usable one. */
+const LONGEST_SOCKET_PATH_BYTES = 107;
+/** Each is watched. */
+const MOST_DIRECTORIES = 256;
 
 export class PluginManager {
   readonly #options: PluginManagerOptions;
@@ -86,11 +92,18 @@ export class PluginManager {
   }
 
   #nextScanMs(): number {
+    // The end of a registration wakes the loop.
+    if (this.#freePlaces() === 0) return RESCAN_MS;
     const now = this.#options.clock.now();
     const retries = [...this.#sockets.values()]
       .filter((entry) => entry.plugin === undefined && entry.busy === undefined)
       .map((entry) => Math.max(0, entry.retryAtMs - now));
     return Math.min(RESCAN_MS, ...retries);
+  }
+
+  #freePlaces(): number {
+    const busy = this.#sockets.values().reduce((sum, entry) => sum + (entry.busy === undefined ? 0 : 1), 0);
+    return MOST_REGISTRATIONS_AT_ONCE - busy;
   }
 
   async #scan(signal: AbortSignal): Promise<void> {
@@ -106,14 +119,14 @@ export class PluginManager {
       });
     }
     for (const [path, identity] of found) {
-      let entry = this.#sockets.get(path);
-      if (entry === undefined) {
-        entry = { identity, plugin: undefined, failures: 0, retryAtMs: 0, busy: undefined };
-        this.#sockets.set(path, entry);
-      }
-      if (entry.plugin === undefined && entry.busy === undefined && entry.retryAtMs <= this.#options.clock.now())
-        this.#try(path, entry, signal);
+      if (this.#sockets.has(path)) continue;
+      this.#sockets.set(path, { identity, plugin: undefined, failures: 0, retryAtMs: 0, busy: undefined });
     }
+    const now = this.#options.clock.now();
+    const due = [...this.#sockets]
+      .filter(([, entry]) => entry.plugin === undefined && entry.busy === undefined && entry.retryAtMs <= now)
+      .toSorted(([, left], [, right]) => left.failures - right.failures);
+    for (const [path, entry] of due.slice(0, this.#freePlaces())) this.#try(path, entry, signal);
   }
 
   #try(path: string, entry: Registration, signal: AbortSignal): void {
@@ -189,17 +202,20 @@ export class PluginManager {
   }
 
   /** Returns the identities of sockets by path, and watches the directories that it visits. */
-  async #socketsIn(directory: string): Promise<Map<string, string>> {
+  async #socketsIn(root: string): Promise<Map<string, string>> {
     const sockets = new Map<string, string>();
-    await this.#ensureWatch(directory);
-    for (const entry of (await ifThere(readdir(directory, { withFileTypes: true }))) ?? []) {
-      if (entry.name.startsWith('.')) continue;
-      const path = join(directory, entry.name);
-      if (entry.isDirectory())
-        for (const [socket, identity] of await this.#socketsIn(path)) sockets.set(socket, identity);
-      if (!entry.isSocket()) continue;
-      const found = await ifThere(stat(path, { bigint: true }));
-      if (found !== undefined) sockets.set(path, `${found.ino}:${found.birthtimeNs}`);
+    const directories = [root];
+    // The list grows while it is walked.
+    for (const directory of directories) {
+      await this.#ensureWatch(directory);
+      for (const entry of (await ifThere(readdir(directory, { withFileTypes: true }))) ?? []) {
+        const path = join(directory, entry.name);
+        if (entry.name.startsWith('.') || Buffer.byteLength(path) > LONGEST_SOCKET_PATH_BYTES) continue;
+        if (entry.isDirectory() && directories.length < MOST_DIRECTORIES) directories.push(path);
+        if (!entry.isSocket()) continue;
+        const found = await ifThere(stat(path, { bigint: true }));
+        if (found !== undefined) sockets.set(path, `${found.ino}:${found.birthtimeNs}`);
+      }
     }
     return sockets;
   }
@@ -226,7 +242,7 @@ export class PluginManager {
 
 async function ifThere<T>(result: Promise<T>): Promise<T | undefined> {
   return result.catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return undefined;
+    if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
     throw error;
   });
 }

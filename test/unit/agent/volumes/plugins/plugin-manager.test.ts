@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
 import { mkdir, mkdtemp, realpath, rename, rm } from 'node:fs/promises';
+import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, test, type TestContext } from 'node:test';
+import { inDirectory, removeTree } from '../../../../../agent/files/beneath.ts';
 import { PluginManager, type PluginHandler } from '../../../../../agent/volumes/plugins/plugin-manager.ts';
 import { REGISTRATION_MESSAGES, REGISTRATION_METHODS } from '../../../../../agent/volumes/plugins/schema.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
@@ -78,6 +80,50 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
     await stop();
     await until('the call of the handler', () => calls.length > 1);
     assert.equal(calls[1], 'deregister d.example.com /x/csi.sock');
+  });
+
+  it('goes on beside directories that are nested deeper than any path', async (t) => {
+    const { registry, calls } = await setUp(t);
+    await inDirectory(registry, async (top) => {
+      let directory = top;
+      for (let level = 0; level < 40; level += 1) {
+        const inner = await directory.make('a'.repeat(200), 0o755);
+        if (directory !== top) await directory.close();
+        directory = inner;
+      }
+      await directory.close();
+    });
+    const { stop } = await plugin(join(registry, 'd-reg.sock'), info);
+    t.after(stop);
+    await until('the call of the handler', () => calls.length > 0);
+    assert.deepEqual(calls, ['register d.example.com /x/csi.sock 1.0.0']);
+    await removeTree(join(registry, 'a'.repeat(200)));
+  });
+
+  it('registers a plugin beside hundreds of sockets that never answer, some at a time', async (t) => {
+    const { registry, calls } = await setUp(t);
+    let most = 0;
+    const open = new Set<Socket>();
+    const hostile = await Promise.all(
+      Array.from({ length: 200 }, async (_, index) => {
+        const server = createServer((socket) => {
+          open.add(socket);
+          most = Math.max(most, open.size);
+          socket.on('error', () => undefined).on('close', () => open.delete(socket));
+          // It answers as no gRPC server does, after a while.
+          setTimeout(() => socket.destroy(), 50);
+        });
+        await new Promise<void>((resolve) => server.listen(join(registry, `a${index}.sock`), resolve));
+        return server;
+      }),
+    );
+    t.after(() => hostile.map((server) => server.close()));
+    const { stop } = await plugin(join(registry, 'z-reg.sock'), info);
+    t.after(stop);
+    await until('the call of the handler', () => calls.length > 0);
+    assert.deepEqual(calls, ['register d.example.com /x/csi.sock 1.0.0']);
+    // A closed connection is counted until the server sees its end.
+    assert.ok(most > 0 && most <= 100, `${most} connections at once`);
   });
 
   it('finds sockets in sub-directories, and gives the socket itself where the plugin names none', async (t) => {
