@@ -79,6 +79,7 @@ interface Similar {
 }
 
 export class CoreEventRecorder implements EventRecorder {
+  readonly event: EventRecorder['event'];
   readonly #options: EventRecorderOptions;
   readonly #writes = new EventWrites();
   readonly #remembered = new Map<string, Remembered>();
@@ -87,17 +88,7 @@ export class CoreEventRecorder implements EventRecorder {
 
   constructor(options: EventRecorderOptions) {
     this.#options = options;
-  }
-
-  event(
-    regarding: ObjectReference,
-    type: EventType,
-    reason: string,
-    message: string,
-    options: EventOptions = {},
-  ): void {
-    const at = this.#options.clock.now();
-    this.#writes.put(() => this.#record({ regarding, type, reason, message, options, at }));
+    this.event = this.#writes.recording(options.clock, (report) => this.#record(report));
   }
 
   /** Resolves when everything reported so far was written or given up. */

@@ -4,13 +4,7 @@
  */
 import { isNotFound } from '../meta/status-error.ts';
 import { formatMicroTime } from './clock.ts';
-import {
-  type EventOptions,
-  type EventRecorder,
-  type EventRecorderOptions,
-  type EventType,
-  type ObjectReference,
-} from './event-recorder.ts';
+import type { EventRecorder, EventRecorderOptions } from './event-recorder.ts';
 import { EventWrites, namespaceOf, remember, subjectOf, type Report } from './event-writes.ts';
 import { eventsV1 } from './resources.ts';
 
@@ -26,23 +20,14 @@ interface Series {
 }
 
 export class EventSeriesRecorder implements EventRecorder {
+  readonly event: EventRecorder['event'];
   readonly #options: EventRecorderOptions;
   readonly #series = new Map<string, Series>();
   readonly #writes = new EventWrites();
 
   constructor(options: EventRecorderOptions) {
     this.#options = options;
-  }
-
-  event(
-    regarding: ObjectReference,
-    type: EventType,
-    reason: string,
-    message: string,
-    options: EventOptions = {},
-  ): void {
-    const at = this.#options.clock.now();
-    this.#writes.put(() => this.#record({ regarding, type, reason, message, options, at }));
+    this.event = this.#writes.recording(options.clock, (report) => this.#record(report));
   }
 
   flush(): Promise<void> {

@@ -1,8 +1,9 @@
 /**
- * What both recorders of events are made of: the bounded queue of writes, which go out one after another, the names of events,
- * and a memory that forgets what was used least recently.
+ * The common parts of both event recorders: a bounded queue of writes, which are sent one after another, the names of events,
+ * and a map that drops the least recently used entries.
  */
-import type { EventOptions, EventType, ObjectReference } from './event-recorder.ts';
+import type { Clock } from './clock.ts';
+import type { EventOptions, EventRecorder, EventType, ObjectReference } from './event-recorder.ts';
 
 const LONGEST_QUEUE = 1000;
 const MOST_REMEMBERED = 4096;
@@ -22,8 +23,16 @@ export class EventWrites {
   #writing: Promise<void> | undefined;
   #nameCounter = 0;
 
-  /** What does not fit is dropped. `write` never rejects. */
-  put(write: () => Promise<void>): void {
+  /** Returns a recorder's `event`: it takes the time, and queues the report for `write`, which must not reject. */
+  recording(clock: Clock, write: (report: Report) => Promise<void>): EventRecorder['event'] {
+    return (regarding, type, reason, message, options = {}) => {
+      const at = clock.now();
+      this.#put(() => write({ regarding, type, reason, message, options, at }));
+    };
+  }
+
+  /** Drops the write if the queue is full. */
+  #put(write: () => Promise<void>): void {
     if (this.#waiting.length >= LONGEST_QUEUE) return;
     this.#waiting.push(write);
     this.#writing ??= this.#drain();
@@ -34,13 +43,13 @@ export class EventWrites {
   }
 
   async #drain(): Promise<void> {
-    // callers report in the middle of their work: start after it
+    // Callers report in the middle of their work, so the first write starts after it.
     await Promise.resolve();
     for (let write = this.#waiting.shift(); write !== undefined; write = this.#waiting.shift()) await write();
     this.#writing = undefined;
   }
 
-  /** Nanoseconds in hexadecimal, as client-go names events. */
+  /** Returns the name of an event: its time in hexadecimal nanoseconds, like client-go. */
   nameOf(regarding: ObjectReference, atMs: number): string {
     this.#nameCounter = (this.#nameCounter + 1) % 1_000_000;
     const suffix = (BigInt(atMs) * 1_000_000n + BigInt(this.#nameCounter)).toString(16);
@@ -56,7 +65,7 @@ export function subjectOf({ apiVersion, kind, namespace, name, uid, fieldPath }:
   return [apiVersion, kind, namespace, name, uid, fieldPath].join('\u0001');
 }
 
-/** The least recently used goes when there are too many. */
+/** Adds an entry, and drops the least recently used one if there are too many. */
 export function remember<T>(map: Map<string, T>, key: string, value: T): void {
   map.delete(key);
   map.set(key, value);

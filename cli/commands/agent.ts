@@ -61,7 +61,7 @@ export const agent: Command = {
     try {
       const ended = await inOneLine(() => Promise.race([shutdown.asked, running.done]));
       notifyStopping();
-      logger.info({ reason: ended }, 'stopping; containers run on');
+      logger.info({ reason: ended }, 'Stopping; containers keep running');
       return 0;
     } finally {
       await running.close();

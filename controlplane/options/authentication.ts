@@ -86,7 +86,7 @@ export const authenticationFlags = {
     type: 'duration',
     default: 0,
     group: AUTHENTICATION,
-    help: 'Longest life of a token that is asked for. 0 is no limit.',
+    help: 'Longest lifetime that a client can request for a token. 0 is no limit.',
   }),
   serviceAccountJwksUri: flag({
     name: 'service-account-jwks-uri',

@@ -67,7 +67,7 @@ function requestMetrics(registry: MetricsRegistry) {
     }),
     deprecated: registry.gauge({
       name: 'apiserver_requested_deprecated_apis',
-      help: 'Deprecated APIs that were asked for, by group, version, resource and the release that removes them.',
+      help: 'Deprecated APIs that clients requested, by group, version, resource and the release that removes them.',
       labels: ['group', 'version', 'resource', 'subresource', 'removed_release'],
     }),
     longRunning: registry.gauge({
