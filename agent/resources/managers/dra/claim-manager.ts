@@ -70,7 +70,8 @@ const CALL = { timeoutMs: 45_000 };
 
 export class ClaimManager {
   readonly #options: ClaimManagerOptions;
-  readonly #drivers = new Map<string, { readonly socket: string; readonly version: Version }>();
+  /** The instances of each driver by name, the newest last: an update registers the new one before the old one goes. */
+  readonly #drivers = new Map<string, readonly { readonly socket: string; readonly version: Version }[]>();
   /** Prepared claims by uid. */
   readonly #claims = new Map<string, PreparedClaim>();
   /** By namespace and name: preparing and unpreparing one claim must not overlap. */
@@ -109,14 +110,24 @@ export class ClaimManager {
         versionOf(supportedVersions);
       },
       register: ({ name, endpoint, supportedVersions }) => {
-        this.#drivers.set(name, { socket: endpoint, version: versionOf(supportedVersions) });
+        const instance = { socket: endpoint, version: versionOf(supportedVersions) };
+        this.#drivers.set(name, [...this.#instances(name, { without: endpoint }), instance]);
         return Promise.resolve();
       },
       deregister: (name, endpoint) => {
-        if (this.#drivers.get(name)?.socket === endpoint) this.#drivers.delete(name);
+        const left = this.#instances(name, { without: endpoint });
+        if (left.length > 0) this.#drivers.set(name, left);
+        else this.#drivers.delete(name);
         return Promise.resolve();
       },
     };
+  }
+
+  #instances(
+    name: string,
+    { without }: { readonly without: string },
+  ): readonly { readonly socket: string; readonly version: Version }[] {
+    return (this.#drivers.get(name) ?? []).filter(({ socket }) => socket !== without);
   }
 
   pods(): readonly string[] {
@@ -210,7 +221,7 @@ export class ClaimManager {
   }
 
   async #call<T>(driver: string, work: (client: DriverClient) => Promise<T>): Promise<T> {
-    const plugin = this.#drivers.get(driver);
+    const plugin = this.#drivers.get(driver)?.at(-1);
     if (plugin === undefined) throw new Error(`DRA driver ${driver} is not registered`);
     const client = await connectGrpc({
       socket: plugin.socket,

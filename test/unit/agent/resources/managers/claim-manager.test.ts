@@ -115,6 +115,18 @@ const pod = (uid: string, request?: string): Pod => ({
 const devices = (manager: ClaimManager, of: Pod): (readonly string[])[] =>
   of.spec.containers.map((container) => manager.cdiDevices(of, container));
 
+test('a driver stays registered when another plugin has taken its name and gone again', async (t) => {
+  const rig = await setUp(t);
+  await rig.register(rig.manager);
+  const handler = rig.manager.handler();
+  const other = { name: DRIVER, endpoint: '/nobody.sock', supportedVersions: ['v1.DRAPlugin'] };
+  await handler.register(other, new AbortController().signal);
+  await handler.deregister(other.name, other.endpoint);
+  rig.client.seed(resourceClaims, claim(['a']));
+  await rig.manager.prepare(pod('a'));
+  assert.deepEqual(rig.calls, ['prepare mine']);
+});
+
 test('a claim is prepared once for all its pods, and unprepared with the last of them', async (t) => {
   const rig = await setUp(t);
   await rig.register(rig.manager);
