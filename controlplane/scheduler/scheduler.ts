@@ -175,7 +175,7 @@ class RunningScheduler implements Scheduler {
     this.#track(this.#evictVictims(pod, preemption));
   }
 
-  /** Pods of lower priority cannot count on the room any more: they look for another node. */
+  /** Pods of lower priority that were nominated to this node lose the room there, and look for another node. */
   #withdrawNominations(pod: PodInfo, node: NodeInfo): void {
     for (const other of this.#watch.nominatedTo(node.name)) {
       if (other.uid === pod.uid || other.priority >= pod.priority) continue;

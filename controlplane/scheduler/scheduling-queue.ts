@@ -124,7 +124,7 @@ export class SchedulingQueue {
     return undefined;
   }
 
-  /** It fits nowhere, because of filters of these names. */
+  /** No node fits because of filters with these names. */
   unschedulable(uid: string, rejectedBy: ReadonlySet<string>): void {
     const queued = this.#backOff(uid);
     if (queued === undefined) return;
@@ -139,7 +139,7 @@ export class SchedulingQueue {
     this.#arm(queued.waitingSinceMs + LONGEST_WAIT_MS);
   }
 
-  /** Something else went wrong: it is tried again after its backoff. */
+  /** Another error occurred: the pod is retried after its backoff. */
   failed(uid: string): void {
     // Another change may have made it active already.
     if (this.#pods.get(uid)?.place === 'active') return;
@@ -155,7 +155,7 @@ export class SchedulingQueue {
     }
   }
 
-  /** Wakes this pod: what it waited for will not come. */
+  /** Wakes this pod, because the change that it waits for will not happen. */
   changedFor(uid: string): void {
     const queued = this.#pods.get(uid);
     if (queued?.place === 'unschedulable') this.#retry(queued);

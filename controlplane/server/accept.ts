@@ -1,4 +1,4 @@
-/** The clauses of an `Accept` header, best first, for documents whose types are not those of objects. */
+/** Parses the clauses of an `Accept` header, best first, for documents whose media types are not those of objects. */
 
 export interface AcceptClause {
   /** Lower case. */

@@ -1,4 +1,4 @@
-/** Reads and decodes the body of a write. What it must be an object of is the registry's question. */
+/** Reads and decodes the body of a write. The registry checks its kind. */
 import { JsonSyntaxError, stringifyJson } from '../../api/codec/json.ts';
 import { YamlSyntaxError } from '../../api/codec/yaml.ts';
 import { newBadRequest, isStatusError } from '../../api/meta/status-error.ts';
@@ -10,7 +10,7 @@ import type { ApiRequest } from './request.ts';
 
 const MAX_BODY_BYTES = 3 * 1024 * 1024;
 
-/** How text becomes a value; `duplicates` are the fields that it had twice. They throw `JsonSyntaxError` and `YamlSyntaxError`. */
+/** Parsers of text to a value; `duplicates` are its duplicate fields. They throw `JsonSyntaxError` and `YamlSyntaxError`. */
 export interface TextDecoders {
   json(text: string): Body;
   yaml(text: string): Body;
@@ -22,7 +22,7 @@ export interface BodyOptions {
   readonly protobuf: boolean;
 }
 
-/** Throws 413, 415, and 400 with the words of kube-apiserver for a body that is no object. */
+/** Throws a 413, a 415, or a 400 with kube-apiserver's message for a body that is no object. */
 export async function readBody(request: ApiRequest, rest: Rest, options: BodyOptions): Promise<Body> {
   const format = inputFormat(request.header('content-type'), options);
   const bytes = await receiveBody(request);
@@ -42,8 +42,8 @@ export async function readBody(request: ApiRequest, rest: Rest, options: BodyOpt
 }
 
 /**
- * The bytes of a body, once they have come and the request may go on; records whether they are handled in several turns of
- * the event loop. Throws 413 and `TooManyRequests`.
+ * Returns the bytes of a body once they are received and the request may continue; records whether the body is processed in
+ * several turns of the event loop. Throws a 413 and `TooManyRequests`.
  */
 export async function receiveBody(request: ApiRequest): Promise<Buffer> {
   const { exchange, place } = request;
@@ -61,7 +61,7 @@ function decode(bytes: Buffer, format: Format, options: BodyOptions): Body {
   return format === 'yaml' ? options.decoders.yaml(text) : options.decoders.json(text);
 }
 
-/** Rethrows what is no complaint about the text. */
+/** Rethrows errors that are not about the text. */
 function decodeProblem(error: unknown): string {
   if (error instanceof JsonSyntaxError) return `couldn't get version/kind; json parse error: ${error.message}`;
   if (error instanceof YamlSyntaxError) return error.message;
@@ -74,7 +74,7 @@ const notAnObject = (type: string): string =>
 
 const SHOWN_BYTES = 30;
 
-/** The beginning of a body, as messages show it: text where it looks like JSON, else hexadecimal. */
+/** Formats the beginning of a body for messages: as text if it looks like JSON, otherwise in hexadecimal. */
 function summary(bytes: Buffer): string {
   if (bytes.length === 0) return '<empty>';
   const shown = bytes.subarray(0, SHOWN_BYTES);
@@ -90,7 +90,7 @@ export function jsonType(value: unknown): 'object' | 'array' | 'string' | 'numbe
   return typeof value === 'object' ? 'object' : 'number';
 }
 
-/** DeleteOptions in a body; `undefined` where there is no body. */
+/** Decodes DeleteOptions; `undefined` without a body. */
 export async function readDeleteOptions(
   request: ApiRequest,
   options: BodyOptions,

@@ -1,9 +1,9 @@
 /**
- * Bytes that are kept compressed, in runs that can stand in any order in one gzip stream: a document of many parts is
- * assembled from the runs of its parts without touching their bytes, and only what changed is compressed anew.
+ * Bytes that are kept compressed in runs, which can be concatenated in any order to one gzip stream: a document is assembled
+ * from the runs of its parts without touching their bytes, and only changed parts are compressed again.
  *
  * A run is a raw deflate stream that ends at a byte boundary and has no last block (RFC 1951); the checksum of the whole is
- * computed from those of the runs (RFC 1952). Clients that take no gzip get the runs inflated one after the other.
+ * computed from those of the runs (RFC 1952). Clients that do not accept gzip get the inflated runs.
  */
 import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';

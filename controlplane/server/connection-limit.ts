@@ -58,7 +58,8 @@ export class ConnectionLimit {
   }
 
   #shed(arriving: string, its: ReadonlySet<Connection>): void {
-    // Among clients with equally many the arriving one loses: nobody who is connected makes room for it.
+    // Among clients with equally many connections, the arriving one is refused, so that no connected client loses a connection
+    // to it.
     let largest: readonly [string, ReadonlySet<Connection>] = [arriving, its];
     for (const entry of this.#byClient) if (entry[1].size > largest[1].size) largest = entry;
     const [client, own] = largest;

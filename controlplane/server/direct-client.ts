@@ -1,9 +1,9 @@
 /**
- * The client of controllers in the control plane's own process: the same resources with the same authorization and
- * admission as over HTTP, but no sockets and no serialization.
+ * The client of controllers in the control plane's own process: the same resources with the same authorization and admission as
+ * over HTTP, but without sockets and serialization.
  *
- * Objects that it gives out are copies that the caller owns; objects that it is given are copied before the registry sees
- * them. Whoever watches must read: a watch pauses when its reader is behind.
+ * Objects that it returns are copies that the caller owns, and objects that it receives are copied before the registry uses
+ * them. A watch pauses while its reader is behind.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type {

@@ -216,7 +216,7 @@ function satisfy({ type, params }: AcceptClause, aggregates: boolean): Wanted | 
   return version === 'v2' ? { format, aggregated: version } : undefined;
 }
 
-/** What custom resources are preferred by. */
+/** The priorities of custom resources. */
 const CUSTOM_PRIORITY = { groupPriority: 1000, versionPriority: 100 };
 
 /**
@@ -323,7 +323,7 @@ function subresourceDocument(row: ResourceInfo, { name, group, version, kind, ve
   };
 }
 
-/** The group and version of built-in kinds go without saying. */
+/** The group and version of built-in kinds are omitted. */
 function ownKind(row: ResourceInfo, kind: string): object {
   return row.custom === undefined ? { group: '', version: '', kind } : { group: row.group, version: row.version, kind };
 }

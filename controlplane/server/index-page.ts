@@ -1,4 +1,4 @@
-/** `/`: the paths that are served, for people who look around. */
+/** `/`: lists the served paths. */
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import { reading, type PathHandlers } from './path-handlers.ts';

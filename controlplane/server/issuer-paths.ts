@@ -1,4 +1,4 @@
-/** How others verify service-account tokens: the issuer's discovery document and its keys. */
+/** The issuer's discovery document and its keys, by which others verify service account tokens. */
 import { type PathHandler, type PathHandlers, reading } from './path-handlers.ts';
 
 export interface IssuerDocuments {
@@ -7,7 +7,7 @@ export interface IssuerDocuments {
   keySet(): string;
 }
 
-/** Verifiers may keep them for a while: keys change rarely. */
+/** Verifiers may cache them, because keys change rarely. */
 const CACHING = 'public, max-age=3600';
 
 export function installIssuer(paths: PathHandlers, issuer: IssuerDocuments): void {

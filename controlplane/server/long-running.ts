@@ -1,4 +1,4 @@
-/** Requests that may last: without a timeout and not counted in flight, though a watch takes seats until it has begun. */
+/** Long-running requests: they have no timeout and are not counted in flight, but a watch takes seats until it has begun. */
 import type { RequestInfo } from './request-info.ts';
 
 const STREAMS: ReadonlySet<string> = new Set(['attach', 'exec', 'proxy', 'log', 'portforward']);

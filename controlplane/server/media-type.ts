@@ -1,8 +1,8 @@
 /**
- * Which encodings a client can have: the readings of `Accept` and `Content-Type`.
+ * Negotiates encodings by `Accept` and `Content-Type`.
  *
- * Two stages with errors of their own, as in kube-apiserver: the route says what it can give at all, then the encoder
- * looks for the first clause that it can satisfy together with its parameters (`as=Table;g=meta.k8s.io;v=v1`).
+ * There are two stages with different errors, like in kube-apiserver: the route checks which media types it can send at all,
+ * then the encoder selects the first clause that it can satisfy with its parameters (`as=Table;g=meta.k8s.io;v=v1`).
  */
 import {
   newNotAcceptable,

@@ -1,6 +1,6 @@
 /**
- * The body of a large answer as parts of buffers that others keep: nothing is copied before it is sent, and then once, into
- * chunks of the size that connections take well. Made by `response.ts`.
+ * The body of a large response as parts of buffers that others own: the parts are copied once, when they are sent, into chunks
+ * of a suitable size. `response.ts` creates it.
  */
 
 /** Commas and braces are set faster than copied. */

@@ -1,6 +1,6 @@
 /**
- * The resource and the verb that a request names, from its method, its parsed path and its query. Authorization and routing
- * both read this one value.
+ * The resource and the verb of a request, from its method, its parsed path and its query. Authorization and routing both use
+ * this value.
  */
 import { parseFieldSelector } from '../../api/meta/field-selector.ts';
 import type { RequestPath } from '../../api/machinery/request-path.ts';

@@ -1,6 +1,6 @@
 /**
- * A request on its way through the handler chain: filters fill it in order, verbs read it, and the registry sees it as its
- * `RequestContext`. One a request; nothing in it is shared.
+ * A request in the handler chain: filters fill it in order, verbs read it, and the registry gets it as its `RequestContext`.
+ * Each request has its own; nothing in it is shared.
  */
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -17,7 +17,7 @@ export type Handler = (request: ApiRequest) => MaybePromise<void>;
 /** Calls `next`, or answers itself. Throws `StatusError`s; the first filter turns them into answers. */
 export type Filter = (request: ApiRequest, next: Handler) => MaybePromise<void>;
 
-/** What an audit record hears of a request's bodies; it takes what its level wants. */
+/** Receives the bodies of a request for its audit record, which keeps those that its level requires. */
 export interface RequestAudit {
   bodyIs(value: unknown): void;
   answerIs(object: Buffer | object | (() => object)): void;
@@ -25,7 +25,7 @@ export interface RequestAudit {
   statusIs(status: object): void;
   /** The answer begins; `status` stands in the request. */
   answering(): void;
-  /** The handler has failed in a way that nobody meant. */
+  /** The handler failed with an unexpected error. */
   panicked(error: unknown): void;
 }
 

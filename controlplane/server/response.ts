@@ -236,7 +236,7 @@ export function sendObject(
   request.send(status, contentTypeOf('json'), `${stringifyJson(object, pretty ? 2 : 0)}\n`);
 }
 
-/** The one place where an error becomes an answer. */
+/** The only place that converts an error to a response. */
 export function sendStatus(request: ApiRequest, encodings: Encodings, status: Status): void {
   request.audited?.statusIs(status);
   const retryAfter = status.details?.retryAfterSeconds;

@@ -1,4 +1,4 @@
-/** Gathers the body of a request within a bound; both protocols read bodies by this. */
+/** Reads the whole body of a request within a size limit, for both protocols. */
 import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
 
 /** Rejects with 413 when it is longer than `limit` bytes. `count` gets the bytes of each part. */

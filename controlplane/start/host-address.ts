@@ -1,4 +1,4 @@
-/** Names and addresses that a host is reached by. */
+/** The names and addresses of this host. */
 import { hostname, networkInterfaces } from 'node:os';
 
 /** All addresses of the host, loopback last. */
@@ -10,7 +10,7 @@ export function hostAddresses(): string[] {
   );
 }
 
-/** The address to tell others: the first that is not loopback. */
+/** The address to publish: the first one that is not loopback. */
 export function primaryAddress(): string {
   return hostAddresses().find((address) => !address.startsWith('127.') && address !== '::1') ?? '127.0.0.1';
 }

@@ -1,4 +1,4 @@
-/** Where this API server itself is reached, so that nothing that it dials for others leads back to it. */
+/** The addresses of this API server, so that connections to addresses that others choose cannot lead back to it. */
 import { addressClasses, addressKey } from '../../api/machinery/address-class.ts';
 import { hostAddresses } from './host-address.ts';
 

@@ -3,7 +3,7 @@
 export interface LogRecord {
   readonly revision: number;
   readonly key: string;
-  /** `undefined`: the key was deleted. */
+  /** `undefined` if the key was deleted. */
   readonly value: Buffer | undefined;
   readonly createRevision: number;
   readonly expiresAtMs: number | undefined;

@@ -62,7 +62,7 @@ export class LogWatches {
     for (const watch of watches) this.#end(watch, error);
   }
 
-  /** What an observer throws ends its own watch and nothing else. */
+  /** An exception of an observer closes its own watch only. */
   #guard(watch: LogWatch, notify: () => void): void {
     try {
       notify();

@@ -166,7 +166,7 @@ export class ResourceVersions {
   }
 }
 
-/** Revisions of the records that nobody needs once the change is forgotten. */
+/** Revisions of the records that are obsolete once the change is compacted. */
 export function* superseded({ revision, current, previous }: VersionChange): Generator<number, void, undefined> {
   if (previous !== undefined && previous.revision !== revision) yield previous.revision;
   if (current === undefined) yield revision;

@@ -41,7 +41,7 @@ export class StorageHealth {
     });
   }
 
-  /** Why no writes are taken any more. */
+  /** Why writes are no longer accepted. */
   get failure(): Error | undefined {
     return this.#failure;
   }
@@ -53,7 +53,7 @@ export class StorageHealth {
     this.#failure = cause instanceof Error ? cause : new Error(String(cause));
     this.#probe?.cancel();
     logger.error({ err: this.#failure }, 'The storage failed and takes no writes until the process restarts');
-    // Whoever closes the storage ends the process anyway.
+    // The code that closes the storage exits the process anyway.
     if (this.#isClosed) return;
     try {
       onFailure?.(this.#failure);

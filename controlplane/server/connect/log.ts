@@ -1,7 +1,4 @@
-/**
- * `log`: what the agent sends, as text, or as messages of a WebSocket where the client asks for one; its refusals become a
- * Status.
- */
+/** `log`: passes the agent's response on, as text or as messages of a WebSocket; an error of the agent becomes a Status. */
 import type { IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { type WebSocket, WebSocketServer } from 'ws';

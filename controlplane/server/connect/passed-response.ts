@@ -1,4 +1,4 @@
-/** One plain request to a target, and its body passed on with back-pressure. */
+/** Sends one plain request to a target, and passes the body of the response on with back-pressure. */
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import { type Dialer, DialRefusedError, type Purpose } from '../../../api/machinery/dialer.ts';
@@ -26,10 +26,10 @@ export interface TargetRequest extends TargetDialing {
   readonly signal: AbortSignal;
 }
 
-/** Agents and pods are known by their address, not by their name. */
+/** Agents and pods are identified by their address, not by their name. */
 export const ANY_NAME = { checkServerIdentity: () => undefined };
 
-/** Throws 503 where the target cannot be reached, 400 where it may not be. */
+/** Throws a 503 if the target is unreachable, and a 400 if its address is refused. */
 export function requestTarget(options: TargetRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     const { origin, dialer, purpose, name } = options;
@@ -85,7 +85,7 @@ async function sendBody(request: ClientRequest, body: AsyncIterable<Buffer> | un
   request.end();
 }
 
-/** Resolves when the body has been passed on, or the client has gone. */
+/** Resolves when the body is passed on, or the client is disconnected. */
 export function passBody(message: Readable, exchange: Exchange): Promise<void> {
   return new Promise((resolve) => {
     message.on('data', (chunk: Buffer) => {

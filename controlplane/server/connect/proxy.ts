@@ -63,7 +63,7 @@ function linkedPage(message: IncomingMessage, place: ProxiedPlace): Readable | u
     flush: (done) => done(null, Buffer.from(links.end(), 'latin1')),
   });
   const [first, last] = coding;
-  // Whoever reads the end of it sees that it broke.
+  // The client detects by the broken connection that the page is incomplete.
   const done = (): void => undefined;
   if (first === undefined || last === undefined) return pipeline(message, turning, done);
   return pipeline(message, first, turning, last, done);

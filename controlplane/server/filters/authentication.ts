@@ -8,7 +8,7 @@ import type { ApiRequest, Filter, Handler, MaybePromise } from '../request.ts';
 export interface AuthenticationOptions {
   readonly authenticator: Authenticator;
   readonly logger: Logger;
-  /** Hears of requests that are refused here; others reach it behind this filter. */
+  /** Called for requests that are refused here; other parts get requests after this filter. */
   readonly audit?: AuditSink | undefined;
 }
 
@@ -45,7 +45,7 @@ export function authenticationFilter(options: AuthenticationOptions): Filter {
   };
 }
 
-/** Throws, at once or when the refusal is recorded where requests have to wait for that. */
+/** Throws, either at once or when the refusal is recorded, if audit makes requests wait. */
 function refuse(request: ApiRequest, error: unknown, { audit, logger }: AuthenticationOptions): MaybePromise<never> {
   logger.debug({ err: error }, 'Authentication failed');
   const recorded = audit?.received(request);

@@ -60,7 +60,10 @@ function expire(request: ApiRequest, options: GuardOptions): void {
   else answer(request, error.status, options);
 }
 
-/** An answer that cannot be sent ends the exchange: the client must not wait for it, nor the error end the process. */
+/**
+ * If the response cannot be sent, the exchange is closed: the client must not wait for it, and the error must not exit the
+ * process.
+ */
 function answer(request: ApiRequest, status: Status, { encodings, logger }: GuardOptions): void {
   try {
     sendStatus(request, encodings, status);

@@ -202,7 +202,7 @@ async function refusalOf(
   return undefined;
 }
 
-/** `undefined`: nobody is impersonated. Throws 400 where parts of a user are given without its name. */
+/** `undefined` without impersonation. Throws a 400 if headers of a user are present without its name. */
 function readHeaders(request: ApiRequest): Wanted | undefined {
   const { headers } = request.exchange;
   const name = request.header(USER_HEADER) ?? '';
@@ -232,7 +232,7 @@ function valuesOf({ headers, rawHeaders }: Exchange, header: string): string[] {
   return values;
 }
 
-/** Keys are percent-encoded where a header's name could not hold them; what is no encoding stays as it is. */
+/** Keys are percent-encoded if a header name cannot contain them; an invalid encoding is kept unchanged. */
 function unescapeKey(key: string): string {
   try {
     return decodeURIComponent(key);

@@ -1,4 +1,4 @@
-/** A priority level at work: its queues and seats, the bodies it receives, its limits, and what it counts. */
+/** The state of one priority level: its queues and seats, the bodies that it receives, its limits, and its counters. */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { PriorityLevelSpec } from '../../registry/kinds/flowcontrol/flowcontrol-types.ts';
 import { BodyIntake } from './body-intake.ts';
@@ -69,7 +69,7 @@ export class PriorityLevel {
     this.smoothedDemand = Math.max(envelope, SMOOTHING * this.smoothedDemand + (1 - SMOOTHING) * envelope);
   }
 
-  /** The seats that it keeps in the next period whatever others ask for: what it used, within its own. */
+  /** The seats that it keeps in the next period, whatever other levels demand: its recent use, within its own seats. */
   get floor(): number {
     return Math.max(this.bounds.lower, Math.min(this.bounds.nominal, this.demand.highWatermark));
   }

@@ -1,4 +1,7 @@
-/** The error of a request that finds no place; the outermost filter answers it with 429 as kube-apiserver does. */
+/**
+ * The error of a request that is rejected by priority and fairness; the outermost filter responds with a 429 like
+ * kube-apiserver.
+ */
 import type { ApiRequest } from '../request.ts';
 
 export class TooManyRequests extends Error {

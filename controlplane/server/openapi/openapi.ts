@@ -71,7 +71,7 @@ class OpenApiDocuments {
   #warm(): void {
     this.#warming = false;
     for (const encoding of this.#wanted) {
-      // Whoever asks for a document that cannot be built gets the error.
+      // Clients that request the document get the error.
       this.#documentV2(encoding).catch(() => undefined);
     }
   }
@@ -163,7 +163,7 @@ class OpenApiDocuments {
     if (document === undefined) {
       document = build();
       this.#documents.set(key, document);
-      // A failure is answered to who waits for it, and tried again for the next.
+      // The waiting requests get the error, and the next request tries again.
       const built = document;
       built.catch(() => {
         if (this.#documents.get(key) === built) this.#documents.delete(key);

@@ -1,4 +1,4 @@
-/** DELETE of one object: answers with what is left of it, or with a Status. */
+/** DELETE of one object: the response is the remaining object or a Status. */
 import type { Deleted, Rest } from '../../model/rest.ts';
 import { readDeleteOptions } from '../body.ts';
 import { parseDeleteOptions } from '../options.ts';

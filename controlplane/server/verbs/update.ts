@@ -1,4 +1,4 @@
-/** PUT of an object; 201 where it made one. */
+/** PUT of an object; 201 if it created one. */
 import { readBody } from '../body.ts';
 import { parseWriteOptions } from '../options.ts';
 import { sendEntry } from '../response.ts';

@@ -45,7 +45,7 @@ export function hasProtobuf(rest: Rest, encodings: Encodings): boolean {
   return encodings.hasProtobuf(rest.info.group, rest.info.version, rest.info.kind);
 }
 
-/** The encoding of the answer; throws 406. */
+/** Negotiates the encoding of the response; throws a 406. */
 export function outputOf(
   request: ApiRequest,
   rest: Rest,

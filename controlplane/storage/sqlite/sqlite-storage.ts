@@ -65,7 +65,7 @@ export async function openSqliteStorage(options: SqliteStorageOptions): Promise<
   return log;
 }
 
-/** What cannot be decrypted ends the start: nothing may be written over it. */
+/** A value that cannot be decrypted aborts the start, so that it is not overwritten. */
 async function openRecords(
   backend: SqliteBackend,
   { chunks }: Loaded,
@@ -195,7 +195,7 @@ class SqliteBackend implements LogBackend {
     const id = this.#lastId;
     return new Promise((resolve, reject) => {
       this.#waiting.set(id, { resolve, reject });
-      // A process that has nothing else to do may end, but not before what was asked is answered.
+      // A process without other work may exit, but not before pending requests are answered.
       this.#worker.ref();
       this.#worker.postMessage(request(id), transfer);
     });
