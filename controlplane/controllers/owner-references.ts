@@ -36,17 +36,29 @@ export function ownerKey(object: KubeObject, resource: Resource): string | undef
 const BY_CONTROLLER = 'controller-uid';
 const ORPHANS = 'orphans-of-namespace';
 
-/** Indexes objects by the UID of their controller, and those without one by namespace. */
+/**
+ * Indexes objects by namespace and UID of their controller, and those without one by namespace. The namespace is part of the
+ * key because anybody can write the UID of another namespace's controller into an owner reference.
+ */
 export function indexByController<T extends KubeObject>(informer: Informer<T>): void {
   informer.addIndex(BY_CONTROLLER, (object) => {
     const uid = controllerOf(object)?.uid;
-    return uid === undefined ? [] : [uid];
+    return uid === undefined ? [] : [controllerKey(object.metadata.namespace, uid)];
   });
   informer.addIndex(ORPHANS, (object) => (controllerOf(object) === undefined ? [object.metadata.namespace ?? ''] : []));
 }
 
-export function ownedBy<T>(informer: Informer<T>, owner: KubeObject): T[] {
-  return informer.byIndex(BY_CONTROLLER, owner.metadata.uid ?? '');
+const controllerKey = (namespace = '', uid = ''): string => `${namespace}/${uid}`;
+
+export function ownedBy<T>(informer: Informer<T>, { metadata }: KubeObject): T[] {
+  return informer.byIndex(BY_CONTROLLER, controllerKey(metadata.namespace, metadata.uid));
+}
+
+/** Returns the objects of the informer that have the same controller as the object; `undefined` if it has no controller. */
+export function withSameController<T>(informer: Informer<T>, object: KubeObject): T[] | undefined {
+  const uid = controllerOf(object)?.uid;
+  if (uid === undefined) return undefined;
+  return informer.byIndex(BY_CONTROLLER, controllerKey(object.metadata.namespace, uid));
 }
 
 function orphansIn<T>(informer: Informer<T>, namespace: string): T[] {

@@ -207,8 +207,14 @@ class GarbageCollector {
   }
 
   async #finishForeground(node: GraphNode, live: KubeObject): Promise<void> {
+    // An object elsewhere may name the UID, too; kube-controller-manager lets it hold the deletion up, with a finalizer for ever.
     const blocking = [...node.dependents].filter((dependent) =>
-      dependent.owners.some((reference) => reference.uid === node.uid && reference.blockOwnerDeletion === true),
+      dependent.owners.some(
+        (reference) =>
+          reference.uid === node.uid &&
+          reference.blockOwnerDeletion === true &&
+          matchesReference(node, reference, dependent),
+      ),
     );
     if (blocking.length === 0) return this.#removeFinalizer(node, live, FOREGROUND);
     for (const dependent of node.dependents) {

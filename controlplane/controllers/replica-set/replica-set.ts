@@ -11,7 +11,7 @@ import type { Pod, ReplicaSet, ReplicationController } from '../../../api/machin
 import { pods, replicaSets, replicationControllers, type ResourceOf } from '../../../api/machinery/resources.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import { keyOf, ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
-import { claim, controllerOf, indexByController, ownedBy, ownerKey } from '../owner-references.ts';
+import { claim, controllerOf, indexByController, ownedBy, ownerKey, withSameController } from '../owner-references.ts';
 import { PendingWrites } from '../pending-writes.ts';
 import {
   inGrowingBatches,
@@ -208,9 +208,8 @@ class ReplicaController<Owner extends KubeObject> {
 
   /** The pods of all sets that have the same controller as this one, such as the old and new sets of a deployment. */
   #related(owner: Owner): Pod[] {
-    const uid = controllerOf(owner)?.uid;
-    if (uid === undefined) return ownedBy(this.#pods, owner);
-    return this.#owners.byIndex('controller-uid', uid).flatMap((set) => ownedBy(this.#pods, set));
+    const sets = withSameController(this.#owners, owner) ?? [owner];
+    return sets.flatMap((set) => ownedBy(this.#pods, set));
   }
 
   async #writeStatus(owner: Owner, status: ReplicaStatus): Promise<void> {

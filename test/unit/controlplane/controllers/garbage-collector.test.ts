@@ -73,6 +73,19 @@ test('an owner that is deleted in the foreground goes when its dependents are go
   await t.stop();
 });
 
+test('an object of another namespace that claims an owner does not hold up its deletion, whatever finalizer it has', async () => {
+  const foreign = object('claims-it', [owner('Deployment', 'web')], {
+    namespace: 'evil',
+    finalizers: ['evil.example.com/for-ever'],
+  });
+  const t = controllerTest({ objects: [...tree(), [configMaps, foreign]] });
+  await t.start(runGarbageCollector);
+  await t.client.delete(deployments, 'shop', 'web', { propagationPolicy: 'Foreground' });
+  await t.advance(200);
+  assert.deepEqual([t.client.peekAll(pods).length, t.client.peekAll(deployments).length], [0, 0]);
+  await t.stop();
+});
+
 test('dependents of an owner that is deleted with orphan stay, without the reference', async () => {
   const t = controllerTest({ objects: tree() });
   await t.start(runGarbageCollector);

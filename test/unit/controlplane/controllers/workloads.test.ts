@@ -9,6 +9,7 @@ import {
   nodes,
   persistentVolumeClaims,
   pods,
+  replicaSets,
   serviceAccounts,
   statefulSets,
 } from '../../../../api/machinery/resources.ts';
@@ -18,6 +19,7 @@ import { runTtlAfterFinished } from '../../../../controlplane/controllers/job/tt
 import { runNamespaces } from '../../../../controlplane/controllers/namespace/namespace.ts';
 import { runNodeLifecycle } from '../../../../controlplane/controllers/node/node-lifecycle.ts';
 import { runTaintEviction } from '../../../../controlplane/controllers/node/taint-eviction.ts';
+import { runReplicaSets } from '../../../../controlplane/controllers/replica-set/replica-set.ts';
 import { runServiceAccounts } from '../../../../controlplane/controllers/service-account/service-accounts.ts';
 import { planActions } from '../../../../controlplane/controllers/stateful-set/stateful-set-core.ts';
 import { runStatefulSets } from '../../../../controlplane/controllers/stateful-set/stateful-set.ts';
@@ -310,6 +312,55 @@ test('a suspended job has no pods, and starts when it is resumed', async () => {
   assert.equal(t.client.peekAll(pods).length, 1);
   assert.equal(jobCondition(t, 'Suspended')?.status, 'False');
   await t.stop();
+});
+
+test('pods of another namespace that name the uid of a controller are none of its pods', async () => {
+  const selector = { matchLabels: { app: 'web' } };
+  const own = (name: string) => ({ name, namespace: 'shop', uid: `${name}-uid` });
+  const controllers = [
+    [replicaSets, { metadata: own('rs'), spec: { replicas: 1, selector, template: template({ app: 'web' }) } }],
+    [
+      statefulSets,
+      { metadata: own('db'), spec: { replicas: 1, serviceName: 'db', selector, template: template({ app: 'web' }) } },
+    ],
+    [
+      jobs,
+      {
+        metadata: own('job'),
+        spec: { completions: 1, parallelism: 1, selector, template: template({ app: 'web' }, 'Never') },
+      },
+    ],
+  ] as const;
+  for (const [resource, object] of controllers) {
+    const { name, uid } = object.metadata;
+    const reference = { apiVersion: `${resource.group}/v1`, kind: resource.kind, name, uid, controller: true };
+    const stranger: Pod = {
+      metadata: {
+        name: `${name}-0`,
+        namespace: 'evil',
+        labels: { app: 'web' },
+        ownerReferences: [reference],
+        finalizers: ['batch.kubernetes.io/job-tracking'],
+      },
+      spec: { containers: [{ name: 'c', image: 'i' }] },
+      status: {
+        phase: resource === jobs ? 'Succeeded' : 'Running',
+        conditions: [{ type: 'Ready', status: 'True', lastTransitionTime: '2026-01-01T00:00:00Z' }],
+      },
+    };
+    const t = controllerTest({
+      objects: [
+        [resource, object],
+        [pods, stranger],
+      ],
+    });
+    await t.start(runReplicaSets, runStatefulSets, runJobs);
+    await t.advance(1000);
+    const made = t.client.peekAll(pods).filter(({ metadata }) => metadata.namespace === 'shop');
+    assert.equal(made.length, 1, `${resource.kind} makes its own pod`);
+    assert.deepEqual(t.client.peek(pods, 'evil', `${name}-0`)?.metadata.finalizers, stranger.metadata.finalizers);
+    await t.stop();
+  }
 });
 
 test('a namespace that is deleted is emptied before it goes', async () => {
