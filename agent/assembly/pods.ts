@@ -7,6 +7,7 @@ import type { NodeShutdown } from '../node/shutdown/node-shutdown.ts';
 import type { NodeManager } from '../node/status/node-manager.ts';
 import { Housekeeping } from '../pods/housekeeping.ts';
 import { createProbeManager } from '../pods/prober/probe-manager.ts';
+import { createPreemption } from '../pods/preemption.ts';
 import { SyncLoop } from '../pods/sync-loop.ts';
 import { createPodAdmission } from '../pods/workers/pod-admission.ts';
 import { PodAllocations } from '../pods/workers/pod-allocation.ts';
@@ -14,7 +15,7 @@ import { PodSync } from '../pods/workers/pod-sync.ts';
 import type { PodCgroups } from '../host/cgroups/pod-cgroups.ts';
 import type { NodePressure } from '../resources/eviction/node-pressure.ts';
 import { measuredSyncer, relistMetrics } from '../resources/statistics/measured-syncer.ts';
-import { podEventMetrics, type podMetrics } from '../resources/statistics/state-metrics.ts';
+import { podEventMetrics, type podMetrics, preemptionMetrics } from '../resources/statistics/state-metrics.ts';
 import { KubeRuntime } from '../runtime/kuberuntime/kube-runtime.ts';
 import { mayUseSwap } from '../runtime/kuberuntime/resources.ts';
 import { runtimeHandlerOf } from '../runtime/kuberuntime/runtime-class.ts';
@@ -200,8 +201,8 @@ function createAllocations({ flags }: Base, { node, events, resources, state: { 
 }
 
 function createSyncLoop(
-  { flags, logger }: Base,
-  { state: { table, desired, workers, statuses }, node, pressure, shutdown, resources }: PodsDeps,
+  { flags, clock, logger }: Base,
+  { state: { table, desired, workers, statuses }, node, pressure, shutdown, resources, events, registries }: PodsDeps,
   steps: {
     readonly sync: PodSync;
     readonly mirrors: MirrorPods | undefined;
@@ -216,6 +217,7 @@ function createSyncLoop(
     statuses,
     ...steps,
     resources: resources.managers,
+    preemption: createPreemption({ workers, events, clock, logger, onPreempted: preemptionMetrics(registries.own) }),
     admission: createPodAdmission({
       node: () => node.node(),
       allowedUnsafeSysctls: flags.allowedUnsafeSysctls,

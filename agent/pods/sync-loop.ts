@@ -7,9 +7,11 @@ import { background } from '../../api/machinery/background.ts';
 import type { MirrorPods, Pod, PodConfig, PodUpdate, StatusManager } from '../model/core-types.ts';
 import { formatPod } from '../runtime/kuberuntime/pod-containers.ts';
 import type { PodTable } from './pod-table.ts';
-import type { PodAdmission, Refusal } from './workers/pod-admission.ts';
+import type { Preemption } from './preemption.ts';
+import type { PodAdmission, Refusal, Verdict } from './workers/pod-admission.ts';
 import type { PodAllocations } from './workers/pod-allocation.ts';
-import { isMirrorPod, isStaticPod, type PodManager } from './workers/pod-manager.ts';
+import { isMirrorPod, isStaticPod } from '../model/pod-kinds.ts';
+import type { PodManager } from './workers/pod-manager.ts';
 import type { PodSync } from './workers/pod-sync.ts';
 import { isEnded, type PodWorkers } from './workers/pod-workers.ts';
 
@@ -32,6 +34,7 @@ export interface SyncLoopOptions {
   readonly admission: PodAdmission;
   readonly allocations: PodAllocations;
   readonly resources: ResourceAdmission;
+  readonly preemption: Preemption;
 }
 
 export class SyncLoop {
@@ -99,18 +102,33 @@ export class SyncLoop {
     const { resources, workers } = this.#options;
     const isEnding = isEnded(pod.status) || pod.metadata.deletionTimestamp !== undefined;
     const isNew = !isEnding && pod.status?.startTime === undefined;
-    const refusal = isNew ? this.#refusal(pod) : undefined;
-    if (refusal !== undefined) {
-      this.#reject(pod, refusal);
-      return;
+    const verdict: Verdict = isNew ? this.#verdict(pod) : { kind: 'admit' };
+    switch (verdict.kind) {
+      case 'refuse':
+        this.#reject(pod, verdict.refusal);
+        break;
+      case 'preempt':
+        this.#inBackground(this.#startAfterPreemption(pod, verdict), pod, 'Admitting a critical pod');
+        break;
+      case 'admit': {
+        // For a pod that ran before the agent started, the managers confirm the resources that it has.
+        const allocation = isEnding ? undefined : resources.admit(pod);
+        if (allocation === undefined) workers.update(pod);
+        else this.#inBackground(this.#startWhenAllocated(pod, allocation, { isNew }), pod, 'Admitting a pod');
+        break;
+      }
     }
-    // For a pod that ran before the agent started, the managers confirm the resources that it has.
-    const allocation = isEnding ? undefined : resources.admit(pod);
-    if (allocation === undefined) workers.update(pod);
-    else this.#inBackground(this.#startWhenAllocated(pod, allocation, { isNew }), pod, 'Admitting a pod');
   }
 
-  #refusal(pod: Pod): Refusal | undefined {
+  /** The pod is under admission while its victims terminate, so that no other pod takes their place. */
+  async #startAfterPreemption(pod: Pod, { victims, resource }: Extract<Verdict, { kind: 'preempt' }>): Promise<void> {
+    const { preemption, resources, table } = this.#options;
+    table.beginAdmission(pod);
+    await preemption.preempt(pod, victims, resource);
+    await this.#startWhenAllocated(pod, resources.admit(pod) ?? Promise.resolve(undefined), { isNew: true });
+  }
+
+  #verdict(pod: Pod): Verdict {
     const { admission, allocations, table } = this.#options;
     const others = table.active().filter((other) => other.metadata.uid !== pod.metadata.uid);
     return admission.admit(
@@ -126,7 +144,7 @@ export class SyncLoop {
   ): Promise<void> {
     const { resources, table, workers } = this.#options;
     const { uid } = pod.metadata;
-    table.beginAdmission(pod);
+    if (!table.isAdmitting(uid)) table.beginAdmission(pod);
     const refusal = await allocation.catch(unexpectedRefusal);
     const newest = table.endAdmission(uid);
     if (newest === undefined) resources.release(uid);

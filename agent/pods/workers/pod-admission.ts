@@ -1,28 +1,27 @@
 /**
- * Decides whether this node admits a pod. The scheduler checks resources, node selectors, required affinity and taints too,
- * but static pods and racing bindings bypass it. Pure. Reasons and messages are the kubelet's.
+ * Decides whether this node admits a pod: at once, after less important pods have left, or not at all. The scheduler checks
+ * resources, node selectors, required affinity and taints too, but static pods and racing bindings bypass it. Pure. Reasons
+ * and messages are the kubelet's.
  */
-import { podSelectsNode, toleratesTaint } from '../../../api/kinds/node-selection.ts';
-import {
-  addQuantities,
-  compareQuantities,
-  formatQuantity,
-  milliUnits,
-  parseQuantity,
-  wholeUnits,
-  type Quantity,
-} from '../../../api/meta/quantity.ts';
 import type { NodeObject, Pod } from '../../model/core-types.ts';
-import { isCritical, podResources, qosClass, requestsOf } from '../../runtime/kuberuntime/resources.ts';
-import { isStaticPod } from './pod-manager.ts';
+import { isCriticalPod } from '../../model/pod-kinds.ts';
+import { qosClass } from '../../runtime/kuberuntime/resources.ts';
+import { preemptionVictims } from './critical-preemption.ts';
+import { type Misfit, misfits } from './node-fit.ts';
 
 export interface Refusal {
   readonly reason: string;
   readonly message: string;
 }
 
+export type Verdict =
+  | { readonly kind: 'admit' }
+  | { readonly kind: 'refuse'; readonly refusal: Refusal }
+  /** The pod fits after the victims have terminated, which hold too much of the resource. */
+  | { readonly kind: 'preempt'; readonly victims: readonly Pod[]; readonly resource: string };
+
 export interface PodAdmission {
-  admit(pod: Pod, others: readonly Pod[]): Refusal | undefined;
+  admit(pod: Pod, others: readonly Pod[]): Verdict;
 }
 
 export interface AdmissionOptions {
@@ -53,19 +52,50 @@ const SAFE_SYSCTLS = new Set([
 export function createPodAdmission(options: AdmissionOptions): PodAdmission {
   return {
     admit(pod, others) {
-      return (
-        sysctls(pod, options) ??
-        evictionPressure(pod, options) ??
-        unsupported(pod, options) ??
-        selector(pod, options.node()) ??
-        taints(pod, options.node()) ??
-        ports(pod, others) ??
-        resources(pod, others, options.node()) ??
-        appArmor(pod, options) ??
-        options.shutdown?.()
-      );
+      const before = evictionPressure(pod, options) ?? sysctls(pod, options) ?? unsupported(pod, options);
+      if (before !== undefined) return refuse(before);
+      const verdict = fit(pod, others, options.node());
+      if (verdict.kind === 'refuse') return verdict;
+      // A preemption must not end pods for one that is refused afterwards.
+      const after = appArmor(pod, options) ?? options.shutdown?.();
+      return after === undefined ? verdict : refuse(after);
     },
   };
+}
+
+function refuse(refusal: Refusal): Verdict {
+  return { kind: 'refuse', refusal };
+}
+
+/** A critical pod is refused only for what no preemption can change. */
+function fit(pod: Pod, others: readonly Pod[], node: NodeObject): Verdict {
+  const all = misfits(pod, others, node);
+  const lacking = all.filter((misfit) => misfit.kind === 'resource');
+  const [first] = isCriticalPod(pod) ? all.filter((misfit) => misfit.kind === 'predicate') : all;
+  if (first !== undefined) return refuse(refusalFor(first));
+  const [shortest] = lacking;
+  if (shortest === undefined) return { kind: 'admit' };
+  const choice = preemptionVictims(pod, others, lacking);
+  if (choice.kind === 'victims') return { kind: 'preempt', victims: choice.pods, resource: shortest.resource };
+  const missing = choice.missing.map(({ resource, amount }) => `(res: ${resource}, q: ${amount}), `).join('');
+  return refuse({
+    reason: 'UnexpectedAdmissionError',
+    message: `Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: [${missing}]`,
+  });
+}
+
+function refusalFor(misfit: Misfit): Refusal {
+  switch (misfit.kind) {
+    case 'predicate':
+      return { reason: misfit.name, message: `Predicate ${misfit.name} failed: ${misfit.description}` };
+    case 'resource': {
+      const { resource, requested, used, capacity } = misfit;
+      return {
+        reason: `OutOf${resource}`,
+        message: `Node didn't have enough resource: ${resource}, requested: ${requested}, used: ${used}, capacity: ${capacity}`,
+      };
+    }
+  }
 }
 
 function sysctls(pod: Pod, { allowedUnsafeSysctls }: AdmissionOptions): Refusal | undefined {
@@ -112,7 +142,7 @@ function appArmor({ spec }: Pod, options: AdmissionOptions): Refusal | undefined
 }
 
 function evictionPressure(pod: Pod, { pressure }: AdmissionOptions): Refusal | undefined {
-  if (isStaticPod(pod) || isCritical(pod)) return undefined;
+  if (isCriticalPod(pod)) return undefined;
   const evicted = (conditions: string): Refusal => ({
     reason: 'Evicted',
     message: `The node had condition: [${conditions}]. `,
@@ -126,104 +156,4 @@ function evictionPressure(pod: Pod, { pressure }: AdmissionOptions): Refusal | u
   )
     return evicted('MemoryPressure');
   return undefined;
-}
-
-function selector(pod: Pod, node: NodeObject): Refusal | undefined {
-  const { name, labels = {} } = node.metadata;
-  return podSelectsNode(pod, { name, labels })
-    ? undefined
-    : {
-        reason: 'NodeAffinity',
-        message: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
-      };
-}
-
-/** Checks only NoExecute taints, and not for static pods, as the kubelet does. */
-function taints(pod: Pod, node: NodeObject): Refusal | undefined {
-  if (isStaticPod(pod)) return undefined;
-  const isTolerated = (node.spec?.taints ?? []).every(
-    (taint) => taint.effect !== 'NoExecute' || toleratesTaint(pod.spec.tolerations ?? [], taint),
-  );
-  return isTolerated
-    ? undefined
-    : {
-        reason: 'TaintToleration',
-        message: "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate",
-      };
-}
-
-function hostPorts(pod: Pod): readonly string[] {
-  return [
-    ...pod.spec.containers,
-    ...(pod.spec.initContainers ?? []).filter((container) => container.restartPolicy === 'Always'),
-  ].flatMap((container) =>
-    (container.ports ?? [])
-      .map((port) => ({
-        port: port.hostPort ?? (pod.spec.hostNetwork === true ? (port.containerPort ?? 0) : 0),
-        ip: port.hostIP ?? '',
-        protocol: port.protocol ?? 'TCP',
-      }))
-      .filter(({ port }) => port !== 0)
-      .map(({ port, ip, protocol }) => `${protocol}/${port}/${ip === '0.0.0.0' || ip === '::' ? '' : ip}`),
-  );
-}
-
-function ports(pod: Pod, others: readonly Pod[]): Refusal | undefined {
-  const wanted = hostPorts(pod);
-  if (wanted.length === 0) return undefined;
-  const taken = others.flatMap(hostPorts);
-  const clash = wanted.some((port) => {
-    const [protocol, number, ip] = port.split('/');
-    return taken.some((other) => {
-      const [otherProtocol, otherNumber, otherIp] = other.split('/');
-      return protocol === otherProtocol && number === otherNumber && (ip === otherIp || ip === '' || otherIp === '');
-    });
-  });
-  return clash
-    ? {
-        reason: 'NodePorts',
-        message: "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
-      }
-    : undefined;
-}
-
-function resources(pod: Pod, others: readonly Pod[], node: NodeObject): Refusal | undefined {
-  const allocatable = (node.status?.allocatable ?? {}) as Record<string, string>;
-  const count = allocatable['pods'];
-  if (count !== undefined && others.length + 1 > Number(count)) {
-    return {
-      reason: 'OutOfpods',
-      message: `Node didn't have enough resource: pods, requested: 1, used: ${others.length}, capacity: ${count}`,
-    };
-  }
-  for (const [name, text] of Object.entries(podResources(pod, requestsOf))) {
-    const capacity = allocatable[name];
-    const wanted = parseQuantity(text);
-    if (compareQuantities(wanted, parseQuantity('0')) === 0) continue;
-    if (capacity === undefined) {
-      // The scheduler alone accounts for extended resources that the node does not report.
-      if (name === 'ephemeral-storage' || isExtended(name)) continue;
-      return {
-        reason: `OutOf${name}`,
-        message: `Node didn't have enough resource: ${name}, requested: ${text}, used: 0, capacity: 0`,
-      };
-    }
-    let used: Quantity = parseQuantity('0');
-    for (const other of others) {
-      const theirs = podResources(other, requestsOf)[name];
-      if (theirs !== undefined) used = addQuantities(used, parseQuantity(theirs));
-    }
-    if (compareQuantities(addQuantities(used, wanted), parseQuantity(capacity)) > 0) {
-      const show = (quantity: Quantity): string => String(name === 'cpu' ? milliUnits(quantity) : wholeUnits(quantity));
-      return {
-        reason: `OutOf${name}`,
-        message: `Node didn't have enough resource: ${name}, requested: ${show(wanted)}, used: ${show(parseQuantity(formatQuantity(used)))}, capacity: ${show(parseQuantity(capacity))}`,
-      };
-    }
-  }
-  return undefined;
-}
-
-function isExtended(name: string): boolean {
-  return name.includes('/') && !name.startsWith('kubernetes.io/') && !name.startsWith('requests.');
 }

@@ -10,7 +10,7 @@ import type { NodeObject, Pod, PodEventRecorder } from '../../model/core-types.t
 import { podResources, qosClass, requestsOf } from '../../runtime/kuberuntime/resources.ts';
 import type { ResizeConditions } from '../../runtime/kuberuntime/resize.ts';
 import { lastResources, type PodResources, resizeDetails, resourcesOf, withResources } from './pod-resources.ts';
-import { isStaticPod } from './pod-manager.ts';
+import { isStaticPod } from '../../model/pod-kinds.ts';
 
 interface Allocation {
   resources: PodResources;

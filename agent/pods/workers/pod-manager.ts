@@ -1,17 +1,8 @@
 /**
  * The desired pods by uid and by name, with the mirror pods of static pods. Only the sync loop writes them.
  */
-import { ANNOTATION_CONFIG_MIRROR, ANNOTATION_CONFIG_SOURCE, type Pod } from '../../model/core-types.ts';
-
-export function isMirrorPod(pod: Pod): boolean {
-  return pod.metadata.annotations?.[ANNOTATION_CONFIG_MIRROR] !== undefined;
-}
-
-/** Whether the pod comes from a file, a URL or the agent's own server, and not from the API. */
-export function isStaticPod(pod: Pod): boolean {
-  const source = pod.metadata.annotations?.[ANNOTATION_CONFIG_SOURCE];
-  return source !== undefined && source !== 'api';
-}
+import type { Pod } from '../../model/core-types.ts';
+import { isMirrorPod } from '../../model/pod-kinds.ts';
 
 const fullName = (namespace: string, name: string): string => `${namespace}/${name}`;
 

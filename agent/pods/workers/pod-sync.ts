@@ -30,7 +30,8 @@ import {
 import { terminationMessage } from '../../runtime/kuberuntime/termination-message.ts';
 import type { ContainerStatus, Runtime } from '../../runtime/runtime.ts';
 import type { PodAllocations } from './pod-allocation.ts';
-import { isStaticPod, type PodManager } from './pod-manager.ts';
+import { isStaticPod } from '../../model/pod-kinds.ts';
+import type { PodManager } from './pod-manager.ts';
 import { type Ending, isEnded, type PodSyncer, type SyncOutcome } from './pod-workers.ts';
 
 export interface PodSyncOptions {

@@ -9,7 +9,7 @@ import { Backoff } from '../../../api/machinery/backoff.ts';
 import { type Clock, type Timer, whenAborted, pause } from '../../../api/machinery/clock.ts';
 import type { Pod, PodStatus } from '../../model/core-types.ts';
 import { formatPod, podFullName } from '../../runtime/kuberuntime/pod-containers.ts';
-import { isStaticPod } from './pod-manager.ts';
+import { isStaticPod } from '../../model/pod-kinds.ts';
 
 export interface Ending {
   /** Overrides the pod's grace period. */

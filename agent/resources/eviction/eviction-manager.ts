@@ -9,6 +9,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { Pod, PodEventRecorder } from '../../model/core-types.ts';
+import { isCriticalPod } from '../../model/pod-kinds.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { PodStorage } from '../statistics/storage-usage.ts';
 import type { UsageSnapshot } from '../statistics/usage.ts';
@@ -18,7 +19,7 @@ import { exceededStorage, hasStorageLimits } from './local-storage.ts';
 import { evictionMessage } from './messages.ts';
 import type { NodePressure } from './node-pressure.ts';
 import { advance, CALM, type PressureState } from './pressure-state.ts';
-import { isSpared, rankPods } from './ranking.ts';
+import { rankPods } from './ranking.ts';
 import { type HostObservations, layoutOf, reclaimSteps } from './signals.ts';
 import {
   byUrgency,
@@ -205,7 +206,7 @@ export class EvictionManager {
     for (const pod of limited) {
       const measured = storage.get(pod.metadata.uid);
       const why =
-        measured === undefined || isSpared(pod) ? undefined : exceededStorage(pod, measured, { dedicatedImages });
+        measured === undefined || isCriticalPod(pod) ? undefined : exceededStorage(pod, measured, { dedicatedImages });
       if (why === undefined) continue;
       await this.#evict(pod, IMMEDIATE_GRACE_SECONDS, why, undefined);
       evicted = true;

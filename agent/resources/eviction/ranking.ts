@@ -1,7 +1,7 @@
 /** Ranks pods for eviction for a scarce resource. The input is usage and pods, the result is the order with its reasons. Pure. */
 import type { Pod } from '../../model/core-types.ts';
-import { bytesOf, isCritical, podResources, requestsOf } from '../../runtime/kuberuntime/resources.ts';
-import { isMirrorPod, isStaticPod } from '../../pods/workers/pod-manager.ts';
+import { bytesOf, podResources, requestsOf } from '../../runtime/kuberuntime/resources.ts';
+import { isCriticalPod } from '../../model/pod-kinds.ts';
 import type { StarvedResource } from './thresholds.ts';
 
 /** The usage of a pod; `undefined` if it is unknown. */
@@ -44,7 +44,7 @@ export function rankPods(
       request,
       exceedsRequest: usage === undefined || usage > request,
       priority: pod.spec.priority ?? 0,
-      spared: isSpared(pod),
+      spared: isCriticalPod(pod),
     };
   });
   const first = (a: boolean, b: boolean): number => Number(b) - Number(a);
@@ -72,9 +72,4 @@ function usageOf(consumption: PodConsumption, resource: StarvedResource): number
     case 'pids':
       return consumption.processes;
   }
-}
-
-/** Whether the pod is critical: a static pod, a mirror pod, or a pod with a system priority. */
-export function isSpared(pod: Pod): boolean {
-  return isStaticPod(pod) || isMirrorPod(pod) || isCritical(pod);
 }

@@ -8,7 +8,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Pod } from '../../model/core-types.ts';
 import type { ContainerStatus } from '../../runtime/runtime.ts';
 import type { PodCgroups } from '../../host/cgroups/pod-cgroups.ts';
-import { isStaticPod } from '../../pods/workers/pod-manager.ts';
+import { isStaticPod } from '../../model/pod-kinds.ts';
 import { volumePlugin } from './volume-metrics.ts';
 
 export interface StateFigures {
@@ -88,6 +88,16 @@ export function podEventMetrics(metrics: MetricsRegistry): (event: 'orphaned' | 
     if (event === 'orphaned') orphaned.inc();
     else restarted.with(isStaticPod(pod) ? 'true' : '').inc();
   };
+}
+
+/** Counts pods that left for a critical pod, by the resource that it lacked. */
+export function preemptionMetrics(metrics: MetricsRegistry): (resource: string) => void {
+  const preemptions = metrics.counter({
+    name: 'kubelet_preemptions',
+    help: 'Cumulative number of pod preemptions by preemption resource',
+    labels: ['preemption_signal'],
+  });
+  return (resource) => preemptions.with(resource).inc();
 }
 
 /** Counts terminated containers, and measures how long it takes until the kube-apiserver has a pod's status. */

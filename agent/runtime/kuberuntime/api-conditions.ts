@@ -77,14 +77,14 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
     .find(({ type }) => type === 'DisruptionTarget');
   if (disrupted !== undefined) foreign.push(disrupted);
   const { ended } = input;
-  const isDisruption = ended !== undefined && DISRUPTIONS.has(ended.reason);
-  if (!isDisruption || disrupted !== undefined) return [...own, ...foreign];
+  const message = ended === undefined ? undefined : DISRUPTIONS.get(ended.reason)?.(ended.message);
+  if (message === undefined || disrupted !== undefined) return [...own, ...foreign];
   // Controllers such as the job controller use it to distinguish a disruption from a failure of the pod.
   const disruption = {
     type: 'DisruptionTarget',
     status: 'True',
     reason: 'TerminationByKubelet',
-    message: ended.message,
+    message,
     ...(pod.metadata.generation === undefined ? {} : { observedGeneration: pod.metadata.generation }),
     lastProbeTime: null,
     lastTransitionTime: now,
@@ -128,8 +128,15 @@ function resizeConditions({ resize: { pending, inProgress }, terminal }: Conditi
   ];
 }
 
-/** The reasons for which the agent terminates a pod because of the node: it lacks a resource, or its host shuts down. */
-const DISRUPTIONS: ReadonlySet<string> = new Set(['Evicted', 'Terminated']);
+/**
+ * The reasons for which the agent terminates a pod because of the node: it lacks a resource, its host shuts down, or a
+ * critical pod needs the room. Each has the message of the condition, computed from that of the status.
+ */
+const DISRUPTIONS: ReadonlyMap<string, (message: string) => string> = new Map([
+  ['Evicted', (message: string) => message],
+  ['Terminated', (message: string) => message],
+  ['Preempting', () => 'Pod was preempted by Kubelet to accommodate a critical pod.'],
+]);
 
 function initialized(pod: Pod, status: PodStatus): Verdict {
   if (status.phase === 'Succeeded') return { status: 'True', reason: 'PodCompleted' };

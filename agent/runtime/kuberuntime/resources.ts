@@ -10,6 +10,7 @@ import {
   type Quantity,
 } from '../../../api/meta/quantity.ts';
 import type { Container, Pod } from '../../model/core-types.ts';
+import { isCriticalPod, isNodeCriticalPod } from '../../model/pod-kinds.ts';
 import type { LinuxResources } from '../runtime.ts';
 import { isSidecar } from './pod-containers.ts';
 
@@ -18,7 +19,6 @@ type List = Readonly<Record<string, string | undefined>>;
 const MIN_SHARES = 2;
 const MAX_SHARES = 262_144;
 const MIN_QUOTA_US = 1_000;
-export const SYSTEM_CRITICAL_PRIORITY = 2_000_000_000;
 
 export function limitsOf(container: Container): List {
   return (container.resources?.limits ?? {}) as List;
@@ -49,12 +49,8 @@ export function cpuQuotaUs(milliCpu: number, periodUs: number): number {
   return milliCpu === 0 ? 0 : Math.max(Math.floor((milliCpu * periodUs) / 1000), MIN_QUOTA_US);
 }
 
-export function isCritical(pod: Pod): boolean {
-  return (pod.spec.priority ?? 0) >= SYSTEM_CRITICAL_PRIORITY;
-}
-
 export function oomScoreAdj(pod: Pod, container: Container, capacityBytes: number): number {
-  if (isCritical(pod)) return -997;
+  if (isNodeCriticalPod(pod)) return -997;
   switch (qosClass(pod)) {
     case 'Guaranteed':
       return -997;
@@ -135,7 +131,7 @@ export function linuxResources(pod: Pod, container: Container, facts: ResourceFa
 
 /** Whether containers of the pod can be swapped out: with `LimitedSwap`, those of Burstable pods that are not critical. */
 export function mayUseSwap(pod: Pod, behavior: string | undefined): boolean {
-  return behavior === 'LimitedSwap' && !isCritical(pod) && qosClass(pod) === 'Burstable';
+  return behavior === 'LimitedSwap' && !isCriticalPod(pod) && qosClass(pod) === 'Burstable';
 }
 
 /** The container's share of the node's swap is its memory request's share of the node's memory. */

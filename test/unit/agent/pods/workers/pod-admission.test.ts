@@ -35,8 +35,15 @@ function refusal(pod: Pod, { appArmor = false, features, pressure, others = [], 
     pressure: (kind) => kind === pressure,
     appArmor: () => appArmor,
   });
-  const refused = admission.admit(pod, others);
-  return refused === undefined ? 'taken' : `${refused.reason}: ${refused.message}`;
+  const verdict = admission.admit(pod, others);
+  switch (verdict.kind) {
+    case 'admit':
+      return 'taken';
+    case 'refuse':
+      return `${verdict.refusal.reason}: ${verdict.refusal.message}`;
+    case 'preempt':
+      return `preempts ${verdict.victims.map(({ metadata }) => metadata.name).join(',')} for ${verdict.resource}`;
+  }
 }
 
 const sysctl = (name: string): Pod => podOf({ securityContext: { sysctls: [{ name, value: '1' }] } });
@@ -51,6 +58,11 @@ const affinity = (operator: string, disk: string): Pod => {
 const taint = (effect: string): object => ({ key: 'down', effect });
 const TAINT = "TaintToleration: Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate";
 const requests = (cpu: string): object => ({ containers: [{ name: 'c', resources: { requests: { cpu } } }] });
+const named = (name: string, spec: object = {}): Pod => podOf(spec, { name, uid: name });
+const critical = (spec: object = {}): Pod => podOf({ priority: 2_000_001_000, ...spec });
+const staticPod = (spec: object = {}): Pod => podOf(spec, { annotations: { 'kubernetes.io/config.source': 'file' } });
+const PREEMPTION =
+  'UnexpectedAdmissionError: Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: ';
 const PORTS = "NodePorts: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
 const SELECTOR = "NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
 const ARMOUR = 'AppArmor: Cannot enforce AppArmor: AppArmor is not enabled on the host';
@@ -172,8 +184,51 @@ describe('a node takes a pod', () => {
       { pressure: 'disk' },
       'Evicted: The node had condition: [DiskPressure]. ',
     ],
+    [
+      'that is critical, on a full node',
+      critical(requests('1500m')),
+      { others: [named('a', requests('1'))] },
+      'preempts a for cpu',
+    ],
+    [
+      'that is static, on a full node',
+      staticPod(),
+      { others: ['a', 'b', 'c'].map((name) => named(name)) },
+      /^preempts [abc] for pods$/,
+    ],
+    [
+      'that is critical, on a node full of critical pods',
+      critical(requests('1500m')),
+      { others: [critical(requests('1'))] },
+      `${PREEMPTION}[(res: cpu, q: 500), ]`,
+    ],
+    [
+      'that is more critical than a critical one',
+      critical(requests('1500m')),
+      { others: [podOf({ priority: 2_000_000_000, ...requests('1') }, { name: 'less' })] },
+      'preempts less for cpu',
+    ],
+    [
+      'that is critical, on a full node that it does not select',
+      critical({ ...requests('1500m'), nodeSelector: { disk: 'slow' } }),
+      { others: [named('a', requests('1'))] },
+      SELECTOR,
+    ],
+    [
+      'that is critical, on a full node that cannot run it',
+      critical({ ...requests('1500m'), securityContext: { appArmorProfile: { type: 'RuntimeDefault' } } }),
+      { others: [named('a', requests('1'))] },
+      ARMOUR,
+    ],
+    [
+      'that lacks both resources and its selection',
+      podOf({ ...requests('3'), nodeSelector: { disk: 'slow' } }),
+      {},
+      "OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000",
+    ],
     ['that must run when its disk is full', podOf({ priority: 2_000_000_000 }), { pressure: 'disk' }, 'taken'],
   ] as const) {
-    it(`${what}: ${expected.split(':')[0] ?? ''}`, () => assert.equal(refusal(pod, host), expected));
+    if (typeof expected !== 'string') it(what, () => assert.match(refusal(pod, host), expected));
+    else it(`${what}: ${expected.split(':')[0] ?? ''}`, () => assert.equal(refusal(pod, host), expected));
   }
 });

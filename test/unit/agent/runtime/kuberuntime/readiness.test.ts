@@ -126,6 +126,23 @@ describe('readiness gates', () => {
     assert.equal(readyOf([condition('a', 'True'), condition('b', 'True')])?.status, 'True');
   });
 
+  it('name the critical pod for which a pod has to leave', () => {
+    const pod = podOf({});
+    const conditions = podConditions(
+      {
+        ...{ pod, nowMs: 0, terminal: false, resize: {}, previous: undefined },
+        runtime: assembleRuntimeStatus({ uid: 'u', name: 'p', namespace: 'ns' }, [], []),
+        ended: { reason: 'Preempting', message: 'Preempted in order to admit critical pod' },
+      },
+      { containerStatuses: [] },
+    );
+    const { status, reason, message } = conditions.find(({ type }) => type === 'DisruptionTarget') ?? {};
+    assert.deepEqual(
+      [status, reason, message],
+      ['True', 'TerminationByKubelet', 'Pod was preempted by Kubelet to accommodate a critical pod.'],
+    );
+  });
+
   it('are taken from the API server, not from the last status of the agent', () => {
     const pod = podOf(gates, [condition('a', 'True'), condition('b', 'True')]);
     const conditions = podConditions(

@@ -94,6 +94,12 @@ describe('the settings of the kernel', () => {
     const scores = (pod.spec.initContainers ?? []).map((entry) => linuxResources(pod, entry, facts).oomScoreAdj);
     assert.deepEqual(scores, [900, 999]);
   });
+  it('protects pods that are critical to their node from the OOM killer, but not those critical to the cluster alone', () => {
+    const pod = podOf({ containers: [{ resources: { requests: { memory: '1Gi' } } }] });
+    const score = (priorityClassName: string): number =>
+      of({ ...pod, spec: { ...pod.spec, priority: 2_000_000_000, priorityClassName } }).oomScoreAdj;
+    assert.deepEqual([score('system-node-critical'), score('system-cluster-critical')], [-997, 900]);
+  });
   it('has the OOM killer end a container as a whole where the host can', () => {
     const container = { name: 'c', image: 'i' } as Container;
     const of = {

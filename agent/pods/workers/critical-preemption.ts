@@ -1,0 +1,86 @@
+/**
+ * Chooses the pods that leave so that a critical pod fits on this node. Pods of a better QoS class leave only if the others
+ * do not suffice; within a class, few pods with small requests leave. Pure.
+ */
+import type { Pod } from '../../model/core-types.ts';
+import { isCriticalPod } from '../../model/pod-kinds.ts';
+import { qosClass } from '../../runtime/kuberuntime/resources.ts';
+import { type LackingResource, requestOf } from './node-fit.ts';
+
+interface Need {
+  readonly resource: string;
+  readonly amount: bigint;
+}
+
+export type PreemptionChoice =
+  | { readonly kind: 'victims'; readonly pods: readonly Pod[] }
+  /** What would still be missing if every less important pod left. */
+  | { readonly kind: 'impossible'; readonly missing: readonly Need[] };
+
+export function preemptionVictims(
+  critical: Pod,
+  others: readonly Pod[],
+  lacking: readonly LackingResource[],
+): PreemptionChoice {
+  const needs = lacking.map(({ resource, requested, used, capacity }) => ({
+    resource,
+    amount: requested - (capacity - used),
+  }));
+  const preemptable = others.filter((other) => isPreemptable(critical, other));
+  const missing = remaining(needs, preemptable);
+  if (missing.length > 0) return { kind: 'impossible', missing };
+  const of = (wanted: ReturnType<typeof qosClass>): readonly Pod[] =>
+    preemptable.filter((pod) => qosClass(pod) === wanted);
+  const [bestEffort, burstable] = [of('BestEffort'), of('Burstable')];
+  const guaranteedVictims = closest(of('Guaranteed'), remaining(needs, [...bestEffort, ...burstable]));
+  const burstableVictims = closest(burstable, remaining(needs, [...bestEffort, ...guaranteedVictims]));
+  const bestEffortVictims = closest(bestEffort, remaining(needs, [...burstableVictims, ...guaranteedVictims]));
+  return { kind: 'victims', pods: [...bestEffortVictims, ...burstableVictims, ...guaranteedVictims] };
+}
+
+function isPreemptable(critical: Pod, other: Pod): boolean {
+  if (!isCriticalPod(other)) return true;
+  const [priority, otherPriority] = [critical.spec.priority, other.spec.priority];
+  return priority !== undefined && otherPriority !== undefined && priority > otherPriority;
+}
+
+/** Takes the pod that comes closest to the needs until they are met. */
+function closest(pods: readonly Pod[], needs: readonly Need[]): readonly Pod[] {
+  const left = [...pods];
+  const victims: Pod[] = [];
+  for (let open = needs; open.length > 0 && left.length > 0;) {
+    const measured = left.map((pod) => ({ pod, distance: distance(pod, open) }));
+    const best = measured.reduce((a, b) =>
+      b.distance < a.distance || (b.distance === a.distance && hasSmallerRequests(b.pod, a.pod)) ? b : a,
+    );
+    victims.push(best.pod);
+    left.splice(left.indexOf(best.pod), 1);
+    open = remaining(open, [best.pod]);
+  }
+  return victims;
+}
+
+/** Returns how far the pod is from meeting the needs. Each resource weighs the same, whatever its unit. */
+function distance(pod: Pod, needs: readonly Need[]): number {
+  return needs.reduce((total, { resource, amount }) => {
+    const open = Number(amount - requestOf(pod, resource));
+    return open > 0 ? total + (open / Number(amount)) ** 2 : total;
+  }, 0);
+}
+
+function hasSmallerRequests(pod: Pod, other: Pod): boolean {
+  for (const resource of ['memory', 'cpu']) {
+    const [own, theirs] = [requestOf(pod, resource), requestOf(other, resource)];
+    if (own !== theirs) return own < theirs;
+  }
+  return true;
+}
+
+function remaining(needs: readonly Need[], leaving: readonly Pod[]): readonly Need[] {
+  return needs
+    .map(({ resource, amount }) => ({
+      resource,
+      amount: leaving.reduce((open, pod) => open - requestOf(pod, resource), amount),
+    }))
+    .filter(({ amount }) => amount > 0n);
+}

@@ -1,0 +1,144 @@
+/**
+ * Lists why a pod does not fit on this node, in the order in which the kubelet checks: resources, affinity, ports, taints.
+ * Pure.
+ */
+import { podSelectsNode, toleratesTaint } from '../../../api/kinds/node-selection.ts';
+import { addQuantities, milliUnits, parseQuantity, type Quantity, wholeUnits } from '../../../api/meta/quantity.ts';
+import type { NodeObject, Pod } from '../../model/core-types.ts';
+import { isStaticPod } from '../../model/pod-kinds.ts';
+import { podResources, requestsOf } from '../../runtime/kuberuntime/resources.ts';
+
+/** Amounts of CPU are in thousandths, other ones in whole units. */
+export interface LackingResource {
+  readonly kind: 'resource';
+  readonly resource: string;
+  readonly requested: bigint;
+  readonly used: bigint;
+  readonly capacity: bigint;
+}
+
+export type Misfit =
+  | LackingResource
+  | { readonly kind: 'predicate'; readonly name: string; readonly description: string };
+
+export function misfits(pod: Pod, others: readonly Pod[], node: NodeObject): readonly Misfit[] {
+  return [
+    ...lackingResources(pod, others, node),
+    ...(selectsNode(pod, node) ? [] : [predicate('NodeAffinity', "node(s) didn't match Pod's node affinity/selector")]),
+    ...(portsAreFree(pod, others)
+      ? []
+      : [predicate('NodePorts', "node(s) didn't have free ports for the requested pod ports")]),
+    ...(toleratesTaints(pod, node)
+      ? []
+      : [predicate('TaintToleration', "node(s) had taints that the pod didn't tolerate")]),
+  ];
+}
+
+/** Returns what the pod requests of a resource. Every pod requests one of `pods`. */
+export function requestOf(pod: Pod, resource: string): bigint {
+  return resource === 'pods' ? 1n : amount(resource, podResources(pod, requestsOf)[resource]);
+}
+
+function amount(resource: string, text: string | undefined): bigint {
+  return text === undefined ? 0n : units(resource, parseQuantity(text));
+}
+
+function units(resource: string, quantity: Quantity): bigint {
+  return resource === 'cpu' ? milliUnits(quantity) : wholeUnits(quantity);
+}
+
+function predicate(name: string, description: string): Misfit {
+  return { kind: 'predicate', name, description };
+}
+
+/** The resources whose lack the kubelet reports first. */
+const FIRST = ['cpu', 'memory', 'ephemeral-storage'];
+
+function lackingResources(pod: Pod, others: readonly Pod[], node: NodeObject): readonly LackingResource[] {
+  const allocatable = (node.status?.allocatable ?? {}) as Record<string, string>;
+  const lacking: LackingResource[] = [];
+  const count = allocatable['pods'];
+  if (count !== undefined && others.length + 1 > Number(count)) {
+    const used = BigInt(others.length);
+    lacking.push({ kind: 'resource', resource: 'pods', requested: 1n, used, capacity: amount('pods', count) });
+  }
+  const wanted = Object.entries(podResources(pod, requestsOf))
+    .map(([name, text]) => ({ name, requested: amount(name, text) }))
+    .filter(({ requested }) => requested > 0n)
+    .toSorted((a, b) => rank(a.name) - rank(b.name));
+  if (wanted.length === 0) return lacking;
+  const requests = others.map((other) => podResources(other, requestsOf));
+  for (const { name, requested } of wanted) {
+    const total = allocatable[name];
+    // The scheduler alone accounts for extended resources that the node does not report.
+    if (total === undefined && (name === 'ephemeral-storage' || isExtended(name))) continue;
+    const capacity = amount(name, total);
+    const used = sum(name, requests);
+    if (used + requested > capacity) lacking.push({ kind: 'resource', resource: name, requested, used, capacity });
+  }
+  return lacking;
+}
+
+function rank(resource: string): number {
+  const place = FIRST.indexOf(resource);
+  return place === -1 ? FIRST.length : place;
+}
+
+/** Adds before rounding, so that many small requests do not count as more than they are. */
+function sum(resource: string, requests: readonly Readonly<Record<string, string>>[]): bigint {
+  let total = parseQuantity('0');
+  for (const { [resource]: text } of requests)
+    if (text !== undefined) total = addQuantities(total, parseQuantity(text));
+  return units(resource, total);
+}
+
+function isExtended(name: string): boolean {
+  return name.includes('/') && !name.startsWith('kubernetes.io/') && !name.startsWith('requests.');
+}
+
+function selectsNode(pod: Pod, node: NodeObject): boolean {
+  const { name, labels = {} } = node.metadata;
+  return podSelectsNode(pod, { name, labels });
+}
+
+/** Checks only NoExecute taints, and not for static pods, as the kubelet does. */
+function toleratesTaints(pod: Pod, node: NodeObject): boolean {
+  if (isStaticPod(pod)) return true;
+  return (node.spec?.taints ?? []).every(
+    (taint) => taint.effect !== 'NoExecute' || toleratesTaint(pod.spec.tolerations ?? [], taint),
+  );
+}
+
+interface HostPort {
+  readonly port: number;
+  readonly protocol: string;
+  /** Empty: all addresses of the host. */
+  readonly ip: string;
+}
+
+function hostPorts(pod: Pod): readonly HostPort[] {
+  return [
+    ...pod.spec.containers,
+    ...(pod.spec.initContainers ?? []).filter((container) => container.restartPolicy === 'Always'),
+  ].flatMap((container) =>
+    (container.ports ?? [])
+      .map(({ hostPort, containerPort, hostIP = '', protocol = 'TCP' }) => ({
+        port: hostPort ?? (pod.spec.hostNetwork === true ? (containerPort ?? 0) : 0),
+        ip: hostIP === '0.0.0.0' || hostIP === '::' ? '' : hostIP,
+        protocol,
+      }))
+      .filter(({ port }) => port !== 0),
+  );
+}
+
+function portsAreFree(pod: Pod, others: readonly Pod[]): boolean {
+  const wanted = hostPorts(pod);
+  if (wanted.length === 0) return true;
+  const taken = others.flatMap(hostPorts);
+  return !wanted.some(({ port, protocol, ip }) =>
+    taken.some(
+      (other) =>
+        protocol === other.protocol && port === other.port && (ip === other.ip || ip === '' || other.ip === ''),
+    ),
+  );
+}

@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { whenAborted } from '../../../../api/machinery/clock.ts';
+import type { Pod, PodConfig, PodUpdate } from '../../../../agent/model/core-types.ts';
+import { PodTable } from '../../../../agent/pods/pod-table.ts';
+import { createPreemption } from '../../../../agent/pods/preemption.ts';
+import { SyncLoop } from '../../../../agent/pods/sync-loop.ts';
+import { createPodAdmission } from '../../../../agent/pods/workers/pod-admission.ts';
+import { PodManager } from '../../../../agent/pods/workers/pod-manager.ts';
+import { type Ending, PodWorkers } from '../../../../agent/pods/workers/pod-workers.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+function pod(name: string, cpu: string, spec: object = {}): Pod {
+  return {
+    metadata: { name, namespace: 'ns', uid: name },
+    spec: { containers: [{ name: 'c', resources: { requests: { cpu } } }], ...spec },
+  } as unknown as Pod;
+}
+
+const CRITICAL = { priority: 2_000_001_000 };
+const NODE = { metadata: { name: 'n' }, status: { allocatable: { cpu: '2', pods: '10' } } };
+
+/** A sync loop of a node with two CPUs, whose pods terminate only when the test lets them. */
+function setUp() {
+  const clock = new FakeClock();
+  const log: string[] = [];
+  const held = new Map<string, PromiseWithResolvers<void>>();
+  const desired = new PodManager();
+  const workers = new PodWorkers({ clock, logger: silentLogger, resyncMs: 60_000, random: () => 0 });
+  const table = new PodTable({
+    desired,
+    workers,
+    statuses: { get: () => undefined },
+    sources: { allSourcesReady: () => true },
+  });
+  let deliver: ((update: PodUpdate) => void) | undefined;
+  const podConfig = {
+    run: async (signal: AbortSignal, onUpdate: (update: PodUpdate) => void) => {
+      deliver = onUpdate;
+      await whenAborted(signal);
+    },
+  } as unknown as PodConfig;
+  const syncLoop = new SyncLoop({
+    logger: silentLogger,
+    table,
+    desired,
+    workers,
+    statuses: { reconcile: () => undefined },
+    sync: {
+      reject: (of, reason, message) => {
+        log.push(`reject ${of.metadata.name}: ${reason}: ${message}`);
+        return Promise.resolve();
+      },
+    },
+    mirrors: undefined,
+    allocations: { allocated: (of: Pod) => of } as never,
+    resources: { admit: () => undefined, release: () => undefined },
+    admission: createPodAdmission({
+      node: () => NODE as never,
+      allowedUnsafeSysctls: [],
+      pressure: () => false,
+      appArmor: () => false,
+    }),
+    preemption: createPreemption({
+      workers,
+      events: { event: (of, type, reason) => void log.push(`event ${of.metadata.name} ${type} ${reason}`) },
+      clock,
+      logger: silentLogger,
+      onPreempted: (resource) => void log.push(`preempted for ${resource}`),
+    }),
+  });
+  const abort = new AbortController();
+  void workers.run(
+    {
+      sync: (of) => {
+        log.push(`sync ${of.metadata.name}`);
+        return Promise.resolve({ ended: false, errors: [], retryAtMs: undefined });
+      },
+      terminate: async (of, ending: Ending) => {
+        log.push(`terminate ${of.metadata.name} ${ending.status?.reason ?? ''}`.trim());
+        const hold = Promise.withResolvers<void>();
+        held.set(of.metadata.name, hold);
+        await hold.promise;
+      },
+      cleanUp: () => Promise.resolve(),
+    },
+    abort.signal,
+  );
+  void syncLoop.run(podConfig, abort.signal);
+  return {
+    clock,
+    log,
+    add: async (...pods: readonly Pod[]) => {
+      deliver?.({ type: 'add', source: 'api', pods });
+      await clock.advance(1);
+    },
+    letGo: async (name: string) => {
+      held.get(name)?.resolve();
+      await clock.advance(1);
+    },
+    taken: () => log.splice(0),
+  };
+}
+
+it('starts a critical pod after the pod that it preempts has terminated', async () => {
+  const { add, letGo, taken } = setUp();
+  await add(pod('small', '500m'), pod('large', '1500m'));
+  assert.deepEqual(taken(), ['sync small', 'sync large']);
+  await add(pod('critical', '1', CRITICAL));
+  assert.deepEqual(taken(), ['event large Warning Preempting', 'terminate large Preempting']);
+  await letGo('large');
+  assert.deepEqual(taken(), ['preempted for cpu', 'sync critical']);
+});
+
+it('gives the room of a preemption to no other pod', async () => {
+  const { add, letGo, taken } = setUp();
+  await add(pod('small', '500m'), pod('large', '1500m'));
+  await add(pod('critical', '1', CRITICAL));
+  taken();
+  await add(pod('late', '500m'));
+  assert.match(taken().join(), /^reject late: OutOfcpu/);
+  // A second critical pod needs another victim than the first one.
+  await add(pod('second', '1', CRITICAL));
+  assert.deepEqual(taken(), ['event small Warning Preempting', 'terminate small Preempting']);
+  await letGo('large');
+  assert.deepEqual(taken(), ['preempted for cpu', 'sync critical']);
+  await letGo('small');
+  assert.deepEqual(taken(), ['preempted for cpu', 'sync second']);
+});
+
+it('starts a critical pod although the pod that it preempts does not terminate in time', async () => {
+  const { add, clock, taken } = setUp();
+  await add(pod('stuck', '2', { terminationGracePeriodSeconds: 20 }));
+  await add(pod('critical', '1', CRITICAL));
+  taken();
+  await clock.advance(29_000);
+  assert.deepEqual(taken(), []);
+  await clock.advance(2_000);
+  assert.deepEqual(taken(), ['event stuck Warning ExceededGracePeriod', 'sync critical']);
+});
