@@ -39,7 +39,7 @@ export function unitOf(pid: number, host: SystemdHost): string | undefined {
   const unit = host
     .cgroupOf(pid)
     ?.split('\n')
-    .map((line) => line.match(/[^/]+\.service(?=\/|$)/g)?.at(-1))
+    .map((line) => line.split('/').findLast((name) => name.endsWith('.service')))
     .find((name) => name !== undefined);
   if (unit === undefined) return undefined;
   const mainPid = host.systemctl('show', '--property=MainPID', '--value', unit);

@@ -335,6 +335,35 @@ test('no URL is resolved against a base, except where a reason is given', () => 
   assert.deepEqual(resolved, []);
 });
 
+const OPEN_TABLE = /^(?:export )?const ([A-Za-z_]+): (?:Readonly<)?Record<string,/gm;
+
+/** Where a table of the file is read by something else than a text in quotes. */
+function lookUpsIn({ path, text }: Source): string[] {
+  const names = [...text.matchAll(OPEN_TABLE)].map(([, name = '']) => name);
+  const readers = sources.filter((other) => other.path === path || [...other.imports].includes(path));
+  return names.flatMap((name) =>
+    readers
+      .filter((reader) => new RegExp(`(?<![\\w.])${name}(?:\\?\\.)?\\[(?!')`).test(reader.text))
+      .map((reader) => `${reader.path}: ${name}[…]`),
+  );
+}
+
+test('what is looked up by text is a Map: a plain object also has what every object inherits', () => {
+  const tables = sources.filter(({ path }) => !path.startsWith('scripts/'));
+  assert.deepEqual(tables.flatMap(lookUpsIn), []);
+  const inMaps = /\b(?:labels|annotations|binaryData|nodeSelector|matchLabels)\??\.?\[[a-z]\w*(?:\.\w+)*\]/;
+  const written = /\] (?:\?\?)?= |delete |hasOwn|\$\{/;
+  assert.deepEqual(
+    tables.flatMap(({ path, text }) =>
+      text
+        .split('\n')
+        .filter((line) => inMaps.test(line) && !written.test(line))
+        .map((line) => `${path}: ${line.trim()}`),
+    ),
+    [],
+  );
+});
+
 /** Methods of collections and streams whose result is no promise, and clearly none of a client. */
 const SYNCHRONOUS = /\bvoid \(|\bvoid delete |\.(push|add|delete|set|write|clear|destroy)\(/;
 

@@ -39,18 +39,20 @@ function readText(path: string): string | undefined {
   }
 }
 
-const ARCHITECTURES: Readonly<Record<string, string>> = {
-  x64: 'amd64',
-  ia32: '386',
-  arm: 'arm',
-  arm64: 'arm64',
-  ppc64: 'ppc64le',
-  s390x: 's390x',
-  riscv64: 'riscv64',
-};
+const ARCHITECTURES: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    x64: 'amd64',
+    ia32: '386',
+    arm: 'arm',
+    arm64: 'arm64',
+    ppc64: 'ppc64le',
+    s390x: 's390x',
+    riscv64: 'riscv64',
+  }),
+);
 
 export function architecture(): string {
-  return ARCHITECTURES[arch()] ?? arch();
+  return ARCHITECTURES.get(arch()) ?? arch();
 }
 
 export function systemInfo(): SystemInfo {

@@ -15,15 +15,17 @@ export function cipherName(name: string): string | undefined {
   return `${prefix}AES${bits}-${mode === 'GCM' ? 'GCM-' : ''}${hash}`;
 }
 
-const GROUPS: Readonly<Record<string, string>> = {
-  '23': 'P-256',
-  '24': 'P-384',
-  '25': 'P-521',
-  '29': 'X25519',
-  '4588': 'X25519MLKEM768',
-};
+const GROUPS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    '23': 'P-256',
+    '24': 'P-384',
+    '25': 'P-521',
+    '29': 'X25519',
+    '4588': 'X25519MLKEM768',
+  }),
+);
 
 /** The names of groups for Node.js' `ecdhCurve`, by their TLS numbers. */
 export function groupNames(numbers: readonly string[]): string {
-  return numbers.map((number) => GROUPS[number] ?? number).join(':');
+  return numbers.map((number) => GROUPS.get(number) ?? number).join(':');
 }

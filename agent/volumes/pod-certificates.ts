@@ -78,14 +78,16 @@ const OVERDUE_MS = 10 * 60_000;
 const FIRST_LOOKS_MS = [100, 300, 900];
 
 const generate = promisify(generateKeyPair);
-const KEYS: Readonly<Record<string, () => Promise<{ publicKey: KeyObject; privateKey: KeyObject }>>> = {
-  RSA3072: () => generate('rsa', { modulusLength: 3072 }),
-  RSA4096: () => generate('rsa', { modulusLength: 4096 }),
-  ECDSAP256: () => generate('ec', { namedCurve: 'prime256v1' }),
-  ECDSAP384: () => generate('ec', { namedCurve: 'secp384r1' }),
-  ECDSAP521: () => generate('ec', { namedCurve: 'secp521r1' }),
-  ED25519: () => generate('ed25519'),
-};
+const KEYS: ReadonlyMap<string, () => Promise<{ publicKey: KeyObject; privateKey: KeyObject }>> = new Map(
+  Object.entries({
+    RSA3072: () => generate('rsa', { modulusLength: 3072 }),
+    RSA4096: () => generate('rsa', { modulusLength: 4096 }),
+    ECDSAP256: () => generate('ec', { namedCurve: 'prime256v1' }),
+    ECDSAP384: () => generate('ec', { namedCurve: 'secp384r1' }),
+    ECDSAP521: () => generate('ec', { namedCurve: 'secp521r1' }),
+    ED25519: () => generate('ed25519'),
+  }),
+);
 
 export class PodCertificates {
   readonly #options: PodCertificatesOptions;
@@ -140,7 +142,7 @@ export class PodCertificates {
     const { client, node } = this.#options;
     const { namespace, name, uid } = pod.metadata;
     const account = pod.spec.serviceAccountName ?? 'default';
-    const generateKeys = KEYS[source.keyType];
+    const generateKeys = KEYS.get(source.keyType);
     if (generateKeys === undefined) throw new Error(`while generating keypair: unknown key type "${source.keyType}"`);
     const keys: KeyPair = await generateKeys();
     const { metadata } = await client.get(serviceAccounts, namespace, account);

@@ -184,7 +184,7 @@ export class Compiler implements ExpressionCompiler {
       return errorType;
     }
     if (type.kind === 'opaque') {
-      const known = OPAQUE_MEMBERS[`${type.name}.${field}`];
+      const known = OPAQUE_MEMBERS.get(`${type.name}.${field}`);
       if (known !== undefined) return known;
       this.fault(at, `type '${type.name}' does not support field selection`);
       return errorType;
@@ -351,12 +351,14 @@ export class Compiler implements ExpressionCompiler {
 }
 
 /** The members of library values. */
-const OPAQUE_MEMBERS: Readonly<Record<string, CelType>> = {
-  'kubernetes.authorization.Authorizer.requestResource': {
-    kind: 'opaque',
-    name: 'kubernetes.authorization.ResourceCheck',
-  },
-};
+const OPAQUE_MEMBERS: ReadonlyMap<string, CelType> = new Map(
+  Object.entries({
+    'kubernetes.authorization.Authorizer.requestResource': {
+      kind: 'opaque',
+      name: 'kubernetes.authorization.ResourceCheck',
+    },
+  }),
+);
 
 /** Returns the full name of a function whose name contains a dot, such as `ip.isCanonical`. */
 function namespaced(target: Expr, name: string): string | undefined {

@@ -65,20 +65,22 @@ export function tokenize(source: string): Token[] {
   return tokens;
 }
 
-const PLAIN_ESCAPES: Readonly<Record<string, string>> = {
-  a: '\u0007',
-  b: '\b',
-  f: '\f',
-  n: '\n',
-  r: '\r',
-  t: '\t',
-  v: '\v',
-  '\\': '\\',
-  '?': '?',
-  '"': '"',
-  "'": "'",
-  '`': '`',
-};
+const PLAIN_ESCAPES: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    a: '\u0007',
+    b: '\b',
+    f: '\f',
+    n: '\n',
+    r: '\r',
+    t: '\t',
+    v: '\v',
+    '\\': '\\',
+    '?': '?',
+    '"': '"',
+    "'": "'",
+    '`': '`',
+  }),
+);
 const ESCAPE = /\\(?:[xX]([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|([\s\S]))/g;
 const LINE_END = /\r\n?/g;
 
@@ -118,7 +120,7 @@ function textOf(body: string, refuse: () => CelSyntaxError): string {
     const hex = x ?? u ?? bigU;
     if (hex !== undefined) return characterOf(Number.parseInt(hex, 16), refuse);
     if (octal !== undefined) return characterOf(Number.parseInt(octal, 8), refuse);
-    const known = PLAIN_ESCAPES[plain];
+    const known = PLAIN_ESCAPES.get(plain);
     if (known === undefined) throw refuse();
     return known;
   });
@@ -138,7 +140,7 @@ function bytesOf(body: string, refuse: () => CelSyntaxError): Uint8Array {
     parts.push(Buffer.from(body.slice(last, found.index)));
     last = found.index + found[0].length;
     const [, x, , , octal, plain = ''] = found;
-    const known = PLAIN_ESCAPES[plain];
+    const known = PLAIN_ESCAPES.get(plain);
     if (x !== undefined) parts.push(Buffer.from([Number.parseInt(x, 16)]));
     else if (octal !== undefined) parts.push(Buffer.from([Number.parseInt(octal, 8)]));
     else if (known !== undefined) parts.push(Buffer.from(known));

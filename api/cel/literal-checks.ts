@@ -7,18 +7,20 @@ import type { Expr } from './parser.ts';
 import { parseDuration, parseTimestamp } from './time.ts';
 import { CelError } from './values.ts';
 
-const READERS: Readonly<Record<string, { readonly isMethod: boolean; readonly read: (text: string) => unknown }>> = {
-  duration: { isMethod: false, read: parseDuration },
-  timestamp: { isMethod: false, read: parseTimestamp },
-  matches: { isMethod: true, read: patternOf },
-};
+const READERS: ReadonlyMap<string, { readonly isMethod: boolean; readonly read: (text: string) => unknown }> = new Map(
+  Object.entries({
+    duration: { isMethod: false, read: parseDuration },
+    timestamp: { isMethod: false, read: parseTimestamp },
+    matches: { isMethod: true, read: patternOf },
+  }),
+);
 
 export function literalFault({
   name,
   target,
   args,
 }: Extract<Expr, { kind: 'call' }>): { readonly at: number; readonly message: string } | undefined {
-  const reader = Object.hasOwn(READERS, name) ? READERS[name] : undefined;
+  const reader = READERS.get(name);
   const [arg] = args;
   if (reader === undefined || arg?.kind !== 'literal' || typeof arg.value !== 'string') return undefined;
   if (args.length !== 1 || (target !== undefined) !== reader.isMethod) return undefined;

@@ -21,23 +21,27 @@ export interface Comprehension {
   readonly at: number;
 }
 
-const QUANTIFIERS: Readonly<Record<string, 'all' | 'exists' | 'existsOne'>> = {
-  all: 'all',
-  exists: 'exists',
-  exists_one: 'existsOne',
-  existsOne: 'existsOne',
-};
-const TRANSFORMS: Readonly<Record<string, 'list' | 'map' | 'mapEntry'>> = {
-  transformList: 'list',
-  transformMap: 'map',
-  transformMapEntry: 'mapEntry',
-};
+const QUANTIFIERS: ReadonlyMap<string, 'all' | 'exists' | 'existsOne'> = new Map(
+  Object.entries({
+    all: 'all',
+    exists: 'exists',
+    exists_one: 'existsOne',
+    existsOne: 'existsOne',
+  }),
+);
+const TRANSFORMS: ReadonlyMap<string, 'list' | 'map' | 'mapEntry'> = new Map(
+  Object.entries({
+    transformList: 'list',
+    transformMap: 'map',
+    transformMapEntry: 'mapEntry',
+  }),
+);
 
 /** Returns `undefined` if the call is not a loop. */
 export function comprehensionOf({ name, target, args, at }: Call): Comprehension | undefined {
   const [first, second] = args.map((arg) => (arg.kind === 'ident' ? arg.name : undefined));
   if (target === undefined || first === undefined) return undefined;
-  const quantifier = Object.hasOwn(QUANTIFIERS, name) ? QUANTIFIERS[name] : undefined;
+  const quantifier = QUANTIFIERS.get(name);
   if (quantifier !== undefined) {
     const variables = args.length === 3 && second !== undefined ? [first, second] : [first];
     const body = args[variables.length];
@@ -55,7 +59,7 @@ export function comprehensionOf({ name, target, args, at }: Call): Comprehension
     if (body === undefined || condition === undefined) return undefined;
     return { kind: 'list', target, variables: [first], filter: condition, body, at };
   }
-  const transform = Object.hasOwn(TRANSFORMS, name) ? TRANSFORMS[name] : undefined;
+  const transform = TRANSFORMS.get(name);
   const body = args.at(-1);
   if (transform === undefined || second === undefined || args.length < 3 || body === undefined) return undefined;
   return {

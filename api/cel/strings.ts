@@ -90,22 +90,24 @@ function trim(text: string): string {
   return text.slice(start, end);
 }
 
-const QUOTED: Readonly<Record<string, string>> = {
-  '\u0007': '\\a',
-  '\b': '\\b',
-  '\f': '\\f',
-  '\n': '\\n',
-  '\r': '\\r',
-  '\t': '\\t',
-  '\v': '\\v',
-  '\\': '\\\\',
-  '"': '\\"',
-};
+const QUOTED: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    '\u0007': '\\a',
+    '\b': '\\b',
+    '\f': '\\f',
+    '\n': '\\n',
+    '\r': '\\r',
+    '\t': '\\t',
+    '\v': '\\v',
+    '\\': '\\\\',
+    '"': '\\"',
+  }),
+);
 
 /** Returns a CEL string literal for the text. */
 function quote(text: string): string {
   // oxlint-disable-next-line no-control-regex
-  return `"${text.replaceAll(/[\u0007-\r\\"]/g, (char) => QUOTED[char] ?? char)}"`;
+  return `"${text.replaceAll(/[\u0007-\r\\"]/g, (char) => QUOTED.get(char) ?? char)}"`;
 }
 
 /** The maximum precision of JavaScript's `toFixed`. */

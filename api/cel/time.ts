@@ -10,16 +10,18 @@ import { utcDate } from '../schema/time.ts';
 import { CelError, Duration, Timestamp } from './values.ts';
 
 const SECOND = 1_000_000_000n;
-const UNITS: Readonly<Record<string, bigint>> = {
-  ns: 1n,
-  us: 1000n,
-  µs: 1000n,
-  μs: 1000n,
-  ms: 1_000_000n,
-  s: SECOND,
-  m: 60n * SECOND,
-  h: 3600n * SECOND,
-};
+const UNITS: ReadonlyMap<string, bigint> = new Map(
+  Object.entries({
+    ns: 1n,
+    us: 1000n,
+    µs: 1000n,
+    μs: 1000n,
+    ms: 1_000_000n,
+    s: SECOND,
+    m: 60n * SECOND,
+    h: 3600n * SECOND,
+  }),
+);
 const TIME = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,9})\d*)?(?:Z|([+-])(\d{2}):(\d{2}))$/;
 
 export function parseTimestamp(text: string): Timestamp {
@@ -53,7 +55,7 @@ export function parseDuration(text: string): Duration {
   for (const [whole, digits = '', fraction = '', unit = ''] of body.matchAll(
     /(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)/gy,
   )) {
-    const size = UNITS[unit];
+    const size = UNITS.get(unit);
     if (size === undefined || (digits === '' && fraction === '')) throw refuse();
     ns += BigInt(digits === '' ? '0' : digits) * size;
     if (fraction !== '') ns += (BigInt(fraction) * size) / 10n ** BigInt(fraction.length);

@@ -100,16 +100,18 @@ export function setMember(object: { [key: string]: unknown }, key: string, value
 const NUMBER = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
 // oxlint-disable-next-line no-control-regex
 const PLAIN_STRING = /[^"\\\u0000-\u001f]*/y;
-const ESCAPES: Readonly<Record<string, string>> = {
-  '"': '"',
-  '\\': '\\',
-  '/': '/',
-  b: '\b',
-  f: '\f',
-  n: '\n',
-  r: '\r',
-  t: '\t',
-};
+const ESCAPES: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    '"': '"',
+    '\\': '\\',
+    '/': '/',
+    b: '\b',
+    f: '\f',
+    n: '\n',
+    r: '\r',
+    t: '\t',
+  }),
+);
 
 class Parser {
   readonly duplicates: string[] = [];
@@ -276,7 +278,7 @@ class Parser {
   #escape(): string {
     this.#at += 1;
     const char = this.#text.charAt(this.#at);
-    const plain = ESCAPES[char];
+    const plain = ESCAPES.get(char);
     if (plain !== undefined) {
       this.#at += 1;
       return plain;

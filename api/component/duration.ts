@@ -1,15 +1,17 @@
 /** Go's durations (`1h2m3.5s`, `300ms`), in milliseconds here. Source of the grammar: Go's time.ParseDuration. */
 
-const UNIT_MS: Readonly<Record<string, number>> = {
-  ns: 1e-6,
-  us: 1e-3,
-  µs: 1e-3,
-  μs: 1e-3,
-  ms: 1,
-  s: 1000,
-  m: 60_000,
-  h: 3_600_000,
-};
+const UNIT_MS: ReadonlyMap<string, number> = new Map(
+  Object.entries({
+    ns: 1e-6,
+    us: 1e-3,
+    µs: 1e-3,
+    μs: 1e-3,
+    ms: 1,
+    s: 1000,
+    m: 60_000,
+    h: 3_600_000,
+  }),
+);
 
 const PART = /^(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)/;
 
@@ -24,7 +26,7 @@ export function parseDuration(text: string): number | undefined {
     const match = PART.exec(rest);
     const [whole, amount, unit] = match ?? [];
     if (whole === undefined || amount === undefined || unit === undefined) return undefined;
-    total += Number(amount) * (UNIT_MS[unit] ?? 0);
+    total += Number(amount) * (UNIT_MS.get(unit) ?? 0);
     rest = rest.slice(whole.length);
   }
   return negative ? -total : total;

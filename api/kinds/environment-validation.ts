@@ -161,11 +161,13 @@ const KNOWN_POD_FIELDS: ReadonlySet<string> = new Set([
 ]);
 
 const ONE_BYTE = ['1', '1k', '1M', '1G', '1T', '1P', '1E', '1Ki', '1Mi', '1Gi', '1Ti', '1Pi', '1Ei'];
-const DIVISORS: Readonly<Record<string, readonly string[]>> = {
-  cpu: ['1m', '1'],
-  memory: ONE_BYTE,
-  'ephemeral-storage': ONE_BYTE,
-};
+const DIVISORS: ReadonlyMap<string, readonly string[]> = new Map(
+  Object.entries({
+    cpu: ['1m', '1'],
+    memory: ONE_BYTE,
+    'ephemeral-storage': ONE_BYTE,
+  }),
+);
 const ZERO = '0';
 
 export function resourceFieldErrors(
@@ -181,7 +183,7 @@ export function resourceFieldErrors(
     return [unsupportedValue(`${path}.resource`, resource, CONTAINER_RESOURCES)];
   if (isBlank(divisor) || divisor === ZERO) return [];
   const name = resource.slice(resource.indexOf('.') + 1);
-  const allowed = huge ? ONE_BYTE : (DIVISORS[name] ?? []);
+  const allowed = huge ? ONE_BYTE : (DIVISORS.get(name) ?? []);
   if (allowed.includes(divisor)) return [];
   const text =
     name === 'cpu'

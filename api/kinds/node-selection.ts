@@ -1,5 +1,6 @@
 /** Node selectors and affinity terms, taints and tolerations: what pods require of nodes. Pure; used by the scheduler and the agent's admission. */
 import type { Node, Pod } from '../machinery/kinds.ts';
+import { ownMember } from '../meta/own-member.ts';
 import { newSelector, type LabelOperator, type Selector } from '../meta/selector.ts';
 
 type Spec = NonNullable<Pod['spec']>;
@@ -16,14 +17,16 @@ export type NodeSelectorTerm = NodeSelector['nodeSelectorTerms'][number];
 export type Taint = NonNullable<NonNullable<Node['spec']>['taints']>[number];
 export type Toleration = NonNullable<Spec['tolerations']>[number];
 
-const OPERATORS: Readonly<Record<string, LabelOperator>> = {
-  In: 'in',
-  NotIn: 'notin',
-  Exists: 'exists',
-  DoesNotExist: '!',
-  Gt: 'gt',
-  Lt: 'lt',
-};
+const OPERATORS: ReadonlyMap<string, LabelOperator> = new Map(
+  Object.entries({
+    In: 'in',
+    NotIn: 'notin',
+    Exists: 'exists',
+    DoesNotExist: '!',
+    Gt: 'gt',
+    Lt: 'lt',
+  }),
+);
 
 /** Parsed terms, kept while the objects that they stand in are: a term is asked once for each node. */
 const selectors = new WeakMap<NodeSelectorTerm, Selector>();
@@ -33,7 +36,11 @@ function labelsOf(term: NodeSelectorTerm): Selector {
   if (known !== undefined) return known;
   const { matchExpressions = [] } = term;
   const selector = newSelector(
-    matchExpressions.map(({ key, operator, values = [] }) => ({ key, operator: OPERATORS[operator] ?? 'in', values })),
+    matchExpressions.map(({ key, operator, values = [] }) => ({
+      key,
+      operator: OPERATORS.get(operator) ?? 'in',
+      values,
+    })),
   );
   selectors.set(term, selector);
   return selector;
@@ -57,7 +64,7 @@ export function matchesNodeSelector(selector: NodeSelector, node: SelectableNode
 /** `spec.nodeSelector` and required node affinity. */
 export function podSelectsNode(pod: Pod, node: SelectableNode): boolean {
   for (const [key, value] of Object.entries(pod.spec?.nodeSelector ?? {})) {
-    if (node.labels[key] !== value) return false;
+    if (ownMember(node.labels, key) !== value) return false;
   }
   const required = pod.spec?.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
   return required === undefined || matchesNodeSelector(required, node);

@@ -96,10 +96,12 @@ export function confinementErrors(
   return errors;
 }
 
-const DEFAULTS: Readonly<Record<string, readonly string[]>> = {
-  seccomp: ['runtime/default', 'docker/default'],
-  apparmor: ['runtime/default'],
-};
+const DEFAULTS: ReadonlyMap<string, readonly string[]> = new Map(
+  Object.entries({
+    seccomp: ['runtime/default', 'docker/default'],
+    apparmor: ['runtime/default'],
+  }),
+);
 
 function matchErrors(
   annotation: string | undefined,
@@ -112,7 +114,7 @@ function matchErrors(
     case 'Unconfined':
       return annotation === 'unconfined' ? [] : type;
     case 'RuntimeDefault':
-      return (DEFAULTS[system] ?? []).includes(annotation) ? [] : type;
+      return (DEFAULTS.get(system) ?? []).includes(annotation) ? [] : type;
     case 'Localhost':
       if (!annotation.startsWith('localhost/')) return type;
       return annotation.slice('localhost/'.length) === profile.localhostProfile

@@ -2,6 +2,7 @@
  * Sets the defaults of pods and pod templates that the schema table does not contain. The API server calls it for each
  * decoded object, and the agent calls it for static pods. It changes its argument in place and is idempotent.
  */
+import { ownMember } from '../meta/own-member.ts';
 import { isImageReference } from './image-reference.ts';
 import { compareQuantities, formatQuantity, parseQuantity, addQuantities } from '../meta/quantity.ts';
 import type {
@@ -172,7 +173,7 @@ function defaultRequests(container: Container): void {
 function fillRequests(resources: ResourceRequirements, limits: Quantities): void {
   const requests: Record<string, string> = { ...(resources.requests as Record<string, string> | undefined) };
   for (const [name, value] of Object.entries(limits)) {
-    if (value !== undefined && requests[name] === undefined) requests[name] = value;
+    if (value !== undefined && ownMember(requests, name) === undefined) requests[name] = value;
   }
   if (Object.keys(requests).length > 0) resources.requests = requests;
 }
@@ -188,11 +189,11 @@ function defaultPodRequests(spec: PodSpec): void {
   if (resources === undefined || Object.keys(resources.limits ?? {}).length === 0) return;
   const requests: Record<string, string> = { ...(resources.requests as Record<string, string> | undefined) };
   for (const name of POD_LEVEL) {
-    const sum = requests[name] === undefined ? summedRequests(spec, name) : undefined;
+    const sum = ownMember(requests, name) === undefined ? summedRequests(spec, name) : undefined;
     if (sum !== undefined) requests[name] = sum;
   }
   for (const [name, limit] of Object.entries((resources.limits ?? {}) as Quantities)) {
-    if (limit === undefined || requests[name] !== undefined) continue;
+    if (limit === undefined || ownMember(requests, name) !== undefined) continue;
     if (POD_LEVEL.has(name) || name.startsWith('hugepages-')) requests[name] = limit;
   }
   if (Object.keys(requests).length > 0) resources.requests = requests;

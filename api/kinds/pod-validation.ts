@@ -11,6 +11,7 @@ import {
   qualifiedNameErrors,
 } from '../meta/names.ts';
 import { ipErrors } from '../meta/ip-addresses.ts';
+import { ownMember } from '../meta/own-member.ts';
 import { parseQuantity } from '../meta/quantity.ts';
 import { validateLabels } from '../meta/selector.ts';
 import { validateAnnotations, validateMetadata } from '../meta/validation.ts';
@@ -209,7 +210,7 @@ function podLevelErrors(spec: PodSpec, path: string): FieldError[] {
   }
   for (const [index, container] of (spec.containers ?? []).entries()) {
     for (const [name, value] of Object.entries((container.resources?.limits ?? {}) as Quantities)) {
-      const limit = limits[name];
+      const limit = ownMember(limits, name);
       if (value === undefined || limit === undefined || parseQuantity(value).nano <= parseQuantity(limit).nano)
         continue;
       const field = `${path}.containers[${index}][${name}].limits`;

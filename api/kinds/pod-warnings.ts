@@ -10,13 +10,15 @@ import { ipWarnings } from './address-warnings.ts';
 import { APP_ARMOR_ANNOTATION, containersOf } from './pod-annotation-validation.ts';
 import type { Container, PodSpec, Quantities, Volume } from './pod-types.ts';
 
-export const DEPRECATED_LABELS: Readonly<Record<string, string>> = {
-  'beta.kubernetes.io/arch': 'deprecated since v1.14; use "kubernetes.io/arch" instead',
-  'beta.kubernetes.io/os': 'deprecated since v1.14; use "kubernetes.io/os" instead',
-  'failure-domain.beta.kubernetes.io/region': 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
-  'failure-domain.beta.kubernetes.io/zone': 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
-  'beta.kubernetes.io/instance-type': 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
-};
+export const DEPRECATED_LABELS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    'beta.kubernetes.io/arch': 'deprecated since v1.14; use "kubernetes.io/arch" instead',
+    'beta.kubernetes.io/os': 'deprecated since v1.14; use "kubernetes.io/os" instead',
+    'failure-domain.beta.kubernetes.io/region': 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
+    'failure-domain.beta.kubernetes.io/zone': 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
+    'beta.kubernetes.io/instance-type': 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
+  }),
+);
 
 const DEPRECATED_VOLUMES: readonly (readonly [keyof Volume, string])[] = [
   ['photonPersistentDisk', 'deprecated in v1.11, non-functional in v1.16+'],
@@ -65,7 +67,7 @@ export function podNameWarnings(name: string): string[] {
 function placementWarnings(spec: PodSpec, at: string): string[] {
   const texts: string[] = [];
   for (const key of Object.keys(spec.nodeSelector ?? {}).sort()) {
-    const text = DEPRECATED_LABELS[key];
+    const text = DEPRECATED_LABELS.get(key);
     if (text !== undefined) texts.push(`${at}.nodeSelector[${key}]: ${text}`);
   }
   const affinity = spec.affinity?.nodeAffinity;
@@ -82,13 +84,13 @@ function placementWarnings(spec: PodSpec, at: string): string[] {
   ];
   for (const [where, term] of terms) {
     for (const [index, { key = '' }] of (term?.matchExpressions ?? []).entries()) {
-      const text = DEPRECATED_LABELS[key];
+      const text = DEPRECATED_LABELS.get(key);
       if (text !== undefined) texts.push(`${where}.matchExpressions[${index}].key: ${key} is ${text}`);
     }
   }
   for (const [index, constraint] of (spec.topologySpreadConstraints ?? []).entries()) {
     const own = `${at}.topologySpreadConstraints[${index}]`;
-    const text = DEPRECATED_LABELS[constraint.topologyKey ?? ''];
+    const text = DEPRECATED_LABELS.get(constraint.topologyKey ?? '');
     if (text !== undefined) texts.push(`${own}.topologyKey: ${constraint.topologyKey} is ${text}`);
     if (constraint.labelSelector === undefined) texts.push(`${own}.labelSelector: ${MATCHES_NONE}`);
   }

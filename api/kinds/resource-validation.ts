@@ -2,6 +2,7 @@
 import { quoteText } from '../meta/quote.ts';
 import { duplicate, FieldError, forbidden, invalid, required, type FieldError as Error } from '../meta/field-error.ts';
 import { labelValueErrors, qualifiedNameErrors } from '../meta/names.ts';
+import { ownMember } from '../meta/own-member.ts';
 import { compareQuantities, parseQuantity, type Quantity } from '../meta/quantity.ts';
 import type { Quantities, ResourceRequirements } from './pod-types.ts';
 import { each, isBlank } from './validation-rules.ts';
@@ -157,7 +158,7 @@ function hugePageErrors(field: string, name: string, value: string): Error[] {
 }
 
 function requestErrors(field: string, name: string, value: string, limits: Quantities): Error[] {
-  const limit = limits[name];
+  const limit = ownMember(limits, name);
   if (limit === undefined) {
     return isOvercommitAllowed(name)
       ? []

@@ -21,15 +21,17 @@ export function partitionErrors(at: string, partition: number | undefined): Fiel
 const byteErrors = (field: string, value: number): FieldError[] =>
   value < 0 || value > 255 ? [invalid(field, value, 'must be between 0 and 255, inclusive')] : [];
 
-const QUALIFIED_NAMES: Readonly<Record<string, RegExp>> = {
-  iqn: /iqn\.\d{4}-\d{2}\.([A-Za-z0-9.-]+)(:[^,;*&$|\s]+)$/,
-  eui: /^eui.[A-Za-z0-9]{16}$/,
-  naa: /^naa.[A-Za-z0-9]{32}$/,
-};
+const QUALIFIED_NAMES: ReadonlyMap<string, RegExp> = new Map(
+  Object.entries({
+    iqn: /iqn\.\d{4}-\d{2}\.([A-Za-z0-9.-]+)(:[^,;*&$|\s]+)$/,
+    eui: /^eui.[A-Za-z0-9]{16}$/,
+    naa: /^naa.[A-Za-z0-9]{32}$/,
+  }),
+);
 const BAD_FORM = 'must be valid format';
 
 function initiatorErrors(field: string, name: string, unknown: string): FieldError[] {
-  const form = QUALIFIED_NAMES[name.slice(0, 3)];
+  const form = QUALIFIED_NAMES.get(name.slice(0, 3));
   if (form === undefined) return [invalid(field, name, unknown)];
   return form.test(name) ? [] : [invalid(field, name, BAD_FORM)];
 }

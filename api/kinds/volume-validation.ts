@@ -166,7 +166,7 @@ function claimNameErrors(podName: string, volume: string, field: string): FieldE
 }
 
 /** kube-apiserver's names of additional sources in errors, where they differ from the field names. */
-const FURTHER: Readonly<Record<string, string>> = { cephfs: 'cephFS', downwardAPI: 'downwarAPI' };
+const FURTHER: ReadonlyMap<string, string> = new Map(Object.entries({ cephfs: 'cephFS', downwardAPI: 'downwarAPI' }));
 
 const SOURCE_CHECKS = Object.entries(SOURCES);
 
@@ -176,7 +176,8 @@ function sourceErrors(volume: Volume, at: string, podName: string): FieldError[]
   let count = 0;
   for (const [name, check] of SOURCE_CHECKS) {
     if (volume[name as keyof Volume] === undefined) continue;
-    if (count > 0) errors.push(forbidden(`${at}.${FURTHER[name] ?? name}`, 'may not specify more than 1 volume type'));
+    if (count > 0)
+      errors.push(forbidden(`${at}.${FURTHER.get(name) ?? name}`, 'may not specify more than 1 volume type'));
     else errors.push(...check(volume, at, podName));
     count++;
   }

@@ -78,23 +78,25 @@ function showValue(value: unknown): string {
   );
 }
 
-const ESCAPES: Readonly<Record<string, string>> = {
-  '\u0007': '\\a',
-  '\b': '\\b',
-  '\f': '\\f',
-  '\n': '\\n',
-  '\r': '\\r',
-  '\t': '\\t',
-  '\v': '\\v',
-  '"': '\\"',
-  '\\': '\\\\',
-};
+const ESCAPES: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    '\u0007': '\\a',
+    '\b': '\\b',
+    '\f': '\\f',
+    '\n': '\\n',
+    '\r': '\\r',
+    '\t': '\\t',
+    '\v': '\\v',
+    '"': '\\"',
+    '\\': '\\\\',
+  }),
+);
 
 /** Quotes a string like Go's `strconv.Quote` for printable and control characters. */
 export function quote(text: string): string {
   let out = '"';
   for (const char of text) {
-    const escape = ESCAPES[char];
+    const escape = ESCAPES.get(char);
     const code = char.codePointAt(0) ?? 0;
     if (escape !== undefined) out += escape;
     else if (code < 0x20 || code === 0x7f) out += `\\x${code.toString(16).padStart(2, '0')}`;

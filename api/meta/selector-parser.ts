@@ -70,15 +70,17 @@ function isBreak(char: string): boolean {
 const isWord = (token: Token): boolean => token.type === 'identifier' || token.type === 'keyword';
 const isSymbol = (token: Token, text: string): boolean => token.type === 'symbol' && token.text === text;
 
-const OPERATORS: Readonly<Record<string, LabelOperator>> = {
-  in: 'in',
-  notin: 'notin',
-  '=': '=',
-  '==': '==',
-  '!=': '!=',
-  '>': 'gt',
-  '<': 'lt',
-};
+const OPERATORS: ReadonlyMap<string, LabelOperator> = new Map(
+  Object.entries({
+    in: 'in',
+    notin: 'notin',
+    '=': '=',
+    '==': '==',
+    '!=': '!=',
+    '>': 'gt',
+    '<': 'lt',
+  }),
+);
 
 class Parser {
   readonly #tokens: readonly Token[];
@@ -147,7 +149,7 @@ class Parser {
 
   #operator(): LabelOperator {
     const token = this.#next();
-    const operator = token.type === 'identifier' ? undefined : OPERATORS[token.text];
+    const operator = token.type === 'identifier' ? undefined : OPERATORS.get(token.text);
     if (operator === undefined) {
       throw new SyntaxFault(`found '${token.text}', expected: in, notin, =, ==, !=, gt, lt`);
     }

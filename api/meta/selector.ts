@@ -7,6 +7,7 @@
 import type { V1LabelSelector, V1LabelSelectorRequirement } from '@kubernetes/client-node';
 import { FieldError, forbidden, invalid, quote, required, tooMany } from './field-error.ts';
 import { labelValueErrors, qualifiedNameErrors } from './names.ts';
+import { ownMember } from './own-member.ts';
 import { newBadRequest } from './status-error.ts';
 
 export type LabelOperator = 'in' | 'notin' | '=' | '==' | '!=' | 'exists' | '!' | 'gt' | 'lt';
@@ -89,10 +90,6 @@ class NothingSelector implements Selector {
 export const everything: Selector = new RequirementList([]);
 export const nothing: Selector = new NothingSelector();
 
-function valueOf(labels: Labels, key: string): string | undefined {
-  return Object.hasOwn(labels, key) ? labels[key] : undefined;
-}
-
 function testOf({ key, operator, values }: LabelRequirement): (labels: Labels) => boolean {
   const set = new Set(values);
   switch (operator) {
@@ -100,24 +97,24 @@ function testOf({ key, operator, values }: LabelRequirement): (labels: Labels) =
     case '=':
     case '==':
       return (labels) => {
-        const value = valueOf(labels, key);
+        const value = ownMember(labels, key);
         return value !== undefined && set.has(value);
       };
     case 'notin':
     case '!=':
       return (labels) => {
-        const value = valueOf(labels, key);
+        const value = ownMember(labels, key);
         return value === undefined || !set.has(value);
       };
     case 'exists':
-      return (labels) => valueOf(labels, key) !== undefined;
+      return (labels) => ownMember(labels, key) !== undefined;
     case '!':
-      return (labels) => valueOf(labels, key) === undefined;
+      return (labels) => ownMember(labels, key) === undefined;
     case 'gt':
     case 'lt': {
       const bound = parseInt64(values[0] ?? '') ?? 0n;
       return (labels) => {
-        const number = parseInt64(valueOf(labels, key) ?? '');
+        const number = parseInt64(ownMember(labels, key) ?? '');
         return number !== undefined && (operator === 'gt' ? number > bound : number < bound);
       };
     }
@@ -211,12 +208,14 @@ export class RequirementError extends Error {
   }
 }
 
-const OBJECT_OPERATORS: Readonly<Record<string, LabelOperator>> = {
-  In: 'in',
-  NotIn: 'notin',
-  Exists: 'exists',
-  DoesNotExist: '!',
-};
+const OBJECT_OPERATORS: ReadonlyMap<string, LabelOperator> = new Map(
+  Object.entries({
+    In: 'in',
+    NotIn: 'notin',
+    Exists: 'exists',
+    DoesNotExist: '!',
+  }),
+);
 
 /**
  * Converts the `LabelSelector` of an object: an absent one selects nothing, and an empty one selects everything. Throws
@@ -230,7 +229,7 @@ export function fromLabelSelector(selector: V1LabelSelector | null | undefined):
       requirements.push(newRequirement(key, '=', [value]));
     }
     for (const expression of selector.matchExpressions ?? []) {
-      const operator = OBJECT_OPERATORS[expression.operator];
+      const operator = OBJECT_OPERATORS.get(expression.operator);
       if (operator === undefined) {
         throw newBadRequest(`${quote(expression.operator)} is not a valid label selector operator`);
       }
@@ -270,7 +269,7 @@ function validateExpression(
 ): FieldError[] {
   const errors: FieldError[] = [];
   const values = expression.values ?? [];
-  switch (OBJECT_OPERATORS[expression.operator]) {
+  switch (OBJECT_OPERATORS.get(expression.operator)) {
     case 'in':
     case 'notin':
       if (values.length === 0) {

@@ -91,7 +91,7 @@ function extensionsOf(template: CertificateTemplate, subject: Buffer): Extension
   if (usages.length > 0) extensions.push(keyUsageExtension(usages));
   const extended = template.extendedKeyUsages ?? [];
   if (extended.length > 0)
-    extensions.push(extendedKeyUsageExtension(extended.map((name) => EXTENDED_KEY_USAGES[name] ?? name)));
+    extensions.push(extendedKeyUsageExtension(extended.map((name) => EXTENDED_KEY_USAGES.get(name) ?? name)));
   if (template.basicConstraints !== undefined) extensions.push(basicConstraintsExtension(template.basicConstraints));
   const { dns = [], ip = [], email = [], uri = [] } = template.names ?? {};
   if (dns.length + ip.length + email.length + uri.length > 0) {

@@ -35,7 +35,7 @@ const MAX_SIGNATURES = 100;
 
 export function verifyChain(leaf: Certificate, options: ChainOptions): ChainResult {
   const budget = { signatures: MAX_SIGNATURES };
-  const wanted = EXTENDED_KEY_USAGES[options.usage] ?? options.usage;
+  const wanted = EXTENDED_KEY_USAGES.get(options.usage) ?? options.usage;
   let reason = 'x509: certificate signed by unknown authority';
   const refuse = (why: string): undefined => {
     reason = why;
@@ -82,7 +82,7 @@ function unusable(
     return 'x509: unhandled critical extension';
   }
   const usages = link.extendedKeyUsages;
-  if (usages !== undefined && !usages.includes(at.wanted) && !usages.includes(EXTENDED_KEY_USAGES['any'] ?? '')) {
+  if (usages !== undefined && !usages.includes(at.wanted) && !usages.includes(EXTENDED_KEY_USAGES.get('any') ?? '')) {
     return 'x509: certificate specifies an incompatible key usage';
   }
   if (at.chain.length === 1) return undefined;

@@ -36,21 +36,23 @@ export const KEY_USAGES = [
 export type KeyUsage = (typeof KEY_USAGES)[number];
 
 /** The names of the certificates API. */
-export const EXTENDED_KEY_USAGES: Readonly<Record<string, string>> = {
-  any: '2.5.29.37.0',
-  'server auth': '1.3.6.1.5.5.7.3.1',
-  'client auth': '1.3.6.1.5.5.7.3.2',
-  'code signing': '1.3.6.1.5.5.7.3.3',
-  'email protection': '1.3.6.1.5.5.7.3.4',
-  's/mime': '1.3.6.1.5.5.7.3.4',
-  'ipsec end system': '1.3.6.1.5.5.7.3.5',
-  'ipsec tunnel': '1.3.6.1.5.5.7.3.6',
-  'ipsec user': '1.3.6.1.5.5.7.3.7',
-  timestamping: '1.3.6.1.5.5.7.3.8',
-  'ocsp signing': '1.3.6.1.5.5.7.3.9',
-  'microsoft sgc': '1.3.6.1.4.1.311.10.3.3',
-  'netscape sgc': '2.16.840.1.113730.4.1',
-};
+export const EXTENDED_KEY_USAGES: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    any: '2.5.29.37.0',
+    'server auth': '1.3.6.1.5.5.7.3.1',
+    'client auth': '1.3.6.1.5.5.7.3.2',
+    'code signing': '1.3.6.1.5.5.7.3.3',
+    'email protection': '1.3.6.1.5.5.7.3.4',
+    's/mime': '1.3.6.1.5.5.7.3.4',
+    'ipsec end system': '1.3.6.1.5.5.7.3.5',
+    'ipsec tunnel': '1.3.6.1.5.5.7.3.6',
+    'ipsec user': '1.3.6.1.5.5.7.3.7',
+    timestamping: '1.3.6.1.5.5.7.3.8',
+    'ocsp signing': '1.3.6.1.5.5.7.3.9',
+    'microsoft sgc': '1.3.6.1.4.1.311.10.3.3',
+    'netscape sgc': '2.16.840.1.113730.4.1',
+  }),
+);
 
 export function isKeyUsage(name: string): name is KeyUsage {
   return (KEY_USAGES as readonly string[]).includes(name);

@@ -2,23 +2,27 @@
 import { constants, generateKeyPair, sign, verify, type KeyObject } from 'node:crypto';
 import * as der from './der.ts';
 
-const ECDSA: Readonly<Record<string, { readonly oid: string; readonly hash: string }>> = {
-  prime256v1: { oid: '1.2.840.10045.4.3.2', hash: 'sha256' },
-  secp384r1: { oid: '1.2.840.10045.4.3.3', hash: 'sha384' },
-  secp521r1: { oid: '1.2.840.10045.4.3.4', hash: 'sha512' },
-};
+const ECDSA: ReadonlyMap<string, { readonly oid: string; readonly hash: string }> = new Map(
+  Object.entries({
+    prime256v1: { oid: '1.2.840.10045.4.3.2', hash: 'sha256' },
+    secp384r1: { oid: '1.2.840.10045.4.3.3', hash: 'sha384' },
+    secp521r1: { oid: '1.2.840.10045.4.3.4', hash: 'sha512' },
+  }),
+);
 const RSA_SHA256 = '1.2.840.113549.1.1.11';
 const ED25519 = '1.3.101.112';
 
-const VERIFY: Readonly<Record<string, { readonly hash: string | null; readonly type: string }>> = {
-  '1.2.840.10045.4.3.2': { hash: 'sha256', type: 'ec' },
-  '1.2.840.10045.4.3.3': { hash: 'sha384', type: 'ec' },
-  '1.2.840.10045.4.3.4': { hash: 'sha512', type: 'ec' },
-  '1.2.840.113549.1.1.11': { hash: 'sha256', type: 'rsa' },
-  '1.2.840.113549.1.1.12': { hash: 'sha384', type: 'rsa' },
-  '1.2.840.113549.1.1.13': { hash: 'sha512', type: 'rsa' },
-  [ED25519]: { hash: null, type: 'ed25519' },
-};
+const VERIFY: ReadonlyMap<string, { readonly hash: string | null; readonly type: string }> = new Map(
+  Object.entries({
+    '1.2.840.10045.4.3.2': { hash: 'sha256', type: 'ec' },
+    '1.2.840.10045.4.3.3': { hash: 'sha384', type: 'ec' },
+    '1.2.840.10045.4.3.4': { hash: 'sha512', type: 'ec' },
+    '1.2.840.113549.1.1.11': { hash: 'sha256', type: 'rsa' },
+    '1.2.840.113549.1.1.12': { hash: 'sha384', type: 'rsa' },
+    '1.2.840.113549.1.1.13': { hash: 'sha512', type: 'rsa' },
+    [ED25519]: { hash: null, type: 'ed25519' },
+  }),
+);
 
 interface Algorithm {
   /** The DER of the AlgorithmIdentifier. */
@@ -33,7 +37,7 @@ export function algorithmOf(key: KeyObject): Algorithm {
     case 'ed25519':
       return { identifier: der.sequence(der.oid(ED25519)), hash: null };
     case 'ec': {
-      const found = ECDSA[key.asymmetricKeyDetails?.namedCurve ?? ''];
+      const found = ECDSA.get(key.asymmetricKeyDetails?.namedCurve ?? '');
       if (found !== undefined) return { identifier: der.sequence(der.oid(found.oid)), hash: found.hash };
       throw new TypeError(`cannot sign with curve ${key.asymmetricKeyDetails?.namedCurve}`);
     }
@@ -53,7 +57,7 @@ export function verifySigned(parts: readonly der.DerElement[], key: KeyObject): 
   const [body, algorithm, signature] = parts;
   if (body === undefined || algorithm === undefined || signature === undefined) return false;
   const [id] = der.readAll(der.expect(algorithm, der.TAG.sequence).content);
-  const known = id === undefined ? undefined : VERIFY[der.readOid(id)];
+  const known = id === undefined ? undefined : VERIFY.get(der.readOid(id));
   if (known === undefined || known.type !== key.asymmetricKeyType) return false;
   const bits = der.expect(signature, der.TAG.bitString).content.subarray(1);
   const options = known.type === 'rsa' ? { key, padding: constants.RSA_PKCS1_PADDING } : key;

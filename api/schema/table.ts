@@ -20,24 +20,26 @@ type FieldRow = readonly [
 ];
 type TypeRow = readonly [name: string, fields: readonly FieldRow[], options?: Readonly<Record<string, string>>];
 
-const SCALARS: Readonly<Record<string, Scalar>> = {
-  s: 'string',
-  b: 'boolean',
-  i: 'int32',
-  l: 'int64',
-  f: 'double',
-  y: 'bytes',
-  t: 'time',
-  m: 'microTime',
-  d: 'duration',
-  q: 'quantity',
-  n: 'intOrString',
-  a: 'any',
-  r: 'rawExtension',
-  v: 'fieldsV1',
-};
+const SCALARS: ReadonlyMap<string, Scalar> = new Map(
+  Object.entries({
+    s: 'string',
+    b: 'boolean',
+    i: 'int32',
+    l: 'int64',
+    f: 'double',
+    y: 'bytes',
+    t: 'time',
+    m: 'microTime',
+    d: 'duration',
+    q: 'quantity',
+    n: 'intOrString',
+    a: 'any',
+    r: 'rawExtension',
+    v: 'fieldsV1',
+  }),
+);
 
-const PRESENCE: Readonly<Record<string, Presence>> = { '?': 'keep', '!': 'print', '0': 'null' };
+const PRESENCE: ReadonlyMap<string, Presence> = new Map(Object.entries({ '?': 'keep', '!': 'print', '0': 'null' }));
 
 const MESSAGES = { aB: 'schemaOrBool', aA: 'schemaOrArray', aS: 'schemaOrStringArray' } as const;
 
@@ -102,7 +104,7 @@ class BuiltinSchema implements Schema {
 
   field(row: FieldRow): Field {
     const [name, code, path, required, options = {}] = row;
-    const presence = PRESENCE[code.charAt(0)];
+    const presence = PRESENCE.get(code.charAt(0));
     const typed = this.#type(/^[?!]/.test(code) || /^0./.test(code) ? code.slice(1) : code);
     const number = typeof path === 'number' ? path : (path.at(-1) ?? 0);
     return {
@@ -127,7 +129,7 @@ class BuiltinSchema implements Schema {
       default: {
         if (code === 'aB' || code === 'aA' || code === 'aS')
           return { kind: 'scalar', scalar: 'any', message: MESSAGES[code] };
-        const scalar = SCALARS[code];
+        const scalar = SCALARS.get(code);
         if (scalar !== undefined) return { kind: 'scalar', scalar };
         const struct = this.#structs[Number(code)];
         if (struct === undefined) throw new Error(`table.json names the unknown type ${code}`);
@@ -150,15 +152,17 @@ function optionsOf(options: Readonly<Record<string, string>>): Partial<Field> {
 }
 
 /** Packages whose name is not the first label of the group. */
-const PACKAGES: Readonly<Record<string, string>> = {
-  '': 'io.k8s.api.core',
-  'apiextensions.k8s.io': 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions',
-  'apiregistration.k8s.io': 'io.k8s.kube-aggregator.pkg.apis.apiregistration',
-  'flowcontrol.apiserver.k8s.io': 'io.k8s.api.flowcontrol',
-  'internal.apiserver.k8s.io': 'io.k8s.api.apiserverinternal',
-  'meta.k8s.io': 'io.k8s.apimachinery.pkg.apis.meta',
-  'rbac.authorization.k8s.io': 'io.k8s.api.rbac',
-};
+const PACKAGES: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    '': 'io.k8s.api.core',
+    'apiextensions.k8s.io': 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions',
+    'apiregistration.k8s.io': 'io.k8s.kube-aggregator.pkg.apis.apiregistration',
+    'flowcontrol.apiserver.k8s.io': 'io.k8s.api.flowcontrol',
+    'internal.apiserver.k8s.io': 'io.k8s.api.apiserverinternal',
+    'meta.k8s.io': 'io.k8s.apimachinery.pkg.apis.meta',
+    'rbac.authorization.k8s.io': 'io.k8s.api.rbac',
+  }),
+);
 
 /** Groups of built-in types that are not served as resources. */
 const UNSERVED = ['admission.k8s.io', 'apidiscovery.k8s.io', 'imagepolicy.k8s.io', 'meta.k8s.io'];
@@ -172,7 +176,7 @@ let groups: ReadonlySet<string> | undefined;
 export function typeNameOf(group: string, version: string, kind: string): string {
   groups ??= new Set([...builtinResources().map((row) => row.group), ...UNSERVED]);
   if (!groups.has(group)) return `${group.split('.').toReversed().join('.')}.${version}.${kind}`;
-  return `${PACKAGES[group] ?? `io.k8s.api.${group.split('.')[0] ?? ''}`}.${version}.${kind}`;
+  return `${PACKAGES.get(group) ?? `io.k8s.api.${group.split('.')[0] ?? ''}`}.${version}.${kind}`;
 }
 
 /** The other way for the types of served kinds: group, version and kind of a type name. */

@@ -118,13 +118,15 @@ const caFlags = {
   }),
 } as const;
 
-const NEXT_STEPS: Readonly<Record<string, string>> = {
-  prepare:
-    'Both CAs are trusted now. Restart the control plane. Agents trust the new CA within ten minutes; give other clients the new admin.kubeconfig, or the certificates of pki/ca.crt. Then: orchlet certs rotate-ca --stage switch',
-  switch:
-    'The new CA signs from the next start on. Restart the control plane. Agents request new certificates within minutes; renew those of other clients. Then: orchlet certs rotate-ca --stage finish',
-  finish: 'The old CA is removed. Restart the control plane; it then refuses certificates of the old CA.',
-};
+const NEXT_STEPS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    prepare:
+      'Both CAs are trusted now. Restart the control plane. Agents trust the new CA within ten minutes; give other clients the new admin.kubeconfig, or the certificates of pki/ca.crt. Then: orchlet certs rotate-ca --stage switch',
+    switch:
+      'The new CA signs from the next start on. Restart the control plane. Agents request new certificates within minutes; renew those of other clients. Then: orchlet certs rotate-ca --stage finish',
+    finish: 'The old CA is removed. Restart the control plane; it then refuses certificates of the old CA.',
+  }),
+);
 
 export const certsRotateCa: Command = {
   name: 'certs rotate-ca',
@@ -142,7 +144,7 @@ export const certsRotateCa: Command = {
     else if (stage === 'switch') await switchAuthority(directory, nowMs);
     else if (stage === 'finish') await finishAuthority(directory, nowMs);
     else throw new CommandError('say which stage: --stage prepare, switch or finish');
-    io.stdout.write(`${NEXT_STEPS[stage] ?? ''}\n`);
+    io.stdout.write(`${NEXT_STEPS.get(stage) ?? ''}\n`);
     return 0;
   },
 };

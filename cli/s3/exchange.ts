@@ -160,7 +160,9 @@ export class S3Exchange {
   }
 }
 
-const ENTITIES: Readonly<Record<string, string>> = { lt: '<', gt: '>', quot: '"', apos: "'", amp: '&' };
+const ENTITIES: ReadonlyMap<string, string> = new Map(
+  Object.entries({ lt: '<', gt: '>', quot: '"', apos: "'", amp: '&' }),
+);
 
 /** The texts of all elements of a name, of XML without nested elements of that name. */
 export function elementsOf(xml: string, name: string): readonly string[] {
@@ -171,7 +173,7 @@ export function elementsOf(xml: string, name: string): readonly string[] {
     const close = open < 0 ? -1 : xml.indexOf(`</${name}>`, open);
     if (close < 0) return found;
     const text = xml.slice(open + name.length + 2, close);
-    found.push(text.replaceAll(/&(lt|gt|quot|apos|amp);/g, (_whole, entity: string) => ENTITIES[entity] ?? ''));
+    found.push(text.replaceAll(/&(lt|gt|quot|apos|amp);/g, (_whole, entity: string) => ENTITIES.get(entity) ?? ''));
     end = close;
   }
 }

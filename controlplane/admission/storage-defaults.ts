@@ -47,10 +47,12 @@ export function defaultStorageClass(sources: Sources): AdmissionPlugin {
   };
 }
 
-const PROTECTION: Readonly<Record<string, string>> = {
-  persistentvolumeclaims: 'kubernetes.io/pvc-protection',
-  persistentvolumes: 'kubernetes.io/pv-protection',
-};
+const PROTECTION: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    persistentvolumeclaims: 'kubernetes.io/pvc-protection',
+    persistentvolumes: 'kubernetes.io/pv-protection',
+  }),
+);
 
 export function storageObjectInUseProtection(): AdmissionPlugin {
   return {
@@ -60,7 +62,7 @@ export function storageObjectInUseProtection(): AdmissionPlugin {
       const { group, resource } = attributes.resource;
       const finalizer =
         group === '' || resource === 'volumeattributesclasses'
-          ? (PROTECTION[resource] ?? attributesClass(group, resource))
+          ? (PROTECTION.get(resource) ?? attributesClass(group, resource))
           : undefined;
       if (finalizer === undefined || attributes.subresource !== '' || attributes.object === undefined) return;
       const { metadata } = attributes.object;

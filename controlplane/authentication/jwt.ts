@@ -15,17 +15,19 @@ export interface Jwt {
 
 const PART = /^[A-Za-z0-9_-]+$/;
 const MAX_TOKEN_BYTES = 64 * 1024;
-const HASHES: Readonly<Record<string, string>> = {
-  RS256: 'sha256',
-  RS384: 'sha384',
-  RS512: 'sha512',
-  PS256: 'sha256',
-  PS384: 'sha384',
-  PS512: 'sha512',
-  ES256: 'sha256',
-  ES384: 'sha384',
-  ES512: 'sha512',
-};
+const HASHES: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    RS256: 'sha256',
+    RS384: 'sha384',
+    RS512: 'sha512',
+    PS256: 'sha256',
+    PS384: 'sha384',
+    PS512: 'sha512',
+    ES256: 'sha256',
+    ES384: 'sha384',
+    ES512: 'sha512',
+  }),
+);
 
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -74,7 +76,7 @@ export function verifyJwt(
   algorithm: string,
   verify: typeof verifyWith = verifyWith,
 ): boolean {
-  const hash = HASHES[algorithm];
+  const hash = HASHES.get(algorithm);
   if (jwt.header['alg'] !== algorithm || hash === undefined) return false;
   if (jwt.header['crit'] !== undefined) return false;
   const wantedType = algorithm.startsWith('ES') ? 'ec' : 'rsa';
@@ -89,6 +91,6 @@ export function signJwt(
 ): string {
   const part = (value: object): string => Buffer.from(stringifyJson(value)).toString('base64url');
   const input = `${part(header)}.${part(claims)}`;
-  const signature = sign(HASHES[header.alg] ?? 'sha256', Buffer.from(input, 'ascii'), keyOptions(key, header.alg));
+  const signature = sign(HASHES.get(header.alg) ?? 'sha256', Buffer.from(input, 'ascii'), keyOptions(key, header.alg));
   return `${input}.${signature.toString('base64url')}`;
 }

@@ -7,20 +7,22 @@ import { parseSelector } from '../../api/meta/selector-parser.ts';
 import type { SelectorRequirement } from './authorization.ts';
 
 /** Operators without an equivalent (`gt`, `lt`) are omitted. */
-const LABEL_OPERATORS: Readonly<Record<string, string>> = {
-  in: 'In',
-  '=': 'In',
-  '==': 'In',
-  notin: 'NotIn',
-  '!=': 'NotIn',
-  exists: 'Exists',
-  '!': 'DoesNotExist',
-};
+const LABEL_OPERATORS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    in: 'In',
+    '=': 'In',
+    '==': 'In',
+    notin: 'NotIn',
+    '!=': 'NotIn',
+    exists: 'Exists',
+    '!': 'DoesNotExist',
+  }),
+);
 
 /** Throws a `StatusError` if the text is not a selector. */
 export function labelRequirements(text: string): SelectorRequirement[] {
   return parseSelector(text).requirements.flatMap((one) => {
-    const operator = LABEL_OPERATORS[one.operator];
+    const operator = LABEL_OPERATORS.get(one.operator);
     return operator === undefined ? [] : [{ key: one.key, operator, values: [...one.values] }];
   });
 }

@@ -85,11 +85,11 @@ export function unionRules(resolvers: readonly RuleResolver[]): RuleResolver {
 
 /** Returns a message such as `User "ann" cannot list resource "pods" in API group "" in the namespace "x"`. */
 export function forbiddenMessage(attributes: AuthorizationAttributes): string {
-  return plainMessage(attributes).replace(/[&<>]/g, (char) => ESCAPES[char] ?? char);
+  return plainMessage(attributes).replace(/[&<>]/g, (char) => ESCAPES.get(char) ?? char);
 }
 
 /** Callers choose names and paths, so the text is escaped for clients that show it as HTML. */
-const ESCAPES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;' };
+const ESCAPES: ReadonlyMap<string, string> = new Map(Object.entries({ '&': '&amp;', '<': '&lt;', '>': '&gt;' }));
 
 function plainMessage(attributes: AuthorizationAttributes): string {
   const user = `User ${quote(attributes.user.name)} cannot ${attributes.verb}`;

@@ -50,44 +50,46 @@ const CONTROLLER_NAMES = [
 export type ControllerName = (typeof CONTROLLER_NAMES)[number];
 
 /** Names that `--controllers` took before 1.28 and still takes. */
-const ALIASES: Readonly<Record<string, ControllerName>> = {
-  serviceaccount: 'serviceaccount-controller',
-  'serviceaccount-token': 'serviceaccount-token-controller',
-  'root-ca-cert-publisher': 'root-ca-certificate-publisher-controller',
-  namespace: 'namespace-controller',
-  garbagecollector: 'garbage-collector-controller',
-  replicaset: 'replicaset-controller',
-  replicationcontroller: 'replicationcontroller-controller',
-  deployment: 'deployment-controller',
-  statefulset: 'statefulset-controller',
-  daemonset: 'daemonset-controller',
-  job: 'job-controller',
-  cronjob: 'cronjob-controller',
-  endpoint: 'endpoints-controller',
-  endpointslice: 'endpointslice-controller',
-  endpointslicemirroring: 'endpointslice-mirroring-controller',
-  nodelifecycle: 'node-lifecycle-controller',
-  nodeipam: 'node-ipam-controller',
-  podgc: 'pod-garbage-collector-controller',
-  csrapproving: 'certificatesigningrequest-approving-controller',
-  csrsigning: 'certificatesigningrequest-signing-controller',
-  csrcleaner: 'certificatesigningrequest-cleaner-controller',
-  disruption: 'disruption-controller',
-  resourcequota: 'resourcequota-controller',
-  ttl: 'ttl-controller',
-  'legacy-service-account-token-cleaner': 'legacy-serviceaccount-token-cleaner-controller',
-  'ttl-after-finished': 'ttl-after-finished-controller',
-  bootstrapsigner: 'bootstrap-signer-controller',
-  tokencleaner: 'token-cleaner-controller',
-  'clusterrole-aggregation': 'clusterrole-aggregation-controller',
-  'pvc-protection': 'persistentvolumeclaim-protection-controller',
-  'pv-protection': 'persistentvolume-protection-controller',
-  'persistentvolume-binder': 'persistentvolume-binder-controller',
-  'persistentvolume-expander': 'persistentvolume-expander-controller',
-  attachdetach: 'persistentvolume-attach-detach-controller',
-  'ephemeral-volume': 'ephemeral-volume-controller',
-  horizontalpodautoscaling: 'horizontal-pod-autoscaler-controller',
-};
+const ALIASES: ReadonlyMap<string, ControllerName> = new Map(
+  Object.entries({
+    serviceaccount: 'serviceaccount-controller',
+    'serviceaccount-token': 'serviceaccount-token-controller',
+    'root-ca-cert-publisher': 'root-ca-certificate-publisher-controller',
+    namespace: 'namespace-controller',
+    garbagecollector: 'garbage-collector-controller',
+    replicaset: 'replicaset-controller',
+    replicationcontroller: 'replicationcontroller-controller',
+    deployment: 'deployment-controller',
+    statefulset: 'statefulset-controller',
+    daemonset: 'daemonset-controller',
+    job: 'job-controller',
+    cronjob: 'cronjob-controller',
+    endpoint: 'endpoints-controller',
+    endpointslice: 'endpointslice-controller',
+    endpointslicemirroring: 'endpointslice-mirroring-controller',
+    nodelifecycle: 'node-lifecycle-controller',
+    nodeipam: 'node-ipam-controller',
+    podgc: 'pod-garbage-collector-controller',
+    csrapproving: 'certificatesigningrequest-approving-controller',
+    csrsigning: 'certificatesigningrequest-signing-controller',
+    csrcleaner: 'certificatesigningrequest-cleaner-controller',
+    disruption: 'disruption-controller',
+    resourcequota: 'resourcequota-controller',
+    ttl: 'ttl-controller',
+    'legacy-service-account-token-cleaner': 'legacy-serviceaccount-token-cleaner-controller',
+    'ttl-after-finished': 'ttl-after-finished-controller',
+    bootstrapsigner: 'bootstrap-signer-controller',
+    tokencleaner: 'token-cleaner-controller',
+    'clusterrole-aggregation': 'clusterrole-aggregation-controller',
+    'pvc-protection': 'persistentvolumeclaim-protection-controller',
+    'pv-protection': 'persistentvolume-protection-controller',
+    'persistentvolume-binder': 'persistentvolume-binder-controller',
+    'persistentvolume-expander': 'persistentvolume-expander-controller',
+    attachdetach: 'persistentvolume-attach-detach-controller',
+    'ephemeral-volume': 'ephemeral-volume-controller',
+    horizontalpodautoscaling: 'horizontal-pod-autoscaler-controller',
+  }),
+);
 
 /** Controllers of kube-controller-manager that do not exist here; a list may disable them. */
 const ABSENT: ReadonlySet<string> = new Set([
@@ -110,7 +112,7 @@ const ABSENT: ReadonlySet<string> = new Set([
   'storage-version-gc',
 ]);
 
-const known: ReadonlySet<string> = new Set([...CONTROLLER_NAMES, ...Object.keys(ALIASES)]);
+const known: ReadonlySet<string> = new Set([...CONTROLLER_NAMES, ...ALIASES.keys()]);
 
 /** Returns why the list is invalid; `undefined` if it is valid. */
 export function checkControllers(selection: readonly string[]): string | undefined {
@@ -127,7 +129,7 @@ export function isEnabled(
   row: { readonly name: ControllerName; readonly offByDefault?: boolean },
   selection: readonly string[],
 ): boolean {
-  const nameOf = (entry: string): string => ALIASES[entry] ?? entry;
+  const nameOf = (entry: string): string => ALIASES.get(entry) ?? entry;
   let star = false;
   for (const entry of selection) {
     if (entry === '*') star = true;

@@ -80,28 +80,30 @@ export function startControllers(start: StartControllersOptions): RunningControl
 
 /** The name of the queue in the metrics of kube-controller-manager. */
 function queueName(controller: string): string {
-  return QUEUES[controller] ?? controller.replace(/-controller$/, '').replaceAll('-', '_');
+  return QUEUES.get(controller) ?? controller.replace(/-controller$/, '').replaceAll('-', '_');
 }
 
-const QUEUES: Readonly<Record<string, string>> = {
-  'certificatesigningrequest-approving-controller': 'certificate',
-  'certificatesigningrequest-signing-controller': 'certificate',
-  'clusterrole-aggregation-controller': 'ClusterRoleAggregator',
-  'endpoints-controller': 'endpoint',
-  'endpointslice-controller': 'endpoint_slice',
-  'endpointslice-mirroring-controller': 'endpoint_slice_mirroring',
-  'garbage-collector-controller': 'garbage_collector_attempt_to_delete',
-  'horizontal-pod-autoscaler-controller': 'horizontalpodautoscaler',
-  'node-lifecycle-controller': 'node_lifecycle_controller',
-  'persistentvolume-binder-controller': 'claims',
-  'persistentvolume-expander-controller': 'volume_expand',
-  'persistentvolume-protection-controller': 'pvprotection',
-  'persistentvolumeclaim-protection-controller': 'pvcprotection',
-  'replicationcontroller-controller': 'replicationmanager',
-  'resourcequota-controller': 'resource_quota_primary',
-  'root-ca-certificate-publisher-controller': 'root_ca_cert_publisher',
-  'ttl-after-finished-controller': 'ttl_jobs_to_delete',
-};
+const QUEUES: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    'certificatesigningrequest-approving-controller': 'certificate',
+    'certificatesigningrequest-signing-controller': 'certificate',
+    'clusterrole-aggregation-controller': 'ClusterRoleAggregator',
+    'endpoints-controller': 'endpoint',
+    'endpointslice-controller': 'endpoint_slice',
+    'endpointslice-mirroring-controller': 'endpoint_slice_mirroring',
+    'garbage-collector-controller': 'garbage_collector_attempt_to_delete',
+    'horizontal-pod-autoscaler-controller': 'horizontalpodautoscaler',
+    'node-lifecycle-controller': 'node_lifecycle_controller',
+    'persistentvolume-binder-controller': 'claims',
+    'persistentvolume-expander-controller': 'volume_expand',
+    'persistentvolume-protection-controller': 'pvprotection',
+    'persistentvolumeclaim-protection-controller': 'pvcprotection',
+    'replicationcontroller-controller': 'replicationmanager',
+    'resourcequota-controller': 'resource_quota_primary',
+    'root-ca-certificate-publisher-controller': 'root_ca_cert_publisher',
+    'ttl-after-finished-controller': 'ttl_jobs_to_delete',
+  }),
+);
 
 /** The event source that users see. */
 function componentOf(account: string, name: string): string {
@@ -109,15 +111,17 @@ function componentOf(account: string, name: string): string {
     { 'daemon-set-controller': 'daemonset-controller', 'generic-garbage-collector': 'garbage-collector-controller' }[
       account
     ] ??
-    (account === '' ? name : COMPONENTS[name]) ??
+    (account === '' ? name : COMPONENTS.get(name)) ??
     account
   );
 }
 
-const COMPONENTS: Readonly<Record<string, string>> = {
-  'pod-garbage-collector-controller': 'pod-garbage-collector-controller',
-  'taint-eviction-controller': 'taint-eviction-controller',
-  'cronjob-controller': 'cronjob-controller',
-  'disruption-controller': 'controllermanager',
-  'endpointslice-controller': 'endpoint-slice-controller',
-};
+const COMPONENTS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    'pod-garbage-collector-controller': 'pod-garbage-collector-controller',
+    'taint-eviction-controller': 'taint-eviction-controller',
+    'cronjob-controller': 'cronjob-controller',
+    'disruption-controller': 'controllermanager',
+    'endpointslice-controller': 'endpoint-slice-controller',
+  }),
+);

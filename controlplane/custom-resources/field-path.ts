@@ -6,17 +6,19 @@ export type FieldPath =
   | { readonly names: readonly string[]; readonly schema: JsonSchema; readonly shown: string }
   | { readonly error: string };
 
-const ESCAPES: Readonly<Record<string, string>> = {
-  a: '\u0007',
-  b: '\b',
-  f: '\f',
-  n: '\n',
-  r: '\r',
-  t: '\t',
-  v: '\v',
-  "'": "'",
-  '\\': '\\',
-};
+const ESCAPES: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    a: '\u0007',
+    b: '\b',
+    f: '\f',
+    n: '\n',
+    r: '\r',
+    t: '\t',
+    v: '\v',
+    "'": "'",
+    '\\': '\\',
+  }),
+);
 
 /** Dots and brackets by themselves, quoted text as a whole, names between. */
 function tokensOf(path: string): string[] {
@@ -69,7 +71,7 @@ function unquoted(token: string): { readonly name: string } | { readonly error: 
   }
   let wrong: string | undefined;
   const name = token.slice(1, -1).replace(/\\(.)/gs, (escape, letter: string) => {
-    const char = ESCAPES[letter];
+    const char = ESCAPES.get(letter);
     if (char === undefined) wrong = escape;
     return char ?? '';
   });

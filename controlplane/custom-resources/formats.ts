@@ -15,14 +15,16 @@ const UUIDS: Readonly<Record<string, RegExp>> = {
 };
 
 const COLOR_PART = '\\s*(?:0|[1-9]\\d?|1\\d\\d?|2[0-4]\\d|25[0-5])\\s*';
-const PATTERNS: Readonly<Record<string, RegExp>> = {
-  ...UUIDS,
-  mac: /^(?:[0-9a-f]{2}([:-])(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}(?:(?:\1[0-9a-f]{2}){2})?|[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}(?:\.[0-9a-f]{4})?)$/i,
-  ssn: /^\d{3}[- ]?\d{2}[- ]?\d{4}$/,
-  hexcolor: /^#?(?:[0-9a-f]{3}|[0-9a-f]{6})$/i,
-  rgbcolor: new RegExp(`^rgb\\(${COLOR_PART},${COLOR_PART},${COLOR_PART}\\)$`),
-  bsonobjectid: /^[0-9a-f]{24}$/i,
-};
+const PATTERNS: ReadonlyMap<string, RegExp> = new Map(
+  Object.entries({
+    ...UUIDS,
+    mac: /^(?:[0-9a-f]{2}([:-])(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}(?:(?:\1[0-9a-f]{2}){2})?|[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}(?:\.[0-9a-f]{4})?)$/i,
+    ssn: /^\d{3}[- ]?\d{2}[- ]?\d{4}$/,
+    hexcolor: /^#?(?:[0-9a-f]{3}|[0-9a-f]{6})$/i,
+    rgbcolor: new RegExp(`^rgb\\(${COLOR_PART},${COLOR_PART},${COLOR_PART}\\)$`),
+    bsonobjectid: /^[0-9a-f]{24}$/i,
+  }),
+);
 
 const GO_DURATION = /^[+-]?(?:0|(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/;
 const UNITS = ['ns', 'us', 'µs', 'ms', 's', 'm', 'h', 'hr', 'd', 'w', 'wk'];
@@ -88,7 +90,7 @@ const OF_NUMBERS: ReadonlySet<string> = new Set(['int32', 'int64', 'float', 'dou
 
 function isKnown({ type = '', format = '' }: JsonSchema): boolean {
   if (format === '') return true;
-  if (type === 'string') return OTHERS.has(format) || Object.hasOwn(PATTERNS, format);
+  if (type === 'string') return OTHERS.has(format) || PATTERNS.has(format);
   return type === '' || ((type === 'integer' || type === 'number') && OF_NUMBERS.has(format));
 }
 
@@ -112,7 +114,7 @@ export function fitsIntegerFormat(format: string, value: number | bigint): boole
 }
 
 export function fitsFormat(format: string, text: string): boolean {
-  const pattern = Object.hasOwn(PATTERNS, format) ? PATTERNS[format] : undefined;
+  const pattern = PATTERNS.get(format);
   if (pattern !== undefined) return pattern.test(text);
   switch (format) {
     case 'duration':

@@ -60,11 +60,13 @@ const BYTES_PER_CHARACTER = 4;
 const scalar = (type: CelType, minBytes: number, maxElements = 0): RuleType => ({ type, minBytes, maxElements });
 
 /** Of a string with a format that is a type of its own. */
-const FORMATS: Readonly<Record<string, RuleType>> = {
-  duration: scalar(duration, 3, 32),
-  date: scalar(timestamp, 12, 12),
-  'date-time': scalar(timestamp, 21, 32),
-};
+const FORMATS: ReadonlyMap<string, RuleType> = new Map(
+  Object.entries({
+    duration: scalar(duration, 3, 32),
+    date: scalar(timestamp, 12, 12),
+    'date-time': scalar(timestamp, 21, 32),
+  }),
+);
 const KEY = scalar(string, 2);
 const TEXT: JsonSchema = { type: 'string' };
 
@@ -115,7 +117,7 @@ function textType(schema: JsonSchema): RuleType {
   if (format === 'byte') {
     return scalar(bytes, 2, maxLength === undefined ? MAX_CONTENT : Math.max(0, maxLength));
   }
-  const formatted = Object.hasOwn(FORMATS, format) ? FORMATS[format] : undefined;
+  const formatted = FORMATS.get(format);
   if (formatted !== undefined) return formatted;
   const values = schema.enum ?? [];
   const longest = Math.max(0, ...values.map((value) => (typeof value === 'string' ? Buffer.byteLength(value) : 0)));

@@ -71,28 +71,30 @@ interface Cipher {
   open(key: Buffer, sealed: Buffer, context: string): Buffer;
 }
 
-const CIPHERS: Readonly<Record<string, Cipher>> = {
-  aesgcm: { keyBytes: [16, 24, 32], seal: gcmSeal, open: gcmOpen },
-  aescbc: { keyBytes: [16, 24, 32], seal: cbcSeal, open: cbcOpen },
-  secretbox: {
-    keyBytes: [32],
-    seal(key, value) {
-      const nonce = randomBytes(NONCE_BYTES);
-      return Buffer.concat([nonce, sealBox(key, nonce, value)]);
+const CIPHERS: ReadonlyMap<string, Cipher> = new Map(
+  Object.entries({
+    aesgcm: { keyBytes: [16, 24, 32], seal: gcmSeal, open: gcmOpen },
+    aescbc: { keyBytes: [16, 24, 32], seal: cbcSeal, open: cbcOpen },
+    secretbox: {
+      keyBytes: [32],
+      seal(key, value) {
+        const nonce = randomBytes(NONCE_BYTES);
+        return Buffer.concat([nonce, sealBox(key, nonce, value)]);
+      },
+      open(key, sealed) {
+        const opened = openBox(key, sealed.subarray(0, NONCE_BYTES), sealed.subarray(NONCE_BYTES));
+        if (opened === undefined) throw new Error('the value was not encrypted with this key');
+        return opened;
+      },
     },
-    open(key, sealed) {
-      const opened = openBox(key, sealed.subarray(0, NONCE_BYTES), sealed.subarray(NONCE_BYTES));
-      if (opened === undefined) throw new Error('the value was not encrypted with this key');
-      return opened;
-    },
-  },
-};
+  }),
+);
 
-export const CIPHER_NAMES: readonly string[] = Object.keys(CIPHERS);
+export const CIPHER_NAMES: readonly string[] = [...CIPHERS.keys()];
 
 /** Creates one provider for each key. The first one encrypts. Throws for invalid keys. */
 export function keyProviders(cipherName: string, keys: readonly NamedKey[]): EncryptionProvider[] {
-  const cipher = CIPHERS[cipherName];
+  const cipher = CIPHERS.get(cipherName);
   if (cipher === undefined) throw new Error(`"${cipherName}" is not a provider`);
   return keys.map(({ name, secret }) => {
     if (!cipher.keyBytes.includes(secret.length))

@@ -44,48 +44,52 @@ function refuseNodeSubject({ subject }: CertificateRequest): string | undefined 
   return undefined;
 }
 
-const SIGNERS: Readonly<Record<string, Signer>> = {
-  'kubernetes.io/kube-apiserver-client': {
-    refuse({ usages }) {
-      const stray = usages.find((usage) => !NODE_CLIENT_USAGES.includes(usage));
-      if (stray !== undefined) return `invalid usage for client certificate: ${stray}`;
-      return usages.includes('client auth') ? undefined : 'missing required usage for client certificate: client auth';
+const SIGNERS: ReadonlyMap<string, Signer> = new Map(
+  Object.entries({
+    'kubernetes.io/kube-apiserver-client': {
+      refuse({ usages }) {
+        const stray = usages.find((usage) => !NODE_CLIENT_USAGES.includes(usage));
+        if (stray !== undefined) return `invalid usage for client certificate: ${stray}`;
+        return usages.includes('client auth')
+          ? undefined
+          : 'missing required usage for client certificate: client auth';
+      },
+      names: (request) => request.names,
     },
-    names: (request) => request.names,
-  },
-  'kubernetes.io/kube-apiserver-client-kubelet': {
-    refuse({ request, usages }) {
-      const why = refuseNodeSubject(request);
-      if (why !== undefined) return why;
-      const { dns, email, ip, uri } = request.names;
-      if (dns.length > 0) return 'DNS subjectAltNames are not allowed';
-      if (email.length > 0) return 'Email subjectAltNames are not allowed';
-      if (ip.length > 0) return 'IP subjectAltNames are not allowed';
-      if (uri.length > 0) return 'URI subjectAltNames are not allowed';
-      return isExactly(usages, NODE_CLIENT_USAGES)
-        ? undefined
-        : 'usages did not match [client auth digital signature key encipherment]';
+    'kubernetes.io/kube-apiserver-client-kubelet': {
+      refuse({ request, usages }) {
+        const why = refuseNodeSubject(request);
+        if (why !== undefined) return why;
+        const { dns, email, ip, uri } = request.names;
+        if (dns.length > 0) return 'DNS subjectAltNames are not allowed';
+        if (email.length > 0) return 'Email subjectAltNames are not allowed';
+        if (ip.length > 0) return 'IP subjectAltNames are not allowed';
+        if (uri.length > 0) return 'URI subjectAltNames are not allowed';
+        return isExactly(usages, NODE_CLIENT_USAGES)
+          ? undefined
+          : 'usages did not match [client auth digital signature key encipherment]';
+      },
+      names: () => undefined,
     },
-    names: () => undefined,
-  },
-  'kubernetes.io/kubelet-serving': {
-    refuse({ request, usages }) {
-      const why = refuseNodeSubject(request);
-      if (why !== undefined) return why;
-      const { dns, email, ip, uri } = request.names;
-      if (dns.length === 0 && ip.length === 0) return 'DNS or IP subjectAltName is required';
-      if (email.length > 0) return 'Email subjectAltNames are not allowed';
-      if (uri.length > 0) return 'URI subjectAltNames are not allowed';
-      return isExactly(usages, SERVING_USAGES)
-        ? undefined
-        : 'usages did not match [digital signature key encipherment server auth]';
+    'kubernetes.io/kubelet-serving': {
+      refuse({ request, usages }) {
+        const why = refuseNodeSubject(request);
+        if (why !== undefined) return why;
+        const { dns, email, ip, uri } = request.names;
+        if (dns.length === 0 && ip.length === 0) return 'DNS or IP subjectAltName is required';
+        if (email.length > 0) return 'Email subjectAltNames are not allowed';
+        if (uri.length > 0) return 'URI subjectAltNames are not allowed';
+        return isExactly(usages, SERVING_USAGES)
+          ? undefined
+          : 'usages did not match [digital signature key encipherment server auth]';
+      },
+      names: ({ names }) => ({ dns: names.dns, ip: names.ip }),
     },
-    names: ({ names }) => ({ dns: names.dns, ip: names.ip }),
-  },
-  'kubernetes.io/legacy-unknown': { refuse: () => undefined, names: (request) => request.names },
-};
+    'kubernetes.io/legacy-unknown': { refuse: () => undefined, names: (request) => request.names },
+  }),
+);
 
-export const SIGNER_NAMES: readonly string[] = Object.keys(SIGNERS);
+export const SIGNER_NAMES: readonly string[] = [...SIGNERS.keys()];
 
 export type SigningResult = { readonly certificate: string } | { readonly refused: string };
 
@@ -101,7 +105,7 @@ export function signRequest(
   nowMs: number,
   maxLifetimeMs: number,
 ): SigningResult {
-  const signer = SIGNERS[input.signerName];
+  const signer = SIGNERS.get(input.signerName);
   if (signer === undefined) return { refused: `unknown signer ${input.signerName}` };
   if (!input.request.signatureValid) return { refused: 'the signature of the request does not verify' };
   const why = signer.refuse(input);
@@ -111,7 +115,7 @@ export function signRequest(
   for (const usage of input.usages) {
     const name = usage === 'signing' ? 'digital signature' : usage;
     if (isKeyUsage(name)) keyUsages.push(name);
-    else if (EXTENDED_KEY_USAGES[name] !== undefined) extendedKeyUsages.push(name);
+    else if (EXTENDED_KEY_USAGES.has(name)) extendedKeyUsages.push(name);
     else return { refused: `unrecognized usage ${usage}` };
   }
   const asked = input.expirationSeconds === undefined ? maxLifetimeMs : input.expirationSeconds * 1000;

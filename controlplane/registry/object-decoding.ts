@@ -100,14 +100,16 @@ export interface PatchedObject {
 const SCHEME = 'in scheme "pkg/runtime/scheme.go:111"';
 
 /** Versions that kube-apiserver can still read of groups that serve others. */
-const RETIRED: Readonly<Record<string, readonly string[]>> = {
-  apps: ['v1beta1', 'v1beta2'],
-  autoscaling: ['v2beta1', 'v2beta2'],
-  batch: ['v1beta1'],
-  policy: ['v1beta1'],
-  'authentication.k8s.io': ['v1alpha1', 'v1beta1'],
-  'authorization.k8s.io': ['v1beta1'],
-};
+const RETIRED: ReadonlyMap<string, readonly string[]> = new Map(
+  Object.entries({
+    apps: ['v1beta1', 'v1beta2'],
+    autoscaling: ['v2beta1', 'v2beta2'],
+    batch: ['v1beta1'],
+    policy: ['v1beta1'],
+    'authentication.k8s.io': ['v1alpha1', 'v1beta1'],
+    'authorization.k8s.io': ['v1beta1'],
+  }),
+);
 
 export function createDecoder(schema: Schema): Decoder {
   function conform(
@@ -212,7 +214,7 @@ function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void
   if (kind === expected.kind && gv?.group === expected.group && expected.alsoVersions?.includes(version) === true)
     return;
   if (gv === undefined) throw unreadable(expected, `unexpected GroupVersion string: ${apiVersion}`, kind, version);
-  const retired = gv.group === expected.group && RETIRED[gv.group]?.includes(gv.version) === true;
+  const retired = gv.group === expected.group && RETIRED.get(gv.group)?.includes(gv.version) === true;
   const served = schema.kind(gv.group, gv.version, kind) !== undefined;
   if (kind === expected.kind && gv.group === expected.group && (retired || served)) {
     throw newBadRequest(

@@ -7,6 +7,7 @@ import {
   type Selector,
 } from '../../api/meta/selector.ts';
 import type { Pod } from '../../api/machinery/kinds.ts';
+import { ownMember } from '../../api/meta/own-member.ts';
 
 type LabelSelector = Parameters<typeof fromLabelSelector>[0];
 export type Spec = NonNullable<Pod['spec']>;
@@ -65,7 +66,7 @@ export function mergedSelector(
     [otherKeys, 'notin'],
   ] as const) {
     for (const key of list) {
-      const value = owner.labels[key];
+      const value = ownMember(owner.labels, key);
       const requirement: LabelRequirement = { key, operator, values: [value ?? ''] };
       // The API server merges them into the selector when it stores a pod; pods stored by older versions lack them.
       if (value !== undefined && !has(requirement)) more.push(requirement);

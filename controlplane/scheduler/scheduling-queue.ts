@@ -19,28 +19,30 @@ export type Change =
   | 'volume'
   | 'csi-node';
 
-const HELPFUL: Readonly<Record<string, readonly Change[]>> = {
-  NodeUnschedulable: ['node-added', 'node-taints'],
-  NodeName: ['node-added'],
-  TaintToleration: ['node-added', 'node-taints'],
-  NodeAffinity: ['node-added', 'node-labels'],
-  NodePorts: ['node-added', 'pod-gone'],
-  NodeResourcesFit: ['node-added', 'node-allocatable', 'pod-gone'],
-  VolumeRestrictions: ['node-added', 'pod-gone', 'volume'],
-  NodeVolumeLimits: ['node-added', 'pod-gone', 'volume', 'csi-node'],
-  VolumeBinding: ['node-added', 'node-labels', 'volume', 'csi-node'],
-  VolumeZone: ['node-added', 'node-labels', 'volume'],
-  PodTopologySpread: [
-    'node-added',
-    'node-removed',
-    'node-labels',
-    'node-taints',
-    'pod-assigned',
-    'pod-labels',
-    'pod-gone',
-  ],
-  InterPodAffinity: ['node-added', 'node-labels', 'pod-assigned', 'pod-labels', 'pod-gone'],
-};
+const HELPFUL: ReadonlyMap<string, readonly Change[]> = new Map(
+  Object.entries({
+    NodeUnschedulable: ['node-added', 'node-taints'],
+    NodeName: ['node-added'],
+    TaintToleration: ['node-added', 'node-taints'],
+    NodeAffinity: ['node-added', 'node-labels'],
+    NodePorts: ['node-added', 'pod-gone'],
+    NodeResourcesFit: ['node-added', 'node-allocatable', 'pod-gone'],
+    VolumeRestrictions: ['node-added', 'pod-gone', 'volume'],
+    NodeVolumeLimits: ['node-added', 'pod-gone', 'volume', 'csi-node'],
+    VolumeBinding: ['node-added', 'node-labels', 'volume', 'csi-node'],
+    VolumeZone: ['node-added', 'node-labels', 'volume'],
+    PodTopologySpread: [
+      'node-added',
+      'node-removed',
+      'node-labels',
+      'node-taints',
+      'pod-assigned',
+      'pod-labels',
+      'pod-gone',
+    ],
+    InterPodAffinity: ['node-added', 'node-labels', 'pod-assigned', 'pod-labels', 'pod-gone'],
+  }),
+);
 
 const FIRST_BACKOFF_MS = 1000;
 const LONGEST_BACKOFF_MS = 10_000;
@@ -150,7 +152,7 @@ export class SchedulingQueue {
   /** Wakes pods that this change may help. */
   changed(change: Change): void {
     for (const [name, waiting] of this.#waiting) {
-      if (HELPFUL[name]?.includes(change) === false) continue;
+      if (HELPFUL.get(name)?.includes(change) === false) continue;
       for (const queued of waiting) this.#retry(queued);
     }
   }

@@ -3,6 +3,7 @@ import type { TimeSlice } from '../../api/machinery/time-slice.ts';
 import type { Cluster } from './cluster-state.ts';
 import type { NodeInfo } from './node-info.ts';
 import { matchesTerm, tolerates } from '../../api/kinds/node-selection.ts';
+import { ownMember } from '../../api/meta/own-member.ts';
 import type { PodInfo } from './pod-info.ts';
 import type { ScorePlugin } from './plugin.ts';
 import { spreadsOf } from './filters/topology-spread.ts';
@@ -110,7 +111,7 @@ const podTopologySpread: ScorePlugin = {
     const raw = nodes.map((node) => {
       let score = 0;
       for (const { constraint, counts } of spreads) {
-        const value = node.labels[constraint.topologyKey];
+        const value = ownMember(node.labels, constraint.topologyKey);
         if (value === undefined) return undefined;
         score += (counts.get(value) ?? 0) * Math.log(counts.size + 2) + constraint.maxSkew - 1;
       }
@@ -152,7 +153,7 @@ const interPodAffinity: ScorePlugin = {
     /** Points by topology value, by topology key. */
     const points = new Map<string, Map<string, number>>();
     const addPoints = (key: string, node: NodeInfo, weight: number): void => {
-      const value = node.labels[key];
+      const value = ownMember(node.labels, key);
       if (value === undefined) return;
       const values = points.get(key) ?? new Map<string, number>();
       points.set(key, values);
@@ -174,7 +175,7 @@ const interPodAffinity: ScorePlugin = {
     const raw = nodes.map((node) => {
       let sum = 0;
       for (const [key, values] of points) {
-        const value = node.labels[key];
+        const value = ownMember(node.labels, key);
         if (value !== undefined) sum += values.get(value) ?? 0;
       }
       return sum;

@@ -8,6 +8,7 @@ import type { VolumeLookup } from './cluster-state.ts';
 import type { NodeInfo } from './node-info.ts';
 import type { PodInfo } from './pod-info.ts';
 import { matchesNodeSelector, type NodeSelector } from '../../api/kinds/node-selection.ts';
+import { ownMember } from '../../api/meta/own-member.ts';
 import { amountOf } from './pod-requests.ts';
 
 const BIND_COMPLETED = 'pv.kubernetes.io/bind-completed';
@@ -94,7 +95,7 @@ function canProvision(storageClass: StorageClass | undefined, node: NodeInfo): b
   const topologies = storageClass.allowedTopologies ?? [];
   if (topologies.length === 0) return true;
   return topologies.some((term) =>
-    (term.matchLabelExpressions ?? []).every(({ key, values }) => values.includes(node.labels[key] ?? '')),
+    (term.matchLabelExpressions ?? []).every(({ key, values }) => values.includes(ownMember(node.labels, key) ?? '')),
   );
 }
 

@@ -252,7 +252,9 @@ function fromBody(body: Record<string, unknown>): RawDeleteOptions {
   };
 }
 
-const GO_TYPES: Readonly<Record<string, string>> = { number: 'int64', boolean: 'bool', object: 'v1.Preconditions' };
+const GO_TYPES: ReadonlyMap<string, string> = new Map(
+  Object.entries({ number: 'int64', boolean: 'bool', object: 'v1.Preconditions' }),
+);
 
 function field(
   object: Record<string, unknown>,
@@ -265,7 +267,7 @@ function field(
   if (right) return value;
   const found = Array.isArray(value) ? 'array' : typeof value === 'boolean' ? 'bool' : typeof value;
   throw newBadRequest(
-    `json: cannot unmarshal ${found} into Go struct field DeleteOptions.${name} of type ${GO_TYPES[type] ?? type}`,
+    `json: cannot unmarshal ${found} into Go struct field DeleteOptions.${name} of type ${GO_TYPES.get(type) ?? type}`,
   );
 }
 

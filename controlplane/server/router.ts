@@ -84,11 +84,13 @@ function scopeFits(rest: Rest, info: RequestInfo): boolean {
   return rest.info.resource === 'namespaces' && rest.info.group === '' && info.namespace === info.parts[1];
 }
 
-const VERB_OF_METHOD: Readonly<Record<string, string>> = { POST: 'create', PUT: 'update', PATCH: 'patch' };
+const VERB_OF_METHOD: ReadonlyMap<string, string> = new Map(
+  Object.entries({ POST: 'create', PUT: 'update', PATCH: 'patch' }),
+);
 
 /** Custom resources name the verb, as kube-apiserver's handler of definitions does. */
 function unsupported(method: string, { info }: Rest): StatusError {
-  const verb = VERB_OF_METHOD[method] ?? method.toLowerCase();
+  const verb = VERB_OF_METHOD.get(method) ?? method.toLowerCase();
   const kind = `${info.resource}.${info.group}`;
   return routeError(405, 'MethodNotAllowed', `${verb} is not supported on resources of kind ${quoteText(kind)}`);
 }

@@ -86,7 +86,9 @@ const FOREIGN_FIELDS: ReadonlySet<string> = new Set([
 ]);
 
 /** The merge keys of lists that merge. */
-const MERGE_KEYS: Readonly<Record<string, string>> = { conditions: 'type', podIPs: 'ip', hostIPs: 'ip' };
+const MERGE_KEYS: ReadonlyMap<string, string> = new Map(
+  Object.entries({ conditions: 'type', podIPs: 'ip', hostIPs: 'ip' }),
+);
 
 type Entry = Readonly<Record<string, JsonValue>>;
 
@@ -103,7 +105,7 @@ export function statusPatch(pod: Pod, merged: PodStatus): Record<string, JsonVal
     if (FOREIGN_FIELDS.has(key)) continue;
     const value = next[key];
     if (jsonEqual(remote[key], value)) continue;
-    const mergeKey = MERGE_KEYS[key];
+    const mergeKey = MERGE_KEYS.get(key);
     const before = remote[key];
     if (value === undefined) changes[key] = null;
     else if (mergeKey === undefined || before === undefined) changes[key] = value;

@@ -7,25 +7,27 @@ import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { VolumeObserver } from '../../volumes/volume-manager.ts';
 
 /** The plugin's name by the field of the volume source. */
-const VOLUME_PLUGINS: Readonly<Record<string, string>> = {
-  configMap: 'kubernetes.io/configmap',
-  csi: 'kubernetes.io/csi',
-  downwardAPI: 'kubernetes.io/downward-api',
-  emptyDir: 'kubernetes.io/empty-dir',
-  ephemeral: 'kubernetes.io/csi',
-  hostPath: 'kubernetes.io/host-path',
-  image: 'kubernetes.io/image',
-  iscsi: 'kubernetes.io/iscsi',
-  nfs: 'kubernetes.io/nfs',
-  persistentVolumeClaim: 'kubernetes.io/csi',
-  projected: 'kubernetes.io/projected',
-  secret: 'kubernetes.io/secret',
-};
+const VOLUME_PLUGINS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    configMap: 'kubernetes.io/configmap',
+    csi: 'kubernetes.io/csi',
+    downwardAPI: 'kubernetes.io/downward-api',
+    emptyDir: 'kubernetes.io/empty-dir',
+    ephemeral: 'kubernetes.io/csi',
+    hostPath: 'kubernetes.io/host-path',
+    image: 'kubernetes.io/image',
+    iscsi: 'kubernetes.io/iscsi',
+    nfs: 'kubernetes.io/nfs',
+    persistentVolumeClaim: 'kubernetes.io/csi',
+    projected: 'kubernetes.io/projected',
+    secret: 'kubernetes.io/secret',
+  }),
+);
 
 /** A volume without a source is an emptyDir. */
 export function volumePlugin(volume: Volume): string {
-  const source = Object.keys(volume).find((key) => VOLUME_PLUGINS[key] !== undefined) ?? 'emptyDir';
-  return VOLUME_PLUGINS[source] ?? 'kubernetes.io/empty-dir';
+  const source = Object.keys(volume).find((key) => VOLUME_PLUGINS.has(key)) ?? 'emptyDir';
+  return VOLUME_PLUGINS.get(source) ?? 'kubernetes.io/empty-dir';
 }
 
 const STEP_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];

@@ -57,15 +57,17 @@ interface EngineEvent {
   readonly Actor: { readonly ID: string; readonly Attributes: Readonly<Record<string, string>> };
 }
 
-const TYPES: Readonly<Record<string, RuntimeEvent['type']>> = {
-  create: 'created',
-  start: 'started',
-  die: 'stopped',
-  destroy: 'deleted',
-};
+const TYPES: ReadonlyMap<string, RuntimeEvent['type']> = new Map(
+  Object.entries({
+    create: 'created',
+    start: 'started',
+    die: 'stopped',
+    destroy: 'deleted',
+  }),
+);
 
 function eventOf(event: EngineEvent): (RuntimeEvent & { readonly ended: boolean }) | undefined {
-  const type = TYPES[event.Action];
+  const type = TYPES.get(event.Action);
   const { Attributes: labels, ID: id } = event.Actor;
   const podUid = labels[LABEL_POD_UID];
   if (type === undefined || podUid === undefined) return undefined;

@@ -1,6 +1,7 @@
 /**
  * The downward API: formats fields of a pod and resources of a container as text, for environment variables and volumes. Pure.
  */
+import { ownMember } from '../../../api/meta/own-member.ts';
 import { compareQuantities, milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
 import type { Container, Pod } from '../../model/core-types.ts';
 import { podLevel } from './resources.ts';
@@ -73,7 +74,7 @@ export function resourceValue(
   let text = (stated as Record<string, string>)[name];
   const isMissing = text === undefined || parseQuantity(text).nano === 0n;
   if (isMissing && list === 'limits' && OVERCOMMITTED.has(name))
-    text = podLevel(pod, 'limits')[name] ?? allocatable[name];
+    text = ownMember(podLevel(pod, 'limits'), name) ?? ownMember(allocatable, name);
   const unit = divisor === '0' || divisor === '' ? '1' : divisor;
   if (text === undefined) return '0';
   const value = milliUnits(parseQuantity(text));

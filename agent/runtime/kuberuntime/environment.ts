@@ -7,6 +7,7 @@ import {
   VolumeError,
 } from '../../model/core-types.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
+import { ownMember } from '../../../api/meta/own-member.ts';
 import { environmentFileValue } from './environment-file.ts';
 
 export interface EnvironmentSources {
@@ -108,7 +109,8 @@ async function variableFrom(
   if (from.configMapKeyRef !== undefined) {
     const { name = '', key = '', optional } = from.configMapKeyRef;
     const data = dataOf(await sources.objects.configMap(namespace, name));
-    if (data?.[key] !== undefined) return data[key];
+    const value = ownMember(data, key);
+    if (value !== undefined) return value;
     if (optional === true) return undefined;
     throw new ContainerConfigError(
       data === undefined
@@ -119,7 +121,8 @@ async function variableFrom(
   if (from.secretKeyRef !== undefined) {
     const { name = '', key = '', optional } = from.secretKeyRef;
     const data = dataOf(await sources.objects.secret(namespace, name));
-    if (data?.[key] !== undefined) return fromBase64(data[key]);
+    const value = ownMember(data, key);
+    if (value !== undefined) return fromBase64(value);
     if (optional === true) return undefined;
     throw new ContainerConfigError(
       data === undefined ? `secret "${name}" not found` : `couldn't find key ${key} in Secret ${namespace}/${name}`,

@@ -131,18 +131,20 @@ export function hostPort(host: string, port: number): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
-const REASONS: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'connect: connection refused',
-  EHOSTUNREACH: 'connect: no route to host',
-  ENETUNREACH: 'connect: network is unreachable',
-  ETIMEDOUT: 'i/o timeout',
-  ECONNRESET: 'read: connection reset by peer',
-};
+const REASONS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    ECONNREFUSED: 'connect: connection refused',
+    EHOSTUNREACH: 'connect: no route to host',
+    ENETUNREACH: 'connect: network is unreachable',
+    ETIMEDOUT: 'i/o timeout',
+    ECONNRESET: 'read: connection reset by peer',
+  }),
+);
 
 export function dialMessage(error: unknown, host: string, port: number): string {
   const code = (error as NodeJS.ErrnoException).code ?? '';
   if (code === 'ECONNRESET' && error instanceof Error && error.message === 'socket hang up') return 'EOF';
-  const reason = REASONS[code];
+  const reason = REASONS.get(code);
   if (reason !== undefined) return `dial tcp ${hostPort(host, port)}: ${reason}`;
   return error instanceof Error ? error.message : String(error);
 }

@@ -11,6 +11,7 @@ import type { CSINode, Node } from '../../../api/machinery/kinds.ts';
 import { csiNodes, nodes } from '../../../api/machinery/resources.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
+import { ownMember } from '../../../api/meta/own-member.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../../api/meta/status-error.ts';
 
 export interface DriverOnNode {
@@ -53,7 +54,7 @@ export class CsiNode {
     return this.#changes.run(async () => {
       await this.#updateNode((node) => {
         for (const [key, value] of Object.entries(topology)) {
-          const existing = node.metadata.labels?.[key];
+          const existing = ownMember(node.metadata.labels, key);
           if (existing !== undefined && existing !== value)
             throw new Error(
               `detected topology value collision: driver reported "${key}":"${value}" but existing label is "${key}":"${existing}"`,
@@ -88,7 +89,7 @@ export class CsiNode {
     const { labels, nodeIds } = change(node);
     const text = Object.keys(nodeIds).length === 0 ? null : JSON.stringify(nodeIds);
     const before = node.metadata.annotations?.[ANNOTATION_NODE_IDS] ?? null;
-    const has = Object.entries(labels).every(([key, value]) => node.metadata.labels?.[key] === value);
+    const has = Object.entries(labels).every(([key, value]) => ownMember(node.metadata.labels, key) === value);
     if (has && text === before) return;
     const metadata = { labels, annotations: { [ANNOTATION_NODE_IDS]: text } };
     await this.#client.patch(nodes, '', this.#nodeName, 'strategic', { metadata });

@@ -29,37 +29,37 @@ const namedFormat = opaque('kubernetes.NamedFormat');
 const prefix = (check: (text: string) => string[]) => (text: string) => check(text.replace(/-$/, 'a'));
 const unless = (ok: (text: string) => boolean, why: string) => (text: string) => (ok(text) ? [] : [why]);
 
-const FORMATS: Readonly<Record<string, (text: string) => string[]>> = {
-  dns1123Label: dnsLabelErrors,
-  dns1123Subdomain: dnsSubdomainErrors,
-  dns1035Label: rfc1035LabelErrors,
-  qualifiedName: qualifiedNameErrors,
-  dns1123LabelPrefix: prefix(dnsLabelErrors),
-  dns1123SubdomainPrefix: prefix(dnsSubdomainErrors),
-  dns1035LabelPrefix: prefix(rfc1035LabelErrors),
-  labelValue: labelValueErrors,
-  uri: unless((text) => urlValue(text) !== undefined, 'invalid URI for request'),
-  uuid: unless(
-    (text) => /^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}$/.test(text),
-    'does not match the UUID format',
-  ),
-  byte: unless(
-    (text) => /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(text),
-    'invalid base64',
-  ),
-  date: unless((text) => /^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(Date.parse(text)), 'invalid date'),
-  datetime: unless(
-    (text) => /^\d{4}-\d{2}-\d{2}[Tt].+/.test(text) && !Number.isNaN(Date.parse(text)),
-    'invalid datetime',
-  ),
-};
+const FORMATS: ReadonlyMap<string, (text: string) => string[]> = new Map(
+  Object.entries({
+    dns1123Label: dnsLabelErrors,
+    dns1123Subdomain: dnsSubdomainErrors,
+    dns1035Label: rfc1035LabelErrors,
+    qualifiedName: qualifiedNameErrors,
+    dns1123LabelPrefix: prefix(dnsLabelErrors),
+    dns1123SubdomainPrefix: prefix(dnsSubdomainErrors),
+    dns1035LabelPrefix: prefix(rfc1035LabelErrors),
+    labelValue: labelValueErrors,
+    uri: unless((text) => urlValue(text) !== undefined, 'invalid URI for request'),
+    uuid: unless(
+      (text) => /^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}$/.test(text),
+      'does not match the UUID format',
+    ),
+    byte: unless(
+      (text) => /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(text),
+      'invalid base64',
+    ),
+    date: unless((text) => /^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(Date.parse(text)), 'invalid date'),
+    datetime: unless(
+      (text) => /^\d{4}-\d{2}-\d{2}[Tt].+/.test(text) && !Number.isNaN(Date.parse(text)),
+      'invalid datetime',
+    ),
+  }),
+);
 
 export const formats: readonly FunctionRow[] = [
-  ...Object.entries(FORMATS).map(([name, check]) =>
-    fn(`format.${name}`, [], namedFormat, () => new Format(name, check)),
-  ),
+  ...[...FORMATS].map(([name, check]) => fn(`format.${name}`, [], namedFormat, () => new Format(name, check))),
   fn('format.named', [string], optional(namedFormat), (name: string) => {
-    const check = Object.hasOwn(FORMATS, name) ? FORMATS[name] : undefined;
+    const check = FORMATS.get(name);
     return new Optional(check === undefined ? undefined : new Format(name, check));
   }),
   ...both('validate', [namedFormat, string], optional(list(string)), ({ check }: Format, text: string) => {

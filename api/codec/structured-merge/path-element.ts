@@ -63,11 +63,11 @@ function parse(text: string): JsonValue | undefined {
   }
 }
 
-const RANKS: Readonly<Record<string, number>> = { f: 0, k: 1, v: 2, i: 3 };
+const RANKS: ReadonlyMap<string, number> = new Map(Object.entries({ f: 0, k: 1, v: 2, i: 3 }));
 
 /** Fields by name, then keys, values and indices by what they hold. */
 export function compareElements(a: string, b: string): number {
-  const rank = (RANKS[a.charAt(0)] ?? 4) - (RANKS[b.charAt(0)] ?? 4);
+  const rank = (RANKS.get(a.charAt(0)) ?? 4) - (RANKS.get(b.charAt(0)) ?? 4);
   if (rank !== 0) return rank;
   switch (a.charAt(0)) {
     case 'k':
@@ -94,10 +94,10 @@ function compareKeys(a: JsonObject, b: JsonObject): number {
   return namesA.length - namesB.length;
 }
 
-const TYPE_RANKS: Readonly<Record<string, number>> = { number: 0, string: 1, boolean: 2 };
+const TYPE_RANKS: ReadonlyMap<string, number> = new Map(Object.entries({ number: 0, string: 1, boolean: 2 }));
 
 function compareValues(a: JsonValue, b: JsonValue): number {
-  const rank = (TYPE_RANKS[typeof a] ?? 3) - (TYPE_RANKS[typeof b] ?? 3);
+  const rank = (TYPE_RANKS.get(typeof a) ?? 3) - (TYPE_RANKS.get(typeof b) ?? 3);
   if (rank !== 0) return rank;
   if (typeof a === 'number' && typeof b === 'number') return a - b;
   if (typeof a === 'boolean' && typeof b === 'boolean') return Number(a) - Number(b);

@@ -245,25 +245,27 @@ export const baselineSeccomp: Check = (input) => {
 };
 
 /** Safe sysctls, with the minor version since which they are safe. */
-const SYSCTLS: Readonly<Record<string, number>> = {
-  'kernel.shm_rmid_forced': 0,
-  'net.ipv4.ip_local_port_range': 0,
-  'net.ipv4.tcp_syncookies': 0,
-  'net.ipv4.ping_group_range': 0,
-  'net.ipv4.ip_unprivileged_port_start': 0,
-  'net.ipv4.ip_local_reserved_ports': 27,
-  'net.ipv4.tcp_keepalive_time': 29,
-  'net.ipv4.tcp_fin_timeout': 29,
-  'net.ipv4.tcp_keepalive_intvl': 29,
-  'net.ipv4.tcp_keepalive_probes': 29,
-  'net.ipv4.tcp_rmem': 32,
-  'net.ipv4.tcp_wmem': 32,
-};
+const SYSCTLS: ReadonlyMap<string, number> = new Map(
+  Object.entries({
+    'kernel.shm_rmid_forced': 0,
+    'net.ipv4.ip_local_port_range': 0,
+    'net.ipv4.tcp_syncookies': 0,
+    'net.ipv4.ping_group_range': 0,
+    'net.ipv4.ip_unprivileged_port_start': 0,
+    'net.ipv4.ip_local_reserved_ports': 27,
+    'net.ipv4.tcp_keepalive_time': 29,
+    'net.ipv4.tcp_fin_timeout': 29,
+    'net.ipv4.tcp_keepalive_intvl': 29,
+    'net.ipv4.tcp_keepalive_probes': 29,
+    'net.ipv4.tcp_rmem': 32,
+    'net.ipv4.tcp_wmem': 32,
+  }),
+);
 
 export const sysctls: Check = ({ spec, minor }) => {
   const bad = (spec.securityContext?.sysctls ?? [])
     .map((one) => one.name)
-    .filter((name) => (SYSCTLS[name] ?? Number.POSITIVE_INFINITY) > minor || SYSCTLS[name] === undefined);
+    .filter((name) => (SYSCTLS.get(name) ?? Number.POSITIVE_INFINITY) > minor || !SYSCTLS.has(name));
   return bad.length === 0 ? undefined : { reason: 'forbidden sysctls', detail: bad.join(', ') };
 };
 

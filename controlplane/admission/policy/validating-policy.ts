@@ -42,12 +42,14 @@ interface Refusal {
   readonly always: boolean;
 }
 
-const CODES: Readonly<Record<string, number>> = {
-  Unauthorized: 401,
-  Forbidden: 403,
-  RequestEntityTooLarge: 413,
-  Invalid: 422,
-};
+const CODES: ReadonlyMap<string, number> = new Map(
+  Object.entries({
+    Unauthorized: 401,
+    Forbidden: 403,
+    RequestEntityTooLarge: 413,
+    Invalid: 422,
+  }),
+);
 const FAILURES = 'validation.policy.admission.k8s.io/validation_failure';
 
 export function validatingAdmissionPolicy(options: PolicyPluginOptions): AdmissionPlugin {
@@ -237,8 +239,8 @@ function denial(attributes: AdmissionAttributes, refusal: Refusal): StatusError 
   const message = `${quoted(refusal)} denied request: ${refusal.message}`;
   const name = attributes.name || attributes.object?.metadata.name || 'Unknown';
   const { status } = newForbidden({ group, resource }, name, message);
-  const reason = refusal.reason in CODES ? refusal.reason : 'Invalid';
-  return newStatusError(CODES[reason] ?? 422, reason, status.message ?? message, {
+  const reason = CODES.has(refusal.reason) ? refusal.reason : 'Invalid';
+  return newStatusError(CODES.get(reason) ?? 422, reason, status.message ?? message, {
     details: { ...status.details, causes: [{ message }] },
   });
 }

@@ -4,15 +4,17 @@
  */
 import { parseDuration } from '../../../api/component/duration.ts';
 
-const MACROS: Readonly<Record<string, string>> = {
-  '@yearly': '0 0 1 1 *',
-  '@annually': '0 0 1 1 *',
-  '@monthly': '0 0 1 * *',
-  '@weekly': '0 0 * * 0',
-  '@daily': '0 0 * * *',
-  '@midnight': '0 0 * * *',
-  '@hourly': '0 * * * *',
-};
+const MACROS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    '@yearly': '0 0 1 1 *',
+    '@annually': '0 0 1 1 *',
+    '@monthly': '0 0 1 * *',
+    '@weekly': '0 0 * * 0',
+    '@daily': '0 0 * * *',
+    '@midnight': '0 0 * * *',
+    '@hourly': '0 * * * *',
+  }),
+);
 const MONTHS = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
 const DAYS = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'];
 const MINUTE_MS = 60_000;
@@ -30,7 +32,7 @@ export interface Schedule {
 export function parseSchedule(text: string, timeZone = 'UTC'): Schedule {
   const every = /^@every (\d+(?:\.\d+)?(?:h|m|s)(?:\d+(?:h|m|s))*)$/.exec(text);
   if (every !== null) return everySchedule(every[1] ?? '');
-  const fields = (MACROS[text] ?? text).trim().split(/\s+/);
+  const fields = (MACROS.get(text) ?? text).trim().split(/\s+/);
   if (fields.length !== 5)
     throw new ScheduleError(`expected exactly 5 fields, found ${fields.length}: [${fields.join(' ')}]`);
   const [minute = '', hour = '', dayOfMonth = '', month = '', dayOfWeek = ''] = fields;

@@ -4,6 +4,7 @@
 import type { V1NodeSelectorTerm, V1Toleration } from '@kubernetes/client-node';
 import { scaledValue } from '../../../api/meta/intstr.ts';
 import type { DaemonSet, Node, Pod } from '../../../api/machinery/kinds.ts';
+import { ownMember } from '../../../api/meta/own-member.ts';
 import { REVISION_HASH } from '../controller-revisions.ts';
 import { tolerates } from '../node/taint-eviction.ts';
 import { isPodAvailable, isPodFinished, isPodTerminating } from '../pod-state.ts';
@@ -38,7 +39,7 @@ export function shouldRun(set: DaemonSet, node: Node): { readonly run: boolean; 
   const no = { run: false, stay: false };
   if ((spec?.nodeName ?? '') !== '' && spec?.nodeName !== node.metadata.name) return no;
   const labels = node.metadata.labels ?? {};
-  if (Object.entries(spec?.nodeSelector ?? {}).some(([key, value]) => labels[key] !== value)) return no;
+  if (Object.entries(spec?.nodeSelector ?? {}).some(([key, value]) => ownMember(labels, key) !== value)) return no;
   const terms = spec?.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
   if (terms !== undefined && !terms.some((term) => matchesTerm(term, node))) return no;
   const tolerations = tolerationsOf(set);
@@ -71,7 +72,9 @@ function matchesTerm(term: V1NodeSelectorTerm, node: Node): boolean {
     }
   };
   return (
-    matchExpressions.every(({ key, operator, values = [] }) => test(node.metadata.labels?.[key], operator, values)) &&
+    matchExpressions.every(({ key, operator, values = [] }) =>
+      test(ownMember(node.metadata.labels, key), operator, values),
+    ) &&
     matchFields.every(
       ({ key, operator, values = [] }) => key === 'metadata.name' && test(node.metadata.name, operator, values),
     )

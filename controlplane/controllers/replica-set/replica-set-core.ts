@@ -1,6 +1,7 @@
 /** The decisions of replica sets and replication controllers: pods to create and delete, and the status. Pure. */
 import type { V1ReplicaSetStatus } from '@kubernetes/client-node';
 import type { Pod, Wire } from '../../../api/machinery/kinds.ts';
+import { ownMember } from '../../../api/meta/own-member.ts';
 import {
   compareForDeletion,
   isPodActive,
@@ -62,7 +63,9 @@ export interface StatusInput {
 export function computeReplicaStatus(input: StatusInput): ReplicaStatus {
   const active = input.pods.filter(isPodActive);
   const labels = Object.entries(input.templateLabels);
-  const fullyLabeled = active.filter((pod) => labels.every(([key, value]) => pod.metadata.labels?.[key] === value));
+  const fullyLabeled = active.filter((pod) =>
+    labels.every(([key, value]) => ownMember(pod.metadata.labels, key) === value),
+  );
   const ready = active.filter(isPodReady);
   const available = ready.filter((pod) => isPodAvailable(pod, input.minReadySeconds, input.nowMs));
   const terminating = input.pods.filter((pod) => isPodTerminating(pod) && !isPodFinished(pod)).length;

@@ -5,6 +5,7 @@
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import type { Secret, ServiceAccount } from '../../../api/machinery/kinds.ts';
 import { secrets, serviceAccounts } from '../../../api/machinery/resources.ts';
+import { ownMember } from '../../../api/meta/own-member.ts';
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 
 export const TOKEN_SECRET_TYPE = 'kubernetes.io/service-account-token';
@@ -66,7 +67,7 @@ export function tokenSecrets(options: {
         }
         const data = wantedData(secret, account, options);
         const complete =
-          Object.entries(data).every(([field, value]) => secret.data?.[field] === value) &&
+          Object.entries(data).every(([field, value]) => ownMember(secret.data, field) === value) &&
           uid === account.metadata.uid;
         if (complete) return;
         const annotations = {

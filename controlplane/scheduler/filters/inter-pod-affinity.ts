@@ -2,6 +2,7 @@
  * Required pod affinity and anti-affinity, of the pod towards running pods and of running pods towards it: counts matching pods
  * by topology value once, after which each node costs a few look-ups and each moved pod a few selector matches.
  */
+import { ownMember } from '../../../api/meta/own-member.ts';
 import type { Cluster } from '../cluster-state.ts';
 import type { NodeInfo } from '../node-info.ts';
 import type { PodInfo } from '../pod-info.ts';
@@ -31,12 +32,12 @@ class TopologyCounts {
   }
 
   has(node: NodeInfo): boolean {
-    const value = node.labels[this.term.topologyKey];
+    const value = ownMember(node.labels, this.term.topologyKey);
     return value !== undefined && this.#counts.has(value);
   }
 
   change(node: NodeInfo, by: number): void {
-    const value = node.labels[this.term.topologyKey];
+    const value = ownMember(node.labels, this.term.topologyKey);
     if (value === undefined) return;
     const count = (this.#counts.get(value) ?? 0) + by;
     if (count === 0) this.#counts.delete(value);
@@ -77,7 +78,7 @@ class AffinityCounts implements PreparedFilter {
     if (this.#antiAffinity.some((counts) => counts.has(node)))
       return unschedulable("node(s) didn't match pod anti-affinity rules");
     for (const [key, values] of this.#repelling) {
-      const value = node.labels[key];
+      const value = ownMember(node.labels, key);
       if (value !== undefined && values.has(value))
         return unschedulable("node(s) didn't satisfy existing pods anti-affinity rules");
     }
@@ -104,7 +105,7 @@ class AffinityCounts implements PreparedFilter {
 
   #countRepelling(other: PodInfo, node: NodeInfo, by: 1 | -1): void {
     for (const term of other.requiredAntiAffinity) {
-      const value = node.labels[term.topologyKey];
+      const value = ownMember(node.labels, term.topologyKey);
       if (value === undefined || !term.selects(this.#pod, this.#cluster)) continue;
       const values = this.#repelling.get(term.topologyKey) ?? new Map<string, number>();
       this.#repelling.set(term.topologyKey, values);

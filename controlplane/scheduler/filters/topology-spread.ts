@@ -3,6 +3,7 @@ import type { Selector } from '../../../api/meta/selector.ts';
 import type { Cluster } from '../cluster-state.ts';
 import type { NodeInfo } from '../node-info.ts';
 import { podSelectsNode, toleratesTaint } from '../../../api/kinds/node-selection.ts';
+import { ownMember } from '../../../api/meta/own-member.ts';
 import type { PodInfo } from '../pod-info.ts';
 import { mergedSelector, type Spec } from '../pod-selection.ts';
 import { unresolvable, unschedulable, type FilterPlugin, type PodMove, type PreparedFilter } from '../plugin.ts';
@@ -29,7 +30,7 @@ class SpreadLimits implements PreparedFilter {
   check(node: NodeInfo) {
     for (const { spread, own } of this.#limits) {
       const { topologyKey, maxSkew } = spread.constraint;
-      const value = node.labels[topologyKey];
+      const value = ownMember(node.labels, topologyKey);
       if (value === undefined) return unresolvable(`${MISMATCH} (missing required label)`);
       if ((spread.counts.get(value) ?? 0) + own - spread.least > maxSkew) return unschedulable(MISMATCH);
     }
@@ -87,7 +88,7 @@ export class Spread {
   }
 
   #change(node: NodeInfo, by: number): void {
-    const value = node.labels[this.constraint.topologyKey];
+    const value = ownMember(node.labels, this.constraint.topologyKey);
     if (value === undefined) return;
     this.counts.set(value, (this.counts.get(value) ?? 0) + by);
     this.#least = undefined;

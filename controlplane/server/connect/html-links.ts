@@ -24,33 +24,35 @@ export function throughProxy(link: string, { prefix, targetHost, requestHost }: 
 }
 
 /** Attributes that hold links, by HTML 4 and 5. */
-const LINKS: Readonly<Record<string, readonly string[]>> = {
-  a: ['href'],
-  applet: ['codebase'],
-  area: ['href'],
-  audio: ['src'],
-  base: ['href'],
-  blockquote: ['cite'],
-  body: ['background'],
-  button: ['formaction'],
-  command: ['icon'],
-  del: ['cite'],
-  embed: ['src'],
-  form: ['action'],
-  frame: ['longdesc', 'src'],
-  head: ['profile'],
-  html: ['manifest'],
-  iframe: ['longdesc', 'src'],
-  img: ['longdesc', 'src', 'usemap'],
-  input: ['src', 'usemap', 'formaction'],
-  ins: ['cite'],
-  link: ['href'],
-  object: ['classid', 'codebase', 'data', 'usemap'],
-  q: ['cite'],
-  script: ['src'],
-  source: ['src'],
-  video: ['poster', 'src'],
-};
+const LINKS: ReadonlyMap<string, readonly string[]> = new Map(
+  Object.entries({
+    a: ['href'],
+    applet: ['codebase'],
+    area: ['href'],
+    audio: ['src'],
+    base: ['href'],
+    blockquote: ['cite'],
+    body: ['background'],
+    button: ['formaction'],
+    command: ['icon'],
+    del: ['cite'],
+    embed: ['src'],
+    form: ['action'],
+    frame: ['longdesc', 'src'],
+    head: ['profile'],
+    html: ['manifest'],
+    iframe: ['longdesc', 'src'],
+    img: ['longdesc', 'src', 'usemap'],
+    input: ['src', 'usemap', 'formaction'],
+    ins: ['cite'],
+    link: ['href'],
+    object: ['classid', 'codebase', 'data', 'usemap'],
+    q: ['cite'],
+    script: ['src'],
+    source: ['src'],
+    video: ['poster', 'src'],
+  }),
+);
 
 /** What stands between these and their end tags is no markup. */
 const RAW: ReadonlySet<string> = new Set(
@@ -155,7 +157,7 @@ export class HtmlLinks {
     while (end < tag.length && !isSpace(tag.charAt(end)) && tag[end] !== '/' && tag[end] !== '>') end += 1;
     const element = tag.slice(1, end).toLowerCase();
     this.#state = RAW.has(element) ? rawUntil(`</${element}`) : TEXT;
-    const links = Object.hasOwn(LINKS, element) ? (LINKS[element] ?? []) : [];
+    const links = LINKS.get(element) ?? [];
     return links.length === 0 ? tag : tag.slice(0, end) + this.#turnAttributes(tag.slice(end), links);
   }
 

@@ -44,16 +44,18 @@ export async function proxyRequest(request: ApiRequest, target: OpenTarget, stri
 }
 
 /** How a page is written; none that is missing here can be read. */
-const ENCODINGS: Readonly<Record<string, () => [first: Transform, last: Transform] | []>> = {
-  '': () => [],
-  gzip: () => [createGunzip(), createGzip()],
-  deflate: () => [createInflateRaw(), createDeflateRaw()],
-};
+const ENCODINGS: ReadonlyMap<string, () => [first: Transform, last: Transform] | []> = new Map(
+  Object.entries({
+    '': () => [],
+    gzip: () => [createGunzip(), createGzip()],
+    deflate: () => [createInflateRaw(), createDeflateRaw()],
+  }),
+);
 
 /** The page with its links turned; `undefined` for what is no page that can be read. */
 function linkedPage(message: IncomingMessage, place: ProxiedPlace): Readable | undefined {
   if (message.headers['content-type']?.split(';')[0]?.trim() !== 'text/html') return undefined;
-  const coding = ENCODINGS[message.headers['content-encoding'] ?? '']?.();
+  const coding = ENCODINGS.get(message.headers['content-encoding'] ?? '')?.();
   if (coding === undefined) return undefined;
   const links = new HtmlLinks((link) => throughProxy(link, place));
   // Latin 1 keeps each byte, whatever the page is written in.

@@ -54,9 +54,11 @@ const DELETE_OPTIONS: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.De
 export const PATCH: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.Patch' };
 const WATCH_EVENT: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent' };
 
-const METHODS_OF_CONNECT: Readonly<Record<string, readonly Method[]>> = {
-  proxy: ['get', 'put', 'post', 'delete', 'options', 'head', 'patch'],
-};
+const METHODS_OF_CONNECT: ReadonlyMap<string, readonly Method[]> = new Map(
+  Object.entries({
+    proxy: ['get', 'put', 'post', 'delete', 'options', 'head', 'patch'],
+  }),
+);
 
 /** `CoreV1`, `RbacAuthorizationV1`. */
 export function groupPrefix(group: string, version: string): string {
@@ -284,7 +286,7 @@ class ResourcePaths {
         action: 'get',
         answer: undefined,
       });
-      const own_ = SUBRESOURCE_PARAMETERS[`${resource}/log`] ?? [];
+      const own_ = SUBRESOURCE_PARAMETERS.get(`${resource}/log`) ?? [];
       return [{ path, parameters: [...parameters, ...COMMON_PARAMETERS, ...own_], operations: [operation] }];
     }
     const operations = this.#readAndWrite(subresource.verbs, named, own).map((operation) => ({
@@ -311,9 +313,9 @@ class ResourcePaths {
   #connections(subresource: SubresourceInfo, path: string, parameters: readonly ParameterInfo[]): PathOperations[] {
     const { resource, kind } = this.#row;
     const { name, group, version } = subresource;
-    const query = SUBRESOURCE_PARAMETERS[`${resource}/${name}`] ?? SUBRESOURCE_PARAMETERS[name] ?? [];
+    const query = SUBRESOURCE_PARAMETERS.get(`${resource}/${name}`) ?? SUBRESOURCE_PARAMETERS.get(name) ?? [];
     const at = (suffix: string): Operation[] =>
-      (METHODS_OF_CONNECT[name] ?? ['get', 'post']).map((method) => ({
+      (METHODS_OF_CONNECT.get(name) ?? ['get', 'post']).map((method) => ({
         ...this.#operation(method, `connect ${method.toUpperCase()} requests to ${name} of`, {
           id: `connect${this.#prefix}${capital(method)}${this.#scope}${kind}${capital(name)}${suffix}`,
           action: 'connect',

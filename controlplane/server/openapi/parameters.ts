@@ -102,20 +102,22 @@ const STREAMS = [
 ];
 
 /** Of subresources that are connected to, or read with options of their own. */
-export const SUBRESOURCE_PARAMETERS: Readonly<Record<string, readonly ParameterInfo[]>> = {
-  'pods/attach': [CONTAINER, ...STREAMS],
-  'pods/exec': [COMMAND, CONTAINER, ...STREAMS],
-  'pods/portforward': [query('ports', 'integer', 'The ports to forward; required over WebSockets.')],
-  'pods/log': [
-    CONTAINER,
-    query('follow', 'boolean', 'Goes on with what is written later.'),
-    query('insecureSkipTLSVerifyBackend', 'boolean', "Does not check the agent's certificate."),
-    query('limitBytes', 'integer', 'Ends after so many bytes.'),
-    query('previous', 'boolean', 'The log of the container before its last restart.'),
-    query('sinceSeconds', 'integer', 'Begins so many seconds ago.'),
-    query('stream', 'string', "'All', 'Stdout' or 'Stderr'."),
-    query('tailLines', 'integer', 'Begins so many lines before the end.'),
-    query('timestamps', 'boolean', 'Puts a time before each line.'),
-  ],
-  proxy: [query('path', 'string', 'The path behind the resource.')],
-};
+export const SUBRESOURCE_PARAMETERS: ReadonlyMap<string, readonly ParameterInfo[]> = new Map(
+  Object.entries({
+    'pods/attach': [CONTAINER, ...STREAMS],
+    'pods/exec': [COMMAND, CONTAINER, ...STREAMS],
+    'pods/portforward': [query('ports', 'integer', 'The ports to forward; required over WebSockets.')],
+    'pods/log': [
+      CONTAINER,
+      query('follow', 'boolean', 'Goes on with what is written later.'),
+      query('insecureSkipTLSVerifyBackend', 'boolean', "Does not check the agent's certificate."),
+      query('limitBytes', 'integer', 'Ends after so many bytes.'),
+      query('previous', 'boolean', 'The log of the container before its last restart.'),
+      query('sinceSeconds', 'integer', 'Begins so many seconds ago.'),
+      query('stream', 'string', "'All', 'Stdout' or 'Stderr'."),
+      query('tailLines', 'integer', 'Begins so many lines before the end.'),
+      query('timestamps', 'boolean', 'Puts a time before each line.'),
+    ],
+    proxy: [query('path', 'string', 'The path behind the resource.')],
+  }),
+);

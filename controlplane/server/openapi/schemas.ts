@@ -40,34 +40,36 @@ interface SpecialSchema {
   readonly v3?: JsonObject;
 }
 
-const SPECIAL: Readonly<Record<string, SpecialSchema>> = {
-  [`${META}Time`]: {
-    description: 'A time in RFC 3339, UTC, to the second.',
-    v2: { type: 'string', format: 'date-time' },
-  },
-  [`${META}MicroTime`]: {
-    description: 'A time in RFC 3339, UTC, to the microsecond.',
-    v2: { type: 'string', format: 'date-time' },
-  },
-  [`${META}Duration`]: { description: 'A span of time such as 1h2m3s.', v2: { type: 'string' } },
-  [`${META}FieldsV1`]: { description: 'A set of fields, as a tree of their names.', v2: { type: 'object' } },
-  [`${META}Patch`]: { description: 'A body in one of the patch formats.', v2: { type: 'object' } },
-  'io.k8s.apimachinery.pkg.api.resource.Quantity': {
-    description: 'A number with a unit: 500m, 2Gi, 1e3. Kept exactly, written in its shortest form.',
-    v2: { type: 'string' },
-    v3: { oneOf: [{ type: 'string' }, { type: 'number' }] },
-  },
-  'io.k8s.apimachinery.pkg.util.intstr.IntOrString': {
-    description: 'A number, or a string such as a name or a percentage.',
-    v2: { type: 'string', format: 'int-or-string' },
-    v3: { format: 'int-or-string', oneOf: [{ type: 'integer' }, { type: 'string' }] },
-  },
-  'io.k8s.apimachinery.pkg.runtime.RawExtension': { description: 'An object of any kind.', v2: { type: 'object' } },
-  [`${EXTENSIONS}JSON`]: { description: 'Any JSON value.', v2: {} },
-  [MESSAGES.schemaOrBool]: { description: 'A schema, or true or false.', v2: {} },
-  [MESSAGES.schemaOrArray]: { description: 'A schema, or a list of schemas.', v2: {} },
-  [MESSAGES.schemaOrStringArray]: { description: 'A schema, or a list of strings.', v2: {} },
-};
+const SPECIAL: ReadonlyMap<string, SpecialSchema> = new Map(
+  Object.entries({
+    [`${META}Time`]: {
+      description: 'A time in RFC 3339, UTC, to the second.',
+      v2: { type: 'string', format: 'date-time' },
+    },
+    [`${META}MicroTime`]: {
+      description: 'A time in RFC 3339, UTC, to the microsecond.',
+      v2: { type: 'string', format: 'date-time' },
+    },
+    [`${META}Duration`]: { description: 'A span of time such as 1h2m3s.', v2: { type: 'string' } },
+    [`${META}FieldsV1`]: { description: 'A set of fields, as a tree of their names.', v2: { type: 'object' } },
+    [`${META}Patch`]: { description: 'A body in one of the patch formats.', v2: { type: 'object' } },
+    'io.k8s.apimachinery.pkg.api.resource.Quantity': {
+      description: 'A number with a unit: 500m, 2Gi, 1e3. Kept exactly, written in its shortest form.',
+      v2: { type: 'string' },
+      v3: { oneOf: [{ type: 'string' }, { type: 'number' }] },
+    },
+    'io.k8s.apimachinery.pkg.util.intstr.IntOrString': {
+      description: 'A number, or a string such as a name or a percentage.',
+      v2: { type: 'string', format: 'int-or-string' },
+      v3: { format: 'int-or-string', oneOf: [{ type: 'integer' }, { type: 'string' }] },
+    },
+    'io.k8s.apimachinery.pkg.runtime.RawExtension': { description: 'An object of any kind.', v2: { type: 'object' } },
+    [`${EXTENSIONS}JSON`]: { description: 'Any JSON value.', v2: {} },
+    [MESSAGES.schemaOrBool]: { description: 'A schema, or true or false.', v2: {} },
+    [MESSAGES.schemaOrArray]: { description: 'A schema, or a list of schemas.', v2: {} },
+    [MESSAGES.schemaOrStringArray]: { description: 'A schema, or a list of strings.', v2: {} },
+  }),
+);
 
 const PLAIN: Partial<Readonly<Record<Scalar, JsonObject>>> = {
   string: { type: 'string' },
@@ -79,7 +81,7 @@ const PLAIN: Partial<Readonly<Record<Scalar, JsonObject>>> = {
 };
 
 /** Zero values that OpenAPI 3 documents give to what is always printed. */
-const ZEROS: Readonly<Record<string, JsonValue>> = { string: '', boolean: false, integer: 0 };
+const ZEROS: ReadonlyMap<string, JsonValue> = new Map(Object.entries({ string: '', boolean: false, integer: 0 }));
 
 /** Types that the paths and definitions of custom resources refer to. */
 export const CUSTOM_REFERENCES: readonly string[] = ['ObjectMeta', 'ListMeta', 'DeleteOptions', 'Patch', 'Status'].map(
@@ -155,7 +157,7 @@ export class SchemaWriter {
   }
 
   #definition(name: string): JsonObject {
-    const special = SPECIAL[name];
+    const special = SPECIAL.get(name);
     if (special !== undefined) {
       const shape = this.#version === 3 ? (special.v3 ?? special.v2) : special.v2;
       return { description: special.description, ...shape };
@@ -218,7 +220,7 @@ export class SchemaWriter {
     if (this.#version === 2 || field.presence !== 'print') return undefined;
     if (field.type.kind === 'struct') return {};
     const plain = field.type.kind === 'scalar' ? PLAIN[field.type.scalar]?.['type'] : undefined;
-    return typeof plain === 'string' ? ZEROS[plain] : undefined;
+    return typeof plain === 'string' ? ZEROS.get(plain) : undefined;
   }
 
   #type(type: TypeNode): JsonObject {
@@ -243,8 +245,8 @@ export class SchemaWriter {
     if (this.#version === 2) return schema;
     if (type.kind === 'struct') return { allOf: [schema], default: {} };
     const plain = schema['type'];
-    return type.kind === 'scalar' && typeof plain === 'string' && plain in ZEROS
-      ? { ...schema, default: ZEROS[plain] }
+    return type.kind === 'scalar' && typeof plain === 'string' && ZEROS.has(plain)
+      ? { ...schema, default: ZEROS.get(plain) }
       : schema;
   }
 }

@@ -3,6 +3,7 @@ import type { V1ReplicaSetSpec, V1ReplicationControllerSpec } from '@kubernetes/
 import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
 import type { FieldError } from '../../../../api/meta/field-error.ts';
 import { nameIsSubdomain } from '../../../../api/meta/names.ts';
+import { ownMember } from '../../../../api/meta/own-member.ts';
 import { replicaSetColumns, replicationControllerColumns } from './columns.ts';
 import { statusOnly } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
@@ -75,7 +76,10 @@ function controllerErrors(object: ReplicationController): FieldError[] {
   errors.push(...nonNegative('spec.replicas', spec.replicas));
   if (spec.template === undefined) return [...errors, required('spec.template')];
   const labels = spec.template.metadata?.labels ?? {};
-  if (Object.keys(selector).length > 0 && !Object.entries(selector).every(([key, value]) => labels[key] === value)) {
+  if (
+    Object.keys(selector).length > 0 &&
+    !Object.entries(selector).every(([key, value]) => ownMember(labels, key) === value)
+  ) {
     errors.push(invalid('spec.template.metadata.labels', labels, '`selector` does not match template `labels`'));
   }
   errors.push(...controllerTemplateErrors(spec.template, 'ReplicationController'));

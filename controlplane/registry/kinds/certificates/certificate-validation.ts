@@ -33,7 +33,7 @@ export const conditionsOf = (request: SigningRequest): readonly Condition[] => r
 
 const LEGACY_SIGNER = 'kubernetes.io/legacy-unknown';
 const MIN_EXPIRATION_SECONDS = 600;
-const USAGES: readonly string[] = [...KEY_USAGES, ...Object.keys(EXTENDED_KEY_USAGES), 'signing'];
+const USAGES: readonly string[] = [...KEY_USAGES, ...EXTENDED_KEY_USAGES.keys(), 'signing'];
 const DECISIONS = ['Approved', 'Denied'];
 const FINAL = [...DECISIONS, 'Failed'];
 

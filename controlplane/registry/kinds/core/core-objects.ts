@@ -143,13 +143,17 @@ type Secret = Kind<Pick<V1Secret, 'data' | 'stringData' | 'type' | 'immutable'>>
 const ACCOUNT = 'kubernetes.io/service-account.name';
 
 /** Keys that a type needs. */
-const REQUIRED_KEYS: Readonly<Record<string, readonly string[]>> = {
-  'kubernetes.io/tls': ['tls.crt', 'tls.key'],
-};
-const CONFIG_KEYS: Readonly<Record<string, string>> = {
-  'kubernetes.io/dockercfg': '.dockercfg',
-  'kubernetes.io/dockerconfigjson': '.dockerconfigjson',
-};
+const REQUIRED_KEYS: ReadonlyMap<string, readonly string[]> = new Map(
+  Object.entries({
+    'kubernetes.io/tls': ['tls.crt', 'tls.key'],
+  }),
+);
+const CONFIG_KEYS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    'kubernetes.io/dockercfg': '.dockercfg',
+    'kubernetes.io/dockerconfigjson': '.dockerconfigjson',
+  }),
+);
 
 function mergeStringData(object: Secret): void {
   const { stringData } = object;
@@ -178,8 +182,8 @@ function secretErrors(object: Secret): FieldError[] {
   } else if (type === 'kubernetes.io/ssh-auth') {
     if ((data['ssh-privatekey'] ?? '') === '') errors.push(required('data[ssh-privatekey]'));
   }
-  for (const key of REQUIRED_KEYS[type] ?? []) if (missing(key)) errors.push(required(`data[${key}]`));
-  const config = CONFIG_KEYS[type];
+  for (const key of REQUIRED_KEYS.get(type) ?? []) if (missing(key)) errors.push(required(`data[${key}]`));
+  const config = CONFIG_KEYS.get(type);
   if (config !== undefined) {
     if (missing(config)) errors.push(required(`data[${config}]`));
     else errors.push(...jsonErrors(config, Buffer.from(data[config] ?? '', 'base64').toString()));
@@ -187,18 +191,20 @@ function secretErrors(object: Secret): FieldError[] {
   return errors;
 }
 
-const KINDS: Readonly<Record<string, string>> = {
-  object: 'object',
-  string: 'string',
-  number: 'number',
-  boolean: 'bool',
-};
+const KINDS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    object: 'object',
+    string: 'string',
+    number: 'number',
+    boolean: 'bool',
+  }),
+);
 
 function jsonErrors(key: string, text: string): FieldError[] {
   const refuse = (why: string): FieldError[] => [invalid(`data[${key}]`, '<secret contents redacted>', why)];
   try {
     const value: unknown = JSON.parse(text);
-    const kind = Array.isArray(value) ? 'array' : value === null ? 'object' : KINDS[typeof value];
+    const kind = Array.isArray(value) ? 'array' : value === null ? 'object' : KINDS.get(typeof value);
     return kind === 'object' || kind === undefined
       ? []
       : refuse(`json: cannot unmarshal ${kind} into Go value of type map[string]interface {}`);

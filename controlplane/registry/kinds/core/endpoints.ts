@@ -100,7 +100,7 @@ const endpoints: Strategy<Endpoints> = {
 // --- endpoint slices
 
 const ADDRESS_TYPES = ['FQDN', 'IPv4', 'IPv6'];
-const FAMILIES: Readonly<Record<string, 4 | 6>> = { IPv4: 4, IPv6: 6 };
+const FAMILIES: ReadonlyMap<string, 4 | 6> = new Map(Object.entries({ IPv4: 4, IPv6: 6 }));
 const MAX_ENDPOINTS = 1000;
 const MAX_ADDRESSES = 100;
 const MAX_PORTS = 20_000;
@@ -131,7 +131,7 @@ function endpointErrors(endpoint: Endpoint, at: string, type: string, known: Rea
   else errors.push(...maxItems(field, addresses, MAX_ADDRESSES));
   for (const [index, address] of addresses.entries()) {
     const own = `${field}[${index}]`;
-    const family = FAMILIES[type];
+    const family = FAMILIES.get(type);
     if (type === 'FQDN') errors.push(...fullyQualifiedDomainErrors(own, address));
     else if (family !== undefined) errors.push(...familyErrors(field, own, address, { family, known }));
   }

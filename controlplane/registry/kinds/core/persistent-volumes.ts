@@ -139,20 +139,22 @@ function updateErrors(object: Volume, old: Volume): FieldError[] {
   return errors;
 }
 
-const STABLE_LABELS: Readonly<Record<string, string>> = {
-  'beta.kubernetes.io/arch': 'kubernetes.io/arch',
-  'beta.kubernetes.io/os': 'kubernetes.io/os',
-  'failure-domain.beta.kubernetes.io/region': 'topology.kubernetes.io/region',
-  'failure-domain.beta.kubernetes.io/zone': 'topology.kubernetes.io/zone',
-  'beta.kubernetes.io/instance-type': 'node.kubernetes.io/instance-type',
-};
+const STABLE_LABELS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    'beta.kubernetes.io/arch': 'kubernetes.io/arch',
+    'beta.kubernetes.io/os': 'kubernetes.io/os',
+    'failure-domain.beta.kubernetes.io/region': 'topology.kubernetes.io/region',
+    'failure-domain.beta.kubernetes.io/zone': 'topology.kubernetes.io/zone',
+    'beta.kubernetes.io/instance-type': 'node.kubernetes.io/instance-type',
+  }),
+);
 
 function withStableLabels(affinity: VolumeSpec['nodeAffinity']): object | undefined {
   if (affinity === undefined) return undefined;
   const copy = cloneJson(affinity);
   for (const term of copy.required?.nodeSelectorTerms ?? [])
     for (const one of term.matchExpressions ?? [])
-      if (one.key !== undefined) one.key = STABLE_LABELS[one.key] ?? one.key;
+      if (one.key !== undefined) one.key = STABLE_LABELS.get(one.key) ?? one.key;
   return copy;
 }
 
@@ -183,7 +185,7 @@ function warnings(object: Volume): string[] {
     );
   for (const [index, term] of (spec?.nodeAffinity?.required?.nodeSelectorTerms ?? []).entries())
     for (const [at, { key = '' }] of (term.matchExpressions ?? []).entries()) {
-      const text = DEPRECATED_LABELS[key];
+      const text = DEPRECATED_LABELS.get(key);
       if (text !== undefined)
         texts.push(
           `spec.nodeAffinity.required.nodeSelectorTerms[${index}].matchExpressions[${at}].key: ${key} is ${text}`,

@@ -2,6 +2,7 @@
 import { duplicate, invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import type { KubeObject, ObjectMeta } from '../../../../api/meta/object.ts';
+import { ownMember } from '../../../../api/meta/own-member.ts';
 import { flowSchemaColumns, priorityLevelColumns } from './columns.ts';
 import { restore, specAndStatus } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
@@ -50,7 +51,7 @@ const DEFAULT_PRECEDENCE = 1000;
 function schemaErrors(object: FlowSchema): FieldError[] {
   const { name = '' } = object.metadata;
   const errors = flowSchemaErrors(name, object.spec ?? {});
-  const fixed = Object.hasOwn(MANDATORY_SCHEMAS, name) ? MANDATORY_SCHEMAS[name] : undefined;
+  const fixed = ownMember(MANDATORY_SCHEMAS, name);
   if (fixed !== undefined && !semanticEqual(object.spec, fixed))
     errors.push(invalid('spec', object.spec, `spec of '${name}' must equal the fixed value`));
   return [...errors, ...conditionErrors(object.status?.conditions ?? [])];
@@ -121,7 +122,7 @@ function levelErrors(object: PriorityLevel): FieldError[] {
 }
 
 function fixedErrors(name: string, spec: PriorityLevelSpec): FieldError[] {
-  const fixed = Object.hasOwn(MANDATORY_LEVELS, name) ? MANDATORY_LEVELS[name] : undefined;
+  const fixed = ownMember(MANDATORY_LEVELS, name);
   if (fixed === undefined) return [];
   if (name !== 'exempt')
     return semanticEqual(spec, fixed) ? [] : [invalid('spec', spec, `spec of '${name}' must equal the fixed value`)];

@@ -61,7 +61,7 @@ function labelWarnings({ scheduling }: RuntimeClass): string[] {
   return Object.keys(scheduling?.nodeSelector ?? {})
     .sort()
     .flatMap((key) => {
-      const text = DEPRECATED_LABELS[key];
+      const text = DEPRECATED_LABELS.get(key);
       return text === undefined ? [] : [`scheduling.nodeSelector: ${text}`];
     });
 }

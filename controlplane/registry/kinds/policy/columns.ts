@@ -10,6 +10,7 @@ import type {
   V2MetricStatus,
 } from '@kubernetes/client-node';
 import type { Kind, Wire } from '../../../../api/kinds/wire.ts';
+import { ownMember } from '../../../../api/meta/own-member.ts';
 import type { TableColumns } from '../../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf } from '../../columns/column.ts';
 
@@ -159,7 +160,9 @@ export const quotaColumns: TableColumns = {
     const requests: string[] = [];
     const limits: string[] = [];
     for (const name of Object.keys(hard).sort()) {
-      (name.startsWith('limits.') ? limits : requests).push(`${name}: ${used[name] ?? '0'}/${hard[name] ?? '0'}`);
+      (name.startsWith('limits.') ? limits : requests).push(
+        `${name}: ${ownMember(used, name) ?? '0'}/${ownMember(hard, name) ?? '0'}`,
+      );
     }
     return [nameOf(object), requests.join(', '), limits.join(', '), age(object)];
   },

@@ -102,15 +102,17 @@ export const storageClasses: Strategy<StorageClass> = {
   columns: storageClassColumns,
 };
 
-const OLD_TOPOLOGY: Readonly<Record<string, string>> = {
-  'failure-domain.beta.kubernetes.io/region': 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
-  'failure-domain.beta.kubernetes.io/zone': 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
-};
+const OLD_TOPOLOGY: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    'failure-domain.beta.kubernetes.io/region': 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
+    'failure-domain.beta.kubernetes.io/zone': 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
+  }),
+);
 
 function topologyWarnings(object: StorageClass): string[] {
   return (object.allowedTopologies ?? []).flatMap((term, index) =>
     (term.matchLabelExpressions ?? []).flatMap(({ key = '' }, place) => {
-      const text = OLD_TOPOLOGY[key];
+      const text = OLD_TOPOLOGY.get(key);
       return text === undefined
         ? []
         : [`allowedTopologies[${index}].matchLabelExpressions[${place}].key: ${key} is ${text}`];
