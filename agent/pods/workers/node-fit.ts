@@ -3,6 +3,7 @@
  * Pure.
  */
 import { podSelectsNode, toleratesTaint } from '../../../api/kinds/node-selection.ts';
+import { ownMember } from '../../../api/meta/own-member.ts';
 import { addQuantities, milliUnits, parseQuantity, type Quantity, wholeUnits } from '../../../api/meta/quantity.ts';
 import type { NodeObject, Pod } from '../../model/core-types.ts';
 import { isStaticPod } from '../../model/pod-kinds.ts';
@@ -69,7 +70,7 @@ function lackingResources(pod: Pod, others: readonly Pod[], node: NodeObject): r
   if (wanted.length === 0) return lacking;
   const requests = others.map((other) => podResources(other, requestsOf));
   for (const { name, requested } of wanted) {
-    const total = allocatable[name];
+    const total = ownMember(allocatable, name);
     // The scheduler alone accounts for extended resources that the node does not report.
     if (total === undefined && (name === 'ephemeral-storage' || isExtended(name))) continue;
     const capacity = amount(name, total);
