@@ -4,6 +4,7 @@
  */
 import { quoteText } from '../meta/quote.ts';
 import { forbidden, invalid, type FieldError } from '../meta/field-error.ts';
+import { ownMember } from '../meta/own-member.ts';
 import { localPathErrors } from './mount-validation.ts';
 import type { PodSpec } from './pod-types.ts';
 
@@ -143,7 +144,7 @@ export function podAnnotationUpdateErrors(
   const path = 'metadata.annotations';
   const errors: FieldError[] = [];
   for (const [key, value] of Object.entries(old)) {
-    if (annotations[key] === value) continue;
+    if (ownMember(annotations, key) === value) continue;
     if (key.startsWith(APP_ARMOR_ANNOTATION))
       errors.push(forbidden(`${path}[${key}]`, 'may not remove or update AppArmor annotations'));
     if (key === MIRROR) errors.push(forbidden(`${path}[${key}]`, 'may not remove or update mirror pod annotation'));

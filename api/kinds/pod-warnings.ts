@@ -6,6 +6,7 @@ import { quoteText } from '../meta/quote.ts';
 import { milliUnits, parseQuantity } from '../meta/quantity.ts';
 import type { ObjectMeta } from '../meta/object.ts';
 import { dnsLabelErrors } from '../meta/names.ts';
+import { ownMember } from '../meta/own-member.ts';
 import { ipWarnings } from './address-warnings.ts';
 import { APP_ARMOR_ANNOTATION, containersOf } from './pod-annotation-validation.ts';
 import type { Container, PodSpec, Quantities, Volume } from './pod-types.ts';
@@ -309,12 +310,12 @@ function containerAnnotationWarnings(
   const annotations = meta?.annotations ?? {};
   const texts: string[] = [];
   const seccomp = `${SECCOMP_CONTAINER}${name}`;
-  if (annotations[seccomp] !== undefined && securityContext?.seccompProfile === undefined)
+  if (ownMember(annotations, seccomp) !== undefined && securityContext?.seccompProfile === undefined)
     texts.push(`${at}[${seccomp}]: ${SECCOMP_TEXT}`);
   // For a pod, the warning is issued where the annotation is converted to the field.
   const appArmor = `${APP_ARMOR_ANNOTATION}${name}`;
   const profile = securityContext?.appArmorProfile ?? spec.securityContext?.appArmorProfile;
-  if (isTemplate && annotations[appArmor] !== undefined && profile === undefined)
+  if (isTemplate && ownMember(annotations, appArmor) !== undefined && profile === undefined)
     texts.push(`${at}[${appArmor}]: deprecated since v1.30; use the "appArmorProfile" field instead`);
   return texts;
 }

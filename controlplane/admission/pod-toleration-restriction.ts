@@ -5,6 +5,7 @@
 import { parseExactJson } from '../../api/codec/json.ts';
 import type { Namespace } from '../../api/machinery/kinds.ts';
 import { namespaces } from '../../api/machinery/resources.ts';
+import { ownMember } from '../../api/meta/own-member.ts';
 import { newInternalError } from '../../api/meta/status-error.ts';
 import { podOf, refusal } from './pod-attributes.ts';
 import { isSuperset, mergeTolerations, type Toleration } from './tolerations.ts';
@@ -62,7 +63,7 @@ function hasMemoryPressureToleration(pod: { readonly spec: NonNullable<ReturnTyp
 
 /** `undefined` if the namespace does not have the annotation. */
 function listOf(namespace: Namespace | undefined, annotation: string): readonly Toleration[] | undefined {
-  const text = namespace?.metadata.annotations?.[annotation];
+  const text = ownMember(namespace?.metadata.annotations, annotation);
   if (text === undefined) return undefined;
   if (text === '') return [];
   try {

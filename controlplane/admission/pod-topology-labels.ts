@@ -1,6 +1,7 @@
 /** PodTopologyLabels: copies the zone and region labels of the node to the pod when it is bound. */
 import type { Binding, Node } from '../../api/machinery/kinds.ts';
 import { nodes } from '../../api/machinery/resources.ts';
+import { ownMember } from '../../api/meta/own-member.ts';
 import { isPod, podOf } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
@@ -11,7 +12,7 @@ export function podTopologyLabels(sources: Sources): AdmissionPlugin {
   const source = sources.of(nodes);
   const copy = (node: Node | undefined, metadata: { labels?: Record<string, string> }): void => {
     for (const key of LABELS) {
-      const value = node?.metadata.labels?.[key];
+      const value = ownMember(node?.metadata.labels, key);
       if (value !== undefined) metadata.labels = { ...metadata.labels, [key]: value };
     }
   };

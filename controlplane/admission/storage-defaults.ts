@@ -3,6 +3,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { compareQuantities, parseQuantity } from '../../api/meta/quantity.ts';
 import type { PersistentVolumeClaim } from '../../api/machinery/kinds.ts';
 import { storageClasses } from '../../api/machinery/resources.ts';
+import { ownMember } from '../../api/meta/own-member.ts';
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
@@ -24,7 +25,7 @@ export function newestDefault<T extends KubeObject>(
   annotations: readonly string[],
 ): T | undefined {
   const marked = objects.filter((object) =>
-    annotations.some((annotation) => object.metadata.annotations?.[annotation] === 'true'),
+    annotations.some((annotation) => ownMember(object.metadata.annotations, annotation) === 'true'),
   );
   const time = (object: T): number => Date.parse(object.metadata.creationTimestamp ?? '') || 0;
   return marked.sort((a, b) => time(b) - time(a) || ((a.metadata.name ?? '') < (b.metadata.name ?? '') ? -1 : 1))[0];

@@ -10,6 +10,7 @@ import type {
   Pod,
   StorageClass,
 } from '../../api/machinery/kinds.ts';
+import { ownMember } from '../../api/meta/own-member.ts';
 import { NodeInfo } from './node-info.ts';
 import { PodInfo } from './pod-info.ts';
 import type { NamespaceLabels } from './pod-selection.ts';
@@ -116,7 +117,7 @@ const ZONE_LABELS = ['topology.kubernetes.io/region', 'topology.kubernetes.io/zo
 function byTurnsOfZones(nodes: readonly NodeInfo[]): NodeInfo[] {
   const zones = new Map<string, NodeInfo[]>();
   for (const node of nodes) {
-    const zone = ZONE_LABELS.map((label) => node.labels[label] ?? '').join('/');
+    const zone = ZONE_LABELS.map((label) => ownMember(node.labels, label) ?? '').join('/');
     const members = zones.get(zone);
     if (members === undefined) zones.set(zone, [node]);
     else members.push(node);

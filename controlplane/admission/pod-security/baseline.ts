@@ -1,4 +1,5 @@
 /** Checks of the baseline level, in the order in which violations are listed. */
+import { ownMember } from '../../../api/meta/own-member.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import {
   allContainers,
@@ -209,7 +210,7 @@ const SECCOMP_CONTAINER = 'container.seccomp.security.alpha.kubernetes.io/';
 const seccompAnnotations: Check = ({ metadata, spec }) => {
   const keys = [SECCOMP_POD, ...allContainers(spec).map(({ name }) => `${SECCOMP_CONTAINER}${name}`)];
   const bad = keys.flatMap((key) => {
-    const value = metadata.annotations?.[key];
+    const value = ownMember(metadata.annotations, key);
     const isGood =
       value === undefined ||
       value === 'runtime/default' ||

@@ -1,4 +1,5 @@
 /** Filters by the pod's claims: what bound volumes allow, where unbound ones could be bound, and how many a node can hold. */
+import { ownMember } from '../../../api/meta/own-member.ts';
 import type { Cluster } from '../cluster-state.ts';
 import type { NodeInfo } from '../node-info.ts';
 import type { PodInfo } from '../pod-info.ts';
@@ -101,14 +102,17 @@ export const volumeZone: FilterPlugin = {
     for (const name of pod.claimNames) {
       const volume = cluster.volume(cluster.claim(pod.namespace, name)?.spec?.volumeName ?? '');
       for (const key of ZONE_LABELS) {
-        const value = volume?.metadata.labels?.[key];
+        const value = ownMember(volume?.metadata.labels, key);
         if (value !== undefined) wanted.push({ key, values: value.split('__') });
       }
     }
     if (wanted.length === 0) return undefined;
     return {
       check: (node) =>
-        wanted.every(({ key, values }) => node.labels[key] === undefined || values.includes(node.labels[key]))
+        wanted.every(({ key, values }) => {
+          const value = ownMember(node.labels, key);
+          return value === undefined || values.includes(value);
+        })
           ? undefined
           : unresolvable('node(s) had no available volume zone'),
     };

@@ -13,6 +13,7 @@ import type {
 } from '@kubernetes/client-node';
 import type { Kind, Wire } from '../../../../api/kinds/wire.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
+import { ownMember } from '../../../../api/meta/own-member.ts';
 import type { Conversion } from '../../strategy.ts';
 
 export type Autoscaler = Kind<{ spec: V2HorizontalPodAutoscalerSpec; status: V2HorizontalPodAutoscalerStatus }>;
@@ -250,7 +251,7 @@ function fromStored(object: KubeObject): KubeObject {
 
 /** An annotation that is not JSON counts as missing. */
 function carriedOf(object: KubeObject, name: string): unknown {
-  const text = object.metadata.annotations?.[name];
+  const text = ownMember(object.metadata.annotations, name);
   if (text === undefined) return undefined;
   try {
     return parseExactJson(text);

@@ -10,6 +10,7 @@ import { tooLong, unsupportedValue, type FieldError } from '../../../../api/meta
 import { cloneJson, semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { dnsLabelErrors, domainPrefixedPathErrors, nameIsSubdomain } from '../../../../api/meta/names.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
+import { ownMember } from '../../../../api/meta/own-member.ts';
 import { fromLabelSelector, validateLabelSelector } from '../../../../api/meta/selector.ts';
 import { cronJobColumns, jobColumns } from './columns.ts';
 import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
@@ -86,7 +87,7 @@ function generatedErrors(job: Job): FieldError[] {
   const errors: FieldError[] = [];
   for (const [key, value] of Object.entries(expected)) {
     if (labels[key] === undefined) errors.push(required(`spec.template.metadata.labels[${key}]`, `must be '${value}'`));
-    else if (labels[key] !== value)
+    else if (ownMember(labels, key) !== value)
       errors.push(invalid(`spec.template.metadata.labels[${key}]`, labels, `must be '${value}'`));
   }
   const selector = spec.selector as V1LabelSelector;

@@ -17,6 +17,7 @@ import { validatePod } from '../../../../api/kinds/pod-validation.ts';
 import { podNameWarnings, podWarnings } from '../../../../api/kinds/pod-warnings.ts';
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
+import { ownMember } from '../../../../api/meta/own-member.ts';
 import { podColumns } from './pod-columns.ts';
 import { restore } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
@@ -72,7 +73,7 @@ function addRequirements(
 ): void {
   if (selector === undefined) return;
   for (const key of keys ?? []) {
-    const value = labels[key];
+    const value = ownMember(labels, key);
     if (value === undefined) continue;
     selector.matchExpressions = [...(selector.matchExpressions ?? []), { key, operator, values: [value] }];
   }
@@ -84,7 +85,7 @@ function profilesFromAnnotations(pod: Pod, warn: (text: string) => void): void {
   const ofPod = pod.spec?.securityContext?.appArmorProfile;
   for (const [container] of containersOf(pod.spec ?? {}, 'spec')) {
     const key = `${APP_ARMOR_ANNOTATION}${container.name ?? ''}`;
-    const text = pod.metadata.annotations?.[key];
+    const text = ownMember(pod.metadata.annotations, key);
     if (text === undefined) continue;
     const profile = profileOf(text);
     const own = container.securityContext?.appArmorProfile;
