@@ -459,7 +459,6 @@ const LOSSY_JSON: Readonly<Record<string, string>> = {
   'controlplane/registry/continue-token.ts': 'a token of this server; its revision is a safe integer',
   'controlplane/registry/kinds/core/core-objects.ts': 'only the type of the value is checked',
   'controlplane/registry/kinds/spec-diff.ts': 'a message that shows a difference',
-  'controlplane/server/connect/aggregated.ts': 'discovery and OpenAPI documents of aggregated servers, and not objects',
   'controlplane/storage/cached-object.ts': 'labels are texts',
 };
 

@@ -7,7 +7,7 @@
  */
 import type { JsonValue } from '../meta/object.ts';
 import { quote } from '../meta/field-error.ts';
-import { MAX_VALUES, TOO_MANY_VALUES } from './limits.ts';
+import { MAX_VALUES, tooManyValues } from './limits.ts';
 
 export interface ParsedJson {
   readonly value: JsonValue;
@@ -31,11 +31,11 @@ const MAX_DECIMALS = 1000;
 const INT64_MAX = 2n ** 63n - 1n;
 const INT64_MIN = -(2n ** 63n);
 
-/** Throws `JsonSyntaxError`. */
-export function parseJson(text: string | Uint8Array): ParsedJson {
+/** Throws `JsonSyntaxError`, also for text of more than `maxValues` values. */
+export function parseJson(text: string | Uint8Array, { maxValues = MAX_VALUES } = {}): ParsedJson {
   const source =
     typeof text === 'string' ? text : Buffer.from(text.buffer, text.byteOffset, text.byteLength).toString();
-  const parser = new Parser(source);
+  const parser = new Parser(source, maxValues);
   const value = parser.document();
   const { duplicates, decimals } = parser;
   return decimals === undefined ? { value, duplicates } : { value, duplicates, decimals };
@@ -117,14 +117,16 @@ class Parser {
   readonly duplicates: string[] = [];
   decimals: Map<string, string> | undefined;
   readonly #text: string;
+  readonly #maxValues: number;
   #at = 0;
   #depth = 0;
   #values = 0;
   /** Keys and indexes down to what is read now. */
   readonly #path: (string | number)[] = [];
 
-  constructor(text: string) {
+  constructor(text: string, maxValues: number) {
     this.#text = text;
+    this.#maxValues = maxValues;
   }
 
   document(): JsonValue {
@@ -144,7 +146,7 @@ class Parser {
 
   #value(): JsonValue {
     this.#values += 1;
-    if (this.#values > MAX_VALUES) throw new JsonSyntaxError(TOO_MANY_VALUES);
+    if (this.#values > this.#maxValues) throw new JsonSyntaxError(tooManyValues(this.#maxValues));
     const char = this.#skip();
     switch (char) {
       case '{':

@@ -8,4 +8,5 @@
 /** Members of maps and items of lists, all together. */
 export const MAX_VALUES = 100_000;
 
-export const TOO_MANY_VALUES = `exceeded the limit of ${MAX_VALUES} values`;
+export const tooManyValues = (limit: number): string => `exceeded the limit of ${limit} values`;
+export const TOO_MANY_VALUES = tooManyValues(MAX_VALUES);

@@ -26,7 +26,7 @@ import {
   type ServiceReference,
 } from './api-service-target.ts';
 import { rowsOf } from './backend-discovery.ts';
-import { type BackendOpenApi, fetchOpenApi } from './backend-openapi.ts';
+import { type BackendOpenApi, fetchOpenApi, type OpenApiPart } from './backend-openapi.ts';
 
 export interface AggregatedTls {
   readonly cert: string;
@@ -50,12 +50,15 @@ export interface AggregatorOptions extends BackendSources {
   readonly metrics: AggregationMetrics;
   /** The PEM certificate by which aggregated servers authenticate this one. */
   readonly frontProxy: () => { readonly cert: string; readonly key: string };
-  /** Sends a GET and returns the JSON of the response; rejects if the code is not 200. */
+  /** Sends a GET and returns the JSON of the response; rejects if the code is not 200 or the response is too large. */
   readonly fetchJson: (
     target: AggregatedTarget,
     path: string,
     headers: readonly (readonly [string, string])[],
+    maxBytes: number,
   ) => Promise<unknown>;
+  /** Throws if the OpenAPI document of this server could not be encoded with the part. */
+  readonly checkOpenApi: (part: OpenApiPart) => void;
 }
 
 interface Condition {
@@ -97,6 +100,10 @@ interface Known {
 }
 
 const CHECK_MS = 30_000;
+const MEGABYTE = 1024 * 1024;
+const MAX_DISCOVERY_BYTES = MEGABYTE;
+/** What is parsed is parsed in one stretch. */
+const MAX_ANSWER_BYTES = 8 * MEGABYTE;
 const UNKNOWN: Known = { rows: [], stale: true, openApi: undefined };
 
 export class Aggregator {
@@ -168,7 +175,7 @@ export class Aggregator {
     if (service === undefined)
       throw newStatusError(404, 'NotFound', 'the server could not find the requested resource');
     try {
-      return await this.#options.fetchJson(this.target(service), path, userHeaders(user));
+      return await this.#options.fetchJson(this.target(service), path, userHeaders(user), MAX_ANSWER_BYTES);
     } catch (error) {
       if (isStatusError(error)) throw error;
       const why = error instanceof Error ? error.message : String(error);
@@ -255,7 +262,7 @@ export class Aggregator {
     const path = pathOf(service);
     try {
       const tls = { ...target.tls, rejectUnauthorized: false };
-      await this.#options.fetchJson({ ...target, tls }, path, userHeaders(DISCOVERER));
+      await this.#options.fetchJson({ ...target, tls }, path, userHeaders(DISCOVERER), MAX_DISCOVERY_BYTES);
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       throw new Error(`failing or missing response from https://${target.host}:${target.port}${path}: ${why}`, {
@@ -267,24 +274,28 @@ export class Aggregator {
   /** What the server serves; the previous result if discovery fails. */
   async #learn(service: ApiService, before: Known): Promise<Known> {
     const { group = '', version = '' } = service.spec ?? {};
-    const fetchPath = (path: string): Promise<unknown> =>
-      this.#options.fetchJson(this.target(service), path, userHeaders(DISCOVERER));
+    const fetchPath = (path: string): Promise<unknown> => {
+      const maxBytes = path === '/openapi/v2' ? MAX_ANSWER_BYTES : MAX_DISCOVERY_BYTES;
+      return this.#options.fetchJson(this.target(service), path, userHeaders(DISCOVERER), maxBytes);
+    };
     let rows: readonly ResourceInfo[];
     try {
       rows = rowsOf(group, version, await fetchPath(pathOf(service)));
     } catch (error) {
       this.#options.logger.debug(
         { err: error, apiService: service.metadata.name },
-        'A backend tells nothing of its resources',
+        'The discovery of an API service cannot be read',
       );
       return { ...before, stale: true };
     }
     try {
-      return { rows, stale: false, openApi: await fetchOpenApi(fetchPath, { group, version }, before.openApi) };
+      const { checkOpenApi } = this.#options;
+      const openApi = await fetchOpenApi(fetchPath, { group, version }, before.openApi, checkOpenApi);
+      return { rows, stale: false, openApi };
     } catch (error) {
       this.#options.logger.debug(
         { err: error, apiService: service.metadata.name },
-        'A backend tells nothing of its schemas',
+        'The OpenAPI document of an API service cannot be read',
       );
       return { rows, stale: false, openApi: before.openApi };
     }

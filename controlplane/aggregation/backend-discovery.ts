@@ -1,54 +1,79 @@
-/** Reads the discovery of an aggregated server as rows like those of the catalog. */
+/**
+ * Reads the discovery of an aggregated server as rows like those of the catalog. Everything here becomes part of the discovery of
+ * the whole cluster, which every client reads, so a server is refused whose answer has other types or is larger than any group.
+ */
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 
-interface ListedResource {
-  readonly name?: string;
-  readonly singularName?: string;
-  readonly namespaced?: boolean;
-  readonly group?: string;
-  readonly version?: string;
-  readonly kind?: string;
-  readonly verbs?: readonly string[];
-  readonly shortNames?: readonly string[];
-  readonly categories?: readonly string[];
+/** Resources and subresources of a version. */
+const MOST_RESOURCES = 1000;
+/** Verbs, short names or categories of a resource. */
+const MOST_WORDS = 50;
+const LONGEST_WORD = 253;
+
+type Listed = Readonly<Record<string, unknown>>;
+
+/** Converts an `APIResourceList` to rows; throws if it is invalid or too large. */
+export function rowsOf(group: string, version: string, list: unknown): ResourceInfo[] {
+  const resources = isObject(list) ? list['resources'] : undefined;
+  if (!Array.isArray(resources)) throw new Error('the answer is no list of resources');
+  if (resources.length > MOST_RESOURCES)
+    throw new Error(`the answer has ${resources.length} resources; at most ${MOST_RESOURCES} are read`);
+  const rows: ResourceInfo[] = [];
+  const subresources = new Map<string, SubresourceInfo[]>();
+  for (const one of resources as readonly unknown[]) {
+    if (!isObject(one)) throw new Error('a resource of the answer is not an object');
+    const name = wordOf(one, 'name');
+    const slash = name.indexOf('/');
+    if (slash > 0) {
+      const of = name.slice(0, slash);
+      const own = subresources.get(of) ?? [];
+      subresources.set(of, own);
+      own.push({
+        name: name.slice(slash + 1),
+        group: wordOf(one, 'group', group),
+        version: wordOf(one, 'version', version),
+        kind: wordOf(one, 'kind'),
+        verbs: wordsOf(one, 'verbs'),
+      });
+    } else if (slash < 0 && name !== '') rows.push(rowOf(group, version, one, name));
+  }
+  return rows.map((row) => ({ ...row, subresources: subresources.get(row.resource) ?? [] }));
 }
 
-/** Converts an `APIResourceList` to rows; throws if it is invalid. */
-export function rowsOf(group: string, version: string, list: unknown): ResourceInfo[] {
-  const { resources } = (list ?? {}) as { readonly resources?: readonly ListedResource[] };
-  if (!Array.isArray(resources)) throw new Error('the answer is no list of resources');
-  const all: readonly ListedResource[] = resources;
-  return all
-    .filter(({ name = '' }) => name !== '' && !name.includes('/'))
-    .map(
-      ({
-        name = '',
-        singularName = '',
-        kind = '',
-        namespaced = false,
-        verbs = [],
-        shortNames = [],
-        categories = [],
-      }) => ({
-        group,
-        version,
-        resource: name,
-        kind,
-        singular: singularName,
-        shortNames,
-        categories,
-        namespaced,
-        verbs,
-        subresources: all
-          .filter((one) => one.name?.startsWith(`${name}/`) === true)
-          .map((one): SubresourceInfo => ({
-            name: one.name?.slice(name.length + 1) ?? '',
-            group: one.group ?? group,
-            version: one.version ?? version,
-            kind: one.kind ?? '',
-            verbs: one.verbs ?? [],
-          })),
-        custom: { listKind: `${kind}List`, deprecation: '' },
-      }),
-    );
+function rowOf(group: string, version: string, listed: Listed, resource: string): ResourceInfo {
+  const kind = wordOf(listed, 'kind');
+  return {
+    group,
+    version,
+    resource,
+    kind,
+    singular: wordOf(listed, 'singularName'),
+    shortNames: wordsOf(listed, 'shortNames'),
+    categories: wordsOf(listed, 'categories'),
+    namespaced: listed['namespaced'] === true,
+    verbs: wordsOf(listed, 'verbs'),
+    subresources: [],
+    custom: { listKind: `${kind}List`, deprecation: '' },
+  };
+}
+
+function isObject(value: unknown): value is Listed {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function wordOf(listed: Listed, field: string, otherwise = ''): string {
+  const value = listed[field] ?? otherwise;
+  if (typeof value !== 'string' || value.length > LONGEST_WORD)
+    throw new Error(`the ${field} of a resource is not a text of at most ${LONGEST_WORD} characters`);
+  return value;
+}
+
+/** Servers in Go send an empty list as `null`. */
+function wordsOf(listed: Listed, field: string): readonly string[] {
+  const value = listed[field] ?? [];
+  const isList = (one: unknown): one is readonly string[] =>
+    Array.isArray(one) && one.every((word) => typeof word === 'string' && word.length <= LONGEST_WORD);
+  if (!isList(value) || value.length > MOST_WORDS)
+    throw new Error(`the ${field} of a resource are not a list of at most ${MOST_WORDS} texts`);
+  return value;
 }

@@ -2,7 +2,7 @@
  * Reads the OpenAPI documents of aggregated servers: the path of the OpenAPI 3 document, to which requests are forwarded, and
  * the part of the OpenAPI 2 document about the group and version, which is merged into the document of this server.
  */
-import { stringifyJson } from '../../api/codec/json.ts';
+import { parseJson, setMember, stringifyJson } from '../../api/codec/json.ts';
 import { type JsonObject, type JsonValue } from '../../api/meta/object.ts';
 
 export interface BackendOpenApi {
@@ -15,8 +15,10 @@ export interface BackendOpenApi {
   readonly parameters: JsonObject;
 }
 
+export type OpenApiPart = Pick<BackendOpenApi, 'paths' | 'definitions' | 'parameters'>;
+
 interface Index {
-  readonly paths?: Readonly<Record<string, { readonly serverRelativeURL?: string } | undefined>>;
+  readonly paths?: Readonly<Record<string, { readonly serverRelativeURL?: unknown } | undefined>>;
 }
 
 interface Document {
@@ -25,45 +27,69 @@ interface Document {
   readonly parameters?: JsonObject;
 }
 
-/** Reuses the previous document while its hash is the same. Throws if the server returns no document. */
+/**
+ * Reuses the previous document while its hash is the same. Throws if the server returns no document, or one that `check` throws
+ * for or that is larger than any group and version.
+ */
 export async function fetchOpenApi(
   fetchPath: (path: string) => Promise<unknown>,
   { group, version }: { readonly group: string; readonly version: string },
   before: BackendOpenApi | undefined,
+  check: (part: OpenApiPart) => void,
 ): Promise<BackendOpenApi> {
   const path = `apis/${group}/${version}`;
   const index = await fetchPath('/openapi/v3').then(
     (value) => (value ?? {}) as Index,
     (): Index => ({}),
   );
-  const url = index.paths?.[path]?.serverRelativeURL ?? '';
+  const url = ownUrl(index.paths?.[path]?.serverRelativeURL, path);
   if (before !== undefined && url !== '' && before.url === url) return before;
   const document = ((await fetchPath('/openapi/v2')) ?? {}) as Document;
-  return { path, url, ...partOf(document, `/${path}`) };
+  const part = bounded(partOf(document, `/${path}`));
+  check(part);
+  return { path, url, ...part };
+}
+
+const LONGEST_URL = 1024;
+
+/** Clients get the URL in the index of this server and follow it, so it must be that of the server's own document. */
+function ownUrl(url: unknown, path: string): string {
+  if (typeof url !== 'string' || url.length > LONGEST_URL) return '';
+  const own = `/openapi/v3/${path}`;
+  return url === own || url.startsWith(`${own}?`) ? url : '';
+}
+
+/** Every client of the whole document reads the part. */
+const MAX_PART_CHARACTERS = 2 * 1024 * 1024;
+
+/** Throws if the part is too large, is nested too deeply, or has too many values: whoever builds a document walks all of them. */
+function bounded<T extends OpenApiPart>(part: T): T {
+  const text = stringifyJson(part);
+  if (text.length > MAX_PART_CHARACTERS) throw new Error(`the part has more than ${MAX_PART_CHARACTERS} characters`);
+  return parseJson(text).value as unknown as T;
 }
 
 /** Returns the paths below the prefix, and the definitions that they refer to. */
-export function partOf(
-  document: Document,
-  prefix: string,
-): Pick<BackendOpenApi, 'paths' | 'definitions' | 'parameters'> {
+export function partOf(document: Document, prefix: string): OpenApiPart {
   const paths: JsonObject = {};
   for (const [path, item] of Object.entries(document.paths ?? {})) {
     if (path === prefix || path.startsWith(`${prefix}/`)) paths[path] = item;
   }
   const found = { definitions: {} as JsonObject, parameters: {} as JsonObject };
-  const take = (value: JsonValue | undefined): void => {
-    for (const [, kind = '', name = ''] of stringifyJson(value ?? null).matchAll(
+  const left: JsonValue[] = [paths];
+  for (let value = left.pop(); value !== undefined; value = left.pop()) {
+    for (const [, kind = '', name = ''] of stringifyJson(value).matchAll(
       /"\$ref":"#\/(definitions|parameters)\/([^"]+)"/g,
     )) {
       if (kind !== 'definitions' && kind !== 'parameters') continue;
-      const target = document[kind]?.[name];
-      if (target === undefined || Object.hasOwn(found[kind], name)) continue;
-      found[kind][name] = target;
-      take(target);
+      const all = document[kind];
+      if (all === undefined || !Object.hasOwn(all, name) || Object.hasOwn(found[kind], name)) continue;
+      const target = all[name];
+      if (target === undefined) continue;
+      setMember(found[kind], name, target);
+      left.push(target);
     }
-  };
-  take(paths);
+  }
   return { paths, ...found };
 }
 

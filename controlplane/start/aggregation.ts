@@ -10,6 +10,7 @@ import type { CallConversion } from '../custom-resources/webhook-conversion.ts';
 import { SYSTEM_USER } from '../model/system-user.ts';
 import { fetchAggregated } from '../server/connect/aggregated.ts';
 import { MASTERS } from './clients.ts';
+import { checkEncodable } from '../server/openapi/encode-document.ts';
 import type { Parts } from './setting.ts';
 
 const CONVERSION_TIMEOUT_SECONDS = 30;
@@ -46,6 +47,7 @@ export function createAggregator(parts: Parts): Aggregator {
       const { frontProxyClient } = security.pki.material();
       return { cert: frontProxyClient.certificatePem, key: frontProxyClient.privateKeyPem };
     },
-    fetchJson: (target, path, headers) => fetchAggregated(dialer, target, path, headers),
+    fetchJson: (target, path, headers, maxBytes) => fetchAggregated(dialer, target, path, headers, maxBytes),
+    checkOpenApi: checkEncodable,
   });
 }

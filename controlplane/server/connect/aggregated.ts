@@ -1,5 +1,6 @@
 /** Forwards requests for groups that another server serves, byte for byte as they were authorized, and its answers back. */
 import type { Dialer } from '../../../api/machinery/dialer.ts';
+import { parseJson } from '../../../api/codec/json.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { type AggregatedTarget, type Aggregator, userHeaders } from '../../aggregation/aggregator.ts';
 import { BackendError } from '../../aggregation/api-service-target.ts';
@@ -11,8 +12,8 @@ import { passBody, requestTarget } from './passed-response.ts';
 import { tunnel } from './tunnel.ts';
 
 const CHECK_TIMEOUT_MS = 5000;
-/** What an answer to a check, or a description of the API, may hold. */
-const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
+/** More than the OpenAPI document of kube-apiserver itself has, which is parsed in one stretch. */
+const MAX_ANSWER_VALUES = 400_000;
 
 /**
  * Takes the request if an APIService names another server for its group and version, also for the OpenAPI document of that
@@ -94,12 +95,16 @@ async function passed(
 const dialingOf = ({ host, port, service }: AggregatedTarget, dialer: Dialer) =>
   ({ dialer, purpose: 'aggregation', name: service, origin: { secure: true, host, port } }) as const;
 
-/** For checks, discovery and controllers: an answer of 200 as JSON; any other is a `StatusError` with its code. */
+/**
+ * For checks, discovery and controllers: returns the JSON of a response of 200. Any other is a `StatusError` with its code, and
+ * one of more than `maxBytes` an error.
+ */
 export async function fetchAggregated(
   dialer: Dialer,
   target: AggregatedTarget,
   path: string,
   headers: readonly (readonly [string, string])[],
+  maxBytes: number,
 ): Promise<unknown> {
   const message = await requestTarget({
     ...dialingOf(target, dialer),
@@ -119,12 +124,12 @@ export async function fetchAggregated(
   for await (const chunk of message as AsyncIterable<Buffer>) {
     chunks.push(chunk);
     length += chunk.length;
-    if (length > MAX_ANSWER_BYTES)
-      throw new Error(`https://${target.host}:${target.port}${path} answers with more than ${MAX_ANSWER_BYTES} bytes`);
+    if (length > maxBytes)
+      throw new Error(`https://${target.host}:${target.port}${path} answers with more than ${maxBytes} bytes`);
   }
   if (message.statusCode !== 200) {
     const why = `bad status from https://${target.host}:${target.port}${path}: ${message.statusCode}`;
     throw newStatusError(message.statusCode ?? 502, '', why);
   }
-  return JSON.parse(Buffer.concat(chunks).toString('utf8')) as unknown;
+  return parseJson(Buffer.concat(chunks), { maxValues: MAX_ANSWER_VALUES }).value;
 }

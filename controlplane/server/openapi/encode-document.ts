@@ -6,6 +6,7 @@ import {
   type Kind,
   type Message,
   type FieldSpec,
+  documentV2,
   v2PathItem,
   v2Schema,
   v3PathItem,
@@ -43,6 +44,17 @@ export function encodePairs({ inner, kind }: PairSection, members: JsonObject): 
   return writer.take();
 }
 
+/** Throws if a document of OpenAPI 2 with these members has no binary form. */
+export function checkEncodable(part: {
+  readonly paths: JsonObject;
+  readonly definitions: JsonObject;
+  readonly parameters: JsonObject;
+}): void {
+  encodePairs(V2_PATHS, part.paths);
+  encodePairs(V2_DEFINITIONS, part.definitions);
+  encodeDocument(documentV2, { parameters: part.parameters });
+}
+
 /** The header of a field whose content has so many bytes. */
 export function fieldHeader(number: number, sizeBytes: number): Buffer {
   const writer = new ProtobufWriter();
@@ -66,12 +78,17 @@ function writeMessage(writer: ProtobufWriter, message: Message, value: JsonValue
   }
   for (const [name, member] of Object.entries(value).toReversed()) {
     if (member === undefined) continue;
-    const spec = message.fields?.[name];
+    const spec = fieldOf(message, name);
     if (spec !== undefined) writeField(writer, spec, member);
     else if (message.extensions !== undefined && name.startsWith('x-')) {
       writePairs(writer, message.extensions, 'any', { [name]: member });
     } else throw new TypeError(`a document has the unknown member ${name}`);
   }
+}
+
+/** A member may have the name of a method of all objects. */
+function fieldOf({ fields }: Message, name: string): FieldSpec | undefined {
+  return fields !== undefined && Object.hasOwn(fields, name) ? fields[name] : undefined;
 }
 
 function writeField(writer: ProtobufWriter, spec: FieldSpec, value: JsonValue): void {

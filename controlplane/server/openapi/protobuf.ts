@@ -46,6 +46,8 @@ const apiKey: Message = { fields: { type: string(1), name: string(2), in: string
 
 // OpenAPI 2.
 
+const externalDocs: Message = { fields: { description: string(1), url: string(2) }, extensions: 3 };
+
 export const v2Schema: Message = {
   fields: {
     $ref: string(1),
@@ -75,6 +77,9 @@ export const v2Schema: Message = {
     items: one(23, () => ({ pick: () => [1, v2Schema] })),
     allOf: many(24, () => v2Schema),
     properties: map(25, () => v2Schema),
+    discriminator: string(26),
+    readOnly: bool(27),
+    externalDocs: one(29, () => externalDocs),
     example: one(30, () => 'any'),
   },
   extensions: 31,
@@ -134,6 +139,7 @@ const v2Operation: Message = {
     tags: strings(1),
     summary: string(2),
     description: string(3),
+    externalDocs: one(4, () => externalDocs),
     operationId: string(5),
     produces: strings(6),
     consumes: strings(7),

@@ -68,6 +68,30 @@ test('what a backend serves becomes rows with their subresources', () => {
   assert.throws(() => rowsOf('ext.io', 'v1', { kind: 'Status' }), /no list of resources/);
 });
 
+const hostileResources: readonly (readonly [string, unknown])[] = [
+  ['a number as verbs', [{ name: 'widgets', verbs: 5 }]],
+  ['objects as short names', [{ name: 'widgets', shortNames: [{}] }]],
+  ['a list as kind', [{ name: 'widgets', kind: [] }]],
+  ['null as resource', [null]],
+  ['a name of a megabyte', [{ name: 'w'.repeat(1_000_000) }]],
+  ['fifty thousand resources', Array.from({ length: 50_000 }, (_, at) => ({ name: `w${at}` }))],
+  ['thousands of categories', [{ name: 'widgets', categories: Array.from({ length: 5000 }, () => 'all') }]],
+];
+for (const [what, resources] of hostileResources) {
+  test(`discovery of a backend with ${what} is refused, and does not become part of the discovery of the cluster`, () => {
+    const startMs = performance.now();
+    assert.throws(() => rowsOf('ext.io', 'v1', { resources }), /resource/);
+    assert.ok(performance.now() - startMs < 1000);
+  });
+}
+
+test('null in discovery is an empty list, as servers in Go send it', () => {
+  const [row] = rowsOf('ext.io', 'v1', {
+    resources: [{ name: 'widgets', shortNames: null, categories: null, verbs: null }],
+  });
+  assert.deepEqual([row?.shortNames, row?.categories, row?.verbs], [[], [], []]);
+});
+
 test('a backend gets the user, the groups and the extra fields', () => {
   const user = { name: 'ann', uid: '7', groups: ['a', 'b'], extra: { 'x.io/Y': ['1'] } };
   assert.deepEqual(userHeaders(user), [
@@ -104,6 +128,7 @@ test('controllers read what a backend serves as themselves, and hear why where t
     random: first,
     metrics: { observed: () => undefined, removed: () => undefined },
     frontProxy: () => ({ cert: '', key: '' }),
+    checkOpenApi: () => undefined,
     fetchJson: (target, path, headers) => {
       if (path === METRICS) asked.push(`${target.host} ${headers.map(([name, value]) => `${name}=${value}`).join()}`);
       return answer();
