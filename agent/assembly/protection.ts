@@ -78,6 +78,7 @@ export async function createUsage(base: Base, deps: UsageDeps): Promise<Usage> {
     metrics: registries.own,
     probeMetrics: registries.probes.registry,
     pods,
+    logger,
   });
   const keepProbeMetrics = async (signal: AbortSignal): Promise<void> => {
     while (!signal.aborted) {

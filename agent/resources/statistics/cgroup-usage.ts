@@ -55,8 +55,8 @@ export interface CgroupReader {
   read(path: string): Promise<CgroupUsage | undefined>;
   /** Returns the names of the direct child cgroups. */
   children(path: string): Promise<readonly string[]>;
-  /** Returns the id of any process in the cgroup. */
-  firstProcess(path: string): Promise<number | undefined>;
+  /** Returns the ids of the processes in the cgroup; none of those in another process namespace. */
+  processes(path: string): Promise<readonly number[]>;
 }
 
 /** Returns the text of a file of a cgroup, or `undefined` if there is no such file. */
@@ -85,8 +85,11 @@ export async function childCgroups(directory: string): Promise<readonly string[]
   return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
 }
 
-/** Returns the id of any process in the cgroup, or `undefined` if it is empty or its processes are in another namespace. */
-export async function firstProcessOf(directory: string): Promise<number | undefined> {
-  const line = (await readCgroupFile(join(directory, 'cgroup.procs')))?.split('\n')[0] ?? '';
-  return line === '' || line === '0' ? undefined : Number(line);
+/** Returns the ids of the processes in the cgroup. The kernel shows those in another process namespace as 0. */
+export async function processesOf(directory: string): Promise<readonly number[]> {
+  const text = (await readCgroupFile(join(directory, 'cgroup.procs'))) ?? '';
+  return text
+    .split('\n')
+    .map(Number)
+    .filter((pid) => pid > 0);
 }

@@ -1,7 +1,7 @@
 /** Reads the usage of cgroups v1, in which each controller has its own mount (Linux: `Documentation/admin-guide/cgroup-v1`). */
 import { join } from 'node:path';
 import { parseBlkio, parseCount, parseFlatKeyed, parseLimit } from './cgroup-files.ts';
-import { type CgroupReader, type CgroupUsage, childCgroups, firstProcessOf, readCgroupFiles } from './cgroup-usage.ts';
+import { type CgroupReader, type CgroupUsage, childCgroups, processesOf, readCgroupFiles } from './cgroup-usage.ts';
 
 /** The controllers, and the files that are read of each. */
 const FILES = {
@@ -34,8 +34,8 @@ export class ControllerReader implements CgroupReader {
     return childCgroups(join(this.#roots.memory, path));
   }
 
-  firstProcess(path: string): Promise<number | undefined> {
-    return firstProcessOf(join(this.#roots.memory, path));
+  processes(path: string): Promise<readonly number[]> {
+    return processesOf(join(this.#roots.memory, path));
   }
 
   async read(path: string): Promise<CgroupUsage | undefined> {

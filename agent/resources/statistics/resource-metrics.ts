@@ -23,8 +23,11 @@ const START = gauge('container_start_time_seconds', 'Start time of the container
 const SWAP = gauge('container_swap_usage_bytes', 'Current amount of the container swap usage in bytes');
 const ERROR = gauge('resource_scrape_error', '1 if there was an error while getting container metrics, 0 otherwise');
 
-export function resourceMetrics(snapshot: UsageSnapshot): string {
+/** Writes only the error if the usage could not be read. */
+export function resourceMetrics(snapshot: UsageSnapshot | undefined): string {
   const page = new Exposition();
+  page.add(ERROR, snapshot === undefined ? 1 : 0);
+  if (snapshot === undefined) return page.text();
   page.add(NODE_CPU, snapshot.node.cpu.usageNs / 1e9, {}, snapshot.timeMs);
   page.add(NODE_MEMORY, snapshot.node.memory.workingSetBytes, {}, snapshot.timeMs);
   page.add(NODE_SWAP, snapshot.node.memory.swapBytes, {}, snapshot.timeMs);
@@ -41,6 +44,5 @@ export function resourceMetrics(snapshot: UsageSnapshot): string {
       page.add(SWAP, container.usage.memory.swapBytes, labels, container.timeMs);
     }
   }
-  page.add(ERROR, 0);
   return page.text();
 }

@@ -3,11 +3,13 @@
  * snapshot that is at most a few seconds old, so that concurrent clients share one snapshot.
  */
 import { readFileSync } from 'node:fs';
+import type { Logger } from '../../../api/component/logger.ts';
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Pod } from '../../model/core-types.ts';
 import { hostCapacity, maxPids, runningPids, systemInfo } from '../../host/host-facts.ts';
 import type { StatisticsPages } from './statistics-pages.ts';
-import { cadvisorMetrics } from './cadvisor-metrics.ts';
+import { deviceNames } from './block-devices.ts';
+import { cadvisorMetrics, devicesOf } from './cadvisor-metrics.ts';
 import type { InterfaceCounters } from './cgroup-files.ts';
 import { resourceMetrics } from './resource-metrics.ts';
 import type { StorageUsage } from './storage-usage.ts';
@@ -22,6 +24,7 @@ export interface StatisticsOptions {
   readonly metrics: MetricsRegistry;
   readonly probeMetrics: MetricsRegistry;
   readonly pods: () => readonly Pod[];
+  readonly logger: Logger;
 }
 
 /** How old a shared snapshot may be, as in the kubelet: resource metrics may lag a little. */
@@ -31,6 +34,15 @@ const SUMMARY_MS = 5_000;
 export function createStatistics(options: StatisticsOptions): StatisticsPages {
   const { usage, storage, nodeName } = options;
   const writeStorage = storageMetrics(options.metrics);
+  /** A page without the usage reports the failed scrape in a metric of its own. */
+  const readable = async <T>(read: () => Promise<T>): Promise<T | undefined> => {
+    try {
+      return await read();
+    } catch (error) {
+      options.logger.warn({ err: error }, 'Cannot read the usage of the pods');
+      return undefined;
+    }
+  };
   return {
     async metrics() {
       writeStorage(options.pods(), await storage.pods());
@@ -38,19 +50,21 @@ export function createStatistics(options: StatisticsOptions): StatisticsPages {
     },
     probes: () => Promise.resolve(options.probeMetrics.text()),
     async resource() {
-      return resourceMetrics(await usage.snapshot(SHARED_MS));
+      return resourceMetrics(await readable(() => usage.snapshot(SHARED_MS)));
     },
     async cadvisor() {
       const machine = machineFacts();
       const [snapshot, node, pods, interfaces] = await Promise.all([
-        usage.snapshot(SHARED_MS),
+        readable(() => usage.snapshot(SHARED_MS)),
         storage.node(),
         storage.pods(),
         hostInterfaces(),
       ]);
+      const facts = { usage: snapshot, storage: { node, pods } };
       return cadvisorMetrics({
-        usage: snapshot,
-        storage: { node, pods },
+        ...facts,
+        processes: snapshot === undefined ? new Map() : await usage.processes(snapshot),
+        deviceNames: await deviceNames(devicesOf(facts)),
         interfaces,
         machine,
         bootedAtMs: bootTimeMs(),

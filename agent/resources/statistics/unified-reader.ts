@@ -5,7 +5,7 @@ import {
   type CgroupReader,
   type CgroupUsage,
   childCgroups,
-  firstProcessOf,
+  processesOf,
   readCgroupFile,
   readCgroupFiles,
 } from './cgroup-usage.ts';
@@ -39,8 +39,8 @@ export class UnifiedReader implements CgroupReader {
     return childCgroups(join(this.#root, path));
   }
 
-  firstProcess(path: string): Promise<number | undefined> {
-    return firstProcessOf(join(this.#root, path));
+  processes(path: string): Promise<readonly number[]> {
+    return processesOf(join(this.#root, path));
   }
 
   async read(path: string): Promise<CgroupUsage | undefined> {

@@ -11,6 +11,7 @@ import type { Runtime } from '../../runtime/runtime.ts';
 import type { ContainerStats } from '../../runtime/runtime-stats.ts';
 import { type InterfaceCounters, parseNetDev } from './cgroup-files.ts';
 import type { CgroupReader, CgroupUsage } from './cgroup-usage.ts';
+import { type ProcessUsage, processUsage } from './process-usage.ts';
 
 export interface ContainerUsage {
   readonly name: string;
@@ -107,6 +108,17 @@ export class UsageCollector {
   /** Reads the usage of the node alone, which is one cgroup. */
   async node(): Promise<CgroupUsage> {
     return (await this.#options.reader.read('/')) ?? NO_USAGE;
+  }
+
+  /** Counts the processes of each container of the snapshot, by container id. */
+  async processes({ pods }: UsageSnapshot): Promise<ReadonlyMap<string, ProcessUsage>> {
+    const counted = new Map<string, ProcessUsage>();
+    for (const { id, cgroup } of pods.flatMap(({ containers }) => containers)) {
+      if (cgroup === '') continue;
+      const usage = await processUsage(await this.#options.reader.processes(cgroup), this.#proc);
+      if (usage !== undefined) counted.set(id, usage);
+    }
+    return counted;
   }
 
   async allPods(): Promise<CgroupUsage | undefined> {
@@ -221,7 +233,7 @@ export class UsageCollector {
   }
 
   async #interfaces(cgroup: string): Promise<readonly InterfaceCounters[]> {
-    const pid = await this.#options.reader.firstProcess(cgroup);
+    const [pid] = await this.#options.reader.processes(cgroup);
     if (pid === undefined) return [];
     return interfacesOf(`${this.#proc}/${pid}/net/dev`);
   }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { writeFile } from 'node:fs/promises';
+import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Pod } from '../../../../../agent/model/core-types.ts';
 import { cadvisorMetrics } from '../../../../../agent/resources/statistics/cadvisor-metrics.ts';
@@ -10,7 +10,7 @@ import { summaryOf } from '../../../../../agent/resources/statistics/summary.ts'
 import { UsageCollector } from '../../../../../agent/resources/statistics/usage.ts';
 import type { Runtime } from '../../../../../agent/runtime/runtime.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
-import { v1, withTree } from './cgroup-fixture.ts';
+import { type Tree, v1, v2, withTree } from './cgroup-fixture.ts';
 
 const ID = 'c0ffee0123456789';
 const POD = {
@@ -41,8 +41,9 @@ const tree = {
 async function withCollector(
   work: (collector: UsageCollector, clock: FakeClock, directory: string) => Promise<void>,
   runtime = noRuntime,
+  files: Tree = {},
 ): Promise<void> {
-  await withTree(tree, async (directory) => {
+  await withTree({ ...tree, ...files }, async (directory) => {
     const clock = new FakeClock();
     const reader = await createCgroupReader(directory);
     const collector = new UsageCollector({
@@ -111,7 +112,116 @@ describe('the usage of pods', () => {
   });
 });
 
+const FILESYSTEM = { capacityBytes: 100, availableBytes: 60, usedBytes: 40, inodes: 10, inodesFree: 4, device: 0x801 };
+const FACTS: Omit<Parameters<typeof cadvisorMetrics>[0], 'usage'> = {
+  processes: new Map(),
+  deviceNames: new Map([['8:0', '/dev/sda']]),
+  storage: {
+    node: {
+      root: FILESYSTEM,
+      images: { filesystem: FILESYSTEM, used: { usedBytes: 0, inodesUsed: 0 } },
+      containers: { filesystem: FILESYSTEM, used: { usedBytes: 0, inodesUsed: 0 } },
+    },
+    pods: new Map(),
+  },
+  interfaces: [],
+  machine: {
+    bootId: 'b',
+    machineId: 'm',
+    systemUuid: 's',
+    cpus: 4,
+    physicalCores: 2,
+    sockets: 1,
+    memoryBytes: 1,
+    swapBytes: 0,
+    kernelVersion: 'k',
+    osVersion: 'o',
+  },
+  bootedAtMs: 0,
+};
+
+/** Recorded metrics of cAdvisor that this agent does not write, and why. */
+const ABSENT: readonly (readonly [pattern: RegExp, why: string])[] = [
+  [/^container_cpu_load_|^container_tasks_state$/, 'the kubelet writes zeros, since it does not run the load reader'],
+  [/^container_health_state$/, 'the runtimes run no health checks'],
+  [
+    /^container_fs_(io_|read_seconds|write_seconds|reads_merged|writes_merged|sector_)/,
+    'counters of disks, not of containers, which node exporters read',
+  ],
+  [/^machine_cpu_(books|drawers)$/, 'of mainframes'],
+  [/^machine_nvm_/, 'of persistent memory modules'],
+];
+
 describe('the metrics endpoints', () => {
+  it('have every metric of cAdvisor that was recorded from the kubelet, or a reason', async () => {
+    const recorded = JSON.parse(await readFile(join(import.meta.dirname, 'reference-metrics.json'), 'utf8')) as {
+      readonly cadvisor: Readonly<Record<string, string>>;
+    };
+    const files = {
+      [`cpu${podPath}/${ID}/cpu.cfs_quota_us`]: '50000\n',
+      [`memory${podPath}/${ID}/cgroup.procs`]: '7\n0\n8\n',
+      '7/net/dev': 'a\nb\n eth0: 1 2 3 4 0 0 0 0 5 6 7 8\n',
+      '7/limits':
+        'Limit   Soft Limit   Hard Limit   Units\nMax open files            1024                 4096                 files\n',
+      '8/limits': '',
+    };
+    await withCollector(
+      async (collector, _clock, directory) => {
+        for (const [pid, target] of [
+          ['7', 'socket:[1]'],
+          ['7', '/dev/null'],
+          ['8', 'socket:[2]'],
+        ] as const) {
+          await mkdir(join(directory, pid, 'fd'), { recursive: true });
+          await symlink(target, join(directory, pid, 'fd', target.replaceAll('/', '_')));
+        }
+        const usage = await collector.snapshot(0);
+        const text = cadvisorMetrics({ ...FACTS, usage, processes: await collector.processes(usage) });
+        const written = new Set([...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name));
+        const missing = Object.keys(recorded.cadvisor).filter(
+          (name) => !written.has(name) && !ABSENT.some(([pattern]) => pattern.test(name)),
+        );
+        assert.deepEqual(missing, []);
+        const ofMain = (name: string): string | undefined =>
+          new RegExp(`^${name}\\{container="main",.*\\} (\\S+) \\d+$`, 'm').exec(text)?.[1];
+        assert.deepEqual(
+          ['processes', 'threads', 'file_descriptors', 'sockets', 'ulimits_soft'].map((name) =>
+            ofMain(`container_${name}`),
+          ),
+          ['2', '5', '3', '2', '1024'],
+        );
+      },
+      noRuntime,
+      files,
+    );
+  });
+
+  it('name the devices as dashboards select them', async () => {
+    await withCollector(async (collector) => {
+      const text = cadvisorMetrics({ ...FACTS, usage: await collector.snapshot(0) });
+      assert.match(text, /^container_fs_reads_bytes_total\{container="main",device="\/dev\/sda",id=/m);
+      assert.match(text, /^container_fs_limit_bytes\{container="",device="8:1",id="\/",/m);
+    });
+  });
+
+  it('write the error of a scrape that cannot read the pods', () => {
+    assert.match(cadvisorMetrics({ ...FACTS, usage: undefined }), /^container_scrape_error 1$/m);
+    assert.match(resourceMetrics(undefined), /^resource_scrape_error 1$/m);
+  });
+
+  it('show how long tasks of a container were stalled', async () => {
+    const unified = v2('/kubepods/podu1/c', { cpuUs: 1, memory: 1, inactive: 0 });
+    await withTree({ 'cgroup.controllers': 'cpu memory', ...unified }, async (directory) => {
+      const node = await (await createCgroupReader(directory)).read('/kubepods/podu1/c');
+      assert.ok(node !== undefined);
+      const usage = { timeMs: 0, node, nodeNanoCores: undefined, allPods: undefined, pods: [] };
+      const text = cadvisorMetrics({ ...FACTS, usage });
+      assert.match(text, /^container_pressure_memory_waiting_seconds_total\{.*\} 0.001234 0$/m);
+      assert.match(text, /^container_pressure_memory_stalled_seconds_total\{.*\} 1e-05 0$/m);
+      assert.doesNotMatch(text, /container_pressure_cpu/);
+    });
+  });
+
   it('have the names and labels that metrics-server reads in /metrics/resource', async () => {
     await withCollector(async (collector, clock) => {
       const lines = resourceMetrics(await collector.snapshot(0)).split('\n');
@@ -132,31 +242,7 @@ describe('the metrics endpoints', () => {
 
   it('have the labels that dashboards join by in /metrics/cadvisor', async () => {
     await withCollector(async (collector) => {
-      const text = cadvisorMetrics({
-        usage: await collector.snapshot(0),
-        storage: {
-          node: {
-            root: undefined,
-            images: { filesystem: undefined, used: { usedBytes: 0, inodesUsed: 0 } },
-            containers: { filesystem: undefined, used: { usedBytes: 0, inodesUsed: 0 } },
-          },
-          pods: new Map(),
-        },
-        interfaces: [],
-        machine: {
-          bootId: 'b',
-          machineId: 'm',
-          systemUuid: 's',
-          cpus: 4,
-          physicalCores: 2,
-          sockets: 1,
-          memoryBytes: 1,
-          swapBytes: 0,
-          kernelVersion: 'k',
-          osVersion: 'o',
-        },
-        bootedAtMs: 0,
-      });
+      const text = cadvisorMetrics({ ...FACTS, usage: await collector.snapshot(0) });
       assert.match(
         text,
         new RegExp(

@@ -1,0 +1,57 @@
+/**
+ * Counts the processes of a container and the files that they have open. Opening many files must not make a scrape slow,
+ * so that what is counted is bounded.
+ */
+import { readdir, readFile, readlink } from 'node:fs/promises';
+import { join } from 'node:path';
+
+export interface ProcessUsage {
+  readonly processes: number;
+  /** Absent if the processes have more open files than are counted. */
+  readonly openFiles?: { readonly descriptors: number; readonly sockets: number };
+  /** The soft limit of open files of the first process; absent if it is unlimited or unknown. */
+  readonly maxOpenFiles?: number;
+}
+
+const MOST_PROCESSES = 256;
+const MOST_DESCRIPTORS = 4096;
+
+/** Returns `undefined` if the container has no processes that this host can see. */
+export async function processUsage(pids: readonly number[], procDirectory: string): Promise<ProcessUsage | undefined> {
+  const [first] = pids;
+  if (first === undefined) return undefined;
+  const openFiles = await openFilesOf(pids, procDirectory);
+  const maxOpenFiles = await maxOpenFilesOf(join(procDirectory, String(first), 'limits'));
+  return {
+    processes: pids.length,
+    ...(openFiles === undefined ? {} : { openFiles }),
+    ...(maxOpenFiles === undefined ? {} : { maxOpenFiles }),
+  };
+}
+
+async function openFilesOf(
+  pids: readonly number[],
+  procDirectory: string,
+): Promise<{ descriptors: number; sockets: number } | undefined> {
+  if (pids.length > MOST_PROCESSES) return undefined;
+  let descriptors = 0;
+  let sockets = 0;
+  for (const pid of pids) {
+    const directory = join(procDirectory, String(pid), 'fd');
+    // The process has exited.
+    const names = await readdir(directory).catch(() => []);
+    descriptors += names.length;
+    if (descriptors > MOST_DESCRIPTORS) return undefined;
+    // The file was closed.
+    const targets = await Promise.all(names.map((name) => readlink(join(directory, name)).catch(() => '')));
+    sockets += targets.filter((target) => target.startsWith('socket:')).length;
+  }
+  return { descriptors, sockets };
+}
+
+async function maxOpenFilesOf(path: string): Promise<number | undefined> {
+  // The process has exited.
+  const limits = await readFile(path, 'utf8').catch(() => '');
+  const soft = /^Max open files\s+(\d+)/m.exec(limits)?.[1];
+  return soft === undefined ? undefined : Number(soft);
+}
