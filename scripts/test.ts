@@ -2,12 +2,14 @@
  * `scripts/test` runs types, format and lint, then every test file. Integration tests get a private Docker daemon, a private
  * containerd and images that are built here. The files with property tests run a second time with a random seed. A file
  * that fails runs again alone; if it passes then, the last lines of the output count and name it as flaky.
+ * Integration tests on the container runtimes run one at a time because clusters of one host share its network. Those that
+ * need no runtime run beside them, and their output follows.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
-import { basename, join, relative } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
 import {
   ensureImages,
@@ -61,6 +63,8 @@ interface RunOptions {
   readonly env: NodeJS.ProcessEnv;
   readonly concurrency: number;
   readonly coverage?: boolean;
+  /** Prints the output when the run has ended. */
+  readonly later?: boolean;
 }
 
 /** The share of executed lines is that of the processes of the tests, and not of programs that they start. */
@@ -72,7 +76,11 @@ const COVERAGE = [
   '--test-reporter-destination=stdout',
 ];
 
-function runTests(files: readonly string[], { env, concurrency, coverage = false }: RunOptions): Promise<Outcome> {
+function runTests(
+  files: readonly string[],
+  { env, concurrency, coverage = false, later = false }: RunOptions,
+): Promise<Outcome> {
+  if (files.length === 0) return Promise.resolve({ code: 0, failed: [] });
   const reporter = join(ROOT, 'test/failed-files-reporter.ts');
   const list = join(mkdtempSync(join(tmpdir(), 'orchlet-test-')), 'failed');
   const args = [
@@ -89,8 +97,15 @@ function runTests(files: readonly string[], { env, concurrency, coverage = false
     ...files,
   ];
   return new Promise((resolve) => {
-    const child = spawn(join(ROOT, 'bin/node'), args, { cwd: ROOT, stdio: 'inherit', env: { ...process.env, ...env } });
+    const child = spawn(join(ROOT, 'bin/node'), args, {
+      cwd: ROOT,
+      stdio: later ? ['ignore', 'pipe', 'pipe'] : 'inherit',
+      env: { ...process.env, ...env },
+    });
+    const output: Buffer[] = [];
+    for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk: Buffer) => output.push(chunk));
     child.on('close', (code) => {
+      process.stdout.write(Buffer.concat(output));
       const text = existsSync(list) ? readFileSync(list, 'utf8') : '';
       rmSync(join(list, '..'), { recursive: true, force: true });
       resolve({ code: code ?? 1, failed: [...new Set(text.split('\n').filter((line) => line !== ''))] });
@@ -100,6 +115,15 @@ function runTests(files: readonly string[], { env, concurrency, coverage = false
 
 function both(left: Outcome, right: Outcome): Outcome {
   return { code: left.code === 0 ? right.code : left.code, failed: [...left.failed, ...right.failed] };
+}
+
+/** Whether a test file uses a container runtime and the host's network, itself or through what it imports. */
+function usesRuntimes(file: string, seen = new Set<string>()): boolean {
+  if (basename(file) === 'container-runtimes.ts') return true;
+  if (seen.has(file) || !file.includes('test/integration/')) return false;
+  seen.add(file);
+  const imports = readFileSync(join(ROOT, file), 'utf8').matchAll(/from '(\.\/[^']+)'/g);
+  return [...imports].some(([, path = '']) => usesRuntimes(join(dirname(file), path), seen));
 }
 
 /** How often files that failed run again. */
@@ -207,8 +231,13 @@ async function main(): Promise<number> {
       say(`${properties.length} files with property tests once more, ORCHLET_TEST_SEED=${seed}`);
       outcome = both(outcome, await runTests(properties, { env: { ...env, ORCHLET_TEST_SEED: seed }, concurrency: 2 }));
     }
-    // Integration tests run one at a time because clusters of one host share its network.
-    if (integration.length > 0) outcome = both(outcome, await runTests(integration, { env, coverage, concurrency: 1 }));
+    const onRuntimes = integration.filter((file) => usesRuntimes(file));
+    const others = integration.filter((file) => !onRuntimes.includes(file));
+    const parts = await Promise.all([
+      runTests(onRuntimes, { env, coverage, concurrency: 1 }),
+      runTests(others, { env, coverage, concurrency: 1, later: onRuntimes.length > 0 }),
+    ]);
+    for (const part of parts) outcome = both(outcome, part);
     const repeated = await repeatFailed(outcome, all, env);
     outcome = repeated.outcome;
     const { flaky } = repeated;

@@ -8,7 +8,10 @@ import { startDockerRuntime } from '../../agent/runtime/docker/docker-runtime.ts
 import type { Runtime } from '../../agent/runtime/runtime.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { containerdSocket, dockerSocket, freePort, imageArchive, run, unmountBelow } from './running-cluster.ts';
+import { containerdSocket, dockerSocket, imageArchive } from './container-runtimes.ts';
+import { freePort } from './free-port.ts';
+import { unmountBelow } from './mounts.ts';
+import { run } from './running-cluster.ts';
 import { Ended, until } from '../until.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { soakAgent } from '../soak/agent/run.ts';
-import { containerdSocket, imageArchive, skipWithoutContainerd } from './running-cluster.ts';
+import { containerdSocket, imageArchive, skipWithoutContainerd } from './container-runtimes.ts';
 
 test(
   'nothing starts twice, is left behind or goes back, at whatever step the agent is killed',

@@ -16,7 +16,7 @@ import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.t
 import { configMaps, nodes, pods, serviceAccounts } from '../../api/machinery/resources.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
-import { unmountBelow } from './running-cluster.ts';
+import { unmountBelow } from './mounts.ts';
 import { until } from '../until.ts';
 
 const alive = keepAlive();

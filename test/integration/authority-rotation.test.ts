@@ -12,7 +12,8 @@ import { type Clock, keepAlive, systemClock } from '../../api/machinery/clock.ts
 import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
 import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
-import { freePort, unmountBelow } from './running-cluster.ts';
+import { freePort } from './free-port.ts';
+import { unmountBelow } from './mounts.ts';
 import { until } from '../until.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');

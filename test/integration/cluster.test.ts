@@ -6,7 +6,10 @@ import { request as httpsRequest } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { freePort, kubectls, run, RunningCluster, skipWithoutDocker } from './running-cluster.ts';
+import { skipWithoutDocker } from './container-runtimes.ts';
+import { freePort } from './free-port.ts';
+import { kubectls } from './kubectl.ts';
+import { run, RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
 
 const ROOT = join(import.meta.dirname, '../..');

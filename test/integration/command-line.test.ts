@@ -6,7 +6,7 @@ import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { freePort } from './running-cluster.ts';
+import { freePort } from './free-port.ts';
 import { until } from '../until.ts';
 
 const ROOT = join(import.meta.dirname, '../..');

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { startCriRuntime } from '../../agent/runtime/cri/cri-runtime.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { containerdSocket, imageArchive, skipWithoutContainerd } from './running-cluster.ts';
+import { containerdSocket, imageArchive, skipWithoutContainerd } from './container-runtimes.ts';
 import { runStaticPod } from './static-pod.ts';
 
 test(

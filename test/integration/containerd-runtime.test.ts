@@ -8,9 +8,10 @@ import type { Runtime } from '../../agent/runtime/runtime.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { runtimeContract } from '../contract/runtime-contract.ts';
+import { containerdSocket, imageArchive } from './container-runtimes.ts';
 
-const socket = process.env['ORCHLET_TEST_CONTAINERD_SOCKET'];
-const images = process.env['ORCHLET_TEST_IMAGES'];
+const socket = containerdSocket;
+const images = imageArchive;
 
 if (socket === undefined || images === undefined) {
   test(

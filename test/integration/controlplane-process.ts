@@ -3,7 +3,8 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort, type KubectlResult } from './running-cluster.ts';
+import { freePort } from './free-port.ts';
+import { type KubectlResult } from './kubectl.ts';
 import { until } from '../until.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');

@@ -9,7 +9,8 @@ import { after, before, describe, test } from 'node:test';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { hostMounter } from '../../agent/volumes/mounter.ts';
 import { type FakeCsiDriver, startCsiDriver } from '../fakes/csi-driver.ts';
-import { RunningCluster, skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
+import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
+import { RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
 
 const DRIVER = 'csi.example.com';

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { startDockerRuntime } from '../../agent/runtime/docker/docker-runtime.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { dockerSocket, imageArchive, skipWithoutDocker } from './running-cluster.ts';
+import { dockerSocket, imageArchive, skipWithoutDocker } from './container-runtimes.ts';
 import { runStaticPod } from './static-pod.ts';
 
 test(

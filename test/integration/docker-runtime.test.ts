@@ -9,9 +9,10 @@ import { type Runtime, RuntimeError } from '../../agent/runtime/runtime.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { runtimeContract } from '../contract/runtime-contract.ts';
+import { dockerSocket, imageArchive } from './container-runtimes.ts';
 
-const socket = process.env['ORCHLET_TEST_DOCKER_SOCKET'];
-const images = process.env['ORCHLET_TEST_IMAGES'];
+const socket = dockerSocket;
+const images = imageArchive;
 
 if (socket === undefined || images === undefined) {
   test(

@@ -8,7 +8,8 @@ import { globSync, mkdirSync } from 'node:fs';
 import { totalmem } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { RunningCluster, run, skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
+import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
+import { RunningCluster, run } from './running-cluster.ts';
 import { Ended, until } from '../until.ts';
 
 const MIB = 1024 * 1024;

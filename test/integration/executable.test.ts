@@ -5,7 +5,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { RunningCluster, skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
+import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
+import { RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
 
 const ROOT = join(import.meta.dirname, '../..');

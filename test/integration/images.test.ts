@@ -15,7 +15,7 @@ import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { containerOf, sandboxOf } from '../contract/runtime-contract.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
-import { containerdSocket, dockerSocket, skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
+import { containerdSocket, dockerSocket, skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const DEMO = 'orchlet.local/demo:1';

@@ -5,7 +5,7 @@ import { generateKeyPairSync } from 'node:crypto';
 import { stringifyYaml } from '../../api/codec/yaml.ts';
 import { createCsr } from '../../api/pki/certificate-request.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
-import { kubectls } from './running-cluster.ts';
+import { kubectls } from './kubectl.ts';
 import { until } from '../until.ts';
 
 const installed = kubectls();

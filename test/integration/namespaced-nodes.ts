@@ -16,7 +16,9 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ControlPlaneProcess } from './controlplane-process.ts';
-import { imageArchive, run, unmountBelow } from './running-cluster.ts';
+import { imageArchive } from './container-runtimes.ts';
+import { unmountBelow } from './mounts.ts';
+import { run } from './running-cluster.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const ORCHLET = join(ROOT, 'bin/orchlet');

@@ -18,7 +18,8 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { type BusAnswer, type BusCall, serveOnBus } from '../fakes/bus-service.ts';
 import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
-import { run, unmountBelow } from './running-cluster.ts';
+import { unmountBelow } from './mounts.ts';
+import { run } from './running-cluster.ts';
 import { until } from '../until.ts';
 
 const LOGIND = '/lib/systemd/systemd-logind';

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { AgentProcess, type RuntimeName } from './agent-process.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
-import type { KubectlResult } from './running-cluster.ts';
+import type { KubectlResult } from './kubectl.ts';
 import { until } from '../until.ts';
 
 export const IMAGE = 'orchlet.local/demo:1';

@@ -5,7 +5,9 @@
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';
 import { after, before, describe, test } from 'node:test';
-import { kubectls, RunningCluster, skipWithoutDocker } from './running-cluster.ts';
+import { skipWithoutDocker } from './container-runtimes.ts';
+import { kubectls } from './kubectl.ts';
+import { RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
 
 const IMAGE = 'orchlet.local/demo:1';

@@ -1,5 +1,5 @@
 /** Probes, hooks, restarts and ends of pods, on containerd. */
 import { podEnds } from './pod-ends.ts';
-import { skipWithoutContainerd } from './running-cluster.ts';
+import { skipWithoutContainerd } from './container-runtimes.ts';
 
 podEnds('containerd', skipWithoutContainerd);

@@ -1,5 +1,5 @@
 /** The life of pods, on containerd. */
 import { podLife } from './pod-life.ts';
-import { skipWithoutContainerd } from './running-cluster.ts';
+import { skipWithoutContainerd } from './container-runtimes.ts';
 
 podLife('containerd', skipWithoutContainerd);

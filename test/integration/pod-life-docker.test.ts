@@ -1,5 +1,5 @@
 /** The life of pods, on Docker. */
 import { podLife } from './pod-life.ts';
-import { skipWithoutDocker } from './running-cluster.ts';
+import { skipWithoutDocker } from './container-runtimes.ts';
 
 podLife('docker', skipWithoutDocker);

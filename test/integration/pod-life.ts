@@ -10,7 +10,7 @@ import { after, before, describe, test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import type { RuntimeName } from './agent-process.ts';
 import { IMAGE, PodCluster, type PodOptions } from './pod-cluster.ts';
-import { freePort } from './running-cluster.ts';
+import { freePort } from './free-port.ts';
 import { until } from '../until.ts';
 
 const LOG_BYTES = 10_000;

@@ -1,5 +1,5 @@
 /** The recorded pods of the kubelet, on docker. */
 import { podParity } from './pod-parity.ts';
-import { skipWithoutDocker } from './running-cluster.ts';
+import { skipWithoutDocker } from './container-runtimes.ts';
 
 podParity('docker', skipWithoutDocker);

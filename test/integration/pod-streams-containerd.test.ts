@@ -1,5 +1,5 @@
 /** Streams and logs of pods, on containerd. */
 import { podStreams } from './pod-streams.ts';
-import { skipWithoutContainerd } from './running-cluster.ts';
+import { skipWithoutContainerd } from './container-runtimes.ts';
 
 podStreams('containerd', skipWithoutContainerd);

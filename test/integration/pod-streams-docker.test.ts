@@ -1,5 +1,5 @@
 /** Streams and logs of pods, on Docker. */
 import { podStreams } from './pod-streams.ts';
-import { skipWithoutDocker } from './running-cluster.ts';
+import { skipWithoutDocker } from './container-runtimes.ts';
 
 podStreams('docker', skipWithoutDocker);

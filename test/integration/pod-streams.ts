@@ -12,7 +12,8 @@ import { after, before, describe, test } from 'node:test';
 import type { RuntimeName } from './agent-process.ts';
 import { PodCluster } from './pod-cluster.ts';
 import { PodWatch } from './pod-watch.ts';
-import { freePort, kubectls, type KubectlResult } from './running-cluster.ts';
+import { freePort } from './free-port.ts';
+import { kubectls, type KubectlResult } from './kubectl.ts';
 import { Ended, until } from '../until.ts';
 
 const installed = kubectls();

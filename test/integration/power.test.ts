@@ -8,7 +8,7 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import type { ContainerStatus, Runtime } from '../../agent/runtime/runtime.ts';
 import { AgentProcess, restartRuntime, type RuntimeName } from './agent-process.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
-import { skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
+import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
 import { until } from '../until.ts';
 
 const IMAGE = 'orchlet.local/demo:1';

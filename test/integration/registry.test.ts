@@ -9,7 +9,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import Docker from 'dockerode';
-import { dockerSocket, freePort, RunningCluster, skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
+import { dockerSocket, skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
+import { freePort } from './free-port.ts';
+import { RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
 
 const registryProgram = process.env['ORCHLET_TEST_REGISTRY'];

@@ -12,7 +12,8 @@ import { parseCpuSet } from '../../agent/resources/managers/cpu-set.ts';
 import { connectGrpc } from '../../api/grpc/grpc-client.ts';
 import { POD_RESOURCES_MESSAGES, POD_RESOURCES_METHODS } from '../../agent/resources/podresources/schema.ts';
 import { FakeDevicePlugin, healthy } from '../fakes/device-plugin.ts';
-import { RunningCluster, skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
+import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
+import { RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
 
 const DEVICE = 'example.com/thing';

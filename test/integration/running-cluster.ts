@@ -1,66 +1,15 @@
 /** A cluster for integration tests: `orchlet up` as users run it, on the Docker daemon that `scripts/test` started, and kubectl. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { dockerSocket, imageArchive, containerdSocket } from './container-runtimes.ts';
+import { freePort } from './free-port.ts';
+import type { KubectlResult } from './kubectl.ts';
+import { unmountBelow } from './mounts.ts';
 import { Ended, until } from '../until.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-
-export const dockerSocket = process.env['ORCHLET_TEST_DOCKER_SOCKET'];
-export const imageArchive = process.env['ORCHLET_TEST_IMAGES'];
-/** Why tests that need containers are skipped; `false` where they can run. */
-export const skipWithoutDocker: string | false =
-  dockerSocket === undefined || imageArchive === undefined
-    ? 'ORCHLET_TEST_DOCKER_SOCKET and ORCHLET_TEST_IMAGES are not set: scripts/test sets them'
-    : false;
-
-export const containerdSocket = process.env['ORCHLET_TEST_CONTAINERD_SOCKET'];
-export const skipWithoutContainerd: string | false =
-  containerdSocket === undefined || imageArchive === undefined
-    ? 'ORCHLET_TEST_CONTAINERD_SOCKET and ORCHLET_TEST_IMAGES are not set: scripts/test sets them'
-    : false;
-
-export async function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.on('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
-  });
-}
-
-/** Every installed kubectl by its version, oldest first. */
-export function kubectls(): { readonly version: string; readonly path: string }[] {
-  const found = new Map<string, string>();
-  for (const directory of (process.env['PATH'] ?? '').split(':').filter((part) => existsSync(part))) {
-    for (const name of readdirSync(directory)) {
-      if (!/^kubectl(\.1\.\d+)?$/.test(name)) continue;
-      const path = join(directory, name);
-      const asked = spawnSync(path, ['version', '--client', '-o', 'json'], { encoding: 'utf8' });
-      const version = /"gitVersion":\s*"v1\.(\d+)/.exec(asked.stdout ?? '')?.[1];
-      if (version !== undefined && !found.has(version)) found.set(version, path);
-    }
-  }
-  // Some distributions keep further versions beside the one on PATH.
-  const beside = '/usr/lib/google-cloud-sdk/bin';
-  for (const name of existsSync(beside) ? readdirSync(beside) : []) {
-    const version = /^kubectl\.1\.(\d+)$/.exec(name)?.[1];
-    if (version !== undefined && !found.has(version)) found.set(version, join(beside, name));
-  }
-  return [...found]
-    .sort(([left], [right]) => Number(left) - Number(right))
-    .map(([version, path]) => ({ version: `1.${version}`, path }));
-}
-
-export interface KubectlResult {
-  readonly code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
 
 export interface ClusterOptions {
   /** Puts things into the data directory before the start. */
@@ -211,13 +160,4 @@ export function run(program: string, args: readonly string[]): string {
   if (done.status !== 0)
     throw new Error(`${program} ${args.join(' ')} ended with ${done.status}: ${done.stderr}${done.stdout}`);
   return done.stdout;
-}
-
-/** What a killed agent left mounted would keep the directory. */
-export function unmountBelow(directory: string): void {
-  const points = readFileSync('/proc/self/mountinfo', 'utf8')
-    .split('\n')
-    .map((line) => line.split(' ')[4] ?? '');
-  for (const point of points.filter((path) => path.startsWith(`${directory}/`)).reverse())
-    spawnSync('umount', ['-l', point]);
 }

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { ControlPlaneProcess } from './controlplane-process.ts';
-import { freePort } from './running-cluster.ts';
+import { freePort } from './free-port.ts';
 import { until } from '../until.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { imageArchive } from './running-cluster.ts';
+import { imageArchive } from './container-runtimes.ts';
 import { until } from '../until.ts';
 import { SystemdHost, whyNoSystemd } from './systemd-host.ts';
 

@@ -5,7 +5,8 @@
 import assert from 'node:assert/strict';
 import { AgentProcess, type RuntimeName } from './agent-process.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
-import { type KubectlResult, skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
+import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
+import { type KubectlResult } from './kubectl.ts';
 import { until } from '../until.ts';
 
 export const IMAGE = 'orchlet.local/demo:1';

@@ -4,7 +4,8 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { hostMounter } from '../../agent/volumes/mounter.ts';
-import { run, RunningCluster, skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
+import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
+import { run, RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
 
 for (const [on, skip, cidr] of [

@@ -7,7 +7,7 @@ import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync, wri
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { freePort } from '../integration/running-cluster.ts';
+import { freePort } from '../integration/free-port.ts';
 import { until } from '../until.ts';
 import { Api } from './api.ts';
 

@@ -8,7 +8,7 @@ import { startDockerRuntime } from '../../../agent/runtime/docker/docker-runtime
 import type { Runtime } from '../../../agent/runtime/runtime.ts';
 import { silentLogger } from '../../../api/component/logger.ts';
 import { systemClock } from '../../../api/machinery/clock.ts';
-import { freePort } from '../../integration/running-cluster.ts';
+import { freePort } from '../../integration/free-port.ts';
 import { until } from '../../until.ts';
 
 const ROOT = join(import.meta.dirname, '../../..');
