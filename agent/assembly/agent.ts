@@ -194,7 +194,10 @@ async function createResourceParts(
   );
   const { cgroupManager, cgroups } = await createCgroups(base, { runtime, metrics, resources });
   const usage = lifecycle.add(
-    await createUsage(base, { registries, runtime, volumes: volumes.manager, cgroups, cgroupManager, table }),
+    await createUsage(base, {
+      ...{ registries, runtime, cgroups, cgroupManager, table, events, node },
+      volumes: volumes.manager,
+    }),
   );
   const providers = await credentialProviders(base, podClient, volumes.tokens);
   const images = lifecycle.add(

@@ -22,6 +22,7 @@ export function enforceAllocatable(
   { flags, clock, logger }: Base,
   manager: CgroupManager,
   table: Pick<PodTable, 'active'>,
+  aboutNode: (reason: string, message: string, type: 'Normal' | 'Warning') => void,
 ): EnforcedAllocatable {
   const cgroups = new NodeAllocatable({ manager, logger });
   const reserved = reservedFor({ kube: flags.kubeReserved, system: flags.systemReserved, cpus: flags.reservedCpus });
@@ -30,8 +31,21 @@ export function enforceAllocatable(
     return podLimits(reserved, { cpus, memoryBytes, storageBytes: 0, pids: maxPids() });
   };
   const isEnforced = (name: string): boolean => flags.enforceNodeAllocatable.includes(name);
+  let isReported = false;
+  const enforcePods = async (): Promise<void> => {
+    const amounts = limits();
+    try {
+      await cgroups.enforcePods(amounts);
+    } catch (error) {
+      const message = `Failed to update Node Allocatable Limits ${JSON.stringify(cgroups.podsCgroup)}: ${(error as Error).message}`;
+      aboutNode('FailedNodeAllocatableEnforcement', message, 'Warning');
+      throw error;
+    }
+    if (!isReported) aboutNode('NodeAllocatableEnforced', 'Updated Node Allocatable limit across pods', 'Normal');
+    isReported = true;
+  };
   const enforce = async (): Promise<void> => {
-    if (isEnforced('pods')) await cgroups.enforcePods(limits());
+    if (isEnforced('pods')) await enforcePods();
     for (const [name, cgroup, amounts] of [
       ['kube-reserved', flags.kubeReservedCgroup, flags.kubeReserved],
       ['system-reserved', flags.systemReservedCgroup, flags.systemReserved],

@@ -43,7 +43,7 @@ export function createNode(
     leaseDurationSeconds: flags.nodeLeaseDurationSeconds,
     podCidr: flags.podCidr,
     random: Math.random,
-    onTransition: (reason, message) => events.aboutNode(manager.node(), reason, message, 'Normal'),
+    onTransition: ({ reason, message, type }) => events.aboutNode(manager.node(), reason, message, type),
   });
   return manager;
 }

@@ -38,6 +38,8 @@ export interface UsageDeps {
   readonly cgroups: PodCgroups;
   readonly cgroupManager: CgroupManager;
   readonly table: PodTable;
+  readonly events: AgentEvents;
+  readonly node: NodeManager;
 }
 
 /** The usage of the node and its pods. */
@@ -50,9 +52,11 @@ export interface Usage extends Part {
 
 export async function createUsage(base: Base, deps: UsageDeps): Promise<Usage> {
   const { flags, clock, logger, nodeName, rootDirectory, podLogsDirectory } = base;
-  const { registries, runtime, table } = deps;
+  const { registries, runtime, table, events, node } = deps;
   const pods = () => table.pods();
-  const allocatable = enforceAllocatable(base, deps.cgroupManager, table);
+  const allocatable = enforceAllocatable(base, deps.cgroupManager, table, (reason, message, type) =>
+    events.aboutNode(node.node(), reason, message, type),
+  );
   const collector = new UsageCollector({
     reader: await createCgroupReader(CGROUP_MOUNT),
     runtime,

@@ -21,7 +21,7 @@ import { NodeAddresses } from './node-addresses.ts';
 import { keepNodeLease } from './node-lease.ts';
 import { initialNode, type NodeIdentity, registerWithApi } from './node-registration.ts';
 import type { Capacity } from './reserved.ts';
-import { transitions } from './transitions.ts';
+import { statusIsNow, type Transition, transitions } from './transitions.ts';
 
 export interface NodeManagerOptions {
   readonly client: Client | undefined;
@@ -56,7 +56,7 @@ export interface NodeManagerOptions {
   /** Called at the steps of the node's start; a step can occur more than once. */
   readonly onStep?: (step: 'registering' | 'registered' | 'ready') => void;
   /** Called with the event's reason when a condition changes: `NodeReady`, `NodeHasDiskPressure`, … */
-  readonly onTransition?: (reason: string, message: string) => void;
+  readonly onTransition?: (transition: Transition) => void;
 }
 
 /** The state of the agent's other parts, as far as the node's status shows it. */
@@ -84,6 +84,7 @@ export class NodeManager implements NodeInfo {
   /** Changes that the API server dropped from the last status, because its version lacks the fields. They alone cause no update. */
   #untaken: Readonly<Record<string, JsonValue>> = {};
   #registered = false;
+  #isCordoned = false;
   readonly #loop: WakeableLoop;
 
   constructor(options: NodeManagerOptions) {
@@ -154,6 +155,7 @@ export class NodeManager implements NodeInfo {
   /** Registers the node and keeps its status and lease until the signal aborts. Follows `prepare`. */
   async run(source: NodeStatusSource, signal: AbortSignal): Promise<void> {
     const { client, clock, logger, leaseDurationSeconds, random } = this.#options;
+    this.#options.onTransition?.({ type: 'Normal', reason: 'Starting', message: 'Starting kubelet.' });
     if (client === undefined) return this.#keepLocalStatus(source, signal);
     const lease = {
       client,
@@ -273,6 +275,7 @@ export class NodeManager implements NodeInfo {
   }
 
   #take(node: NodeObject): void {
+    if (node.metadata.uid !== undefined) this.#followCordon(node);
     this.#node = node;
     if (node.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') === true)
       this.#options.onStep?.('ready');
@@ -309,9 +312,16 @@ export class NodeManager implements NodeInfo {
     this.#reportTransitions(current, next);
   }
 
+  /** Reports when somebody cordons or uncordons the node. */
+  #followCordon(node: NodeObject): void {
+    const isCordoned = node.spec?.unschedulable === true;
+    if (isCordoned === this.#isCordoned) return;
+    this.#isCordoned = isCordoned;
+    this.#options.onTransition?.(statusIsNow(this.name, isCordoned ? 'NodeNotSchedulable' : 'NodeSchedulable'));
+  }
+
   #reportTransitions(before: NodeObject, after: NodeObject): void {
-    for (const reason of transitions(before, after))
-      this.#options.onTransition?.(reason, `Node ${this.name} status is now: ${reason}`);
+    for (const transition of transitions(before, after)) this.#options.onTransition?.(transition);
   }
 
   /** Whether the status has changes that the API server would store. */

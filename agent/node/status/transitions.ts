@@ -1,5 +1,11 @@
-/** The events about the node's conditions. */
+/** The events about the node: conditions that changed, and a host that has been rebooted. */
 import type { NodeObject } from '../../model/core-types.ts';
+
+export interface Transition {
+  readonly type: 'Normal' | 'Warning';
+  readonly reason: string;
+  readonly message: string;
+}
 
 const TRANSITIONS: ReadonlyMap<string, readonly [whenTrue: string, otherwise: string]> = new Map(
   Object.entries({
@@ -10,12 +16,21 @@ const TRANSITIONS: ReadonlyMap<string, readonly [whenTrue: string, otherwise: st
   }),
 );
 
-/** Returns the reasons of the events about conditions that changed. Pure. */
-export function transitions(before: NodeObject, after: NodeObject): readonly string[] {
-  return (after.status?.conditions ?? []).flatMap(({ type, status }) => {
+export function statusIsNow(node: string, reason: string): Transition {
+  return { type: 'Normal', reason, message: `Node ${node} status is now: ${reason}` };
+}
+
+/** Returns the events about what changed between two states of the node. Pure. */
+export function transitions(before: NodeObject, after: NodeObject): readonly Transition[] {
+  const { name } = after.metadata;
+  const changed = (after.status?.conditions ?? []).flatMap(({ type, status }) => {
     const was = before.status?.conditions?.find((condition) => condition.type === type)?.status;
     const reasons = TRANSITIONS.get(type);
     if (reasons === undefined || was === status) return [];
-    return [status === 'True' ? reasons[0] : reasons[1]];
+    return [statusIsNow(name, status === 'True' ? reasons[0] : reasons[1])];
   });
+  const [bootBefore, boot] = [before, after].map(({ status }) => status?.nodeInfo?.bootID ?? '');
+  if (bootBefore === '' || bootBefore === boot) return changed;
+  const message = `Node ${name} has been rebooted, boot id: ${boot}`;
+  return [{ type: 'Warning', reason: 'Rebooted', message }, ...changed];
 }

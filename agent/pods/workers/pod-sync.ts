@@ -19,6 +19,7 @@ import {
   type VolumeManager,
 } from '../../model/core-types.ts';
 import type { PodCgroups } from '../../host/cgroups/pod-cgroups.ts';
+import { missingPullSecrets } from '../../runtime/images/pull-credentials.ts';
 import { apiPodStatus } from '../../runtime/kuberuntime/api-status.ts';
 import type { KubeRuntime } from '../../runtime/kuberuntime/kube-runtime.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
@@ -134,7 +135,9 @@ export class PodSync implements PodSyncer {
       events.event(pod, 'Warning', 'FailedPrepareDynamicResources', `Failed to prepare dynamic resources: ${message}`);
       return { ended: false, errors: [error as Error], retryAtMs: clock.now() + CLAIMS_RETRY_MS };
     }
-    // 7. Start the probes, then sync the containers.
+    // 7. Report pull secrets that are missing: the image may be pulled without them.
+    await this.#reportMissingSecrets(pod);
+    // 8. Start the probes, then sync the containers.
     probes.addPod(pod);
     const result = await kubeRuntime.syncPod(pod, runtime, signal);
     const resizeError = result.resizeError ?? podResizeError;
@@ -226,6 +229,13 @@ export class PodSync implements PodSyncer {
     });
     probes.probeSoon(pod.metadata.uid, status);
     return status;
+  }
+
+  async #reportMissingSecrets(pod: Pod): Promise<void> {
+    const missing = await missingPullSecrets(pod, this.#options.objects);
+    if (missing.length === 0) return;
+    const message = `Unable to retrieve some image pull secrets (${missing.join(', ')}); attempting to pull the image may not succeed.`;
+    this.#options.events.event(pod, 'Warning', 'FailedToRetrieveImagePullSecret', message);
   }
 
   /** Refuses a limit of the pod's cgroup below its usage, which would end containers. A later sync retries it. */

@@ -60,6 +60,17 @@ export async function pullCredentials(
   return ordered(found);
 }
 
+/** Returns the names of the pod's image pull secrets that do not exist or cannot be read. */
+export async function missingPullSecrets(pod: Pod, objects: Pick<ReferencedObjects, 'secret'>): Promise<string[]> {
+  const missing: string[] = [];
+  for (const { name = '' } of pod.spec.imagePullSecrets ?? []) {
+    // The kube-apiserver may be unavailable. Pulling the image reports that.
+    if (name !== '' && (await objects.secret(pod.metadata.namespace, name).catch(() => undefined)) === undefined)
+      missing.push(name);
+  }
+  return missing;
+}
+
 /**
  * Reads the node's credentials: `config.json` in the root directory, else the file that `docker login` wrote for the agent's
  * user. Called for each pull.

@@ -204,6 +204,23 @@ test('fields that an older API server drops are not sent repeatedly', async () =
   await rig.stop();
 });
 
+test('the events of a node say that the agent starts, and when somebody cordons the node', async () => {
+  const events: string[] = [];
+  const rig = setUp({ onTransition: ({ type, message }) => events.push(`${type} ${message}`) });
+  await settled(rig, () => rig.manager.registered && rig.sent() === 1);
+  assert.equal(events[0], 'Normal Starting kubelet.');
+  for (const unschedulable of [true, false]) {
+    events.splice(0);
+    await rig.client.patch(nodes, '', 'n1', 'merge', { spec: { unschedulable } });
+    await settled(rig, () => events.length > 0);
+    await rig.clock.advance(60_000);
+    assert.deepEqual(events, [
+      `Normal Node n1 status is now: ${unschedulable ? 'NodeNotSchedulable' : 'NodeSchedulable'}`,
+    ]);
+  }
+  await rig.stop();
+});
+
 test('a deleted node is registered again', async () => {
   const rig = setUp();
   await settled(rig, () => rig.manager.registered && rig.sent() === 1);

@@ -9,9 +9,12 @@ const node = (conditions: Record<string, string>): NodeObject =>
     status: { conditions: Object.entries(conditions).map(([type, status]) => ({ type, status })) },
   }) as unknown as NodeObject;
 
+const reasons = (before: NodeObject, after: NodeObject): readonly string[] =>
+  transitions(before, after).map(({ reason }) => reason);
+
 it('reports only the conditions that changed', () => {
   assert.deepEqual(
-    transitions(
+    reasons(
       node({ Ready: 'False', DiskPressure: 'False', MemoryPressure: 'True' }),
       node({ Ready: 'True', DiskPressure: 'False', MemoryPressure: 'False', Odd: 'True' }),
     ),
@@ -20,8 +23,17 @@ it('reports only the conditions that changed', () => {
 });
 
 it('reports all conditions of a new node', () => {
-  assert.deepEqual(transitions({ metadata: { name: 'n' } }, node({ PIDPressure: 'False', Ready: 'False' })), [
+  assert.deepEqual(reasons({ metadata: { name: 'n' } }, node({ PIDPressure: 'False', Ready: 'False' })), [
     'NodeHasSufficientPID',
     'NodeNotReady',
   ]);
+});
+
+it('reports a host that has been rebooted', () => {
+  const booted = (bootID: string): NodeObject =>
+    ({ metadata: { name: 'n' }, status: { nodeInfo: { bootID } } }) as unknown as NodeObject;
+  assert.deepEqual(transitions(booted('a'), booted('b')), [
+    { type: 'Warning', reason: 'Rebooted', message: 'Node n has been rebooted, boot id: b' },
+  ]);
+  assert.deepEqual([...transitions(booted('a'), booted('a')), ...transitions(booted(''), booted('b'))], []);
 });

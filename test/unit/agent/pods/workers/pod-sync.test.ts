@@ -21,33 +21,37 @@ function resizedPod(desired: object, actual: object): Pod {
   } as unknown as Pod;
 }
 
-it('the limits of a pod whose resize was lowered while the agent was down shrink after its containers have', async () => {
-  const set: CgroupResources[] = [];
-  const manager: CgroupManager = {
-    name: (parts) => parts.join('/'),
-    set: (_name, resources) => Promise.resolve(void set.push(resources)),
-    update: () => Promise.resolve(true),
-    remove: () => Promise.resolve(),
-    children: () => Promise.resolve([]),
-    isUsed: () => Promise.resolve(false),
-  };
-  const cgroups = createPodCgroups({ manager, perQos: true, podPidsLimit: 0, cpuQuota: true, cpuPeriodUs: 100_000 });
-  let changesLeft: readonly string[] = ['c'];
-  const sync = new PodSync({
+function syncOf(options: object): PodSync {
+  return new PodSync({
     runtime: {
       listSandboxes: () => Promise.resolve([]),
       listContainers: () => Promise.resolve([]),
       containerStats: () => Promise.resolve([]),
     },
     runtimeName: 'fake',
-    kubeRuntime: { resizing: () => changesLeft, waitingReason: () => undefined },
+    kubeRuntime: {
+      resizing: () => [],
+      waitingReason: () => undefined,
+      syncPod: () => Promise.resolve({ errors: [], retryAtMs: undefined }),
+    },
     pods: { mirrorOf: () => undefined },
-    volumes: { recursiveReadOnly: () => undefined, mount: () => Promise.reject(new VolumeError('the test ends here')) },
-    probes: { probeSoon: () => undefined, readiness: () => ({}), isReady: () => true, isStarted: () => true },
+    volumes: { recursiveReadOnly: () => undefined, mount: () => Promise.resolve() },
+    probes: {
+      addPod: () => undefined,
+      probeSoon: () => undefined,
+      readiness: () => ({}),
+      isReady: () => true,
+      isStarted: () => true,
+    },
     statuses: { get: () => undefined, set: () => undefined },
-    objects: { registerPod: () => undefined },
+    objects: { registerPod: () => undefined, secret: () => Promise.resolve(undefined) },
     services: { synced: () => true },
-    cgroups,
+    cgroups: {
+      assume: () => undefined,
+      isBehind: () => false,
+      loweredMemory: () => undefined,
+      ensure: () => Promise.resolve(),
+    },
     mirrors: undefined,
     node: { hostIps: () => [] },
     allocations: new PodAllocations({
@@ -61,7 +65,63 @@ it('the limits of a pod whose resize was lowered while the agent was down shrink
     clock: new FakeClock(),
     logger: silentLogger,
     networkProblem: () => '',
+    ...options,
   } as unknown as PodSyncOptions);
+}
+
+it('reports the image pull secrets that are missing, and goes on without them', async () => {
+  const events: string[] = [];
+  let synced = 0;
+  const sync = syncOf({
+    kubeRuntime: {
+      resizing: () => [],
+      waitingReason: () => undefined,
+      syncPod: () => {
+        synced += 1;
+        return Promise.resolve({ errors: [], retryAtMs: undefined });
+      },
+    },
+    objects: {
+      registerPod: () => undefined,
+      secret: (_namespace: string, name: string) =>
+        name === 'unreadable'
+          ? Promise.reject(new Error('no answer'))
+          : Promise.resolve(name === 'there' ? {} : undefined),
+    },
+    events: {
+      event: (_pod: Pod, type: string, reason: string, message: string) =>
+        void events.push(`${type} ${reason} ${message}`),
+    },
+  });
+  const imagePullSecrets = [{ name: 'gone' }, { name: 'there' }, {}, { name: 'unreadable' }];
+  const pod = {
+    metadata: { name: 'p', namespace: 'ns', uid: 'u' },
+    spec: { containers: [{ name: 'c' }], imagePullSecrets },
+  };
+  await sync.sync(pod as unknown as Pod, new AbortController().signal);
+  assert.deepEqual(events, [
+    'Warning FailedToRetrieveImagePullSecret Unable to retrieve some image pull secrets (gone, unreadable); attempting to pull the image may not succeed.',
+  ]);
+  assert.equal(synced, 1);
+});
+
+it('the limits of a pod whose resize was lowered while the agent was down shrink after its containers have', async () => {
+  const set: CgroupResources[] = [];
+  const manager: CgroupManager = {
+    name: (parts) => parts.join('/'),
+    set: (_name, resources) => Promise.resolve(void set.push(resources)),
+    update: () => Promise.resolve(true),
+    remove: () => Promise.resolve(),
+    children: () => Promise.resolve([]),
+    isUsed: () => Promise.resolve(false),
+  };
+  const cgroups = createPodCgroups({ manager, perQos: true, podPidsLimit: 0, cpuQuota: true, cpuPeriodUs: 100_000 });
+  let changesLeft: readonly string[] = ['c'];
+  const sync = syncOf({
+    kubeRuntime: { resizing: () => changesLeft, waitingReason: () => undefined },
+    volumes: { recursiveReadOnly: () => undefined, mount: () => Promise.reject(new VolumeError('the test ends here')) },
+    cgroups,
+  });
   const pod = resizedPod(limited('1', '32Mi'), limited('2', '64Mi'));
   await sync.sync(pod, new AbortController().signal);
   assert.deepEqual([set.at(-1)?.cpuQuota?.quotaUs, set.at(-1)?.memoryBytes], [200_000, 64 * MIB]);
