@@ -3,7 +3,7 @@
  * request's record collects what the level requires, and sends an event to every backend at each stage. A request at
  * level None only costs the policy decision.
  */
-import { parseJson, stringifyJson } from '../../api/codec/json.ts';
+import { parseExactJson, stringifyJson } from '../../api/codec/json.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Counter, Family, MetricsRegistry } from '../../api/component/metrics.ts';
 import type { AuditSink } from '../server/filters/audit.ts';
@@ -197,8 +197,9 @@ class RequestRecord implements RequestAudit {
 
   #object(source: string | Buffer | object | (() => object) | undefined): unknown {
     if (source === undefined) return undefined;
-    const isText = typeof source === 'string' || Buffer.isBuffer(source);
-    const value: unknown = isText ? parseJson(source).value : typeof source === 'function' ? source() : source;
+    const text = typeof source === 'string' || Buffer.isBuffer(source) ? source.toString() : undefined;
+    // A stored object may have more values than a body may have, because its managed fields count as well.
+    const value = text !== undefined ? parseExactJson(text) : typeof source === 'function' ? source() : source;
     return this.#decision.omitManagedFields ? withoutManagedFields(value) : value;
   }
 }

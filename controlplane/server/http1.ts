@@ -85,8 +85,22 @@ export class Http1Exchange implements Exchange {
   }
 
   onClose(listener: () => void): void {
-    if (this.#response.destroyed || this.#request.socket.destroyed) listener();
-    else this.#response.once('close', listener);
+    const { socket } = this.#request;
+    if (socket.destroyed || (this.#response.destroyed && !this.#taken)) {
+      listener();
+      return;
+    }
+    // A taken connection outlives the response, which is never closed once it is detached.
+    const gone = (): void => {
+      this.#response.off('close', answered);
+      socket.off('close', gone);
+      listener();
+    };
+    const answered = (): void => {
+      if (!this.#taken) gone();
+    };
+    this.#response.once('close', answered);
+    if (this.#upgrade !== undefined || this.#taken) socket.once('close', gone);
   }
 
   abort(): void {

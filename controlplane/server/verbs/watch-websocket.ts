@@ -22,6 +22,10 @@ export function openWebSocket(upgrade: Upgrade, encoder: WatchEncoder, binary: b
   };
   return {
     start() {
+      if (upgrade.socket.destroyed) {
+        close();
+        return;
+      }
       upgrade.socket.once('close', close);
       server.handleUpgrade(upgrade.message, upgrade.socket, upgrade.head, (opened) => {
         socket = opened;
@@ -47,9 +51,6 @@ export function openWebSocket(upgrade: Upgrade, encoder: WatchEncoder, binary: b
     },
     onClose(listener) {
       closedListener = listener;
-    },
-    get closed() {
-      return closed;
     },
   };
 }

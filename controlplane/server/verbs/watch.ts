@@ -25,7 +25,6 @@ export interface WatchCarrier {
   end(): void;
   onDrain(listener: () => void): void;
   onClose(listener: () => void): void;
-  readonly closed: boolean;
 }
 
 export const watch: VerbHandler = async (request, rest, context) => {
@@ -62,7 +61,7 @@ function carrierOf(
     nowMs: () => context.clock.now(),
   });
   const upgrade = request.exchange.takeUpgrade();
-  if (upgrade !== undefined) return overWebSocket(upgrade, encoder, media);
+  if (upgrade !== undefined) return overWebSocket(request, upgrade, encoder, media);
   const { exchange } = request;
   return {
     start(contentType) {
@@ -73,16 +72,23 @@ function carrierOf(
     end: () => exchange.end(),
     onDrain: (listener) => exchange.onDrain(listener),
     onClose: (listener) => exchange.onClose(listener),
-    get closed() {
-      return exchange.closed;
-    },
   };
 }
 
 /** Loaded at the first use, because it takes several megabytes and is rarely used. */
-async function overWebSocket(upgrade: Upgrade, encoder: WatchEncoder, media: OutputMediaType): Promise<WatchCarrier> {
+async function overWebSocket(
+  request: ApiRequest,
+  upgrade: Upgrade,
+  encoder: WatchEncoder,
+  media: OutputMediaType,
+): Promise<WatchCarrier> {
   const { openWebSocket } = await import('./watch-websocket.ts');
-  return openWebSocket(upgrade, encoder, media.format === 'protobuf');
+  const carrier = openWebSocket(upgrade, encoder, media.format === 'protobuf');
+  const start = (): void => {
+    request.status = 101;
+    carrier.start('');
+  };
+  return { ...carrier, start };
 }
 
 interface Stream {

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer as createTcpServer, type AddressInfo } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -21,7 +22,12 @@ import { WebhookSink } from '../../../../controlplane/audit/webhook-sink.ts';
 import { WebhookClient } from '../../../../controlplane/authentication/webhook-client.ts';
 import { startControlPlane } from '../../../../controlplane/main.ts';
 import { PathHandlers } from '../../../../controlplane/server/path-handlers.ts';
-import { FakeCatalog } from '../../../fakes/fake-catalog.ts';
+import type { Rest } from '../../../../controlplane/model/rest.ts';
+import { createDialer } from '../../../../api/machinery/dialer.ts';
+import { createConnector } from '../../../../controlplane/server/connect/connector.ts';
+import { strippedHeaders } from '../../../../controlplane/server/connect/forwarded-headers.ts';
+import { FakeCatalog, FakeResource, fakeInfo } from '../../../fakes/fake-catalog.ts';
+import { until } from '../../../until.ts';
 import { startFakeServer } from '../../../fakes/fake-server.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'orchlet-audit-'));
@@ -266,6 +272,120 @@ test('a request that fails with a bug ends in the stage Panic', async () => {
     await server.close();
   }
 });
+
+test('a response with more values than a request may have is recorded, and the process goes on', async () => {
+  const events: AuditEvent[] = [];
+  const audit = createAudit({
+    policy: parseAuditPolicy(
+      '{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{level: RequestResponse}]}',
+      'policy',
+    ),
+    backends: [{ process: (event) => void events.push(event), close: () => Promise.resolve() }],
+    clock: systemClock,
+    metrics: new MetricsRegistry(),
+  });
+  const secrets = new FakeResource(fakeInfo('secrets', 'Secret'));
+  const server = await startFakeServer(new FakeCatalog([secrets]), { audit });
+  try {
+    const data = Object.fromEntries(Array.from({ length: 120_000 }, (_, at) => [`k${at}`, 'v']));
+    secrets.put('ns', { metadata: { name: 'large' }, data });
+    assert.equal((await server.request('GET', '/api/v1/namespaces/ns/secrets/large')).status, 200);
+    await until('the event', () => events.length > 0);
+    const response = events[0]?.['responseObject'] as { readonly data?: object } | undefined;
+    assert.equal(Object.keys(response?.data ?? {}).length, 120_000);
+  } finally {
+    await server.close();
+  }
+});
+
+/** A server that audits the end of every request at the level, and opens tunnels to a target that answers each head with 101. */
+async function tunneling(): Promise<{
+  readonly events: readonly AuditEvent[];
+  readonly port: number;
+  close(): Promise<void>;
+}> {
+  const events: AuditEvent[] = [];
+  const target = createTcpServer((socket) => {
+    socket.on('error', () => socket.destroy());
+    socket.once('data', () =>
+      socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n'),
+    );
+  }).listen(0, '127.0.0.1');
+  const exec: Rest = {
+    info: fakeInfo('pods', 'Pod'),
+    subresource: { name: 'exec', group: '', version: 'v1', kind: 'PodExecOptions', verbs: ['get', 'create'] },
+    connect: () =>
+      Promise.resolve({
+        origin: { secure: false, host: '127.0.0.1', port: (target.address() as AddressInfo).port },
+        target: '/exec',
+        purpose: 'proxy' as const,
+        name: 'service/ns/target',
+        plain: false,
+      }),
+  };
+  const connector = createConnector({
+    dialer: createDialer({ loopbackTargets: new Set(['service/ns/target']) }),
+    stripped: strippedHeaders({ names: [], prefixes: [] }),
+    agentCredentials: () => undefined,
+    clock: systemClock,
+    logger: silentLogger,
+  });
+  const text = `{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived, ResponseStarted], rules: [{level: Metadata}]}`;
+  const audit = createAudit({
+    policy: parseAuditPolicy(text, 'policy'),
+    backends: [{ process: (event) => void events.push(event), close: () => Promise.resolve() }],
+    clock: systemClock,
+    metrics: new MetricsRegistry(),
+  });
+  const server = await startFakeServer(new FakeCatalog([exec, new FakeResource(fakeInfo('secrets', 'Secret'))]), {
+    connector,
+    audit,
+  });
+  return {
+    events,
+    port: server.port,
+    async close() {
+      target.close();
+      await server.close();
+    },
+  };
+}
+
+for (const [what, path] of [
+  ['a command in a pod', '/api/v1/namespaces/ns/pods/p/exec?command=sh'],
+  ['a watch', '/api/v1/namespaces/ns/secrets?watch=1'],
+] as const) {
+  test(`${what} by an upgraded connection is recorded when it ends`, async () => {
+    const server = await tunneling();
+    try {
+      const socket = connectTls({ port: server.port, rejectUnauthorized: false, ALPNProtocols: ['http/1.1'] });
+      let received = '';
+      socket.on('data', (chunk: Buffer) => (received += chunk.toString('latin1')));
+      socket.write(
+        [
+          `GET ${path} HTTP/1.1`,
+          'Host: api',
+          'Authorization: Bearer ann',
+          'Connection: Upgrade',
+          'Upgrade: websocket',
+          'Sec-WebSocket-Version: 13',
+          'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+          '\r\n',
+        ].join('\r\n'),
+      );
+      await until('the switch', () => received.includes('101 Switching'));
+      assert.deepEqual(server.events, []);
+      socket.destroy();
+      await until('the event', () => server.events.length > 0);
+      assert.deepEqual(
+        server.events.map(({ stage, responseStatus }) => [stage, (responseStatus as { code?: number }).code]),
+        [['ResponseComplete', 101]],
+      );
+    } finally {
+      await server.close();
+    }
+  });
+}
 
 test('a forbidden request also waits for its event, and lost events are counted', async () => {
   for (const [isKept, code] of [
