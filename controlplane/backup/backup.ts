@@ -93,8 +93,9 @@ export function shrinkCopy(file: string): void {
 export function leapAhead(file: string): number {
   const database = openStorageFile(file);
   try {
-    const { lastRevision } = database;
-    database.remove(lastRevision + REVISION_LEAP, lastRevision + REVISION_LEAP, []);
+    const { lastRevision } = database.marks;
+    const revision = lastRevision + REVISION_LEAP;
+    database.remove({ compactedRevision: revision, lastRevision: revision, lastCompaction: undefined }, []);
     return lastRevision;
   } finally {
     database.close();

@@ -1,5 +1,7 @@
 /** What keeps the revision log's records: the boundary between `revision-log.ts` and SQLite. */
 
+import type { TimedRevision } from './storage.ts';
+
 export interface LogRecord {
   readonly revision: number;
   readonly key: string;
@@ -9,14 +11,24 @@ export interface LogRecord {
   readonly expiresAtMs: number | undefined;
 }
 
+/** What a backend keeps beside the records. */
+export interface LogMarks {
+  /** History up to this revision is gone. */
+  readonly compactedRevision: number;
+  /** The newest revision that was given. */
+  readonly lastRevision: number;
+  /** The newest revision at the last compaction. */
+  readonly lastCompaction: TimedRevision | undefined;
+}
+
 export interface LogBackend {
   /**
    * All or nothing, durable when it resolves. Rejects with `full` or `refused` when nothing was written; any other error
    * leaves the outcome open.
    */
   append(records: readonly LogRecord[]): Promise<void>;
-  /** Removes records, few at a time, after noting how far history is gone. */
-  remove(compactedRevision: number, lastRevision: number, revisions: readonly number[]): Promise<void>;
+  /** Removes records, few at a time, after keeping the marks. */
+  remove(marks: LogMarks, revisions: readonly number[]): Promise<void>;
   /** A small durable write that changes nothing: whether there is room again. Rejects as `append` does. */
   probe(lastRevision: number): Promise<void>;
   /** Resolves when everything that was asked before is done. */

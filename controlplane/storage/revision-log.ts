@@ -10,7 +10,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { CommitPipeline } from './commit-pipeline.ts';
 import { ExpiryQueue, type Expiry } from './expiry-queue.ts';
-import type { LogBackend, LogRecord, Stamp } from './log-backend.ts';
+import type { LogBackend, LogMarks, LogRecord, Stamp } from './log-backend.ts';
 import { LogWatches } from './log-watches.ts';
 import { RemovalBacklog } from './removal-backlog.ts';
 import { superseded, type ResourceVersions, type VersionChange } from './resource-versions.ts';
@@ -23,6 +23,7 @@ import {
   type StorageList,
   type StorageWatch,
   type StoredValue,
+  type TimedRevision,
   type WatchObserver,
   type WriteOptions,
 } from './storage.ts';
@@ -59,6 +60,7 @@ export class RevisionLog implements Storage {
   readonly #expiries: ExpiryQueue;
   #revision = FIRST_REVISION;
   #compacted = FIRST_REVISION;
+  #lastCompaction: TimedRevision | undefined;
   readonly #commits: CommitPipeline;
   readonly #removals: RemovalBacklog;
   #closed: Promise<void> | undefined;
@@ -103,9 +105,10 @@ export class RevisionLog implements Storage {
     }
   }
 
-  /** Ends loading: the newest revision is at least this. */
-  loaded(lastRevision: number): void {
+  /** Ends loading: the newest revision is at least the last that was given. */
+  loaded({ lastRevision, lastCompaction }: LogMarks): void {
     this.#revision = Math.max(this.#revision, lastRevision, this.#compacted);
+    this.#lastCompaction = lastCompaction;
     this.#commits.startAfter(this.#revision);
   }
 
@@ -115,6 +118,10 @@ export class RevisionLog implements Storage {
 
   compactedRevision(): number {
     return this.#compacted;
+  }
+
+  lastCompaction(): TimedRevision | undefined {
+    return this.#lastCompaction;
   }
 
   counts(): Iterable<readonly [resource: string, count: number]> {
@@ -191,13 +198,20 @@ export class RevisionLog implements Storage {
   }
 
   #compact(revision: number): Promise<void> {
-    if (revision <= this.#compacted) return this.#removals.drain();
+    const { lastRevision } = this.#commits;
+    // Where nothing was written since the last compaction there is nothing to write now either.
+    const isNewer = lastRevision !== this.#lastCompaction?.revision;
+    const dropped = revision <= this.#compacted ? [] : this.#forget(revision);
+    if (dropped.length === 0 && !isNewer) return this.#removals.drain();
+    this.#lastCompaction = { revision: lastRevision, atMs: this.#clock.now() };
+    return this.discard(dropped.flatMap((event) => [...superseded(event)]));
+  }
+
+  #forget(revision: number): readonly VersionChange[] {
     const dropped = this.#versions.dropThrough(revision);
     this.#compacted = revision;
     this.#watches.compacted(revision);
-    // Where nothing was written since the last time there is nothing to write now either.
-    if (dropped.length === 0) return this.#removals.drain();
-    return this.discard(dropped.flatMap((event) => [...superseded(event)]));
+    return dropped;
   }
 
   /** Removes records that nothing needs from the backend. Rejects when that fails; they are tried again later. */
@@ -208,7 +222,11 @@ export class RevisionLog implements Storage {
 
   async #remove(compacted: number, revisions: readonly number[]): Promise<void> {
     if (this.#health.failure !== undefined) throw this.#health.failure;
-    await this.#backend?.remove(compacted, this.#commits.lastRevision, revisions);
+    const { lastRevision } = this.#commits;
+    await this.#backend?.remove(
+      { compactedRevision: compacted, lastRevision, lastCompaction: this.#lastCompaction },
+      revisions,
+    );
     this.#health.succeeded();
   }
 

@@ -19,6 +19,12 @@ export interface StorageList {
   readonly remaining: number;
 }
 
+/** The newest revision at a wall-clock time. */
+export interface TimedRevision {
+  readonly revision: number;
+  readonly atMs: number;
+}
+
 /**
  * A write that stands or falls with another: both are in one commit, or neither is written. With a value the key must not
  * be there yet (the write throws `occupied`); without one it is removed if it is there.
@@ -67,9 +73,11 @@ export interface Storage {
   delete(key: string, expectedRevision: number, alongside?: readonly SideWrite[]): Promise<number>;
   /** Events with a revision above `afterRevision`; the past first. Throws `compacted`. */
   watch(options: { readonly prefix: string; readonly afterRevision: number }, observer: WatchObserver): StorageWatch;
-  /** Forgets versions that were superseded at or below `revision`. */
+  /** Forgets versions that were superseded at or below `revision`, and keeps the newest revision with the time. */
   compact(revision: number): Promise<void>;
   compactedRevision(): number;
+  /** The newest revision at the last compaction, also of an earlier process. `undefined` if there was none. */
+  lastCompaction(): TimedRevision | undefined;
   /** How many values each resource has, by `/<group>/<resource>/`. */
   counts(): Iterable<readonly [resource: string, count: number]>;
   /** A consistent copy of all that is kept, in a new file, while writes go on. Throws `unusable` where nothing is kept. */

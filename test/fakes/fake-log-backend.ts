@@ -2,12 +2,11 @@
  * A backend of the revision log that keeps its records in memory as SQLite keeps them on disk, fails on demand, and can be
  * loaded again as after a restart.
  */
-import type { LogBackend, LogRecord } from '../../controlplane/storage/log-backend.ts';
+import type { LogBackend, LogMarks, LogRecord } from '../../controlplane/storage/log-backend.ts';
 
 export class FakeLogBackend implements LogBackend {
   readonly records = new Map<number, LogRecord>();
-  compactedRevision = 0;
-  lastRevision = 0;
+  marks: LogMarks = { compactedRevision: 0, lastRevision: 0, lastCompaction: undefined };
   /** Called before each operation; what it throws is thrown synchronously, without any effect. */
   onCall: (operation: 'append' | 'remove' | 'probe', revisions: readonly number[]) => void = () => undefined;
 
@@ -21,22 +20,21 @@ export class FakeLogBackend implements LogBackend {
     );
     for (const record of records) {
       this.records.set(record.revision, record);
-      this.lastRevision = record.revision;
+      this.marks = { ...this.marks, lastRevision: record.revision };
     }
     return Promise.resolve();
   }
 
-  remove(compactedRevision: number, lastRevision: number, revisions: readonly number[]): Promise<void> {
+  remove(marks: LogMarks, revisions: readonly number[]): Promise<void> {
     this.onCall('remove', revisions);
-    this.compactedRevision = compactedRevision;
-    this.lastRevision = lastRevision;
+    this.marks = marks;
     for (const revision of revisions) this.records.delete(revision);
     return Promise.resolve();
   }
 
   probe(lastRevision: number): Promise<void> {
     this.onCall('probe', []);
-    this.lastRevision = lastRevision;
+    this.marks = { ...this.marks, lastRevision };
     return Promise.resolve();
   }
 

@@ -6,6 +6,7 @@ import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, statSync, writ
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { StorageError } from '../storage.ts';
+import type { LogMarks } from '../log-backend.ts';
 import type { RecordColumns, WorkerOptions } from './protocol.ts';
 import { checksumOf } from './row-checksum.ts';
 import { codeOf, outcomeOf } from './sqlite-errors.ts';
@@ -36,11 +37,11 @@ interface Row {
 }
 
 export interface LogDatabase {
-  readonly compactedRevision: number;
-  readonly lastRevision: number;
+  /** As they were when the database was opened. */
+  readonly marks: LogMarks;
   load(): Generator<RecordColumns, void, undefined>;
   append(records: RecordColumns): void;
-  remove(compactedRevision: number, lastRevision: number, revisions: readonly number[]): void;
+  remove(marks: LogMarks, revisions: readonly number[]): void;
   /** Writes the newest revision, and so nothing new: whether a write succeeds. */
   probe(lastRevision: number): void;
   /** Writes all of it to another file, which must not be there yet; gives the event loop back between steps. */
@@ -161,8 +162,7 @@ class SqliteLog implements LogDatabase {
   readonly #mark: Database.Statement;
   /** A log that the process before left behind counts, or one that is killed again and again would never move it. */
   #pagesSinceCheckpoint: number;
-  readonly compactedRevision: number;
-  readonly lastRevision: number;
+  readonly marks: LogMarks;
 
   constructor(database: Database.Database, file: string) {
     this.#database = database;
@@ -170,11 +170,8 @@ class SqliteLog implements LogDatabase {
     this.#pagesSinceCheckpoint = (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) / PAGE_BYTES;
     this.#insert = database.prepare('INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)');
     this.#delete = database.prepare('DELETE FROM log WHERE revision = ?');
-    this.#mark = database.prepare('UPDATE mark SET revision = ? WHERE name = ?');
-    const mark = database.prepare('SELECT revision FROM mark WHERE name = ?').pluck();
-    this.compactedRevision = Number(mark.get('compacted'));
-    const newest = Number(database.prepare('SELECT coalesce(max(revision), 0) FROM log').pluck().get());
-    this.lastRevision = Math.max(newest, Number(mark.get('last')));
+    this.#mark = database.prepare('INSERT OR REPLACE INTO mark (revision, name) VALUES (?, ?)');
+    this.marks = readMarks(database);
   }
 
   *load(): Generator<RecordColumns, void, undefined> {
@@ -257,10 +254,14 @@ class SqliteLog implements LogDatabase {
     this.#pagesSinceCheckpoint += 2 + offset / PAGE_BYTES;
   }
 
-  remove(compactedRevision: number, lastRevision: number, revisions: readonly number[]): void {
+  remove({ compactedRevision, lastRevision, lastCompaction }: LogMarks, revisions: readonly number[]): void {
     const transaction = this.#database.transaction(() => {
       this.#mark.run(compactedRevision, 'compacted');
       this.#mark.run(lastRevision, 'last');
+      if (lastCompaction !== undefined) {
+        this.#mark.run(lastCompaction.revision, 'last-compaction');
+        this.#mark.run(lastCompaction.atMs, 'last-compaction-ms');
+      }
       for (const revision of revisions) this.#delete.run(revision);
     });
     this.#makingRoom(() => transaction());
@@ -291,6 +292,18 @@ class SqliteLog implements LogDatabase {
   close(): void {
     this.#database.close();
   }
+}
+
+function readMarks(database: Database.Database): LogMarks {
+  const select = database.prepare<[string], number>('SELECT revision FROM mark WHERE name = ?').pluck();
+  const newest = Number(database.prepare('SELECT coalesce(max(revision), 0) FROM log').pluck().get());
+  // A database of an earlier version has no time of a compaction.
+  const [revision, atMs] = [select.get('last-compaction'), select.get('last-compaction-ms')];
+  return {
+    compactedRevision: Number(select.get('compacted')),
+    lastRevision: Math.max(newest, Number(select.get('last'))),
+    lastCompaction: revision === undefined || atMs === undefined ? undefined : { revision, atMs },
+  };
 }
 
 function columnsOf(rows: readonly Row[]): RecordColumns {

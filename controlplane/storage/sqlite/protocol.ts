@@ -1,4 +1,5 @@
 /** The messages between the main thread and the worker thread of the storage. Values are transferred in one buffer. */
+import type { LogMarks } from '../log-backend.ts';
 import type { StorageErrorCode } from '../storage.ts';
 
 export interface WorkerOptions {
@@ -24,8 +25,7 @@ export type WorkerRequest =
   | {
       readonly type: 'remove';
       readonly id: number;
-      readonly compactedRevision: number;
-      readonly lastRevision: number;
+      readonly marks: LogMarks;
       readonly revisions: readonly number[];
     }
   | { readonly type: 'probe'; readonly id: number; readonly lastRevision: number }
@@ -35,7 +35,7 @@ export type WorkerRequest =
 
 export type WorkerResponse =
   | { readonly type: 'rows'; readonly records: RecordColumns }
-  | { readonly type: 'opened'; readonly compactedRevision: number; readonly lastRevision: number }
+  | { readonly type: 'opened'; readonly marks: LogMarks }
   | { readonly type: 'done'; readonly id: number }
   /** The write-ahead log could not be moved into the file (`problem`), or could be again (`undefined`). */
   | { readonly type: 'checkpoint'; readonly problem: string | undefined }

@@ -55,7 +55,7 @@ export function writeSalvaged(file: string, { rows, lastRevision }: Salvage): vo
       database.append(columnsOf(rows.slice(from, to)));
       from = to;
     }
-    database.remove(lastRevision, lastRevision, []);
+    database.remove({ compactedRevision: lastRevision, lastRevision, lastCompaction: undefined }, []);
   } finally {
     database.close();
   }

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { LogBackend, LogRecord, Stamp } from '../log-backend.ts';
+import type { LogBackend, LogMarks, LogRecord, Stamp } from '../log-backend.ts';
 import { RevisionLog } from '../revision-log.ts';
 import { StorageError, type Storage } from '../storage.ts';
 import { plainValues, type KeptValue, type ValueTransformer } from '../value-transformer.ts';
@@ -55,9 +55,9 @@ export async function openSqliteStorage(options: SqliteStorageOptions): Promise<
     ...(historyLimitBytes === undefined ? {} : { historyLimitBytes }),
   });
   const garbage = await openRecords(backend, loaded, transformer, (records) => [
-    ...log.load(records, loaded.compactedRevision),
+    ...log.load(records, loaded.marks.compactedRevision),
   ]);
-  log.loaded(loaded.lastRevision);
+  log.loaded(loaded.marks);
   if (garbage.length > 0)
     log.discard(garbage).catch((error: unknown) => {
       logger.debug({ err: error }, 'Old revisions were not removed yet');
@@ -107,8 +107,7 @@ function* keptValues(chunks: readonly RecordColumns[]): Generator<KeptValue, voi
 
 interface Loaded {
   readonly chunks: RecordColumns[];
-  readonly compactedRevision: number;
-  readonly lastRevision: number;
+  readonly marks: LogMarks;
 }
 
 interface Waiting {
@@ -157,8 +156,8 @@ class SqliteBackend implements LogBackend {
     return sealed === value ? record : { ...record, value: sealed };
   }
 
-  remove(compactedRevision: number, lastRevision: number, revisions: readonly number[]): Promise<void> {
-    return this.#ask((id) => ({ type: 'remove', id, compactedRevision, lastRevision, revisions }));
+  remove(marks: LogMarks, revisions: readonly number[]): Promise<void> {
+    return this.#ask((id) => ({ type: 'remove', id, marks, revisions }));
   }
 
   probe(lastRevision: number): Promise<void> {
@@ -220,7 +219,7 @@ class SqliteBackend implements LogBackend {
           chunks.push(response.records);
           return;
         case 'opened':
-          opened({ chunks, compactedRevision: response.compactedRevision, lastRevision: response.lastRevision });
+          opened({ chunks, marks: response.marks });
           break;
         case 'done':
           this.#waiting.get(response.id)?.resolve();

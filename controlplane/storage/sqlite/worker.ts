@@ -19,8 +19,7 @@ function serve(port: NonNullable<typeof parentPort>): void {
     port.close();
     return;
   }
-  const { compactedRevision, lastRevision } = database;
-  answer({ type: 'opened', compactedRevision, lastRevision });
+  answer({ type: 'opened', marks: database.marks });
   const checkpoint = checkpointer(database, answer);
   port.on('message', (request: WorkerRequest) => {
     if (request.type === 'copy') {
@@ -48,7 +47,7 @@ function perform(database: LogDatabase, request: Exclude<WorkerRequest, { readon
       database.append(request.records);
       return;
     case 'remove':
-      database.remove(request.compactedRevision, request.lastRevision, request.revisions);
+      database.remove(request.marks, request.revisions);
       return;
     case 'probe':
       database.probe(request.lastRevision);

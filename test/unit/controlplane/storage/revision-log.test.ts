@@ -11,8 +11,8 @@ function open(backend: FakeLogBackend, options: Partial<RevisionLogOptions> = {}
   const clock = new FakeClock();
   const log = new RevisionLog({ clock, logger: silentLogger, backend, ...options });
   const records = [...backend.records.values()].sort((a, b) => a.revision - b.revision);
-  const garbage = [...log.load(records, backend.compactedRevision)];
-  log.loaded(backend.lastRevision);
+  const garbage = [...log.load(records, backend.marks.compactedRevision)];
+  log.loaded(backend.marks);
   return { clock, log, garbage };
 }
 

@@ -21,7 +21,7 @@ test('a process that is killed again and again does not let the write-ahead log 
       const file = join(directory, 'orchlet.db');
       const database = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0 });
       for (let at = 0; at < RECORDS_OF_A_LIFE; at += 1) {
-        const revision = database.lastRevision + at + 1;
+        const revision = database.marks.lastRevision + at + 1;
         const columns = { createRevisions: [revision], expiries: [0], lengths: [VALUE_BYTES] };
         const values = new ArrayBuffer(VALUE_BYTES);
         database.append({ revisions: [revision], keys: [`/core/x/${revision}`], ...columns, values });
@@ -36,7 +36,7 @@ test('a process that is killed again and again does not let the write-ahead log 
     assert.ok(logBytes < 10 * MIB, `the log has ${logBytes} bytes, and 20 MB were written`);
     const file = join(scratch, String(LIVES), 'orchlet.db');
     const last = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0 });
-    assert.equal(last.lastRevision, LIVES * RECORDS_OF_A_LIFE);
+    assert.equal(last.marks.lastRevision, LIVES * RECORDS_OF_A_LIFE);
     last.close();
   } finally {
     rmSync(scratch, { recursive: true, force: true });
