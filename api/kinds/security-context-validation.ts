@@ -4,6 +4,7 @@
 import { forbidden, invalid, notFound, required, unsupportedValue, FieldError } from '../meta/field-error.ts';
 import { dnsSubdomainErrors } from '../meta/names.ts';
 import type { PodSecurityContext, PodSpec, SecurityContext } from './pod-types.ts';
+import { internalForm } from '../schema/internal-form.ts';
 import { localPathErrors } from './mount-validation.ts';
 import { each, isBlank } from './validation-rules.ts';
 
@@ -25,7 +26,13 @@ function seccompErrors(profile: SecurityContext['seccompProfile'], path: string)
   const field = `${path}.localhostProfile`;
   if (type !== 'Localhost') {
     if (localhostProfile !== undefined)
-      errors.push(invalid(field, profile, 'can only be set when seccomp type is Localhost'));
+      errors.push(
+        invalid(
+          field,
+          internalForm('io.k8s.api.core.v1.SeccompProfile', profile),
+          'can only be set when seccomp type is Localhost',
+        ),
+      );
   } else if (localhostProfile === undefined) errors.push(required(field, 'must be set when seccomp type is Localhost'));
   else errors.push(...localPathErrors(localhostProfile, field));
   return errors;
@@ -72,12 +79,13 @@ export function containerSecurityErrors(
   }
   errors.push(...seccompErrors(context.seccompProfile, `${path}.seccompProfile`));
   if (context.allowPrivilegeEscalation === false) {
+    const shown = (): object | null => internalForm('io.k8s.api.core.v1.SecurityContext', context);
     if (context.privileged === true) {
-      errors.push(invalid(path, context, 'cannot set `allowPrivilegeEscalation` to false and `privileged` to true'));
+      errors.push(invalid(path, shown(), 'cannot set `allowPrivilegeEscalation` to false and `privileged` to true'));
     }
     if ((context.capabilities?.add ?? []).includes('CAP_SYS_ADMIN')) {
       errors.push(
-        invalid(path, context, 'cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN'),
+        invalid(path, shown(), 'cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN'),
       );
     }
   }

@@ -218,10 +218,10 @@ function fileModeErrors(mode: number | undefined, field: string): FieldError[] {
   return modeErrors(mode, field);
 }
 
-/** Validates a relative path without `..` elements. */
+/** Validates a relative path without `..` elements. The path `..` itself has both errors, as in kube-apiserver. */
 function safePathErrors(target: string, field: string): FieldError[] {
   const errors = localPathErrors(target, field);
-  if (target.startsWith('..') && !target.startsWith('../') && target !== '..')
+  if (target.startsWith('..') && !target.startsWith('../'))
     errors.push(invalid(field, target, "must not start with '..'"));
   return errors;
 }

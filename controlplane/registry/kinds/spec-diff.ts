@@ -1,4 +1,7 @@
-/** How two specs differ, line by line, for the errors of kinds whose spec is fixed: the unified form, with three lines around. */
+/**
+ * Shows how two specs differ, line by line, for the errors of kinds whose spec is immutable: in the unified form, with three
+ * lines of context. Both specs have their fields in the same order (`internalForm`).
+ */
 
 const CONTEXT = 3;
 
@@ -7,21 +10,15 @@ interface Line {
   readonly text: string;
 }
 
-/** Starts with a new line; '' for equal values. */
+/** The text starts with a line break; it is empty for equal values. */
 export function specDiff(old: unknown, now: unknown): string {
   const lines = diffLines(linesOf(old), linesOf(now));
   if (lines.every(({ sign }) => sign === ' ')) return '';
   return `\n${hunksOf(lines).join('')}`;
 }
 
-/** Members by name, so that only differences show. */
 function linesOf(value: unknown): string[] {
-  return JSON.stringify(value ?? null, sortMembers, 1).split('\n');
-}
-
-function sortMembers(_key: string, value: unknown): unknown {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
-  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
+  return JSON.stringify(value ?? null, null, 1).split('\n');
 }
 
 /** By the longest common subsequence; specs are short. */

@@ -6,6 +6,7 @@ import { cloneJson, semanticEqual } from '../../../../api/meta/json-equality.ts'
 import { nameIsLabel } from '../../../../api/meta/names.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { PodTemplate } from '../../../../api/kinds/pod-types.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { statefulSetColumns } from './columns.ts';
 import { statusOnly } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
@@ -83,9 +84,22 @@ function updateStrategyErrors(strategy: NonNullable<StatefulSet['spec']>['update
   if (type === 'OnDelete') {
     return rollingUpdate === undefined
       ? []
-      : [invalid(`${path}.rollingUpdate`, rollingUpdate, "only allowed for updateStrategy 'RollingUpdate'")];
+      : [
+          invalid(
+            `${path}.rollingUpdate`,
+            internalForm('io.k8s.api.apps.v1.RollingUpdateStatefulSetStrategy', rollingUpdate),
+            "only allowed for updateStrategy 'RollingUpdate'",
+          ),
+        ];
   }
-  if (type !== 'RollingUpdate') return [invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'")];
+  if (type !== 'RollingUpdate')
+    return [
+      invalid(
+        path,
+        internalForm('io.k8s.api.apps.v1.StatefulSetUpdateStrategy', strategy),
+        "must be 'RollingUpdate' or 'OnDelete'",
+      ),
+    ];
   const errors = nonNegative(`${path}.rollingUpdate.partition`, rollingUpdate?.partition);
   const { maxUnavailable } = (rollingUpdate ?? {}) as { maxUnavailable?: string | number };
   if (maxUnavailable !== undefined) {

@@ -2,6 +2,7 @@
 import { quoteText } from '../../../../api/meta/quote.ts';
 import { duplicate, notSupported, OMITTED_VALUE, tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
 import { dnsLabelErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import type { JobSpec } from './batch.ts';
 import { invalid, invalidFor, maxItems, required } from '../field-rules.ts';
 
@@ -99,7 +100,8 @@ export function successPolicyErrors(spec: JobSpec, path: string): FieldError[] {
   const policy = spec.successPolicy;
   if (policy === undefined) return [];
   const at = `${path}.successPolicy`;
-  if (spec.completionMode !== 'Indexed') return [invalid(at, policy, 'requires indexed completion mode')];
+  if (spec.completionMode !== 'Indexed')
+    return [invalid(at, internalForm('io.k8s.api.batch.v1.SuccessPolicy', policy), 'requires indexed completion mode')];
   const rules = policy.rules ?? [];
   if (rules.length === 0)
     return [required(`${at}.rules`, 'at least one rules must be specified when the successPolicy is specified')];

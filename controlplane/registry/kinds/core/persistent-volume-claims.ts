@@ -8,6 +8,7 @@ import { cloneJson, semanticEqual } from '../../../../api/meta/json-equality.ts'
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { compareQuantities, milliUnits, parseQuantity } from '../../../../api/meta/quantity.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { claimColumns } from '../storage/columns.ts';
 import { restore, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
@@ -25,6 +26,8 @@ const RESIZE_STATES = [
 ];
 const FIXED =
   'spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims';
+
+const CLAIM_SPEC = 'io.k8s.api.core.v1.PersistentVolumeClaimSpec';
 
 function isClaimOrSnapshot({ apiGroup, kind }: DataSource): boolean {
   const group = apiGroup ?? '';
@@ -111,7 +114,10 @@ function updateErrors(object: Claim, old: Claim): FieldError[] {
   if (annotated !== was && !upgradesClass(object, old))
     errors.push(invalid(`metadata.annotations.${CLASS_ANNOTATION}`, annotated ?? '', IMMUTABLE));
   const { now, before } = comparable(object, old);
-  if (!semanticEqual(now, before)) errors.push(forbidden('spec', `${FIXED}${specDiff(before, now)}`));
+  if (!semanticEqual(now, before))
+    errors.push(
+      forbidden('spec', `${FIXED}${specDiff(internalForm(CLAIM_SPEC, before), internalForm(CLAIM_SPEC, now))}`),
+    );
   errors.push(...sizeErrors(object, old));
   errors.push(...immutable('volumeMode', object.spec?.volumeMode, old.spec?.volumeMode));
   const applied = old.status?.currentVolumeAttributesClassName ?? '';

@@ -9,6 +9,7 @@ import type { Kind, Wire } from '../../../../api/kinds/wire.ts';
 import type { FieldError } from '../../../../api/meta/field-error.ts';
 import { cloneJson, semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { milliUnits, parseQuantity, wholeUnits } from '../../../../api/meta/quantity.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { volumeColumns } from '../storage/columns.ts';
 import { restore, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type StrategyContext, type UpdateStrategy } from '../../strategy.ts';
@@ -116,20 +117,31 @@ function sourceOf(spec: VolumeSpec | undefined, { lateSecret }: { readonly lateS
   return source;
 }
 
+/** The fields of the internal type of volume sources in their order, as differences show them. */
+const SOURCE_FIELDS =
+  'GCEPersistentDisk AWSElasticBlockStore HostPath Glusterfs NFS RBD Quobyte ISCSI FlexVolume Cinder CephFS FC Flocker AzureFile VsphereVolume AzureDisk PhotonPersistentDisk PortworxVolume ScaleIO Local StorageOS CSI'.split(
+    ' ',
+  );
+
+function sourceForm(source: object): object {
+  const form = new Map(Object.entries(internalForm('io.k8s.api.core.v1.PersistentVolumeSpec', source) ?? {}));
+  return Object.fromEntries(SOURCE_FIELDS.map((field) => [field, form.get(field) ?? null]));
+}
+
 function updateErrors(object: Volume, old: Volume): FieldError[] {
   const errors = volumeSpecErrors(object.spec ?? {}, 'spec', { inline: false, name: object.metadata.name });
   const lateSecret = old.spec?.csi !== undefined && old.spec.csi.controllerExpandSecretRef === undefined;
   const now = sourceOf(object.spec, { lateSecret });
   const source = sourceOf(old.spec, { lateSecret });
   if (!semanticEqual(now, source))
-    errors.push(forbidden('spec.persistentvolumesource', `${FIXED}${specDiff(source, now)}`));
+    errors.push(forbidden('spec.persistentvolumesource', `${FIXED}${specDiff(sourceForm(source), sourceForm(now))}`));
   errors.push(...immutable('volumeMode', object.spec?.volumeMode, old.spec?.volumeMode));
   const before = old.spec?.nodeAffinity;
   if (before !== undefined && !semanticEqual(withStableLabels(before), withStableLabels(object.spec?.nodeAffinity)))
     errors.push(
       invalid(
         'nodeAffinity',
-        object.spec?.nodeAffinity,
+        internalForm('io.k8s.api.core.v1.VolumeNodeAffinity', object.spec?.nodeAffinity),
         'field is immutable, except for updating from beta label to GA',
       ),
     );

@@ -3,6 +3,7 @@ import { duplicate, invalid, notSupported, required, type FieldError } from '../
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import type { KubeObject, ObjectMeta } from '../../../../api/meta/object.ts';
 import { ownMember } from '../../../../api/meta/own-member.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { flowSchemaColumns, priorityLevelColumns } from './columns.ts';
 import { restore, specAndStatus } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
@@ -53,7 +54,13 @@ function schemaErrors(object: FlowSchema): FieldError[] {
   const errors = flowSchemaErrors(name, object.spec ?? {});
   const fixed = ownMember(MANDATORY_SCHEMAS, name);
   if (fixed !== undefined && !semanticEqual(object.spec, fixed))
-    errors.push(invalid('spec', object.spec, `spec of '${name}' must equal the fixed value`));
+    errors.push(
+      invalid(
+        'spec',
+        internalForm('io.k8s.api.flowcontrol.v1.FlowSchemaSpec', object.spec),
+        `spec of '${name}' must equal the fixed value`,
+      ),
+    );
   return [...errors, ...conditionErrors(object.status?.conditions ?? [])];
 }
 
@@ -124,10 +131,11 @@ function levelErrors(object: PriorityLevel): FieldError[] {
 function fixedErrors(name: string, spec: PriorityLevelSpec): FieldError[] {
   const fixed = ownMember(MANDATORY_LEVELS, name);
   if (fixed === undefined) return [];
+  const shown = internalForm('io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationSpec', spec);
   if (name !== 'exempt')
-    return semanticEqual(spec, fixed) ? [] : [invalid('spec', spec, `spec of '${name}' must equal the fixed value`)];
+    return semanticEqual(spec, fixed) ? [] : [invalid('spec', shown, `spec of '${name}' must equal the fixed value`)];
   if (semanticEqual({ ...spec, exempt: {} }, { ...fixed, exempt: {} })) return [];
-  return [invalid('spec', spec, `spec of '${name}' except the 'spec.exempt' field must equal the fixed value`)];
+  return [invalid('spec', shown, `spec of '${name}' except the 'spec.exempt' field must equal the fixed value`)];
 }
 
 interface Shares {

@@ -12,6 +12,7 @@ import { ingressClassColumns, ingressColumns, ipAddressColumns, serviceCidrColum
 import { restore, specAndStatus, specChanged, statusWithoutMetadata } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 import { ipWarnings } from '../../../../api/kinds/address-warnings.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { forbidden, immutable, IMMUTABLE, invalidFor, maxBytes } from '../field-rules.ts';
 import { ingressErrors, ingressStatusErrors, referenceErrors } from './ingress-validation.ts';
 import { networkPolicyStrategy } from './network-policies.ts';
@@ -143,7 +144,10 @@ function canonicalRangeErrors(field: string, text: string): FieldError[] {
 function rangeErrors({ spec }: ServiceCidr): FieldError[] {
   const cidrs = spec?.cidrs ?? [];
   if (cidrs.length === 0) return [required(CIDRS, 'at least one CIDR required')];
-  if (cidrs.length > 2) return [invalid(CIDRS, spec, 'may only hold up to 2 values')];
+  if (cidrs.length > 2)
+    return [
+      invalid(CIDRS, internalForm('io.k8s.api.networking.v1.ServiceCIDRSpec', spec), 'may only hold up to 2 values'),
+    ];
   const errors = cidrs.flatMap((cidr, index) => canonicalRangeErrors(`${CIDRS}[${index}]`, cidr));
   const [first, second] = cidrs.map((cidr) => parseCidr(cidr)?.family);
   if (cidrs.length === 2 && (first === undefined || second === undefined || first === second)) {

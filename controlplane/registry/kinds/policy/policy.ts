@@ -11,6 +11,7 @@ import { unsupportedValue, type FieldError } from '../../../../api/meta/field-er
 import { parsePercent } from '../../../../api/meta/intstr.ts';
 import { validateLabelSelector } from '../../../../api/meta/selector.ts';
 import { newForbidden } from '../../../../api/meta/status-error.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { budgetColumns, priorityClassColumns } from './columns.ts';
 import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
@@ -47,7 +48,13 @@ function budgetErrors(object: Budget): FieldError[] {
   };
   const errors: FieldError[] = [];
   if (minAvailable !== undefined && maxUnavailable !== undefined)
-    errors.push(invalid('spec', spec, 'minAvailable and maxUnavailable cannot be both set'));
+    errors.push(
+      invalid(
+        'spec',
+        internalForm('io.k8s.api.policy.v1.PodDisruptionBudgetSpec', spec),
+        'minAvailable and maxUnavailable cannot be both set',
+      ),
+    );
   errors.push(...shareErrors('spec.minAvailable', minAvailable), ...shareErrors('spec.maxUnavailable', maxUnavailable));
   if (selector !== undefined) errors.push(...validateLabelSelector(selector, 'spec.selector'));
   if (policy !== undefined && !EVICTION_POLICIES.includes(policy))

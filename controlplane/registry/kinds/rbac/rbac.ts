@@ -9,6 +9,7 @@ import { dnsSubdomainErrors, nameIsPathSegment, pathSegmentErrors } from '../../
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { fromLabelSelector, validateLabelSelector } from '../../../../api/meta/selector.ts';
 import { isStatusError } from '../../../../api/meta/status-error.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { clusterRoleBindingColumns, roleBindingColumns } from './columns.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
 import { invalidFor } from '../field-rules.ts';
@@ -159,7 +160,9 @@ function bindingStrategy(roleKinds: readonly string[], namespaced: boolean): Str
     validateUpdate(object, old) {
       const errors = bindingErrors(object, roleKinds, namespaced);
       if (!jsonEqual(object.roleRef, old.roleRef))
-        errors.push(invalid('roleRef', object.roleRef, 'cannot change roleRef'));
+        errors.push(
+          invalid('roleRef', internalForm('io.k8s.api.rbac.v1.RoleRef', object.roleRef), 'cannot change roleRef'),
+        );
       return errors;
     },
     columns: namespaced ? roleBindingColumns : clusterRoleBindingColumns,

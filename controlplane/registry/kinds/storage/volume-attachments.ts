@@ -5,6 +5,7 @@ import type { Kind } from '../../../../api/kinds/wire.ts';
 import { tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import { rangeError } from '../../../../api/meta/names.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { restore } from '../../generic-strategy.ts';
 import type { Strategy } from '../../strategy.ts';
 import { volumeSpecErrors } from '../core/persistent-volumes.ts';
@@ -54,7 +55,15 @@ export const attachments: Strategy<Attachment> = {
   validateUpdate: (object, old) => [
     ...attachmentSpecErrors(object),
     ...attachmentStatusErrors(object),
-    ...(jsonEqual(object.spec, old.spec) ? [] : [invalid('spec', object.spec, 'field is immutable')]),
+    ...(jsonEqual(object.spec, old.spec)
+      ? []
+      : [
+          invalid(
+            'spec',
+            internalForm('io.k8s.api.storage.v1.VolumeAttachmentSpec', object.spec),
+            'field is immutable',
+          ),
+        ]),
   ],
   returnsDeleted: true,
   resetFields: [['status']],

@@ -30,6 +30,14 @@ const REFUSED: readonly (readonly [string, PodSpec, readonly string[]])[] = [
     ],
   ],
   [
+    'a file above the volume',
+    volume({ configMap: { name: 'm', items: [{ key: 'k', path: '..' }] } }),
+    [
+      `spec.volumes[0].configMap.items[0].path: Invalid value: "..": must not contain '..'`,
+      `spec.volumes[0].configMap.items[0].path: Invalid value: "..": must not start with '..'`,
+    ],
+  ],
+  [
     'a partition that no disk has',
     volume({ gcePersistentDisk: { pdName: 'd', partition: 256 } }),
     ['spec.volumes[0].persistentDisk.partition: Invalid value: 256: must be between 1 and 255, inclusive'],
@@ -115,7 +123,7 @@ const REFUSED: readonly (readonly [string, PodSpec, readonly string[]])[] = [
     { securityContext: { seccompProfile: { type: 'Odd', localhostProfile: 'x' } } },
     [
       'spec.securityContext.seccompProfile.type: Unsupported value: "Odd": supported values: "Localhost", "RuntimeDefault", "Unconfined"',
-      'spec.securityContext.seccompProfile.localhostProfile: Invalid value: {"type":"Odd","localhostProfile":"x"}: can only be set when seccomp type is Localhost',
+      'spec.securityContext.seccompProfile.localhostProfile: Invalid value: {"Type":"Odd","LocalhostProfile":"x"}: can only be set when seccomp type is Localhost',
     ],
   ],
   [

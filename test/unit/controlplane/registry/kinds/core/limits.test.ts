@@ -76,3 +76,16 @@ test('attributes of volumes need a driver', () => {
     'spec.csi: Required value: has to be specified when using volumeAttributesClassName',
   ]);
 });
+
+test('a changed source is shown as a difference of the internal fields', () => {
+  const at = (path: string) => ({
+    spec: { capacity: { storage: '1' }, accessModes: ['ReadWriteOnce'], local: { path } },
+  });
+  const { errors } = volumes.update(at('/dev/sdb'), at('/dev/vdb'));
+  assert.equal(
+    errors.find((error) => error.startsWith('spec.persistentvolumesource')),
+    'spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation\n' +
+      '@@ -19,7 +19,7 @@\n  "PortworxVolume": null,\n  "ScaleIO": null,\n  "Local": {\n' +
+      '-  "Path": "/dev/sdb",\n+  "Path": "/dev/vdb",\n   "FSType": null\n  },\n  "StorageOS": null,\n',
+  );
+});

@@ -1,0 +1,116 @@
+/**
+ * The form in which kube-apiserver shows a struct in an error or in a diff: its internal Go type has no JSON names, so
+ * every field appears under its Go name, absent ones with their zero value (`{"Required":{"NodeSelectorTerms":null}}`).
+ * Types of apimachinery (label selectors, metadata, quantities) have JSON names and keep their form on the wire.
+ */
+import type { Field, StructType, TypeNode } from './schema.ts';
+import { loadSchema } from './table.ts';
+
+/** Field orders of Go types that differ from the order of the protobuf numbers. */
+const ORDERS: Readonly<Record<string, readonly string[]>> = {
+  'io.k8s.api.core.v1.SecurityContext': [
+    'capabilities',
+    'privileged',
+    'seLinuxOptions',
+    'windowsOptions',
+    'runAsUser',
+    'runAsGroup',
+  ],
+  'io.k8s.api.core.v1.PersistentVolumeClaimSpec': ['accessModes', 'selector'],
+};
+
+/** Abbreviations that a Go name begins with in capitals. */
+const ABBREVIATIONS =
+  /^(?:api|aws|cidrs?|cpu|csi|dns|fc|fs|gce|grpc|http|https|id|ip|ips|iscsi|nfs|os|pd|pid|qos|rbd|se|tcp|tls|ttl|tty|uid|uri|url|wwids)(?=$|[A-Z])/;
+
+const PLURALS: ReadonlySet<string> = new Set(['cidrs', 'ips', 'wwids']);
+
+/** Go names that no rule gives. */
+const NAMES: Readonly<Record<string, string>> = {
+  cephfs: 'CephFS',
+  storageos: 'StorageOS',
+  pdID: 'PdID',
+};
+
+/** `typeName` is the name of a built-in type, like `io.k8s.api.rbac.v1.RoleRef`. */
+export function internalForm(typeName: string, value: unknown): object | null {
+  const struct = loadSchema().struct(typeName);
+  if (struct === undefined) throw new Error(`No built-in type has the name ${typeName}`);
+  return structForm(struct, value);
+}
+
+function structForm(struct: StructType, value: unknown): object | null {
+  if (typeof value !== 'object' || value === null) return null;
+  if (isWireType(struct)) return value;
+  const members: Readonly<Record<string, unknown>> = { ...value };
+  return Object.fromEntries(
+    fieldsInOrder(struct).map((field) => [goFieldName(field.name), fieldForm(field, members[field.name])]),
+  );
+}
+
+function fieldForm({ type, presence }: Field, value: unknown): unknown {
+  if (value !== undefined && value !== null) return valueForm(type, value);
+  return presence === 'keep' ? null : zeroOf(type);
+}
+
+function valueForm(type: TypeNode, value: unknown): unknown {
+  switch (type.kind) {
+    case 'struct':
+      return structForm(type.struct, value);
+    case 'list':
+      return Array.isArray(value) ? value.map((item: unknown) => valueForm(type.items, item)) : value;
+    case 'map':
+      return typeof value === 'object' && value !== null
+        ? Object.fromEntries(
+            Object.entries(value)
+              .sort(([a], [b]) => (a < b ? -1 : 1))
+              .map(([key, item]) => [key, valueForm(type.values, item)]),
+          )
+        : value;
+    case 'scalar':
+      return value;
+  }
+}
+
+function zeroOf(type: TypeNode): unknown {
+  if (type.kind === 'struct') return structForm(type.struct, {});
+  if (type.kind !== 'scalar') return null;
+  switch (type.scalar) {
+    case 'string':
+      return '';
+    case 'boolean':
+      return false;
+    case 'int32':
+    case 'int64':
+    case 'double':
+    case 'intOrString':
+      return 0;
+    case 'quantity':
+      return '0';
+    default:
+      return null;
+  }
+}
+
+const isWireType = ({ name }: StructType): boolean => name.startsWith('io.k8s.apimachinery.');
+
+function fieldsInOrder(struct: StructType): Field[] {
+  const order = ORDERS[struct.name] ?? [];
+  const rank = ({ name, protobufNumber = 0 }: Field): number => {
+    const listed = order.indexOf(name);
+    return listed < 0 ? order.length + protobufNumber : listed;
+  };
+  return [...struct.fields.values()].sort((a, b) => rank(a) - rank(b));
+}
+
+/** `APIGroup` of `apiGroup`, `HostPath` of `hostPath`. */
+export function goFieldName(name: string): string {
+  const irregular = NAMES[name];
+  if (irregular !== undefined) return irregular;
+  const abbreviation = ABBREVIATIONS.exec(name)?.[0];
+  if (abbreviation === undefined) return name.charAt(0).toUpperCase() + name.slice(1);
+  const capitals = PLURALS.has(abbreviation)
+    ? `${abbreviation.slice(0, -1).toUpperCase()}s`
+    : abbreviation.toUpperCase();
+  return capitals + name.slice(abbreviation.length);
+}

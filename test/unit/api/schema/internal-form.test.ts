@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { goFieldName, internalForm } from '../../../../api/schema/internal-form.ts';
+
+const shown = (typeName: string, value: unknown): string => JSON.stringify(internalForm(typeName, value));
+
+describe('the internal form of a struct', () => {
+  it('has Go names and null for absent pointers and lists', () => {
+    assert.equal(
+      shown('io.k8s.api.core.v1.VolumeNodeAffinity', {
+        required: { nodeSelectorTerms: [{ matchExpressions: [{ key: 'k', operator: 'Exists' }] }] },
+      }),
+      '{"Required":{"NodeSelectorTerms":[{"MatchExpressions":[{"Key":"k","Operator":"Exists","Values":null}],"MatchFields":null}]}}',
+    );
+  });
+
+  it('has zero values for absent fields that are no pointers', () => {
+    assert.equal(
+      shown('io.k8s.api.rbac.v1.RoleRef', { kind: 'Role', name: 'r' }),
+      '{"APIGroup":"","Kind":"Role","Name":"r"}',
+    );
+  });
+
+  it('keeps the wire form of label selectors', () => {
+    assert.equal(
+      shown('io.k8s.api.policy.v1.PodDisruptionBudgetSpec', {
+        maxUnavailable: '25%',
+        minAvailable: 2,
+        selector: { matchLabels: { a: 'c' } },
+      }),
+      '{"MinAvailable":2,"Selector":{"matchLabels":{"a":"c"}},"MaxUnavailable":"25%","UnhealthyPodEvictionPolicy":null}',
+    );
+  });
+
+  it('lists fields in the order of the Go type', () => {
+    const form = internalForm('io.k8s.api.core.v1.SecurityContext', { privileged: true });
+    assert.deepEqual(Object.keys(form ?? {}).slice(0, 5), [
+      'Capabilities',
+      'Privileged',
+      'SELinuxOptions',
+      'WindowsOptions',
+      'RunAsUser',
+    ]);
+  });
+});
+
+describe('a Go field name', () => {
+  for (const [name, goName] of [
+    ['apiGroup', 'APIGroup'],
+    ['uid', 'UID'],
+    ['cidrs', 'CIDRs'],
+    ['fsType', 'FSType'],
+    ['hostPath', 'HostPath'],
+    ['idle', 'Idle'],
+    ['awsElasticBlockStore', 'AWSElasticBlockStore'],
+    ['cephfs', 'CephFS'],
+  ] as const)
+    it(`is ${goName} for ${name}`, () => assert.equal(goFieldName(name), goName));
+});
