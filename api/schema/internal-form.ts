@@ -7,17 +7,13 @@ import type { Field, StructType, TypeNode } from './schema.ts';
 import { loadSchema } from './table.ts';
 
 /** Field orders of Go types that differ from the order of the protobuf numbers. */
-const ORDERS: Readonly<Record<string, readonly string[]>> = {
-  'io.k8s.api.core.v1.SecurityContext': [
-    'capabilities',
-    'privileged',
-    'seLinuxOptions',
-    'windowsOptions',
-    'runAsUser',
-    'runAsGroup',
+const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
+  [
+    'io.k8s.api.core.v1.SecurityContext',
+    ['capabilities', 'privileged', 'seLinuxOptions', 'windowsOptions', 'runAsUser', 'runAsGroup'],
   ],
-  'io.k8s.api.core.v1.PersistentVolumeClaimSpec': ['accessModes', 'selector'],
-};
+  ['io.k8s.api.core.v1.PersistentVolumeClaimSpec', ['accessModes', 'selector']],
+]);
 
 /** Abbreviations that a Go name begins with in capitals. */
 const ABBREVIATIONS =
@@ -26,11 +22,11 @@ const ABBREVIATIONS =
 const PLURALS: ReadonlySet<string> = new Set(['cidrs', 'ips', 'wwids']);
 
 /** Go names that no rule gives. */
-const NAMES: Readonly<Record<string, string>> = {
-  cephfs: 'CephFS',
-  storageos: 'StorageOS',
-  pdID: 'PdID',
-};
+const NAMES: ReadonlyMap<string, string> = new Map([
+  ['cephfs', 'CephFS'],
+  ['storageos', 'StorageOS'],
+  ['pdID', 'PdID'],
+]);
 
 /** `typeName` is the name of a built-in type, like `io.k8s.api.rbac.v1.RoleRef`. */
 export function internalForm(typeName: string, value: unknown): object | null {
@@ -95,7 +91,7 @@ function zeroOf(type: TypeNode): unknown {
 const isWireType = ({ name }: StructType): boolean => name.startsWith('io.k8s.apimachinery.');
 
 function fieldsInOrder(struct: StructType): Field[] {
-  const order = ORDERS[struct.name] ?? [];
+  const order = ORDERS.get(struct.name) ?? [];
   const rank = ({ name, protobufNumber = 0 }: Field): number => {
     const listed = order.indexOf(name);
     return listed < 0 ? order.length + protobufNumber : listed;
@@ -105,7 +101,7 @@ function fieldsInOrder(struct: StructType): Field[] {
 
 /** `APIGroup` of `apiGroup`, `HostPath` of `hostPath`. */
 export function goFieldName(name: string): string {
-  const irregular = NAMES[name];
+  const irregular = NAMES.get(name);
   if (irregular !== undefined) return irregular;
   const abbreviation = ABBREVIATIONS.exec(name)?.[0];
   if (abbreviation === undefined) return name.charAt(0).toUpperCase() + name.slice(1);
