@@ -5,14 +5,12 @@
 import type { Clock } from '../../api/machinery/clock.ts';
 import { namespaces } from '../../api/machinery/resources.ts';
 import { newForbidden, newNotFound } from '../../api/meta/status-error.ts';
-import type { AdmissionPlugin } from './admission.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import { RecentDeletions } from './recent-deletions.ts';
 import type { Sources } from '../readers/sources.ts';
 
 const IMMORTAL = new Set(['default', 'kube-system', 'kube-public']);
 const CORE_NAMESPACES = { group: '', resource: 'namespaces' };
-/** Kinds that are answered and not stored, such as reviews. */
-const REVIEWS = new Set(['localsubjectaccessreviews']);
 
 export function namespaceLifecycle(sources: Sources, clock: Clock): AdmissionPlugin {
   const source = sources.of(namespaces);
@@ -33,7 +31,7 @@ export function namespaceLifecycle(sources: Sources, clock: Clock): AdmissionPlu
       if (isNamespace || attributes.namespace === '') return;
       // Existing objects may be changed and deleted while their namespace terminates.
       if (attributes.operation !== 'CREATE') return;
-      if (REVIEWS.has(attributes.resource.resource)) return;
+      if (isReview(attributes)) return;
       let namespace = source.get('', attributes.namespace);
       if (namespace === undefined || deletions.has(attributes.namespace))
         namespace = await source.live('', attributes.namespace);
@@ -59,3 +57,7 @@ export function namespaceLifecycle(sources: Sources, clock: Clock): AdmissionPlu
     },
   };
 }
+
+/** Reviews are answered and not stored. A custom resource may have the same name in another group. */
+const isReview = ({ resource: { group, resource } }: AdmissionAttributes): boolean =>
+  group === 'authorization.k8s.io' && resource === 'localsubjectaccessreviews';

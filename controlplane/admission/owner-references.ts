@@ -2,78 +2,69 @@
  * OwnerReferencesPermissionEnforcement: a client that changes owner references needs the permission to delete the object, and
  * to update the finalizers of owners whose deletion the object blocks. Off by default.
  */
-import type { Authorizer } from '../authorization/authorization.ts';
+import type { AuthorizationAttributes, Authorizer, Decision } from '../authorization/authorization.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { parseApiVersion, type OwnerReference } from '../../api/meta/object.ts';
-import { builtinResources } from '../../api/schema/resources.ts';
-import { nameOf, refusal } from './pod-attributes.ts';
+import type { ResourceInfo } from '../../api/schema/schema.ts';
+import { isPod, nameOf, refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 
-export function ownerReferencesPermissionEnforcement(authorizer: Authorizer): AdmissionPlugin {
-  const may = async (
-    attributes: AdmissionAttributes,
-    verb: string,
-    target: { group: string; version: string; resource: string; subresource: string; name: string },
-  ) => {
-    const decision = await authorizer.authorize({
-      user: attributes.user,
-      verb,
-      isResourceRequest: true,
-      ...target,
-      namespace: attributes.namespace,
-      path: '',
-    });
-    return decision;
-  };
+/** `resources` are those that the server serves now, custom resources included. */
+export function ownerReferencesPermissionEnforcement(
+  authorizer: Authorizer,
+  resources: () => readonly ResourceInfo[],
+): AdmissionPlugin {
+  type Target = Pick<AuthorizationAttributes, 'group' | 'version' | 'resource' | 'subresource' | 'namespace' | 'name'>;
+  const may = async ({ user }: AdmissionAttributes, verb: string, target: Target): Promise<Decision> =>
+    await authorizer.authorize({ user, verb, isResourceRequest: true, ...target, path: '' });
   return {
     name: 'OwnerReferencesPermissionEnforcement',
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
     async validate(attributes) {
-      if (attributes.subresource !== '' || attributes.object === undefined) return;
+      const { subresource, namespace } = attributes;
+      // The status of a pod cannot change its owners. That of other kinds can, and so can other subresources.
+      if (attributes.object === undefined || (isPod(attributes) && subresource === 'status')) return;
       const now = attributes.object.metadata.ownerReferences ?? [];
       const before = attributes.oldObject?.metadata.ownerReferences ?? [];
       if (jsonEqual(now, before)) return;
       if (attributes.operation === 'UPDATE') {
-        const decision = await may(attributes, 'delete', {
-          ...attributes.resource,
-          subresource: '',
-          name: nameOf(attributes),
-        });
-        if (decision.decision !== 'allow') {
-          throw refusal(
-            attributes,
-            `cannot set an ownerRef on a resource you can't delete: ${decision.reason}, ${decision.evaluationError ?? '<nil>'}`,
-          );
-        }
+        const target = { ...attributes.resource, subresource, namespace, name: nameOf(attributes) };
+        const decision = await may(attributes, 'delete', target);
+        if (decision.decision !== 'allow')
+          throw refusal(attributes, `cannot set an ownerRef on a resource you can't delete: ${reasonOf(decision)}`);
       }
-      for (const owner of now.filter(
-        (one) => one.blockOwnerDeletion === true && !before.some((old) => isSame(old, one)),
-      )) {
-        const gv = parseApiVersion(owner.apiVersion) ?? { group: '', version: '' };
-        const info = builtinResources().find((one) => one.group === gv.group && one.kind === owner.kind);
-        if (info === undefined) {
+      for (const owner of now) {
+        if (owner.blockOwnerDeletion !== true || before.some((old) => isSame(old, owner))) continue;
+        const served = servedOwner(owner, resources());
+        if (served === undefined) {
           throw refusal(
             attributes,
             `cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion ${owner.apiVersion} Kind ${owner.kind}`,
           );
         }
-        const target = {
-          group: info.group,
-          version: info.version,
-          resource: info.resource,
-          subresource: 'finalizers',
-          name: owner.name,
-        };
+        const { group, version, resource } = served;
+        // The finalizers of a cluster-scoped owner are nobody's who may do everything in one namespace.
+        const scope = { namespace: served.namespaced ? namespace : '', name: owner.name };
+        const target = { group, version, resource, subresource: 'finalizers', ...scope };
         const decision = await may(attributes, 'update', target);
         if (decision.decision !== 'allow') {
           throw refusal(
             attributes,
-            `cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: ${decision.reason}, ${decision.evaluationError ?? '<nil>'}`,
+            `cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: ${reasonOf(decision)}`,
           );
         }
       }
     },
   };
+}
+
+const reasonOf = ({ reason, evaluationError }: Decision): string => `${reason}, ${evaluationError ?? '<nil>'}`;
+
+function servedOwner(owner: OwnerReference, resources: readonly ResourceInfo[]): ResourceInfo | undefined {
+  const gv = parseApiVersion(owner.apiVersion);
+  return resources.find(
+    ({ group, version, kind }) => group === gv?.group && version === gv.version && kind === owner.kind,
+  );
 }
 
 const isSame = (a: OwnerReference, b: OwnerReference): boolean =>

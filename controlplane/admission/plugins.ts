@@ -137,8 +137,8 @@ export const PLUGINS: readonly PluginRow[] = [
     defaultStorageClass(sources),
   ),
   on('StorageObjectInUseProtection', 'finalizers of claims and volumes', () => storageObjectInUseProtection()),
-  off('OwnerReferencesPermissionEnforcement', 'changing owners needs the right to delete', ({ authorizer }) =>
-    ownerReferencesPermissionEnforcement(authorizer),
+  off('OwnerReferencesPermissionEnforcement', 'changing owners needs the right to delete', ({ authorizer, policies }) =>
+    ownerReferencesPermissionEnforcement(authorizer, policies.resources),
   ),
   on('PersistentVolumeClaimResize', 'claims grow only where their class allows it', ({ sources }) =>
     persistentVolumeClaimResize(sources),

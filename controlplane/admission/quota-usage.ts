@@ -1,4 +1,4 @@
-/** Computes the usage of an object in the quotas of its namespace, and whether a quota matches it. Pure. */
+/** Decides which requests quotas are charged for, and computes the usage of an object and whether a quota matches it. Pure. */
 import type { PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service } from '../../api/machinery/kinds.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import {
@@ -9,6 +9,7 @@ import {
   type Quantity,
 } from '../../api/meta/quantity.ts';
 import { podTotal, quantities } from './pod-resources.ts';
+import type { AdmissionAttributes } from './admission.ts';
 import type { PodSpec } from './pod-attributes.ts';
 
 export type Usage = ReadonlyMap<string, Quantity>;
@@ -28,6 +29,38 @@ export const PLAIN_COUNTS: ReadonlySet<string> = new Set([
 /** Resources that are counted under their own name as well as under `requests.…`. */
 const BARE_REQUESTS = new Set(['cpu', 'memory', 'ephemeral-storage']);
 const STORAGE_CLASS = '.storageclass.storage.k8s.io/';
+
+const UPDATED = new Set(['services', 'persistentvolumeclaims', 'resourceclaims.resource.k8s.io']);
+/**
+ * Reviews and bindings are not stored, and a quota for events would cause further events. A custom resource of the same name in
+ * another group is stored and counted.
+ */
+const UNCOUNTED = new Set([
+  'subjectaccessreviews.authorization.k8s.io',
+  'selfsubjectaccessreviews.authorization.k8s.io',
+  'localsubjectaccessreviews.authorization.k8s.io',
+  'selfsubjectrulesreviews.authorization.k8s.io',
+  'tokenreviews.authentication.k8s.io',
+  'selfsubjectreviews.authentication.k8s.io',
+  'events',
+  'events.events.k8s.io',
+  'bindings',
+]);
+
+const fullName = ({ group, resource }: AdmissionAttributes['resource']): string =>
+  group === '' ? resource : `${resource}.${group}`;
+
+/**
+ * Pods are charged when they are created or resized, claims and services on each write, and all other objects when they are
+ * created.
+ */
+export function isCharged({ operation, resource, subresource }: AdmissionAttributes): boolean {
+  const name = fullName(resource);
+  if (UNCOUNTED.has(name)) return false;
+  if (name === 'pods') return operation === 'CREATE' ? subresource === '' : subresource === 'resize';
+  if (subresource !== '') return false;
+  return operation === 'CREATE' || UPDATED.has(name);
+}
 
 export function usageOf(group: string, resource: string, object: KubeObject): Usage {
   const usage = new Map<string, Quantity>([[group === '' ? `count/${resource}` : `count/${resource}.${group}`, ONE]]);

@@ -19,7 +19,7 @@ import {
 import { isConflict, isNotFound, newInternalError } from '../../api/meta/status-error.ts';
 import { type LimitedResource, uncovered } from './limited-resources.ts';
 import { refusal } from './pod-attributes.ts';
-import { missingAmounts, quotaMatches, usageOf, type Usage } from './quota-usage.ts';
+import { isCharged, missingAmounts, quotaMatches, usageOf, type Usage } from './quota-usage.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Source, Sources } from '../readers/sources.ts';
 
@@ -52,21 +52,8 @@ interface Queue {
   refunds: Refund[];
 }
 
-const UPDATED = new Set(['services', 'persistentvolumeclaims', 'resourceclaims.resource.k8s.io']);
 const ATTEMPTS = 10;
 const ZERO = newQuantity(0);
-/** Reviews and bindings are not stored, and a quota for events would cause further events. */
-const UNCOUNTED = new Set([
-  'subjectaccessreviews',
-  'selfsubjectaccessreviews',
-  'localsubjectaccessreviews',
-  'selfsubjectrulesreviews',
-  'tokenreviews',
-  'selfsubjectreviews',
-  'events',
-  'bindings',
-]);
-
 export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
   const source = options.sources.of(resourceQuotas);
   const { limited = [] } = options;
@@ -109,8 +96,7 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
     validate(attributes) {
       const { namespace, object } = attributes;
-      if (namespace === '' || object === undefined || UNCOUNTED.has(attributes.resource.resource)) return undefined;
-      if (!isCharged(attributes)) return undefined;
+      if (namespace === '' || object === undefined || !isCharged(attributes)) return undefined;
       const { group, resource } = attributes.resource;
       const isLimited = limited.some((one) => one.group === group && one.resource === resource);
       if (!isLimited && source.list(namespace).length === 0) return undefined;
@@ -119,17 +105,6 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
       });
     },
   };
-}
-
-/**
- * Pods are charged when they are created or resized, claims and services on each write, and all other objects when they are
- * created.
- */
-function isCharged({ operation, resource: { group, resource }, subresource }: AdmissionAttributes): boolean {
-  if (group === '' && resource === 'pods')
-    return operation === 'CREATE' ? subresource === '' : subresource === 'resize';
-  if (subresource !== '') return false;
-  return operation === 'CREATE' || UPDATED.has(group === '' ? resource : `${resource}.${group}`);
 }
 
 interface Charging extends ResourceQuotaOptions {

@@ -31,8 +31,8 @@ function setup() {
     exists: (name: string) => void listed.set(name, { metadata: { name } }),
     remove: (name: string) =>
       admit({ operation: 'DELETE', resource: { group: '', resource: 'namespaces' }, name, namespace: name }),
-    create: (namespace: string) =>
-      admit({ operation: 'CREATE', resource: { group: '', resource: 'configmaps' }, name: 'c', namespace }),
+    create: (namespace: string, resource = { group: '', resource: 'configmaps' }) =>
+      admit({ operation: 'CREATE', resource, name: 'c', namespace }),
   };
 }
 
@@ -46,6 +46,13 @@ describe('admission by namespace', () => {
     await clock.advance(30_001);
     await create('shop');
     assert.deepEqual(live, ['shop']);
+  });
+
+  it('reviews access in a missing namespace, but creates no custom resource of the same name', async () => {
+    const { create } = setup();
+    await create('gone', { group: 'authorization.k8s.io', resource: 'localsubjectaccessreviews' });
+    const custom = { group: 'evil.example.com', resource: 'localsubjectaccessreviews' };
+    await assert.rejects(async () => create('gone', custom), /namespaces "gone" not found/);
   });
 
   it('does not remember names of namespaces that never existed', async () => {

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { namespaces } from '../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
+import type { ResourceInfo } from '../../../../api/schema/schema.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../../../../controlplane/admission/admission.ts';
 import { alwaysAdmit, alwaysDeny } from '../../../../controlplane/admission/always.ts';
 import { alwaysPullImages } from '../../../../controlplane/admission/always-pull-images.ts';
@@ -22,6 +23,7 @@ interface Asked {
   readonly operation?: 'CREATE' | 'UPDATE' | 'DELETE';
   readonly group?: string;
   readonly resource?: string;
+  readonly subresource?: string;
   readonly namespace?: string;
   readonly object: KubeObject;
   readonly oldObject?: KubeObject;
@@ -29,11 +31,11 @@ interface Asked {
 
 /** The object as the plugin leaves it. */
 async function through(plugin: AdmissionPlugin, asked: Asked): Promise<KubeObject> {
-  const { operation = 'CREATE', group = '', resource = 'pods', namespace = 'n' } = asked;
+  const { operation = 'CREATE', group = '', resource = 'pods', subresource = '', namespace = 'n' } = asked;
   const attributes = {
     operation,
     resource: { group, version: 'v1', resource },
-    subresource: '',
+    subresource,
     kind: { group, version: 'v1', kind: 'K' },
     namespace,
     name: asked.object.metadata.name ?? '',
@@ -224,6 +226,13 @@ function allowing(...allowed: string[]): Authorizer {
   };
 }
 
+const served = [
+  { group: 'apps', version: 'v1', resource: 'replicasets', kind: 'ReplicaSet', namespaced: true },
+  { group: '', version: 'v1', resource: 'nodes', kind: 'Node', namespaced: false },
+  { group: 'shop.example.com', version: 'v1', resource: 'carts', kind: 'Cart', namespaced: true },
+] as unknown as readonly ResourceInfo[];
+const enforcement = (authorizer: Authorizer) => ownerReferencesPermissionEnforcement(authorizer, () => served);
+
 test('OwnerReferencesPermissionEnforcement asks for the right to delete, and to finalize what is blocked', async () => {
   const owner = (blockOwnerDeletion: boolean): object => ({
     apiVersion: 'apps/v1',
@@ -235,18 +244,48 @@ test('OwnerReferencesPermissionEnforcement asks for the right to delete, and to 
   const owned = (blocks: boolean): KubeObject => pod({}, { ownerReferences: [owner(blocks)] });
   const update = { operation: 'UPDATE', oldObject: pod({}) } as const;
   await refused(
-    ownerReferencesPermissionEnforcement(allowing()),
+    enforcement(allowing()),
     { ...update, object: owned(false) },
     "cannot set an ownerRef on a resource you can't delete: , <nil>",
   );
-  await through(ownerReferencesPermissionEnforcement(allowing('delete pods p')), { ...update, object: owned(false) });
+  await through(enforcement(allowing('delete pods p')), { ...update, object: owned(false) });
   await refused(
-    ownerReferencesPermissionEnforcement(allowing('delete pods p')),
+    enforcement(allowing('delete pods p')),
     { ...update, object: owned(true) },
     "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>",
   );
-  const both = ownerReferencesPermissionEnforcement(allowing('delete pods p', 'update replicasets/finalizers r'));
+  const both = enforcement(allowing('delete pods p', 'update replicasets/finalizers r'));
   await through(both, { ...update, object: owned(true) });
+});
+
+test('OwnerReferencesPermissionEnforcement asks for the finalizers of a cluster-scoped owner in the cluster, not in the namespace', async () => {
+  const asked: string[] = [];
+  const namespaced: Authorizer = {
+    authorize({ verb, resource, subresource, namespace }) {
+      asked.push(`${verb} ${resource}/${subresource} in "${namespace}"`);
+      return { decision: namespace === '' ? 'no-opinion' : 'allow', reason: '' };
+    },
+  };
+  const owned = (apiVersion: string, kind: string): KubeObject =>
+    pod({}, { ownerReferences: [{ apiVersion, kind, name: 'o', uid: 'u', blockOwnerDeletion: true }] });
+  await assert.rejects(
+    through(enforcement(namespaced), { object: owned('v1', 'Node') }),
+    /you can't set finalizers on/,
+  );
+  await through(enforcement(namespaced), { object: owned('shop.example.com/v1', 'Cart') });
+  assert.deepEqual(asked, ['update nodes/finalizers in ""', 'update carts/finalizers in "n"']);
+  await assert.rejects(through(enforcement(namespaced), { object: owned('v1', 'Cart') }), /cannot find RESTMapping/);
+});
+
+test('OwnerReferencesPermissionEnforcement asks for subresources as well, but for the status of pods', async () => {
+  const owned = pod({}, { ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name: 'o', uid: 'u' }] });
+  const update = { operation: 'UPDATE', oldObject: pod({}), object: owned, subresource: 'status' } as const;
+  await through(enforcement(allowing()), update);
+  await refused(
+    enforcement(allowing()),
+    { ...update, group: 'apps', resource: 'deployments' },
+    "cannot set an ownerRef on a resource you can't delete: , <nil>",
+  );
 });
 
 test('ClusterTrustBundleAttest asks for the right to attest for the signer or all of its domain', async () => {

@@ -7,10 +7,14 @@ import type { AdmissionAttributes } from '../../../../controlplane/admission/adm
 import { resourceQuota } from '../../../../controlplane/admission/resource-quota.ts';
 import type { Source, Sources } from '../../../../controlplane/readers/sources.ts';
 
-function attributes(object: KubeObject, undos: (() => void)[] = []): AdmissionAttributes {
+function attributes(
+  object: KubeObject,
+  undos: (() => void)[] = [],
+  { group, resource } = { group: '', resource: 'pods' },
+): AdmissionAttributes {
   return {
     operation: 'CREATE',
-    resource: { group: '', version: 'v1', resource: 'pods' },
+    resource: { group, version: 'v1', resource },
     subresource: '',
     kind: { group: '', version: 'v1', kind: 'Pod' },
     namespace: 'ns',
@@ -56,7 +60,8 @@ function setup(hard: Record<string, string>, conflicts = 0) {
     },
   });
   return {
-    create: (pod: KubeObject) => plugin.validate?.(attributes(pod), new AbortController().signal),
+    create: (object: KubeObject, resource?: { readonly group: string; readonly resource: string }) =>
+      plugin.validate?.(attributes(object, [], resource), new AbortController().signal),
     used: () => stored.status?.used,
   };
 }
@@ -72,6 +77,16 @@ test('fifty concurrent creators get exactly what there is', async () => {
   assert.equal(outcomes.filter((one) => one.status === 'fulfilled').length, 20);
   assert.deepEqual(used(), { pods: '20', 'requests.cpu': '10' });
 });
+
+for (const resource of ['events', 'bindings', 'tokenreviews', 'localsubjectaccessreviews']) {
+  test(`custom resources that are named ${resource} are counted`, async () => {
+    const group = 'evil.example.com';
+    const { create, used } = setup({ [`count/${resource}.${group}`]: '1' });
+    await create({ metadata: { name: 'a', namespace: 'ns' } }, { group, resource });
+    assert.deepEqual(used(), { [`count/${resource}.${group}`]: '1' });
+    await assert.rejects(async () => create({ metadata: { name: 'b' } }, { group, resource }), /exceeded quota/);
+  });
+}
 
 test('a refusal has the requested, used and limited amounts', async () => {
   const { create } = setup({ 'requests.cpu': '1', 'limits.memory': '1Gi' });
