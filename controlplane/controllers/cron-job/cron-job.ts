@@ -30,6 +30,13 @@ function dueTime(
   return { due, missed };
 }
 
+type CronJobStatus = NonNullable<CronJob['status']>;
+type ActiveJob = NonNullable<CronJobStatus['active']>[number];
+
+function withActive({ active: _before, ...status }: CronJobStatus, active: readonly ActiveJob[]): CronJobStatus {
+  return active.length === 0 ? status : { ...status, active: [...active] };
+}
+
 function finishedAs(job: Job): string | undefined {
   return job.status?.conditions?.find(
     ({ type, status }) => (type === 'Complete' || type === 'Failed') && status === 'True',
@@ -71,37 +78,53 @@ class CronJobController {
     if (cronJob === undefined) return;
     const { client } = this.#environment;
     const own = ownedBy(this.#jobs, cronJob);
-    const status = this.#noteJobs(cronJob, own);
+    let status = await this.#noteJobs(cronJob, own);
     await this.#removeOld(cronJob, own);
     if (cronJob.metadata.deletionTimestamp === undefined && cronJob.spec?.suspend !== true)
-      await this.#startDue(key, cronJob, own, status);
+      status = await this.#startDue(key, cronJob, status);
     if (!semanticEqual(status, cronJob.status))
       await client.update(cronJobs, { ...cronJob, status }, { subresource: 'status' });
   }
 
-  #noteJobs(cronJob: CronJob, own: readonly Job[]): NonNullable<CronJob['status']> {
+  /**
+   * Brings the list of active jobs up to date. Only jobs of the schedule are active: a job that somebody creates for the cron
+   * job by hand neither keeps the next one from starting nor is replaced by it.
+   */
+  async #noteJobs(cronJob: CronJob, own: readonly Job[]): Promise<CronJobStatus> {
     const status = structuredClone(cronJob.status ?? {});
-    const active = [];
+    const listed = new Set((status.active ?? []).map(({ uid }) => uid));
+    const children = new Map(own.map((job) => [job.metadata.uid, job]));
     for (const job of own) {
-      const { name = '', namespace = '', uid = '', resourceVersion = '' } = job.metadata;
+      const { name = '', uid } = job.metadata;
       const finished = finishedAs(job);
-      if (finished === undefined) {
-        active.push({ apiVersion: 'batch/v1', kind: 'Job', name, namespace, uid, resourceVersion });
-        continue;
-      }
-      if (status.active?.some((reference) => reference.uid === uid) === true)
+      if (finished === undefined && !listed.has(uid)) {
+        const message = `Saw a job that the controller did not create or forgot: ${name}`;
+        this.#event(cronJob, 'Warning', 'UnexpectedJob', message);
+      } else if (finished !== undefined && listed.has(uid))
         this.#event(cronJob, 'Normal', 'SawCompletedJob', `Saw completed job: ${name}, condition: ${finished}`);
       const completed = job.status?.completionTime;
       if (finished === 'Complete' && completed !== undefined && (status.lastSuccessfulTime ?? '') < completed)
         status.lastSuccessfulTime = completed;
     }
-    const known = new Map((status.active ?? []).map((reference) => [reference.uid, reference]));
-    if (active.length === 0) delete status.active;
-    else
-      status.active = active
-        .map((reference) => known.get(reference.uid) ?? reference)
-        .toSorted((a, b) => ((a.name ?? '') < (b.name ?? '') ? -1 : 1));
-    return status;
+    const active: ActiveJob[] = [];
+    for (const reference of status.active ?? []) {
+      const job = children.get(reference.uid) ?? (await this.#newJob(reference));
+      if (job === undefined)
+        this.#event(cronJob, 'Normal', 'MissingJob', `Active job went missing: ${reference.name ?? ''}`);
+      else if (finishedAs(job) === undefined) active.push(reference);
+    }
+    return withActive(status, active);
+  }
+
+  /** Reads a job that the informer does not show, because it was created a moment ago or because it is gone. */
+  async #newJob({ namespace = '', name = '', uid }: ActiveJob): Promise<Job | undefined> {
+    try {
+      const job = await this.#environment.client.get(jobs, namespace, name);
+      return job.metadata.uid === uid ? job : undefined;
+    } catch (error) {
+      if (isNotFound(error)) return undefined;
+      throw error;
+    }
   }
 
   async #removeOld(cronJob: CronJob, own: readonly Job[]): Promise<void> {
@@ -114,16 +137,13 @@ class CronJobController {
         (job) => finishedAs(job) === condition && job.metadata.deletionTimestamp === undefined,
       );
       finished.sort((a, b) => ((a.status?.startTime ?? '') < (b.status?.startTime ?? '') ? -1 : 1));
-      for (const job of finished.slice(0, Math.max(0, finished.length - limit))) await this.#deleteJob(cronJob, job);
+      for (const job of finished.slice(0, Math.max(0, finished.length - limit)))
+        await this.#deleteJob(cronJob, job.metadata);
     }
   }
 
-  async #startDue(
-    key: string,
-    cronJob: CronJob,
-    own: readonly Job[],
-    status: NonNullable<CronJob['status']>,
-  ): Promise<void> {
+  /** Returns the status with the job that was started. */
+  async #startDue(key: string, cronJob: CronJob, status: CronJobStatus): Promise<CronJobStatus> {
     const { clock } = this.#environment;
     const nowMs = clock.now();
     let schedule: Schedule;
@@ -140,7 +160,7 @@ class CronJobController {
           ? `invalid timeZone: "${cronJob.spec?.timeZone}": ${error.message}`
           : `unparseable schedule: "${cronJob.spec?.schedule}" : ${error.message}`,
       );
-      return;
+      return status;
     }
     const upcoming = schedule.next(nowMs);
     if (upcoming !== undefined) this.#loop.queue.addAfter(key, upcoming - nowMs + 100);
@@ -155,8 +175,8 @@ class CronJobController {
         'TooManyMissedTimes',
         `too many missed start times: ${missed}. Set or decrease .spec.startingDeadlineSeconds or check clock skew`,
       );
-    if (due === undefined) return;
-    const active = own.filter((job) => finishedAs(job) === undefined);
+    if (due === undefined) return status;
+    const active = status.active ?? [];
     if (cronJob.spec?.concurrencyPolicy === 'Forbid' && active.length > 0) {
       this.#event(
         cronJob,
@@ -164,18 +184,17 @@ class CronJobController {
         'JobAlreadyActive',
         'Not starting job because prior execution is running and concurrency policy is Forbid',
       );
-      return;
+      return status;
     }
-    if (cronJob.spec?.concurrencyPolicy === 'Replace') for (const job of active) await this.#deleteJob(cronJob, job);
+    const replaces = cronJob.spec?.concurrencyPolicy === 'Replace';
+    if (replaces)
+      for (const { namespace = '', name = '' } of active) await this.#deleteJob(cronJob, { namespace, name });
     const created = await this.#create(cronJob, due);
-    if (created === undefined) return;
-    status.lastScheduleTime = formatTime(due);
+    if (created === undefined) return status;
     const { name = '', namespace = '', uid = '', resourceVersion = '' } = created.metadata;
-    const kept =
-      cronJob.spec?.concurrencyPolicy === 'Replace'
-        ? []
-        : (status.active ?? []).filter((reference) => reference.uid !== uid);
-    status.active = [...kept, { apiVersion: 'batch/v1', kind: 'Job', name, namespace, uid, resourceVersion }];
+    const kept = replaces ? [] : active.filter((reference) => reference.uid !== uid);
+    const reference = { apiVersion: 'batch/v1', kind: 'Job', name, namespace, uid, resourceVersion };
+    return withActive({ ...status, lastScheduleTime: formatTime(due) }, [...kept, reference]);
   }
 
   async #create(cronJob: CronJob, dueMs: number): Promise<Job | undefined> {
@@ -209,12 +228,13 @@ class CronJobController {
     }
   }
 
-  async #deleteJob(cronJob: CronJob, job: Job): Promise<void> {
+  async #deleteJob(
+    cronJob: CronJob,
+    { namespace = '', name = '' }: { readonly namespace?: string | undefined; readonly name?: string | undefined },
+  ): Promise<void> {
     try {
-      await this.#environment.client.delete(jobs, job.metadata.namespace ?? '', job.metadata.name ?? '', {
-        propagationPolicy: 'Background',
-      });
-      this.#event(cronJob, 'Normal', 'SuccessfulDelete', `Deleted job ${job.metadata.name}`);
+      await this.#environment.client.delete(jobs, namespace, name, { propagationPolicy: 'Background' });
+      this.#event(cronJob, 'Normal', 'SuccessfulDelete', `Deleted job ${name}`);
     } catch (error) {
       if (isNotFound(error)) return;
       this.#event(cronJob, 'Warning', 'FailedDelete', `Deleted job: ${(error as Error).message}`);

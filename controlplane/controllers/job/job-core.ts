@@ -1,6 +1,7 @@
 /** The decisions of jobs: which pods count, whether and why the job is finished, and how many pods it needs. Pure. */
 import type { V1PodFailurePolicyRule } from '@kubernetes/client-node';
 import type { Job, Pod, Wire } from '../../../api/machinery/kinds.ts';
+import { ownMember } from '../../../api/meta/own-member.ts';
 import { isPodTerminating, podCondition } from '../pod-state.ts';
 
 export const COMPLETION_INDEX = 'batch.kubernetes.io/job-completion-index';
@@ -12,6 +13,10 @@ export interface PolicyMatch {
   readonly action: FailureAction;
   readonly message: string;
 }
+
+/** How often the index of a pod had failed before the pod was created: by failures that count, and by ignored ones. */
+export const INDEX_FAILURES = 'batch.kubernetes.io/job-index-failure-count';
+export const INDEX_IGNORED_FAILURES = 'batch.kubernetes.io/job-index-ignored-failure-count';
 
 export function isIndexed(job: Job): boolean {
   return job.spec?.completionMode === 'Indexed';
@@ -64,6 +69,44 @@ function onConditions(rule: Wire<V1PodFailurePolicyRule>, pod: Pod, index: numbe
     return `Pod ${pod.metadata.namespace}/${pod.metadata.name} has condition ${type} matching ${rule.action} rule at index ${index}`;
   }
   return undefined;
+}
+
+export interface IndexFailures {
+  readonly counted: number;
+  readonly ignored: number;
+  /** The time of the last failure; 0 if there is none. */
+  readonly lastMs: number;
+}
+
+/**
+ * Returns the failures of each index of a job with a back-off limit per index. A pod carries the number of failures before it,
+ * so that failed pods that are gone still count.
+ */
+export function failuresByIndex(job: Job, pods: readonly Pod[], nowMs: number): ReadonlyMap<number, IndexFailures> {
+  const failures = new Map<number, IndexFailures>();
+  const failedPods = new Map<number, number>();
+  for (const pod of pods) {
+    const index = completionIndexOf(pod);
+    if (index === undefined) continue;
+    const hasFailed = outcomeOf(pod, job) === 'failed';
+    const isIgnored = hasFailed && matchFailurePolicy(job, pod)?.action === 'Ignore';
+    const before = failures.get(index) ?? { counted: 0, ignored: 0, lastMs: 0 };
+    const existing = (failedPods.get(index) ?? 0) + (hasFailed && !isIgnored ? 1 : 0);
+    failedPods.set(index, existing);
+    const counted = failuresBefore(pod, INDEX_FAILURES) + (hasFailed && !isIgnored ? 1 : 0);
+    const ignored = failuresBefore(pod, INDEX_IGNORED_FAILURES) + (isIgnored ? 1 : 0);
+    failures.set(index, {
+      counted: Math.max(before.counted, counted, existing),
+      ignored: Math.max(before.ignored, ignored),
+      lastMs: Math.max(before.lastMs, hasFailed ? finishTime(pod, nowMs) : 0),
+    });
+  }
+  return failures;
+}
+
+function failuresBefore(pod: Pod, annotation: string): number {
+  const text = ownMember(pod.metadata.annotations, annotation) ?? '';
+  return /^[0-9]{1,9}$/.test(text) ? Number(text) : 0;
 }
 
 /** Parses `0,2-4` to ascending numbers; indexes at or beyond `completions` are omitted. */

@@ -5,6 +5,7 @@ import type { Job, Pod, Wire } from '../../../api/machinery/kinds.ts';
 import {
   completionIndexOf,
   exceedsRestarts,
+  failuresByIndex,
   formatIndexes,
   isIndexed,
   matchFailurePolicy,
@@ -48,7 +49,6 @@ export function countPods(job: Job, pods: readonly Pod[], status: JobStatus): Po
   const newlyFailed: Pod[] = [];
   const newlyIgnored: Pod[] = [];
   let fatal: string | undefined;
-  const failuresOfIndex = new Map<number, number>();
   for (const pod of pods) {
     const outcome = outcomeOf(pod, job);
     const index = completionIndexOf(pod);
@@ -60,13 +60,11 @@ export function countPods(job: Job, pods: readonly Pod[], status: JobStatus): Po
       if (match?.action === 'FailJob') fatal ??= match.message;
       if (match?.action === 'FailIndex' && index !== undefined) failedIndexes.add(index);
       if (isNew(pod)) (match?.action === 'Ignore' ? newlyIgnored : newlyFailed).push(pod);
-      if (index !== undefined && match?.action !== 'Ignore')
-        failuresOfIndex.set(index, (failuresOfIndex.get(index) ?? 0) + 1);
     }
   }
   const perIndex = job.spec?.backoffLimitPerIndex;
   if (perIndex !== undefined)
-    for (const [index, failures] of failuresOfIndex) if (failures > perIndex) failedIndexes.add(index);
+    for (const [index, { counted }] of failuresByIndex(job, pods, 0)) if (counted > perIndex) failedIndexes.add(index);
   const earlier = (status.succeeded ?? 0) + (status.uncountedTerminatedPods?.succeeded ?? []).length;
   return {
     newlySucceeded,
@@ -133,8 +131,6 @@ export function computeVerdict(
     const limit = job.spec?.maxFailedIndexes;
     if (limit !== undefined && counts.failedIndexes.length > limit)
       return failed('MaxFailedIndexesExceeded', 'Job has exceeded the specified maximal number of failed indexes');
-    const met = successPolicyMet(job, counts.succeededIndexes);
-    if (met !== undefined) return complete('SuccessPolicy', met);
     if (
       completions !== undefined &&
       counts.failedIndexes.length > 0 &&
@@ -142,6 +138,8 @@ export function computeVerdict(
     ) {
       return failed('FailedIndexes', 'Job has failed indexes');
     }
+    const met = successPolicyMet(job, counts.succeededIndexes);
+    if (met !== undefined) return complete('SuccessPolicy', met);
   }
   const active = pods.filter((pod) => outcomeOf(pod, job) === 'active').length;
   const reached = completions === undefined ? counts.succeeded > 0 && active === 0 : counts.succeeded >= completions;

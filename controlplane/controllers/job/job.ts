@@ -14,12 +14,12 @@ import { jobs, pods } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { claim, controllerOf, indexByController, ownerKey } from '../owner-references.ts';
 import { PendingWrites } from '../pending-writes.ts';
-import { inGrowingBatches, isNamespaceTerminating, PodControl, podFromTemplate } from '../pod-control.ts';
+import { inGrowingBatches, isNamespaceTerminating, PodControl } from '../pod-control.ts';
 import { compareForDeletion, isPodReady } from '../pod-state.ts';
 import {
   backoffMs,
-  COMPLETION_INDEX,
   completionIndexOf,
+  failuresByIndex,
   finishTime,
   isIndexed,
   missingIndexes,
@@ -29,6 +29,7 @@ import {
   TRACKING_FINALIZER,
   wantedActive,
 } from './job-core.ts';
+import { podForJob } from './job-pods.ts';
 import {
   computeVerdict,
   countPods,
@@ -193,6 +194,9 @@ class JobController {
     const terminating = replacesOnlyFailed(job) ? own.filter((pod) => outcomeOf(pod, job) === 'terminating').length : 0;
     const missing = wanted - active.length - terminating;
     if (missing <= 0) return undefined;
+    const free = isIndexed(job) ? this.#freeIndexes(job, own, counts, missing) : undefined;
+    if (free !== undefined && job.spec?.backoffLimitPerIndex !== undefined)
+      return this.#createIndependently(key, job, own, free);
     const failures = this.#failures.get(key);
     if (failures !== undefined && job.spec?.template.spec?.restartPolicy !== 'OnFailure') {
       const waitMs = failures.lastMs + backoffMs(failures.count) - clock.now();
@@ -201,9 +205,29 @@ class JobController {
         return undefined;
       }
     }
-    const indexes = isIndexed(job) ? this.#freeIndexes(job, own, counts, missing) : undefined;
-    const { error } = await inGrowingBatches(indexes?.length ?? missing, async (at) => {
-      this.#pending.wrote(key, await this.#podControl.create(job, this.#podFor(job, indexes?.[at])));
+    return this.#create(key, job, free?.length ?? missing, (at) => podForJob(job, free?.[at]));
+  }
+
+  /** The failures of an index delay its own next pod, and not those of other indexes. */
+  async #createIndependently(key: string, job: Job, own: readonly Pod[], free: readonly number[]): Promise<unknown> {
+    const nowMs = this.#environment.clock.now();
+    const failures = failuresByIndex(job, own, nowMs);
+    const waitMs = (index: number): number => {
+      const { counted, ignored, lastMs } = failures.get(index) ?? { counted: 0, ignored: 0, lastMs: 0 };
+      return lastMs + backoffMs(counted + ignored) - nowMs;
+    };
+    const due = free.filter((index) => waitMs(index) <= 0);
+    const nextMs = Math.min(...free.map(waitMs).filter((ms) => ms > 0));
+    if (Number.isFinite(nextMs)) this.#loop.queue.addAfter(key, nextMs);
+    return this.#create(key, job, due.length, (at) => {
+      const index = due[at];
+      return podForJob(job, index, failures.get(index ?? -1) ?? { counted: 0, ignored: 0 });
+    });
+  }
+
+  async #create(key: string, job: Job, count: number, podOf: (at: number) => Pod): Promise<unknown> {
+    const { error } = await inGrowingBatches(count, async (at) => {
+      this.#pending.wrote(key, await this.#podControl.create(job, podOf(at)));
     });
     return error;
   }
@@ -216,28 +240,6 @@ class JobController {
       if (index !== undefined && (outcome === 'active' || outcome === 'terminating')) taken.add(index);
     }
     return missingIndexes(job.spec?.completions ?? 0, taken, missing);
-  }
-
-  #podFor(job: Job, index: number | undefined): Pod {
-    const template = structuredClone(job.spec?.template ?? {});
-    template.metadata = {
-      ...template.metadata,
-      finalizers: [...(template.metadata?.finalizers ?? []), TRACKING_FINALIZER],
-    };
-    if (index === undefined) return podFromTemplate(template, job, jobs);
-    const text = String(index);
-    template.metadata.annotations = { ...template.metadata.annotations, [COMPLETION_INDEX]: text };
-    template.metadata.labels = { ...template.metadata.labels, [COMPLETION_INDEX]: text };
-    for (const container of [...(template.spec?.initContainers ?? []), ...(template.spec?.containers ?? [])]) {
-      if (container.env?.some(({ name }) => name === 'JOB_COMPLETION_INDEX') === true) continue;
-      const fieldRef = { fieldPath: `metadata.labels['${COMPLETION_INDEX}']` };
-      container.env = [...(container.env ?? []), { name: 'JOB_COMPLETION_INDEX', valueFrom: { fieldRef } }];
-    }
-    const pod = podFromTemplate(template, job, jobs);
-    const base = `${job.metadata.name}-${text}`;
-    pod.metadata.generateName = `${base.slice(0, 253 - 6)}-`;
-    if (pod.spec !== undefined) pod.spec.hostname = base.slice(0, 63);
-    return pod;
   }
 
   async #deletePods(key: string, job: Job, surplus: readonly Pod[]): Promise<unknown> {

@@ -80,7 +80,7 @@ export function withIdentity(set: StatefulSet, pod: Pod, ordinal: number, revisi
 
 export type Action =
   | { readonly kind: 'create'; readonly ordinal: number; readonly revision: 'current' | 'update' }
-  | { readonly kind: 'delete'; readonly pod: Pod; readonly why: 'failed' | 'scale-down' | 'update' };
+  | { readonly kind: 'delete'; readonly pod: Pod; readonly why: 'failed' | 'succeeded' | 'scale-down' | 'update' };
 
 export interface PlanInput {
   readonly set: StatefulSet;
@@ -124,7 +124,7 @@ export function planActions(input: PlanInput): Action[] {
       if (monotonic) return actions;
       if (creates === MAX_CREATES) break;
     } else if ((pod.status?.phase === 'Failed' || pod.status?.phase === 'Succeeded') && !isPodTerminating(pod)) {
-      actions.push({ kind: 'delete', pod, why: 'failed' });
+      actions.push({ kind: 'delete', pod, why: pod.status.phase === 'Failed' ? 'failed' : 'succeeded' });
       if (monotonic) return actions;
     } else if (monotonic && !healthy(pod)) return actions;
   }

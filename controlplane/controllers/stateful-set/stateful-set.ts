@@ -173,6 +173,13 @@ class StatefulSetController {
             'RecreatingFailedPod',
             `StatefulSet ${namespace}/${set.metadata.name} is recreating failed Pod ${name}`,
           );
+        if (action.why === 'succeeded')
+          recorder.event(
+            about,
+            'Normal',
+            'RecreatingTerminatedPod',
+            `StatefulSet ${namespace}/${set.metadata.name} is recreating terminated Pod ${name}`,
+          );
         recorder.event(
           about,
           'Normal',

@@ -81,6 +81,29 @@ test('a stateful set makes its pods one after another, each with its claim, and 
   await t.stop();
 });
 
+test('a stateful set reports whether the pod that it recreates has failed or has terminated by itself', async () => {
+  const set: StatefulSet = {
+    metadata: { name: 'db', namespace: 'shop' },
+    spec: {
+      replicas: 1,
+      serviceName: 'db',
+      selector: { matchLabels: { app: 'db' } },
+      template: template({ app: 'db' }),
+    },
+  };
+  const t = controllerTest({ objects: [[statefulSets, set]] });
+  await t.start(runStatefulSets);
+  for (const [phase, reason] of [
+    ['Succeeded', 'Normal RecreatingTerminatedPod StatefulSet shop/db is recreating terminated Pod db-0'],
+    ['Failed', 'Warning RecreatingFailedPod StatefulSet shop/db is recreating failed Pod db-0'],
+  ] as const) {
+    await t.advance(100);
+    await setPhase(t, 'db-0', phase);
+    assert.ok(t.events().includes(reason), t.events().join('\n'));
+  }
+  await t.stop();
+});
+
 test('an ordered stateful set does not shrink past pods that are not healthy', async () => {
   const set: StatefulSet = {
     metadata: { name: 'db', namespace: 'shop' },

@@ -1,0 +1,39 @@
+/** Builds the pods of a job from its template. Pure. */
+import type { Job, Pod } from '../../../api/machinery/kinds.ts';
+import { jobs } from '../../../api/machinery/resources.ts';
+import { podFromTemplate } from '../pod-control.ts';
+import {
+  COMPLETION_INDEX,
+  INDEX_FAILURES,
+  INDEX_IGNORED_FAILURES,
+  type IndexFailures,
+  TRACKING_FINALIZER,
+} from './job-core.ts';
+
+/** `index` is that of an indexed job. `failures` are those of the index, where each index has a back-off limit of its own. */
+export function podForJob(job: Job, index?: number, failures?: Pick<IndexFailures, 'counted' | 'ignored'>): Pod {
+  const template = structuredClone(job.spec?.template ?? {});
+  template.metadata = {
+    ...template.metadata,
+    finalizers: [...(template.metadata?.finalizers ?? []), TRACKING_FINALIZER],
+  };
+  if (index === undefined) return podFromTemplate(template, job, jobs);
+  const text = String(index);
+  template.metadata.annotations = {
+    ...template.metadata.annotations,
+    [COMPLETION_INDEX]: text,
+    ...(failures === undefined ? {} : { [INDEX_FAILURES]: String(failures.counted) }),
+    ...(failures === undefined || failures.ignored === 0 ? {} : { [INDEX_IGNORED_FAILURES]: String(failures.ignored) }),
+  };
+  template.metadata.labels = { ...template.metadata.labels, [COMPLETION_INDEX]: text };
+  for (const container of [...(template.spec?.initContainers ?? []), ...(template.spec?.containers ?? [])]) {
+    if (container.env?.some(({ name }) => name === 'JOB_COMPLETION_INDEX') === true) continue;
+    const fieldRef = { fieldPath: `metadata.labels['${COMPLETION_INDEX}']` };
+    container.env = [...(container.env ?? []), { name: 'JOB_COMPLETION_INDEX', valueFrom: { fieldRef } }];
+  }
+  const pod = podFromTemplate(template, job, jobs);
+  const base = `${job.metadata.name}-${text}`;
+  pod.metadata.generateName = `${base.slice(0, 253 - 6)}-`;
+  if (pod.spec !== undefined) pod.spec.hostname = base.slice(0, 63);
+  return pod;
+}

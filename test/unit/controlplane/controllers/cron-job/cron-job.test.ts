@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import type { CronJob, Job } from '../../../../../api/machinery/kinds.ts';
+import { cronJobs, jobs } from '../../../../../api/machinery/resources.ts';
+import { runCronJobs } from '../../../../../controlplane/controllers/cron-job/cron-job.ts';
+import { controllerTest, type ControllerTest } from '../../../../fakes/fake-controllers.ts';
+
+/** The fake clock begins at five seconds past the minute. */
+const MINUTE_MS = 60_000;
+
+function cronJob(concurrencyPolicy: string): CronJob {
+  return {
+    metadata: { name: 'nightly', namespace: 'shop', uid: 'cron-uid', creationTimestamp: '2026-01-02T03:04:00Z' },
+    spec: {
+      schedule: '* * * * *',
+      concurrencyPolicy,
+      jobTemplate: { spec: { template: { spec: { containers: [] } } } },
+    },
+  } as unknown as CronJob;
+}
+
+/** As `kubectl create job --from=cronjob/nightly` makes it. */
+const BY_HAND = {
+  metadata: {
+    name: 'by-hand',
+    namespace: 'shop',
+    uid: 'hand-uid',
+    annotations: { 'cronjob.kubernetes.io/instantiate': 'manual' },
+    ownerReferences: [{ apiVersion: 'batch/v1', kind: 'CronJob', name: 'nightly', uid: 'cron-uid', controller: true }],
+  },
+  spec: { template: {} },
+} as unknown as Job;
+
+const activeOf = (t: ControllerTest): (string | undefined)[] =>
+  (t.client.peek(cronJobs, 'shop', 'nightly')?.status?.active ?? []).map(({ name }) => name);
+const jobNames = (t: ControllerTest): (string | undefined)[] =>
+  t.client.peekAll(jobs).map(({ metadata }) => metadata.name);
+
+for (const policy of ['Forbid', 'Replace'] as const) {
+  it(`${policy}: a job made by hand neither keeps the scheduled one from starting nor is replaced by it`, async () => {
+    const t = controllerTest({
+      objects: [
+        [cronJobs, cronJob(policy)],
+        [jobs, BY_HAND],
+      ],
+    });
+    await t.start(runCronJobs);
+    await t.advance(MINUTE_MS);
+    const [scheduled] = activeOf(t);
+    assert.match(scheduled ?? '', /^nightly-\d+$/);
+    assert.deepEqual(jobNames(t).toSorted(), ['by-hand', scheduled]);
+    assert.ok(
+      t
+        .events()
+        .some((event) =>
+          event.startsWith('Warning UnexpectedJob Saw a job that the controller did not create or forgot: by-hand'),
+        ),
+    );
+    await t.advance(MINUTE_MS);
+    const [next] = activeOf(t);
+    assert.equal(next === scheduled, policy === 'Forbid');
+    assert.ok(jobNames(t).includes('by-hand'));
+    await t.stop();
+  });
+}
+
+it('an active job that somebody deletes goes missing, and one that has finished is no longer active', async () => {
+  const t = controllerTest({ objects: [[cronJobs, cronJob('Allow')]] });
+  await t.start(runCronJobs);
+  await t.advance(MINUTE_MS);
+  const [first = ''] = activeOf(t);
+  await t.client.delete(jobs, 'shop', first);
+  await t.advance(100);
+  assert.deepEqual(activeOf(t), []);
+  assert.ok(t.events().some((event) => event.startsWith(`Normal MissingJob Active job went missing: ${first}`)));
+  await t.advance(MINUTE_MS);
+  const [second = ''] = activeOf(t);
+  const job = t.client.peek(jobs, 'shop', second);
+  assert.ok(job !== undefined);
+  const status = { completionTime: '2026-01-02T03:06:00Z', conditions: [{ type: 'Complete', status: 'True' }] };
+  await t.client.update(jobs, { ...job, status } as unknown as Job, { subresource: 'status' });
+  await t.advance(100);
+  assert.deepEqual(activeOf(t), []);
+  assert.equal(t.client.peek(cronJobs, 'shop', 'nightly')?.status?.lastSuccessfulTime, '2026-01-02T03:06:00Z');
+  await t.stop();
+});
