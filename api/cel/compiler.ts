@@ -8,7 +8,7 @@ import type { Compiled, ExpressionCompiler, Frame } from './compiled.ts';
 import type { FunctionTable, Overload } from './functions.ts';
 import { literalFault } from './literal-checks.ts';
 import { compileMacro } from './macros.ts';
-import { TYPE_NAMES } from './operators.ts';
+import { payForPattern, TYPE_NAMES } from './operators.ts';
 import type { Expr } from './parser.ts';
 import { coerce, coerced, keyOf, literalType, selectable } from './value-access.ts';
 import {
@@ -300,7 +300,9 @@ export class Compiler implements ExpressionCompiler {
     const isMethod = target !== undefined && asFunction === undefined;
     const overloads = asFunction ?? functions.find(name, isMethod);
     const all = isMethod ? [target, ...expr.args] : expr.args;
-    const args = all.map((arg) => this.compile(arg));
+    const args = all.map((arg, index) =>
+      index === 1 && PATTERN_FUNCTIONS.has(name) ? payingForPattern(arg, this.compile(arg)) : this.compile(arg),
+    );
     if (overloads === undefined) return this.fault(at, `undeclared reference to '${name}' (in container '')`);
     const wrong = literalFault(expr);
     if (wrong !== undefined) this.fault(wrong.at, wrong.message);
@@ -348,6 +350,21 @@ export class Compiler implements ExpressionCompiler {
       },
     };
   }
+}
+
+/** Functions whose second argument is a regular expression. */
+const PATTERN_FUNCTIONS: ReadonlySet<string> = new Set(['matches', 'find', 'findAll']);
+
+function payingForPattern(expr: Expr, compiled: Compiled): Compiled {
+  if (expr.kind === 'literal') return compiled;
+  return {
+    type: compiled.type,
+    run(frame) {
+      const value = compiled.run(frame);
+      if (typeof value === 'string') payForPattern(value, frame);
+      return value;
+    },
+  };
 }
 
 /** The members of library values. */

@@ -1,6 +1,6 @@
 /** The operators and conversions of CEL's standard library: arithmetic, comparison and conversion. */
-import type { RE2JS } from 're2js';
-import { compilePattern } from '../meta/pattern.ts';
+import { type RE2JS, RE2JSException } from 're2js';
+import { compilePattern, PatternCache, patternSize } from '../meta/pattern.ts';
 import { both, fn, type FunctionRow, method, type Spending } from './functions.ts';
 import { comparingCost, reading } from './reading-cost.ts';
 import { formatDuration, formatTimestamp, parseDuration, parseTimestamp } from './time.ts';
@@ -224,23 +224,9 @@ function codePoints(text: string): number {
   return count;
 }
 
-const patterns = new Map<string, RE2JS>();
-/**
- * The total size of all cached patterns in instructions. A pattern of a few characters may have thousands of
- * instructions.
- */
+/** Of all evaluations together. */
 const MAX_KEPT_INSTRUCTIONS = 100_000;
-let keptInstructions = 0;
-
-function keep(source: string, pattern: RE2JS): void {
-  patterns.set(source, pattern);
-  keptInstructions += pattern.programSize();
-  for (const [oldest, dropped] of patterns) {
-    if (keptInstructions <= MAX_KEPT_INSTRUCTIONS) return;
-    patterns.delete(oldest);
-    keptInstructions -= dropped.programSize();
-  }
-}
+const patterns = new PatternCache<RE2JS>(MAX_KEPT_INSTRUCTIONS);
 
 /** Compiles a regular expression that matches in linear time. Throws if the pattern is invalid. */
 export function patternOf(source: string): RE2JS {
@@ -249,12 +235,41 @@ export function patternOf(source: string): RE2JS {
     try {
       pattern = compilePattern(source);
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
-      throw new CelError(why, { cause: error });
+      if (!(error instanceof RE2JSException)) throw error;
+      throw new CelError(error.message, { cause: error });
     }
-    keep(source, pattern);
+    patterns.add(source, pattern, pattern.programSize());
   }
   return pattern;
+}
+
+/** Units for compiling one instruction of a pattern. */
+const COMPILING = 10;
+/** The patterns that each evaluation has paid for and that are still kept for it. */
+const paidPatterns = new WeakMap<Spending, PatternCache<true>>();
+
+/**
+ * Charges an evaluation for compiling a pattern that comes from data. Literal patterns are free: they are compiled with the
+ * expression. The charge does not depend on what other evaluations have compiled.
+ */
+export function payForPattern(source: string, spending: Spending): void {
+  const paid = paidPatterns.get(spending) ?? new PatternCache<true>(MAX_KEPT_INSTRUCTIONS);
+  paidPatterns.set(spending, paid);
+  if (paid.get(source) === true) return;
+  const size = sizeOfPattern(source);
+  spending.spend(Math.ceil(source.length / 10) + COMPILING * size);
+  paid.add(source, true, size);
+}
+
+/** 0 for a pattern that is refused without compiling it. */
+function sizeOfPattern(source: string): number {
+  try {
+    const size = patternSize(source);
+    return Number.isFinite(size) ? size : 0;
+  } catch (error) {
+    if (error instanceof RE2JSException) return 0;
+    throw error;
+  }
 }
 
 /**

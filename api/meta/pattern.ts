@@ -3,15 +3,57 @@
  * times would take seconds and gigabytes to compile. Patterns are measured before they are compiled.
  */
 import { RE2JS, RE2JSSyntaxException } from 're2js';
+import { spendSteps } from './validation-effort.ts';
 
 /** Instructions of a compiled pattern, which takes about a tenth of a second. Patterns that people write have some hundreds. */
 const MAX_PROGRAM_SIZE = 50_000;
 
-/** Throws a `RE2JSException` for a pattern that is malformed or too large. */
+/** For each instruction. */
+const STEPS_OF_COMPILING = 500;
+
+/** Throws a `RE2JSException` for a pattern that is malformed or too large. Takes from the budget of the validation, if any. */
 export function compilePattern(source: string): RE2JS {
-  if (source.length > MAX_PROGRAM_SIZE || programSizeOf(source) > MAX_PROGRAM_SIZE)
-    throw new RE2JSSyntaxException('expression too large');
+  const size = patternSize(source);
+  if (size > MAX_PROGRAM_SIZE) throw new RE2JSSyntaxException('expression too large');
+  spendSteps(STEPS_OF_COMPILING * size);
   return RE2JS.compile(source);
+}
+
+/**
+ * Estimates the number of instructions of a pattern from above, without compiling it; infinite for one that is refused by its
+ * length. Throws a `RE2JSException` for a malformed pattern.
+ */
+export function patternSize(source: string): number {
+  return source.length > MAX_PROGRAM_SIZE ? Infinity : programSizeOf(source);
+}
+
+/**
+ * Entries by pattern whose instructions are at most `maxInstructions` together: the oldest ones are dropped for a new one. A
+ * pattern of a few characters may have thousands of instructions.
+ */
+export class PatternCache<T> {
+  readonly #entries = new Map<string, { readonly entry: T; readonly size: number }>();
+  readonly #maxInstructions: number;
+  #instructions = 0;
+
+  constructor(maxInstructions: number) {
+    this.#maxInstructions = maxInstructions;
+  }
+
+  get(source: string): T | undefined {
+    return this.#entries.get(source)?.entry;
+  }
+
+  /** Adds an entry of a pattern that has none. */
+  add(source: string, entry: T, size: number): void {
+    this.#entries.set(source, { entry, size });
+    this.#instructions += size;
+    for (const [oldest, dropped] of this.#entries) {
+      if (this.#instructions <= this.#maxInstructions) return;
+      this.#entries.delete(oldest);
+      this.#instructions -= dropped.size;
+    }
+  }
 }
 
 const REPETITION = /\{(\d+)(?:,(\d*))?\}/y;

@@ -11,6 +11,7 @@ import {
   tooMany,
   type FieldError,
 } from '../../api/meta/field-error.ts';
+import { withinBudget } from '../../api/meta/validation-effort.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { dnsSubdomainErrors, rfc1035LabelErrors } from '../../api/meta/names.ts';
 import { validateImmutable } from '../../api/meta/validation.ts';
@@ -61,8 +62,11 @@ export function validateDefinitionUpdate(definition: Definition, old: Definition
   return [...errors, ...validatePreserving(spec, old.spec)];
 }
 
+/** All versions share one budget of time. */
+const validateSpec = (spec: Spec, old: Spec | undefined): FieldError[] => withinBudget(() => specErrors(spec, old));
+
 /** `old` is the stored definition: rules that were added later do not apply to what it already has. */
-function validateSpec(spec: Spec, old: Spec | undefined): FieldError[] {
+function specErrors(spec: Spec, old: Spec | undefined): FieldError[] {
   const errors: FieldError[] = [];
   if (spec.group === '') errors.push(required('spec.group'));
   else {

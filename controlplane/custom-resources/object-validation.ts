@@ -23,6 +23,7 @@ export interface ObjectValidator {
 
 /** After one of these errors, rules are not evaluated, because values may not have the types that the rules expect. */
 const BLOCKING: ReadonlySet<string> = new Set([
+  'FieldValueForbidden',
   'FieldValueNotSupported',
   'FieldValueRequired',
   'FieldValueTooLong',

@@ -4,8 +4,8 @@
  */
 import { RE2JSException } from 're2js';
 import { type FieldError, forbidden, invalid, required } from '../../api/meta/field-error.ts';
-import { compilePattern } from '../../api/meta/pattern.ts';
 import { itemsOf, type JsonSchema } from './json-schema.ts';
+import { patternOf } from './value-validation.ts';
 
 /** Forbidden keywords; other errors of the schema are not reported besides them. */
 const UNREADABLE = ['id', '$schema', '$ref', 'patternProperties', 'dependencies', 'additionalItems', 'definitions'];
@@ -149,7 +149,7 @@ function validateJunctions(
 
 function validatePattern(pattern: string, path: string, errors: FieldError[]): void {
   try {
-    compilePattern(pattern);
+    patternOf(pattern);
   } catch (error) {
     if (!(error instanceof RE2JSException)) throw error;
     const text = `must be a valid regular expression, but isn't: ${error.message}`;

@@ -15,24 +15,21 @@ import {
   FieldError,
 } from '../../api/meta/field-error.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
-import { compilePattern } from '../../api/meta/pattern.ts';
+import { compilePattern, PatternCache } from '../../api/meta/pattern.ts';
 import { canonicalJson } from '../../api/codec/structured-merge/path-element.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { fitsFormat, fitsIntegerFormat } from './formats.ts';
 import { isObject, itemsOf, type JsonSchema, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
+import { spendSteps, withinBudget } from '../../api/meta/validation-effort.ts';
 
 /** `path` is where the value stands; `''` at the root of an object. */
 export function validateValue(value: JsonValue, schema: JsonSchema, path: string): FieldError[] {
-  const errors: FieldError[] = [];
-  check(value, schema, path, errors, false);
-  return errors;
+  return withinBudget(() => errorsOf(value, schema, path, false));
 }
 
 /** A whole object: `apiVersion`, `kind` and `metadata` are checked elsewhere. */
 export function validateObject(object: JsonObject, schema: JsonSchema): FieldError[] {
-  const errors: FieldError[] = [];
-  check(object, schema, '', errors, true);
-  return errors;
+  return withinBudget(() => errorsOf(object, schema, '', true));
 }
 
 /** Items of sets and keyed lists that stand twice. */
@@ -49,9 +46,13 @@ function typeName(value: JsonValue): string {
   return typeof value === 'bigint' ? 'integer' : typeof value;
 }
 
+/** For a value and a schema, an alternative among many included. */
+const STEPS_OF_A_VALUE = 20;
+
 const child = (path: string, name: string): string => (path === '' ? name : `${path}.${name}`);
 
 function check(value: JsonValue, schema: JsonSchema, path: string, errors: FieldError[], isResource: boolean): void {
+  spendSteps(STEPS_OF_A_VALUE);
   if (value === null && schema.nullable === true) return;
   if (!checkType(value, schema, path, errors)) return;
   checkCombinations(value, schema, path, errors, isResource);
@@ -181,16 +182,23 @@ function checkCombinations(
   if (not !== undefined && errorsOf(value, not, path, isResource).length === 0) refuse('not validate the schema (not)');
 }
 
-const patterns = new Map<string, RE2JS>();
-const MAX_PATTERNS = 1000;
+const MAX_KEPT_INSTRUCTIONS = 200_000;
+const patterns = new PatternCache<RE2JS>(MAX_KEPT_INSTRUCTIONS);
 
-function patternOf(source: string): RE2JS {
+/** Throws a `RE2JSException` for a malformed pattern. */
+export function patternOf(source: string): RE2JS {
   let pattern = patterns.get(source);
   if (pattern === undefined) {
     pattern = compilePattern(source);
-    if (patterns.size < MAX_PATTERNS) patterns.set(source, pattern);
+    patterns.add(source, pattern, pattern.programSize());
   }
   return pattern;
+}
+
+function isMatch(value: string, source: string): boolean {
+  const pattern = patternOf(source);
+  spendSteps(value.length * pattern.programSize());
+  return pattern.matcher(value).find();
 }
 
 function checkText(value: string, schema: JsonSchema, path: string, errors: FieldError[]): void {
@@ -199,7 +207,7 @@ function checkText(value: string, schema: JsonSchema, path: string, errors: Fiel
   if (maxLength !== undefined && length > maxLength) errors.push(tooLong(path, maxLength));
   if (minLength !== undefined && length < minLength) {
     errors.push(invalid(path, value, `${path} in body should be at least ${minLength} chars long`));
-  } else if (pattern && !patternOf(pattern).matcher(value).find()) {
+  } else if (pattern && !isMatch(value, pattern)) {
     errors.push(invalid(path, value, `${path} in body should match '${pattern}'`));
   }
   if (format && !fitsFormat(format, value)) {

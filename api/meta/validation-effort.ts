@@ -1,0 +1,34 @@
+/**
+ * Bounds the time of a validation whose work others define: by schemas, patterns and values. A step is about as long as one
+ * instruction of a regular expression takes for one character. Whoever validates opens a budget; what is validated within it
+ * shares it. Validation is synchronous, so there is one budget at a time.
+ */
+import { type FieldError, forbidden } from './field-error.ts';
+
+/** Some seconds at worst; values and patterns that people write take a hundredth of it. */
+const MAX_STEPS = 200_000_000;
+
+let left: number | undefined;
+
+class EffortExceeded extends Error {}
+
+/** Throws if the budget is used up. Does nothing without a budget. */
+export function spendSteps(steps: number): void {
+  if (left === undefined) return;
+  left -= steps;
+  if (left < 0) throw new EffortExceeded('the budget of validation is used up');
+}
+
+/** Runs a validation with a budget. The error that replaces its result names no field. */
+export function withinBudget(validate: () => FieldError[]): FieldError[] {
+  if (left !== undefined) return validate();
+  left = MAX_STEPS;
+  try {
+    return validate();
+  } catch (error) {
+    if (!(error instanceof EffortExceeded)) throw error;
+    return [forbidden('<nil>', 'validation takes too long; no further validation will be run')];
+  } finally {
+    left = undefined;
+  }
+}
