@@ -103,7 +103,7 @@ export function leapAhead(file: string): number {
 }
 
 function openStorageFile(file: string): ReturnType<typeof openDatabase> {
-  const database = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0 });
+  const database = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0, reserveBytes: 0 });
   // Reads and verifies every record.
   for (const records of database.load()) void records;
   return database;

@@ -13,6 +13,9 @@ import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Setting } from './setting.ts';
 
+/** Twice the write-ahead log between two checkpoints. */
+const DISK_RESERVE_BYTES = 16 * 1024 * 1024;
+
 export interface StoresPhase {
   /** The data directory. */
   readonly directory: string;
@@ -78,6 +81,7 @@ async function openStorage(
       ? openMemoryStorage({ clock, logger, stamp: stampRevision, onWatchFailed })
       : await openSqliteStorage({
           directory: join(directory, 'storage'),
+          reserveBytes: DISK_RESERVE_BYTES,
           clock,
           logger,
           stamp: stampRevision,

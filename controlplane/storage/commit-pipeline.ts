@@ -86,13 +86,25 @@ export class CommitPipeline {
       if (health.failure !== undefined) throw health.failure;
       await backend?.append(records);
     } catch (error) {
-      const units = unitsOf(writes);
-      // One value that cannot be kept must not refuse the others of its group.
-      if (isStorageError(error, 'refused') && units.length > 1) for (const unit of units) await this.#commitGroup(unit);
-      else this.#refuse(writes, error);
+      await this.#commitParts(writes, error);
       return;
     }
     this.#complete(writes, records);
+  }
+
+  /** What of a group can be committed without the rest, after all of it failed. */
+  async #commitParts(writes: readonly PendingWrite[], error: unknown): Promise<void> {
+    const units = unitsOf(writes);
+    const deletions = units.filter((unit) => unit.every(({ value }) => value === undefined));
+    const isFull = isStorageError(error, 'full');
+    if (isStorageError(error, 'refused') && units.length > 1) {
+      // One value that cannot be kept must not refuse the others of its group.
+      for (const unit of units) await this.#commitGroup(unit);
+    } else if (isFull && deletions.length > 0 && deletions.length < units.length) {
+      // Deletions make room and find some where values do not.
+      this.#refuse(units.filter((unit) => !deletions.includes(unit)).flat(), error);
+      await this.#commitGroup(deletions.flat());
+    } else this.#refuse(writes, error);
   }
 
   #record({ key, value, previous, expiresAtMs }: PendingWrite): LogRecord {
@@ -111,7 +123,8 @@ export class CommitPipeline {
       this.#refuse(writes, error);
       return;
     }
-    health.succeeded();
+    // A deletion succeeds where there is no room for a value.
+    if (writes.some(({ value }) => value !== undefined)) health.succeeded();
     for (const [at, write] of writes.entries()) {
       this.#queue.settled(write.key);
       write.resolve(records[at]?.revision ?? 0);

@@ -38,6 +38,10 @@ export class RemovalBacklog {
     return this.#waiting.reduce((sum, { revisions }) => sum + revisions.length, 0);
   }
 
+  get isWaiting(): boolean {
+    return this.#waiting.length > 0;
+  }
+
   /** Resolves when everything that waits is removed; rejects with the first failure, after which the rest waits on. */
   add(compactedRevision: number, revisions: readonly number[]): Promise<void> {
     // Without records there is still the mark to move.

@@ -77,6 +77,7 @@ export class RevisionLog implements Storage {
       backend: options.backend,
       lastRevision: () => this.#commits.lastRevision,
       onFailure: options.onFailure,
+      onFull: () => this.#compactForRoom(),
     });
     this.#commits = new CommitPipeline({
       backend: options.backend,
@@ -202,7 +203,7 @@ export class RevisionLog implements Storage {
     // Where nothing was written since the last compaction there is nothing to write now either.
     const isNewer = lastRevision !== this.#lastCompaction?.revision;
     const dropped = revision <= this.#compacted ? [] : this.#forget(revision);
-    if (dropped.length === 0 && !isNewer) return this.#removals.drain();
+    if (dropped.length === 0 && (!isNewer || this.#removals.isWaiting)) return this.#removals.drain();
     this.#lastCompaction = { revision: lastRevision, atMs: this.#clock.now() };
     return this.discard(dropped.flatMap((event) => [...superseded(event)]));
   }
@@ -227,7 +228,6 @@ export class RevisionLog implements Storage {
       { compactedRevision: compacted, lastRevision, lastCompaction: this.#lastCompaction },
       revisions,
     );
-    this.#health.succeeded();
   }
 
   #removalFailed(error: unknown): boolean {
@@ -315,13 +315,20 @@ export class RevisionLog implements Storage {
 
   #notify(changes: readonly VersionChange[]): void {
     this.#watches.deliver(changes);
-    if (this.#versions.historyBytes > this.#historyLimitBytes) this.#compactEarly();
+    const limitBytes = this.#historyLimitBytes;
+    if (this.#versions.historyBytes > limitBytes)
+      this.#compactEarly(limitBytes * 0.75, 'History is compacted early, because too much was overwritten');
   }
 
-  #compactEarly(): void {
+  /** Half of the history; each probe that finds no room comes here again. */
+  #compactForRoom(): void {
     const bytes = this.#versions.historyBytes;
-    this.#logger.warn({ bytes }, 'History is compacted early, because too much was overwritten');
-    this.#compact(this.#versions.revisionForBytes(this.#historyLimitBytes * 0.75)).catch((error: unknown) => {
+    if (bytes > 0) this.#compactEarly(bytes / 2, 'History is compacted early, because the disk is full');
+  }
+
+  #compactEarly(keptBytes: number, message: string): void {
+    this.#logger.warn({ bytes: this.#versions.historyBytes }, message);
+    this.#compact(this.#versions.revisionForBytes(keptBytes)).catch((error: unknown) => {
       this.#logger.debug({ err: error }, 'Old revisions were not removed yet');
     });
   }

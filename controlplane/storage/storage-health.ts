@@ -15,6 +15,8 @@ export interface StorageHealthOptions {
   readonly backend: LogBackend | undefined;
   readonly lastRevision: () => number;
   readonly onFailure: ((error: Error) => void) | undefined;
+  /** A probe found no room. */
+  readonly onFull: () => void;
 }
 
 const PROBE_MS = 5000;
@@ -87,6 +89,7 @@ export class StorageHealth {
       await this.#options.backend?.probe(this.#options.lastRevision());
       this.succeeded();
     } catch (error) {
+      if (isStorageError(error, 'full')) this.#options.onFull();
       if (isStorageError(error, 'full') || isStorageError(error, 'refused')) this.foundFull();
       else this.fail(error);
     }

@@ -20,7 +20,8 @@ export interface PendingWrite extends RequestedWrite {
 }
 
 const COMMIT_RECORDS = 2000;
-const COMMIT_BYTES = 16 * 1024 * 1024;
+/** With the write-ahead log between two checkpoints, less than what is held back on the disk. */
+const COMMIT_BYTES = 4 * 1024 * 1024;
 
 export class WriteQueue {
   #waiting: PendingWrite[] = [];

@@ -8,24 +8,25 @@ import Database from 'better-sqlite3';
 import { StorageError } from '../storage.ts';
 import type { LogMarks } from '../log-backend.ts';
 import type { RecordColumns, WorkerOptions } from './protocol.ts';
+import { DiskReserve } from './disk-reserve.ts';
+import { DiskRoom } from './disk-room.ts';
 import { checksumOf } from './row-checksum.ts';
-import { codeOf, outcomeOf } from './sqlite-errors.ts';
+import { codeOf } from './sqlite-errors.ts';
 import { refuseDamagedLog } from './write-ahead-log.ts';
 
 /** `orch` as SQLite's application id. */
 const APPLICATION_ID = 0x6f726368;
 const FORMAT = 1;
 const PAGE_BYTES = 4096;
-/** 8 MB of write-ahead log before its pages go to the file. */
-const CHECKPOINT_PAGES = 2000;
+/** Of the write-ahead log after its pages went to the file: twice what it holds between two checkpoints. */
+const LOG_BYTES = 16 * 1024 * 1024;
 /** After a checkpoint that failed the next one comes so many pages later. */
 const RETRY_PAGES = 100;
+/** By how much deletions may grow a database on a full disk: about 40,000 of them. */
+const DELETION_PAGES = 1000;
 /** 400 KB a step: about a millisecond. */
 const COPY_STEP_PAGES = 100;
 const LOAD_BYTES = 2 * 1024 * 1024;
-/** Free pages beyond it (16 MB), and beyond a quarter of the file, are given back. */
-const FREE_PAGES_KEPT = 4096;
-const VACUUM_STEP_PAGES = 512;
 
 interface Row {
   revision: number;
@@ -62,10 +63,11 @@ export function openDatabase(options: WorkerOptions): LogDatabase {
     // Held from the first access until the process ends, however it ends.
     database.pragma('locking_mode = EXCLUSIVE');
     checkOwner(database, options.file);
-    configure(database, options.sizeLimitBytes);
+    configure(database);
     createFormat(database);
-    writeFileSync(options.lockFile, `${process.pid}\n`);
-    return new SqliteLog(database, options.file);
+    const reserve = new DiskReserve(`${options.file}.reserve`, options.reserveBytes);
+    writeHolder(options.lockFile);
+    return new SqliteLog(database, options.file, new DiskRoom(database, reserve, options.sizeLimitBytes));
   } catch (error) {
     database?.close();
     throw openError(error, options);
@@ -97,7 +99,7 @@ function checkOwner(database: Database.Database, file: string): void {
   }
 }
 
-function configure(database: Database.Database, sizeLimitBytes: number): void {
+function configure(database: Database.Database): void {
   if (Number(database.pragma('page_count', { simple: true })) === 0) {
     database.pragma(`page_size = ${PAGE_BYTES}`);
     database.pragma('auto_vacuum = INCREMENTAL');
@@ -106,11 +108,10 @@ function configure(database: Database.Database, sizeLimitBytes: number): void {
   database.pragma('synchronous = FULL');
   // Checkpoints are taken after the answer to a commit, not within it.
   database.pragma('wal_autocheckpoint = 0');
-  database.pragma(`journal_size_limit = ${2 * CHECKPOINT_PAGES * PAGE_BYTES}`);
+  database.pragma(`journal_size_limit = ${LOG_BYTES}`);
   database.pragma('cache_size = -4096');
   // What was deleted does not linger in pages that are written anyway: it may have been a secret in clear.
   database.pragma('secure_delete = FAST');
-  if (sizeLimitBytes > 0) database.pragma(`max_page_count = ${Math.ceil(sizeLimitBytes / PAGE_BYTES)}`);
 }
 
 function createFormat(database: Database.Database): void {
@@ -145,6 +146,15 @@ function openError(error: unknown, options: WorkerOptions): StorageError {
   return refuse(`cannot be opened: ${error instanceof Error ? error.message : String(error)}`);
 }
 
+function writeHolder(lockFile: string): void {
+  try {
+    writeFileSync(lockFile, `${process.pid}\n`);
+  } catch (error) {
+    // It only names the process in an error of another one, and a full disk must not keep this one from starting.
+    if (codeOf(error) !== 'ENOSPC') throw error;
+  }
+}
+
 function readHolder(lockFile: string): string {
   try {
     return readFileSync(lockFile, 'utf8').trim();
@@ -157,6 +167,7 @@ function readHolder(lockFile: string): string {
 class SqliteLog implements LogDatabase {
   readonly #database: Database.Database;
   readonly #file: string;
+  readonly #room: DiskRoom;
   readonly #insert: Database.Statement;
   readonly #delete: Database.Statement;
   readonly #mark: Database.Statement;
@@ -164,9 +175,10 @@ class SqliteLog implements LogDatabase {
   #pagesSinceCheckpoint: number;
   readonly marks: LogMarks;
 
-  constructor(database: Database.Database, file: string) {
+  constructor(database: Database.Database, file: string, room: DiskRoom) {
     this.#database = database;
     this.#file = file;
+    this.#room = room;
     this.#pagesSinceCheckpoint = (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) / PAGE_BYTES;
     this.#insert = database.prepare('INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)');
     this.#delete = database.prepare('DELETE FROM log WHERE revision = ?');
@@ -206,26 +218,8 @@ class SqliteLog implements LogDatabase {
   }
 
   append(records: RecordColumns): void {
-    this.#makingRoom(() => this.#append(records));
-  }
-
-  /**
-   * Runs a transaction; where there is no room for it, moves the write-ahead log into the file, which needs none where the
-   * file has free pages, and runs it again over the log's own space. So deletions work on a full disk.
-   */
-  #makingRoom(transaction: () => void): void {
-    try {
-      transaction();
-    } catch (error) {
-      if (outcomeOf(codeOf(error)) !== 'full') throw error;
-      try {
-        this.#database.pragma('wal_checkpoint(RESTART)');
-      } catch (cause) {
-        if (outcomeOf(codeOf(cause)) !== 'full') throw cause;
-        throw error;
-      }
-      transaction();
-    }
+    const onlyDeletes = records.lengths.every((length) => length < 0);
+    this.#room.run(() => this.#append(records), onlyDeletes ? { growthPages: DELETION_PAGES } : {});
   }
 
   #append(records: RecordColumns): void {
@@ -264,15 +258,15 @@ class SqliteLog implements LogDatabase {
       }
       for (const revision of revisions) this.#delete.run(revision);
     });
-    this.#makingRoom(() => transaction());
+    this.#room.run(() => transaction(), { growthPages: DELETION_PAGES });
     this.#pagesSinceCheckpoint += 2 + revisions.length / 2;
-    const free = Number(this.#database.pragma('freelist_count', { simple: true }));
-    const all = Number(this.#database.pragma('page_count', { simple: true }));
-    if (free > FREE_PAGES_KEPT && free * 4 > all) this.#database.pragma(`incremental_vacuum(${VACUUM_STEP_PAGES})`);
+    this.#room.giveBack();
   }
 
   probe(lastRevision: number): void {
-    this.#makingRoom(() => this.#mark.run(lastRevision, 'last'));
+    this.#room.run(() => this.#mark.run(lastRevision, 'last'));
+    this.#room.restore();
+    if (this.#room.isShort) throw new StorageError('full', 'the disk is full');
   }
 
   async copyTo(file: string): Promise<void> {
@@ -282,9 +276,10 @@ class SqliteLog implements LogDatabase {
   }
 
   checkpointIfLong(): boolean {
-    if (this.#pagesSinceCheckpoint < CHECKPOINT_PAGES) return false;
-    this.#pagesSinceCheckpoint = CHECKPOINT_PAGES - RETRY_PAGES;
-    this.#database.pragma('wal_checkpoint(PASSIVE)');
+    const { checkpointPages } = this.#room;
+    if (this.#pagesSinceCheckpoint < checkpointPages) return false;
+    this.#pagesSinceCheckpoint = checkpointPages - RETRY_PAGES;
+    this.#room.checkpoint();
     this.#pagesSinceCheckpoint = 0;
     return true;
   }

@@ -7,6 +7,8 @@ export interface WorkerOptions {
   readonly lockFile: string;
   /** Refuses writes beyond it as a full disk would. 0: no limit. */
   readonly sizeLimitBytes: number;
+  /** Space that is held back for a disk that becomes full, where the file system is not small. 0: none. */
+  readonly reserveBytes: number;
 }
 
 /** Records as parallel columns; `lengths[i]` is -1 where the key was deleted, else the next so many bytes of `values`. */

@@ -46,7 +46,7 @@ export function salvage(file: string): Salvage {
 
 /** A new database of these rows. Its history begins after the last of them. */
 export function writeSalvaged(file: string, { rows, lastRevision }: Salvage): void {
-  const database = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0 });
+  const database = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0, reserveBytes: 0 });
   try {
     let from = 0;
     while (from < rows.length) {

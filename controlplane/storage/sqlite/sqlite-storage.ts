@@ -29,6 +29,8 @@ export interface SqliteStorageOptions {
   readonly stamp?: Stamp;
   /** A bound on the file; writes beyond it are refused as on a full disk. */
   readonly sizeLimitBytes?: number;
+  /** Space on the disk that is held back, so that compaction works when it is full. None without it. */
+  readonly reserveBytes?: number;
   /** Encryption at rest. */
   readonly transformer?: ValueTransformer;
   readonly historyLimitBytes?: number;
@@ -42,7 +44,12 @@ export interface SqliteStorageOptions {
 export async function openSqliteStorage(options: SqliteStorageOptions): Promise<Storage> {
   const { directory, clock, logger, stamp, transformer = plainValues, historyLimitBytes, onFailure } = options;
   const file = join(directory, 'orchlet.db');
-  const workerOptions: WorkerOptions = { file, lockFile: `${file}.pid`, sizeLimitBytes: options.sizeLimitBytes ?? 0 };
+  const workerOptions: WorkerOptions = {
+    file,
+    lockFile: `${file}.pid`,
+    sizeLimitBytes: options.sizeLimitBytes ?? 0,
+    reserveBytes: options.reserveBytes ?? 0,
+  };
   const backend = new SqliteBackend(workerOptions, transformer);
   const loaded = await backend.opened;
   const log = new RevisionLog({

@@ -17,7 +17,9 @@ let isMounted = false;
 
 const mount = (...args: readonly string[]): boolean => spawnSync('mount', args, { stdio: 'ignore' }).status === 0;
 const open = (): Promise<Storage> =>
-  openSqliteStorage({ directory: join(disk, 'storage'), clock, logger: silentLogger });
+  openSqliteStorage({ directory: join(disk, 'storage'), clock, logger: silentLogger, reserveBytes: 16 * 1024 * 1024 });
+const reserveSize = (): number =>
+  statSync(join(disk, 'storage/orchlet.db.reserve'), { throwIfNoEntry: false })?.size ?? 0;
 const filler = (): string => join(disk, 'filler');
 
 function fillDisk(): void {
@@ -112,6 +114,107 @@ describe('a full disk', { timeout: 60_000 }, () => {
     const again = await open();
     assert.deepEqual((await again.list('/core/secrets/')).items, []);
     await again.close();
+  });
+});
+
+/** Lets probes run until the storage takes writes. */
+async function takesWrites(storage: Storage): Promise<void> {
+  await until('the storage takes writes', async () => {
+    await clock.advance(6000);
+    return storage.check({ writes: true }).then(
+      () => true,
+      () => undefined,
+    );
+  });
+}
+
+async function update(storage: Storage, times: number): Promise<number> {
+  let { revision } = await storage.create('/core/x/a', value);
+  for (let at = 0; at < times; at += 1) ({ revision } = await storage.update('/core/x/a', value, revision));
+  return revision;
+}
+
+async function updateUntilFull(storage: Storage, key: string, from: number): Promise<number> {
+  for (let revision = from; ;) {
+    try {
+      ({ revision } = await storage.update(key, value, revision));
+    } catch (error) {
+      assert.ok(isStorageError(error, 'full'), String(error));
+      return revision;
+    }
+  }
+}
+
+describe('a disk that history or objects have filled', { timeout: 60_000 }, () => {
+  it('has room again after a compaction, with nothing removed by others', async (t) => {
+    if (!isMounted) return t.skip('needs the right to mount');
+    const storage = await open();
+    const { revision } = await storage.create('/core/x/a', value);
+    writeFileSync(filler(), Buffer.alloc(1024 * 1024));
+    const newest = await updateUntilFull(storage, '/core/x/a', revision);
+    assert.ok(newest > revision + 100);
+    await storage.compact(newest);
+    await takesWrites(storage);
+    let latest = newest;
+    for (let at = 0; at < 100; at += 1)
+      ({ revision: latest } = await storage.update('/core/x/a', Buffer.from(`${at}`), latest));
+    await storage.close();
+    const again = await open();
+    assert.equal((await again.get('/core/x/a'))?.value.toString(), '99');
+    await again.close();
+  });
+
+  it('has room again by itself: probes compact history before its time', async (t) => {
+    if (!isMounted) return t.skip('needs the right to mount');
+    const storage = await open();
+    const revision = await update(storage, 300);
+    fillDisk();
+    const newest = await updateUntilFull(storage, '/core/x/a', revision);
+    await takesWrites(storage);
+    await storage.update('/core/x/a', value, newest);
+    await storage.close();
+  });
+
+  it('does not keep the next process from starting and compacting', async (t) => {
+    if (!isMounted) return t.skip('needs the right to mount');
+    const storage = await open();
+    const newest = await update(storage, 300);
+    await storage.close();
+    fillDisk();
+    const again = await open();
+    await again.compact(newest);
+    await again.update('/core/x/a', value, newest);
+    await again.close();
+  });
+
+  it('lets all objects be deleted, also together with writes that find no room', async (t) => {
+    if (!isMounted) return t.skip('needs the right to mount');
+    const storage = await open();
+    for (let at = 0; at < 200; at += 1) await storage.create(`/core/x/before-${at}`, value);
+    fillDisk();
+    const keys = await createUntilFull(storage);
+    const { items } = await storage.list('/core/x/');
+    const writes = Promise.allSettled(keys.map((key) => storage.create(`${key}-more`, Buffer.alloc(20_000))));
+    const deletions = items.map(({ key, revision }) => storage.delete(key, revision));
+    await Promise.all(deletions);
+    assert.ok((await writes).some(({ status }) => status === 'rejected'));
+    await takesWrites(storage);
+    await storage.create('/core/x/after', value);
+    await storage.close();
+  });
+
+  it('uses the space that was held back, and holds it again when there is room', async (t) => {
+    if (!isMounted) return t.skip('needs the right to mount');
+    const storage = await open();
+    const held = reserveSize();
+    assert.ok(held > 300_000, `${held} bytes of 3 MB are held back`);
+    fillDisk();
+    await createUntilFull(storage);
+    assert.equal(reserveSize(), 0);
+    rmSync(filler());
+    await takesWrites(storage);
+    assert.equal(reserveSize(), held);
+    await storage.close();
   });
 });
 

@@ -19,7 +19,7 @@ test('a process that is killed again and again does not let the write-ahead log 
       const directory = join(scratch, String(life));
       if (life === 0) mkdirSync(directory);
       const file = join(directory, 'orchlet.db');
-      const database = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0 });
+      const database = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0, reserveBytes: 0 });
       for (let at = 0; at < RECORDS_OF_A_LIFE; at += 1) {
         const revision = database.marks.lastRevision + at + 1;
         const columns = { createRevisions: [revision], expiries: [0], lengths: [VALUE_BYTES] };
@@ -35,7 +35,7 @@ test('a process that is killed again and again does not let the write-ahead log 
     assert.ok(logBytes > 4 * MIB, `the log has ${logBytes} bytes: it was moved too early for this test`);
     assert.ok(logBytes < 10 * MIB, `the log has ${logBytes} bytes, and 20 MB were written`);
     const file = join(scratch, String(LIVES), 'orchlet.db');
-    const last = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0 });
+    const last = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0, reserveBytes: 0 });
     assert.equal(last.marks.lastRevision, LIVES * RECORDS_OF_A_LIFE);
     last.close();
   } finally {
