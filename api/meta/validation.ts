@@ -168,9 +168,8 @@ function validateOwnerReference(reference: OwnerReference, path: string): FieldE
 function validateFinalizers(finalizers: readonly string[] | null | undefined, path: string): FieldError[] {
   const errors: FieldError[] = [];
   const names = finalizers ?? [];
-  names.forEach((name, index) => {
-    for (const text of qualifiedNameErrors(name)) errors.push(invalid(`${path}[${index}]`, name, text));
-  });
+  // The error path has no index, unlike that of the finalizers that lack a domain.
+  for (const name of names) for (const text of qualifiedNameErrors(name)) errors.push(invalid(path, name, text));
   if (names.includes('orphan') && names.includes('foregroundDeletion')) {
     errors.push(invalid(path, names, 'finalizer orphan and foregroundDeletion cannot be both set'));
   }

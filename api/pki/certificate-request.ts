@@ -85,6 +85,6 @@ export function parseCsrDer(raw: Buffer): CertificateRequest {
     publicKey,
     extensions,
     names: san === undefined ? { dns: [], ip: [], email: [], uri: [] } : readAlternativeNames(san.value),
-    signatureValid: verifySigned(parts, publicKey),
+    signatureValid: verifySigned(parts, publicKey, 'request'),
   };
 }

@@ -24,6 +24,13 @@ const VERIFY: ReadonlyMap<string, { readonly hash: string | null; readonly type:
   }),
 );
 
+/** SHA-1 is too weak for certificates. In a request it only proves possession of the key, and Go accepts it there. */
+const VERIFY_REQUEST: ReadonlyMap<string, { readonly hash: string | null; readonly type: string }> = new Map([
+  ...VERIFY,
+  ['1.2.840.113549.1.1.5', { hash: 'sha1', type: 'rsa' }],
+  ['1.2.840.10045.4.1', { hash: 'sha1', type: 'ec' }],
+]);
+
 interface Algorithm {
   /** The DER of the AlgorithmIdentifier. */
   readonly identifier: Buffer;
@@ -53,11 +60,16 @@ export function signed(toBeSigned: Buffer, key: KeyObject): Buffer {
 }
 
 /** Verifies the result of `signed`. Rejects unknown algorithms, and keys of another type. */
-export function verifySigned(parts: readonly der.DerElement[], key: KeyObject): boolean {
+export function verifySigned(
+  parts: readonly der.DerElement[],
+  key: KeyObject,
+  signedThing: 'certificate' | 'request' = 'certificate',
+): boolean {
   const [body, algorithm, signature] = parts;
   if (body === undefined || algorithm === undefined || signature === undefined) return false;
   const [id] = der.readAll(der.expect(algorithm, der.TAG.sequence).content);
-  const known = id === undefined ? undefined : VERIFY.get(der.readOid(id));
+  const algorithms = signedThing === 'request' ? VERIFY_REQUEST : VERIFY;
+  const known = id === undefined ? undefined : algorithms.get(der.readOid(id));
   if (known === undefined || known.type !== key.asymmetricKeyType) return false;
   const bits = der.expect(signature, der.TAG.bitString).content.subarray(1);
   const options = known.type === 'rsa' ? { key, padding: constants.RSA_PKCS1_PADDING } : key;

@@ -2,7 +2,14 @@
  * Checks of a schema that are not structural: unsupported keywords, contradictory extensions, and the format of rules.
  * `rule-compilation.ts` walks the schema and calls them.
  */
-import { type FieldError, forbidden, invalid, notSupported, required } from '../../api/meta/field-error.ts';
+import {
+  type FieldError,
+  forbidden,
+  invalid,
+  notSupported,
+  required,
+  unsupportedValue,
+} from '../../api/meta/field-error.ts';
 import { fieldPathError } from './field-path.ts';
 import { itemsOf, type JsonSchema } from './json-schema.ts';
 import type { RuleText } from './rule-compilation.ts';
@@ -21,7 +28,7 @@ export interface Place {
   readonly insideMetadata?: boolean;
 }
 
-/** In the order in which they are told. */
+/** The errors are in kube-apiserver's order. */
 export function wordErrors(schema: JsonSchema, { path, noDefault, insideMetadata = false }: Place): FieldError[] {
   const errors: FieldError[] = [];
   const { type } = schema;
@@ -87,7 +94,7 @@ function listTypeErrors(schema: JsonSchema, path: string): FieldError[] {
     errors.push(...wrong);
     if (wrong.length === 0 && listType === 'set' && items !== undefined) errors.push(...setErrors(items, path));
     if (!LIST_TYPES.includes(listType)) {
-      errors.push(notSupported(`${path}.x-kubernetes-list-type`, listType, LIST_TYPES));
+      errors.push(unsupportedValue(`${path}.x-kubernetes-list-type`, listType, LIST_TYPES));
     }
   }
   if (keys.length > 0 && listType !== 'map') {
@@ -150,7 +157,7 @@ function mapListErrors(
 const propertyOf = ({ properties }: JsonSchema, name: string): JsonSchema | undefined =>
   properties !== undefined && Object.hasOwn(properties, name) ? properties[name] : undefined;
 
-/** What tells items apart is always there. */
+/** The keys of a map list must always have a value. */
 function itemErrors(items: JsonSchema, keys: readonly string[], listType: string, path: string): FieldError[] {
   const errors: FieldError[] = [];
   if (items.nullable === true) {
@@ -180,9 +187,9 @@ function ruleErrors(text: RuleText, schema: JsonSchema, path: string): FieldErro
   const errors: FieldError[] = [];
   if (rule.trim() === '') errors.push(required(`${path}.rule`, 'rule is not specified'));
   else if (message !== '' && message.trim() === '') {
-    errors.push(invalid(`${path}.message`, message, 'message must be non-empty if specified'));
+    errors.push(invalid(`${path}.message`, message, 'must be non-empty if specified'));
   } else if (BREAK.test(message.trim())) {
-    errors.push(invalid(`${path}.message`, message, 'message must not contain line breaks'));
+    errors.push(invalid(`${path}.message`, message, 'must not contain line breaks'));
   } else if (BREAK.test(rule.trim()) && message.trim() === '') {
     errors.push(required(`${path}.message`, 'message must be specified if rule contains line breaks'));
   }
@@ -194,10 +201,10 @@ function ruleErrors(text: RuleText, schema: JsonSchema, path: string): FieldErro
   }
   if (fieldPath === '') return errors;
   const field = `${path}.fieldPath`;
-  if (fieldPath.trim() === '') errors.push(invalid(field, fieldPath, 'fieldPath must be non-empty if specified'));
-  if (BREAK.test(fieldPath)) errors.push(invalid(field, fieldPath, 'fieldPath must not contain line breaks'));
+  if (fieldPath.trim() === '') errors.push(invalid(field, fieldPath, 'must be non-empty if specified'));
+  if (BREAK.test(fieldPath)) errors.push(invalid(field, fieldPath, 'must not contain line breaks'));
   if (fieldPathError(fieldPath, schema) !== undefined) {
-    errors.push(invalid(field, fieldPath, 'fieldPath must be a valid path'));
+    errors.push(invalid(field, fieldPath, 'must be a valid path'));
   }
   return errors;
 }

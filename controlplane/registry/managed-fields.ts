@@ -17,7 +17,7 @@ import {
 import { mergeTypeOf, PathElementError, type MergeType } from '../../api/codec/structured-merge/merge-types.ts';
 import { typeErrors } from '../../api/codec/structured-merge/typed-value.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
-import { jsonEqual } from '../../api/meta/json-equality.ts';
+import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
 import {
   apiVersionOf,
   parseApiVersion,
@@ -183,7 +183,10 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   const left = forced ? [] : writer.manager === 'kubectl' ? allowedByLastApplied(type, live, conflicts) : conflicts;
   if (left.length > 0) throw newApplyConflict(left);
   refuseDuplicates(request);
-  if (live !== undefined && jsonEqual(object, current)) return withManagedFields(live, entriesOf(owners, live));
+  if (live !== undefined && jsonEqual(object, current)) {
+    // The store may modify the result, so it must not share parts with the cached object.
+    return withManagedFields(cloneJson(live), entriesOf(owners, live));
+  }
   const made = conform(expected, withLastApplied(object, config, live, writer.manager));
   yield;
   const unchanged = live !== undefined && jsonEqual(withoutManagedFields(made), current);

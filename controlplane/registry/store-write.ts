@@ -31,7 +31,7 @@ import type { Reservation, StrategyContext } from './strategy.ts';
 import { finishDeletion } from './store-delete.ts';
 import { changedMetadataErrors } from './changed-metadata.ts';
 import { admitChange, admitCreate, writeAdmitted, type WriteTarget } from './write-admission.ts';
-import { alreadyExists, nameNotGenerated, uidConflict } from './write-conflicts.ts';
+import { alreadyExists, nameNotGenerated, uidConflict, uidWithoutObject } from './write-conflicts.ts';
 
 /** The number of attempts to generate a free name. */
 const NAME_ATTEMPTS = 8;
@@ -187,6 +187,8 @@ async function createInstead(
   if (change.uid !== undefined && change.creates) throw uidConflict(store, target, change.uid, '');
   if (!change.creates) throw notFoundIn(store, target.name);
   const object = await change.compute(undefined, { isLarge: context.isLarge === true });
+  const uid = object.metadata.uid ?? '';
+  if (uid !== '') throw uidWithoutObject(store, target.name, uid);
   await change.authorizeCreate?.();
   delete object.metadata.resourceVersion;
   // Admission gets CreateOptions for an update or a patch that creates, as kube-apiserver passes them.

@@ -21,6 +21,12 @@ export function nameNotGenerated(store: Store, name: string): Error {
   return newStatusError(409, 'AlreadyExists', message, { details: { ...error.status.details, retryAfterSeconds: 1 } });
 }
 
+/** A patch with a UID belongs to an object that exists, so it creates none. */
+export function uidWithoutObject(store: Store, name: string, uid: string): Error {
+  const text = `uid mismatch: the provided object specified uid ${uid}, and no existing object was found`;
+  return newConflict(subjectOf(store.info), name, text);
+}
+
 export function uidConflict(
   store: Store,
   target: { readonly namespace: string; readonly name: string },

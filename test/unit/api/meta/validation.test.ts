@@ -35,6 +35,12 @@ test('every error is reported in order', () => {
   assert.deepEqual(faults({}), ['metadata.name: Required value: name or generateName is required']);
 });
 
+test('the path of a finalizer that is no qualified name has no index', () => {
+  const [form, domain] = faults({ name: 'l', finalizers: ['a b'] });
+  assert.match(form ?? '', /^metadata\.finalizers: Invalid value: "a b": name part must consist of/);
+  assert.match(domain ?? '', /^metadata\.finalizers\[0\]: Invalid value: "a b": name is neither/);
+});
+
 test('an object has at most one controller', () => {
   const owner = (name: string): object => ({ apiVersion: 'v1', kind: 'ConfigMap', name, uid: name, controller: true });
   assert.deepEqual(faults({ name: 'a', ownerReferences: [owner('x'), owner('y')] as never }), [

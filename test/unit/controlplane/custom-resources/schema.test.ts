@@ -140,6 +140,8 @@ test('schemas that cannot be served are refused', () => {
   const at = 'spec.validation.openAPIV3Schema';
   const place = { schemaPath: at, hasStatus: false, isKnown: false };
   const a = `${at}.properties[spec].properties[a]`;
+  // The type of a list is free text on the wire.
+  const odd: object = { 'x-kubernetes-list-type': 'bag' };
   const cases: [JsonSchema, string][] = [
     [
       { properties: { a: text } },
@@ -214,7 +216,15 @@ test('schemas that cannot be served are refused', () => {
     ],
     [
       object({ a: { ...text, 'x-kubernetes-validations': [{ rule: 'true', fieldPath: '.b' }] } }),
-      `${a}.x-kubernetes-validations[0].fieldPath: Invalid value: ".b": fieldPath must be a valid path`,
+      `${a}.x-kubernetes-validations[0].fieldPath: Invalid value: ".b": must be a valid path`,
+    ],
+    [
+      object({ a: { ...text, 'x-kubernetes-validations': [{ rule: 'true', message: 'two\nlines' }] } }),
+      `${a}.x-kubernetes-validations[0].message: Invalid value: "two\\nlines": must not contain line breaks`,
+    ],
+    [
+      object({ a: { type: 'array', items: text, ...odd } }),
+      `${a}.x-kubernetes-list-type: Unsupported value: "bag": supported values: "atomic", "set", "map"`,
     ],
   ];
   for (const [spec, wanted] of cases) assert.deepEqual(validateSchema(ofSpec(spec), place).map(String), [wanted]);

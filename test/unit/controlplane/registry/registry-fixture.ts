@@ -23,14 +23,18 @@ import { openMemoryStorage } from '../../../../controlplane/storage/memory.ts';
 import { stampRevision } from '../../../../controlplane/storage/object-bytes.ts';
 import type { Storage } from '../../../../controlplane/storage/storage.ts';
 
+export interface WriteMode {
+  readonly dryRun?: boolean;
+}
+
 export interface Fixture {
   readonly registry: Registry;
   readonly warnings: string[];
   rest(group: string, version: string, resource: string, subresource?: string): Rest;
   /** `apps/v1/deployments` or `v1/pods`; a subresource after a colon. */
-  create(path: string, object: object, namespace?: string): Promise<KubeObject>;
-  update(path: string, object: object, namespace?: string): Promise<KubeObject>;
-  patch(path: string, name: string, patch: Patch, namespace?: string): Promise<KubeObject>;
+  create(path: string, object: object, namespace?: string, options?: WriteMode): Promise<KubeObject>;
+  update(path: string, object: object, namespace?: string, options?: WriteMode): Promise<KubeObject>;
+  patch(path: string, name: string, patch: Patch, namespace?: string, options?: WriteMode): Promise<KubeObject>;
   get(path: string, name: string, namespace?: string): Promise<KubeObject>;
   list(
     path: string,
@@ -41,11 +45,14 @@ export interface Fixture {
   close(): Promise<void>;
 }
 
+type ServedOptions = Parameters<typeof serveRegistry>[1];
+
 const NAMESPACE = 'default';
 
 export async function openFixture(
   storage: Storage = openMemoryStorage({ clock: systemClock, stamp: stampRevision }),
   serviceClusterCidrs: readonly string[] = ['10.96.0.0/16'],
+  fieldManagement: ServedOptions['fieldManagement'] = () => withoutFieldManagement,
 ): Promise<Fixture> {
   const schema = loadSchema();
   const registry = await openRegistry({
@@ -61,7 +68,7 @@ export async function openFixture(
   serveRegistry(registry, {
     schema,
     admission: { admit: async () => undefined, validate: async () => undefined },
-    fieldManagement: () => withoutFieldManagement,
+    fieldManagement,
   });
   const warnings: string[] = [];
   const context: RequestContext = {
@@ -73,7 +80,7 @@ export async function openFixture(
     annotate: () => undefined,
     may: async () => true,
   };
-  const write = { dryRun: false, fieldValidation: 'Warn' } as const;
+  const persisted = { dryRun: false, fieldValidation: 'Warn' } as const;
   const rest = (group: string, version: string, resource: string, subresource = ''): Rest => {
     const found = registry.catalog.find(group, version, resource, subresource);
     if (found === undefined) throw new Error(`${group}/${version}/${resource}/${subresource} is not served`);
@@ -96,20 +103,23 @@ export async function openFixture(
     registry,
     warnings,
     rest,
-    async create(path, object, namespace = NAMESPACE) {
+    async create(path, object, namespace = NAMESPACE, options = {}) {
+      const write = { ...persisted, ...options };
       const one = at(path);
       const body = { value: cloneJson(object), duplicates: [] };
       const name = path.includes(':') ? ((object as KubeObject).metadata.name ?? '') : '';
       const created = await verb(one, 'create')(context, scope(one, namespace), name, body, write);
       return ('entry' in created ? created.entry : created).object;
     },
-    async update(path, object, namespace = NAMESPACE) {
+    async update(path, object, namespace = NAMESPACE, options = {}) {
+      const write = { ...persisted, ...options };
       const one = at(path);
       const name = (object as KubeObject).metadata.name ?? '';
       const body = { value: cloneJson(object), duplicates: [] };
       return (await verb(one, 'update')(context, scope(one, namespace), name, body, write)).entry.object;
     },
-    async patch(path, name, patch, namespace = NAMESPACE) {
+    async patch(path, name, patch, namespace = NAMESPACE, options = {}) {
+      const write = { ...persisted, ...options };
       const one = at(path);
       return (await verb(one, 'patch')(context, scope(one, namespace), name, patch, write)).entry.object;
     },
