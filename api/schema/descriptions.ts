@@ -36,6 +36,9 @@ function read(structName: string): Texts {
 }
 
 function modelsFolder(): string {
+  // A bundled program has the declarations beside it (scripts/program-bundle.ts).
+  const beside = join(import.meta.dirname, 'models');
+  if (existsSync(beside)) return beside;
   // Resolving does not load the package.
   return join(dirname(createRequire(import.meta.url).resolve('@kubernetes/client-node')), 'gen', 'models');
 }

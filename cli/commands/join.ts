@@ -7,7 +7,7 @@ import { createHash, createHmac, timingSafeEqual, X509Certificate } from 'node:c
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
-import { dirname, join as joinPath } from 'node:path';
+import { join as joinPath } from 'node:path';
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { flag, UsageError } from '../../api/component/flags.ts';
 import { quoteText } from '../../api/meta/quote.ts';
@@ -238,10 +238,7 @@ export const join: Command = {
 function startService(): boolean {
   if (!existsSync('/run/systemd/system')) return false;
   const known = spawnSync('systemctl', ['cat', UNIT], { stdio: 'ignore' }).status === 0;
-  if (!known)
-    throw new CommandError(
-      `${UNIT} is not installed: run ${dirname(process.argv[1] ?? '')}/../scripts/install --agent first`,
-    );
+  if (!known) throw new CommandError(`${UNIT} is not installed: run 'scripts/install --agent' of a checkout first`);
   const done = spawnSync('systemctl', ['enable', '--now', UNIT], { encoding: 'utf8' });
   if (done.status !== 0)
     throw new CommandError(`${UNIT} did not start: ${done.stderr.trim()}; see 'journalctl -u ${UNIT}'`);

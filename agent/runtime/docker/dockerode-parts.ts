@@ -1,7 +1,7 @@
 /**
  * Keeps dockerode from loading parts that this project does not use: SSH connections, and BuildKit sessions with their own copy
  * of gRPC (15 MB resident). This module must be imported before dockerode. In a bundle, where packages have no files,
- * `scripts/build-binary` leaves the same parts out.
+ * `scripts/program-bundle.ts` leaves the same parts out.
  */
 import { createRequire, Module } from 'node:module';
 import { dirname, join } from 'node:path';

@@ -1,0 +1,111 @@
+/**
+ * Bundles the program into one folder of JavaScript with everything that it loads at run time: `table.json`, `resources.json`, the
+ * texts of the API's types (`models/`), the storage addon (`better-sqlite3/`), and the licences of the packages within. The executable,
+ * the npm package and an installation are made of such a folder, so that none of them holds what the program does not run.
+ */
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { build, type Metafile, type Plugin } from 'esbuild';
+import { UNUSED, unused } from '../agent/runtime/docker/dockerode-parts.ts';
+
+const ROOT = join(import.meta.dirname, '..');
+const ADDON = 'better-sqlite3';
+const MODELS = '@kubernetes/client-node';
+
+interface BundleOptions {
+  /** Entry points by the names of their files: the command is `main`. */
+  readonly entries: Readonly<Record<string, string>>;
+  /** Names of prebuilt addons of better-sqlite3, such as `linux-x64`. */
+  readonly addons: readonly string[];
+  /** The oldest Node.js that runs it: `node24`. */
+  readonly node: string;
+}
+
+/** Replaces `folder`. */
+export async function bundleProgram(folder: string, { entries, addons, node }: BundleOptions): Promise<void> {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  const { metafile } = await build({
+    absWorkingDir: ROOT,
+    entryPoints: { ...entries, worker: join(ROOT, 'controlplane/storage/sqlite/worker.ts') },
+    outdir: folder,
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    platform: 'node',
+    target: node,
+    minifySyntax: true,
+    minifyWhitespace: true,
+    metafile: true,
+    plugins: [withoutUnusedParts, addonBeside],
+    // CommonJS packages inside of the bundle ask for built-in modules by require.
+    banner: {
+      js: "import { createRequire as __createRequire } from 'node:module';import { fileURLToPath as __path } from 'node:url';import { dirname as __dirnameOf } from 'node:path';const require = __createRequire(import.meta.url);const __filename = __path(import.meta.url);const __dirname = __dirnameOf(__filename);",
+    },
+    logLevel: 'warning',
+  });
+  for (const name of ['table.json', 'resources.json']) cpSync(join(ROOT, 'api/schema', name), join(folder, name));
+  writeFileSync(join(folder, 'package.json'), '{"type":"module"}\n');
+  copyAddon(join(folder, ADDON), addons);
+  copyModels(join(folder, 'models'));
+  writeFileSync(join(folder, 'licenses.txt'), licencesOf([...packagesIn(metafile), ADDON, MODELS]));
+}
+
+/** The same parts that a checkout's dockerode does without. */
+const withoutUnusedParts: Plugin = {
+  name: 'without-unused-parts',
+  setup: ({ onLoad }) =>
+    onLoad({ filter: new RegExp(`/(${UNUSED.map((file) => file.replaceAll('.', '\\.')).join('|')})$`) }, () => ({
+      contents: `module.exports = ${unused.toString()}`,
+      loader: 'js',
+    })),
+};
+
+/** All files of the bundle stand in one folder, the addon's in a folder below it. */
+const addonBeside: Plugin = {
+  name: 'addon-beside',
+  setup: ({ onResolve }) =>
+    onResolve({ filter: new RegExp(`^${ADDON}$`) }, () => ({ path: `./${ADDON}/lib/index.js`, external: true })),
+};
+
+function copyAddon(target: string, addons: readonly string[]): void {
+  const source = join(ROOT, 'node_modules', ADDON);
+  mkdirSync(join(target, 'prebuilds'), { recursive: true });
+  // Its files are CommonJS, unlike those around it.
+  writeFileSync(join(target, 'package.json'), `${JSON.stringify({ name: ADDON, version: versionOf(ADDON) })}\n`);
+  cpSync(join(source, 'lib'), join(target, 'lib'), { recursive: true });
+  for (const name of addons)
+    cpSync(join(source, 'prebuilds', `${name}.node`), join(target, 'prebuilds', `${name}.node`));
+}
+
+/** The declarations of the client package, whose comments are the texts of OpenAPI and of `kubectl explain`. */
+function copyModels(target: string): void {
+  const source = join(dirname(createRequire(import.meta.url).resolve(MODELS)), 'gen/models');
+  mkdirSync(target);
+  for (const file of readdirSync(source).filter((name) => name.endsWith('.d.ts')))
+    cpSync(join(source, file), join(target, file));
+}
+
+/** The names of the packages whose files are in the bundle. */
+function packagesIn({ inputs }: Metafile): string[] {
+  const names = Object.keys(inputs).flatMap((file) => /^node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(file)?.[1] ?? []);
+  return [...new Set(names)];
+}
+
+function versionOf(name: string): string {
+  const { version } = JSON.parse(readFileSync(join(ROOT, 'node_modules', name, 'package.json'), 'utf8')) as {
+    readonly version: string;
+  };
+  return version;
+}
+
+/** Names, versions and licence texts, as the licences of the packages demand of every copy. */
+function licencesOf(packages: readonly string[]): string {
+  const texts = packages.toSorted().map((name) => {
+    const folder = join(ROOT, 'node_modules', name);
+    const files = readdirSync(folder).filter((file) => /^(licen[cs]e|notice)/i.test(file));
+    return [`${name} ${versionOf(name)}`, ...files.map((file) => readFileSync(join(folder, file), 'utf8').trim())];
+  });
+  return texts.map((lines) => `${lines.join('\n\n')}\n`).join(`\n${'-'.repeat(80)}\n\n`);
+}

@@ -1,0 +1,28 @@
+/** A Node.js without its symbols runs, and takes native addons. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { withoutSymbols } from '../../../scripts/elf-symbols.ts';
+
+const ADDON = join(import.meta.dirname, '../../../node_modules/better-sqlite3');
+
+test('an executable without symbols is smaller, runs and loads an addon', (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'orchlet-symbols-'));
+  t.after(() => rmSync(directory, { recursive: true, force: true }));
+  const whole = readFileSync(process.execPath);
+  const cut = withoutSymbols(whole);
+  assert.ok(cut.length < whole.length * 0.9, `${cut.length} of ${whole.length} bytes`);
+  const node = join(directory, 'node');
+  writeFileSync(node, cut, { mode: 0o755 });
+  const program = `const Database = require(${JSON.stringify(ADDON)}); console.log(new Database(':memory:').prepare('SELECT 6 * 7').pluck().get())`;
+  assert.equal(execFileSync(node, ['-e', program], { encoding: 'utf8' }), '42\n');
+  assert.deepEqual(withoutSymbols(cut), cut, 'nothing is left to remove');
+});
+
+test('a file that is no executable stays as it is', () => {
+  const script = Buffer.from('#!/bin/sh\nexec node "$@"\n');
+  assert.equal(withoutSymbols(script), script);
+});
