@@ -4,7 +4,7 @@
  * the npm package and an installation are made of such a folder, so that none of them holds what the program does not run.
  */
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { createRequire, isBuiltin } from 'node:module';
 import { dirname, join } from 'node:path';
 import { build, type Metafile, type Plugin } from 'esbuild';
 import { UNUSED, unused } from '../agent/runtime/docker/dockerode-parts.ts';
@@ -38,7 +38,7 @@ export async function bundleProgram(folder: string, { entries, addons, node }: B
     minifySyntax: true,
     minifyWhitespace: true,
     metafile: true,
-    plugins: [withoutUnusedParts, addonBeside],
+    plugins: [withoutUnusedParts, addonBeside, namedExports],
     // CommonJS packages inside of the bundle ask for built-in modules by require.
     banner: {
       js: "import { createRequire as __createRequire } from 'node:module';import { fileURLToPath as __path } from 'node:url';import { dirname as __dirnameOf } from 'node:path';const require = __createRequire(import.meta.url);const __filename = __path(import.meta.url);const __dirname = __dirnameOf(__filename);",
@@ -67,6 +67,28 @@ const addonBeside: Plugin = {
   name: 'addon-beside',
   setup: ({ onResolve }) =>
     onResolve({ filter: new RegExp(`^${ADDON}$`) }, () => ({ path: `./${ADDON}/lib/index.js`, external: true })),
+};
+
+/**
+ * A CommonJS package that is loaded on first use gets the named exports that Node.js finds in it. esbuild gives such an `import()` the
+ * default export alone, so that `const { extract } = await import('tar-stream')` would be undefined in the bundle and only there.
+ */
+const namedExports: Plugin = {
+  name: 'named-exports',
+  setup({ onResolve, onLoad }) {
+    const namespace = 'named-exports';
+    onResolve({ filter: /^[^./]/ }, async ({ path, kind }) => {
+      if (kind !== 'dynamic-import' || isBuiltin(path)) return undefined;
+      const names = Object.keys((await import(path)) as object);
+      // Node.js adds this name to what it makes of a CommonJS module.
+      return names.includes('module.exports') ? { path, namespace, pluginData: names } : undefined;
+    });
+    onLoad({ filter: /^/, namespace }, ({ path, pluginData }) => {
+      const names = (pluginData as readonly string[]).filter((name) => /^[\w$]+$/.test(name) && name !== 'default');
+      const contents = `const whole = require(${JSON.stringify(path)});\nexport default whole;\nexport const { ${names.join(', ')} } = whole;`;
+      return { contents, resolveDir: ROOT };
+    });
+  },
 };
 
 function copyAddon(target: string, addons: readonly string[]): void {
