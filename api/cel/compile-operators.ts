@@ -8,7 +8,7 @@ import type { Expr } from './parser.ts';
 import { comparingCost } from './reading-cost.ts';
 import { coerce, extent, itemAt, shownKey } from './value-access.ts';
 import { bool, type CelType, dyn, errorType, fits, int, isOpen, join, map, optional, showType } from './types.ts';
-import { adapt, CelError, type CelValue, equal, hasType, member, Optional } from './values.ts';
+import { adapt, CelError, type CelValue, equal, hasType, hasMember, Optional } from './values.ts';
 
 /** Returns `undefined` if the call is not one of these operators. */
 export function compileOperator(
@@ -112,7 +112,7 @@ function contained(compiler: ExpressionCompiler, item: Compiled, where: Compiled
       if (!Array.isArray(within)) {
         frame.spend(1);
         if (!hasType(within, map(dyn, dyn))) throw new CelError('no such overload');
-        return member(within, value) !== undefined;
+        return hasMember(within, value);
       }
       frame.spend(1 + within.length * (1 + comparingCost(value)));
       return within.some((one) => equal(adapt(one), value));

@@ -233,6 +233,12 @@ export function member(value: CelValue, key: CelValue): CelValue | undefined {
   return inner === undefined ? undefined : adapt(inner);
 }
 
+/** Whether a map or an object has the key. A map may have a default for keys that it does not have. */
+export function hasMember(value: CelValue, key: CelValue): boolean {
+  if (!(value instanceof Map)) return member(value, key) !== undefined;
+  return value.has((key instanceof Uint ? key.value : key instanceof Double ? integral(key.value) : key) as string);
+}
+
 const integral = (value: number): bigint | number => (Number.isInteger(value) ? BigInt(value) : value);
 
 /**

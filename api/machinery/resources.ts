@@ -252,6 +252,13 @@ export const resourceClaims: ResourceOf<kinds.ResourceClaim> = resource(
   'ResourceClaim',
   true,
 );
+export const resourceClaimTemplates: ResourceOf<kinds.ResourceClaimTemplate> = resource(
+  'resource.k8s.io',
+  'v1',
+  'resourceclaimtemplates',
+  'ResourceClaimTemplate',
+  true,
+);
 export const resourceSlices: ResourceOf<kinds.ResourceSlice> = resource(
   'resource.k8s.io',
   'v1',

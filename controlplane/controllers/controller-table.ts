@@ -28,6 +28,7 @@ import { runNodeLifecycle } from './node/node-lifecycle.ts';
 import { runNodeTtl } from './node/node-ttl.ts';
 import { runTaintEviction } from './node/taint-eviction.ts';
 import { runPodGarbageCollector } from './pod/pod-garbage-collector.ts';
+import { runResourceClaims } from './resource-claim/resource-claim.ts';
 import { runResourceQuota } from './resource-quota/resource-quota.ts';
 import { runReplicaSets, runReplicationControllers } from './replica-set/replica-set.ts';
 import { rootCaPublisher } from './service-account/root-ca.ts';
@@ -109,6 +110,7 @@ const CONTROLLERS: readonly ControllerRow[] = [
   { name: 'token-cleaner-controller', account: 'token-cleaner', run: runTokenCleaner },
   { name: 'ttl-after-finished-controller', account: 'ttl-after-finished-controller', run: runTtlAfterFinished },
   { name: 'resourcequota-controller', account: 'resourcequota-controller', run: runResourceQuota },
+  { name: 'resourceclaim-controller', account: 'resource-claim-controller', run: runResourceClaims },
   { name: 'endpoints-controller', account: 'endpoint-controller', run: runEndpoints },
   { name: 'endpointslice-controller', account: 'endpointslice-controller', run: runEndpointSlices },
   {

@@ -4,13 +4,17 @@
  */
 import type {
   CSINode,
+  DeviceClass,
   Node,
   PersistentVolume,
   PersistentVolumeClaim,
   Pod,
+  ResourceClaim,
+  ResourceSlice,
   StorageClass,
 } from '../../api/machinery/kinds.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
+import type { DeviceSelection } from './devices/device-selection.ts';
 import { NodeInfo } from './node-info.ts';
 import { PodInfo } from './pod-info.ts';
 import type { NamespaceLabels } from './pod-selection.ts';
@@ -24,8 +28,22 @@ export interface VolumeLookup {
   csiNode(name: string): CSINode | undefined;
 }
 
+/** Look-ups of devices and of the claims for them. */
+export interface DeviceLookup {
+  deviceClaim(namespace: string, name: string): ResourceClaim | undefined;
+  deviceClass(name: string): DeviceClass | undefined;
+  deviceSlices(): readonly ResourceSlice[];
+  /** The keys of all devices that claims have, also of those whose allocation is being written. */
+  allocatedDevices(): ReadonlySet<string>;
+  /** Whether the allocation of the claim with that UID is being written. */
+  isBeingAllocated(claimUid: string): boolean;
+  readonly deviceSelection: DeviceSelection;
+  /** Whether all devices and claims are known. */
+  knowsDevices(): boolean;
+}
+
 /** What filters and scores see. */
-export interface Cluster extends VolumeLookup, NamespaceLabels {
+export interface Cluster extends VolumeLookup, DeviceLookup, NamespaceLabels {
   /** Nodes of different zones take turns, so that any stretch of the list is spread over the zones. */
   readonly nodes: readonly NodeInfo[];
   node(name: string): NodeInfo | undefined;

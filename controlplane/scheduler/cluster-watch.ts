@@ -17,6 +17,7 @@ import {
   storageClasses,
 } from '../../api/machinery/resources.ts';
 import type { Cluster, ClusterState } from './cluster-state.ts';
+import { DeviceState } from './devices/device-state.ts';
 import { PodInfo } from './pod-info.ts';
 import type { Change, SchedulingQueue } from './scheduling-queue.ts';
 
@@ -24,6 +25,7 @@ export const SCHEDULER_NAME = 'default-scheduler';
 
 export interface ClusterWatch {
   readonly cluster: Cluster;
+  readonly devices: DeviceState;
   budgets(): readonly PodDisruptionBudget[];
   /** Whether the informer still shows the pod. */
   exists(pod: PodInfo): boolean;
@@ -60,6 +62,7 @@ export function watchCluster(
 ): ClusterWatch {
   const nominations = new Nominations();
   const gate = new ChangeGate(logger);
+  const devices = new DeviceState(informers);
   const all = {
     pods: informers.for(pods),
     nodes: informers.for(nodes),
@@ -82,7 +85,9 @@ export function watchCluster(
     all.classes.addHandler(announce('volume')),
     all.csiNodes.addHandler(announce('csi-node')),
   ];
+  const stopDevices = devices.onChange(() => gate.change(() => queue.changed('devices')));
   return {
+    devices,
     cluster: {
       get nodes() {
         return state.nodes;
@@ -94,6 +99,13 @@ export function watchCluster(
       volumes: () => all.volumes.list(),
       storageClass: (name) => all.classes.get('', name),
       csiNode: (name) => all.csiNodes.get('', name),
+      deviceClaim: (namespace, name) => devices.deviceClaim(namespace, name),
+      deviceClass: (name) => devices.deviceClass(name),
+      deviceSlices: () => devices.deviceSlices(),
+      allocatedDevices: () => devices.allocatedDevices(),
+      isBeingAllocated: (uid) => devices.isBeingAllocated(uid),
+      deviceSelection: devices.deviceSelection,
+      knowsDevices: () => devices.knowsDevices(),
     },
     budgets: () => all.budgets.list(),
     exists: (info) => all.pods.get(info.namespace, info.pod.metadata.name ?? '')?.metadata.uid === info.uid,
@@ -105,6 +117,7 @@ export function watchCluster(
       await Promise.all(Object.values(all).map((informer) => informer.synced(signal)));
     },
     stop: () => {
+      stopDevices();
       for (const registration of registrations) registration.remove();
     },
   };
@@ -260,6 +273,7 @@ function changedByOthers(previous: Pod, current: Pod): boolean {
   return !(
     jsonEqual(labels, current.metadata.labels ?? {}) &&
     jsonEqual(annotations, current.metadata.annotations ?? {}) &&
-    jsonEqual(previous.spec, current.spec)
+    jsonEqual(previous.spec, current.spec) &&
+    jsonEqual(previous.status?.resourceClaimStatuses ?? [], current.status?.resourceClaimStatuses ?? [])
   );
 }

@@ -4,6 +4,7 @@
  */
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';
 import type { Cluster } from './cluster-state.ts';
+import { dynamicResources } from './filters/dynamic-resources.ts';
 import { interPodAffinity } from './filters/inter-pod-affinity.ts';
 import {
   nodeAffinity,
@@ -33,6 +34,7 @@ const plugins: readonly FilterPlugin[] = [
   volumeZone,
   podTopologySpread,
   interPodAffinity,
+  dynamicResources,
 ];
 
 export interface NodeRejection extends Rejection {

@@ -1,9 +1,11 @@
 /** Everything that the scheduler writes: bindings, volume decisions, conditions, nominations and evictions of victims. */
 import { isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import { formatTime, type Clock } from '../../api/machinery/clock.ts';
-import type { PersistentVolumeClaim, Pod } from '../../api/machinery/kinds.ts';
+import type { PersistentVolumeClaim, Pod, ResourceClaim } from '../../api/machinery/kinds.ts';
 import { persistentVolumeClaims, persistentVolumes, pods } from '../../api/machinery/resources.ts';
 import type { TypedClient } from '../../api/machinery/typed-client.ts';
+import { claimWrites } from './devices/claim-writes.ts';
+import type { ReservedClaim } from './devices/pod-devices.ts';
 import type { PodInfo } from './pod-info.ts';
 import type { VolumeDecision } from './volumes.ts';
 
@@ -20,6 +22,11 @@ export interface PodWrites {
   markUnschedulable(pod: Pod, failure: SchedulingFailure): Promise<void>;
   clearNomination(pod: Pod): Promise<void>;
   evict(victim: PodInfo): Promise<void>;
+  /** Writes the allocation of a claim if it is new, and reserves the claim for the pod. */
+  reserve(claim: ReservedClaim, pod: Pod): Promise<void>;
+  unreserve(claim: ResourceClaim, pod: Pod): Promise<void>;
+  /** Takes the devices from a claim that nobody uses. */
+  deallocate(claim: ResourceClaim): Promise<void>;
 }
 
 export function podWrites(client: TypedClient, clock: Clock): PodWrites {
@@ -39,6 +46,8 @@ export function podWrites(client: TypedClient, clock: Clock): PodWrites {
     bindVolumes: (decision, node) => bindVolumes(client, decision, node),
     markUnschedulable: (pod, failure) => markUnschedulable(client, pod, failure, now()),
     clearNomination: (pod) => patchStatus(client, pod, { nominatedNodeName: null }),
+
+    ...claimWrites(client, clock),
 
     async evict({ pod }) {
       if (pod.metadata.deletionTimestamp !== undefined) return;

@@ -7,7 +7,7 @@ import { isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
 import type { Client } from '../../api/machinery/client.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../api/machinery/clock.ts';
 import { referenceTo, type EventRecorder } from '../../api/machinery/event-recorder.ts';
 import { EventSeriesRecorder } from '../../api/machinery/event-series-recorder.ts';
 import type { Informers } from '../../api/machinery/informer.ts';
@@ -16,6 +16,7 @@ import { TimeSlice } from '../../api/machinery/time-slice.ts';
 import { typedClient } from '../../api/machinery/typed-client.ts';
 import { ClusterState } from './cluster-state.ts';
 import { SCHEDULER_NAME, watchCluster, type ClusterWatch } from './cluster-watch.ts';
+import { claimInTheWay, reserveOn, type ReservedClaim } from './devices/pod-devices.ts';
 import { fitOf, unavailableText, type Fit } from './fit.ts';
 import type { NodeInfo } from './node-info.ts';
 import type { PodInfo } from './pod-info.ts';
@@ -42,8 +43,12 @@ export interface Scheduler {
 
 /** Most bindings under way. */
 const BINDINGS = 64;
-/** The report of kube-scheduler's first post-filter (dynamic resources) on pods that claim no devices. */
+/** The reports of kube-scheduler's first post-filter (dynamic resources). */
 const NO_DEVICES = 'no new claims to deallocate';
+const DEVICES_KEPT = 'still not schedulable';
+const DEVICES_FREED = 'deallocation of ResourceClaim completed';
+/** How long the start waits for devices and claims. */
+const DEVICES_WAIT_MS = 5_000;
 
 export function startScheduler(options: SchedulerOptions): Scheduler {
   const scheduler = new RunningScheduler(options);
@@ -81,7 +86,12 @@ class RunningScheduler implements Scheduler {
 
   start(): void {
     const begin = async (): Promise<void> => {
-      await this.#watch.synced(this.#abort.signal);
+      const { signal } = this.#abort;
+      await this.#watch.synced(signal);
+      const devices = this.#watch.devices.synced(signal).then(() => this.#queue.changed('devices'));
+      this.#track(devices);
+      // A server without this API group has no devices, and its other pods do not wait for them.
+      await Promise.race([devices, pause(this.#options.clock, DEVICES_WAIT_MS, signal)]);
       this.#ready = true;
       this.#wake();
     };
@@ -159,6 +169,13 @@ class RunningScheduler implements Scheduler {
     const { cluster } = this.#watch;
     const reasons = fit.rejections.flatMap((rejection) => rejection.reasons);
     const text = unavailableText(cluster.nodes.length, reasons, fit.refusal);
+    const hasClaims = (pod.pod.spec?.resourceClaims ?? []).length > 0 && fit.trials !== undefined;
+    const inTheWay = hasClaims ? claimInTheWay(pod, cluster.nodes, cluster) : undefined;
+    if (inTheWay !== undefined) {
+      this.#reject(pod, fit.rejectedBy, `${text} ${DEVICES_FREED}`, undefined);
+      this.#track(this.#writeStatus(pod, (writes) => writes.deallocate(inTheWay)));
+      return;
+    }
     const preemption = await preempt(pod, fit, {
       cluster,
       budgets: this.#watch.budgets(),
@@ -166,7 +183,8 @@ class RunningScheduler implements Scheduler {
       slice: this.#slice,
     });
     if (typeof preemption === 'string') {
-      this.#reject(pod, fit.rejectedBy, `${text} ${NO_DEVICES}, preemption: ${preemption}`, undefined);
+      const devices = hasClaims ? DEVICES_KEPT : NO_DEVICES;
+      this.#reject(pod, fit.rejectedBy, `${text} ${devices}, preemption: ${preemption}`, undefined);
       return;
     }
     this.#withdrawNominations(pod, preemption.node);
@@ -230,9 +248,19 @@ class RunningScheduler implements Scheduler {
       this.#track(this.#bindVolumes(pod, decision, node));
       return;
     }
+    const claims = this.#claimsOn(pod, node);
+    if (claims === undefined) {
+      this.#queue.failed(pod.uid);
+      return;
+    }
+    this.#watch.devices.assume(claims);
     this.#state.assume(pod, node.name);
     this.#bindings += 1;
-    this.#track(this.#bind(pod, node));
+    this.#track(this.#bind(pod, node, claims));
+  }
+
+  #claimsOn(pod: PodInfo, node: NodeInfo): readonly ReservedClaim[] | undefined {
+    return (pod.pod.spec?.resourceClaims ?? []).length === 0 ? [] : reserveOn(pod, node, this.#watch.cluster);
   }
 
   #volumeDecision(pod: PodInfo, node: NodeInfo): VolumeDecision | undefined {
@@ -257,14 +285,22 @@ class RunningScheduler implements Scheduler {
     }
   }
 
-  async #bind(pod: PodInfo, node: NodeInfo): Promise<void> {
+  async #bind(pod: PodInfo, node: NodeInfo, claims: readonly ReservedClaim[]): Promise<void> {
+    const written = new Set<ReservedClaim>();
     try {
+      for (const claim of claims) {
+        await this.#writes.reserve(claim, pod.pod);
+        written.add(claim);
+      }
       await this.#writes.bind(pod, node.name);
       this.#queue.remove(pod.uid);
       const message = `Successfully assigned ${nameOf(pod)} to ${node.name}`;
       this.#recorder.event(referenceTo(pod.pod, pods), 'Normal', 'Scheduled', message, { action: 'Binding' });
     } catch (error) {
+      await this.#unreserve(pod, claims);
       this.#watch.change(() => {
+        // A written allocation holds until the informer shows it.
+        this.#watch.devices.forget(claims.filter((claim) => !written.has(claim)));
         this.#state.forget(pod.uid);
         this.#queue.changed('pod-gone');
         if (isNotFound(error) && !this.#watch.exists(pod)) this.#queue.remove(pod.uid);
@@ -273,6 +309,17 @@ class RunningScheduler implements Scheduler {
     } finally {
       this.#bindings -= 1;
       this.#wake();
+    }
+  }
+
+  /** The claims keep their allocations, which the next attempt uses. */
+  async #unreserve(pod: PodInfo, claims: readonly ReservedClaim[]): Promise<void> {
+    for (const { claim } of claims) {
+      try {
+        await this.#writes.unreserve(claim, pod.pod);
+      } catch (error) {
+        this.#logger.warn({ err: error, pod: nameOf(pod) }, 'The reservation of a resource claim could not be removed');
+      }
     }
   }
 

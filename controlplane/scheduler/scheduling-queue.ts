@@ -17,7 +17,8 @@ export type Change =
   | 'pod-labels'
   | 'pod-gone'
   | 'volume'
-  | 'csi-node';
+  | 'csi-node'
+  | 'devices';
 
 const HELPFUL: ReadonlyMap<string, readonly Change[]> = new Map(
   Object.entries({
@@ -40,6 +41,7 @@ const HELPFUL: ReadonlyMap<string, readonly Change[]> = new Map(
       'pod-labels',
       'pod-gone',
     ],
+    DynamicResources: ['node-added', 'node-labels', 'devices'],
     InterPodAffinity: ['node-added', 'node-labels', 'pod-assigned', 'pod-labels', 'pod-gone'],
   }),
 );

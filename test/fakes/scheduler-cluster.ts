@@ -2,6 +2,7 @@
 import type { Node, Pod, PodDisruptionBudget } from '../../api/machinery/kinds.ts';
 import { TimeSlice } from '../../api/machinery/time-slice.ts';
 import { ClusterState, type Cluster } from '../../controlplane/scheduler/cluster-state.ts';
+import { DeviceSelection } from '../../controlplane/scheduler/devices/device-selection.ts';
 import { fitOf, type Fit, type Nominated } from '../../controlplane/scheduler/fit.ts';
 import { PodInfo } from '../../controlplane/scheduler/pod-info.ts';
 import { preempt, type Preemption } from '../../controlplane/scheduler/preemption.ts';
@@ -75,6 +76,13 @@ export class SchedulerCluster {
       volumes: () => [],
       storageClass: () => undefined,
       csiNode: () => undefined,
+      deviceClaim: () => undefined,
+      deviceClass: () => undefined,
+      deviceSlices: () => [],
+      allocatedDevices: () => new Set(),
+      isBeingAllocated: () => false,
+      deviceSelection: new DeviceSelection(),
+      knowsDevices: () => true,
     };
   }
 

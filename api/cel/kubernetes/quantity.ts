@@ -27,6 +27,8 @@ class Quantity extends OpaqueValue {
 
 const quantity = opaque('kubernetes.Quantity');
 
+export const quantityValue = (value: QuantityValue): OpaqueValue => new Quantity(value);
+
 function quantityOf(text: string): QuantityValue | undefined {
   try {
     return parseQuantity(text);

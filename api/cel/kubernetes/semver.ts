@@ -35,6 +35,9 @@ function semverOf(text: string): Semver | undefined {
   return new Semver([BigInt(major), BigInt(minor), BigInt(patch)], prerelease?.split('.') ?? []);
 }
 
+/** Returns the value of a semantic version, or `undefined` if the text is none. */
+export const versionValue = (text: string): OpaqueValue | undefined => semverOf(text);
+
 function compareVersions(a: Semver, b: Semver): number {
   for (let index = 0; index < 3; index += 1) {
     const [left = 0n, right = 0n] = [a.numbers[index], b.numbers[index]];

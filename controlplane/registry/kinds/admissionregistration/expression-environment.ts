@@ -10,13 +10,12 @@ import {
   isExactly,
   isOpen,
   list,
-  map,
   opaque,
   showType,
   string,
   type CelType,
 } from '../../../../api/cel/types.ts';
-import type { SizeAt } from '../../../../api/cel/cost-estimate.ts';
+import { DEVICE_ENVIRONMENT } from '../../../../api/cel/device-environment.ts';
 import {
   type ExpressionChecker,
   type ExpressionPlace,
@@ -25,31 +24,8 @@ import {
   TOO_COMPLEX,
 } from './expression-checks.ts';
 
-const device = struct('kubernetes.DRADevice', {
-  driver: string,
-  attributes: map(string, map(string, dyn)),
-  capacity: map(string, map(string, opaque('kubernetes.Quantity'))),
-  allowMultipleAllocations: bool,
-});
-
 /** What a selector of devices may cost. */
 const MAX_DEVICE_COST = 1_000_000;
-const MAX_DRIVER = 63;
-const MAX_DOMAIN = 63;
-const MAX_ID = 32;
-const MAX_ATTRIBUTES = 32;
-const MAX_ATTRIBUTE = 64;
-
-/** Domains, ids and values of attributes and capacities are bounded, by whatever name they are asked for. */
-const deviceSizes: SizeAt = ([, field, ...steps]) => {
-  if (field === undefined || field === 'allowMultipleAllocations') return steps.length === 0 ? 0 : undefined;
-  if (field === 'driver') return steps.length === 0 ? MAX_DRIVER : undefined;
-  if (field !== 'attributes' && field !== 'capacity') return undefined;
-  const key = steps.indexOf('@keys');
-  if (key >= 0) return key === steps.length - 1 && key < 2 ? [MAX_DOMAIN, MAX_ID][key] : undefined;
-  if (steps.length < 2) return MAX_ATTRIBUTES;
-  return steps.length > 2 ? undefined : field === 'attributes' ? MAX_ATTRIBUTE : 0;
-};
 
 /** `Object` and everything that lies within it, whatever the kind. */
 function patchMessage(name: string): CelType | undefined {
@@ -76,7 +52,7 @@ const WANTED: Readonly<Partial<Record<ExpressionPlace, CelType>>> = {
 
 function environmentOf(question: ExpressionQuestion): CelEnvironment {
   const { place, params, authorizer, variables } = question;
-  if (place === 'deviceSelector') return { variables: { device }, sizeAt: deviceSizes };
+  if (place === 'deviceSelector') return DEVICE_ENVIRONMENT;
   const known: Record<string, CelType> = { object: dyn, oldObject: dyn, request: requestType };
   if (place !== 'matchCondition') known['namespaceObject'] = namespaceType;
   if (params) known['params'] = dyn;

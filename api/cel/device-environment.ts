@@ -1,0 +1,101 @@
+/**
+ * The variable `device` of the expressions that select devices (dynamic resource allocation): its type, the sizes by which the
+ * cost of an expression is estimated, and its value.
+ */
+import { parseQuantity, QuantityError } from '../meta/quantity.ts';
+import { struct } from './admission-variables.ts';
+import type { CelEnvironment } from './cel.ts';
+import type { SizeAt } from './cost-estimate.ts';
+import { quantityValue } from './kubernetes/quantity.ts';
+import { versionValue } from './kubernetes/semver.ts';
+import { bool, dyn, map, opaque, string } from './types.ts';
+import { adapt, type CelMap, type CelValue } from './values.ts';
+
+const device = struct('kubernetes.DRADevice', {
+  driver: string,
+  attributes: map(string, map(string, dyn)),
+  capacity: map(string, map(string, opaque('kubernetes.Quantity'))),
+  allowMultipleAllocations: bool,
+});
+
+const MAX_DRIVER = 63;
+const MAX_DOMAIN = 63;
+const MAX_ID = 32;
+const MAX_ATTRIBUTES = 32;
+const MAX_ATTRIBUTE = 64;
+
+/** Domains, ids and values of attributes and capacities are bounded, by whatever name they are asked for. */
+const deviceSizes: SizeAt = ([, field, ...steps]) => {
+  if (field === undefined || field === 'allowMultipleAllocations') return steps.length === 0 ? 0 : undefined;
+  if (field === 'driver') return steps.length === 0 ? MAX_DRIVER : undefined;
+  if (field !== 'attributes' && field !== 'capacity') return undefined;
+  const key = steps.indexOf('@keys');
+  if (key >= 0) return key === steps.length - 1 && key < 2 ? [MAX_DOMAIN, MAX_ID][key] : undefined;
+  if (steps.length < 2) return MAX_ATTRIBUTES;
+  return steps.length > 2 ? undefined : field === 'attributes' ? MAX_ATTRIBUTE : 0;
+};
+
+export const DEVICE_ENVIRONMENT: CelEnvironment = { variables: { device }, sizeAt: deviceSizes };
+
+/** What an expression reads of a device. */
+export interface SelectableDevice {
+  readonly attributes?: Readonly<Record<string, DeviceAttribute>>;
+  readonly capacity?: Readonly<Record<string, { readonly value: string }>>;
+  readonly allowMultipleAllocations?: boolean;
+}
+
+interface DeviceAttribute {
+  readonly bool?: boolean;
+  readonly int?: number;
+  readonly string?: string;
+  readonly version?: string;
+}
+
+/** A domain without attributes has an empty map, so that expressions need not ask for the domain first. */
+class Domains extends Map<string, CelMap> {
+  override get(domain: string): CelMap {
+    return super.get(domain) ?? new Map<string, CelValue>();
+  }
+}
+
+/** Returns the value of `device`. Attributes and capacities without a domain are of the driver's domain. */
+export function deviceValue(driver: string, { attributes, capacity, allowMultipleAllocations }: SelectableDevice) {
+  return {
+    driver,
+    attributes: byDomain(driver, attributes ?? {}, attributeValue),
+    capacity: byDomain(driver, capacity ?? {}, ({ value }) => capacityValue(value)),
+    allowMultipleAllocations: allowMultipleAllocations ?? false,
+  };
+}
+
+function byDomain<T>(
+  driver: string,
+  entries: Readonly<Record<string, T>>,
+  valueOf: (entry: T) => CelValue | undefined,
+): Domains {
+  const domains = new Domains();
+  for (const [name, entry] of Object.entries(entries)) {
+    const slash = name.indexOf('/');
+    const domain = slash === -1 ? driver : name.slice(0, slash);
+    const value = valueOf(entry);
+    if (value === undefined) continue;
+    const known = domains.has(domain) ? domains.get(domain) : new Map<string, CelValue>();
+    domains.set(domain, known.set(name.slice(slash + 1), value));
+  }
+  return domains;
+}
+
+function attributeValue({ bool, int, string, version }: DeviceAttribute): CelValue | undefined {
+  if (bool !== undefined) return bool;
+  if (int !== undefined) return adapt(int);
+  return string ?? (version === undefined ? undefined : versionValue(version));
+}
+
+function capacityValue(text: string): CelValue | undefined {
+  try {
+    return quantityValue(parseQuantity(text));
+  } catch (error) {
+    if (error instanceof QuantityError) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,71 @@
+/** What the scheduler writes to resource claims: allocations and reservations. */
+import { formatTime, type Clock } from '../../../api/machinery/clock.ts';
+import type { Pod, ResourceClaim } from '../../../api/machinery/kinds.ts';
+import { resourceClaims } from '../../../api/machinery/resources.ts';
+import type { TypedClient } from '../../../api/machinery/typed-client.ts';
+import { isConflict, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
+import type { ReservedClaim } from './pod-devices.ts';
+
+/** Keeps a claim from being removed while it has devices. */
+const FINALIZER = 'resource.kubernetes.io/delete-protection';
+const ATTEMPTS = 5;
+
+export function claimWrites(client: TypedClient, clock: Clock) {
+  const write = async ({ claim, allocation }: ReservedClaim, pod: Pod): Promise<void> => {
+    const { namespace = '', name = '', uid } = claim.metadata;
+    let current = await client.get(resourceClaims, namespace, name);
+    if (current.metadata.uid !== uid) throw new Error(`claim ${namespace}/${name} was replaced`);
+    if (current.metadata.deletionTimestamp !== undefined)
+      throw new Error(`claim ${namespace}/${name} got deleted in the meantime`);
+    const finalizers = current.metadata.finalizers ?? [];
+    const { status } = current;
+    if (allocation === undefined && status?.allocation === undefined)
+      throw new Error(`claim ${namespace}/${name} got deallocated elsewhere in the meantime`);
+    if (allocation !== undefined && status?.allocation !== undefined)
+      throw new Error(`claim ${namespace}/${name} already allocated elsewhere`);
+    if (allocation !== undefined && !finalizers.includes(FINALIZER)) {
+      const metadata = { ...current.metadata, finalizers: [...finalizers, FINALIZER] };
+      current = await client.update(resourceClaims, { ...current, metadata });
+    }
+    const reservedFor = (status?.reservedFor ?? []).filter((consumer) => consumer.uid !== pod.metadata.uid);
+    const consumer = { resource: 'pods', name: pod.metadata.name ?? '', uid: pod.metadata.uid ?? '' };
+    const next = {
+      ...status,
+      ...(allocation === undefined
+        ? {}
+        : { allocation: { ...allocation, allocationTimestamp: formatTime(clock.now()) } }),
+      reservedFor: [...reservedFor, consumer],
+    };
+    await client.update(resourceClaims, { ...current, status: next }, { subresource: 'status' });
+  };
+  return {
+    /** Tries again when somebody else writes the claim at the same time. */
+    async reserve(reserved: ReservedClaim, pod: Pod): Promise<void> {
+      for (let attempt = 1; ; attempt += 1) {
+        try {
+          await write(reserved, pod);
+          return;
+        } catch (error) {
+          if (!isConflict(error) || attempt === ATTEMPTS) throw error;
+        }
+      }
+    },
+
+    async unreserve({ metadata }: ResourceClaim, pod: Pod): Promise<void> {
+      const { namespace = '', name = '' } = metadata;
+      const current = await tolerate(client.get(resourceClaims, namespace, name), isNotFound);
+      const { reservedFor, ...status } = current?.status ?? {};
+      const left = (reservedFor ?? []).filter(({ uid }) => uid !== pod.metadata.uid);
+      if (current === undefined || left.length === (reservedFor ?? []).length) return;
+      const next = { ...status, ...(left.length === 0 ? {} : { reservedFor: left }) };
+      await client.update(resourceClaims, { ...current, status: next }, { subresource: 'status' });
+    },
+
+    async deallocate({ metadata }: ResourceClaim): Promise<void> {
+      const current = await client.get(resourceClaims, metadata.namespace ?? '', metadata.name ?? '');
+      if (current.metadata.resourceVersion !== metadata.resourceVersion) return;
+      const { allocation: _allocation, reservedFor: _reservedFor, ...status } = current.status ?? {};
+      await client.update(resourceClaims, { ...current, status }, { subresource: 'status' });
+    },
+  };
+}

@@ -1,0 +1,282 @@
+/**
+ * Allocates devices of one node to claims: a search over the requests in order and, for each, over its alternatives and the
+ * devices that suit. The search is bounded, because users write claims and drivers publish devices. Pure.
+ */
+import type { DeviceClass, ResourceClaim } from '../../../api/machinery/kinds.ts';
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import { ownMember } from '../../../api/meta/own-member.ts';
+import type { Quantity } from '../../../api/meta/quantity.ts';
+import { consume, deviceKey, type DevicePool, type PooledDevice } from './device-pools.ts';
+import {
+  type DeviceAllocation,
+  type DeviceAlternative,
+  type DeviceConstraint,
+  includesRequest,
+  requestsOf,
+} from './device-requests.ts';
+import { type DeviceSelection, SelectorError } from './device-selection.ts';
+
+export interface AllocationInput {
+  readonly claims: readonly ResourceClaim[];
+  readonly pools: readonly DevicePool[];
+  /** The keys of the devices that are allocated already. */
+  readonly allocated: ReadonlySet<string>;
+  readonly deviceClass: (name: string) => DeviceClass | undefined;
+  readonly selection: DeviceSelection;
+}
+
+export type AllocationOutcome =
+  /** In the order of the claims. */
+  | { readonly kind: 'allocated'; readonly allocations: readonly DeviceAllocation[] }
+  | { readonly kind: 'unavailable' }
+  | { readonly kind: 'invalid'; readonly message: string };
+
+/** The devices of one claim, as the API bounds them. */
+const MOST_DEVICES = 32;
+/** The devices that a search tries before it gives a node up. */
+const MOST_STEPS = 20_000;
+
+interface Pick {
+  readonly claim: number;
+  readonly alternative: DeviceAlternative;
+  readonly pooled: PooledDevice;
+}
+
+/** One request of one claim. */
+interface Slot {
+  readonly claim: number;
+  readonly alternatives: readonly DeviceAlternative[];
+}
+
+export function allocateDevices(input: AllocationInput): AllocationOutcome {
+  const slots = input.claims.flatMap((claim, index): Slot[] =>
+    requestsOf(claim).map(({ alternatives }) => ({ claim: index, alternatives })),
+  );
+  const search = new Search(input, slots);
+  try {
+    if (!search.from(0)) return { kind: 'unavailable' };
+  } catch (error) {
+    if (!(error instanceof SelectorError)) throw error;
+    const { namespace = '', name = '' } = input.claims[search.claim]?.metadata ?? {};
+    return { kind: 'invalid', message: `claim ${namespace}/${name}: ${error.message}` };
+  }
+  return {
+    kind: 'allocated',
+    allocations: input.claims.map((claim, index) => allocationOf(input, claim, index, search.picks)),
+  };
+}
+
+class Search {
+  /** The claim that is being allocated. */
+  claim = 0;
+  readonly picks: Pick[] = [];
+  readonly #input: AllocationInput;
+  readonly #slots: readonly Slot[];
+  readonly #taken = new Set<string>();
+  readonly #counters: ReadonlyMap<DevicePool, ReadonlyMap<string, Map<string, Quantity>>>;
+  readonly #suitable = new Map<
+    DeviceAlternative,
+    readonly { readonly pool: DevicePool; readonly pooled: PooledDevice }[]
+  >();
+  #steps = 0;
+
+  constructor(input: AllocationInput, slots: readonly Slot[]) {
+    this.#input = input;
+    this.#slots = slots;
+    this.#counters = new Map(
+      input.pools.map((pool) => [
+        pool,
+        new Map([...pool.counters].map(([name, counters]) => [name, new Map(counters)])),
+      ]),
+    );
+  }
+
+  /** Allocates the slots from this one on. Without success, everything is as before. */
+  from(at: number): boolean {
+    const slot = this.#slots[at];
+    if (slot === undefined) return true;
+    this.claim = slot.claim;
+    return slot.alternatives.some((alternative) => {
+      const suitable = this.#suitableFor(alternative);
+      if (alternative.allocationMode !== 'All') return this.#choose(at, alternative, alternative.count ?? 1, 0);
+      // All devices that suit, wherever they are: what a pool is about to publish, or what another claim has, is missing.
+      if (suitable.length === 0 || this.#input.pools.some(({ isIncomplete }) => isIncomplete)) return false;
+      const before = this.picks.length;
+      if (suitable.every((found) => this.#take(slot.claim, alternative, found)) && this.from(at + 1)) return true;
+      this.#undoTo(before);
+      return false;
+    });
+  }
+
+  /** Takes so many of the devices from an index on, then allocates the next slots. */
+  #choose(at: number, alternative: DeviceAlternative, count: number, first: number): boolean {
+    if (count === 0) return this.from(at + 1);
+    const claim = this.#slots[at]?.claim ?? 0;
+    const suitable = this.#suitableFor(alternative);
+    for (let index = first; index + count <= suitable.length; index += 1) {
+      const found = suitable[index];
+      if (found === undefined || ++this.#steps > MOST_STEPS) return false;
+      const before = this.picks.length;
+      if (this.#take(claim, alternative, found) && this.#choose(at, alternative, count - 1, index + 1)) return true;
+      this.#undoTo(before);
+    }
+    return false;
+  }
+
+  #suitableFor(alternative: DeviceAlternative) {
+    const known = this.#suitable.get(alternative);
+    if (known !== undefined) return known;
+    const { pools, deviceClass, selection } = this.#input;
+    const found = deviceClass(alternative.deviceClassName);
+    const suitable =
+      found === undefined
+        ? []
+        : pools
+            .filter(({ isIncomplete }) => !isIncomplete)
+            .flatMap((pool) =>
+              pool.devices
+                .filter((pooled) => selection.suits(pooled, alternative, found))
+                .map((pooled) => ({ pool, pooled })),
+            );
+    this.#suitable.set(alternative, suitable);
+    return suitable;
+  }
+
+  /** With access for administration, a device may be in use. */
+  #take(
+    claim: number,
+    alternative: DeviceAlternative,
+    { pool, pooled }: { readonly pool: DevicePool; readonly pooled: PooledDevice },
+  ): boolean {
+    if (this.picks.filter((pick) => pick.claim === claim).length >= MOST_DEVICES) return false;
+    const pick: Pick = { claim, alternative, pooled };
+    if (alternative.adminAccess !== true) {
+      const key = keyOf(pooled);
+      if (this.#taken.has(key) || this.#input.allocated.has(key)) return false;
+      if (!this.#meetsConstraints(pick)) return false;
+      const counters = this.#counters.get(pool) ?? new Map<string, Map<string, Quantity>>();
+      if (!consume(counters, pooled.device, -1)) {
+        consume(counters, pooled.device, 1);
+        return false;
+      }
+      this.#taken.add(key);
+    } else if (!this.#meetsConstraints(pick)) return false;
+    this.picks.push(pick);
+    return true;
+  }
+
+  #undoTo(length: number): void {
+    for (const { alternative, pooled } of this.picks.splice(length)) {
+      if (alternative.adminAccess === true) continue;
+      this.#taken.delete(keyOf(pooled));
+      const pool = this.#input.pools.find(({ driver, name }) => driver === pooled.driver && name === pooled.pool);
+      const counters = pool === undefined ? undefined : this.#counters.get(pool);
+      if (counters !== undefined) consume(counters, pooled.device, 1);
+    }
+  }
+
+  #meetsConstraints(pick: Pick): boolean {
+    const constraints = this.#input.claims[pick.claim]?.spec?.devices?.constraints ?? [];
+    return constraints.every((constraint) => {
+      if (!includesRequest(constraint.requests, pick.alternative.name)) return true;
+      const others = this.picks.filter(
+        ({ claim, alternative }) => claim === pick.claim && includesRequest(constraint.requests, alternative.name),
+      );
+      return meets(
+        constraint,
+        pick.pooled,
+        others.map(({ pooled }) => pooled),
+      );
+    });
+  }
+}
+
+function meets(
+  { matchAttribute, distinctAttribute }: DeviceConstraint,
+  pooled: PooledDevice,
+  others: readonly PooledDevice[],
+): boolean {
+  if (matchAttribute !== undefined) {
+    const value = attributeOf(pooled, matchAttribute);
+    return value !== undefined && others.every((other) => attributeOf(other, matchAttribute) === value);
+  }
+  if (distinctAttribute === undefined) return true;
+  const value = attributeOf(pooled, distinctAttribute);
+  return value !== undefined && others.every((other) => attributeOf(other, distinctAttribute) !== value);
+}
+
+/** Values of different types differ. Attributes without a domain are of the driver's domain. */
+function attributeOf({ driver, device }: PooledDevice, name: string): string | undefined {
+  const short = name.startsWith(`${driver}/`) ? name.slice(driver.length + 1) : undefined;
+  const found =
+    ownMember(device.attributes, name) ?? (short === undefined ? undefined : ownMember(device.attributes, short));
+  if (found === undefined) return undefined;
+  const { bool, int, string, version } = found;
+  return `${bool ?? ''}/${int ?? ''}/${version ?? ''}/${string ?? ''}`;
+}
+
+function keyOf({ driver, pool, device }: PooledDevice): string {
+  return deviceKey({ driver, pool, device: device.name });
+}
+
+function allocationOf(
+  { deviceClass }: AllocationInput,
+  claim: ResourceClaim,
+  index: number,
+  picks: readonly Pick[],
+): DeviceAllocation {
+  const own = picks.filter((pick) => pick.claim === index);
+  const results = own.map(({ alternative: { name, adminAccess, tolerations }, pooled }) => ({
+    request: name,
+    driver: pooled.driver,
+    pool: pooled.pool,
+    device: pooled.device.name,
+    ...(adminAccess === undefined ? {} : { adminAccess }),
+    ...(tolerations === undefined ? {} : { tolerations }),
+  }));
+  const used = new Map(own.map(({ alternative }) => [alternative.name, alternative]));
+  const config = [
+    ...[...used.values()].flatMap(({ name, deviceClassName }) =>
+      (deviceClass(deviceClassName)?.spec?.config ?? []).map((entry) => ({
+        ...entry,
+        source: 'FromClass',
+        requests: [name],
+      })),
+    ),
+    ...(claim.spec?.devices?.config ?? [])
+      .filter(({ requests }) => [...used.keys()].some((name) => includesRequest(requests, name)))
+      .map((entry) => ({ ...entry, source: 'FromClaim' })),
+  ];
+  const nodeSelector = nodesOf(own.map(({ pooled }) => pooled));
+  return {
+    devices: { results, ...(config.length === 0 ? {} : { config }) },
+    ...(nodeSelector === undefined ? {} : { nodeSelector }),
+  } as DeviceAllocation;
+}
+
+/** The nodes that can use all devices: one node, those that all selectors select, or every node. */
+function nodesOf(devices: readonly PooledDevice[]): object | undefined {
+  const local = devices.find(({ nodes }) => nodes !== undefined && 'name' in nodes)?.nodes;
+  if (local !== undefined && 'name' in local) {
+    const matchFields = [{ key: 'metadata.name', operator: 'In', values: [local.name] }];
+    return { nodeSelectorTerms: [{ matchFields }] };
+  }
+  const selectors = devices.flatMap(({ nodes }) =>
+    nodes !== undefined && 'selector' in nodes ? [nodes.selector] : [],
+  );
+  if (selectors.length === 0) return undefined;
+  // The API allows one term in the selector of a slice, so that the terms of several slices can be joined.
+  const terms = selectors.flatMap(({ nodeSelectorTerms }) => nodeSelectorTerms.slice(0, 1));
+  const unique = <T>(entries: readonly T[]): T[] =>
+    entries.filter((entry, index) => entries.findIndex((other) => semanticEqual(other, entry)) === index);
+  const matchExpressions = unique(terms.flatMap((term) => term.matchExpressions ?? []));
+  const matchFields = unique(terms.flatMap((term) => term.matchFields ?? []));
+  return {
+    nodeSelectorTerms: [
+      {
+        ...(matchExpressions.length === 0 ? {} : { matchExpressions }),
+        ...(matchFields.length === 0 ? {} : { matchFields }),
+      },
+    ],
+  };
+}

@@ -1,0 +1,35 @@
+/** The requests of a claim in the form in which they are allocated: each with its alternatives, the preferred one first. Pure. */
+import type { ResourceClaim } from '../../../api/machinery/kinds.ts';
+
+type DeviceClaim = NonNullable<NonNullable<ResourceClaim['spec']>['devices']>;
+type Request = NonNullable<DeviceClaim['requests']>[number];
+type Exact = NonNullable<Request['exactly']>;
+
+export type DeviceAllocation = NonNullable<NonNullable<ResourceClaim['status']>['allocation']>;
+export type DeviceConstraint = NonNullable<DeviceClaim['constraints']>[number];
+
+export interface DeviceAlternative extends Exact {
+  /** The name of the request, or `request/subrequest`. */
+  readonly name: string;
+}
+
+export interface DeviceRequest {
+  readonly name: string;
+  readonly alternatives: readonly DeviceAlternative[];
+}
+
+export function requestsOf(claim: ResourceClaim): readonly DeviceRequest[] {
+  return (claim.spec?.devices?.requests ?? []).map(({ name, exactly, firstAvailable = [] }) => ({
+    name,
+    alternatives:
+      exactly === undefined
+        ? firstAvailable.map((sub) => ({ ...sub, name: `${name}/${sub.name}` }))
+        : [{ ...exactly, name }],
+  }));
+}
+
+/** Whether a list of request names includes an alternative. The name of a request includes all its alternatives. */
+export function includesRequest(names: readonly string[] | undefined, alternative: string): boolean {
+  if (names === undefined || names.length === 0) return true;
+  return names.some((name) => name === alternative || alternative.startsWith(`${name}/`));
+}

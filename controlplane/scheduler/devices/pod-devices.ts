@@ -1,0 +1,123 @@
+/**
+ * The resource claims of a pod: which of them are allocated, and what to allocate to the others on a node. Pure; the filter and
+ * the scheduler use it.
+ */
+import { matchesNodeSelector, type NodeSelector } from '../../../api/kinds/node-selection.ts';
+import type { ResourceClaim } from '../../../api/machinery/kinds.ts';
+import type { DeviceLookup } from '../cluster-state.ts';
+import type { NodeInfo } from '../node-info.ts';
+import type { PodInfo } from '../pod-info.ts';
+import { allocateDevices, type AllocationOutcome } from './device-allocator.ts';
+import { poolsFor } from './device-pools.ts';
+import { type DeviceAllocation, requestsOf } from './device-requests.ts';
+
+/** The pods that may share a claim. */
+const MOST_CONSUMERS = 256;
+
+export interface PodDevices {
+  readonly allocated: readonly ResourceClaim[];
+  /** Claims that the scheduler allocates. */
+  readonly open: readonly ResourceClaim[];
+}
+
+/** A claim that the pod gets on its node. */
+export interface ReservedClaim {
+  readonly claim: ResourceClaim;
+  /** What the claim gets; absent if it is allocated already. */
+  readonly allocation: DeviceAllocation | undefined;
+}
+
+/** A text says why no node will do. */
+export function devicesOf(pod: PodInfo, lookup: DeviceLookup): PodDevices | string {
+  const allocated: ResourceClaim[] = [];
+  const open: ResourceClaim[] = [];
+  // A claim that is not known yet may have any device.
+  if (!lookup.knowsDevices()) return 'waiting for the resource claims of the cluster';
+  for (const reference of pod.pod.spec?.resourceClaims ?? []) {
+    const found = claimName(pod, reference);
+    if (found === undefined) return `pod claim ${reference.name}: resource claim not created yet`;
+    const { name } = found;
+    if (name === undefined) continue;
+    const claim = lookup.deviceClaim(pod.namespace, name);
+    if (claim === undefined) return `resourceclaim.resource.k8s.io "${name}" not found`;
+    const problem = problemOf(pod, claim, lookup);
+    if (problem !== undefined) return problem;
+    (claim.status?.allocation === undefined ? open : allocated).push(claim);
+  }
+  return { allocated, open };
+}
+
+/** A claim that is not needed for the pod has no name. */
+function claimName(
+  { pod }: PodInfo,
+  { name, resourceClaimName }: { readonly name: string; readonly resourceClaimName?: string | undefined },
+): { readonly name: string | undefined } | undefined {
+  if (resourceClaimName !== undefined) return { name: resourceClaimName };
+  const status = pod.status?.resourceClaimStatuses?.find((entry) => entry.name === name);
+  return status === undefined ? undefined : { name: status.resourceClaimName };
+}
+
+function problemOf(pod: PodInfo, claim: ResourceClaim, lookup: DeviceLookup): string | undefined {
+  const { name = '', namespace = '', uid = '', deletionTimestamp } = claim.metadata;
+  if (deletionTimestamp !== undefined) return `resourceclaim "${name}" is being deleted`;
+  if (claim.status?.allocation !== undefined) {
+    const { reservedFor = [] } = claim.status;
+    const isFull = reservedFor.length >= MOST_CONSUMERS && !reservedFor.some((consumer) => consumer.uid === pod.uid);
+    return isFull ? 'resourceclaim in use' : undefined;
+  }
+  if (lookup.isBeingAllocated(uid)) return `resource claim ${namespace}/${name} is in the process of being allocated`;
+  for (const { alternatives } of requestsOf(claim)) {
+    for (const { name: request, deviceClassName } of alternatives)
+      if (lookup.deviceClass(deviceClassName) === undefined)
+        return `request ${request}: device class ${deviceClassName} does not exist`;
+  }
+  return undefined;
+}
+
+/** Whether the devices of an allocated claim can be used on the node. */
+export function isUsableOn({ status }: ResourceClaim, node: NodeInfo): boolean {
+  const selector = status?.allocation?.nodeSelector as NodeSelector | undefined;
+  return selector === undefined || matchesNodeSelector(selector, node);
+}
+
+export function allocateOn(
+  node: NodeInfo,
+  open: readonly ResourceClaim[],
+  lookup: DeviceLookup,
+  allocated: ReadonlySet<string>,
+): AllocationOutcome {
+  return allocateDevices({
+    claims: open,
+    pools: poolsFor(node, lookup.deviceSlices(), allocated),
+    allocated,
+    deviceClass: (name) => lookup.deviceClass(name),
+    selection: lookup.deviceSelection,
+  });
+}
+
+/** Returns the claims of a pod that is about to run on the node, or `undefined` if the node has not got the devices any more. */
+export function reserveOn(pod: PodInfo, node: NodeInfo, lookup: DeviceLookup): readonly ReservedClaim[] | undefined {
+  const devices = devicesOf(pod, lookup);
+  if (typeof devices === 'string') return undefined;
+  const { allocated, open } = devices;
+  const reserved = allocated.map((claim) => ({ claim, allocation: undefined }));
+  if (open.length === 0) return reserved;
+  const outcome = allocateOn(node, open, lookup, lookup.allocatedDevices());
+  if (outcome.kind !== 'allocated') return undefined;
+  return [...reserved, ...open.map((claim, index) => ({ claim, allocation: outcome.allocations[index] }))];
+}
+
+/** Returns an allocated claim of the pod that no pod uses, and that keeps the pod from a node. */
+export function claimInTheWay(
+  pod: PodInfo,
+  nodes: readonly NodeInfo[],
+  lookup: DeviceLookup,
+): ResourceClaim | undefined {
+  const devices = devicesOf(pod, lookup);
+  if (typeof devices === 'string') return undefined;
+  return devices.allocated.find(
+    (claim) =>
+      (claim.status?.reservedFor ?? []).every(({ uid }) => uid === pod.uid) &&
+      nodes.some((node) => !isUsableOn(claim, node)),
+  );
+}

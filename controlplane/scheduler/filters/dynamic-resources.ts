@@ -1,0 +1,27 @@
+/** Whether a node has the devices that the pod claims. */
+import { allocateOn, devicesOf, isUsableOn } from '../devices/pod-devices.ts';
+import { unresolvable, type FilterPlugin } from '../plugin.ts';
+
+export const dynamicResources: FilterPlugin = {
+  name: 'DynamicResources',
+  prepare(pod, cluster) {
+    if ((pod.pod.spec?.resourceClaims ?? []).length === 0) return undefined;
+    const devices = devicesOf(pod, cluster);
+    if (typeof devices === 'string') return unresolvable(devices);
+    const { allocated, open } = devices;
+    if (allocated.length + open.length === 0) return undefined;
+    const taken = cluster.allocatedDevices();
+    return {
+      check(node) {
+        if (open.length > 0) {
+          const outcome = allocateOn(node, open, cluster, taken);
+          if (outcome.kind === 'invalid') return unresolvable(outcome.message);
+          if (outcome.kind === 'unavailable') return unresolvable('cannot allocate all claims');
+        }
+        return allocated.every((claim) => isUsableOn(claim, node))
+          ? undefined
+          : unresolvable('resourceclaim not available on the node');
+      },
+    };
+  },
+};
