@@ -54,9 +54,16 @@ export interface AdmissionPlugin {
   admit?(attributes: AdmissionAttributes, signal: AbortSignal): Promise<void> | void;
   /** The validating step, which sees the final object. */
   validate?(attributes: AdmissionAttributes, signal: AbortSignal): Promise<void> | void;
+  /**
+   * Refuses a write by state that may have changed while other plugins ran. The object is written in the same turn of the event
+   * loop, so that what this finds still holds then.
+   */
+  beforeWrite?(attributes: AdmissionAttributes): void;
 }
 
 export interface AdmissionChain {
   admit(attributes: AdmissionAttributes, signal: AbortSignal): Promise<void>;
   validate(attributes: AdmissionAttributes, signal: AbortSignal): Promise<void>;
+  /** The caller writes the object without waiting for anything in between. */
+  beforeWrite(attributes: AdmissionAttributes): void;
 }

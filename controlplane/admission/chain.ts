@@ -28,6 +28,7 @@ export function admissionChain(
         {
           admit: mine.filter((plugin) => plugin.admit !== undefined),
           validate: mine.filter((plugin) => plugin.validate !== undefined),
+          beforeWrite: mine.filter((plugin) => plugin.beforeWrite !== undefined),
         },
       ];
     }),
@@ -67,5 +68,8 @@ export function admissionChain(
   return {
     admit: (attributes, signal) => step('admit', attributes, signal),
     validate: (attributes, signal) => step('validate', attributes, signal),
+    beforeWrite(attributes) {
+      for (const plugin of table.get(attributes.operation)?.beforeWrite ?? []) plugin.beforeWrite?.(attributes);
+    },
   };
 }

@@ -3,6 +3,7 @@
  * system needs cannot be deleted.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
+import type { Namespace } from '../../api/machinery/kinds.ts';
 import { namespaces } from '../../api/machinery/resources.ts';
 import { newForbidden, newNotFound } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
@@ -12,15 +13,19 @@ import type { Sources } from '../readers/sources.ts';
 const IMMORTAL = new Set(['default', 'kube-system', 'kube-public']);
 const CORE_NAMESPACES = { group: '', resource: 'namespaces' };
 
-export function namespaceLifecycle(sources: Sources, clock: Clock): AdmissionPlugin {
+/** `stored` reads a namespace as it is stored now. */
+export function namespaceLifecycle(
+  sources: Sources,
+  clock: Clock,
+  stored: (name: string) => Namespace | undefined,
+): AdmissionPlugin {
   const source = sources.of(namespaces);
   const deletions = new RecentDeletions(clock);
   return {
     name: 'NamespaceLifecycle',
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE' || operation === 'DELETE',
     async admit(attributes) {
-      const isNamespace = attributes.resource.group === '' && attributes.resource.resource === 'namespaces';
-      if (attributes.operation === 'DELETE' && isNamespace) {
+      if (attributes.operation === 'DELETE' && isNamespaces(attributes)) {
         if (IMMORTAL.has(attributes.name))
           throw newForbidden(CORE_NAMESPACES, attributes.name, 'this namespace may not be deleted');
         if (attributes.dryRun) return;
@@ -28,34 +33,50 @@ export function namespaceLifecycle(sources: Sources, clock: Clock): AdmissionPlu
         if (exists !== undefined) deletions.add(attributes.name);
         return;
       }
-      if (isNamespace || attributes.namespace === '') return;
-      // Existing objects may be changed and deleted while their namespace terminates.
-      if (attributes.operation !== 'CREATE') return;
-      if (isReview(attributes)) return;
+      if (!needsNamespace(attributes)) return;
       let namespace = source.get('', attributes.namespace);
       if (namespace === undefined || deletions.has(attributes.namespace))
         namespace = await source.live('', attributes.namespace);
-      if (namespace === undefined) throw newNotFound(CORE_NAMESPACES, attributes.namespace);
-      if (namespace.status?.phase !== 'Terminating' && namespace.metadata.deletionTimestamp === undefined) return;
-      const { resource } = attributes;
-      const refusal = newForbidden(
-        { group: resource.group, resource: resource.resource },
-        attributes.name,
-        `unable to create new content in namespace ${attributes.namespace} because it is being terminated`,
-      );
-      refusal.status.details = {
-        ...refusal.status.details,
-        causes: [
-          {
-            reason: 'NamespaceTerminating',
-            message: `namespace ${attributes.namespace} is being terminated`,
-            field: 'metadata.namespace',
-          },
-        ],
-      };
-      throw refusal;
+      refuseContent(attributes, namespace);
+    },
+    beforeWrite(attributes) {
+      // While webhooks were called, the namespace may have been emptied and removed. What is created in it then would stay, and
+      // would be there for whoever creates a namespace of that name.
+      if (needsNamespace(attributes)) refuseContent(attributes, stored(attributes.namespace));
     },
   };
+}
+
+const isNamespaces = ({ resource: { group, resource } }: AdmissionAttributes): boolean =>
+  group === '' && resource === 'namespaces';
+
+/** Existing objects may be changed and deleted while their namespace terminates. */
+const needsNamespace = (attributes: AdmissionAttributes): boolean =>
+  attributes.operation === 'CREATE' &&
+  attributes.namespace !== '' &&
+  !isNamespaces(attributes) &&
+  !isReview(attributes);
+
+/** Throws if nothing can be created in the namespace. */
+function refuseContent({ resource, name, namespace: of }: AdmissionAttributes, namespace: Namespace | undefined): void {
+  if (namespace === undefined) throw newNotFound(CORE_NAMESPACES, of);
+  if (namespace.status?.phase !== 'Terminating' && namespace.metadata.deletionTimestamp === undefined) return;
+  const refusal = newForbidden(
+    { group: resource.group, resource: resource.resource },
+    name,
+    `unable to create new content in namespace ${of} because it is being terminated`,
+  );
+  refusal.status.details = {
+    ...refusal.status.details,
+    causes: [
+      {
+        reason: 'NamespaceTerminating',
+        message: `namespace ${of} is being terminated`,
+        field: 'metadata.namespace',
+      },
+    ],
+  };
+  throw refusal;
 }
 
 /** Reviews are answered and not stored. A custom resource may have the same name in another group. */

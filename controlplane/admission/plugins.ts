@@ -3,6 +3,7 @@
  * flags. `start/admission.ts` calls it; the documentation is generated from the rows.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
+import type { Namespace } from '../../api/machinery/kinds.ts';
 import type { ResourceInfo, Schema } from '../../api/schema/schema.ts';
 import type { Authorizer } from '../authorization/authorization.ts';
 import type { RbacAuthorizer } from '../authorization/rbac.ts';
@@ -52,6 +53,8 @@ export interface PluginsOptions {
   readonly clock: Clock;
   readonly authorizer: Authorizer;
   readonly rbac: RbacAuthorizer;
+  /** Reads a namespace as it is stored now (NamespaceLifecycle). */
+  readonly storedNamespace: (name: string) => Namespace | undefined;
   /** Creates a namespace (NamespaceAutoProvision). */
   readonly createNamespace: (name: string) => Promise<void>;
   /** Writes the status of a quota (ResourceQuota). */
@@ -100,8 +103,8 @@ export const PLUGINS: readonly PluginRow[] = [
   off('NamespaceAutoProvision', 'makes a namespace that is named but missing', ({ sources, createNamespace }) =>
     namespaceAutoProvision(sources, createNamespace),
   ),
-  on('NamespaceLifecycle', 'nothing new in a namespace that is missing or going away', ({ sources, clock }) =>
-    namespaceLifecycle(sources, clock),
+  on('NamespaceLifecycle', 'nothing new in a namespace that is missing or going away', (options) =>
+    namespaceLifecycle(options.sources, options.clock, options.storedNamespace),
   ),
   off('NamespaceExists', 'refuses every write to a namespace that is missing', ({ sources }) =>
     namespaceExists(sources),

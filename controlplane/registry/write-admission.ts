@@ -87,35 +87,24 @@ export async function writeAdmitted(
 ): Promise<Entry> {
   if (target.skipAdmission === true) return write();
   const undos: (() => void)[] = [];
+  const view = target.admissionView;
+  const attributes = admissionAttributes(context, {
+    operation: old === undefined ? 'CREATE' : 'UPDATE',
+    endpoint: target.endpoint,
+    namespace: target.namespace,
+    name: object.metadata.name ?? '',
+    object: view?.show(object) ?? object,
+    oldObject: old === undefined ? undefined : (view?.show(old) ?? old),
+    options: target.optionsObject,
+    dryRun: target.options.dryRun,
+    whenNotWritten: (undo) => undos.push(undo),
+  });
   try {
-    await validateAdmission(store, context, target, { object, old }, (undo) => undos.push(undo));
+    await store.admission.validate(attributes, context.signal);
+    store.admission.beforeWrite(attributes);
     return await write();
   } catch (error) {
     for (const undo of undos) undo();
     throw error;
   }
-}
-
-async function validateAdmission(
-  store: Store,
-  context: RequestContext,
-  target: WriteTarget,
-  { object, old }: { readonly object: KubeObject; readonly old: KubeObject | undefined },
-  whenNotWritten: (undo: () => void) => void,
-): Promise<void> {
-  const view = target.admissionView;
-  await store.admission.validate(
-    admissionAttributes(context, {
-      operation: old === undefined ? 'CREATE' : 'UPDATE',
-      endpoint: target.endpoint,
-      namespace: target.namespace,
-      name: object.metadata.name ?? '',
-      object: view?.show(object) ?? object,
-      oldObject: old === undefined ? undefined : (view?.show(old) ?? old),
-      options: target.optionsObject,
-      dryRun: target.options.dryRun,
-      whenNotWritten,
-    }),
-    context.signal,
-  );
 }

@@ -31,6 +31,7 @@ export async function buildAdmission(before: Before): Promise<AdmissionPhase> {
     clock,
     authorizer,
     rbac,
+    storedNamespace: (name) => registry.stores.get('', 'namespaces').cache.get('', name)?.object,
     createNamespace: async (name) => {
       await clients.system.create(namespaces, '', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
     },

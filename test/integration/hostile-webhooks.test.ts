@@ -48,7 +48,7 @@ const patchOf = (operations: unknown): object => ({
   patch: Buffer.from(typeof operations === 'string' ? operations : JSON.stringify(operations)).toString('base64'),
 });
 
-const behaviours: Readonly<Record<string, Behaviour>> = {
+const behaviours: Record<string, Behaviour> = {
   good: (review, response) => answer(response, review, {}),
   hangs: () => undefined,
   drips: (_review, response) => {
@@ -235,6 +235,35 @@ for (const [what, path, message, timeoutSeconds = 10] of faults) {
     });
   });
 }
+
+test('what a webhook held up is not created in a namespace that terminates meanwhile', async () => {
+  let release: () => void = () => undefined;
+  behaviours['held'] = (review, response) => {
+    release = () => answer(response, review, {});
+  };
+  await inNamespace(
+    'held',
+    [{ clientConfig: { url: urlOf('held'), caBundle: caBundle() }, failurePolicy: 'Fail' }],
+    async () => {
+      const creations: Promise<unknown>[] = [];
+      // A new configuration is seen a moment after it was made.
+      for (let at = 0; at < 2000; at += 1) {
+        const creation = configMap('held', `c${at}`);
+        creation.catch(() => undefined);
+        creations.push(creation);
+        const isHeld = await Promise.race([
+          creation.then(() => false),
+          new Promise<boolean>((resolve) => setTimeout(() => resolve(true), 500)),
+        ]);
+        if (isHeld) break;
+      }
+      const held = creations.at(-1) ?? assert.fail();
+      await plane.client.delete(namespaces, '', 'held');
+      release();
+      assert.match((await refusal(held)).message, /because it is being terminated|namespaces "held" not found/);
+    },
+  );
+});
 
 test('nobody followed the redirect', () => assert.deepEqual(followed, []));
 

@@ -19,7 +19,7 @@ function setup() {
       return Promise.resolve(listed.get(name));
     },
   };
-  const plugin = namespaceLifecycle({ of: () => source } as unknown as Sources, clock);
+  const plugin = namespaceLifecycle({ of: () => source } as unknown as Sources, clock, (name) => listed.get(name));
   const admit = (attributes: object) =>
     plugin.admit?.(
       { subresource: '', dryRun: false, ...attributes } as AdmissionAttributes,
@@ -27,6 +27,8 @@ function setup() {
     );
   return {
     clock,
+    listed,
+    plugin,
     live,
     exists: (name: string) => void listed.set(name, { metadata: { name } }),
     remove: (name: string) =>
@@ -47,6 +49,30 @@ describe('admission by namespace', () => {
     await create('shop');
     assert.deepEqual(live, ['shop']);
   });
+
+  for (const [what, change] of [
+    ['is removed', (listed: Map<string, KubeObject>) => listed.delete('shop')],
+    [
+      'begins to terminate',
+      (listed: Map<string, KubeObject>) =>
+        listed.set('shop', { metadata: { name: 'shop', deletionTimestamp: '2026-01-01T00:00:00Z' } }),
+    ],
+  ] as const) {
+    it(`creates nothing where the namespace ${what} while webhooks are called`, async () => {
+      const { listed, plugin, exists, create } = setup();
+      exists('shop');
+      await create('shop');
+      const attributes = {
+        operation: 'CREATE',
+        resource: { group: '', resource: 'pods' },
+        name: 'p',
+        namespace: 'shop',
+      };
+      plugin.beforeWrite?.(attributes as AdmissionAttributes);
+      change(listed);
+      assert.throws(() => plugin.beforeWrite?.(attributes as AdmissionAttributes), /not found|being terminated/);
+    });
+  }
 
   it('reviews access in a missing namespace, but creates no custom resource of the same name', async () => {
     const { create } = setup();

@@ -26,7 +26,7 @@ test('an open registry serves reads alone until it gets an admission chain, and 
   const verbs = (): string[] => Object.keys(catalog.find('', 'v1', 'pods', '') ?? {});
   assert.deepEqual(verbs(), ['info', 'subresource', 'get', 'list', 'watch']);
   assert.equal(catalog.find('apps', 'v1', 'deployments', ''), undefined);
-  const admission = { admit: async () => undefined, validate: async () => undefined };
+  const admission = { admit: async () => undefined, validate: async () => undefined, beforeWrite: () => undefined };
   serveRegistry(registry, { schema, admission, fieldManagement: () => withoutFieldManagement });
   assert.ok(verbs().includes('create') && verbs().includes('deleteCollection'));
   assert.equal(catalog.find('apps', 'v1', 'deployments', ''), undefined);

@@ -67,7 +67,7 @@ export async function openFixture(
   });
   serveRegistry(registry, {
     schema,
-    admission: { admit: async () => undefined, validate: async () => undefined },
+    admission: { admit: async () => undefined, validate: async () => undefined, beforeWrite: () => undefined },
     fieldManagement,
   });
   const warnings: string[] = [];
