@@ -23,6 +23,7 @@ import { limitPodHardAntiAffinity } from './limit-pod-hard-anti-affinity.ts';
 import { limitRanger } from './limit-ranger.ts';
 import { namespaceLifecycle } from './namespace-lifecycle.ts';
 import { namespaceAutoProvision, namespaceExists } from './namespace-provision.ts';
+import { nodeDeclaredFeatures } from './node-declared-features.ts';
 import { nodeRestriction } from './node-restriction.ts';
 import { taintNodesByCondition } from './node-taint.ts';
 import { ownerReferencesPermissionEnforcement } from './owner-references.ts';
@@ -117,6 +118,9 @@ export const PLUGINS: readonly PluginRow[] = [
   ),
   on('NodeRestriction', 'what node agents may write', ({ sources, authorizer }) =>
     nodeRestriction(sources, authorizer),
+  ),
+  on('NodeDeclaredFeatureValidator', 'pods change only as their node supports', ({ sources }) =>
+    nodeDeclaredFeatures(sources),
   ),
   on('TaintNodesByCondition', 'new nodes take no pods yet', () => taintNodesByCondition()),
   off('AlwaysPullImages', 'every image is pulled anew, with the rights of its user', () => alwaysPullImages()),

@@ -225,6 +225,8 @@ function nodeChanges(previous: Node, current: Node): Change[] {
   if (!jsonEqual(previous.metadata.labels ?? {}, current.metadata.labels ?? {})) changes.push('node-labels');
   if (!jsonEqual(previous.status?.allocatable ?? {}, current.status?.allocatable ?? {}))
     changes.push('node-allocatable');
+  if (!jsonEqual(previous.status?.declaredFeatures ?? [], current.status?.declaredFeatures ?? []))
+    changes.push('node-features');
   const taints = (node: Node) => [node.spec?.taints ?? [], node.spec?.unschedulable ?? false];
   if (!jsonEqual(taints(previous), taints(current))) changes.push('node-taints');
   return changes;

@@ -8,6 +8,7 @@ import { dynamicResources } from './filters/dynamic-resources.ts';
 import { interPodAffinity } from './filters/inter-pod-affinity.ts';
 import {
   nodeAffinity,
+  nodeDeclaredFeatures,
   nodeName,
   nodePorts,
   nodeResourcesFit,
@@ -35,6 +36,7 @@ const plugins: readonly FilterPlugin[] = [
   podTopologySpread,
   interPodAffinity,
   dynamicResources,
+  nodeDeclaredFeatures,
 ];
 
 export interface NodeRejection extends Rejection {

@@ -11,6 +11,7 @@ export type Change =
   | 'node-added'
   | 'node-allocatable'
   | 'node-labels'
+  | 'node-features'
   | 'node-taints'
   | 'node-removed'
   | 'pod-assigned'
@@ -41,6 +42,7 @@ const HELPFUL: ReadonlyMap<string, readonly Change[]> = new Map(
       'pod-labels',
       'pod-gone',
     ],
+    NodeDeclaredFeatures: ['node-added', 'node-features'],
     DynamicResources: ['node-added', 'node-labels', 'devices'],
     InterPodAffinity: ['node-added', 'node-labels', 'pod-assigned', 'pod-labels', 'pod-gone'],
   }),

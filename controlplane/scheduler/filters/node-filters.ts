@@ -52,6 +52,24 @@ export const nodeAffinity: FilterPlugin = {
   },
 };
 
+/** The node declares the features of the pod's specification. A node with an older agent would ignore them. */
+export const nodeDeclaredFeatures: FilterPlugin = {
+  name: 'NodeDeclaredFeatures',
+  prepare({ pod }) {
+    const containers = [...(pod.spec?.containers ?? []), ...(pod.spec?.initContainers ?? [])];
+    const restartsAll = containers.some(({ restartPolicyRules = [] }) =>
+      restartPolicyRules.some(({ action }) => action === 'RestartAllContainers'),
+    );
+    if (!restartsAll) return undefined;
+    return {
+      check: ({ node }) =>
+        node.status?.declaredFeatures?.includes('RestartAllContainersOnContainerExits') === true
+          ? undefined
+          : unresolvable("node(s) didn't match Pod's required features"),
+    };
+  },
+};
+
 export const nodePorts: FilterPlugin = {
   name: 'NodePorts',
   prepare(pod) {

@@ -203,6 +203,20 @@ describe('the filters of the scheduler', () => {
     });
   }
 
+  it('keep pods that may restart all their containers to nodes that declare the feature', async () => {
+    const restartPolicyRules = [{ action: 'RestartAllContainers', exitCodes: { operator: 'In', values: [1] } }];
+    const cluster = new SchedulerCluster().node('old').node('new', {
+      node: { status: { allocatable: { pods: '10' }, declaredFeatures: ['RestartAllContainersOnContainerExits'] } },
+    });
+    const pod = podOf('p', { spec: { containers: [{ name: 'c', image: 'i', restartPolicyRules }] } });
+    const { nodes, rejections } = await cluster.fit(pod);
+    assert.deepEqual(
+      [nodes.map(({ name }) => name), rejections.map(({ reasons }) => reasons)],
+      [['new'], [["node(s) didn't match Pod's required features"]]],
+    );
+    assert.deepEqual(await cluster.fits(podOf('q')), ['new', 'old']);
+  });
+
   it('reckon with nominated pods, and without them', async () => {
     const nominated = new PodInfo(podOf('n', { cpu: '3', labels, priority: 10 }));
     const on = (name: string) => (node: { readonly name: string }) => (node.name === name ? [nominated] : []);
