@@ -3,7 +3,7 @@
  * Its data directory is on a small tmpfs where the user may mount one.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync, writeSync } from 'node:fs';
+import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../../api/machinery/clock.ts';
@@ -14,7 +14,7 @@ import { Api } from './api.ts';
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const HOOK = join(import.meta.dirname, 'storage-thread-hook.ts');
 const TOKEN = 'soak';
-const DISK = '64m';
+const DISK_MIB = 64;
 /** Of a process that exits because its storage failed. */
 const STORAGE_FAILED = 74;
 
@@ -29,25 +29,28 @@ export class SoakPlane {
   readonly #port: number;
   #child: ChildProcess | undefined;
   #isStopping = false;
+  #isTerminating = false;
   #log = '';
   /** Exits that no fault explains. */
   readonly crashes: string[] = [];
   starts = 0;
   storageFailures = 0;
 
-  private constructor(scratch: string, port: number) {
+  private constructor(scratch: string, port: number, diskMib: number) {
     this.#scratch = scratch;
     this.#disk = join(scratch, 'disk');
     mkdirSync(this.#disk);
-    const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${DISK}`, 'tmpfs', this.#disk], { stdio: 'ignore' });
+    const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${diskMib}m`, 'tmpfs', this.#disk], {
+      stdio: 'ignore',
+    });
     this.hasOwnDisk = mounted.status === 0;
     this.#port = port;
     this.api = new Api(port, TOKEN);
   }
 
-  static async start(): Promise<SoakPlane> {
+  static async start(diskMib = DISK_MIB): Promise<SoakPlane> {
     const scratch = mkdtempSync(join(tmpdir(), 'orchlet-soak-'));
-    const plane = new SoakPlane(scratch, await freePort());
+    const plane = new SoakPlane(scratch, await freePort(), diskMib);
     const built = spawnSync('cc', ['-shared', '-fPIC', '-O1', '-o', join(scratch, 'faults.so'), FAULTS, '-ldl']);
     if (built.status !== 0) throw new Error(`cc: ${built.stderr.toString()}`);
     writeFileSync(join(scratch, 'control'), Buffer.alloc(4096));
@@ -88,6 +91,18 @@ export class SoakPlane {
 
   killStorageThread(): void {
     this.#child?.kill('SIGUSR2');
+  }
+
+  /** Stops it as systemd does. */
+  terminate(): void {
+    this.#isTerminating = true;
+    this.#child?.kill('SIGTERM');
+  }
+
+  /** Of the database and its write-ahead log. */
+  get storageBytes(): number {
+    const file = join(this.#disk, 'data/storage/orchlet.db');
+    return [file, `${file}-wal`].reduce((sum, one) => sum + (statSync(one, { throwIfNoEntry: false })?.size ?? 0), 0);
   }
 
   /** Leaves no room on the disk. */
@@ -149,8 +164,10 @@ export class SoakPlane {
       stream.on('data', (part: Buffer) => (this.#log = (this.#log + part.toString()).slice(-20_000)));
     child.once('exit', (code, signal) => {
       if (this.#isStopping) return;
+      const isTerminated = this.#isTerminating;
+      this.#isTerminating = false;
       if (code === STORAGE_FAILED) this.storageFailures += 1;
-      else if (signal !== 'SIGKILL')
+      else if (signal !== 'SIGKILL' && !(isTerminated && code === 0))
         this.crashes.push(`exit code ${code}, signal ${signal}:\n${this.#log.slice(-3000)}`);
       systemClock.after(100, () => {
         if (!this.#isStopping) this.#launch();

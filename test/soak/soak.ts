@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { FAULTS, soak, type SoakReport } from './run.ts';
 
-const USAGE = `usage: npm run soak -- [--minutes N] [--seed S] [--only FAULT,FAULT]
+const USAGE = `usage: npm run soak -- [--minutes N] [--seed S] [--only FAULT,FAULT] [--disk MIB]
        npm run soak -- --agent docker|containerd [--minutes N] [--seed S]
 
 Without --agent, clients write, read, list and watch while the control plane meets faults of its process and its
@@ -17,6 +17,7 @@ containers recorded are judged. Exits with 1 where a promise was broken. Needs a
   --minutes N      how long (default 1)
   --seed S         the same seed draws the same program (default: random)
   --only FAULTS    of the control plane, these alone: ${Object.keys(FAULTS).join(' ')}
+  --disk MIB       size of the disk of the control plane (default 64)
   --help           show this
 `;
 
@@ -25,6 +26,7 @@ const { values } = parseArgs({
     agent: { type: 'string' },
     minutes: { type: 'string', default: '1' },
     only: { type: 'string', default: '' },
+    disk: { type: 'string', default: '64' },
     seed: { type: 'string', default: '' },
     help: { type: 'boolean', default: false },
   },
@@ -82,5 +84,9 @@ else {
     refuse(`--agent is docker or containerd, not ${agent}`);
   process.stdout.write(`seed ${seed}\n`);
   const only = values.only === '' ? [] : values.only.split(',');
-  print(agent === undefined ? await soak({ seconds, seed, only, onProgress }) : await soakOn(agent));
+  print(
+    agent === undefined
+      ? await soak({ seconds, seed, only, diskMib: Number(values.disk), onProgress })
+      : await soakOn(agent),
+  );
 }
