@@ -13,6 +13,7 @@ import { Worker } from 'node:worker_threads';
 import { keep, readCorpus } from './corpus.ts';
 import { searchGrowth } from './growth-search.ts';
 import { mutate } from './mutate.ts';
+import { Outcomes } from './outcomes.ts';
 import { checkMemory, judged } from './oracle.ts';
 import { Random } from './random.ts';
 import type { Target } from './target.ts';
@@ -136,7 +137,7 @@ async function fuzz(name: string): Promise<number> {
     pool: [...target.seeds.map((seed) => Buffer.from(seed)), ...readCorpus(name)],
   };
   const given = run.pool.length;
-  const outcomes = new Set<string>();
+  const outcomes = new Outcomes();
   const failures = new Set<string>();
   let current: Buffer = Buffer.alloc(0);
   const fail = (error: unknown): void => {
@@ -160,12 +161,9 @@ async function fuzz(name: string): Promise<number> {
     watchdog.watch(input);
     try {
       const seen = await judged(() => target.execute(input));
-      if (!outcomes.has(seen)) {
-        outcomes.add(seen);
-        if (executions >= given && run.pool.length < MAX_POOL) {
-          run.pool.push(input);
-          if (values.keep) keep(name, input);
-        }
+      if (outcomes.isNew(seen) && executions >= given && run.pool.length < MAX_POOL) {
+        run.pool.push(input);
+        if (values.keep) keep(name, input);
       }
       if (executions % 1000 === 0) {
         checkMemory();
