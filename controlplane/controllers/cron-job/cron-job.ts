@@ -1,6 +1,6 @@
 /** Cron jobs: creates a job for each time of the schedule, and for the last missed time, as the concurrency policy allows. */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
-import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
+import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import { referenceTo, type EventType } from '../../../api/machinery/event-recorder.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
@@ -74,10 +74,15 @@ class CronJobController {
 
   async #reconcile(key: string): Promise<void> {
     const { namespace, name } = splitKey(key);
-    const cronJob = this.#cronJobs.get(namespace, name);
-    if (cronJob === undefined) return;
+    const shown = this.#cronJobs.get(namespace, name);
+    if (shown === undefined) return;
     const { client } = this.#environment;
-    const own = ownedBy(this.#jobs, cronJob);
+    const own = ownedBy(this.#jobs, shown);
+    const listed = new Set((shown.status?.active ?? []).map(({ uid }) => uid));
+    // The informer of jobs may be ahead of that of cron jobs: then the last status, which lists the job, is not shown yet.
+    const isBehind = own.some((job) => finishedAs(job) === undefined && !listed.has(job.metadata.uid ?? ''));
+    const cronJob = isBehind ? await tolerate(client.get(cronJobs, namespace, name), isNotFound) : shown;
+    if (cronJob === undefined) return;
     let status = await this.#noteJobs(cronJob, own);
     await this.#removeOld(cronJob, own);
     if (cronJob.metadata.deletionTimestamp === undefined && cronJob.spec?.suspend !== true)

@@ -64,6 +64,35 @@ for (const policy of ['Forbid', 'Replace'] as const) {
   });
 }
 
+it('a job that the informer shows before the status that lists it is not unexpected', async () => {
+  const t = controllerTest({ objects: [[cronJobs, cronJob('Allow')]] });
+  await t.start(runCronJobs);
+  // The status with the new job takes effect, but its event comes late.
+  let isLate = true;
+  t.client.intercept((call) => {
+    if (call.verb !== 'update' || call.subresource !== 'status' || !isLate) return undefined;
+    isLate = false;
+    const known = t.client.peek(cronJobs, 'shop', 'nightly');
+    const active = t.client.peekAll(jobs).map(({ metadata: { name, namespace, uid } }) => ({ name, namespace, uid }));
+    return { ...known, status: { active } } as never;
+  });
+  t.client.intercept((call) => {
+    if (call.verb !== 'get' || call.resource.resource !== 'cronjobs') return undefined;
+    const active = t.client.peekAll(jobs).map(({ metadata: { name, namespace, uid } }) => ({ name, namespace, uid }));
+    return { ...t.client.peek(cronJobs, 'shop', 'nightly'), status: { active } } as never;
+  });
+  await t.advance(MINUTE_MS);
+  const [job] = t.client.peekAll(jobs);
+  assert.ok(job !== undefined);
+  await t.client.update(jobs, { ...job, status: { ready: 1 } } as unknown as Job, { subresource: 'status' });
+  await t.advance(1_000);
+  assert.deepEqual(
+    t.events().filter((event) => event.includes('UnexpectedJob')),
+    [],
+  );
+  await t.stop();
+});
+
 it('an active job that somebody deletes goes missing, and one that has finished is no longer active', async () => {
   const t = controllerTest({ objects: [[cronJobs, cronJob('Allow')]] });
   await t.start(runCronJobs);
