@@ -12,7 +12,7 @@ import type { Logger } from '../api/component/logger.ts';
 import { formatTime, systemClock, type Clock } from '../api/machinery/clock.ts';
 import { BACKUP_PREFIX, type BackupPlace, directoryPlace, s3Place } from './backup-place.ts';
 import { removeBackupLeftovers } from './backup-scratch.ts';
-import { CommandError } from './command.ts';
+import { UsageError } from '../api/component/flags.ts';
 import { isS3, type S3Flags } from './s3/settings.ts';
 
 export interface BackupScheduleOptions {
@@ -57,8 +57,7 @@ export async function checkBackupSchedule(options: BackupScheduleOptions): Promi
   const { schedule } = options;
   if (schedule === '') return;
   const { default: cron } = await import('node-cron');
-  if (!cron.validate(schedule))
-    throw new CommandError(`--backup-schedule ${quoteText(schedule)} is not a cron schedule`);
+  if (!cron.validate(schedule)) throw new UsageError(`--backup-schedule ${quoteText(schedule)} is not a cron schedule`);
   await backupPlace(options);
 }
 

@@ -9,12 +9,15 @@ export async function runningProcess(pidFile: string): Promise<number | undefine
   return (await isOrchlet(pid)) ? pid : undefined;
 }
 
+/** The command, a checkout's entry, and that of a bundle. */
+const PROGRAM = /(^|\/)(orchlet|cli\/main\.ts|dist\/program\/main\.js)$/;
+
 /** A process that has terminated and is not reaped yet has no command line any more. */
 export async function isOrchlet(pid: number): Promise<boolean> {
   const [program = '', ...args] = (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split('\0');
   // An editor or pager that has one of our files open also has its name among its arguments.
   if (basename(program).startsWith('orchlet')) return true;
-  return /^(node|bash|sh)/.test(basename(program)) && args.some((arg) => /(^|\/)(orchlet|cli\/main\.[jt]s)$/.test(arg));
+  return /^(node|bash|sh)/.test(basename(program)) && args.some((arg) => PROGRAM.test(arg));
 }
 
 export async function writePid(pidFile: string): Promise<void> {

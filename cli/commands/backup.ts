@@ -5,7 +5,7 @@ import { chown, mkdir, mkdtemp, readdir, rename, rm, stat, statfs } from 'node:f
 import { basename, dirname, join, resolve } from 'node:path';
 import { json } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
-import type { FlagTable, ParsedFlags } from '../../api/component/flags.ts';
+import { type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { formatTime, systemClock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
@@ -39,9 +39,9 @@ export const backup: Command = {
   async run(parsed, io) {
     const [place = ''] = parsed.arguments;
     const directory = resolve(String(parsed.values['dataDir']));
+    const upload = isS3(place) ? await openObject(place, parsed.values, io) : undefined;
     if (!existsSync(join(directory, STORAGE_FILE)))
       throw new CommandError(`${directory} holds no control plane's data: give its --data-dir`);
-    const upload = isS3(place) ? await openObject(place, parsed.values, io) : undefined;
     // Root's, too, which a control plane of another user cannot remove; its own copies are left to it.
     await removeBackupLeftovers(directory, 0, silentLogger);
     const scratch = await makeBackupScratch(directory);
@@ -75,7 +75,7 @@ interface S3Object {
 
 async function openObject(place: string, values: Values, { env, clock }: CommandIo): Promise<S3Object> {
   const { bucket, key } = parseS3Location(place);
-  if (key === '') throw new CommandError(`${place} names a bucket: name a file in it, as s3://${bucket}/cluster.tgz`);
+  if (key === '') throw new UsageError(`${place} names a bucket: name a file in it, as s3://${bucket}/cluster.tgz`);
   const endpoint = String(values['backupS3Endpoint']);
   const settings = await s3Settings(bucket, { endpoint, region: String(values['backupS3Region']) }, env);
   return { bucket: s3Bucket(settings, clock), key };

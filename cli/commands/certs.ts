@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { flag } from '../../api/component/flags.ts';
+import { flag, UsageError } from '../../api/component/flags.ts';
 import { formatDuration } from '../../api/component/duration.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { parseCertificates } from '../../api/pki/certificate.ts';
@@ -136,14 +136,14 @@ export const certsRotateCa: Command = {
   flags: caFlags,
   examples: ['orchlet certs rotate-ca --stage prepare'],
   async run(parsed, io) {
+    const stage = String(parsed.values['stage']);
+    if (stage === '') throw new UsageError('give the stage: --stage prepare, switch or finish');
     const directory = join(String(parsed.values['dataDir']), 'pki');
     const nowMs = io.clock.now();
     await validityOf(String(parsed.values['dataDir']), nowMs);
-    const stage = String(parsed.values['stage']);
     if (stage === 'prepare') await prepareAuthority(directory, nowMs);
     else if (stage === 'switch') await switchAuthority(directory, nowMs);
-    else if (stage === 'finish') await finishAuthority(directory, nowMs);
-    else throw new CommandError('say which stage: --stage prepare, switch or finish');
+    else await finishAuthority(directory, nowMs);
     io.stdout.write(`${NEXT_STEPS.get(stage) ?? ''}\n`);
     return 0;
   },

@@ -7,9 +7,9 @@ import { createServer, connect } from 'node:net';
 import { hostname } from 'node:os';
 import { dirname, resolve } from 'node:path';
 import { request } from '../../api/machinery/node-http.ts';
-import { flag, type FlagTable, type ParsedFlags } from '../../api/component/flags.ts';
+import { flag, type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { type Command, CommandError } from '../command.ts';
+import type { Command } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
 import { examineData, type ExaminedData } from '../examine-data.ts';
 import type { CommandIo } from '../io.ts';
@@ -282,7 +282,7 @@ export const doctor: Command = {
       );
       return report(findings, parsed, io);
     }
-    if (parsed.values['export'] !== '') throw new CommandError('--export goes with --data');
+    if (parsed.values['export'] !== '') throw new UsageError('--export goes with --data');
     const findings: Finding[] = [
       await describeHost(),
       checkUser(),

@@ -7,6 +7,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { trimEnd } from '../../api/component/trim.ts';
 import { quoteText } from '../../api/meta/quote.ts';
+import { UsageError } from '../../api/component/flags.ts';
 import { CommandError } from '../command.ts';
 import type { S3Credentials } from './signature.ts';
 
@@ -37,12 +38,12 @@ const BUCKET = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/;
 
 export const isS3 = (place: string): boolean => place.startsWith('s3://');
 
-/** Throws `CommandError`. */
+/** Throws `UsageError`. */
 export function parseS3Location(place: string): S3Location {
   const [bucket = '', ...rest] = place.slice('s3://'.length).split('/');
   const parts = rest.filter((part) => part !== '');
   if (!BUCKET.test(bucket) || parts.some((part) => part === '.' || part === '..'))
-    throw new CommandError(`${quoteText(place)} is not of the form s3://BUCKET/PREFIX`);
+    throw new UsageError(`${quoteText(place)} is not of the form s3://BUCKET/PREFIX`);
   return { bucket, key: parts.join('/') };
 }
 

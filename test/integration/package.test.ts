@@ -3,11 +3,21 @@
  * runs is there, and nothing else.
  */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import { globSync, lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync, spawn } from 'node:child_process';
+import {
+  existsSync,
+  globSync,
+  lstatSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { until } from '../until.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const MEGABYTE = 1e6;
@@ -161,4 +171,25 @@ test('an installation from a checkout holds no sources and no tools, and takes l
     env: { PATH: '/usr/bin:/bin', NODE_COMPILE_CACHE: join(destination, 'compiled') },
   });
   assert.match(said, new RegExp(`^node ${process.version}$`, 'm'));
+});
+
+test('a control plane of an installation is found and stopped by the installed command', async (t) => {
+  const destination = mkdtempSync(join(tmpdir(), 'orchlet-installation-'));
+  t.after(() => rmSync(destination, { recursive: true, force: true }));
+  execFileSync(join(ROOT, 'scripts/install'), { env: { ...process.env, DESTDIR: destination }, stdio: 'pipe' });
+  const command = join(destination, 'usr/local/lib/orchlet/bin/orchlet');
+  const data = join(destination, 'data');
+  const plane = spawn(
+    command,
+    ['controlplane', '--data-dir', data, '--secure-port', '0', '--bind-address', '127.0.0.1'],
+    {
+      stdio: ['ignore', 'ignore', 'inherit'],
+    },
+  );
+  t.after(() => plane.kill('SIGKILL'));
+  const stopped = new Promise((resolve) => plane.once('exit', resolve));
+  await until('the storage to be open', () => existsSync(join(data, 'admin.kubeconfig')));
+  const said = execFileSync(command, ['stop', '--data-dir', data], { encoding: 'utf8' });
+  assert.equal(said, `process ${plane.pid} is stopped\n`);
+  await stopped;
 });

@@ -143,7 +143,7 @@ describe('a command whose backups cannot be scheduled ends', () => {
   for (const command of ['controlplane', 'up']) {
     it(`orchlet ${command}: before its start where a flag is wrong`, () => {
       const schedule = start(command, ['--backup-schedule', 'every day']);
-      assert.equal(schedule.code, 1, schedule.said);
+      assert.equal(schedule.code, 2, schedule.said);
       assert.match(schedule.said, /^orchlet: --backup-schedule "every day" is not a cron schedule$/m);
       const keep = start(command, [...SCHEDULE, '--backup-keep', '0']);
       assert.equal(keep.code, 2, keep.said);

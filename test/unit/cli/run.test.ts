@@ -64,6 +64,9 @@ describe('bad usage ends with 2 and one line', () => {
     [['completion', 'tcsh'], '"tcsh" is not one of bash, zsh, fish'],
     [['backup'], "'orchlet backup' needs FILE: orchlet backup [FLAGS] FILE"],
     [['token', 'delete'], "'orchlet token delete' needs TOKEN…: orchlet token delete [FLAGS] TOKEN…"],
+    [['doctor', '--export', 'x.tgz'], '--export goes with --data'],
+    [['certs', 'rotate-ca'], 'give the stage: --stage prepare, switch or finish'],
+    [['backup', 's3://B'], '"s3://B" is not of the form s3://BUCKET/PREFIX'],
     [['version', '--outptu', 'json'], 'unknown flag: --outptu (did you mean --output?)'],
     [
       ['doctor', '--ports', '6443,none'],
@@ -84,6 +87,16 @@ describe('a failure ends with 1 and one line without a stack', () => {
     [['token', 'list', '--kubeconfig', '/nonexistent'], /\/nonexistent/],
     [['certs', 'check', '--data-dir', '/nonexistent'], /no control plane has run with this --data-dir/],
     [['backup', '/tmp/x.tgz', '--data-dir', '/nonexistent'], /give its --data-dir/],
+    [['images', 'import', '/nonexistent.tar'], /\/nonexistent\.tar does not exist/],
+    [
+      ['images', 'import', import.meta.filename, '--docker-endpoint', 'unix:///nonexistent.sock', '--root-dir', '/tmp'],
+      /nonexistent\.sock/,
+    ],
+    [
+      ['agent', 'explain-eviction', '--server', 'https://127.0.0.1:1'],
+      /the agent at https:\/\/127\.0\.0\.1:1 does not answer/,
+    ],
+    [['stop', '--pods', '--data-dir', '/nonexistent'], /no agent of \/nonexistent\/agent runs/],
     [['controlplane', '--storage-backend', 'memory', '--bind-address', 'nonsense'], /nonsense/],
     [
       ['controlplane', '--storage-backend', 'memory', '--secure-port', '0', '--tls-cipher-suites', 'NONE'],

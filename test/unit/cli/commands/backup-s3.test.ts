@@ -81,6 +81,7 @@ test('a refusal is one line, and leaves what is there as it is', async () => {
   }
   assert.deepEqual(readdirSync(directory).sort(), ['backup', 'storage']);
   const bare = await run('backup', 's3://backups');
+  assert.equal(bare.code, 2);
   assert.match(bare.stderr, /names a bucket: name a file in it/);
 });
 

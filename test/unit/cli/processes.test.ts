@@ -1,0 +1,58 @@
+/** The processes that commands stop or ask are recognized however orchlet was started: from a checkout, a bundle or the executable. */
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { after, describe, it } from 'node:test';
+import { isOrchlet, runningProcess } from '../../../cli/processes.ts';
+import { until } from '../../until.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'orchlet-processes-'));
+const children: ChildProcess[] = [];
+after(() => {
+  for (const child of children) child.kill('SIGKILL');
+  rmSync(directory, { recursive: true, force: true });
+});
+
+/** A program of that path, which waits. */
+async function started(file: string, options: { readonly argv0?: string } = {}): Promise<number> {
+  const path = join(directory, file);
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, "process.stdout.write('started');setInterval(() => undefined, 60_000);\n");
+  const child = spawn(process.execPath, [path], { stdio: ['ignore', 'pipe', 'ignore'], ...options });
+  children.push(child);
+  await new Promise((resolve) => child.stdout?.once('data', resolve));
+  return child.pid ?? 0;
+}
+
+describe('a process of orchlet', () => {
+  for (const [of, file, argv0] of [
+    ['a checkout', 'cli/main.ts', undefined],
+    ['an installation or the npm package', 'dist/program/main.js', undefined],
+    ['a link to the command', 'bin/orchlet', undefined],
+    ['the executable', 'unpacked.js', 'orchlet'],
+  ] as const)
+    it(`of ${of} is recognized`, async () => {
+      const pid = await started(file, argv0 === undefined ? {} : { argv0 });
+      assert.equal(await isOrchlet(pid), true);
+      const pidFile = join(directory, 'pid');
+      writeFileSync(pidFile, `${pid}\n`);
+      assert.equal(await runningProcess(pidFile), pid);
+      process.kill(pid);
+      await until('the process to be gone', async () => (await runningProcess(pidFile)) === undefined);
+    });
+
+  it('is no other program with such a file name', async () => {
+    assert.equal(await isOrchlet(await started('other/main.js')), false);
+    assert.equal(await isOrchlet(await started('cli/main.ts.js')), false);
+  });
+
+  it('is not one whose record is missing or damaged', async () => {
+    assert.equal(await runningProcess(join(directory, 'none')), undefined);
+    for (const text of ['', 'x', '-1', '0', String(process.pid)]) {
+      writeFileSync(join(directory, 'pid'), text);
+      assert.equal(await runningProcess(join(directory, 'pid')), undefined, text);
+    }
+  });
+});
