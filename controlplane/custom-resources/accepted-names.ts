@@ -1,8 +1,13 @@
 /**
- * Decides which names of a definition are accepted: those that no other definition of its group uses. Writes the result to the
- * status, together with whether the definition is established.
+ * Decides which names of a definition are accepted: those that neither a built-in resource nor another definition of its group
+ * uses. Writes the result to the status, together with whether the definition is established.
+ *
+ * kube-apiserver accepts the names of built-in resources, but serves the built-in ones before custom ones and keeps their objects
+ * apart. Here both would be the same objects, and a definition of reviews would answer who is authorized.
  */
 import { quoteText } from '../../api/meta/quote.ts';
+import { builtinResources } from '../../api/schema/resources.ts';
+import type { ResourceInfo } from '../../api/schema/schema.ts';
 import { authorityBundleError } from './authority-bundle.ts';
 import {
   type Definition,
@@ -14,7 +19,25 @@ import {
   setCondition,
 } from './definition.ts';
 
-/** Names that the other definitions of the group have. */
+/** The names of the built-in resources of a group. `served` are those that the server serves now, custom ones among them. */
+export function builtInNames(group: string, served: readonly ResourceInfo[]): DefinitionNames[] {
+  return [...builtinResources(), ...served]
+    .filter((info) => info.group === group && info.custom === undefined)
+    .map(({ resource, singular, shortNames, kind }) => ({
+      plural: resource,
+      singular,
+      shortNames: [...shortNames],
+      kind,
+      listKind: `${kind}List`,
+    }));
+}
+
+/** Whether the definition, whatever its status says, has the resource or the kind of a built-in one. */
+export function takesBuiltIn({ spec: { group, names } }: Definition, served: readonly ResourceInfo[]): boolean {
+  return builtInNames(group, served).some(({ plural, kind }) => plural === names.plural || kind === names.kind);
+}
+
+/** Names that built-in resources and the other definitions of the group have. */
 export interface TakenNames {
   readonly resources: ReadonlySet<string>;
   readonly kinds: ReadonlySet<string>;

@@ -16,7 +16,7 @@ import type { AdmissionChain } from '../admission/admission.ts';
 import type { Storage } from '../storage/storage.ts';
 import { openWatchCache, type WatchCache } from '../storage/watch-cache.ts';
 import type { MutableCatalog } from '../registry/resource-catalog.ts';
-import { namedStatus, takenBy } from './accepted-names.ts';
+import { builtInNames, namedStatus, takenBy, takesBuiltIn } from './accepted-names.ts';
 import { fieldReaders, type FieldReaders } from './custom-strategy.ts';
 import { CLEANUP_FINALIZER, type Definition, type DefinitionNames, isTrue, setCondition } from './definition.ts';
 import { leaseCache, type LeasedCache } from './leased-cache.ts';
@@ -129,8 +129,7 @@ export class CustomResources {
       return;
     }
     if (await this.#accept(definition)) return;
-    if (!isTrue(definition, 'Established')) return;
-    await this.#serve(name, definition);
+    if (isTrue(definition, 'Established')) await this.#serve(name, definition);
     const { deletionTimestamp, finalizers = [] } = definition.metadata;
     if (deletionTimestamp !== undefined && finalizers.includes(CLEANUP_FINALIZER)) this.#cleanUp(name, definition);
   }
@@ -141,7 +140,9 @@ export class CustomResources {
     const name = definition.metadata.name ?? '';
     const { group } = definition.spec;
     const others = [...this.#accepted].filter(([other, { group: theirs }]) => other !== name && theirs === group);
-    const status = namedStatus(definition, takenBy(others.map(([, { names }]) => names)), clock.now());
+    const builtIn = builtInNames(group, this.#options.catalog.resources());
+    const taken = takenBy([...builtIn, ...others.map(([, { names }]) => names)]);
+    const status = namedStatus(definition, taken, clock.now());
     if (status.acceptedNames !== undefined) this.#accepted.set(name, { group, names: status.acceptedNames });
     if (jsonEqual(status, definition.status)) return false;
     if (!jsonEqual(status.acceptedNames, definition.status?.acceptedNames)) this.#wakeOthers(name, group);
@@ -171,6 +172,7 @@ export class CustomResources {
 
   async #serve(name: string, definition: Definition): Promise<void> {
     const { spec, metadata, status } = definition;
+    if (takesBuiltIn(definition, this.#options.catalog.resources())) return;
     const uid = metadata.uid ?? '';
     const shape = [spec, status?.acceptedNames];
     const terminating = metadata.deletionTimestamp !== undefined;
