@@ -6,9 +6,10 @@
  * available.
  */
 import { stringifyJson } from '../codec/json.ts';
+import { dnsLabelErrors, dnsSubdomainErrors } from '../meta/names.ts';
 import { type FunctionRow, method } from './functions.ts';
 import { bool, opaque, string } from './types.ts';
-import { OpaqueValue, Pending } from './values.ts';
+import { CelError, OpaqueValue, Pending } from './values.ts';
 
 export interface CheckAttributes {
   readonly serviceAccount?: { readonly namespace: string; readonly name: string };
@@ -132,6 +133,11 @@ const set = (name: string, typeName: string, more: (value: string) => Partial<Ch
 const check = (builder: Builder, verb: string): DecisionValue =>
   new DecisionValue(builder.decider.decide({ ...builder.attributes, verb }));
 
+function notBlank(text: string, why: string): string {
+  if (text.trim() === '') throw new CelError(why);
+  return text;
+}
+
 export const authorizerFunctions: readonly FunctionRow[] = [
   method('group', [authorizerType, string], group, (builder: Builder, name: string) =>
     builder.with(GROUP, { group: name }),
@@ -140,14 +146,17 @@ export const authorizerFunctions: readonly FunctionRow[] = [
     'serviceAccount',
     [authorizerType, string, string],
     authorizerType,
-    (builder: Builder, namespace: string, name: string) =>
-      builder.with(AUTHORIZER, { serviceAccount: { namespace, name } }),
+    (builder: Builder, namespace: string, name: string) => {
+      if (dnsSubdomainErrors(name).length > 0) throw new CelError('Invalid service account name');
+      if (dnsLabelErrors(namespace).length > 0) throw new CelError('Invalid service account namespace');
+      return builder.with(AUTHORIZER, { serviceAccount: { namespace, name } });
+    },
   ),
   method('path', [authorizerType, string], path, (builder: Builder, text: string) =>
-    builder.with(PATH, { path: text }),
+    builder.with(PATH, { path: notBlank(text, 'path must not be empty') }),
   ),
   method('resource', [group, string], resource, (builder: Builder, name: string) =>
-    builder.with(RESOURCE, { resource: name }),
+    builder.with(RESOURCE, { resource: notBlank(name, 'resource must not be empty') }),
   ),
   set('subresource', RESOURCE, (subresource) => ({ subresource })),
   set('namespace', RESOURCE, (namespace) => ({ namespace })),

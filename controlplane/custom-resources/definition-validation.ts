@@ -87,7 +87,7 @@ function specErrors(spec: Spec, old: Spec | undefined): FieldError[] {
   const place = { path: 'spec', schemaPath: 'spec.validation.openAPIV3Schema' };
   const hasStatus = spec.versions.some((version) => version.subresources?.status !== undefined);
   const isKnown = first !== undefined && isUnchanged(first, old);
-  errors.push(...validateVersionParts(shared.shared, first, { ...place, hasStatus, isKnown }));
+  errors.push(...validateVersionParts(shared.shared, { ...place, hasStatus, isKnown }));
   if (spec.preserveUnknownFields === true && (spec.conversion?.strategy ?? 'None') !== 'None') {
     const why = 'must be None if spec.preserveUnknownFields is true';
     errors.push(invalid('spec.conversion.strategy', spec.conversion?.strategy, why));
@@ -154,7 +154,7 @@ function validateVersions(spec: Spec, inner: readonly Parts[], old: Spec | undef
     errors.push(...validateDeprecation(version, path));
     const hasStatus = version.subresources?.status !== undefined;
     const place = { path, schemaPath: `${path}.schema.openAPIV3Schema`, hasStatus, isKnown: isUnchanged(version, old) };
-    errors.push(...validateVersionParts(inner[index] ?? {}, version, place));
+    errors.push(...validateVersionParts(inner[index] ?? {}, place));
   });
   const shown = versions.map((version, index) => goForm(version, inner[index] ?? {}));
   if (new Set(versions.map(({ name }) => name)).size < versions.length) {
@@ -203,20 +203,32 @@ function validateDeprecation(version: DefinitionVersion, path: string): FieldErr
   return texts.map((why) => invalid(`${path}.deprecationWarning`, text, why));
 }
 
+/**
+ * kube-apiserver looks for the schema at the level of the selectable fields only: fields that all versions share need a
+ * schema that all share, and fields of one version need a schema of that version alone.
+ */
+const WITHOUT_SCHEMA = {
+  shared: 'may only be set when validations.schema is included',
+  version: 'may only be set when `version.schema.openAPIV3Schema` is not included',
+} as const;
+
 interface PartsPlace extends SchemaPlace {
   readonly path: string;
 }
 
-function validateVersionParts(parts: Parts, version: DefinitionVersion | undefined, place: PartsPlace): FieldError[] {
+function validateVersionParts(parts: Parts, place: PartsPlace): FieldError[] {
   const { path } = place;
   const errors = parts.schema === undefined ? [] : validateSchema(parts.schema, place);
   if (parts.subresources?.scale !== undefined) errors.push(...validateScale(parts.subresources, path));
   parts.columns?.forEach((column, index) =>
     errors.push(...validateColumn(column, `${path}.additionalPrinterColumns[${index}]`)),
   );
-  const schema = version?.schema?.openAPIV3Schema;
-  if (parts.selectable !== undefined && schema !== undefined) {
-    errors.push(...validateSelectable(parts.selectable, schema, path));
+  if (parts.selectable !== undefined && parts.selectable.length > 0) {
+    errors.push(
+      ...(parts.schema === undefined
+        ? [invalid(`${path}.selectableFields`, '', WITHOUT_SCHEMA[path === 'spec' ? 'shared' : 'version'])]
+        : validateSelectable(parts.selectable, parts.schema, path)),
+    );
   }
   return errors;
 }

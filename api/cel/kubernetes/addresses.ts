@@ -54,9 +54,38 @@ function strictIp(text: string): IpAddress | undefined {
 
 function ipOf(text: string): Ip {
   const found = strictIp(text);
-  if (found === undefined)
-    throw new CelError(`IP Address ${quoteText(text)} parse error during conversion from string`);
-  return new Ip(found);
+  if (found !== undefined) return new Ip(found);
+  const shown = quoteText(text);
+  if (parseIp(text)?.mapped === true) throw new CelError(`IPv4-mapped IPv6 address ${shown} is not allowed`);
+  const [address = '', zone = ''] = text.split('%');
+  if (zone !== '' && address.includes(':') && parseIp(address) !== undefined)
+    throw new CelError(`IP address ${shown} with zone value is not allowed`);
+  const prefix = `IP Address ${shown} parse error during conversion from string`;
+  throw new CelError(`${prefix}: ParseAddr(${shown}): ${parseProblem(text)}`);
+}
+
+/** Returns what Go's `netip.ParseAddr` reports about a text that is no address. */
+function parseProblem(text: string): string {
+  const first = /[.:%]/.exec(text)?.[0];
+  if (first === '%') return 'missing IPv6 address';
+  return first === '.' ? ipv4Problem(text) : 'unable to parse IP';
+}
+
+function ipv4Problem(text: string): string {
+  let [dots, value, digits] = [0, 0, 0];
+  for (const [index, char] of [...text].entries()) {
+    const rest = ` (at ${quoteText(text.slice(index))})`;
+    if (char >= '0' && char <= '9') {
+      if (digits === 1 && value === 0) return 'IPv4 field has octet with leading zero';
+      value = value * 10 + Number(char);
+      digits++;
+      if (value > 255) return 'IPv4 field has value >255';
+    } else if (char !== '.') return `unexpected character${rest}`;
+    else if (digits === 0 || index === text.length - 1) return `IPv4 field must have at least one digit${rest}`;
+    else if (dots === 3) return 'IPv4 address too long';
+    else [dots, value, digits] = [dots + 1, 0, 0];
+  }
+  return 'IPv4 address too short';
 }
 
 function strictCidr(text: string): CidrBlock | undefined {
@@ -66,9 +95,23 @@ function strictCidr(text: string): CidrBlock | undefined {
 
 function cidrOf(text: string): Cidr {
   const found = strictCidr(text);
-  if (found === undefined)
-    throw new CelError(`network address parse error during conversion from string: ${quoteText(text)}`);
-  return new Cidr(found);
+  if (found !== undefined) return new Cidr(found);
+  if (parseCidr(text)?.address.mapped === true)
+    throw new CelError(`${CIDR_PREFIX}IPv4-mapped IPv6 address ${quoteText(text)} is not allowed`);
+  // kube-apiserver repeats the prefix.
+  throw new CelError(`${CIDR_PREFIX}${CIDR_PREFIX}netip.ParsePrefix(${quoteText(text)}): ${prefixProblem(text)}`);
+}
+
+const CIDR_PREFIX = 'network address parse error during conversion from string: ';
+
+/** Returns what Go's `netip.ParsePrefix` reports about a text that is no prefix. */
+function prefixProblem(text: string): string {
+  const slash = text.lastIndexOf('/');
+  if (slash < 0) return "no '/'";
+  const address = text.slice(0, slash);
+  const bits = text.slice(slash + 1);
+  if (strictIp(address) === undefined) return `ParseAddr(${quoteText(address)}): ${parseProblem(address)}`;
+  return /^(?:0|[1-9]\d*)$/.test(bits) ? 'prefix length out of range' : `bad bits after slash: ${quoteText(bits)}`;
 }
 
 const isGlobal = (value: IpAddress): boolean =>

@@ -198,3 +198,47 @@ test('of thousands of errors a hundred are reported; an expression of megabytes 
   );
   assert.throws(() => compile(' '.repeat(200_000), environment), /code point size exceeds limit/);
 });
+
+const ADDRESS_ERRORS: readonly (readonly [string, string])[] = [
+  ["ip('x')", 'IP Address "x" parse error during conversion from string: ParseAddr("x"): unable to parse IP'],
+  [
+    "ip('1.2.3.256')",
+    'IP Address "1.2.3.256" parse error during conversion from string: ParseAddr("1.2.3.256"): IPv4 field has value >255',
+  ],
+  [
+    "ip('1.2.03.4')",
+    'IP Address "1.2.03.4" parse error during conversion from string: ParseAddr("1.2.03.4"): IPv4 field has octet with leading zero',
+  ],
+  [
+    "ip('1.2.3')",
+    'IP Address "1.2.3" parse error during conversion from string: ParseAddr("1.2.3"): IPv4 address too short',
+  ],
+  ["ip('fe80::1%eth0')", 'IP address "fe80::1%eth0" with zone value is not allowed'],
+  ["ip('::ffff:1.2.3.4')", 'IPv4-mapped IPv6 address "::ffff:1.2.3.4" is not allowed'],
+  [
+    "cidr('10.0.0.0')",
+    `network address parse error during conversion from string: network address parse error during conversion from string: netip.ParsePrefix("10.0.0.0"): no '/'`,
+  ],
+  [
+    "cidr('10.0.0.0/33')",
+    'network address parse error during conversion from string: network address parse error during conversion from string: netip.ParsePrefix("10.0.0.0/33"): prefix length out of range',
+  ],
+];
+
+for (const [source, wanted] of ADDRESS_ERRORS)
+  test(`${source} fails with the text of Go`, () => {
+    assert.throws(() => run(source), { message: wanted });
+  });
+
+const AUTHORIZER_ERRORS: readonly (readonly [string, string])[] = [
+  ["authorizer.path(' ').check('get').allowed()", 'path must not be empty'],
+  ["authorizer.group('').resource('').check('get').allowed()", 'resource must not be empty'],
+  ["authorizer.serviceAccount('ns', 'a/b').path('/x').check('get').allowed()", 'Invalid service account name'],
+  ["authorizer.serviceAccount('a/b', 'x').path('/x').check('get').allowed()", 'Invalid service account namespace'],
+];
+
+for (const [source, wanted] of AUTHORIZER_ERRORS)
+  test(`the authorizer refuses an argument: ${wanted}`, () => {
+    const value = authorizerValue(() => ({ allowed: true, reason: '' }));
+    assert.throws(() => compile(source, environment).run(() => value), { message: wanted });
+  });
