@@ -2,15 +2,7 @@
  * Validates CustomResourceDefinitions. Fields that are the same in all versions have error paths of the old single-version form
  * (`spec.validation`), like in kube-apiserver.
  */
-import {
-  duplicate,
-  forbidden,
-  invalid,
-  notSupported,
-  required,
-  tooMany,
-  type FieldError,
-} from '../../api/meta/field-error.ts';
+import { forbidden, invalid, notSupported, required, type FieldError } from '../../api/meta/field-error.ts';
 import { withinBudget } from '../../api/meta/validation-effort.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { dnsSubdomainErrors, rfc1035LabelErrors } from '../../api/meta/names.ts';
@@ -29,8 +21,8 @@ import {
 } from './definition.ts';
 import { webhookClientErrors } from '../registry/kinds/admissionregistration/webhook-client.ts';
 import { validateAuthorityBundle } from './authority-bundle.ts';
-import { readFieldPath } from './field-path.ts';
 import type { JsonSchema } from './json-schema.ts';
+import { selectableFieldErrors } from './selectable-fields.ts';
 import { type SchemaPlace, validateSchema } from './schema-validation.ts';
 
 type Spec = Definition['spec'];
@@ -203,15 +195,6 @@ function validateDeprecation(version: DefinitionVersion, path: string): FieldErr
   return texts.map((why) => invalid(`${path}.deprecationWarning`, text, why));
 }
 
-/**
- * kube-apiserver looks for the schema at the level of the selectable fields only: fields that all versions share need a
- * schema that all share, and fields of one version need a schema of that version alone.
- */
-const WITHOUT_SCHEMA = {
-  shared: 'may only be set when validations.schema is included',
-  version: 'may only be set when `version.schema.openAPIV3Schema` is not included',
-} as const;
-
 interface PartsPlace extends SchemaPlace {
   readonly path: string;
 }
@@ -223,13 +206,7 @@ function validateVersionParts(parts: Parts, place: PartsPlace): FieldError[] {
   parts.columns?.forEach((column, index) =>
     errors.push(...validateColumn(column, `${path}.additionalPrinterColumns[${index}]`)),
   );
-  if (parts.selectable !== undefined && parts.selectable.length > 0) {
-    errors.push(
-      ...(parts.schema === undefined
-        ? [invalid(`${path}.selectableFields`, '', WITHOUT_SCHEMA[path === 'spec' ? 'shared' : 'version'])]
-        : validateSelectable(parts.selectable, parts.schema, path)),
-    );
-  }
+  errors.push(...selectableFieldErrors(parts.selectable ?? [], parts.schema, path));
   return errors;
 }
 
@@ -269,39 +246,6 @@ function validateColumn(column: PrinterColumn, path: string): FieldError[] {
   }
   if (column.jsonPath === '') errors.push(required(`${path}.JSONPath`));
   else if (!column.jsonPath.startsWith('.')) errors.push(invalid(`${path}.JSONPath`, column.jsonPath, NOT_SIMPLE));
-  return errors;
-}
-
-const MAX_SELECTABLE = 8;
-
-function validateSelectable(
-  fields: readonly { readonly jsonPath: string }[],
-  schema: JsonSchema,
-  path: string,
-): FieldError[] {
-  const errors: FieldError[] = [];
-  const seen = new Set<string>();
-  fields.forEach(({ jsonPath }, index) => {
-    const field = `${path}.selectableFields[${index}].jsonPath`;
-    if (jsonPath === '') {
-      errors.push(required(field));
-      return;
-    }
-    const read = readFieldPath(jsonPath, schema, { brackets: false });
-    if ('error' in read) {
-      errors.push(invalid(field, jsonPath, `is an invalid path: ${read.error}`));
-      return;
-    }
-    if (read.names[0] === 'metadata') errors.push(invalid(field, jsonPath, 'must not point to fields in metadata'));
-    if (!['string', 'integer', 'boolean'].includes(read.schema.type ?? '')) {
-      const text =
-        'must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.';
-      errors.push(invalid(field, jsonPath, text));
-    }
-    if (seen.has(read.shown)) errors.push(duplicate(field, jsonPath));
-    seen.add(read.shown);
-  });
-  if (seen.size > MAX_SELECTABLE) errors.push(tooMany(`${path}.selectableFields`, seen.size, MAX_SELECTABLE));
   return errors;
 }
 
