@@ -5,19 +5,12 @@ import { scaledValue } from '../../../api/meta/intstr.ts';
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import type { Informers } from '../../../api/machinery/informer.ts';
 import type { Pod, PodDisruptionBudget, Wire } from '../../../api/machinery/kinds.ts';
-import {
-  deployments,
-  podDisruptionBudgets,
-  pods,
-  replicaSets,
-  replicationControllers,
-  statefulSets,
-} from '../../../api/machinery/resources.ts';
+import { podDisruptionBudgets, pods } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
-import { controllerOf } from '../owner-references.ts';
 import { isPodFinished, isPodReady, isPodTerminating } from '../pod-state.ts';
+import { controllerScales, scaledOwners, totalScale } from './controller-scales.ts';
+import { runStaleDisruptions } from './stale-disruptions.ts';
 
 export type BudgetStatus = Wire<V1PodDisruptionBudgetStatus>;
 
@@ -30,15 +23,19 @@ export interface Expectation {
 }
 
 /** `scale` returns the number of replicas that the controllers of the pods want in total. Throws if that is unknown or the budget's percentage is invalid. */
-export function computeExpectation(budget: PodDisruptionBudget, podCount: number, scale: () => number): Expectation {
+export async function computeExpectation(
+  budget: PodDisruptionBudget,
+  podCount: number,
+  scale: () => number | Promise<number>,
+): Promise<Expectation> {
   const { maxUnavailable, minAvailable } = budget.spec ?? {};
   if (maxUnavailable !== undefined) {
-    const expected = scale();
+    const expected = await scale();
     return { expected, desired: Math.max(0, expected - scaledValue(maxUnavailable, expected, { roundUp: true })) };
   }
   if (typeof minAvailable === 'number') return { expected: podCount, desired: minAvailable };
   if (minAvailable === undefined) return { expected: 0, desired: 0 };
-  const expected = scale();
+  const expected = await scale();
   return { expected, desired: scaledValue(minAvailable, expected, { roundUp: true }) };
 }
 
@@ -97,48 +94,16 @@ function withAllowed(
   };
 }
 
-/** The informers of the controllers whose replicas count as the scale of their pods. */
-function scaledOwners(informers: Informers) {
-  const sets = informers.for(replicaSets);
-  return [
-    sets,
-    informers.for(deployments),
-    informers.for(statefulSets),
-    informers.for(replicationControllers),
-  ] as const;
-}
-
-type ScaledOwners = ReturnType<typeof scaledOwners>;
-
-/** The sum of the replicas of all controllers that own one of the pods. Throws if a pod has no known controller. */
-function totalScale(members: readonly Pod[], owners: ScaledOwners): number {
-  const [sets] = owners;
-  const scales = new Map<string, number>();
-  for (const pod of members) {
-    let reference = controllerOf(pod);
-    if (reference === undefined) throw new Error(`found no controller ref for pod "${pod.metadata.name}"`);
-    const namespace = pod.metadata.namespace ?? '';
-    const set = reference.kind === 'ReplicaSet' ? sets.get(namespace, reference.name) : undefined;
-    // The replicas of a deployment count, not those of each of its replica sets.
-    reference = (set === undefined ? undefined : controllerOf(set)) ?? reference;
-    const { kind, name, uid } = reference;
-    const owner = owners.find(({ resource }) => resource.kind === kind)?.get(namespace, name);
-    if (owner === undefined || owner.metadata.uid !== uid)
-      throw new Error(`found no controllers for pod "${pod.metadata.name}"`);
-    scales.set(uid, owner.spec?.replicas ?? 1);
-  }
-  return [...scales.values()].reduce((sum, replicas) => sum + replicas, 0);
-}
-
 /** The status of a budget; it allows no disruption, with an event, if the expectation cannot be computed. */
-function budgetStatus(
+async function budgetStatus(
   { clock, recorder }: ControllerEnvironment,
   budget: PodDisruptionBudget,
   members: readonly Pod[],
-  scale: () => number,
-): BudgetStatus {
+  scale: () => Promise<number>,
+): Promise<BudgetStatus> {
   try {
-    return computeBudgetStatus(budget, members, computeExpectation(budget, members.length, scale), clock.now());
+    const expectation = await computeExpectation(budget, members.length, scale);
+    return computeBudgetStatus(budget, members, expectation, clock.now());
   } catch (error) {
     const message = (error as Error).message;
     recorder.event(
@@ -159,11 +124,16 @@ function budgetStatus(
   }
 }
 
-export const runDisruption: RunController = (environment, signal) => {
+export const runDisruption: RunController = async (environment, signal) => {
+  await Promise.all([runBudgets(environment, signal), runStaleDisruptions(environment, signal)]);
+};
+
+const runBudgets: RunController = (environment, signal) => {
   const { client, clock, informers, recorder } = environment;
   const budgets = informers.for(podDisruptionBudgets);
   const podCache = informers.for(pods);
   const owners = scaledOwners(informers);
+  const scaleOf = controllerScales(environment, owners);
   const loop = new ReconcileLoop(environment, {
     maxDelayMs: 60_000,
     reconcile: async (key) => {
@@ -176,8 +146,8 @@ export const runDisruption: RunController = (environment, signal) => {
         .filter((pod) => selector.matches(pod.metadata.labels) && !isPodFinished(pod));
       if (members.length === 0)
         recorder.event(referenceTo(budget, podDisruptionBudgets), 'Normal', 'NoPods', 'No matching pods found');
-      const scale = (): number => totalScale(members, owners);
-      const status = budgetStatus(environment, budget, members, scale);
+      const scale = (): Promise<number> => totalScale(members, scaleOf);
+      const status = await budgetStatus(environment, budget, members, scale);
       for (const at of Object.values(status.disruptedPods ?? {}))
         loop.queue.addAfter(key, Math.max(1000, Date.parse(at) + EVICTION_TIMEOUT_MS - clock.now()));
       if (!semanticEqual(status, budget.status))

@@ -8,6 +8,8 @@ import {
   computeExpectation,
   runDisruption,
 } from '../../../../controlplane/controllers/disruption/disruption.ts';
+import { newNotFound } from '../../../../api/meta/status-error.ts';
+import { controllerScales } from '../../../../controlplane/controllers/disruption/controller-scales.ts';
 import { controllerTest } from '../../../fakes/fake-controllers.ts';
 
 const budget = (spec: Partial<NonNullable<PodDisruptionBudget['spec']>>): PodDisruptionBudget => ({
@@ -41,11 +43,8 @@ describe('what a budget expects', () => {
     [{ maxUnavailable: 20 }, 5, 10, { expected: 10, desired: 0 }],
   ];
   for (const [spec, members, scale, wanted] of cases)
-    test(`${JSON.stringify(spec)} with ${members} pods of ${scale}`, () =>
-      assert.deepEqual(
-        computeExpectation(budget(spec), members, () => scale),
-        wanted,
-      ));
+    test(`${JSON.stringify(spec)} with ${members} pods of ${scale}`, async () =>
+      assert.deepEqual(await computeExpectation(budget(spec), members, () => scale), wanted));
 });
 
 describe('what may be disrupted', () => {
@@ -95,18 +94,108 @@ describe('the budget of a set', () => {
     assert.deepEqual([status?.expectedPods, status?.desiredHealthy, status?.disruptionsAllowed], [4, 2, 1]);
     await t.stop();
   });
-  test('allows nothing when a pod has no controller', async () => {
+  test('does not count pods without a controller', async () => {
     const t = controllerTest({
       objects: [
         [podDisruptionBudgets, budget({ maxUnavailable: 2 })],
-        [pods, pod('a', { owner: '' })],
+        [replicaSets, set],
+        [pods, pod('a')],
+        [pods, pod('b', { owner: '' })],
       ],
     });
     await t.start(runDisruption);
     await t.advance(100);
     const status = t.client.peek(podDisruptionBudgets, 'n', 'b')?.status;
-    assert.equal(status?.disruptionsAllowed, 0);
-    assert.equal(status?.conditions?.[0]?.reason, 'SyncFailed');
+    assert.deepEqual([status?.expectedPods, status?.desiredHealthy, status?.currentHealthy], [4, 2, 2]);
+    assert.equal(status?.conditions?.[0]?.reason, 'InsufficientPods');
     await t.stop();
   });
+  test('counts a set that is not of a deployment by itself', async () => {
+    const ownerReferences = [
+      { apiVersion: 'argoproj.io/v1alpha1', kind: 'Rollout', name: 'r', uid: 'rollout-uid', controller: true },
+    ];
+    const t = controllerTest({
+      objects: [
+        [podDisruptionBudgets, budget({ maxUnavailable: 1 })],
+        [replicaSets, { ...set, metadata: { ...set.metadata, ownerReferences } }],
+        [pods, pod('a')],
+      ],
+    });
+    await t.start(runDisruption);
+    await t.advance(100);
+    assert.equal(t.client.peek(podDisruptionBudgets, 'n', 'b')?.status?.expectedPods, 4);
+    await t.stop();
+  });
+});
+
+describe('the scale of a controller', () => {
+  const info = (kind: string, subresources: readonly string[]): object => ({
+    group: 'example.com',
+    version: 'v1',
+    kind,
+    resource: `${kind.toLowerCase()}s`,
+    subresources: subresources.map((name) => ({ name })),
+  });
+  const catalog = { resources: () => [info('Fleet', ['scale', 'status']), info('Herd', [])] };
+  const scales: Readonly<Record<string, object>> = { f: { metadata: { uid: 'f-uid' }, spec: { replicas: 7 } } };
+  const client = {
+    get: (_: unknown, _namespace: string, name: string) => {
+      const scale = scales[name];
+      return scale === undefined
+        ? Promise.reject(newNotFound({ group: 'example.com', resource: 'fleets' }, name))
+        : Promise.resolve(scale);
+    },
+  };
+  const scaleOf = controllerScales({ catalog, client } as never, [] as never);
+  const reference = (kind: string, name: string, uid = `${name}-uid`) => ({
+    apiVersion: 'example.com/v1',
+    kind,
+    name,
+    uid,
+    controller: true,
+  });
+
+  test('of any kind is that of its scale subresource', async () => {
+    assert.deepEqual(await scaleOf(reference('Fleet', 'f'), 'n'), { uid: 'f-uid', replicas: 7 });
+    assert.equal(await scaleOf(reference('Fleet', 'f', 'another'), 'n'), undefined);
+    assert.equal(await scaleOf(reference('Fleet', 'gone'), 'n'), undefined);
+  });
+  test('is unknown if its kind has none, or does not exist', async () => {
+    await assert.rejects(
+      scaleOf(reference('Herd', 'h'), 'n'),
+      /herds.example.com does not implement the scale subresource/,
+    );
+    await assert.rejects(
+      scaleOf(reference('Flock', 'f'), 'n'),
+      /no matches for kind "Flock" in version "example.com\/v1"/,
+    );
+  });
+});
+
+test('a pod that was to be disrupted and was not loses the condition after two minutes', async () => {
+  const target = (name: string, more: object = {}): Pod => {
+    const { metadata, ...rest } = pod(name);
+    const lastTransitionTime = '2026-01-02T03:04:05Z';
+    const conditions = [
+      { type: 'DisruptionTarget', status: 'True', reason: 'EvictionByEvictionAPI', message: 'm', lastTransitionTime },
+    ];
+    return { ...rest, metadata: { ...metadata, ...more }, status: { phase: 'Running', conditions } } as Pod;
+  };
+  const leaving = { deletionTimestamp: '2026-01-02T03:04:05Z', finalizers: ['example.com/wait'] };
+  const t = controllerTest({
+    objects: [
+      [pods, target('stays')],
+      [pods, target('leaves', leaving)],
+    ],
+  });
+  await t.start(runDisruption);
+  const statusOf = (name: string) => t.client.peek(pods, 'n', name)?.status?.conditions?.[0];
+  await t.advance(100_000);
+  assert.equal(statusOf('stays')?.status, 'True');
+  await t.advance(30_000);
+  assert.deepEqual(
+    [statusOf('stays')?.status, statusOf('stays')?.reason ?? null, statusOf('leaves')?.status],
+    ['False', null, 'True'],
+  );
+  await t.stop();
 });

@@ -1,0 +1,95 @@
+/**
+ * How many replicas the controllers of pods want: of the built-in kinds from informers, of all others from their scale
+ * subresource.
+ */
+import { parseApiVersion, type KubeObject, type OwnerReference } from '../../../api/meta/object.ts';
+import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
+import type { Informers } from '../../../api/machinery/informer.ts';
+import type { Pod } from '../../../api/machinery/kinds.ts';
+import {
+  deployments,
+  replicaSets,
+  replicationControllers,
+  resource,
+  statefulSets,
+  type ResourceOf,
+} from '../../../api/machinery/resources.ts';
+import type { ControllerEnvironment } from '../controller.ts';
+import { controllerOf } from '../owner-references.ts';
+
+interface ControllerScale {
+  readonly uid: string;
+  readonly replicas: number;
+}
+
+interface Scale extends KubeObject {
+  readonly spec?: { readonly replicas?: number };
+}
+
+/** Returns the scale of the controller of pods; `undefined` if it does not exist. Throws if the kind has no scale. */
+export type ScaleOf = (reference: OwnerReference, namespace: string) => Promise<ControllerScale | undefined>;
+
+/** The informers of the built-in kinds whose replicas count. */
+export function scaledOwners(informers: Informers) {
+  return [
+    informers.for(replicaSets),
+    informers.for(deployments),
+    informers.for(statefulSets),
+    informers.for(replicationControllers),
+  ] as const;
+}
+
+export function controllerScales(
+  { client, catalog }: Pick<ControllerEnvironment, 'client' | 'catalog'>,
+  owners: ReturnType<typeof scaledOwners>,
+): ScaleOf {
+  const builtIn = ({ apiVersion, kind, name, uid }: OwnerReference, namespace: string): ControllerScale | undefined => {
+    const { group = '' } = parseApiVersion(apiVersion) ?? {};
+    const informer = owners.find(({ resource: one }) => one.kind === kind && one.group === group);
+    const owner = informer?.get(namespace, name);
+    return owner?.metadata.uid === uid ? { uid, replicas: owner.spec?.replicas ?? 1 } : undefined;
+  };
+  const byScale = async (
+    { apiVersion, kind, name, uid }: OwnerReference,
+    namespace: string,
+  ): Promise<ControllerScale | undefined> => {
+    const gv = parseApiVersion(apiVersion);
+    const info = catalog
+      .resources()
+      .find((one) => one.kind === kind && one.group === gv?.group && one.version === gv.version);
+    if (info === undefined) throw new Error(`no matches for kind "${kind}" in version "${apiVersion}"`);
+    if (!info.subresources.some((subresource) => subresource.name === 'scale'))
+      throw new Error(
+        `${info.group === '' ? info.resource : `${info.resource}.${info.group}`} does not implement the scale subresource`,
+      );
+    const found: ResourceOf<Scale> = resource(info.group, info.version, info.resource, info.kind, true);
+    const scale = await tolerate(client.get(found, namespace, name, { subresource: 'scale' }), isNotFound);
+    return scale === undefined || scale.metadata.uid !== uid ? undefined : { uid, replicas: scale.spec?.replicas ?? 0 };
+  };
+  return async (reference, namespace) => {
+    const found = builtIn(reference, namespace);
+    if (found === undefined) return byScale(reference, namespace);
+    const [sets] = owners;
+    const above =
+      reference.kind === 'ReplicaSet'
+        ? controllerOf(sets.get(namespace, reference.name) ?? { metadata: {} })
+        : undefined;
+    // The replicas of a deployment count, not those of each of its replica sets. Other controllers leave that to the set.
+    return (above?.kind === 'Deployment' ? builtIn(above, namespace) : undefined) ?? found;
+  };
+}
+
+/** The sum of the replicas of all controllers of the pods. Pods without a controller do not count. Throws if one is unknown. */
+export async function totalScale(members: readonly Pod[], scaleOf: ScaleOf): Promise<number> {
+  const scales = new Map<string, number>();
+  const seen = new Set<string>();
+  for (const pod of members) {
+    const reference = controllerOf(pod);
+    if (reference === undefined || seen.has(reference.uid)) continue;
+    seen.add(reference.uid);
+    const scale = await scaleOf(reference, pod.metadata.namespace ?? '');
+    if (scale === undefined) throw new Error(`found no controllers for pod "${pod.metadata.name}"`);
+    scales.set(scale.uid, scale.replicas);
+  }
+  return [...scales.values()].reduce((sum, replicas) => sum + replicas, 0);
+}
