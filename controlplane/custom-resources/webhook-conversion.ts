@@ -52,7 +52,8 @@ export function webhookConversion(
     } catch (error) {
       throw fail(error instanceof Error ? error.message : String(error));
     }
-    const { response } = (answer ?? {}) as { readonly response?: ConversionResponse };
+    const response =
+      isMap(answer) && isMap(answer['response']) ? (answer['response'] as ConversionResponse) : undefined;
     if (response === undefined) throw fail('no response provided');
     if (response.uid !== uid)
       throw fail(`expected response.uid=${quoteText(uid)}, got ${quoteText(response.uid ?? '')}`);
@@ -98,21 +99,34 @@ function taken(object: KubeObject, converted: JsonObject, apiVersion: string, we
   if (next.kind !== object.kind) {
     throw refuse(`object at index 0: invalid kind (expected ${object.kind ?? ''}, received ${next.kind ?? ''})`);
   }
-  const { metadata = {} } = next;
+  const metadata: unknown = next.metadata ?? {};
+  if (!isMap(metadata)) throw refuse('metadata: it is not an object');
   for (const name of ['name', 'namespace', 'uid'] as const) {
     const [before, after] = [object.metadata[name] ?? '', metadata[name] ?? ''];
     if (before !== after) {
-      throw refuse(`object: must have the same ${name === 'uid' ? 'UID' : name}: ${before} != ${after}`);
+      const shown = typeof after === 'string' ? after : stringifyJson(after);
+      throw refuse(`object: must have the same ${name === 'uid' ? 'UID' : name}: ${before} != ${shown}`);
     }
   }
-  if (next.metadata === undefined) throw refuse('metadata: missing metadata in converted object');
+  if (!('metadata' in next)) throw refuse('metadata: missing metadata in converted object');
   const kept = cloneJson(object.metadata);
   delete kept.labels;
   delete kept.annotations;
-  if (metadata.labels !== undefined) kept.labels = metadata.labels;
-  if (metadata.annotations !== undefined) kept.annotations = metadata.annotations;
+  for (const name of ['labels', 'annotations'] as const) {
+    const texts = metadata[name] ?? {};
+    // Clients with types could not decode the object, nor any list that contains it.
+    if (!isMapOfTexts(texts)) throw refuse(`metadata: its ${name} are not texts by name`);
+    if (Object.keys(texts).length > 0) kept[name] = texts;
+  }
   return { ...next, metadata: kept };
 }
+
+function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+const isMapOfTexts = (value: unknown): value is Record<string, string> =>
+  isMap(value) && Object.values(value).every((text) => typeof text === 'string');
 
 interface ConversionResponse {
   readonly uid?: string;

@@ -123,6 +123,29 @@ describe('versions with a webhook', () => {
       /must have the same name/,
     );
   });
+  const malformed: readonly (readonly [string, unknown])[] = [
+    ['labels that are numbers', { name: 'x', uid: 'u', labels: { a: 5 } }],
+    ['labels that are a text', { name: 'x', uid: 'u', labels: 'a' }],
+    ['annotations that are objects', { name: 'x', uid: 'u', annotations: { a: {} } }],
+    ['a text as metadata', 'x'],
+    ['an object as name', { name: {}, uid: 'u' }],
+  ];
+  for (const [what, metadata] of malformed) {
+    test(`refuse an answer with ${what}, which no client could decode`, async () => {
+      const call = answering((one) => ({ ...one, apiVersion: 'g.io/v2', metadata }));
+      await assert.rejects(
+        async () => await conversionWith(call).convertAll?.([object], 'served'),
+        /conversion webhook for g.io\/v1, Kind=T returned invalid/,
+      );
+    });
+  }
+  test('refuse an answer whose response is null', async () => {
+    const call: CallConversion = () => Promise.resolve({ response: null });
+    await assert.rejects(
+      async () => await conversionWith(call).convertAll?.([object], 'served'),
+      /no response provided/,
+    );
+  });
   test('tell why the webhook failed', async () => {
     const call = answering((one) => one, { status: 'Failure', message: 'not today' });
     await assert.rejects(
