@@ -15,8 +15,34 @@ export interface DownwardFacts {
 function formatMap(map: Readonly<Record<string, string>> | undefined): string {
   return Object.entries(map ?? {})
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
-    .map(([key, value]) => `${key}=${JSON.stringify(value)}`)
+    .map(([key, value]) => `${key}=${quoted(value)}`)
     .join('\n');
+}
+
+/** The escapes of control characters that have letters in Go. */
+const ESCAPES: ReadonlyMap<string, string> = new Map([
+  ['\x07', 'a'],
+  ['\b', 'b'],
+  ['\f', 'f'],
+  ['\n', 'n'],
+  ['\r', 'r'],
+  ['\t', 't'],
+  ['\v', 'v'],
+  ['\\', '\\'],
+  ['"', '"'],
+]);
+
+/** Quotes a text as Go does, because programs read the files of the downward API with Go's unquoting. */
+function quoted(text: string): string {
+  const escaped = text.replaceAll(/["\\]|[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, (character) => {
+    const letter = ESCAPES.get(character);
+    if (letter !== undefined) return `\\${letter}`;
+    const code = character.codePointAt(0) ?? 0;
+    const hex = (digits: number): string => code.toString(16).padStart(digits, '0');
+    if (code < 0x80) return `\\x${hex(2)}`;
+    return code > 0xffff ? `\\U${hex(8)}` : `\\u${hex(4)}`;
+  });
+  return `"${escaped}"`;
 }
 
 export function fieldValue(pod: Pod, path: string, facts: DownwardFacts): string {

@@ -47,7 +47,8 @@ export async function terminationMessage(status: ContainerStatus): Promise<strin
   ) {
     message = await logTail(status.logPath);
   }
-  return message === '' ? status.message : message;
+  // What the container has written follows what the runtime reports.
+  return [status.message, message].filter((part) => part !== '').join(': ');
 }
 
 async function tailOf(open: () => Promise<FileHandle>, bytes: number): Promise<string> {

@@ -34,6 +34,15 @@ describe('the termination message', () => {
     assert.match(message, /xend$/);
   });
 
+  it('follows what the runtime reports of the container', async (t) => {
+    const path = join(await folder(t), 'log');
+    await writeFile(path, 'disk full');
+    const message = 'the task was killed';
+    assert.equal(await terminationMessage({ ...exited(path), message }), 'the task was killed: disk full');
+    await writeFile(path, '');
+    assert.equal(await terminationMessage({ ...exited(path), message }), message);
+  });
+
   it('is not waited for where the container made a FIFO of the file', { timeout: 10_000 }, async (t) => {
     const path = join(await folder(t), 'fifo');
     execFileSync('mkfifo', [path]);
