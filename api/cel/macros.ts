@@ -166,35 +166,34 @@ function variableTypes(compiler: ExpressionCompiler, range: Compiled, count: num
   return [dyn, dyn];
 }
 
-interface Step {
-  readonly frame: Frame;
-  readonly values: readonly CelValue[];
-}
-
-/** Yields the items of a list with their index, or the entries of a map with their key. */
-function* steps({ range, slots }: Loop, frame: Frame): Generator<Step> {
+/**
+ * Places the items of a list, with their index, or the entries of a map, with their key, into the slots one after the other.
+ * It makes nothing else: a loop may take a million steps.
+ */
+function* steps({ range, slots }: Loop, frame: Frame): Generator<undefined> {
   const value = range(frame);
-  const two = slots.length === 2;
+  const { locals } = frame;
+  const [first = 0, second] = slots;
   if (Array.isArray(value)) {
     for (let index = 0; index < value.length; index += 1) {
+      frame.spend(1);
       const item = adapt(value[index]);
-      yield place(frame, slots, two ? [BigInt(index), item] : [item]);
+      locals[first] = second === undefined ? item : BigInt(index);
+      if (second !== undefined) locals[second] = item;
+      yield;
     }
     return;
   }
   const entries = entriesOf(value);
   if (entries === undefined) throw new CelError('no such overload');
   // All entries are read, although the loop may end at the first.
-  frame.spend(Math.floor(entries.length / 2));
-  for (const [key, inner] of entries) yield place(frame, slots, two ? [key, inner] : [key]);
-}
-
-function place(frame: Frame, slots: readonly number[], values: readonly CelValue[]): Step {
-  frame.spend(1);
-  slots.forEach((slot, index) => {
-    frame.locals[slot] = values[index] ?? null;
-  });
-  return { frame, values };
+  frame.spend(2 * entries.length);
+  for (const [key, inner] of entries) {
+    frame.spend(1);
+    locals[first] = key;
+    if (second !== undefined) locals[second] = inner;
+    yield;
+  }
 }
 
 function looped<Result>(
@@ -270,13 +269,15 @@ function mapProjection(compiler: ExpressionCompiler, parts: Comprehension): Comp
       type: isEntry ? body.type : map(types[0] ?? dyn, body.type),
       run(frame) {
         const made: CelMap = new Map();
-        for (const { values } of steps(loop, frame)) {
+        const [slot = 0] = loop.slots;
+        for (const _step of steps(loop, frame)) {
+          const key = frame.locals[slot];
           if (filter !== undefined && !passes(filter.run(frame))) continue;
           const value = body.run(frame);
-          const entries = isEntry ? (entriesOf(value) ?? []) : [[values[0] as string, value] as const];
-          for (const [key, inner] of entries) {
-            if (made.has(key)) throw new CelError(`insert failed: key ${String(key)} already exists`);
-            made.set(key, inner);
+          const entries = isEntry ? (entriesOf(value) ?? []) : [[key as string, value] as const];
+          for (const [name, inner] of entries) {
+            if (made.has(name)) throw new CelError(`insert failed: key ${String(name)} already exists`);
+            made.set(name, inner);
           }
         }
         return made;

@@ -25,9 +25,9 @@ import {
   CelError,
   type CelValue,
   compare,
+  countEntries,
   Double,
   Duration,
-  entriesOf,
   Timestamp,
   TypeValue,
   typeNameOf,
@@ -115,7 +115,7 @@ function conversionError(from: string, to: string): CelError {
 
 /** Longer texts represent no number that fits; the time to parse a number grows with the square of its digits. */
 const MAX_DIGITS = 1000;
-/** The number of steps that parsing a time costs. */
+/** The number of steps that parsing a time or a duration costs. */
 const PARSING_STEPS = 8;
 
 function intOf(text: string): bigint {
@@ -198,7 +198,7 @@ const conversions: FunctionRow[] = [
   ...reading([fn('timestamp', [string], timestamp, parseTimestamp)], PARSING_STEPS),
   fn('timestamp', [int], timestamp, (a: bigint) => new Timestamp(a * NANOS)),
   fn('duration', [duration], duration, (a: Duration) => a),
-  fn('duration', [string], duration, parseDuration),
+  ...reading([fn('duration', [string], duration, parseDuration)], PARSING_STEPS),
   fn('duration', [int], duration, (a: bigint) => new Duration(a)),
 ];
 
@@ -212,8 +212,8 @@ const sizes: FunctionRow[] = [
   ...both('size', [bytes], int, (a: Uint8Array) => BigInt(a.length)),
   ...both('size', [list(param('A'))], int, (a: readonly unknown[]) => BigInt(a.length)),
   ...both('size', [map(param('A'), param('B'))], int, (a: CelValue, spending: Spending) => {
-    const size = entriesOf(a)?.length ?? 0;
-    spending.spend(size);
+    const size = countEntries(a);
+    spending.spend(2 * size);
     return BigInt(size);
   }),
 ];
@@ -272,6 +272,9 @@ function sizeOfPattern(source: string): number {
   }
 }
 
+/** The number of steps that a match costs beside what it reads. */
+export const MATCHING_STEPS = 5;
+
 /**
  * A short pattern with counted repetitions is a large program, each instruction of which may be alive at each character.
  * Throws if the pattern is invalid.
@@ -296,7 +299,7 @@ const texts: FunctionRow[] = [
     return a.includes(b);
   }),
   ...both('matches', [string, string], bool, (a: string, b: string, spending: Spending) => {
-    spending.spend(matchCost(a, b));
+    spending.spend(MATCHING_STEPS + matchCost(a, b));
     return patternOf(b).matcher(a).find();
   }),
 ];

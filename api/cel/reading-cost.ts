@@ -10,6 +10,9 @@ const READ_IN_ONE = 10;
 /** Characters or bytes that are compared in one unit. */
 const COMPARED_IN_ONE = 100;
 
+/** Units for an entry of a map, which is looked up by its key. */
+export const ENTRY_COST = 8;
+
 function costOf(value: CelValue, inOne: number): number {
   if (typeof value === 'string' || value instanceof Uint8Array) return Math.floor(value.length / inOne);
   if (value === null || typeof value !== 'object') return 0;
@@ -17,10 +20,13 @@ function costOf(value: CelValue, inOne: number): number {
   if (value instanceof Optional) return value.value === undefined ? 0 : costOf(value.value, inOne);
   if (value instanceof Timestamp || value instanceof Duration || value instanceof TypeValue) return 0;
   if (value instanceof OpaqueValue) return 0;
-  return (entriesOf(value) ?? []).reduce((sum, [key, inner]) => sum + 1 + costOf(key, inOne) + costOf(inner, inOne), 0);
+  return (entriesOf(value) ?? []).reduce(
+    (sum, [key, inner]) => sum + ENTRY_COST + costOf(key, inOne) + costOf(inner, inOne),
+    0,
+  );
 }
 
-/** One for ten characters or bytes, and one for each element at any depth. */
+/** One for ten characters or bytes, one for each element and `ENTRY_COST` for each entry of a map, at any depth. */
 export const readingCost = (value: CelValue): number => costOf(value, READ_IN_ONE);
 
 /** Like `readingCost`, for a comparison with a value of the same size: comparing text is faster. */

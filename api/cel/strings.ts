@@ -1,6 +1,6 @@
 /** The CEL string extension functions, including `format`. */
 import { fn, type FunctionRow, method, type Spending } from './functions.ts';
-import { doubleText, matchCost, patternOf, textCost } from './operators.ts';
+import { doubleText, MATCHING_STEPS, matchCost, patternOf, textCost } from './operators.ts';
 import { readingCost } from './reading-cost.ts';
 import { formatDuration, formatTimestamp } from './time.ts';
 import { int, list, param, string } from './types.ts';
@@ -19,36 +19,54 @@ import {
 
 const chars = (text: string): string[] => [...text];
 
-function within(index: bigint, length: number): number {
-  const at = Number(index);
-  if (at < 0 || at > length) throw new CelError(`index out of range: ${index}`);
+/** Whether the code unit at this place is the second half of a character. */
+const isSecondHalf = (text: string, at: number): boolean =>
+  at > 0 && (text.charCodeAt(at) & 0xfc00) === 0xdc00 && (text.charCodeAt(at - 1) & 0xfc00) === 0xd800;
+
+/** The number of characters up to a code unit. */
+function charsBefore(text: string, end = text.length): number {
+  let count = end;
+  for (let at = 1; at < end; at += 1) if (isSecondHalf(text, at)) count -= 1;
+  return count;
+}
+
+/** The code unit at which a character begins. Throws for an index that the text does not have. */
+function unitOf(text: string, index: bigint): number {
+  if (index < 0n || index > text.length) throw new CelError(`index out of range: ${index}`);
+  let left = Number(index);
+  let at = 0;
+  for (; left > 0 && at < text.length; left -= 1) at += isSecondHalf(text, at + 1) ? 2 : 1;
+  if (left > 0) throw new CelError(`index out of range: ${index}`);
   return at;
 }
 
 function substring(text: string, from: bigint, to?: bigint): string {
-  const all = chars(text);
-  const [start, end] = [within(from, all.length), to === undefined ? all.length : within(to, all.length)];
-  if (start > end) throw new CelError(`invalid substring range. start: ${start}, end: ${end}`);
-  return all.slice(start, end).join('');
+  const [start, end] = [unitOf(text, from), to === undefined ? text.length : unitOf(text, to)];
+  if (start > end) {
+    throw new CelError(`invalid substring range. start: ${from}, end: ${to ?? charsBefore(text)}`);
+  }
+  return text.slice(start, end);
 }
 
+function charAt(text: string, index: bigint): string {
+  const code = text.codePointAt(unitOf(text, index));
+  return code === undefined ? '' : String.fromCodePoint(code);
+}
+
+/** Whether a part that was found begins and ends between characters. */
+const isWhole = (text: string, at: number, part: string): boolean =>
+  !isSecondHalf(text, at) && !isSecondHalf(text, at + part.length);
+
 function indexOf(text: string, part: string, from = 0n): bigint {
-  const all = chars(text);
-  const wanted = chars(part);
-  for (let at = within(from, all.length); at + wanted.length <= all.length; at += 1) {
-    if (wanted.every((char, index) => all[at + index] === char)) return BigInt(at);
-  }
-  return -1n;
+  let at = text.indexOf(part, unitOf(text, from));
+  while (at >= 0 && !isWhole(text, at, part)) at = text.indexOf(part, at + 1);
+  return at < 0 ? -1n : BigInt(charsBefore(text, at));
 }
 
 function lastIndexOf(text: string, part: string, from?: bigint): bigint {
-  const all = chars(text);
-  const wanted = chars(part);
-  const highest = from === undefined ? all.length - wanted.length : within(from, all.length);
-  for (let at = Math.min(highest, all.length - wanted.length); at >= 0; at -= 1) {
-    if (wanted.every((char, index) => all[at + index] === char)) return BigInt(at);
-  }
-  return -1n;
+  let at = text.lastIndexOf(part, from === undefined ? text.length : unitOf(text, from));
+  while (at >= 0 && !isWhole(text, at, part)) at = at === 0 ? -1 : text.lastIndexOf(part, at - 1);
+  return at < 0 ? -1n : BigInt(charsBefore(text, at));
 }
 
 function replace(text: string, from: string, to: string, limit: bigint, spending: Spending): string {
@@ -128,7 +146,7 @@ function fixed(value: number, precision: number): string {
 
 const S = string;
 const rows: readonly FunctionRow[] = [
-  method('charAt', [S, int], S, (text: string, at: bigint) => chars(text)[within(at, chars(text).length)] ?? ''),
+  method('charAt', [S, int], S, charAt),
   method('indexOf', [S, S], int, (text: string, part: string) => indexOf(text, part)),
   method('indexOf', [S, S, int], int, (text: string, part: string, from: bigint) => indexOf(text, part, from)),
   method('lastIndexOf', [S, S], int, (text: string, part: string) => lastIndexOf(text, part)),
@@ -155,17 +173,22 @@ const rows: readonly FunctionRow[] = [
   ),
   fn('strings.quote', [S], S, quote),
   method('format', [S, list(param('A'))], S, (text: string, args: readonly unknown[], spending: Spending) => {
-    spending.spend(Math.ceil(text.length / 10) + readingCost(args));
+    // Entries of maps are read, sorted and joined.
+    spending.spend(Math.ceil(text.length / 10) + 2 * readingCost(args));
     return format(text, args);
   }),
   method('find', [S, S], S, (text: string, pattern: string) => {
     const matcher = patternOf(pattern).matcher(text);
     return matcher.find() ? (matcher.group() ?? '') : '';
   }),
-  method('findAll', [S, S], list(S), (text: string, pattern: string) => findAll(text, pattern, -1n)),
+  method('findAll', [S, S], list(S), (text: string, pattern: string, spending: Spending) =>
+    findAll(text, pattern, -1n, spending),
+  ),
   method('findAll', [S, S, int], list(S), findAll),
 ];
 
+/** Reversing takes each character apart. */
+const REVERSING = 3;
 const SEARCHES: ReadonlySet<string> = new Set(['indexOf', 'lastIndexOf']);
 const PATTERNS: ReadonlySet<string> = new Set(['find', 'findAll']);
 
@@ -180,7 +203,8 @@ function paid(row: FunctionRow): FunctionRow {
         const [first, second] = args;
         if (typeof first === 'string') {
           const sought = typeof second === 'string' ? second : '';
-          if (PATTERNS.has(row.name)) spending.spend(matchCost(first, sought));
+          if (PATTERNS.has(row.name)) spending.spend(MATCHING_STEPS + matchCost(first, sought));
+          else if (row.name === 'reverse') spending.spend(REVERSING * textCost(first.length));
           else spending.spend(textCost(first.length) * (SEARCHES.has(row.name) ? textCost(sought.length) || 1 : 1));
         }
         return run(args, spending);
@@ -191,10 +215,16 @@ function paid(row: FunctionRow): FunctionRow {
 
 export const stringFunctions: readonly FunctionRow[] = rows.map(paid);
 
-function findAll(text: string, pattern: string, limit: bigint): string[] {
+/** A text may have as many matches as characters, each of which takes as long as a match of a short text. */
+const EACH_FOUND = 10;
+
+function findAll(text: string, pattern: string, limit: bigint, spending: Spending): string[] {
   const found: string[] = [];
   const matcher = patternOf(pattern).matcher(text);
-  while ((limit < 0n || BigInt(found.length) < limit) && matcher.find()) found.push(matcher.group() ?? '');
+  while ((limit < 0n || BigInt(found.length) < limit) && matcher.find()) {
+    spending.spend(EACH_FOUND);
+    found.push(matcher.group() ?? '');
+  }
   return found;
 }
 

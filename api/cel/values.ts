@@ -218,9 +218,22 @@ export function entriesOf(value: CelValue): [string | bigint | boolean, CelValue
   if (value instanceof Map) return [...value];
   if (value instanceof MessageValue) return [...value.fields];
   if (!isPlainObject(value)) return undefined;
-  return Object.entries(value)
-    .filter(([, inner]) => inner !== undefined)
-    .map(([key, inner]) => [key, adapt(inner)]);
+  const entries: [string, CelValue][] = [];
+  for (const key of Object.keys(value)) {
+    const inner = value[key];
+    if (inner !== undefined) entries.push([key, adapt(inner)]);
+  }
+  return entries;
+}
+
+/** How many entries a map or an object has; 0 for other values. */
+export function countEntries(value: CelValue): number {
+  if (value instanceof Map) return value.size;
+  if (value instanceof MessageValue) return value.fields.size;
+  if (!isPlainObject(value)) return 0;
+  let count = 0;
+  for (const inner of Object.values(value)) if (inner !== undefined) count += 1;
+  return count;
 }
 
 export function member(value: CelValue, key: CelValue): CelValue | undefined {

@@ -16,6 +16,7 @@ import {
   runWaiting,
   type Budget,
 } from '../../../api/cel/cel.ts';
+import { CostSlice } from '../../../api/cel/cost-slice.ts';
 import { namespaceType, requestType } from '../../../api/cel/admission-variables.ts';
 import { type CelType, dyn } from '../../../api/cel/types.ts';
 import { CelError, type CelValue, CostExceeded, OpaqueValue } from '../../../api/cel/values.ts';
@@ -72,7 +73,7 @@ export class Expression {
   /** Throws `ExpressionError` with kube-apiserver's message. */
   async evaluate(bindings: Bindings): Promise<CelValue> {
     try {
-      return await runWaiting(this.program(), (name) => bindings.read(name), bindings.budget);
+      return await runInTurns(this.program(), bindings);
     } catch (error) {
       throw this.#failure(error);
     }
@@ -92,6 +93,20 @@ export class Expression {
 }
 
 export class ExpressionError extends Error {}
+
+/** Of all requests together: they share the event loop. */
+const slice = new CostSlice();
+
+/** Evaluates an expression after giving the event loop to others where the expressions before it have cost much. */
+export async function runInTurns(program: Program, bindings: Bindings): Promise<CelValue> {
+  if (slice.isSpent) await slice.pause();
+  const before = bindings.budget.left;
+  try {
+    return await runWaiting(program, (name) => bindings.read(name), bindings.budget);
+  } finally {
+    slice.spend(before - bindings.budget.left);
+  }
+}
 
 /** The variables of one request, each of which is computed on first use. */
 export class Bindings {

@@ -6,7 +6,7 @@ import { CelError, CostExceeded, Pending } from '../../../api/cel/values.ts';
 import type { Authorizer } from '../../authorization/authorization.ts';
 import type { MatchConditionCompiler } from '../../authorization/authorization-config.ts';
 import type { MatchConditions } from '../webhook/dispatcher.ts';
-import { ADMISSION_VARIABLES, authorizerFor, Bindings, Expression, requestValue } from './expressions.ts';
+import { ADMISSION_VARIABLES, authorizerFor, Bindings, Expression, requestValue, runInTurns } from './expressions.ts';
 
 const MAX_EXPRESSIONS = 1000;
 
@@ -28,7 +28,7 @@ export function webhookConditions(authorizer: () => Authorizer): MatchConditions
     }
     return expression;
   };
-  return (conditions, attributes, view) => {
+  return async (conditions, attributes, view) => {
     const bindings = new Bindings({
       object: () => view.object,
       oldObject: () => view.oldObject,
@@ -39,7 +39,7 @@ export function webhookConditions(authorizer: () => Authorizer): MatchConditions
     for (const { expression } of conditions) {
       try {
         const program = expressionOf(expression).program();
-        if (program.run((name) => bindings.read(name), bindings.budget) !== true) return { matches: false };
+        if ((await runInTurns(program, bindings)) !== true) return { matches: false };
       } catch (error) {
         failures.push(`expression '${expression.trim()}' resulted in error: ${reasonOf(error)}`);
       }

@@ -32,7 +32,7 @@ export type MatchConditions = (
   conditions: readonly { readonly name: string; readonly expression: string }[],
   attributes: AdmissionAttributes,
   view: ReviewView,
-) => { readonly matches: boolean; readonly error?: string };
+) => Promise<{ readonly matches: boolean; readonly error?: string }>;
 
 export interface DispatchOptions extends EndpointOptions {
   readonly client: WebhookClient;
@@ -72,14 +72,18 @@ export class Dispatcher {
   }
 
   /** Whether the match conditions select the request. Throws a 403 if they fail under the failure policy Fail. */
-  conditionsMatch({ webhook }: RegisteredWebhook, attributes: AdmissionAttributes, view: ReviewView): boolean {
+  async conditionsMatch(
+    { webhook }: RegisteredWebhook,
+    attributes: AdmissionAttributes,
+    view: ReviewView,
+  ): Promise<boolean> {
     const conditions = webhook.matchConditions ?? [];
     if (conditions.length === 0) return true;
     const evaluate = this.#options.matchConditions;
     const result =
       evaluate === undefined
         ? { matches: false, error: 'match conditions cannot be evaluated' }
-        : evaluate(conditions, attributes, view);
+        : await evaluate(conditions, attributes, view);
     if (result.error === undefined) return result.matches;
     if (webhook.failurePolicy === 'Ignore') return false;
     const { group, resource } = attributes.resource;

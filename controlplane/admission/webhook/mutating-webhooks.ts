@@ -67,7 +67,7 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
       const match = only?.has(registered) === false ? undefined : matchOf(registered);
       if (match === undefined) continue;
       const view = await views.of(match.as);
-      if (!this.dispatcher.conditionsMatch(registered, attributes, view)) continue;
+      if (!(await this.dispatcher.conditionsMatch(registered, attributes, view))) continue;
       const changed = await this.#call(registered, view, passage, `round_${passage.round}_index_${index}`);
       if (changed) views.forget();
       called(registered, changed);

@@ -178,7 +178,7 @@ class ValidatingPlugin extends WebhookPlugin implements AdmissionPlugin {
     const outcomes = await Promise.allSettled(
       matches.map(async ({ registered, as }, index) => {
         const view = await views.of(as);
-        if (!this.dispatcher.conditionsMatch(registered, attributes, view)) return;
+        if (!(await this.dispatcher.conditionsMatch(registered, attributes, view))) return;
         await this.dispatcher.call({ registered, attributes, view, signal, place: `round_0_index_${index}` });
       }),
     );

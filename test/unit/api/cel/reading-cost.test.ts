@@ -144,6 +144,38 @@ describe('an expression', () => {
       assert.ok(cost(source, values) >= least, String(cost(source, values)));
     });
 
+  it('that finds many matches costs more for each than for the text', () => {
+    assert.ok(cost('a.findAll("x").size() > 0', { a: 'x'.repeat(LARGE) }) >= 10 * LARGE);
+    assert.ok(cost('a.findAll("y").size() > 0', { a: 'x'.repeat(LARGE) }) < LARGE);
+  });
+
+  for (const source of ['a == b', '"%s".format([a]) != ""', 'a.all(k, true)', 'a.size() > 0', 'a in [b]'])
+    it(`${source} costs more for the entries of a map than for as many elements`, () => {
+      const entries = Object.fromEntries(Array.from({ length: 1000 }, (_entry, at) => [`k${at}`, at]));
+      assert.ok(cost(source, { a: entries, b: structuredClone(entries) }) >= 2000);
+    });
+
+  for (const [source, value] of [
+    ['a.substring(1, 3)', 'b😀'],
+    ['a.substring(2, 3) + a.charAt(1)', '😀b'],
+    ['a.charAt(5)', ''],
+    ['string(a.indexOf("c"))', '3'],
+    ['string(a.indexOf("a", 1))', '4'],
+    ['string(a.lastIndexOf("a"))', '4'],
+    ['string(a.lastIndexOf("a", 3))', '0'],
+    ['string(a.lastIndexOf(""))', '5'],
+    ['string(a.indexOf("", 5))', '5'],
+    ['string(a.indexOf("a", 6))', /index out of range: 6/],
+    ['a.substring(3, 2)', /start: 3, end: 2/],
+    ['a.charAt(6)', /index out of range: 6/],
+    ['a.substring(-1)', /index out of range: -1/],
+  ] as const)
+    it(`${source} counts characters, not code units`, () => {
+      const evaluate = (): CelValue => compile(source, { variables: { a: dyn } }).run(() => 'ab😀ca');
+      if (typeof value === 'string') assert.equal(evaluate(), value);
+      else assert.throws(evaluate, value);
+    });
+
   it('reads the member that it names and enumerates no others', () => {
     let enumerations = 0;
     const ownKeys = (target: object): (string | symbol)[] => {

@@ -273,7 +273,7 @@ describe('a mutating policy', () => {
   });
 });
 
-test('match conditions of webhooks: false decides before a failure', () => {
+test('match conditions of webhooks: false decides before a failure', async () => {
   const evaluate = webhookConditions(() => authorizer);
   const { attributes } = attributesOf(configMap('x'));
   const view = {
@@ -283,12 +283,48 @@ test('match conditions of webhooks: false decides before a failure', () => {
     oldObject: undefined,
   };
   const conditions = (...all: string[]) => all.map((expression, index) => ({ name: String(index), expression }));
-  assert.deepEqual(evaluate(conditions("request.userInfo.username == 'bob'"), attributes, view), { matches: true });
-  assert.deepEqual(evaluate(conditions('object.none', 'false'), attributes, view), { matches: false });
+  assert.deepEqual(await evaluate(conditions("request.userInfo.username == 'bob'"), attributes, view), {
+    matches: true,
+  });
+  assert.deepEqual(await evaluate(conditions('object.none', 'false'), attributes, view), { matches: false });
   assert.equal(
-    evaluate(conditions('object.none == 1'), attributes, view).error,
+    (await evaluate(conditions('object.none == 1'), attributes, view)).error,
     "expression 'object.none == 1' resulted in error: no such key: none",
   );
+});
+
+/** The turns that the event loop takes until the work is done. */
+async function turnsOf(work: Promise<unknown>): Promise<number> {
+  let turns = 0;
+  let isDone = false;
+  const count = (): void => {
+    turns += 1;
+    if (!isDone) setImmediate(count);
+  };
+  setImmediate(count);
+  await work;
+  isDone = true;
+  return turns;
+}
+
+describe('expressions that cost much', () => {
+  const expensive = 'object.data.all(a, object.data.all(b, a != b || a == b))';
+  const object = configMap('x', Object.fromEntries(Array.from({ length: 200 }, (_member, at) => [`k${at}`, 'v'])));
+
+  test('of a policy give the event loop to others between them', async () => {
+    const { attributes } = attributesOf(object);
+    const plugin = validating({ validations: Array.from({ length: 20 }, () => ({ expression: expensive })) });
+    const turns = await turnsOf(Promise.resolve(plugin.validate?.(attributes, signal)));
+    assert.ok(turns >= 10, `${turns} turns`);
+  });
+
+  test('of match conditions give the event loop to others between them', async () => {
+    const { attributes } = attributesOf(object);
+    const view = { kind: attributes.kind, resource: attributes.resource, object, oldObject: undefined };
+    const conditions = Array.from({ length: 20 }, (_condition, at) => ({ name: String(at), expression: expensive }));
+    const turns = await turnsOf(webhookConditions(() => authorizer)(conditions, attributes, view));
+    assert.ok(turns >= 10, `${turns} turns`);
+  });
 });
 
 test('expressions that cannot be right for the kind are told', () => {
