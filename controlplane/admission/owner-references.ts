@@ -33,8 +33,9 @@ export function ownerReferencesPermissionEnforcement(
         if (decision.decision !== 'allow')
           throw refusal(attributes, `cannot set an ownerRef on a resource you can't delete: ${reasonOf(decision)}`);
       }
+      const blocked = new Set(before.filter((old) => old.blockOwnerDeletion === true).map((old) => old.uid));
       for (const owner of now) {
-        if (owner.blockOwnerDeletion !== true || before.some((old) => isSame(old, owner))) continue;
+        if (owner.blockOwnerDeletion !== true || blocked.has(owner.uid)) continue;
         const served = servedOwner(owner, resources());
         if (served === undefined) {
           throw refusal(
@@ -66,6 +67,3 @@ function servedOwner(owner: OwnerReference, resources: readonly ResourceInfo[]):
     ({ group, version, kind }) => group === gv?.group && version === gv.version && kind === owner.kind,
   );
 }
-
-const isSame = (a: OwnerReference, b: OwnerReference): boolean =>
-  a.uid === b.uid && a.blockOwnerDeletion === b.blockOwnerDeletion;

@@ -79,7 +79,7 @@ export function revisionOf(object: KubeObject): number {
 const DEDUPLICATED =
   'API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed:';
 
-/** Merges owner references with the same UID, and adds a warning. */
+/** Keeps one of equal owner references, and adds a warning. */
 export function dropRepeatedOwners(object: KubeObject, context: RequestContext, afterAdmission: boolean): void {
   const owners = object.metadata.ownerReferences;
   if (owners === undefined || owners === null || owners.length < 2) return;
@@ -87,25 +87,16 @@ export function dropRepeatedOwners(object: KubeObject, context: RequestContext, 
   const repeated = new Set<string>();
   const kept: OwnerReference[] = [];
   for (const owner of owners) {
-    if (seen.has(owner.uid) && kept.some((one) => sameReference(one, owner))) repeated.add(owner.uid);
+    const { apiVersion, kind, name, uid, controller, blockOwnerDeletion } = owner;
+    const key = JSON.stringify([apiVersion, kind, name, uid, controller, blockOwnerDeletion]);
+    if (seen.has(key)) repeated.add(uid);
     else kept.push(owner);
-    seen.add(owner.uid);
+    seen.add(key);
   }
   if (repeated.size === 0) return;
   object.metadata.ownerReferences = kept;
   const when = afterAdmission ? ' after mutating admission happens' : '';
   context.warn(
     `.metadata.ownerReferences contains duplicate entries${when}; ${DEDUPLICATED} ${[...repeated].join(', ')}`,
-  );
-}
-
-function sameReference(a: OwnerReference, b: OwnerReference): boolean {
-  return (
-    a.apiVersion === b.apiVersion &&
-    a.kind === b.kind &&
-    a.name === b.name &&
-    a.uid === b.uid &&
-    a.controller === b.controller &&
-    a.blockOwnerDeletion === b.blockOwnerDeletion
   );
 }

@@ -66,6 +66,11 @@ const HOSTILE: Readonly<Record<string, Hostile>> = {
     max: SIZE / 2,
     make: (size) => ({ metadata: { ownerReferences: numbered(size, owner) } }),
   },
+  'owners of one uid': {
+    resource: configMaps,
+    max: SIZE,
+    make: (size) => ({ metadata: { ownerReferences: numbered(size, (index) => ({ ...owner(index), uid: 'u' })) } }),
+  },
   managers: {
     resource: configMaps,
     max: SIZE / 4,

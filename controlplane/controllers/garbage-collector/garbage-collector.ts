@@ -228,14 +228,15 @@ class GarbageCollector {
     for (const dependent of Array.from(node.dependents)) {
       if (dependent.resource === undefined) continue;
       const live = await this.#read(dependent.resource, dependent.namespace, dependent.name);
-      if (live !== undefined && live.metadata.uid === dependent.uid) await this.#dropReferences(dependent, live, [uid]);
+      if (live !== undefined && live.metadata.uid === dependent.uid)
+        await this.#dropReferences(dependent, live, new Set([uid]));
     }
     const live = await this.#read(node.resource, node.namespace, node.name);
     if (live !== undefined && live.metadata.uid === uid) await this.#removeFinalizer(node, live, ORPHAN);
   }
 
-  async #dropReferences(node: GraphNode, live: KubeObject, uids: readonly string[]): Promise<void> {
-    const kept = (live.metadata.ownerReferences ?? []).filter((reference) => !uids.includes(reference.uid));
+  async #dropReferences(node: GraphNode, live: KubeObject, uids: ReadonlySet<string>): Promise<void> {
+    const kept = (live.metadata.ownerReferences ?? []).filter((reference) => !uids.has(reference.uid));
     if (kept.length === (live.metadata.ownerReferences ?? []).length) return;
     await this.#patchMetadata(node, live, { ownerReferences: kept.length === 0 ? null : kept });
   }

@@ -190,7 +190,7 @@ export type Verdict = 'solid' | 'dangling' | 'waiting';
 export type Decision =
   | { readonly kind: 'keep' }
   /** Some owners remain: the references to the others are removed. */
-  | { readonly kind: 'drop-references'; readonly uids: readonly string[] }
+  | { readonly kind: 'drop-references'; readonly uids: ReadonlySet<string> }
   | { readonly kind: 'delete'; readonly policy: 'Foreground' | 'Background' | 'Orphan'; readonly unblock: boolean };
 
 /** Decides what happens to an object whose owners are checked. */
@@ -204,7 +204,7 @@ export function decide(options: {
     options.owners.filter((owner) => owner.verdict === verdict).map(({ uid }) => uid);
   const gone = [...of('dangling'), ...of('waiting')];
   if (options.owners.length === 0 || gone.length === 0) return { kind: 'keep' };
-  if (of('solid').length > 0) return { kind: 'drop-references', uids: gone };
+  if (of('solid').length > 0) return { kind: 'drop-references', uids: new Set(gone) };
   if (of('waiting').length > 0 && options.hasDependents) {
     // Breaks a cycle of owners that all wait for each other.
     return { kind: 'delete', policy: 'Foreground', unblock: options.hasDependentsBeingDeletedInForeground };
