@@ -1,4 +1,5 @@
 /** Compares and merges tolerations. */
+import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
 import { canonicalQuantity } from '../../api/meta/quantity.ts';
 import type { PodSpec } from './pod-attributes.ts';
 
@@ -38,9 +39,16 @@ export function isSuperset(a: Toleration, b: Toleration): boolean {
   }
 }
 
-/** Merges two lists, without tolerations that another one covers. */
+/** Each is compared with each. Pods have some tens at most. */
+const MOST_MERGED = 1000;
+
+/** Merges two lists, without tolerations that another one covers. Throws 413 if there are too many to compare. */
 export function mergeTolerations(...lists: readonly (readonly Toleration[])[]): Toleration[] {
   const all = lists.flat();
+  if (all.length > MOST_MERGED)
+    throw newRequestEntityTooLarge(
+      `more than ${MOST_MERGED} tolerations cannot be merged with those of the class or namespace`,
+    );
   const merged: Toleration[] = [];
   for (const [i, one] of all.entries()) {
     // If two tolerations cover each other, the first one stays.

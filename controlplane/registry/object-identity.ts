@@ -4,6 +4,7 @@
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { randomFillSync } from 'node:crypto';
+import { stringifyJson } from '../../api/codec/json.ts';
 import { formatTime } from '../../api/machinery/clock.ts';
 import type { KubeObject, OwnerReference } from '../../api/meta/object.ts';
 import { newBadRequest } from '../../api/meta/status-error.ts';
@@ -88,7 +89,7 @@ export function dropRepeatedOwners(object: KubeObject, context: RequestContext, 
   const kept: OwnerReference[] = [];
   for (const owner of owners) {
     const { apiVersion, kind, name, uid, controller, blockOwnerDeletion } = owner;
-    const key = JSON.stringify([apiVersion, kind, name, uid, controller, blockOwnerDeletion]);
+    const key = stringifyJson([apiVersion, kind, name, uid, controller, blockOwnerDeletion]);
     if (seen.has(key)) repeated.add(uid);
     else kept.push(owner);
     seen.add(key);

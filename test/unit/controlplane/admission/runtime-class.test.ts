@@ -1,0 +1,34 @@
+/** RuntimeClass: what a class adds to its pods, and what that may cost. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Pod } from '../../../../api/machinery/kinds.ts';
+import { runtimeClasses } from '../../../../api/machinery/resources.ts';
+import { isStatusError } from '../../../../api/meta/status-error.ts';
+import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
+import { runtimeClassPlugin } from '../../../../controlplane/admission/runtime-class.ts';
+import { fixedSources } from '../../../../controlplane/readers/sources.ts';
+
+async function admitted(tolerations: number): Promise<number> {
+  const scheduling = { tolerations: [{ key: 'sandbox', operator: 'Exists' }] };
+  const object = { metadata: { name: 'sandbox' }, handler: 'h', scheduling };
+  const plugin = runtimeClassPlugin(fixedSources([{ resource: runtimeClasses, object }]));
+  const pod: Pod = {
+    metadata: { name: 'p', namespace: 'n' },
+    spec: {
+      containers: [{ name: 'c', image: 'i' }],
+      runtimeClassName: 'sandbox',
+      tolerations: Array.from({ length: tolerations }, (_, index) => ({ key: `k${index}`, operator: 'Exists' })),
+    },
+  };
+  const attributes = { operation: 'CREATE', resource: { group: '', resource: 'pods' }, subresource: '', object: pod };
+  await plugin.admit?.(attributes as unknown as AdmissionAttributes, new AbortController().signal);
+  return pod.spec?.tolerations?.length ?? 0;
+}
+
+test('a pod gets the tolerations of its class', async () => {
+  assert.equal(await admitted(3), 4);
+});
+
+test('a pod with more tolerations than can be compared with those of its class is refused', async () => {
+  await assert.rejects(admitted(50_000), (error) => isStatusError(error, 'RequestEntityTooLarge'));
+});
