@@ -1,11 +1,11 @@
 /**
- * Removes pods that no other part removes: pods of deleted nodes, finished pods beyond a threshold, and pods that were deleted
- * before they were scheduled. Events of the informers start each removal; a node must be absent for the quarantine first,
+ * Removes pods that no other part removes: pods of deleted nodes, terminating pods of nodes that are out of service, finished
+ * pods beyond a threshold, and pods that were deleted before they were scheduled. Events of the informers start each removal; a node must be absent for the quarantine first,
  * since it may register again.
  */
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { Pod } from '../../../api/machinery/kinds.ts';
+import type { Node, Pod } from '../../../api/machinery/kinds.ts';
 import { nodes, pods } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { indexByNode, podsOn } from '../node/node-lifecycle.ts';
@@ -15,6 +15,15 @@ const QUARANTINE_MS = 40_000;
 /** Finished pods are counted when a pod finishes, but at most once in this time. */
 const COUNT_EVERY_MS = 20_000;
 const FINISHED = 'finished';
+const NODE = 'node/';
+const OUT_OF_SERVICE = 'out-of-service/';
+const OUT_OF_SERVICE_TAINT = 'node.kubernetes.io/out-of-service';
+
+/** An administrator has declared the node out of service with a taint, and it does not respond. */
+const isOutOfService = (node: Node | undefined): boolean =>
+  node !== undefined &&
+  (node.spec?.taints ?? []).some(({ key }) => key === OUT_OF_SERVICE_TAINT) &&
+  !(node.status?.conditions ?? []).some(({ type, status }) => type === 'Ready' && status === 'True');
 
 const isLost = (pod: Pod): boolean => isPodTerminating(pod) && (pod.spec?.nodeName ?? '') === '';
 
@@ -68,7 +77,14 @@ export const runPodGarbageCollector: RunController = (environment, signal) => {
         for (const pod of podCache.list()) if (isLost(pod)) await forceDelete(environment, pod, undefined);
         return;
       }
-      const node = key.slice('node/'.length);
+      if (key.startsWith(OUT_OF_SERVICE)) {
+        const node = key.slice(OUT_OF_SERVICE.length);
+        if (!isOutOfService(nodeCache.get('', node))) return;
+        for (const pod of podsOn(podCache, node))
+          if (isPodTerminating(pod)) await forceDelete(environment, pod, undefined);
+        return;
+      }
+      const node = key.slice(NODE.length);
       if (nodeCache.get('', node) !== undefined) return;
       // The informer may lag behind: the API decides whether the node exists.
       try {
@@ -86,10 +102,18 @@ export const runPodGarbageCollector: RunController = (environment, signal) => {
       loop.queue.addAfter(FINISHED, COUNT_EVERY_MS);
     const node = pod.spec?.nodeName ?? '';
     if (node !== '' && nodeCache.hasSynced && nodeCache.get('', node) === undefined)
-      loop.queue.addAfter(`node/${node}`, QUARANTINE_MS);
+      loop.queue.addAfter(`${NODE}${node}`, QUARANTINE_MS);
+    if (isPodTerminating(pod) && isOutOfService(nodeCache.get('', node))) loop.queue.add(`${OUT_OF_SERVICE}${node}`);
+  };
+  const nodeChanged = (node: Node): void => {
+    if (isOutOfService(node)) loop.queue.add(`${OUT_OF_SERVICE}${node.metadata.name}`);
   };
   podCache.addHandler({ add: check, update: (_, pod) => check(pod) });
-  nodeCache.addHandler({ delete: (node) => loop.queue.addAfter(`node/${node.metadata.name}`, QUARANTINE_MS) });
+  nodeCache.addHandler({
+    add: nodeChanged,
+    update: (_, node) => nodeChanged(node),
+    delete: (node) => loop.queue.addAfter(`${NODE}${node.metadata.name}`, QUARANTINE_MS),
+  });
   // Pods that arrived before the nodes did are checked once the nodes are known.
   nodeCache.synced(signal).then(
     () => podCache.list().forEach(check),

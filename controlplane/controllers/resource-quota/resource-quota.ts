@@ -33,6 +33,8 @@ export function countedBy(name: string): CountedResource | undefined {
   if (name === 'services.nodeports' || name === 'services.loadbalancers') return { group: '', resource: 'services' };
   if (name === 'requests.storage' || name.includes('.storageclass.storage.k8s.io/'))
     return { group: '', resource: 'persistentvolumeclaims' };
+  if (name.endsWith('.deviceclass.resource.k8s.io/devices'))
+    return { group: 'resource.k8s.io', resource: 'resourceclaims' };
   return POD_AMOUNT.test(name) ? { group: '', resource: 'pods' } : undefined;
 }
 

@@ -166,5 +166,7 @@ function assign(pod: Pod, node: string, binding: Binding, nowMs: number): void {
     lastProbeTime: null as unknown as string,
     lastTransitionTime: formatTime(nowMs),
   };
-  pod.status = { ...pod.status, conditions: [...conditions, scheduled] };
+  // A nomination is for pods that wait.
+  const { nominatedNodeName: _nominated, ...status } = pod.status ?? {};
+  pod.status = { ...status, conditions: [...conditions, scheduled] };
 }

@@ -105,6 +105,41 @@ describe('pods that no other part removes', () => {
     await t.stop();
   });
 
+  test('are those that terminate on a node that is out of service and does not respond', async () => {
+    const leaving = (name: string, nodeName: string): Pod => {
+      const made = pod(name, 'Running', nodeName);
+      return { ...made, metadata: { ...made.metadata, deletionTimestamp: '2026-01-02T03:04:05Z' } };
+    };
+    const down = (name: string, ready: string, taints: object[]): Node =>
+      ({
+        ...node(name),
+        spec: { taints },
+        status: { conditions: [{ type: 'Ready', status: ready }] },
+      }) as unknown as Node;
+    const outOfService = { key: 'node.kubernetes.io/out-of-service', value: 'nodeshutdown', effect: 'NoExecute' };
+    const t = controllerTest({
+      objects: [
+        [nodes, down('dead', 'Unknown', [outOfService])],
+        [nodes, down('alive', 'True', [outOfService])],
+        [nodes, down('slow', 'Unknown', [])],
+        ...['dead', 'alive', 'slow'].map((name) => [pods, leaving(`on-${name}`, name)] as const),
+        [pods, pod('stays', 'Running', 'dead')],
+      ],
+    });
+    await t.start(runPodGarbageCollector);
+    await t.advance(1_000);
+    const left = (): string[] =>
+      t.client
+        .peekAll(pods)
+        .map(({ metadata }) => metadata.name ?? '')
+        .toSorted();
+    assert.deepEqual(left(), ['on-alive', 'on-slow', 'stays']);
+    t.client.seed(nodes, down('slow', 'Unknown', [outOfService]));
+    await t.advance(1_000);
+    assert.deepEqual(left(), ['on-alive', 'stays']);
+    await t.stop();
+  });
+
   test('are not those of a node that came back', async () => {
     const t = controllerTest({ objects: [[pods, pod('p', 'Running', 'late')]] });
     await t.start(runPodGarbageCollector);

@@ -19,6 +19,10 @@ const used = (t: ControllerTest) => t.client.peek(resourceQuotas, 'n', 'q')?.sta
 test('names tell whose objects they count', () => {
   assert.deepEqual(countedBy('count/deployments.apps'), { group: 'apps', resource: 'deployments' });
   assert.deepEqual(countedBy('count/widgets.example.com'), { group: 'example.com', resource: 'widgets' });
+  assert.deepEqual(countedBy('gpu.deviceclass.resource.k8s.io/devices'), {
+    group: 'resource.k8s.io',
+    resource: 'resourceclaims',
+  });
   assert.deepEqual(countedBy('requests.storage'), { group: '', resource: 'persistentvolumeclaims' });
   assert.deepEqual(
     countedBy('gold.storageclass.storage.k8s.io/persistentvolumeclaims')?.resource,
