@@ -14,22 +14,27 @@ const BLOCK_BYTES = 1024 * 1024;
 
 export class DiskReserve {
   readonly #file: string;
-  readonly sizeBytes: number;
+  #sizeBytes: number;
   #isHeld = false;
 
   /** With 0 bytes nothing is held back. */
   constructor(file: string, wantedBytes: number) {
     this.#file = file;
-    this.sizeBytes = wantedBytes === 0 ? 0 : Math.min(wantedBytes, shareOf(dirname(file)));
-    if (this.sizeBytes === 0) return;
+    this.#sizeBytes = wantedBytes === 0 ? 0 : Math.min(wantedBytes, shareOf(dirname(file)));
+    if (this.#sizeBytes === 0) return;
     // A file of another size is what a process that was killed while it wrote has left.
-    this.#isHeld = statSync(file, { throwIfNoEntry: false })?.size === this.sizeBytes;
+    this.#isHeld = statSync(file, { throwIfNoEntry: false })?.size === this.#sizeBytes;
     this.restore();
+  }
+
+  /** 0 where nothing is held back. */
+  get sizeBytes(): number {
+    return this.#sizeBytes;
   }
 
   /** Whether there is a reserve and its space is in use. */
   get isReleased(): boolean {
-    return this.sizeBytes > 0 && !this.#isHeld;
+    return this.#sizeBytes > 0 && !this.#isHeld;
   }
 
   /** Returns whether that gave space to the disk. */
@@ -43,7 +48,7 @@ export class DiskReserve {
   /** Whether the disk would have room for it with so many bytes more. */
   fits(moreBytes: number): boolean {
     const { bavail, bsize } = statfsSync(dirname(this.#file));
-    return bavail * bsize + moreBytes >= this.sizeBytes * 1.25;
+    return bavail * bsize + moreBytes >= this.#sizeBytes * 1.25;
   }
 
   /** Holds the space again where the disk has it and some more. */
@@ -52,11 +57,13 @@ export class DiskReserve {
     rmSync(this.#file, { force: true });
     if (!this.fits(0)) return;
     try {
-      writeIncompressible(this.#file, this.sizeBytes);
+      writeIncompressible(this.#file, this.#sizeBytes);
       this.#isHeld = true;
     } catch (error) {
       rmSync(this.#file, { force: true });
-      if (!['ENOSPC', 'EDQUOT'].includes(codeOf(error))) throw error;
+      // A limit of the size of files (`ulimit -f`) is no lack of room, and room will not mend it: work without a reserve.
+      if (codeOf(error) === 'EFBIG') this.#sizeBytes = 0;
+      else if (!['ENOSPC', 'EDQUOT'].includes(codeOf(error))) throw error;
     }
   }
 }

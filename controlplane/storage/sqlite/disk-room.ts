@@ -5,8 +5,8 @@
  * 2. Where the file would have to grow for that, the reserve is released.
  *
  * From then on the database may use its free pages and not grow, so that every later checkpoint succeeds without more room.
- * Deletions may grow it a little: they are how room is made. The reserve is restored when the disk has room. Used by
- * `database.ts` in the worker.
+ * Deletions may grow it a little: they are how room is made. The reserve is restored when the disk has room: by a transaction
+ * that would be refused otherwise, and by probes. Used by `database.ts` in the worker.
  */
 import type Database from 'better-sqlite3';
 import type { DiskReserve } from './disk-reserve.ts';
@@ -53,7 +53,7 @@ export class DiskRoom {
     if (full === undefined) return;
     // Over the log's own space.
     if (fullError(() => this.#checkpoint('RESTART')) === undefined && fullError(transaction) === undefined) return;
-    if (!this.#release('RESTART')) throw full;
+    if (!this.#release('RESTART') && !this.#regain()) throw full;
     this.#limitGrowth(growthPages);
     transaction();
   }
@@ -98,6 +98,13 @@ export class DiskRoom {
   /** Where there is no room for it, free pages wait for the next time. */
   #vacuum(): void {
     fullError(() => this.#database.pragma(`incremental_vacuum(${VACUUM_STEP_PAGES})`));
+  }
+
+  /** Returns whether the disk had room for the reserve again, so that the database may grow again. */
+  #regain(): boolean {
+    if (!this.#reserve.isReleased) return false;
+    this.restore();
+    return !this.#reserve.isReleased;
   }
 
   #release(mode: 'PASSIVE' | 'RESTART'): boolean {

@@ -218,6 +218,19 @@ describe('a disk that history or objects have filled', { timeout: 60_000 }, () =
   });
 });
 
+describe('a disk with room again', { timeout: 60_000 }, () => {
+  it('is used by the next write, before any probe', async (t) => {
+    if (!isMounted) return t.skip('needs the right to mount');
+    const storage = await open();
+    fillDisk();
+    await createUntilFull(storage);
+    rmSync(filler());
+    await storage.create('/core/x/large', Buffer.alloc(200_000));
+    await storage.check({ writes: true });
+    await storage.close();
+  });
+});
+
 describe('a copy of the storage', { timeout: 60_000 }, () => {
   it('is taken while writes go on, and is never readable by others', async () => {
     const storage = await openSqliteStorage({ directory: join(tmpdirOf(), 'storage'), clock, logger: silentLogger });
