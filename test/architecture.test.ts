@@ -131,10 +131,6 @@ const FLOORS: Readonly<Record<string, readonly string[]>> = {
 /** Imports that run up, and why they may. */
 const UPWARD: ReadonlyMap<string, string> = new Map([
   [
-    'agent/model/core-types.ts -> agent/runtime/runtime.ts',
-    'types alone: the interfaces of volumes and of the server name values of the runtime boundary',
-  ],
-  [
     'controlplane/registry/kinds/apiextensions/apiextensions.ts -> controlplane/custom-resources/definition.ts',
     'CustomResourceDefinition is a kind of the registry that defines the custom resources above it',
   ],

@@ -9,7 +9,7 @@ import type { HttpClient } from '../../api/machinery/http-client.ts';
 import { initialServingPair, keepServingCertificate } from '../node/certificates/serving.ts';
 import type { EffectiveOptions, Origin } from '../options/config/effective-options.ts';
 import type { FeatureGates } from '../options/config/feature-gates.ts';
-import type { PodHost } from '../model/core-types.ts';
+import type { PodHost } from '../server/pod-host.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 import type { SubmittedPods } from '../sources/submitted-source.ts';
 import { createAccess } from '../server/access.ts';

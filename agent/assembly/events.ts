@@ -2,7 +2,8 @@
 import { CoreEventRecorder, referenceTo } from '../../api/machinery/event-recorder.ts';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
 import { nodes, pods as podsResource } from '../../api/machinery/resources.ts';
-import type { NodeObject, PodEventRecorder } from '../model/core-types.ts';
+import type { NodeObject } from '../model/node.ts';
+import type { PodEventRecorder } from '../model/pod-events.ts';
 import type { Base } from './base.ts';
 
 export interface AgentEvents extends PodEventRecorder {

@@ -1,5 +1,7 @@
 /** Creates the image manager and the image garbage collection from the options: credentials, pull records, metrics. */
-import type { NodeInfo, Pod, ReferencedObjects } from '../model/core-types.ts';
+import type { Pod } from '../model/pod.ts';
+import type { ReferencedObjects } from '../model/referenced-objects.ts';
+import type { NodeInfo } from '../pods/workers/node-info.ts';
 import type { StorageUsage } from '../resources/statistics/storage-usage.ts';
 import type { CredentialProviders } from '../runtime/images/credential-providers.ts';
 import { ImageGc } from '../runtime/images/image-gc.ts';

@@ -1,8 +1,8 @@
 /** The state of the pods: the desired pods, their workers and their statuses. The other parts read it. */
 import type { Client } from '../../api/machinery/client.ts';
-import type { PodConfig, StatusManager } from '../model/core-types.ts';
+import type { PodConfig } from '../sources/pod-config.ts';
 import { PodTable } from '../pods/pod-table.ts';
-import { createStatusManager } from '../pods/status/status-manager.ts';
+import { type StatusManager, createStatusManager } from '../pods/status/status-manager.ts';
 import { PodManager } from '../pods/workers/pod-manager.ts';
 import { PodWorkers } from '../pods/workers/pod-workers.ts';
 import type { Base } from './base.ts';

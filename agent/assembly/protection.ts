@@ -4,7 +4,7 @@ import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import { createCgroupReader } from '../resources/statistics/cgroup-reader.ts';
 import type { CgroupManager } from '../host/cgroups/cgroup-resources.ts';
 import type { PodCgroups } from '../host/cgroups/pod-cgroups.ts';
-import type { VolumeManager } from '../model/core-types.ts';
+import type { VolumeManager } from '../volumes/pod-volumes.ts';
 import type { NodeManager } from '../node/status/node-manager.ts';
 import type { Housekeeping } from '../pods/housekeeping.ts';
 import type { PodTable } from '../pods/pod-table.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { ConfigurationError } from '../model/configuration-error.ts';
-import type { Pod } from '../model/core-types.ts';
+import type { Pod } from '../model/pod.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 import type { PodTable } from '../pods/pod-table.ts';
 import type { EvictionSettings } from '../resources/eviction/thresholds.ts';

@@ -1,5 +1,10 @@
 /** Distinguishes pods by their source and their importance to the node. Pure. */
-import { ANNOTATION_CONFIG_MIRROR, ANNOTATION_CONFIG_SOURCE, type Pod } from './core-types.ts';
+import type { Pod } from './pod.ts';
+
+export const ANNOTATION_CONFIG_SOURCE = 'kubernetes.io/config.source';
+export const ANNOTATION_CONFIG_HASH = 'kubernetes.io/config.hash';
+export const ANNOTATION_CONFIG_MIRROR = 'kubernetes.io/config.mirror';
+export const ANNOTATION_CONFIG_SEEN = 'kubernetes.io/config.seen';
 
 export const SYSTEM_CRITICAL_PRIORITY = 2_000_000_000;
 

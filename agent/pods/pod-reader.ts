@@ -6,7 +6,7 @@ import { dnsLabelErrors, dnsSubdomainErrors } from '../../api/meta/names.ts';
 import { decodeStruct, unknownFieldErrors } from '../../api/schema/decode.ts';
 import { applyTableDefaults } from '../../api/schema/defaults.ts';
 import { loadSchema } from '../../api/schema/table.ts';
-import type { Pod } from '../model/core-types.ts';
+import type { Pod } from '../model/pod.ts';
 import type { PodReader } from '../sources/static-pod.ts';
 
 export function createPodReader(): PodReader {

@@ -2,7 +2,9 @@
  * The pods of this node: the desired ones from the sources, those under admission, and the state of their workers and
  * statuses. Holds no logic of its own about pods, so that every part of the agent can read it.
  */
-import type { Pod, PodConfig, StatusManager } from '../model/core-types.ts';
+import type { Pod } from '../model/pod.ts';
+import type { PodConfig } from '../sources/pod-config.ts';
+import type { StatusManager } from './status/status-manager.ts';
 import type { PodManager } from './workers/pod-manager.ts';
 import { isEnded, type PodWorkers } from './workers/pod-workers.ts';
 

@@ -4,7 +4,8 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, pause } from '../../api/machinery/clock.ts';
-import type { Pod, PodEventRecorder } from '../model/core-types.ts';
+import type { PodEventRecorder } from '../model/pod-events.ts';
+import type { Pod } from '../model/pod.ts';
 import { formatPod } from '../runtime/kuberuntime/pod-containers.ts';
 import type { PodWorkers } from './workers/pod-workers.ts';
 

@@ -4,7 +4,10 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
-import type { MirrorPods, Pod, PodConfig, PodUpdate, StatusManager } from '../model/core-types.ts';
+import type { Pod } from '../model/pod.ts';
+import type { MirrorPods } from '../sources/mirror-pods.ts';
+import type { PodConfig, PodUpdate } from '../sources/pod-config.ts';
+import type { StatusManager } from './status/status-manager.ts';
 import { formatPod } from '../runtime/kuberuntime/pod-containers.ts';
 import type { PodTable } from './pod-table.ts';
 import type { Preemption } from './preemption.ts';

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
-import type { PodHost } from '../model/core-types.ts';
+import type { PodHost } from './pod-host.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 
 export interface CheckpointOptions {

@@ -1,7 +1,8 @@
 /** Serves `/containerLogs`. Validates the log options as the kubelet does, and streams the log while reading it. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
-import type { LogOptions, PodHost } from '../model/core-types.ts';
+import type { LogOptions } from '../runtime/logs/log-reader.ts';
+import type { PodHost } from './pod-host.ts';
 
 const TEXT_TYPE = 'text/plain; charset=utf-8';
 

@@ -4,7 +4,7 @@
  */
 import { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { PodHost } from '../model/core-types.ts';
+import type { PodHost } from './pod-host.ts';
 
 const TEXT_TYPE = 'text/plain; charset=utf-8';
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';

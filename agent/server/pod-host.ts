@@ -4,17 +4,45 @@
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import { newBadRequest, newNotFound, newStatusError } from '../../api/meta/status-error.ts';
-import type { ContainerStatusJson, LogOptions, Pod, PodHost } from '../model/core-types.ts';
+import type { ContainerStatusJson, Pod } from '../model/pod.ts';
 import type { PodTable } from '../pods/pod-table.ts';
 import { allContainers } from '../runtime/kuberuntime/pod-containers.ts';
 import { runningPods } from '../runtime/kuberuntime/running-pods.ts';
 import { findContainer, readRuntimeStatus, type RuntimePodStatus } from '../runtime/kuberuntime/runtime-status.ts';
 import { chooseLog, whyNoLog } from '../runtime/logs/choose-log.ts';
-import { readLog } from '../runtime/logs/log-reader.ts';
+import { type LogOptions, readLog } from '../runtime/logs/log-reader.ts';
 import type { Pleg } from '../runtime/pleg/pleg.ts';
-import { type ContainerId, type Runtime, RuntimeError } from '../runtime/runtime.ts';
+import { type ContainerId, type Runtime, type SandboxId, type StreamIo, RuntimeError } from '../runtime/runtime.ts';
 
 const PODS = { group: '', resource: 'pods' };
+
+/**
+ * The operations on pods that the agent's server needs. Errors are `StatusError`s with the kubelet's messages, such as 404 for an
+ * unknown pod or container and 400 for a container that waits to start.
+ */
+export interface PodHost {
+  pods(): readonly Pod[];
+  /** Returns the pods that the runtime has, with name, namespace, uid and running containers. */
+  runningPods(): Promise<readonly Pod[]>;
+  podByName(namespace: string, name: string): Pod | undefined;
+  podByUid(uid: string): Pod | undefined;
+  logs(
+    namespace: string,
+    podName: string,
+    container: string,
+    options: LogOptions,
+    out: NodeJS.WritableStream,
+    signal: AbortSignal,
+  ): Promise<void>;
+  /** Returns the container's id for exec and attach. The uid of a static pod may be that of its mirror pod. */
+  resolveContainer(namespace: string, podName: string, uid: string, container: string): Promise<ContainerId>;
+  resolveSandbox(namespace: string, podName: string, uid: string): Promise<SandboxId>;
+  exec(id: ContainerId, command: readonly string[], io: StreamIo): Promise<number>;
+  attach(id: ContainerId, io: StreamIo): Promise<void>;
+  portForward(id: SandboxId, port: number, signal: AbortSignal): Promise<NodeJS.ReadWriteStream>;
+  /** Returns the problem of the sync loop or the PLEG, or an empty string, for `/healthz/syncloop`. */
+  syncLoopHealth(): string;
+}
 
 export interface PodHostOptions {
   readonly runtime: Runtime;

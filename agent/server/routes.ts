@@ -6,7 +6,8 @@ import type { StatisticsPages } from '../resources/statistics/statistics-pages.t
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Verbosity } from '../../api/component/logging.ts';
 import { newBadRequest, newStatusError } from '../../api/meta/status-error.ts';
-import type { Pod, PodHost } from '../model/core-types.ts';
+import type { Pod } from '../model/pod.ts';
+import type { PodHost } from './pod-host.ts';
 import { type Signal, SIGNALS } from '../resources/eviction/thresholds.ts';
 import type { SubmittedPods } from '../sources/submitted-source.ts';
 import { type CheckpointOptions, installCheckpoint } from './checkpoint.ts';

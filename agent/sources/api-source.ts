@@ -8,7 +8,8 @@ import { Informers } from '../../api/machinery/informer.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
 import { pods as podsResource } from '../../api/machinery/resources.ts';
-import { ANNOTATION_CONFIG_SOURCE, type Pod } from '../model/core-types.ts';
+import { ANNOTATION_CONFIG_SOURCE } from '../model/pod-kinds.ts';
+import type { Pod } from '../model/pod.ts';
 import type { OnPods, PodSource } from './pod-source.ts';
 
 export interface ApiSourceOptions {

@@ -12,7 +12,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
-import type { Pod } from '../model/core-types.ts';
+import type { Pod } from '../model/pod.ts';
 import type { PodSource } from './pod-source.ts';
 import { ManifestError, type PodReader, readManifest } from './static-pod.ts';
 

@@ -3,14 +3,20 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { pods as podsResource } from '../../api/machinery/resources.ts';
 import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
-import {
-  ANNOTATION_CONFIG_HASH,
-  ANNOTATION_CONFIG_MIRROR,
-  type MirrorPods,
-  type NodeObject,
-  type Pod,
-} from '../model/core-types.ts';
+import type { NodeObject } from '../model/node.ts';
+import { ANNOTATION_CONFIG_HASH, ANNOTATION_CONFIG_MIRROR } from '../model/pod-kinds.ts';
+import type { Pod } from '../model/pod.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
+
+/** Maintains the mirror pods of static pods. Absent without an API server. */
+export interface MirrorPods {
+  /**
+   * Creates the mirror pod, and deletes one of an earlier manifest. Resolves to whether it exists; if not, the caller retries.
+   */
+  ensure(pod: Pod, mirror: Pod | undefined): Promise<boolean>;
+  /** Deletes this mirror pod, but not a newer pod of the same name. */
+  delete(mirror: Pod): Promise<void>;
+}
 
 export interface MirrorPodsOptions {
   readonly client: Client;

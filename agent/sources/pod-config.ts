@@ -5,15 +5,27 @@
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, pause } from '../../api/machinery/clock.ts';
-import {
-  ANNOTATION_CONFIG_SEEN,
-  type Pod,
-  type PodConfig,
-  type PodSourceName,
-  type PodUpdate,
-} from '../model/core-types.ts';
+import { ANNOTATION_CONFIG_SEEN } from '../model/pod-kinds.ts';
+import type { Pod } from '../model/pod.ts';
 import { identityFault } from './pod-identity.ts';
-import type { PodSource } from './pod-source.ts';
+import type { PodSource, PodSourceName } from './pod-source.ts';
+
+/**
+ * Changes of pods of one source, in the order of their creation. `remove`: the pod is gone from its source. `delete`: its
+ * `deletionTimestamp` is set. `reconcile`: only its status differs from the agent's.
+ */
+export interface PodUpdate {
+  readonly type: 'add' | 'update' | 'remove' | 'delete' | 'reconcile';
+  readonly source: PodSourceName;
+  readonly pods: readonly Pod[];
+}
+
+export interface PodConfig {
+  /** Calls `onUpdate` in order and synchronously for each update, until the signal aborts. */
+  run(signal: AbortSignal, onUpdate: (update: PodUpdate) => void): Promise<void>;
+  /** Whether every configured source has reported its first full set, even an empty one. Nothing is cleaned up before. */
+  allSourcesReady(): boolean;
+}
 
 /** Returns the updates from one full set of a source to the next, in the order in which the sync loop must handle them. */
 export function diff(source: PodSourceName, before: ReadonlyMap<string, Pod>, next: readonly Pod[]): PodUpdate[] {

@@ -2,7 +2,7 @@
  * Checks the identity of pods. The name, namespace and uid become names of directories, files and containers, and a manifest may
  * have any text as uid. The mux calls it for the pods of all sources before they reach the sync loop.
  */
-import type { Pod } from '../model/core-types.ts';
+import type { Pod } from '../model/pod.ts';
 
 /**
  * Matches every name and uid that the API allows. It does not match `.`, `..`, path separators and the separators of log

@@ -1,5 +1,7 @@
 /** Defines a source of pods. It reports its full set with each change, and the mux computes the differences. */
-import type { Pod, PodSourceName } from '../model/core-types.ts';
+import type { Pod } from '../model/pod.ts';
+
+export type PodSourceName = 'api' | 'file' | 'http' | 'submitted';
 
 export interface PodSource {
   readonly name: PodSourceName;

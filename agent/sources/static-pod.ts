@@ -6,13 +6,9 @@ import { PlainError } from '../../api/component/plain-error.ts';
 import { createHash } from 'node:crypto';
 import { parseYaml, parseYamlDocuments } from '../../api/codec/yaml.ts';
 import type { FieldError } from '../../api/meta/field-error.ts';
-import {
-  ANNOTATION_CONFIG_HASH,
-  ANNOTATION_CONFIG_SEEN,
-  ANNOTATION_CONFIG_SOURCE,
-  type Pod,
-  type PodSourceName,
-} from '../model/core-types.ts';
+import { ANNOTATION_CONFIG_HASH, ANNOTATION_CONFIG_SEEN, ANNOTATION_CONFIG_SOURCE } from '../model/pod-kinds.ts';
+import type { Pod } from '../model/pod.ts';
+import type { PodSourceName } from './pod-source.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import { identityFault } from './pod-identity.ts';
 

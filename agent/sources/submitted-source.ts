@@ -8,7 +8,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 import { newBadRequest, newNotFound } from '../../api/meta/status-error.ts';
-import type { Pod } from '../model/core-types.ts';
+import type { Pod } from '../model/pod.ts';
 import type { PodSource } from './pod-source.ts';
 import { ManifestError, type PodReader, readManifest } from './static-pod.ts';
 

@@ -7,7 +7,7 @@ import type { IncomingMessage } from 'node:http';
 import { createDialer, redirectTarget } from '../../api/machinery/dialer.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, pause } from '../../api/machinery/clock.ts';
-import type { Pod } from '../model/core-types.ts';
+import type { Pod } from '../model/pod.ts';
 import type { PodSource } from './pod-source.ts';
 import { type PodReader, readManifest } from './static-pod.ts';
 

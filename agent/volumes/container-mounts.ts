@@ -1,7 +1,8 @@
 /** Computes a container's mounts and devices from the mounted volumes of its pod, and binds sub-paths safely. */
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
-import { type Container, type Pod, type PreparedMounts, VolumeError } from '../model/core-types.ts';
+import type { Container, Pod } from '../model/pod.ts';
+import { type PreparedMounts, VolumeError } from '../runtime/container-volumes.ts';
 import { expand } from '../runtime/kuberuntime/environment.ts';
 import type { Mount } from '../runtime/runtime.ts';
 import type { Mounter } from './mounter.ts';

@@ -2,7 +2,7 @@
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
-import type { Pod, Volume } from '../model/core-types.ts';
+import type { Pod, Volume } from '../model/pod.ts';
 import { limitsOf, podResources } from '../runtime/kuberuntime/resources.ts';
 import { inDirectory } from '../files/beneath.ts';
 import { openToAll } from './ownership.ts';

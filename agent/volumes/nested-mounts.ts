@@ -3,7 +3,7 @@
  * the runtime cannot create one there.
  */
 import { posix } from 'node:path';
-import type { Container, Pod } from '../model/core-types.ts';
+import type { Container, Pod } from '../model/pod.ts';
 import type { Directory } from '../files/beneath.ts';
 import type { Payload } from './atomic-writer.ts';
 

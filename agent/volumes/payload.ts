@@ -2,7 +2,8 @@
  * Computes the files of configMap, secret, downwardAPI and projected volumes. Pure, except for reading objects and tokens.
  * Errors name the missing reference as the kubelet's events do.
  */
-import type { Container, Pod, ReferencedObjects, Volume } from '../model/core-types.ts';
+import type { Container, Pod, Volume } from '../model/pod.ts';
+import type { ReferencedObjects } from '../model/referenced-objects.ts';
 import type { Payload, PayloadFile } from './atomic-writer.ts';
 import type { CredentialBundle, PodCertificateSource } from './pod-certificates.ts';
 import type { TrustBundleSource } from './trust-bundles.ts';

@@ -6,7 +6,8 @@ import type { PersistentVolumeClaim } from '../../api/machinery/kinds.ts';
 import { persistentVolumeClaims, persistentVolumes } from '../../api/machinery/resources.ts';
 import { compareQuantities, parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
 import type { V1PersistentVolume } from '@kubernetes/client-node';
-import type { Container, Pod, Wire } from '../model/core-types.ts';
+import type { Container, Pod } from '../model/pod.ts';
+import type { Wire } from '../model/wire.ts';
 import { VolumeNotProcessedError } from './volume-failure.ts';
 
 export type PersistentVolume = Omit<Wire<V1PersistentVolume>, 'metadata'> & {

@@ -14,7 +14,8 @@ import { isNotFound } from '../../api/meta/status-error.ts';
 import { createCsr } from '../../api/pki/certificate-request.ts';
 import { readPem, writePem } from '../../api/pki/pem.ts';
 import type { KeyPair } from '../../api/pki/signing.ts';
-import type { Pod, PodEventRecorder, Volume } from '../model/core-types.ts';
+import type { PodEventRecorder } from '../model/pod-events.ts';
+import type { Pod, Volume } from '../model/pod.ts';
 
 export type PodCertificateSource = NonNullable<
   NonNullable<NonNullable<Volume['projected']>['sources']>[number]['podCertificate']

@@ -6,7 +6,7 @@ import type { Client } from '../../api/machinery/client.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import { serviceAccounts } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import type { Pod } from '../model/core-types.ts';
+import type { Pod } from '../model/pod.ts';
 import type { TokenRequestSpec } from './payload.ts';
 
 interface KeptToken {

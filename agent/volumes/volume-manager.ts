@@ -12,16 +12,10 @@ import { backoffDelay } from '../../api/machinery/backoff.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { SerialQueue } from '../../api/machinery/serial-queue.ts';
-import {
-  type Container,
-  type Pod,
-  type PodEventRecorder,
-  type PodVolume,
-  type PreparedMounts,
-  VolumeError,
-  type VolumeManager,
-  type Volume,
-} from '../model/core-types.ts';
+import type { PodEventRecorder } from '../model/pod-events.ts';
+import type { Container, Pod, Volume } from '../model/pod.ts';
+import { type PreparedMounts, VolumeError } from '../runtime/container-volumes.ts';
+import type { PodVolume, VolumeManager } from './pod-volumes.ts';
 import { removeTree } from '../files/beneath.ts';
 import { containerMounts } from './container-mounts.ts';
 import type { Mounter } from './mounter.ts';

@@ -1,5 +1,5 @@
 /** Pods that ask for resources, as the managers of resources look at them. */
-import type { Pod } from '../../agent/model/core-types.ts';
+import type { Pod } from '../../agent/model/pod.ts';
 
 type Amounts = Readonly<Record<string, string>>;
 

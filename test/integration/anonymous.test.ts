@@ -9,7 +9,7 @@ import { request as httpsRequest } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import type { PodHost } from '../../agent/model/core-types.ts';
+import type { PodHost } from '../../agent/server/pod-host.ts';
 import { createAccess } from '../../agent/server/access.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';

@@ -8,7 +8,7 @@ import { connect as connectTls } from 'node:tls';
 import { after, before, test } from 'node:test';
 import { constants as zlibConstants, createDeflate } from 'node:zlib';
 import { WebSocket } from 'ws';
-import type { PodHost } from '../../agent/model/core-types.ts';
+import type { PodHost } from '../../agent/server/pod-host.ts';
 import type { StreamIo } from '../../agent/runtime/runtime.ts';
 import { SpdyConnection } from '../../agent/protocols/spdy/connection.ts';
 import { DICTIONARY } from '../../agent/protocols/spdy/dictionary.ts';

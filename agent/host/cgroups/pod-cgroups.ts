@@ -3,7 +3,7 @@
  * process and huge page limits of the whole pod. The cgroup manager names and writes them.
  */
 import { isDeepStrictEqual } from 'node:util';
-import type { Container, Pod } from '../../model/core-types.ts';
+import type { Container, Pod } from '../../model/pod.ts';
 import {
   bytesOf,
   cpuQuotaUs,

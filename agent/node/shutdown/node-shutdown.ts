@@ -10,7 +10,7 @@ import { background } from '../../../api/machinery/background.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
-import type { Pod } from '../../model/core-types.ts';
+import type { Pod } from '../../model/pod.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { Refusal } from '../../pods/workers/pod-admission.ts';
 import type { Ending } from '../../pods/workers/pod-workers.ts';

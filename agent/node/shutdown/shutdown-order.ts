@@ -1,5 +1,5 @@
 /** Computes the order in which pods terminate during a shutdown, and the time of each group. Pure. `node-shutdown.ts` uses it. */
-import type { Pod } from '../../model/core-types.ts';
+import type { Pod } from '../../model/pod.ts';
 import { SYSTEM_CRITICAL_PRIORITY } from '../../model/pod-kinds.ts';
 
 /** Pods with at least this priority, and below that of the next period, have this many seconds. */

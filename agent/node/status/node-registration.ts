@@ -7,7 +7,7 @@ import { nodes } from '../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
 import { systemInfo } from '../../host/host-facts.ts';
-import type { NodeObject } from '../../model/core-types.ts';
+import type { NodeObject } from '../../model/node.ts';
 
 export interface NodeIdentity {
   readonly nodeName: string;

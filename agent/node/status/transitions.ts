@@ -1,5 +1,5 @@
 /** The events about the node: conditions that changed, and a host that has been rebooted. */
-import type { NodeObject } from '../../model/core-types.ts';
+import type { NodeObject } from '../../model/node.ts';
 
 export interface Transition {
   readonly type: 'Normal' | 'Warning';

@@ -5,7 +5,9 @@
 import type { KubeObject } from '../../../api/meta/object.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
-import type { NodeObject, Pod, ServiceLister } from '../../model/core-types.ts';
+import type { NodeObject } from '../../model/node.ts';
+import type { Pod } from '../../model/pod.ts';
+import type { ServiceLister } from '../../runtime/kuberuntime/environment.ts';
 import { configMapNames, secretNames } from '../../volumes/referenced-objects.ts';
 import type { CheckpointStore } from './checkpoint-store.ts';
 import { objectKey, tokenPrefix } from './last-known-client.ts';

@@ -1,7 +1,21 @@
 /** The prober. It has a worker for each probe of each container, keeps their results and reports when one changes. */
-import type { Container, Pod, PodStatus, ProbeKind, ProbeManager, ProbeResult } from '../../model/core-types.ts';
+import type { Container, Pod, PodStatus } from '../../model/pod.ts';
+import type { ProbeKind, ProbeResult, ProbeResults } from '../../runtime/kuberuntime/probe-results.ts';
 import type { Probe } from './probe-run.ts';
 import { type ProbeChange, type ProbeOptions, type ProbeResultStore, ProbeWorker } from './probe-worker.ts';
+
+export interface ProbeManager extends ProbeResults {
+  addPod(pod: Pod): void;
+  removePod(podUid: string): void;
+  /** Stops the liveness and startup probes of a terminating pod. Its readiness probes continue. */
+  stopLivenessAndStartup(podUid: string): void;
+  /** Probes the running containers that are not started or not ready yet now, if they have no result. */
+  probeSoon(podUid: string, status: PodStatus): void;
+  /** Registers a listener for changed results. The pod then needs a sync (liveness, startup) or a status update (readiness). */
+  onChange(listener: (change: ProbeChange) => void): void;
+  cleanup(desired: ReadonlySet<string>): void;
+  close(): Promise<void>;
+}
 
 const KINDS: readonly ProbeKind[] = ['startup', 'readiness', 'liveness'];
 

@@ -1,5 +1,5 @@
 /** Runs a probe once: resolves its port, host and command, and retries a probe that could not be executed. */
-import type { Container } from '../../model/core-types.ts';
+import type { Container } from '../../model/pod.ts';
 import { expand } from '../../runtime/kuberuntime/environment.ts';
 import type { ContainerId } from '../../runtime/runtime.ts';
 import { probeExec, probeGrpc, probeHttp, probeTcp, type ProbeOutcome } from './probes.ts';

@@ -4,21 +4,20 @@
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
-import type {
-  Container,
-  ContainerStatusJson,
-  Pod,
-  PodEventRecorder,
-  PodStatus,
-  ProbeKind,
-  ProbeManager,
-  ProbeResult,
-} from '../../model/core-types.ts';
+import type { PodEventRecorder } from '../../model/pod-events.ts';
+import type { Container, ContainerStatusJson, Pod, PodStatus } from '../../model/pod.ts';
+import type { ProbeKind, ProbeResult } from '../../runtime/kuberuntime/probe-results.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
 import { type Probe, type ProbeExecution, runProbe } from './probe-run.ts';
 import type { ProbeOutcome } from './probes.ts';
 
-export type ProbeChange = Parameters<Parameters<ProbeManager['onChange']>[0]>[0];
+/** A changed result of a probe. */
+export interface ProbeChange {
+  readonly podUid: string;
+  readonly containerId: string;
+  readonly kind: ProbeKind;
+  readonly result: ProbeResult;
+}
 
 export interface ProbeOptions extends ProbeExecution {
   readonly clock: Clock;

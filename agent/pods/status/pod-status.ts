@@ -4,7 +4,7 @@
  */
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
-import type { Pod, PodCondition, PodStatus } from '../../model/core-types.ts';
+import type { Pod, PodCondition, PodStatus } from '../../model/pod.ts';
 
 /** Conditions that only the agent writes. */
 const OWNED_CONDITIONS: ReadonlySet<string> = new Set([

@@ -11,16 +11,9 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { pods as podsResource } from '../../../api/machinery/resources.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
-import {
-  ANNOTATION_CONFIG_MIRROR,
-  ANNOTATION_CONFIG_SOURCE,
-  type ContainerStatusJson,
-  type Pod,
-  type PodDeletionSafety,
-  type PodStatus,
-  type ProbeResults,
-  type StatusManager,
-} from '../../model/core-types.ts';
+import { ANNOTATION_CONFIG_MIRROR, ANNOTATION_CONFIG_SOURCE } from '../../model/pod-kinds.ts';
+import type { ContainerStatusJson, Pod, PodStatus } from '../../model/pod.ts';
+import type { ProbeResults } from '../../runtime/kuberuntime/probe-results.ts';
 import { withProbeResults, withReadyConditions } from '../../runtime/kuberuntime/readiness.ts';
 import { isMirrorOf } from '../../sources/mirror-pods.ts';
 import { isTerminalPhase, mergeStatus, normalize, statusPatch } from './pod-status.ts';
@@ -40,6 +33,31 @@ interface Kept {
   /** The time of the first change that the API server does not have. */
   lagsSinceMs?: number;
   terminated: boolean;
+}
+
+export interface StatusManager {
+  /** Normalizes and stores the status, and sends it if it differs from the status at the API server. */
+  set(pod: Pod, status: PodStatus): void;
+  /** Returns the last status. It is `undefined` after a restart, when the pod has the API server's status. */
+  get(podUid: string): PodStatus | undefined;
+  /** Recomputes `started`, `ready` and the conditions that depend on them, because a probe has a new result. */
+  applyProbeResults(podUid: string, probes: ProbeResults): void;
+  /** Sends the status again if another writer changed it, such as the node controller after the node was unreachable. */
+  reconcile(pod: Pod): void;
+  /**
+   * Makes the status final, because no container runs any more: running containers become terminated (`ContainerStatusUnknown`,
+   * exit code 137), and the phase becomes final.
+   */
+  terminate(pod: Pod): void;
+  /** Removes the statuses of pods that are not in the set. */
+  removeOrphans(known: ReadonlySet<string>): void;
+  run(signal: AbortSignal): Promise<void>;
+}
+
+/** What the status manager needs from the pod workers before it deletes a pod from the API server. */
+export interface PodDeletionSafety {
+  podCouldHaveRunningContainers(pod: Pod): boolean;
+  podIsFinished(pod: Pod): boolean;
 }
 
 export interface StatusManagerOptions {

@@ -2,7 +2,7 @@
  * Chooses the pods that leave so that a critical pod fits on this node. Pods of a better QoS class leave only if the others
  * do not suffice; within a class, few pods with small requests leave. Pure.
  */
-import type { Pod } from '../../model/core-types.ts';
+import type { Pod } from '../../model/pod.ts';
 import { isCriticalPod } from '../../model/pod-kinds.ts';
 import { qosClass } from '../../runtime/kuberuntime/resources.ts';
 import { type LackingResource, requestOf } from './node-fit.ts';

@@ -5,7 +5,8 @@
 import { podSelectsNode, toleratesTaint } from '../../../api/kinds/node-selection.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { addQuantities, milliUnits, parseQuantity, type Quantity, wholeUnits } from '../../../api/meta/quantity.ts';
-import type { NodeObject, Pod } from '../../model/core-types.ts';
+import type { NodeObject } from '../../model/node.ts';
+import type { Pod } from '../../model/pod.ts';
 import { isStaticPod } from '../../model/pod-kinds.ts';
 import { podResources, requestsOf } from '../../runtime/kuberuntime/resources.ts';
 

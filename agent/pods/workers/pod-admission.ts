@@ -3,7 +3,8 @@
  * resources, node selectors, required affinity and taints too, but static pods and racing bindings bypass it. Pure. Reasons
  * and messages are the kubelet's.
  */
-import type { NodeObject, Pod } from '../../model/core-types.ts';
+import type { NodeObject } from '../../model/node.ts';
+import type { Pod } from '../../model/pod.ts';
 import { isCriticalPod } from '../../model/pod-kinds.ts';
 import { qosClass } from '../../runtime/kuberuntime/resources.ts';
 import { preemptionVictims } from './critical-preemption.ts';

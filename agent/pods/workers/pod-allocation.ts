@@ -6,7 +6,9 @@
  * Nothing is stored: after a restart the allocation is read from the pod's status.
  */
 import { milliUnits, parseQuantity, wholeUnits } from '../../../api/meta/quantity.ts';
-import type { NodeObject, Pod, PodEventRecorder } from '../../model/core-types.ts';
+import type { NodeObject } from '../../model/node.ts';
+import type { PodEventRecorder } from '../../model/pod-events.ts';
+import type { Pod } from '../../model/pod.ts';
 import { podResources, qosClass, requestsOf } from '../../runtime/kuberuntime/resources.ts';
 import type { ResizeConditions } from '../../runtime/kuberuntime/resize.ts';
 import { lastResources, type PodResources, resizeDetails, resourcesOf, withResources } from './pod-resources.ts';

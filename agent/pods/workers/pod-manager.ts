@@ -1,7 +1,7 @@
 /**
  * The desired pods by uid and by name, with the mirror pods of static pods. Only the sync loop writes them.
  */
-import type { Pod } from '../../model/core-types.ts';
+import type { Pod } from '../../model/pod.ts';
 import { isMirrorPod } from '../../model/pod-kinds.ts';
 
 const fullName = (namespace: string, name: string): string => `${namespace}/${name}`;

@@ -3,7 +3,7 @@
  * them from a specification or from a status, and puts them into a specification. Pure; the allocation calls it.
  */
 import { compareQuantities, parseQuantity } from '../../../api/meta/quantity.ts';
-import type { Container, ContainerStatusJson, Pod } from '../../model/core-types.ts';
+import type { Container, ContainerStatusJson, Pod } from '../../model/pod.ts';
 
 type Resources = NonNullable<Container['resources']>;
 type List = Readonly<Record<string, string | undefined>>;

@@ -4,20 +4,16 @@
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
-import {
-  type ContainerStatusJson,
-  type MirrorPods,
-  type NodeInfo,
-  type Pod,
-  type PodEventRecorder,
-  type PodStatus,
-  type ProbeManager,
-  type ReferencedObjects,
-  type ServiceLister,
-  type StatusManager,
-  VolumeError,
-  type VolumeManager,
-} from '../../model/core-types.ts';
+import type { PodEventRecorder } from '../../model/pod-events.ts';
+import type { ContainerStatusJson, Pod, PodStatus } from '../../model/pod.ts';
+import type { ReferencedObjects } from '../../model/referenced-objects.ts';
+import { VolumeError } from '../../runtime/container-volumes.ts';
+import type { ServiceLister } from '../../runtime/kuberuntime/environment.ts';
+import type { MirrorPods } from '../../sources/mirror-pods.ts';
+import type { VolumeManager } from '../../volumes/pod-volumes.ts';
+import type { ProbeManager } from '../prober/probe-manager.ts';
+import type { StatusManager } from '../status/status-manager.ts';
+import type { NodeInfo } from './node-info.ts';
 import type { PodCgroups } from '../../host/cgroups/pod-cgroups.ts';
 import { missingPullSecrets } from '../../runtime/images/pull-credentials.ts';
 import { apiPodStatus } from '../../runtime/kuberuntime/api-status.ts';

@@ -7,7 +7,7 @@
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
 import { type Clock, type Timer, whenAborted, pause } from '../../../api/machinery/clock.ts';
-import type { Pod, PodStatus } from '../../model/core-types.ts';
+import type { Pod, PodStatus } from '../../model/pod.ts';
 import { formatPod, podFullName } from '../../runtime/kuberuntime/pod-containers.ts';
 import { isStaticPod } from '../../model/pod-kinds.ts';
 

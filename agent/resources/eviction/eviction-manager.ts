@@ -8,7 +8,8 @@
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
-import type { Pod, PodEventRecorder } from '../../model/core-types.ts';
+import type { PodEventRecorder } from '../../model/pod-events.ts';
+import type { Pod } from '../../model/pod.ts';
 import { isCriticalPod } from '../../model/pod-kinds.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { PodStorage } from '../statistics/storage-usage.ts';

@@ -22,7 +22,7 @@ import {
   type StarvedResource,
   type Threshold,
 } from './thresholds.ts';
-import type { Pod } from '../../model/core-types.ts';
+import type { Pod } from '../../model/pod.ts';
 
 export interface SupposedPressure {
   /** The signal that is assumed to be below its threshold; `undefined` for the actual state. */

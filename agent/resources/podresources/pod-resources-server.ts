@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { Container, Pod } from '../../model/core-types.ts';
+import type { Container, Pod } from '../../model/pod.ts';
 import { GRPC_RESOURCE_EXHAUSTED, GrpcRefusal, serveGrpc } from '../../protocols/grpc/grpc-server.ts';
 import type { IncomingOf, OutgoingOf } from '../../../api/grpc/messages.ts';
 import { isSidecar } from '../../runtime/kuberuntime/pod-containers.ts';

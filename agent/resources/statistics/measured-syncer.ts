@@ -2,7 +2,7 @@
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { isEnded, type PodSyncer } from '../../pods/workers/pod-workers.ts';
-import type { Pod, PodStatus } from '../../model/core-types.ts';
+import type { Pod, PodStatus } from '../../model/pod.ts';
 
 const START_BUCKETS = [
   0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,

@@ -3,7 +3,8 @@
  * the pod.
  */
 import { MetricsRegistry } from '../../../api/component/metrics.ts';
-import type { Pod, ProbeKind } from '../../model/core-types.ts';
+import type { Pod } from '../../model/pod.ts';
+import type { ProbeKind } from '../../runtime/kuberuntime/probe-results.ts';
 
 export interface ProbeMetrics {
   readonly registry: MetricsRegistry;

@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { Pod } from '../../model/core-types.ts';
+import type { Pod } from '../../model/pod.ts';
 import type { ContainerStatus } from '../../runtime/runtime.ts';
 import type { PodCgroups } from '../../host/cgroups/pod-cgroups.ts';
 import { isStaticPod } from '../../model/pod-kinds.ts';

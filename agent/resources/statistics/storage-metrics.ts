@@ -3,7 +3,7 @@
  * the last measurement, or from a new one if that is older than a minute.
  */
 import type { Gauge, Family, MetricsRegistry } from '../../../api/component/metrics.ts';
-import type { Pod } from '../../model/core-types.ts';
+import type { Pod } from '../../model/pod.ts';
 import type { PodStorage } from './storage-usage.ts';
 
 interface Written {

@@ -6,7 +6,8 @@
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { Pod, PodVolume, VolumeManager } from '../../model/core-types.ts';
+import type { Pod } from '../../model/pod.ts';
+import type { PodVolume, VolumeManager } from '../../volumes/pod-volumes.ts';
 import { allContainers } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { Runtime } from '../../runtime/runtime.ts';
 import { type DiskUsage, diskUsage, type Filesystem, filesystemOf } from './disk-usage.ts';

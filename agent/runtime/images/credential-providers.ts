@@ -14,7 +14,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import type { ServiceAccount } from '../../../api/machinery/kinds.ts';
 import { serviceAccounts } from '../../../api/machinery/resources.ts';
 import { ConfigurationError } from '../../model/configuration-error.ts';
-import type { Pod } from '../../model/core-types.ts';
+import type { Pod } from '../../model/pod.ts';
 import type { CredentialProvider, TokenAttributes } from './credential-provider-config.ts';
 import { runCredentialPlugin } from './credential-plugin.ts';
 import { matchesImage } from './image-match.ts';

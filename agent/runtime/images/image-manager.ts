@@ -3,7 +3,9 @@
  * serial or parallel pulls within the rate limit. Errors have the reason and message that the pod's status shows.
  */
 import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
-import type { Container, Pod, PodEventRecorder, ReferencedObjects } from '../../model/core-types.ts';
+import type { PodEventRecorder } from '../../model/pod-events.ts';
+import type { Container, Pod } from '../../model/pod.ts';
+import type { ReferencedObjects } from '../../model/referenced-objects.ts';
 import { BackOff } from '../kuberuntime/back-off.ts';
 import { type ContainerKind, fieldPathOf } from '../kuberuntime/pod-containers.ts';
 import { type ImageInfo, type Runtime, RuntimeError } from '../runtime.ts';

@@ -3,7 +3,7 @@
  * `api-status.ts` calls it after it has computed the container statuses and the phase.
  */
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { Container, Pod, PodCondition, PodStatus } from '../../model/core-types.ts';
+import type { Container, Pod, PodCondition, PodStatus } from '../../model/pod.ts';
 import { restartAllTrigger, sandboxChanged } from './pod-actions.ts';
 import { isSidecar, mayRestartAll } from './pod-containers.ts';
 import { containersWith, readyVerdicts, type Verdict, verdict } from './readiness.ts';

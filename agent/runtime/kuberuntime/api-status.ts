@@ -4,7 +4,8 @@
  * manager; `readiness.ts` computes the part that probes change between two syncs.
  */
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { Container, ContainerStatusJson, Pod, PodStatus, ProbeResults } from '../../model/core-types.ts';
+import type { Container, ContainerStatusJson, Pod, PodStatus } from '../../model/pod.ts';
+import type { ProbeResults } from './probe-results.ts';
 import type { ContainerStatus } from '../runtime.ts';
 import { type ConditionsInput, podConditions } from './api-conditions.ts';
 import type { WaitingReason } from './container-starter.ts';

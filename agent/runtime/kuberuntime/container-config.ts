@@ -5,20 +5,15 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { join, posix } from 'node:path';
-import type {
-  Container,
-  Pod,
-  PreparedMounts,
-  ReferencedObjects,
-  ServiceLister,
-  VolumeManager,
-} from '../../model/core-types.ts';
+import type { Container, Pod } from '../../model/pod.ts';
+import type { ReferencedObjects } from '../../model/referenced-objects.ts';
+import type { ContainerVolumes, PreparedMounts } from '../container-volumes.ts';
 import { inDirectory } from '../../files/beneath.ts';
 import type { DeviceRunOptions } from './device-options.ts';
 import type { ContainerConfig, ContainerId, ImageInfo, Mount, PortMapping, SandboxConfig } from '../runtime.ts';
 import { type DnsSettings, type DnsWarning, hostDns, podDns, podHostname } from './dns.ts';
 import { fieldValue, resourceValue } from './downward-api.ts';
-import { containerEnvironment, ContainerConfigError, expand } from './environment.ts';
+import { ContainerConfigError, type ServiceLister, containerEnvironment, expand } from './environment.ts';
 import { writeEtcHosts } from './etc-hosts.ts';
 import { HASH_ANNOTATION } from './pod-actions.ts';
 import { containerHash, type ContainerKind } from './pod-containers.ts';
@@ -56,7 +51,7 @@ export interface ConfigDeps {
   readonly settings: ConfigSettings;
   readonly objects: ReferencedObjects;
   readonly services: ServiceLister;
-  readonly volumes: Pick<VolumeManager, 'containerMounts' | 'extraSupplementalGroups' | 'fileText'>;
+  readonly volumes: ContainerVolumes;
   readonly userNamespaces: Pick<UserNamespaces, 'mapping'>;
   readonly hostIps: () => readonly string[];
   readonly allocatable: () => Readonly<Record<string, string>>;

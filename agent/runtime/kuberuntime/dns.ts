@@ -4,7 +4,7 @@
  */
 import { trimEnd } from '../../../api/component/trim.ts';
 import { readFile } from 'node:fs/promises';
-import type { Pod } from '../../model/core-types.ts';
+import type { Pod } from '../../model/pod.ts';
 import { formatPod } from './pod-containers.ts';
 
 export interface DnsConfig {

@@ -3,7 +3,7 @@
  */
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { compareQuantities, milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
-import type { Container, Pod } from '../../model/core-types.ts';
+import type { Container, Pod } from '../../model/pod.ts';
 import { podLevel } from './resources.ts';
 
 export interface DownwardFacts {

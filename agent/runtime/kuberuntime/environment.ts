@@ -1,14 +1,16 @@
 /** Computes a container's environment: services, then `envFrom`, then `env` with `$(VAR)` expansion, in the kubelet's order. */
-import {
-  type Container,
-  type Pod,
-  type ReferencedObjects,
-  type ServiceLister,
-  VolumeError,
-} from '../../model/core-types.ts';
+import type { Container, Pod } from '../../model/pod.ts';
+import type { ReferencedObjects } from '../../model/referenced-objects.ts';
+import { VolumeError } from '../container-volumes.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { environmentFileValue } from './environment-file.ts';
+
+/** Lists the services from which containers get environment variables. */
+export interface ServiceLister {
+  synced(): boolean;
+  list(): readonly KubeObject[];
+}
 
 export interface EnvironmentSources {
   readonly objects: ReferencedObjects;

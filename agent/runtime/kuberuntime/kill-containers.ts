@@ -8,7 +8,8 @@
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
-import type { Container, Pod, PodEventRecorder } from '../../model/core-types.ts';
+import type { PodEventRecorder } from '../../model/pod-events.ts';
+import type { Container, Pod } from '../../model/pod.ts';
 import { type ContainerId, type Runtime, RuntimeError } from '../runtime.ts';
 import { type Hook, runHook } from './lifecycle-hooks.ts';
 import { fieldPathOf, findKinded, formatPod, isSidecar } from './pod-containers.ts';

@@ -4,7 +4,7 @@
  */
 import { createDialer } from '../../../api/machinery/dialer.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { Container } from '../../model/core-types.ts';
+import type { Container } from '../../model/pod.ts';
 import { hostPort, type HttpGet, httpGet, PlainHttpError } from './http-get.ts';
 import type { ContainerId, Runtime } from '../runtime.ts';
 

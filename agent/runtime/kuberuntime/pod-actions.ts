@@ -2,7 +2,8 @@
  * Computes the actions that bring a pod to its desired state, from its specification, the state of the runtime and the results
  * of probes. `kube-runtime.ts` executes them. Pure.
  */
-import type { Container, Pod, ProbeKind, ProbeResult } from '../../model/core-types.ts';
+import type { Container, Pod } from '../../model/pod.ts';
+import type { ProbeKind, ProbeResult } from './probe-results.ts';
 import type { ContainerId, ContainerStatus, SandboxId } from '../runtime.ts';
 import {
   containerHash,

@@ -1,5 +1,5 @@
 /** Computes the phase of a pod from its containers' states. Pure. */
-import type { Container, ContainerStatusJson, Pod } from '../../model/core-types.ts';
+import type { Container, ContainerStatusJson, Pod } from '../../model/pod.ts';
 import { isSidecar, restartsAfter } from './pod-containers.ts';
 
 interface Counts {

@@ -3,14 +3,8 @@
  * conditions `ContainersReady` and `Ready`. Pure. `api-status.ts` applies it to each computed status, and the status manager
  * to its last status when a probe reports a new result or the API server has new conditions.
  */
-import type {
-  Container,
-  ContainerStatusJson,
-  Pod,
-  PodCondition,
-  PodStatus,
-  ProbeResults,
-} from '../../model/core-types.ts';
+import type { Container, ContainerStatusJson, Pod, PodCondition, PodStatus } from '../../model/pod.ts';
+import type { ProbeResults } from './probe-results.ts';
 import { isSidecar } from './pod-containers.ts';
 
 /** The status of a condition with the reason and the message of its problems. */

@@ -2,7 +2,7 @@
  * Decides on the in-place resize of containers: compares the resources of a running container with the allocated ones, and checks
  * whether its policy allows the change without a restart. Pure.
  */
-import type { Container, Pod } from '../../model/core-types.ts';
+import type { Container, Pod } from '../../model/pod.ts';
 import type { ContainerStatus, LinuxResources } from '../runtime.ts';
 import { linuxResources, type ResourceFacts } from './resources.ts';
 

@@ -9,7 +9,7 @@ import {
   wholeUnits,
   type Quantity,
 } from '../../../api/meta/quantity.ts';
-import type { Container, Pod } from '../../model/core-types.ts';
+import type { Container, Pod } from '../../model/pod.ts';
 import { isCriticalPod, isNodeCriticalPod } from '../../model/pod-kinds.ts';
 import type { LinuxResources } from '../runtime.ts';
 import { isSidecar } from './pod-containers.ts';

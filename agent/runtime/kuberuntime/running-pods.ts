@@ -1,5 +1,5 @@
 /** Lists the pods that run according to the container runtime, including those that the agent does not manage. */
-import type { Pod } from '../../model/core-types.ts';
+import type { Pod } from '../../model/pod.ts';
 import type { Runtime } from '../runtime.ts';
 
 /** Each pod has its name, namespace, uid and running containers, and nothing else. */

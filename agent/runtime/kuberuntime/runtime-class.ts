@@ -1,7 +1,7 @@
 /** Resolves the runtime handler of a pod's RuntimeClass. Called once for each new sandbox. */
 import type { Client } from '../../../api/machinery/client.ts';
 import { runtimeClasses } from '../../../api/machinery/resources.ts';
-import type { Pod } from '../../model/core-types.ts';
+import type { Pod } from '../../model/pod.ts';
 
 /** Resolves to the handler. Empty means the runtime's default, which also applies without an API server. */
 export async function runtimeHandlerOf(pod: Pod, client: Pick<Client, 'get'> | undefined): Promise<string> {

@@ -3,7 +3,7 @@
  * The container controls the content, so reads are bounded, and only regular files are opened, without blocking.
  */
 import type { FileHandle } from 'node:fs/promises';
-import type { Pod } from '../../model/core-types.ts';
+import type { Pod } from '../../model/pod.ts';
 import { openRegularFile } from '../../files/beneath.ts';
 import { openLog } from '../logs/log-files.ts';
 import type { ContainerStatus } from '../runtime.ts';

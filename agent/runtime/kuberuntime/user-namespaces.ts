@@ -11,7 +11,7 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
-import type { Pod } from '../../model/core-types.ts';
+import type { Pod } from '../../model/pod.ts';
 import type { IdMapping, NamespaceOptions } from '../runtime.ts';
 
 export type UserNamespace = NonNullable<NamespaceOptions['userNamespace']>;

@@ -3,7 +3,7 @@
  * attempt that runs or ran last. While a container waits for its next start, the last terminated attempt is both its current and
  * its previous one. Pure.
  */
-import type { ContainerStatusJson } from '../../model/core-types.ts';
+import type { ContainerStatusJson } from '../../model/pod.ts';
 import type { ContainerStatus } from '../runtime.ts';
 
 /** Returns the attempt whose log is requested, or `undefined` if there is none. `attempts` has the newest first. */

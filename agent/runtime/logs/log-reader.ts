@@ -6,7 +6,6 @@ import type { FileHandle } from 'node:fs/promises';
 import { watch } from 'node:fs';
 import { dirname } from 'node:path';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
-import type { LogOptions } from '../../model/core-types.ts';
 import { openLog } from './log-files.ts';
 
 const CHUNK_BYTES = 64 * 1024;
@@ -20,6 +19,18 @@ const APPEARANCE_MS = 100;
 const SETTLE_MS = 300;
 /** The poll interval where no file events arrive, as on remote filesystems. */
 const POLL_MS = 1_000;
+
+export interface LogOptions {
+  readonly follow: boolean;
+  readonly previous: boolean;
+  readonly timestamps: boolean;
+  readonly sinceSeconds?: number;
+  /** RFC 3339. */
+  readonly sinceTime?: string;
+  readonly tailLines?: number;
+  readonly limitBytes?: number;
+  readonly stream?: 'All' | 'Stdout' | 'Stderr';
+}
 
 export interface LogReadDeps {
   readonly clock: Clock;

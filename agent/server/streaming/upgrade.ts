@@ -5,7 +5,7 @@ import { createWebSocketStream, type WebSocket, WebSocketServer } from 'ws';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { newBadRequest, StatusError } from '../../../api/meta/status-error.ts';
-import type { PodHost } from '../../model/core-types.ts';
+import type { PodHost } from '../pod-host.ts';
 import type { StreamIo } from '../../runtime/runtime.ts';
 import {
   type Dial,

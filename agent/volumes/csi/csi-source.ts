@@ -1,7 +1,7 @@
 /** The request of a pod or a persistent volume to a CSI driver, and the values that follow from it. Pure. */
 import { createHash } from 'node:crypto';
 import type { CSIDriver } from '../../../api/machinery/kinds.ts';
-import type { Pod, Volume } from '../../model/core-types.ts';
+import type { Pod, Volume } from '../../model/pod.ts';
 import type { PersistentVolume } from '../persistent.ts';
 
 export interface CsiMountRequest {

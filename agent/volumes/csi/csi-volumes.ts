@@ -14,7 +14,7 @@ import type { CSIDriver } from '../../../api/machinery/kinds.ts';
 import { csiDrivers } from '../../../api/machinery/resources.ts';
 import { KeyedQueue } from '../../../api/machinery/serial-queue.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
-import type { VolumeMeasure } from '../../model/core-types.ts';
+import type { VolumeMeasure } from '../pod-volumes.ts';
 import { GrpcError, type GrpcStatus } from '../../../api/grpc/grpc-error.ts';
 import type { OutgoingOf } from '../../../api/grpc/messages.ts';
 import { type VolumeStep, VolumeStepError } from '../volume-failure.ts';

@@ -1,6 +1,6 @@
 /** The information about the pod that a driver gets: its name, tokens of its service account, secrets. */
 import type { CSIDriver } from '../../../api/machinery/kinds.ts';
-import type { Pod } from '../../model/core-types.ts';
+import type { Pod } from '../../model/pod.ts';
 
 export interface TokenStatus {
   readonly token: string;

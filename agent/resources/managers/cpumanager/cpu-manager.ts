@@ -7,7 +7,7 @@ import type { Logger } from '../../../../api/component/logger.ts';
 import { background } from '../../../../api/machinery/background.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import { WakeableLoop } from '../../../../api/machinery/wakeable-loop.ts';
-import type { Container, Pod } from '../../../model/core-types.ts';
+import type { Container, Pod } from '../../../model/pod.ts';
 import { type CpuSet, formatCpuSet, NO_CPUS, sortedCpus } from '../cpu-set.ts';
 import type { HintProvider } from '../hint-provider.ts';
 import type { CpuTopology } from '../topology/host-topology.ts';

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import type { Logger } from '../../../../api/component/logger.ts';
 import { background } from '../../../../api/machinery/background.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
-import type { Container, ContainerStatusJson, Pod } from '../../../model/core-types.ts';
+import type { Container, ContainerStatusJson, Pod } from '../../../model/pod.ts';
 import { buildCodecs, type MessageCodec } from '../../../../api/grpc/codec.ts';
 import type { Plugin, PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';
 import { bytesOf, limitsOf } from '../../../runtime/kuberuntime/resources.ts';

@@ -10,7 +10,7 @@ import type { Client } from '../../../../api/machinery/client.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import { resourceClaims } from '../../../../api/machinery/resources.ts';
 import { KeyedQueue } from '../../../../api/machinery/serial-queue.ts';
-import type { Container, Pod } from '../../../model/core-types.ts';
+import type { Container, Pod } from '../../../model/pod.ts';
 import { connectGrpc, type GrpcClient } from '../../../../api/grpc/grpc-client.ts';
 import type { PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';
 import { readStateFile, StateWriter } from '../checkpoint-file.ts';

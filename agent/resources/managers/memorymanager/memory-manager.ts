@@ -5,7 +5,7 @@
  */
 import type { Logger } from '../../../../api/component/logger.ts';
 import { background } from '../../../../api/machinery/background.ts';
-import type { Container, Pod } from '../../../model/core-types.ts';
+import type { Container, Pod } from '../../../model/pod.ts';
 import type { AffinityStore, HintProvider } from '../hint-provider.ts';
 import type { NumaNode } from '../topology/host-topology.ts';
 import type { ProviderHints } from '../topologymanager/hints.ts';

@@ -3,7 +3,7 @@
  * fixed group of nodes. A node serves either single-node containers or one group, never both. Only this policy changes
  * the state.
  */
-import type { Container, Pod } from '../../../model/core-types.ts';
+import type { Container, Pod } from '../../../model/pod.ts';
 import { bytesOf, qosClass, requestsOf } from '../../../runtime/kuberuntime/resources.ts';
 import { StateError } from '../checkpoint-file.ts';
 import {

@@ -4,7 +4,7 @@
  * the nodes that it chose.
  */
 import type { Clock } from '../../../../api/machinery/clock.ts';
-import type { Container, Pod } from '../../../model/core-types.ts';
+import type { Container, Pod } from '../../../model/pod.ts';
 import { AdmissionError, type AffinityStore, type HintProvider, resourceContainers } from '../hint-provider.ts';
 import { type TopologyPolicyOptions, PolicyOptionError } from '../policy-options.ts';
 import type { NumaNode } from '../topology/host-topology.ts';

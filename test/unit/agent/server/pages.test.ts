@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { effectiveOptions } from '../../../../agent/options/config/effective-options.ts';
 import { flagz } from '../../../../agent/options/config/flagz.ts';
-import type { PodHost } from '../../../../agent/model/core-types.ts';
+import type { PodHost } from '../../../../agent/server/pod-host.ts';
 import { type ContainerId, RuntimeError } from '../../../../agent/runtime/runtime.ts';
 import { negotiate } from '../../../../agent/server/zpages.ts';
 import { createLogger } from '../../../../api/component/logging.ts';

@@ -1,6 +1,6 @@
 /** The agent's server with a host of the test's own, for tests of its routes and streams. */
 import { request as httpsRequest } from 'node:https';
-import type { PodHost } from '../../../../agent/model/core-types.ts';
+import type { PodHost } from '../../../../agent/server/pod-host.ts';
 import { type AgentServer, type AgentServerOptions, startAgentServer } from '../../../../agent/server/server.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';

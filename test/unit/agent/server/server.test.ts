@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { connect } from 'node:tls';
 import { describe, it, type TestContext } from 'node:test';
-import type { PodHost } from '../../../../agent/model/core-types.ts';
+import type { PodHost } from '../../../../agent/server/pod-host.ts';
 import { startAgentServer } from '../../../../agent/server/server.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { newStatusError } from '../../../../api/meta/status-error.ts';

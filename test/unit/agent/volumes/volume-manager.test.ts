@@ -3,7 +3,8 @@ import { chmod, mkdir, mkdtemp, readFile, realpath, rm, stat, writeFile } from '
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import { type Container, type Pod, VolumeError } from '../../../../agent/model/core-types.ts';
+import type { Container, Pod } from '../../../../agent/model/pod.ts';
+import { VolumeError } from '../../../../agent/runtime/container-volumes.ts';
 import type { CsiMountRequest } from '../../../../agent/volumes/csi/csi-source.ts';
 import type { Mounter, MountPoint } from '../../../../agent/volumes/mounter.ts';
 import { createVolumeManager, type CsiDriverVolumes } from '../../../../agent/volumes/volume-manager.ts';

@@ -10,7 +10,7 @@ import { cgroupPath } from '../../../../../agent/host/cgroups/cgroup-path.ts';
 import type { CgroupManager } from '../../../../../agent/host/cgroups/cgroup-resources.ts';
 import { NodeAllocatable } from '../../../../../agent/host/cgroups/node-allocatable.ts';
 import { createPodCgroups, type PodCgroups } from '../../../../../agent/host/cgroups/pod-cgroups.ts';
-import type { Pod } from '../../../../../agent/model/core-types.ts';
+import type { Pod } from '../../../../../agent/model/pod.ts';
 import { type Logger, silentLogger } from '../../../../../api/component/logger.ts';
 
 const BUS = [

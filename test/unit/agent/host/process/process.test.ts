@@ -13,7 +13,7 @@ import {
 } from '../../../../../agent/host/process/host-demands.ts';
 import { acquireLockFile, waitsFor } from '../../../../../agent/host/process/lock-file.ts';
 import { waitForPods } from '../../../../../agent/host/process/run-once.ts';
-import type { Pod } from '../../../../../agent/model/core-types.ts';
+import type { Pod } from '../../../../../agent/model/pod.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';

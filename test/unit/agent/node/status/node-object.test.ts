@@ -1,7 +1,7 @@
 /** The status of a node, held against one that the kubelet wrote. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { NodeObject } from '../../../../../agent/model/core-types.ts';
+import type { NodeObject } from '../../../../../agent/model/node.ts';
 import { DEFAULT_HARD, parseThresholds } from '../../../../../agent/resources/eviction/thresholds.ts';
 import {
   type NodeFacts,

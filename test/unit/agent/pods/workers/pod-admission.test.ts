@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { NodeObject, Pod } from '../../../../../agent/model/core-types.ts';
+import type { NodeObject } from '../../../../../agent/model/node.ts';
+import type { Pod } from '../../../../../agent/model/pod.ts';
 import { createPodAdmission } from '../../../../../agent/pods/workers/pod-admission.ts';
 
 const node = {

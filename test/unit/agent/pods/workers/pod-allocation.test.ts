@@ -1,7 +1,8 @@
 /** In-place resizes: allocated if they fit, else deferred or refused with the kubelet's texts, and the pod keeps its allocation. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { NodeObject, Pod } from '../../../../../agent/model/core-types.ts';
+import type { NodeObject } from '../../../../../agent/model/node.ts';
+import type { Pod } from '../../../../../agent/model/pod.ts';
 import { PodAllocations } from '../../../../../agent/pods/workers/pod-allocation.ts';
 
 function pod(uid: string, cpu: string, more: { generation?: number; memory?: string; status?: object } = {}): Pod {

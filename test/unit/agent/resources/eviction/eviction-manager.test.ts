@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import type { Pod } from '../../../../../agent/model/core-types.ts';
+import type { Pod } from '../../../../../agent/model/pod.ts';
 import { NodePressure } from '../../../../../agent/resources/eviction/node-pressure.ts';
 import { EvictionManager } from '../../../../../agent/resources/eviction/eviction-manager.ts';
 import { type Observation, parseThresholds, type Signal } from '../../../../../agent/resources/eviction/thresholds.ts';

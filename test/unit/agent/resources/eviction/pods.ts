@@ -1,5 +1,5 @@
 /** Pods for the eviction manager's tests. */
-import type { Pod } from '../../../../../agent/model/core-types.ts';
+import type { Pod } from '../../../../../agent/model/pod.ts';
 
 export interface PodShape {
   readonly name: string;

@@ -9,7 +9,7 @@ import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { resourceClaims } from '../../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
-import type { Pod } from '../../../../../agent/model/core-types.ts';
+import type { Pod } from '../../../../../agent/model/pod.ts';
 import { serveGrpc } from '../../../../../agent/protocols/grpc/grpc-server.ts';
 import type { IncomingOf, OutgoingOf } from '../../../../../api/grpc/messages.ts';
 import { ClaimManager } from '../../../../../agent/resources/managers/dra/claim-manager.ts';

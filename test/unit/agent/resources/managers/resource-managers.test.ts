@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import type { Pod } from '../../../../../agent/model/core-types.ts';
+import type { Pod } from '../../../../../agent/model/pod.ts';
 import { connectGrpc } from '../../../../../api/grpc/grpc-client.ts';
 import { POD_RESOURCES_MESSAGES, POD_RESOURCES_METHODS } from '../../../../../agent/resources/podresources/schema.ts';
 import { servePodResources } from '../../../../../agent/resources/podresources/pod-resources-server.ts';

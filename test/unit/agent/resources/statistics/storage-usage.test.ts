@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { it, type TestContext } from 'node:test';
-import type { Pod } from '../../../../../agent/model/core-types.ts';
+import type { Pod } from '../../../../../agent/model/pod.ts';
 import { StorageUsage } from '../../../../../agent/resources/statistics/storage-usage.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';

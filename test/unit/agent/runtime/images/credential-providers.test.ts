@@ -3,7 +3,7 @@ import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import type { Pod } from '../../../../../agent/model/core-types.ts';
+import type { Pod } from '../../../../../agent/model/pod.ts';
 import { readCredentialProviders } from '../../../../../agent/runtime/images/credential-provider-config.ts';
 import { CredentialProviders } from '../../../../../agent/runtime/images/credential-providers.ts';
 import { matchesImage } from '../../../../../agent/runtime/images/image-match.ts';

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Container, Pod, ReferencedObjects } from '../../../../../agent/model/core-types.ts';
+import type { Container, Pod } from '../../../../../agent/model/pod.ts';
+import type { ReferencedObjects } from '../../../../../agent/model/referenced-objects.ts';
 import {
   ImageError,
   ImageManager,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/core-types.ts';
+import type { Pod } from '../../../../../agent/model/pod.ts';
 import { type DnsConfig, hostDns, podDns, podHostname } from '../../../../../agent/runtime/kuberuntime/dns.ts';
 
 const podOf = (spec: object): Pod =>

@@ -8,7 +8,7 @@ import {
   qosClass,
   requestsOf,
 } from '../../../../../agent/runtime/kuberuntime/resources.ts';
-import type { Container, Pod } from '../../../../../agent/model/core-types.ts';
+import type { Container, Pod } from '../../../../../agent/model/pod.ts';
 
 interface Parts {
   readonly whole?: object;

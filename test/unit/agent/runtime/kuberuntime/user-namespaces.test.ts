@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/core-types.ts';
+import type { Pod } from '../../../../../agent/model/pod.ts';
 import { podIdRange, UserNamespaces } from '../../../../../agent/runtime/kuberuntime/user-namespaces.ts';
 
 const IDS = 65_536;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { ContainerStatusJson } from '../../../../../agent/model/core-types.ts';
+import type { ContainerStatusJson } from '../../../../../agent/model/pod.ts';
 import { chooseLog, whyNoLog } from '../../../../../agent/runtime/logs/choose-log.ts';
 import type { ContainerStatus } from '../../../../../agent/runtime/runtime.ts';
 

@@ -5,8 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough, Writable } from 'node:stream';
 import { after, before, describe, it } from 'node:test';
-import type { LogOptions } from '../../../../../agent/model/core-types.ts';
-import { readLog } from '../../../../../agent/runtime/logs/log-reader.ts';
+import { type LogOptions, readLog } from '../../../../../agent/runtime/logs/log-reader.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 

@@ -12,7 +12,7 @@ import { pipeline } from 'node:stream/promises';
 import { after, before, describe, it } from 'node:test';
 import { createDialer } from '../../../../../api/machinery/dialer.ts';
 import { createWebSocketStream, WebSocket } from 'ws';
-import type { PodHost } from '../../../../../agent/model/core-types.ts';
+import type { PodHost } from '../../../../../agent/server/pod-host.ts';
 import type { StreamIo } from '../../../../../agent/runtime/runtime.ts';
 import { SpdyConnection, type SpdyStream } from '../../../../../agent/protocols/spdy/connection.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';

@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readFile, readlink, realpath, rm, stat } from 'node:fs/
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import type { Pod } from '../../../../../agent/model/core-types.ts';
+import type { Pod } from '../../../../../agent/model/pod.ts';
 import { attachmentName } from '../../../../../agent/volumes/csi/attachment.ts';
 import type { CsiMountRequest } from '../../../../../agent/volumes/csi/csi-source.ts';
 import { CsiVolumes } from '../../../../../agent/volumes/csi/csi-volumes.ts';

@@ -1,0 +1,14 @@
+/** The interface through which the runtime and the volumes read the config maps and secrets of pods. */
+import type { KubeObject } from '../../api/meta/object.ts';
+import type { Pod } from './pod.ts';
+
+/**
+ * Caches the objects that pods refer to. They are watched while a pod that refers to them is registered. Resolves to `undefined`
+ * if an object does not exist.
+ */
+export interface ReferencedObjects {
+  registerPod(pod: Pod): void;
+  unregisterPod(pod: Pod): void;
+  configMap(namespace: string, name: string): Promise<KubeObject | undefined>;
+  secret(namespace: string, name: string): Promise<KubeObject | undefined>;
+}

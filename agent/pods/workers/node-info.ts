@@ -1,0 +1,14 @@
+/** What the pod workers and the volumes read of the node that they run on. The node manager implements it. */
+import type { NodeObject } from '../../model/node.ts';
+
+export interface NodeInfo {
+  readonly name: string;
+  /** Returns the node as the API server last had it, else as the agent would register it. */
+  node(): NodeObject;
+  /** Returns the host's addresses, at most one for each family. The first is the primary one. */
+  hostIps(): readonly string[];
+  /** Returns the allocatable resources as quantities, as in `status.allocatable`. */
+  allocatable(): Readonly<Record<string, string>>;
+  podCidrs(): readonly string[];
+  onPodCidrs(listener: (cidrs: readonly string[]) => void): void;
+}

@@ -1,0 +1,31 @@
+/** What the runtime needs from the volumes of a pod to configure its containers. The volume manager implements it. */
+import type { Container, Pod } from '../model/pod.ts';
+import type { Device, Mount } from './runtime.ts';
+
+export interface PreparedMounts {
+  /** Mounts of image volumes have `image` set and an empty `hostPath`: the caller pulls the image and sets its id. */
+  readonly mounts: readonly Mount[];
+  readonly devices: readonly Device[];
+}
+
+export interface ContainerVolumes {
+  /**
+   * Returns the mounts of a container before its start. The volumes must be ready. Prepares sub-paths safely and expands
+   * `subPathExpr` with `env`.
+   */
+  containerMounts(pod: Pod, container: Container, env: ReadonlyMap<string, string>): Promise<PreparedMounts>;
+  /** Returns the text of a file of a ready volume. Throws if the volume or the file does not exist. */
+  fileText(pod: Pod, volumeName: string, path: string): Promise<string>;
+  /** Returns the supplemental groups that volumes require (`pv.beta.kubernetes.io/gid`). */
+  extraSupplementalGroups(pod: Pod): readonly number[];
+}
+
+export class VolumeError extends Error {
+  override readonly name = 'VolumeError';
+  /** How long to wait before the next attempt. */
+  readonly retryAfterMs: number;
+  constructor(message: string, { retryAfterMs = 1_000, ...options }: ErrorOptions & { retryAfterMs?: number } = {}) {
+    super(message, options);
+    this.retryAfterMs = retryAfterMs;
+  }
+}

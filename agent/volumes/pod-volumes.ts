@@ -1,0 +1,43 @@
+/** The interface of the volume manager, and what it reports of the volumes of a pod. */
+import type { Pod } from '../model/pod.ts';
+import type { ContainerVolumes } from '../runtime/container-volumes.ts';
+
+export interface PodVolume {
+  readonly name: string;
+  readonly path: string;
+  /** The data is removed with the pod and counts as the pod's storage. */
+  readonly ephemeral: boolean;
+  /** Measures the usage through the driver. Resolves to `undefined` if the driver does not report it. */
+  readonly measure?: () => Promise<VolumeMeasure | undefined>;
+}
+
+export interface VolumeMeasure {
+  readonly capacityBytes: number;
+  readonly availableBytes: number;
+  readonly usedBytes: number;
+  readonly inodes: number;
+  readonly inodesFree: number;
+  readonly inodesUsed: number;
+}
+
+export interface VolumeManager extends ContainerVolumes {
+  /**
+   * Sets up every volume of the pod, and keeps them up to date until `unmount`. Idempotent. Throws `VolumeError` with the
+   * kubelet's message (`unmounted volumes=[a], unattached volumes=[], failed to process volumes=[]: context deadline exceeded`)
+   * after the mount timeout. Records the `FailedMount` events itself.
+   */
+  mount(pod: Pod, signal: AbortSignal): Promise<void>;
+  /** Whether the runtime supports recursive read-only mounts. */
+  recursiveReadOnly(): boolean;
+  /** Removes the sub-path mounts of a terminated container that is not restarted. Idempotent. */
+  releaseContainer(podUid: string, containerName: string): Promise<void>;
+  /** Unmounts all volumes of a terminated pod and removes its data (emptyDir). Resolves when all of it is gone. Idempotent. */
+  unmount(pod: Pod, signal: AbortSignal): Promise<void>;
+  /** Whether something is mounted below `<rootDir>/pods/<uid>`. */
+  hasMounts(podUid: string): boolean;
+  /** Unmounts and removes the directories `<rootDir>/pods/<uid>` of unknown pods, which remain after a restart of the agent. */
+  cleanOrphans(known: () => ReadonlySet<string>): Promise<void>;
+  /** Returns the directories of the pod's volumes on the host, for usage statistics and eviction. */
+  podVolumes(podUid: string): readonly PodVolume[];
+  close(): Promise<void>;
+}
