@@ -5,7 +5,10 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { flag, type FlagTable, type ParsedFlags } from '../api/component/flags.ts';
 import { HttpClient } from '../api/machinery/http-client.ts';
+import { NotSentError } from '../api/machinery/http-transport.ts';
 import { loadKubeconfig, serverAccess } from '../api/machinery/kubeconfig.ts';
+import { isStatusError } from '../api/meta/status-error.ts';
+import { CommandError } from './command.ts';
 import { dataDirectoryFlag } from './data-directory.ts';
 import type { CommandIo } from './io.ts';
 
@@ -36,13 +39,40 @@ export async function withCluster<T>(
 ): Promise<T> {
   const given = String(parsed.values['kubeconfig']);
   const local = join(String(parsed.values['dataDir']), 'admin.kubeconfig');
-  const path = given === '' && io.env['KUBECONFIG'] === undefined && existsSync(local) ? local : given;
-  const config = await loadKubeconfig(path === '' ? undefined : path);
+  return await withKubeconfig(
+    given === '' && io.env['KUBECONFIG'] === undefined && existsSync(local) ? local : given,
+    io,
+    work,
+  );
+}
+
+/** Runs `work` with a client of the cluster of this file; `''` finds one as kubectl does. */
+export async function withKubeconfig<T>(
+  path: string,
+  io: CommandIo,
+  work: (cluster: Cluster) => Promise<T>,
+): Promise<T> {
+  const config = await loadKubeconfig(path, io.env);
   const access = await serverAccess(config, { clock: io.clock, interactive: io.isInteractive });
   const client = new HttpClient({ ...access, clock: io.clock });
   try {
     return await work({ client, server: access.server, ca: access.ca ?? '' });
+  } catch (error) {
+    throw withRemedy(error, access.server, config.files);
   } finally {
     await client.close();
   }
+}
+
+/** A server that cannot be reached, or that does not know the client, is no fault of the program: says where it was sought. */
+function withRemedy(error: unknown, server: string, files: readonly string[]): unknown {
+  const place = `the API server ${server} of ${files.join(', ')}`;
+  const remedy = 'another cluster is named with --kubeconfig or KUBECONFIG';
+  if (error instanceof NotSentError)
+    return new CommandError(`cannot connect to ${place}: ${error.message} (does it run? ${remedy})`, { cause: error });
+  if (isStatusError(error, 'Unauthorized'))
+    return new CommandError(`${place} refuses the credentials of the kubeconfig: ${error.message} (${remedy})`, {
+      cause: error,
+    });
+  return error;
 }

@@ -2,11 +2,12 @@
  * Runs one command line. Exit codes: 0 success, 1 a failure in one line, 2 bad usage, 70 an internal error, 74 a failed storage;
  * 130 and 143 after a signal before anything ran. A fault of the program prints its stack.
  */
+import { resolve } from 'node:path';
 import { quoteText } from '../api/meta/quote.ts';
 import { formatFlags, nearest, parseFlags, UsageError, wrap } from '../api/component/flags.ts';
 import { isPlain } from '../api/component/plain-error.ts';
 import { StatusError } from '../api/meta/status-error.ts';
-import type { Command, CommandRow } from './command.ts';
+import { type Command, CommandError, type CommandRow } from './command.ts';
 import { commands } from './commands.ts';
 import type { CommandIo } from './io.ts';
 
@@ -49,7 +50,31 @@ async function dispatch(argv: readonly string[], io: CommandIo): Promise<number>
   const parsed = parseFlags(command.flags, found.rest);
   checkArguments(command, parsed.arguments);
   for (const warning of parsed.warnings) io.stderr.write(`warning: ${warning}\n`);
-  return await command.run(parsed, io);
+  try {
+    return await command.run(parsed, io);
+  } catch (error) {
+    throw namingFlag(error, command, parsed.values);
+  }
+}
+
+/** An error of the operating system about a file that a flag names gets the name of that flag in front. */
+function namingFlag(error: unknown, { flags }: Command, values: Readonly<Record<string, unknown>>): unknown {
+  const path = failedPath(error);
+  if (path === undefined || !(error instanceof Error)) return error;
+  const names = (value: unknown): boolean => typeof value === 'string' && value !== '' && resolve(value) === path;
+  for (const [key, { name }] of Object.entries(flags)) {
+    const value = values[key];
+    if ((Array.isArray(value) ? value.some(names) : names(value)) && !error.message.includes(`--${name}`))
+      return new CommandError(`--${name}: ${error.message}`, { cause: error });
+  }
+  return error;
+}
+
+/** The path of the system call that failed, also where another error was made of it. */
+function failedPath(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined;
+  if ('syscall' in error && 'path' in error && typeof error.path === 'string') return resolve(error.path);
+  return failedPath(error.cause);
 }
 
 /** The longest command that the words begin with. */
@@ -74,7 +99,7 @@ function unknownCommand(words: readonly string[]): UsageError {
     group.length > 0
       ? ` (one of: ${group.map((name) => name.split(' ')[1]).join(', ')})`
       : near === undefined
-        ? ''
+        ? " ('orchlet --help' lists them)"
         : ` (did you mean '${near}'?)`;
   if (group.length > 0 && typed.length === 1)
     return new UsageError(`'orchlet ${first}' needs a command after it${hint}`);

@@ -131,13 +131,18 @@ function firstWins<T>(
   return merged;
 }
 
+/** js-yaml shows the lines around a fault below its first line. */
+const firstLine = (text: string): string => text.split('\n', 1)[0] ?? '';
+
 async function parseKubeconfig(text: string, file: string): Promise<Kubeconfig> {
   const { load } = await import('js-yaml');
   let value: unknown;
   try {
     value = load(text);
   } catch (error) {
-    throw new KubeconfigError(`kubeconfig ${file} is not valid YAML: ${(error as Error).message}`, { cause: error });
+    throw new KubeconfigError(`kubeconfig ${file} is not valid YAML: ${firstLine((error as Error).message)}`, {
+      cause: error,
+    });
   }
   if (value === undefined || value === null) return {};
   if (typeof value !== 'object' || Array.isArray(value))

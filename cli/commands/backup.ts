@@ -1,6 +1,6 @@
 /** `orchlet backup` and `orchlet restore`: all data of a control plane in one file. */
 import { createHash, randomBytes } from 'node:crypto';
-import { createReadStream, existsSync } from 'node:fs';
+import { createReadStream, existsSync, type Stats } from 'node:fs';
 import { chown, mkdir, mkdtemp, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { json } from 'node:stream/consumers';
@@ -8,14 +8,13 @@ import { pipeline } from 'node:stream/promises';
 import { type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { formatTime, systemClock } from '../../api/machinery/clock.ts';
-import { HttpClient } from '../../api/machinery/http-client.ts';
-import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
 import { syncFolder } from '../../api/machinery/replace-file.ts';
 import { BACKED_UP, BACKUP_PATH, copyStorage, leapAhead, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { storageFlags } from '../../controlplane/options/storage.ts';
 import { isStorageError } from '../../controlplane/storage/storage.ts';
 import { readArchive, verifyArchive, writeArchive } from '../backup-file.ts';
 import { makeBackupScratch, removeBackupLeftovers } from '../backup-scratch.ts';
+import { withKubeconfig } from '../cluster-access.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
 import type { CommandIo } from '../io.ts';
@@ -42,13 +41,14 @@ export const backup: Command = {
     const upload = isS3(place) ? await openObject(place, parsed.values, io) : undefined;
     if (!existsSync(join(directory, STORAGE_FILE)))
       throw new CommandError(`${directory} holds no control plane's data: give its --data-dir`);
+    if (upload === undefined) await checkTarget(resolve(place));
     // Root's, too, which a control plane of another user cannot remove; its own copies are left to it.
     await removeBackupLeftovers(directory, 0, silentLogger);
     const scratch = await makeBackupScratch(directory);
     const file = upload === undefined ? resolve(place) : join(scratch, 'upload.tgz');
     const partial = `${file}.${randomName()}.part`;
     try {
-      await writeArchive(partial, { directory, storage: await copyOfStorage(directory, scratch), scratch });
+      await writeArchive(partial, { directory, storage: await copyOfStorage(directory, scratch, io), scratch });
       const { objects, revision } = await verifyArchive(partial, scratch);
       await (upload === undefined ? moveInPlace(partial, file) : uploadArchive(partial, upload));
       const name = upload === undefined ? file : place;
@@ -63,6 +63,20 @@ export const backup: Command = {
 
 const randomName = (): string => randomBytes(4).toString('hex');
 
+/** A wrong name of the file is found before the storage is copied. */
+async function checkTarget(file: string): Promise<void> {
+  if ((await statOf(dirname(file)))?.isDirectory() !== true)
+    throw new CommandError(`${dirname(file)} is not a directory: create it first, or name another file`);
+  if ((await statOf(file))?.isDirectory() === true)
+    throw new CommandError(`${file} is a directory: name a file in it, such as ${join(file, 'cluster.tgz')}`);
+}
+
+const statOf = (path: string): Promise<Stats | undefined> =>
+  stat(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
+    throw error;
+  });
+
 async function moveInPlace(partial: string, file: string): Promise<void> {
   await rename(partial, file);
   await syncFolder(dirname(file));
@@ -74,7 +88,7 @@ interface S3Object {
 }
 
 async function openObject(place: string, values: Values, { env, clock }: CommandIo): Promise<S3Object> {
-  const { bucket, key } = parseS3Location(place);
+  const { bucket, key } = parseS3Location(place, 's3://BUCKET/KEY');
   if (key === '') throw new UsageError(`${place} names a bucket: name a file in it, as s3://${bucket}/cluster.tgz`);
   const endpoint = String(values['backupS3Endpoint']);
   const settings = await s3Settings(bucket, { endpoint, region: String(values['backupS3Region']) }, env);
@@ -100,21 +114,17 @@ async function uploadArchive(file: string, { bucket, key }: S3Object): Promise<v
  * A running control plane copies its storage itself, because no other process can open the file; a stopped one is copied
  * directly.
  */
-async function copyOfStorage(directory: string, scratch: string): Promise<string> {
+async function copyOfStorage(directory: string, scratch: string, io: CommandIo): Promise<string> {
   const file = join(scratch, 'copy.db');
   if ((await runningProcess(join(directory, `${STORAGE_FILE}.pid`))) === undefined) {
     await copyStorage(directory, file);
     return file;
   }
-  const access = await serverAccess(await loadKubeconfig(join(directory, 'admin.kubeconfig')), { clock: systemClock });
-  const client = new HttpClient({ ...access, clock: systemClock });
-  try {
+  await withKubeconfig(join(directory, 'admin.kubeconfig'), io, async ({ client }) => {
     const { body } = await client.raw({ method: 'POST', path: BACKUP_PATH });
     await rename(((await json(body)) as { file: string }).file, file);
-    return file;
-  } finally {
-    client.close();
-  }
+  });
+  return file;
 }
 
 export const restore: Command = {
@@ -129,6 +139,8 @@ export const restore: Command = {
     const [place = ''] = parsed.arguments;
     const directory = resolve(String(parsed.values['dataDir']));
     const download = isS3(place) ? await openObject(place, parsed.values, io) : undefined;
+    if (download === undefined && (await statOf(resolve(place))) === undefined)
+      throw new CommandError(`${resolve(place)} does not exist`);
     const pid = await runningProcess(join(directory, `${STORAGE_FILE}.pid`));
     if (pid !== undefined)
       throw new CommandError(

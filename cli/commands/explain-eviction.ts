@@ -6,6 +6,8 @@ import { flag, type FlagTable, type ParsedFlags } from '../../api/component/flag
 import type { EvictionReport } from '../../agent/resources/eviction/explain.ts';
 import { SIGNALS } from '../../agent/resources/eviction/thresholds.ts';
 import { hostName } from '../../agent/host/host-facts.ts';
+import { isNotFound } from '../../api/meta/status-error.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 import { accessFlags, withCluster } from '../cluster-access.ts';
 import { type Command, CommandError } from '../command.ts';
 import type { CommandIo } from '../io.ts';
@@ -73,9 +75,12 @@ export const explainEviction: Command = {
 async function throughApiServer(parsed: ParsedFlags<FlagTable>, io: CommandIo, path: string): Promise<string> {
   const node = String(parsed.values['node']) || hostName().toLowerCase();
   return await withCluster(parsed, io, async ({ client }) => {
-    const { body } = await client.raw({
-      method: 'GET',
-      path: `/api/v1/nodes/${encodeURIComponent(node)}/proxy${path}`,
+    const target = `/api/v1/nodes/${encodeURIComponent(node)}/proxy${path}`;
+    const { body } = await client.raw({ method: 'GET', path: target }).catch((error: unknown) => {
+      if (!isNotFound(error)) throw error;
+      throw new CommandError(`there is no node ${quoteText(node)}: name one of 'kubectl get nodes' with --node`, {
+        cause: error,
+      });
     });
     return await text(body);
   });

@@ -38,12 +38,12 @@ const BUCKET = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/;
 
 export const isS3 = (place: string): boolean => place.startsWith('s3://');
 
-/** Throws `UsageError`. */
-export function parseS3Location(place: string): S3Location {
+/** Throws `UsageError`, which shows the form that is expected. */
+export function parseS3Location(place: string, form = 's3://BUCKET/PREFIX'): S3Location {
   const [bucket = '', ...rest] = place.slice('s3://'.length).split('/');
   const parts = rest.filter((part) => part !== '');
   if (!BUCKET.test(bucket) || parts.some((part) => part === '.' || part === '..'))
-    throw new UsageError(`${quoteText(place)} is not of the form s3://BUCKET/PREFIX`);
+    throw new UsageError(`${quoteText(place)} is not of the form ${form}`);
   return { bucket, key: parts.join('/') };
 }
 

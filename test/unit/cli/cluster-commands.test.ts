@@ -1,6 +1,6 @@
 /** Commands that are clients of a cluster, against a control plane in memory. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
@@ -8,8 +8,19 @@ import { certificateSigningRequests } from '../../../api/machinery/resources.ts'
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { createCsr } from '../../../api/pki/certificate-request.ts';
 import { generateKey } from '../../../api/pki/signing.ts';
+import { commands } from '../../../cli/commands.ts';
 import { type ControlPlane, startControlPlane } from '../../../controlplane/main.ts';
 import { orchlet, type Ran } from './command-run.ts';
+
+const kubeconfigOf = (server: string, token: string): string =>
+  JSON.stringify({
+    apiVersion: 'v1',
+    kind: 'Config',
+    'current-context': 'it',
+    clusters: [{ name: 'it', cluster: { server, 'insecure-skip-tls-verify': true } }],
+    users: [{ name: 'it', user: { token } }],
+    contexts: [{ name: 'it', context: { cluster: 'it', user: 'it' } }],
+  });
 
 describe('commands of a cluster', () => {
   const directory = mkdtempSync(join(tmpdir(), 'orchlet-cli-'));
@@ -83,4 +94,55 @@ describe('commands of a cluster', () => {
     const { code, stderr } = await cluster('secrets', 'reencrypt');
     assert.deepEqual([code, stderr.includes('without --encryption-provider-config')], [1, true]);
   });
+
+  it('names the node that --node does not fit', async () => {
+    const { code, stderr } = await cluster('agent', 'explain-eviction', '--node', 'bob');
+    assert.deepEqual(
+      [code, stderr],
+      [1, 'orchlet: there is no node "bob": name one of \'kubectl get nodes\' with --node\n'],
+    );
+  });
+
+  it('names the server and the kubeconfig whose credentials are refused', async () => {
+    const file = join(directory, 'stranger.kubeconfig');
+    writeFileSync(file, kubeconfigOf(plane.url, 'stranger'));
+    const { code, stderr } = await orchlet(['token', 'list', '--kubeconfig', file]);
+    assert.equal(code, 1);
+    assert.match(stderr, /^orchlet: the API server https:\S+ of \S+stranger\.kubeconfig refuses the credentials .*\n$/);
+  });
+
+  it('writes backups only where a file can be', async () => {
+    mkdirSync(join(directory, 'storage'));
+    writeFileSync(join(directory, 'storage/orchlet.db'), '');
+    for (const [file, line] of [
+      [join(directory, 'missing/cluster.tgz'), /\/missing is not a directory: create it first/],
+      [join(kubeconfig, 'cluster.tgz'), /admin\.kubeconfig is not a directory: create it first/],
+      [directory, /is a directory: name a file in it, such as \S+\/cluster\.tgz$/m],
+    ] as const) {
+      const { code, stderr } = await orchlet(['backup', file, '--data-dir', directory]);
+      assert.deepEqual([code, stderr.match(line)?.length], [1, 1], stderr);
+    }
+  });
+});
+
+describe('a server that does not answer is named with the kubeconfig, in one line', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'orchlet-cli-'));
+  after(() => rmSync(directory, { recursive: true, force: true }));
+  const kubeconfig = join(directory, 'admin.kubeconfig');
+  writeFileSync(kubeconfig, kubeconfigOf('https://127.0.0.1:1', 'nobody'));
+  for (const { load } of commands) {
+    const command = await load();
+    if (!('kubeconfig' in command.flags) || !('dataDir' in command.flags)) continue;
+    const words = Array.from({ length: command.arguments?.least ?? 0 }, () => 'abcdef');
+    it(`orchlet ${command.name}`, async () => {
+      const { code, stdout, stderr } = await orchlet([...command.name.split(' '), ...words], {
+        env: { KUBECONFIG: kubeconfig },
+      });
+      assert.deepEqual([code, stdout], [1, '']);
+      assert.match(
+        stderr,
+        /^orchlet: cannot connect to the API server https:\/\/127\.0\.0\.1:1 of \S+: .*ECONNREFUSED.*--kubeconfig.*\n$/,
+      );
+    });
+  }
 });

@@ -1,7 +1,11 @@
 /** The command line in the process of the test: help, bad usage, errors, and commands that need no cluster. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { describe, it } from 'node:test';
+import { generateKeyPairSync } from 'node:crypto';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it } from 'node:test';
 import { commands } from '../../../cli/commands.ts';
 import { orchlet } from './command-run.ts';
 
@@ -66,7 +70,8 @@ describe('bad usage ends with 2 and one line', () => {
     [['token', 'delete'], "'orchlet token delete' needs TOKEN…: orchlet token delete [FLAGS] TOKEN…"],
     [['doctor', '--export', 'x.tgz'], '--export goes with --data'],
     [['certs', 'rotate-ca'], 'give the stage: --stage prepare, switch or finish'],
-    [['backup', 's3://B'], '"s3://B" is not of the form s3://BUCKET/PREFIX'],
+    [['backup', 's3://B'], '"s3://B" is not of the form s3://BUCKET/KEY'],
+    [['bogus'], "unknown command: bogus ('orchlet --help' lists them)"],
     [['version', '--outptu', 'json'], 'unknown flag: --outptu (did you mean --output?)'],
     [
       ['doctor', '--ports', '6443,none'],
@@ -81,6 +86,14 @@ describe('bad usage ends with 2 and one line', () => {
       assert.deepEqual(await orchlet(argv), { code: 2, stdout: '', stderr: `orchlet: ${line}\n` });
     });
 });
+
+const keys = mkdtempSync(join(tmpdir(), 'orchlet-run-'));
+after(() => rmSync(keys, { recursive: true, force: true }));
+const pem = join(keys, 'sa.pub');
+writeFileSync(
+  pem,
+  generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey.export({ type: 'spki', format: 'pem' }),
+);
 
 describe('a failure ends with 1 and one line without a stack', () => {
   for (const [argv, pattern] of [
@@ -118,8 +131,18 @@ describe('a failure ends with 1 and one line without a stack', () => {
     ],
     [
       ['controlplane', '--storage-backend', 'memory', '--secure-port', '0', '--audit-policy-file', '/nonexistent'],
-      /\/nonexistent/,
+      /--audit-policy-file: .*\/nonexistent/,
     ],
+    [['controlplane', '--data-dir', import.meta.filename], /--data-dir: .*file already exists/],
+    [
+      ['controlplane', '--storage-backend', 'memory', '--token-auth-file', '/nonexistent/../nonexistent/tokens'],
+      /--token-auth-file: .*\/nonexistent\/tokens/,
+    ],
+    [
+      ['controlplane', '--storage-backend', 'memory', '--service-account-key-file', `${pem},/nonexistent`],
+      /--service-account-key-file: .*\/nonexistent/,
+    ],
+    [['restore', '/nonexistent.tgz', '--data-dir', '/nonexistent'], /\/nonexistent\.tgz does not exist$/],
   ] as const)
     it(`orchlet ${argv.join(' ')}`, async () => {
       const { code, stderr } = await orchlet(argv, { env: { KUBECONFIG: '/nonexistent' } });
