@@ -91,7 +91,7 @@ export const commands: readonly CommandRow[] = [
   {
     name: 'completion',
     summary: 'print completion for bash, zsh or fish',
-    load: async () => (await import('./commands/completion.ts')).completion,
+    load: async () => (await import('./commands/completion.ts')).completionOf(commands),
   },
   { name: 'version', summary: 'show the version', load: async () => (await import('./commands/version.ts')).version },
 ];

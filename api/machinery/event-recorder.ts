@@ -13,29 +13,7 @@ import { formatTime, type Clock } from './clock.ts';
 import { EventWrites, namespaceOf, remember, subjectOf, type Report } from './event-writes.ts';
 import { RateLimiter } from './rate-limiter.ts';
 import { events } from './resources.ts';
-
-export type EventType = 'Normal' | 'Warning';
-
-export interface ObjectReference {
-  readonly apiVersion?: string;
-  readonly kind?: string;
-  readonly namespace?: string;
-  readonly name?: string;
-  readonly uid?: string;
-  readonly resourceVersion?: string;
-  readonly fieldPath?: string;
-}
-
-export interface EventOptions {
-  readonly annotations?: Readonly<Record<string, string>>;
-  /** What was done, in UpperCamelCase; of events.k8s.io. */
-  readonly action?: string;
-  readonly related?: ObjectReference;
-}
-
-export interface EventRecorder {
-  event(regarding: ObjectReference, type: EventType, reason: string, message: string, options?: EventOptions): void;
-}
+import type { ObjectReference, EventRecorder } from './event-report.ts';
 
 /** Objects out of lists may lack their kind: the resource supplies it. */
 export function referenceTo(object: KubeObject, resource: Resource): ObjectReference {

@@ -4,7 +4,8 @@
  */
 import { isNotFound } from '../meta/status-error.ts';
 import { formatMicroTime } from './clock.ts';
-import type { EventRecorder, EventRecorderOptions } from './event-recorder.ts';
+import type { EventRecorderOptions } from './event-recorder.ts';
+import type { EventRecorder } from './event-report.ts';
 import { EventWrites, namespaceOf, remember, subjectOf, type Report } from './event-writes.ts';
 import { eventsV1 } from './resources.ts';
 

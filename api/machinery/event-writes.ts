@@ -3,7 +3,7 @@
  * and a map that drops the least recently used entries.
  */
 import type { Clock } from './clock.ts';
-import type { EventOptions, EventRecorder, EventType, ObjectReference } from './event-recorder.ts';
+import type { EventOptions, EventRecorder, EventType, ObjectReference } from './event-report.ts';
 
 const LONGEST_QUEUE = 1000;
 const MOST_REMEMBERED = 4096;

@@ -12,9 +12,7 @@ interface Completed {
   readonly words: readonly string[];
 }
 
-/** Loaded on first use, because the command table imports this module. */
-async function completedCommands(): Promise<Completed[]> {
-  const { commands }: { readonly commands: readonly CommandRow[] } = await import('../commands.ts');
+async function completedCommands(commands: readonly CommandRow[]): Promise<Completed[]> {
   const all = await Promise.all(commands.map((row) => row.load()));
   return all.map((command) => ({
     name: command.name,
@@ -124,19 +122,22 @@ function fish(rows: readonly Completed[]): string {
   return `${lines.join('\n')}\n`;
 }
 
-export const completion: Command = {
-  name: 'completion',
-  summary: 'print completion for bash, zsh or fish',
-  arguments: { usage: SHELLS.join('|'), least: 1, most: 1, choices: SHELLS },
-  description: 'Prints a script that completes commands, flags and their values in a shell.',
-  flags: {},
-  examples: ['source <(orchlet completion bash)', 'orchlet completion fish | source'],
-  async run(parsed, io) {
-    const rows = await completedCommands();
-    const [shell] = parsed.arguments;
-    if (shell === 'fish') io.stdout.write(fish(rows));
-    else if (shell === 'zsh') io.stdout.write(`autoload -U +X bashcompinit && bashcompinit\n${bash(rows)}`);
-    else io.stdout.write(bash(rows));
-    return 0;
-  },
-};
+/** Returns the command that completes the commands of a table, its own among them. */
+export function completionOf(commands: readonly CommandRow[]): Command {
+  return {
+    name: 'completion',
+    summary: 'print completion for bash, zsh or fish',
+    arguments: { usage: SHELLS.join('|'), least: 1, most: 1, choices: SHELLS },
+    description: 'Prints a script that completes commands, flags and their values in a shell.',
+    flags: {},
+    examples: ['source <(orchlet completion bash)', 'orchlet completion fish | source'],
+    async run(parsed, io) {
+      const rows = await completedCommands(commands);
+      const [shell] = parsed.arguments;
+      if (shell === 'fish') io.stdout.write(fish(rows));
+      else if (shell === 'zsh') io.stdout.write(`autoload -U +X bashcompinit && bashcompinit\n${bash(rows)}`);
+      else io.stdout.write(bash(rows));
+      return 0;
+    },
+  };
+}

@@ -9,7 +9,8 @@
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { CoreEventRecorder, referenceTo, type EventRecorder } from '../../api/machinery/event-recorder.ts';
+import { CoreEventRecorder, referenceTo } from '../../api/machinery/event-recorder.ts';
+import type { EventRecorder } from '../../api/machinery/event-report.ts';
 import type { Informers } from '../../api/machinery/informer.ts';
 import { ipAddresses, services } from '../../api/machinery/resources.ts';
 import { cidrContains, parseCidr, parseIp } from '../../api/meta/ip-addresses.ts';

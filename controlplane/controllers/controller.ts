@@ -7,7 +7,7 @@ import { isConflict, isNotFound, isStatusError } from '../../api/meta/status-err
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
-import type { EventRecorder } from '../../api/machinery/event-recorder.ts';
+import type { EventRecorder } from '../../api/machinery/event-report.ts';
 import type { Informer, Informers } from '../../api/machinery/informer.ts';
 import type { TypedClient } from '../../api/machinery/typed-client.ts';
 import { type QueueObserver, runWorkers, WorkQueue } from '../../api/machinery/work-queue.ts';

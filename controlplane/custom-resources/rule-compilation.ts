@@ -10,7 +10,7 @@ import { readFieldPath } from './field-path.ts';
 import { itemsOf, type JsonSchema } from './json-schema.ts';
 import { type Count, countInside, RuleCosts } from './rule-costs.ts';
 import { maxCount, type RuleType, ruleTypeOf, sizesOf } from './rule-types.ts';
-import { extensionErrors, type Place, wordErrors } from './schema-checks.ts';
+import { extensionErrors, type Place, wordErrors, type RuleText } from './schema-checks.ts';
 
 export interface Rule {
   readonly source: string;
@@ -43,15 +43,6 @@ export interface RuleNode {
 export interface CompiledRules {
   readonly isEmpty: boolean;
   readonly root: RuleNode | undefined;
-}
-
-export interface RuleText {
-  readonly rule?: string;
-  readonly message?: string;
-  readonly messageExpression?: string;
-  readonly reason?: string;
-  readonly fieldPath?: string;
-  readonly optionalOldSelf?: boolean;
 }
 
 export interface RuleOptions {

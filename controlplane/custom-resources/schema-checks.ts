@@ -12,13 +12,21 @@ import {
 } from '../../api/meta/field-error.ts';
 import { fieldPathError } from './field-path.ts';
 import { itemsOf, type JsonSchema } from './json-schema.ts';
-import type { RuleText } from './rule-compilation.ts';
 
 const TYPES = ['array', 'boolean', 'integer', 'number', 'object', 'string'];
 const LIST_TYPES = ['atomic', 'set', 'map'];
 const MAP_TYPES = ['atomic', 'granular'];
 const REASONS = ['FieldValueDuplicate', 'FieldValueForbidden', 'FieldValueInvalid', 'FieldValueRequired'];
 const UNSUPPORTED = ['id', 'additionalItems', 'patternProperties', 'definitions', 'dependencies', '$ref'] as const;
+
+export interface RuleText {
+  readonly rule?: string;
+  readonly message?: string;
+  readonly messageExpression?: string;
+  readonly reason?: string;
+  readonly fieldPath?: string;
+  readonly optionalOldSelf?: boolean;
+}
 
 /** Where in the schema a value stands. */
 export interface Place {

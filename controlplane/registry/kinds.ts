@@ -2,7 +2,7 @@
  * All kinds with a strategy of their own, one row each. A kind without a row has `genericStrategy`. The rows of a group are in
  * one or several files of `kinds/`.
  */
-import type { Clock } from '../../api/machinery/clock.ts';
+import type { KindOptions } from './kind-options.ts';
 import { apiextensionsKinds } from './kinds/apiextensions/apiextensions.ts';
 import { appsKinds } from './kinds/apps/apps.ts';
 import { certificateKinds } from './kinds/certificates/certificates.ts';
@@ -29,21 +29,7 @@ import { policyKinds } from './kinds/policy/policy.ts';
 import { serviceKinds } from './kinds/core/services.ts';
 import { storageKinds } from './kinds/storage/storage.ts';
 import { storageMigrationKinds } from './kinds/storage/storage-migrations.ts';
-import type { StoredResource } from './store.ts';
 import type { KindRow } from './strategy.ts';
-
-/** The dependencies of kinds beyond the objects themselves. */
-export interface KindOptions {
-  readonly clock: Clock;
-  /** `--service-cluster-ip-range`: one range, or one of each family. */
-  readonly serviceClusterCidrs: readonly string[];
-  /** `--service-node-port-range`. */
-  readonly serviceNodePorts: { readonly from: number; readonly to: number };
-  /** `--event-ttl`. */
-  readonly eventTtlMs: number;
-  /** Other kinds' objects. They are complete when all stores are open, so kinds read them at the first request. */
-  readonly stores: { get(group: string, resource: string): StoredResource };
-}
 
 export function kindRows(options: KindOptions): KindRow[] {
   return [

@@ -13,7 +13,8 @@ import type { ResourceInfo, Schema, StructType } from '../../api/schema/schema.t
 import type { Storage } from '../storage/storage.ts';
 import { openWatchCache, type WatchCache } from '../storage/watch-cache.ts';
 import { genericStrategy } from './generic-strategy.ts';
-import { kindRows, type KindOptions } from './kinds.ts';
+import { kindRows } from './kinds.ts';
+import type { KindOptions } from './kind-options.ts';
 import { componentStatusColumns } from './kinds/core/component-statuses.ts';
 import { builtInReader } from './object-decoding.ts';
 import { createCatalog, type MutableCatalog } from './resource-catalog.ts';

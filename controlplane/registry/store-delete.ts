@@ -8,7 +8,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound, newConflict, tolerate } from '../../api/meta/status-error.ts';
 import { isStorageError } from '../storage/storage.ts';
 import { encodeObject } from '../storage/object-bytes.ts';
-import type { CacheEntry } from '../storage/watch-cache.ts';
+import type { CacheEntry } from '../storage/cache-entry.ts';
 import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
 import type { Deleted, DeleteOptions, Entry, ListResult, RequestContext } from '../model/rest.ts';
 import { currentEntry } from './store-read.ts';

@@ -18,7 +18,8 @@ import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { AdmissionAttributes, AdmissionChain, Operation } from '../admission/admission.ts';
 import { isStorageError, type Storage } from '../storage/storage.ts';
 import { encodeObject } from '../storage/object-bytes.ts';
-import type { CacheEntry, WatchCache } from '../storage/watch-cache.ts';
+import type { WatchCache } from '../storage/watch-cache.ts';
+import type { CacheEntry } from '../storage/cache-entry.ts';
 import type { Entry, RequestContext } from '../model/rest.ts';
 import type { Strategy, StrategyContext, UpdateStrategy } from './strategy.ts';
 

@@ -11,7 +11,7 @@ import { SYSTEM_USER } from '../model/system-user.ts';
 import { fetchAggregated } from '../server/connect/aggregated.ts';
 import { MASTERS } from './clients.ts';
 import { checkEncodable } from '../server/openapi/encode-document.ts';
-import type { Parts } from './setting.ts';
+import type { Parts } from './parts.ts';
 
 const CONVERSION_TIMEOUT_SECONDS = 30;
 

@@ -1,5 +1,4 @@
 /** The API server of the control plane: its paths, its serving certificate and its health checks. */
-import { StartError } from '../model/start-error.ts';
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
 import { stringifyYaml } from '../../api/codec/yaml.ts';
 import { readFileSync } from 'node:fs';
@@ -31,7 +30,8 @@ import { textDecoders } from '../server/text-decoders.ts';
 import { installVersion } from '../server/version.ts';
 import type { AuditSink } from '../server/filters/audit.ts';
 import { registerServerMetrics } from './server-metrics.ts';
-import type { Parts } from './setting.ts';
+import type { Parts } from './parts.ts';
+import { StartError } from '../model/start-error.ts';
 
 /** The release of the API that is served. */
 export const API_VERSION = {

@@ -4,7 +4,7 @@
  */
 import { background } from '../../api/machinery/background.ts';
 import { flowSchemas, priorityLevelConfigurations } from '../../api/machinery/resources.ts';
-import type { Parts } from './setting.ts';
+import type { Parts } from './parts.ts';
 import { StartError } from '../model/start-error.ts';
 import { ensureFlowControl, keepDanglingConditions } from '../bootstrap/flow-control-objects.ts';
 import type { PriorityAndFairnessOptions } from '../server/filters/priority-and-fairness.ts';

@@ -5,7 +5,7 @@ import { Informers } from '../../api/machinery/informer.ts';
 import { typedClient } from '../../api/machinery/typed-client.ts';
 import type { Aggregator } from '../aggregation/aggregator.ts';
 import { MASTERS } from './clients.ts';
-import type { Parts } from './setting.ts';
+import type { Parts } from './parts.ts';
 import { keepAuthenticationInfo } from '../authentication/authentication-info.ts';
 import { SigningRefused } from '../controllers/certificates/certificate-signer.ts';
 import { startControllers } from '../controllers/start.ts';

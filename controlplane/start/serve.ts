@@ -27,7 +27,7 @@ import { conversionCalls, createAggregator } from './aggregation.ts';
 import { createApiServer } from './api-server.ts';
 import { MASTERS } from './clients.ts';
 import { startLoops } from './loops.ts';
-import type { Parts } from './setting.ts';
+import type { Parts } from './parts.ts';
 
 const CLOSE_GRACE_MS = 3000;
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { type BuildInfo, registerBuildInfo } from '../../api/component/build-metrics.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import { registerProcess } from '../../api/component/process-metrics.ts';
-import type { Parts } from './setting.ts';
+import type { Parts } from './parts.ts';
 import { registerStorageMetrics } from './storage-metrics.ts';
 
 export interface ServerMetrics {

@@ -1,4 +1,4 @@
-/** What every phase of the start uses, and the results of the phases together. */
+/** What every phase of the start uses. */
 import type { Logger } from '../../api/component/logger.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -6,13 +6,9 @@ import type { Dialer } from '../../api/machinery/dialer.ts';
 import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
 import type { Schema } from '../../api/schema/schema.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
-import type { AdmissionPhase } from './admission.ts';
 import type { Closing } from './close-all.ts';
 import type { OwnEndpoint } from './own-endpoint.ts';
-import type { ReadersPhase } from './readers.ts';
-import type { SecurityPhase } from './security.ts';
 import type { StartHooks } from './start-hooks.ts';
-import type { StoresPhase } from './stores.ts';
 
 export interface Setting {
   readonly flags: ControlPlaneFlags;
@@ -34,6 +30,3 @@ export interface Setting {
   /** Called when the outcome of a write is unknown: the process must exit. */
   readonly onFatal: ((error: Error) => void) | undefined;
 }
-
-/** Everything that the server and the loops use. */
-export type Parts = Setting & StoresPhase & ReadersPhase & SecurityPhase & AdmissionPhase;

@@ -5,7 +5,7 @@
 import type { KubeObject } from '../../api/meta/object.ts';
 import { labelsText, parseObject, stampRevision } from './object-bytes.ts';
 import type { StoredValue } from './storage.ts';
-import type { CachedResource, CacheEntry } from './watch-cache.ts';
+import type { CachedResource, CacheEntry } from './cache-entry.ts';
 
 export type Labels = Readonly<Record<string, string>>;
 

@@ -5,7 +5,7 @@
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { FieldSelector } from '../../api/meta/field-selector.ts';
 import { nothing, type Selector } from '../../api/meta/selector.ts';
-import type { CacheEntry } from './watch-cache.ts';
+import type { CacheEntry } from './cache-entry.ts';
 
 /** A requirement that an attribute has one of these values. */
 export interface IndexableRequirement {

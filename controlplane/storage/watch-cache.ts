@@ -8,42 +8,16 @@
  * `{"kind":K,"apiVersion":V,"metadata":{"resourceVersion":"N",`.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { KubeObject } from '../../api/meta/object.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import type { Entry, WatchHandle, WatchSink } from '../model/rest.ts';
+import type { WatchSink } from '../model/rest.ts';
 import { CacheEvent, selects } from './cache-event.ts';
 import { CachedObject, LabelSets, type ObjectContext } from './cached-object.ts';
 import { EntryIndexes } from './entry-indexes.ts';
 import type { Selection } from './selection.ts';
 import type { ResourceVersions, StoredVersion } from './resource-versions.ts';
 import { StorageError, type Storage, type StorageWatch, type StoredValue, type VersionChange } from './storage.ts';
-import { WatchFanout } from './watch-fanout.ts';
-
-/** An object of the cache. One instance per revision, shared by everyone, so a WeakMap on it caches other encodings. */
-export interface CacheEntry extends Entry {
-  readonly key: string;
-  /** `''` for cluster scope. */
-  readonly namespace: string;
-  readonly name: string;
-  /** As a number; `bytes` and `object` hold it as text. */
-  readonly revision: number;
-  readonly createRevision: number;
-  /** Read without parsing the object; equal label sets are one map. */
-  readonly labels: Readonly<Record<string, string>>;
-  /** Parsed on first use, kept as long as somebody holds it. */
-  readonly object: KubeObject;
-}
-
-export interface CachedResource {
-  /** `core` or the group, and the plural: the first two segments of keys. */
-  readonly group: string;
-  readonly resource: string;
-  readonly namespaced: boolean;
-  /** Selectable fields beyond `metadata.name` and `metadata.namespace`, as their text. */
-  readonly fields?: (object: KubeObject) => Readonly<Record<string, string>>;
-  /** Of `fields`, those that an index is worth (`spec.nodeName`). Built on first use. */
-  readonly indexedFields?: readonly string[];
-}
+import { WatchFanout, type CacheWatchOptions, type CacheWatchHandle } from './watch-fanout.ts';
+import type { CacheEntry, CachedResource } from './cache-entry.ts';
 
 export interface CacheListOptions {
   readonly selection: Selection;
@@ -62,21 +36,6 @@ export interface CacheList {
   readonly more: boolean;
   /** How many objects follow; `undefined` when a selector is given (as kube-apiserver) or nothing follows. */
   readonly remaining: number | undefined;
-}
-
-export interface CacheWatchOptions {
-  readonly selection: Selection;
-  /** Events after this revision; `undefined`: what is there comes first as ADDED. */
-  readonly afterRevision: number | undefined;
-  /** BOOKMARK events about once a minute, when there is something newer. */
-  readonly bookmarks: boolean;
-  /** After what was there first comes a bookmark that says so. */
-  readonly initialEventsEnd: boolean;
-}
-
-export interface CacheWatchHandle extends WatchHandle {
-  /** Sends a bookmark now if the watch has not shown the newest revision yet (the server calls it before a watch's end). */
-  bookmark(): void;
 }
 
 export interface WatchCache {

@@ -8,11 +8,25 @@
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { newExpired, newInternalError } from '../../api/meta/status-error.ts';
-import type { WatchEvent, WatchSink } from '../model/rest.ts';
+import type { WatchEvent, WatchHandle, WatchSink } from '../model/rest.ts';
 import type { CacheEvent } from './cache-event.ts';
 import type { CachedObject } from './cached-object.ts';
 import type { Selection } from './selection.ts';
-import type { CacheWatchHandle, CacheWatchOptions } from './watch-cache.ts';
+
+export interface CacheWatchOptions {
+  readonly selection: Selection;
+  /** Events after this revision; `undefined`: what is there comes first as ADDED. */
+  readonly afterRevision: number | undefined;
+  /** BOOKMARK events about once a minute, when there is something newer. */
+  readonly bookmarks: boolean;
+  /** After what was there first comes a bookmark that says so. */
+  readonly initialEventsEnd: boolean;
+}
+
+export interface CacheWatchHandle extends WatchHandle {
+  /** Sends a bookmark now if the watch has not shown the newest revision yet (the server calls it before a watch's end). */
+  bookmark(): void;
+}
 
 const BOOKMARK_MS = 60_000;
 const BATCH_EVENTS = 500;

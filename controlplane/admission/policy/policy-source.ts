@@ -6,12 +6,12 @@ import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 import type { Source, Sources } from '../../readers/sources.ts';
 import { isExempt, isReview, type MatchInput, matchWebhook, type Webhook } from '../webhook/matching.ts';
-import type { WebhookConversion } from '../webhook/webhooks.ts';
+import type { VersionConversion } from './request-view.ts';
 import type { MatchResources, Policy, PolicyBinding } from './policy-types.ts';
 
 export interface PolicySourceOptions {
   readonly sources: Sources;
-  readonly conversion: WebhookConversion;
+  readonly conversion: VersionConversion;
   /** The served resources, which map the kind of parameters to its resource. */
   readonly resources: () => readonly ResourceInfo[];
   readonly policies: ResourceOf<Policy>;

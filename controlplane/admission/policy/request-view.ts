@@ -6,8 +6,18 @@ import {
   type KubeObject,
 } from '../../../api/meta/object.ts';
 import type { AdmissionAttributes } from '../admission.ts';
-import type { WebhookConversion } from '../webhook/webhooks.ts';
 import type { RequestView } from './expressions.ts';
+
+/** Finds the other versions of a resource, and converts objects between them. */
+export interface VersionConversion {
+  isNamespaced(resource: GroupVersionResource): boolean;
+  equivalents(resource: GroupVersionResource, subresource: string): readonly GroupVersionResource[];
+  kindOf(resource: GroupVersionResource, subresource: string): GroupVersionKind | undefined;
+  /** Converts to the version of `kind`; throws if that fails. For a custom resource it may call the conversion webhook. */
+  convert(object: KubeObject, kind: GroupVersionKind): KubeObject | Promise<KubeObject>;
+  /** Converts a patched object to the types of its schema; throws if a value does not match. */
+  conform?(object: KubeObject, kind: GroupVersionKind): KubeObject;
+}
 
 /**
  * Admission plugins get objects in the stored version; a policy or webhook that registered for another version gets them
@@ -16,7 +26,7 @@ import type { RequestView } from './expressions.ts';
 export async function viewOf(
   attributes: AdmissionAttributes,
   as: GroupVersionResource,
-  conversion: WebhookConversion,
+  conversion: VersionConversion,
 ): Promise<RequestView> {
   const { resource, kind, object, oldObject } = attributes;
   const isExact = as.group === resource.group && as.version === resource.version && as.resource === resource.resource;

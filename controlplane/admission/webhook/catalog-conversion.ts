@@ -6,7 +6,7 @@ import { type GroupVersionResource, type KubeObject, apiVersionOf } from '../../
 import type { ResourceCatalog } from '../../model/rest.ts';
 import { decodeStruct } from '../../../api/schema/decode.ts';
 import type { Schema } from '../../../api/schema/schema.ts';
-import type { WebhookConversion } from './webhooks.ts';
+import type { VersionConversion } from '../policy/request-view.ts';
 
 /** Events of both groups are the same objects. */
 const keptAs = (group: string): string => (group === 'events.k8s.io' ? '' : group);
@@ -18,13 +18,13 @@ const keptAs = (group: string): string => (group === 'events.k8s.io' ? '' : grou
 export function catalogConversion(
   catalog: ResourceCatalog,
   schema: Schema,
-  convert: WebhookConversion['convert'] = (object, kind) => ({
+  convert: VersionConversion['convert'] = (object, kind) => ({
     ...object,
     apiVersion: apiVersionOf(kind),
     kind: kind.kind,
   }),
   applyDefaults: (object: KubeObject) => void = () => undefined,
-): WebhookConversion {
+): VersionConversion {
   const infoOf = ({ group, version, resource }: GroupVersionResource) =>
     catalog.find(group, version, resource, '')?.info;
   return {

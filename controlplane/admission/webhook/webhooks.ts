@@ -11,26 +11,15 @@ import {
   validatingWebhookConfigurations,
 } from '../../../api/machinery/resources.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { GroupVersionKind, GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
+import type { GroupVersionResource } from '../../../api/meta/object.ts';
 import type { WebhookClient } from '../../authentication/webhook-client.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
 import type { Source, Sources } from '../../readers/sources.ts';
 import { Dispatcher, type DispatchOptions, type MatchConditions, type WebhookMetrics } from './dispatcher.ts';
 import type { WebhookCredentials } from './endpoint.ts';
 import { isExempt, isReview, matchWebhook, type RegisteredWebhook, type Webhook } from './matching.ts';
-import { viewOf } from '../policy/request-view.ts';
+import { viewOf, type VersionConversion } from '../policy/request-view.ts';
 import type { ReviewView } from './review.ts';
-
-/** Finds the other versions of a resource, and converts objects between them. */
-export interface WebhookConversion {
-  isNamespaced(resource: GroupVersionResource): boolean;
-  equivalents(resource: GroupVersionResource, subresource: string): readonly GroupVersionResource[];
-  kindOf(resource: GroupVersionResource, subresource: string): GroupVersionKind | undefined;
-  /** Converts to the version of `kind`; throws if that fails. For a custom resource it may call the conversion webhook. */
-  convert(object: KubeObject, kind: GroupVersionKind): KubeObject | Promise<KubeObject>;
-  /** Converts a patched object to the types of its schema; throws if a value does not match. */
-  conform?(object: KubeObject, kind: GroupVersionKind): KubeObject;
-}
 
 export interface WebhooksOptions {
   readonly sources: Sources;
@@ -38,7 +27,7 @@ export interface WebhooksOptions {
   /** Picks one of the addresses of a service. */
   readonly random: () => number;
   readonly clock: Clock;
-  readonly conversion: WebhookConversion;
+  readonly conversion: VersionConversion;
   readonly credentials?: WebhookCredentials;
   readonly matchConditions?: MatchConditions;
   readonly metrics?: WebhookMetrics;
@@ -80,9 +69,9 @@ export interface Match {
 class Views {
   readonly #made = new Map<string, Promise<ReviewView>>();
   readonly #attributes: AdmissionAttributes;
-  readonly #conversion: WebhookConversion;
+  readonly #conversion: VersionConversion;
 
-  constructor(attributes: AdmissionAttributes, conversion: WebhookConversion) {
+  constructor(attributes: AdmissionAttributes, conversion: VersionConversion) {
     this.#attributes = attributes;
     this.#conversion = conversion;
   }

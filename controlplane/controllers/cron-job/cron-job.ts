@@ -2,7 +2,8 @@
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
-import { referenceTo, type EventType } from '../../../api/machinery/event-recorder.ts';
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import type { EventType } from '../../../api/machinery/event-report.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { CronJob, Job } from '../../../api/machinery/kinds.ts';
 import { cronJobs, jobs } from '../../../api/machinery/resources.ts';

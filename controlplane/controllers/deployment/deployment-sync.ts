@@ -5,7 +5,8 @@
  */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
-import { referenceTo, type EventType } from '../../../api/machinery/event-recorder.ts';
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import type { EventType } from '../../../api/machinery/event-report.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { Deployment, Pod, ReplicaSet } from '../../../api/machinery/kinds.ts';
 import { deployments, replicaSets } from '../../../api/machinery/resources.ts';

@@ -3,7 +3,8 @@
  * them.
  */
 import { fromLabelSelector, type Selector } from '../../../api/meta/selector.ts';
-import { referenceTo, type EventType } from '../../../api/machinery/event-recorder.ts';
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import type { EventType } from '../../../api/machinery/event-report.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { Deployment, Pod, ReplicaSet } from '../../../api/machinery/kinds.ts';
 import { deployments, pods, replicaSets } from '../../../api/machinery/resources.ts';

@@ -13,6 +13,7 @@ import { forwardedHeaders, hostOf, type StrippedHeaders } from './forwarded-head
 import { streamLog } from './log.ts';
 import { proxyRequest } from './proxy.ts';
 import { tunnel } from './tunnel.ts';
+import type { TargetTls } from './passed-response.ts';
 
 export interface Connector {
   /** Resolves when the stream has ended. */
@@ -38,22 +39,6 @@ export interface ConnectorOptions {
   readonly agentCredentials: () => AgentCredentials | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
-}
-
-/** A target and how to connect to it. */
-export interface OpenTarget extends ConnectTarget {
-  readonly tls: TargetTls;
-  readonly dialer: Dialer;
-}
-
-/** TLS settings of one connection to a target. */
-export interface TargetTls {
-  readonly cert?: string | Buffer;
-  readonly key?: string | Buffer;
-  readonly ca?: string | Buffer;
-  readonly rejectUnauthorized: boolean;
-  /** The name that the certificate of the target must have. Absent: the name is not verified. */
-  readonly servername?: string;
 }
 
 export function createConnector(options: ConnectorOptions): Connector {

@@ -6,8 +6,7 @@ import { newInternalError, newStatusError } from '../../../api/meta/status-error
 import type { Rest } from '../../model/rest.ts';
 import type { Upgrade } from '../exchange.ts';
 import type { ApiRequest } from '../request.ts';
-import type { OpenTarget } from './connector.ts';
-import { passBody, requestTarget } from './passed-response.ts';
+import { type OpenTarget, passBody, requestTarget } from './passed-response.ts';
 
 const MAX_REASON_CHARS = 2048;
 /** Bytes that may wait for a slow client before the log is read no further. */

@@ -3,9 +3,24 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import { type Dialer, DialRefusedError, type Purpose } from '../../../api/machinery/dialer.ts';
 import { newBadRequest, newServiceUnavailable } from '../../../api/meta/status-error.ts';
-import type { Origin } from '../../model/rest.ts';
+import type { ConnectTarget, Origin } from '../../model/rest.ts';
 import type { Exchange } from '../exchange.ts';
-import type { TargetTls } from './connector.ts';
+
+/** TLS settings of one connection to a target. */
+export interface TargetTls {
+  readonly cert?: string | Buffer;
+  readonly key?: string | Buffer;
+  readonly ca?: string | Buffer;
+  readonly rejectUnauthorized: boolean;
+  /** The name that the certificate of the target must have. Absent: the name is not verified. */
+  readonly servername?: string;
+}
+
+/** A target and how to connect to it. */
+export interface OpenTarget extends ConnectTarget {
+  readonly tls: TargetTls;
+  readonly dialer: Dialer;
+}
 
 /** How a target is dialed. */
 export interface TargetDialing {

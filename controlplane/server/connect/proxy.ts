@@ -6,10 +6,9 @@ import type { IncomingMessage } from 'node:http';
 import { pipeline, type Readable, Transform } from 'node:stream';
 import { createDeflateRaw, createGunzip, createGzip, createInflateRaw } from 'node:zlib';
 import type { ApiRequest } from '../request.ts';
-import type { OpenTarget } from './connector.ts';
 import { answerHeaders, forwardedHeaders, hostOf, type StrippedHeaders } from './forwarded-headers.ts';
 import { HtmlLinks, type ProxiedPlace, throughProxy } from './html-links.ts';
-import { passBody, requestTarget } from './passed-response.ts';
+import { passBody, requestTarget, type OpenTarget } from './passed-response.ts';
 
 export async function proxyRequest(request: ApiRequest, target: OpenTarget, stripped: StrippedHeaders): Promise<void> {
   const { exchange } = request;

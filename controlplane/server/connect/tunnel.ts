@@ -12,9 +12,8 @@ import { DialRefusedError } from '../../../api/machinery/dialer.ts';
 import { newBadRequest, newInternalError } from '../../../api/meta/status-error.ts';
 import type { Origin } from '../../model/rest.ts';
 import type { ApiRequest } from '../request.ts';
-import type { TargetTls } from './connector.ts';
 import { answerHeaders } from './forwarded-headers.ts';
-import { ANY_NAME, passBody, type TargetDialing } from './passed-response.ts';
+import { ANY_NAME, passBody, type TargetDialing, type TargetTls } from './passed-response.ts';
 
 /** From dialing to the head of the answer. */
 const ANSWER_TIMEOUT_MS = 30_000;

@@ -3,7 +3,7 @@ import { WebSocketServer, type WebSocket } from 'ws';
 import type { WatchEvent } from '../../model/rest.ts';
 import type { Upgrade } from '../exchange.ts';
 import type { WatchEncoder } from '../watch-encoding.ts';
-import type { WatchCarrier } from './watch.ts';
+import type { WatchCarrier } from './watch-carrier.ts';
 
 /** Bytes that may wait for a slow client before the watch pauses. */
 const HIGH_WATER_BYTES = 1 << 20;

@@ -3,7 +3,7 @@
  * that it needs. Errors after the beginning are ERROR events.
  */
 import { isExpired, newMethodNotSupported, newStatusError } from '../../../api/meta/status-error.ts';
-import type { Rest, WatchEvent, WatchHandle, WatchOptions, WatchSink } from '../../model/rest.ts';
+import type { Rest, WatchHandle, WatchOptions, WatchSink } from '../../model/rest.ts';
 import type { Upgrade } from '../exchange.ts';
 import { contentTypeOf, type OutputMediaType } from '../media-type.ts';
 import { parseListOptions, validateListOptions, watchOptionsOf, type ListRequest } from '../options.ts';
@@ -11,21 +11,12 @@ import type { ApiRequest, MaybePromise } from '../request.ts';
 import { includeObject } from '../response.ts';
 import { createWatchEncoder, type WatchEncoder } from '../watch-encoding.ts';
 import { outputOf, pathNamespace, type VerbContext, type VerbHandler } from './verb.ts';
+import type { WatchCarrier } from './watch-carrier.ts';
 
 /** Without a timeout of its own a watch ends after a time in this range, so that clients spread over servers and time. */
 const SHORTEST_DEFAULT_S = 1800;
 /** How long before its end a watch sends its last bookmark. */
 const LAST_BOOKMARK_MS = 2000;
-
-/** Where frames go. */
-export interface WatchCarrier {
-  start(contentType: string): void;
-  /** `false`: wait. */
-  write(events: readonly WatchEvent[]): boolean;
-  end(): void;
-  onDrain(listener: () => void): void;
-  onClose(listener: () => void): void;
-}
 
 export const watch: VerbHandler = async (request, rest, context) => {
   if (rest.watch === undefined)

@@ -1,34 +1,12 @@
 /** API services: which group and version is served by this server itself or by another one behind a service. */
 import { invalid, required, unsupportedValue, type FieldError, quote } from '../../../../api/meta/field-error.ts';
 import { dnsSubdomainErrors, pathSegmentErrors, rfc1035LabelErrors } from '../../../../api/meta/names.ts';
-import type { KubeObject } from '../../../../api/meta/object.ts';
 import { apiServiceColumns } from './columns.ts';
 import { restore, statusWithoutMetadata } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 import { invalidFor } from '../field-rules.ts';
-import { webhookServiceErrors, type WebhookService } from '../admissionregistration/webhook-client.ts';
-
-export interface ApiServiceCondition {
-  type?: string;
-  status?: string;
-  reason?: string;
-  message?: string;
-  lastTransitionTime?: string;
-}
-
-export type ApiService = KubeObject & {
-  spec?: {
-    group?: string;
-    version?: string;
-    service?: WebhookService & { port?: number };
-    insecureSkipTLSVerify?: boolean;
-    /** Base64. */
-    caBundle?: string;
-    groupPriorityMinimum?: number;
-    versionPriority?: number;
-  };
-  status?: { conditions?: ApiServiceCondition[] };
-};
+import { webhookServiceErrors } from '../admissionregistration/webhook-client.ts';
+import type { ApiService } from './api-service-types.ts';
 
 const CONDITION_STATES = ['True', 'False', 'Unknown'];
 

@@ -1,7 +1,7 @@
 /** Columns of API services. */
-import type { ApiService } from './apiregistration.ts';
 import type { TableColumns } from '../../strategy.ts';
 import { age, ageColumn, column, nameColumn, nameOf } from '../../columns/column.ts';
+import type { ApiService } from './api-service-types.ts';
 
 export const apiServiceColumns: TableColumns = {
   columns: [

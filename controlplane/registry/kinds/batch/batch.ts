@@ -1,6 +1,6 @@
 /** Jobs and cron jobs: generated selectors, defaults, validation. */
 import { quoteText } from '../../../../api/meta/quote.ts';
-import type { V1CronJobSpec, V1JobSpec, V1LabelSelector } from '@kubernetes/client-node';
+import type { V1CronJobSpec, V1LabelSelector } from '@kubernetes/client-node';
 import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
 import { podTemplateErrors } from '../../../../api/kinds/pod-validation.ts';
 import type { PodSpec, PodTemplate } from '../../../../api/kinds/pod-types.ts';
@@ -19,10 +19,9 @@ import { invalid, nonNegative, notSupported, required } from '../field-rules.ts'
 import { templated } from '../apps/workload-rules.ts';
 import { scheduleErrors, timeZoneErrors } from './cron-schedule.ts';
 import { failurePolicyErrors, jobNameWarnings, ORPHANED_PODS, successPolicyErrors } from './job-policies.ts';
-import { jobStatusErrors, type JobStatus } from './job-status.ts';
+import { jobStatusErrors } from './job-status.ts';
+import type { Job, JobSpec } from './job-types.ts';
 
-export type JobSpec = Omit<Wire<V1JobSpec>, 'template'> & { template?: PodTemplate };
-export type Job = KubeObject & { spec?: JobSpec; status?: JobStatus };
 type CronJob = KubeObject & {
   spec?: Omit<Wire<V1CronJobSpec>, 'jobTemplate'> & {
     jobTemplate?: { metadata?: KubeObject['metadata']; spec?: JobSpec };

@@ -3,7 +3,7 @@ import { quoteText } from '../../../../api/meta/quote.ts';
 import { duplicate, notSupported, OMITTED_VALUE, tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
 import { dnsLabelErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
-import type { JobSpec } from './batch.ts';
+import type { JobSpec } from './job-types.ts';
 import { invalid, invalidFor, maxItems, required } from '../field-rules.ts';
 
 const ACTIONS = ['Count', 'FailIndex', 'FailJob', 'Ignore'];

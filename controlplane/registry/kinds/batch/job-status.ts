@@ -2,15 +2,11 @@
  * Validates the status of a job: counts, indexes, and transitions of conditions. Most rules only apply to changed values, so
  * that a status that was stored before the rules does not block its controller.
  */
-import type { V1JobStatus } from '@kubernetes/client-node';
-import type { Wire } from '../../../../api/kinds/wire.ts';
 import { duplicate, OMITTED_VALUE, type FieldError } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
-import type { Job } from './batch.ts';
+import type { Job, JobStatus } from './job-types.ts';
 import { invalid, nonNegative, required } from '../field-rules.ts';
 import { countIndexes } from './job-policies.ts';
-
-export type JobStatus = Wire<V1JobStatus>;
 
 const CONDITIONS = 'status.conditions';
 

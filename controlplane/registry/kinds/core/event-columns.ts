@@ -1,7 +1,7 @@
 /** Columns of events. */
-import type { Event } from './events.ts';
 import type { Cell, TableColumns } from '../../strategy.ts';
 import { column, field, NAME_TEXT, nameOf, since } from '../../columns/column.ts';
+import type { Event } from './event-types.ts';
 
 const wide = { wide: true } as const;
 

@@ -6,7 +6,7 @@ import { invalid, required, type FieldError } from '../../../../api/meta/field-e
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { dnsSubdomainErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import type { StrategyContext } from '../../strategy.ts';
-import type { Event } from './events.ts';
+import type { Event } from './event-types.ts';
 import { IMMUTABLE, invalidFor } from '../field-rules.ts';
 
 const MAX_WORD_BYTES = 128;

@@ -2,36 +2,10 @@
 import { nameIsPathSegment } from '../../../../api/meta/names.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { eventColumns } from './event-columns.ts';
-import type { KindOptions } from '../../kinds.ts';
+import type { KindOptions } from '../../kind-options.ts';
 import { eventErrors, eventUpdateErrors } from './event-validation.ts';
 import { kindRow, type Conversion, type KindRow, type Strategy } from '../../strategy.ts';
-
-interface Reference {
-  kind?: string;
-  namespace?: string;
-  name?: string;
-  uid?: string;
-  apiVersion?: string;
-  resourceVersion?: string;
-  fieldPath?: string;
-}
-
-export interface Event extends KubeObject {
-  involvedObject?: Reference;
-  reason?: string;
-  message?: string;
-  source?: { component?: string; host?: string };
-  firstTimestamp?: string;
-  lastTimestamp?: string;
-  count?: number;
-  type?: string;
-  eventTime?: string | null;
-  series?: { count?: number; lastObservedTime?: string };
-  action?: string;
-  related?: Reference;
-  reportingComponent?: string;
-  reportingInstance?: string;
-}
+import type { Reference, Event } from './event-types.ts';
 
 const reference =
   (name: keyof Reference) =>

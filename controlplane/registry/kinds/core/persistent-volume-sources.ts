@@ -1,4 +1,5 @@
 /** Where a volume's storage is: exactly one source, and what each needs. The order is that in which errors are listed. */
+import type { V1PersistentVolumeSpec } from '@kubernetes/client-node';
 import {
   azureDiskErrors,
   cinderErrors,
@@ -11,11 +12,13 @@ import {
   quobyteErrors,
   storageOsErrors,
 } from '../../../../api/kinds/volume-source-validation.ts';
+import type { Wire } from '../../../../api/kinds/wire.ts';
 import { driverNameErrors, hostPathErrors } from '../../../../api/kinds/volume-validation.ts';
 import type { FieldError } from '../../../../api/meta/field-error.ts';
 import { dnsLabelErrors, dnsSubdomainErrors } from '../../../../api/meta/names.ts';
 import { forbidden, invalid, invalidFor, required } from '../field-rules.ts';
-import type { VolumeSpec } from './persistent-volumes.ts';
+
+export type VolumeSpec = Wire<V1PersistentVolumeSpec>;
 
 const isBlank = (value: string | null | undefined): boolean => value === undefined || value === null || value === '';
 

@@ -5,7 +5,7 @@ import type { V1PersistentVolumeSpec, V1PersistentVolumeStatus } from '@kubernet
 import { accessModeErrors, positiveQuantityErrors, VOLUME_MODES } from '../../../../api/kinds/claim-validation.ts';
 import { DEPRECATED_LABELS } from '../../../../api/kinds/pod-warnings.ts';
 import { nodeSelectorErrors } from '../../../../api/kinds/scheduling-validation.ts';
-import type { Kind, Wire } from '../../../../api/kinds/wire.ts';
+import type { Kind } from '../../../../api/kinds/wire.ts';
 import type { FieldError } from '../../../../api/meta/field-error.ts';
 import { cloneJson, semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { milliUnits, parseQuantity, wholeUnits } from '../../../../api/meta/quantity.ts';
@@ -15,9 +15,8 @@ import { restore, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type StrategyContext, type UpdateStrategy } from '../../strategy.ts';
 import { dnsSubdomain, forbidden, immutable, invalid, notSupported, required } from '../field-rules.ts';
 import { specDiff } from '../spec-diff.ts';
-import { VOLUME_SOURCES, volumeSourceErrors } from './persistent-volume-sources.ts';
+import { VOLUME_SOURCES, volumeSourceErrors, type VolumeSpec } from './persistent-volume-sources.ts';
 
-export type VolumeSpec = Wire<V1PersistentVolumeSpec>;
 export type Volume = Kind<{ spec: V1PersistentVolumeSpec; status: V1PersistentVolumeStatus }>;
 
 const RECLAIM_POLICIES = ['Delete', 'Recycle', 'Retain'];

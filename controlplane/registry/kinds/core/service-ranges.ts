@@ -12,7 +12,7 @@ import {
   parseIp,
   type Cidr,
 } from '../../../../api/meta/ip-addresses.ts';
-import type { CacheEntry } from '../../../storage/watch-cache.ts';
+import type { CacheEntry } from '../../../storage/cache-entry.ts';
 import { selectionOf } from '../../../storage/selection.ts';
 import type { StoredResource } from '../../store.ts';
 import type { ServiceCidr } from '../networking/networking-types.ts';

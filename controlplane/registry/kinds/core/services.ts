@@ -2,7 +2,7 @@
 import { nameIsLabel } from '../../../../api/meta/names.ts';
 import { serviceColumns } from './service-columns.ts';
 import { restore } from '../../generic-strategy.ts';
-import type { KindOptions } from '../../kinds.ts';
+import type { KindOptions } from '../../kind-options.ts';
 import { kindRow, type KindRow, type Strategy } from '../../strategy.ts';
 import { ServiceAllocator } from './service-allocation.ts';
 import { addressWrites } from './service-ip-addresses.ts';

@@ -6,7 +6,7 @@ import { validateLabels } from '../../../../api/meta/selector.ts';
 import { isExtendedResource } from '../../../../api/kinds/resource-validation.ts';
 import { deviceClassColumns, resourceClaimColumns, resourceSliceColumns } from './columns.ts';
 import { specAndStatus, specChanged, statusWithoutMetadata } from '../../generic-strategy.ts';
-import type { KindOptions } from '../../kinds.ts';
+import type { KindOptions } from '../../kind-options.ts';
 import { kindRow, type KindRow, type Strategy, type StrategyContext, type UpdateStrategy } from '../../strategy.ts';
 import { claimStatusErrors, deviceClaimErrors } from './device-claim-validation.ts';
 import { DEVICE_CONVERSIONS } from './device-conversions.ts';

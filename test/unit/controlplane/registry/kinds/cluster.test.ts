@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
-import type { KindOptions } from '../../../../../controlplane/registry/kinds.ts';
+import type { KindOptions } from '../../../../../controlplane/registry/kind-options.ts';
 import { DEVICE_CONVERSIONS } from '../../../../../controlplane/registry/kinds/resource/device-conversions.ts';
 import { deviceKinds } from '../../../../../controlplane/registry/kinds/resource/devices.ts';
 import { eventKinds } from '../../../../../controlplane/registry/kinds/core/events.ts';

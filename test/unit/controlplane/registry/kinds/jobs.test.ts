@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { batchKinds, type Job } from '../../../../../controlplane/registry/kinds/batch/batch.ts';
-import { jobStatusErrors, type JobStatus } from '../../../../../controlplane/registry/kinds/batch/job-status.ts';
+import { batchKinds } from '../../../../../controlplane/registry/kinds/batch/batch.ts';
+import type { Job, JobStatus } from '../../../../../controlplane/registry/kinds/batch/job-types.ts';
+import { jobStatusErrors } from '../../../../../controlplane/registry/kinds/batch/job-status.ts';
 import { openFixture } from '../registry-fixture.ts';
 import { rulesOf } from './strategy-fixture.ts';
 

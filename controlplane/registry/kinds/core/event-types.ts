@@ -1,0 +1,29 @@
+/** The types of events, which their strategy, their validation and their columns share. */
+import type { KubeObject } from '../../../../api/meta/object.ts';
+
+export interface Reference {
+  kind?: string;
+  namespace?: string;
+  name?: string;
+  uid?: string;
+  apiVersion?: string;
+  resourceVersion?: string;
+  fieldPath?: string;
+}
+
+export interface Event extends KubeObject {
+  involvedObject?: Reference;
+  reason?: string;
+  message?: string;
+  source?: { component?: string; host?: string };
+  firstTimestamp?: string;
+  lastTimestamp?: string;
+  count?: number;
+  type?: string;
+  eventTime?: string | null;
+  series?: { count?: number; lastObservedTime?: string };
+  action?: string;
+  related?: Reference;
+  reportingComponent?: string;
+  reportingInstance?: string;
+}
