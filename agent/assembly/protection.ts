@@ -19,6 +19,7 @@ import { registerAgentMetrics } from '../resources/statistics/agent-metrics.ts';
 import { createStatistics } from '../resources/statistics/statistics.ts';
 import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
 import { StorageUsage } from '../resources/statistics/storage-usage.ts';
+import { SystemContainers } from '../resources/statistics/system-containers.ts';
 import { UsageCollector } from '../resources/statistics/usage.ts';
 import type { ImageGc } from '../runtime/images/image-gc.ts';
 import type { Runtime } from '../runtime/runtime.ts';
@@ -57,8 +58,9 @@ export async function createUsage(base: Base, deps: UsageDeps): Promise<Usage> {
   const allocatable = enforceAllocatable(base, deps.cgroupManager, table, (reason, message, type) =>
     events.aboutNode(node.node(), reason, message, type),
   );
+  const reader = await createCgroupReader(CGROUP_MOUNT);
   const collector = new UsageCollector({
-    reader: await createCgroupReader(CGROUP_MOUNT),
+    reader,
     runtime,
     clock,
     pods,
@@ -78,6 +80,7 @@ export async function createUsage(base: Base, deps: UsageDeps): Promise<Usage> {
   const statistics = createStatistics({
     nodeName,
     usage: collector,
+    system: new SystemContainers({ reader, clock, runtimeCgroup: flags.runtimeCgroups }),
     storage,
     metrics: registries.own,
     probeMetrics: registries.probes.registry,

@@ -100,8 +100,7 @@ export const resourceOptions = {
     type: 'string',
     default: '',
     group: CGROUPS,
-    noEffect: 'the service manager puts the runtime into its cgroup',
-    help: 'Cgroup of the runtime.',
+    help: 'Cgroup of the runtime, whose usage /stats/summary shows. The service manager puts the runtime there.',
   }),
   systemCgroups: option({
     name: 'system-cgroups',

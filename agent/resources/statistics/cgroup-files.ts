@@ -41,6 +41,7 @@ export interface Pressure {
 }
 
 const CALM: PressureLine = { avg10: 0, avg60: 0, avg300: 0, total: 0 };
+export const NO_PRESSURE: Pressure = { some: CALM, full: CALM };
 
 /** Parses `*.pressure` of cgroup v2 and `/proc/pressure/*`. */
 export function parsePressure(text: string): Pressure {

@@ -42,7 +42,10 @@ export interface CgroupUsage {
     readonly limitBytes: number | undefined;
     /** The memory that the kernel protects under memory pressure; `undefined` if none is set. */
     readonly reservationBytes: number | undefined;
+    /** The limit as the kernel's file has it: v1 limits memory and swap together, v2 swap alone. */
     readonly swapLimitBytes: number | undefined;
+    /** How much can be swapped out; `undefined` if there is no limit. */
+    readonly swapMaxBytes: number | undefined;
     readonly pressure: Pressure | undefined;
   };
   readonly io: { readonly devices: readonly DeviceIo[]; readonly pressure: Pressure | undefined };

@@ -85,6 +85,8 @@ function memoryUsage(files: Files): CgroupUsage['memory'] {
   const of = (key: string): number => stat.get(`total_${key}`) ?? 0;
   const usageBytes = parseCount(files.get('memory.usage_in_bytes'));
   const inactiveFileBytes = of('inactive_file');
+  const limitBytes = parseLimit(files.get('memory.limit_in_bytes'));
+  const swapLimitBytes = parseLimit(files.get('memory.memsw.limit_in_bytes'));
   return {
     usageBytes,
     workingSetBytes: Math.max(0, usageBytes - inactiveFileBytes),
@@ -100,9 +102,11 @@ function memoryUsage(files: Files): CgroupUsage['memory'] {
     majorPageFaults: of('pgmajfault'),
     failures: parseCount(files.get('memory.failcnt')),
     oomKills: parseFlatKeyed(files.get('memory.oom_control') ?? '').get('oom_kill') ?? 0,
-    limitBytes: parseLimit(files.get('memory.limit_in_bytes')),
+    limitBytes,
     reservationBytes: parseLimit(files.get('memory.soft_limit_in_bytes')),
-    swapLimitBytes: parseLimit(files.get('memory.memsw.limit_in_bytes')),
+    swapLimitBytes,
+    swapMaxBytes:
+      limitBytes === undefined || swapLimitBytes === undefined ? undefined : Math.max(0, swapLimitBytes - limitBytes),
     pressure: undefined,
   };
 }

@@ -15,11 +15,13 @@ import { resourceMetrics } from './resource-metrics.ts';
 import type { StorageUsage } from './storage-usage.ts';
 import { storageMetrics } from './storage-metrics.ts';
 import { summaryOf } from './summary.ts';
+import type { SystemContainers } from './system-containers.ts';
 import { interfacesOf, type UsageCollector } from './usage.ts';
 
 export interface StatisticsOptions {
   readonly nodeName: string;
   readonly usage: UsageCollector;
+  readonly system: SystemContainers;
   readonly storage: StorageUsage;
   readonly metrics: MetricsRegistry;
   readonly probeMetrics: MetricsRegistry;
@@ -81,6 +83,7 @@ export function createStatistics(options: StatisticsOptions): StatisticsPages {
         defaultInterface: defaultInterface(),
         processes: { current: runningPids(), max: maxPids() },
         usage: await usage.snapshot(onlyCpuAndMemory ? 0 : SUMMARY_MS, { rates: true }),
+        system: await options.system.usage(),
       };
       if (onlyCpuAndMemory) return summaryOf(facts);
       const [node, pods] = await Promise.all([storage.node(), storage.pods()]);

@@ -1,9 +1,10 @@
 /** Builds `/stats/summary` from a snapshot of usage and storage, in the kubelet's format. Pure. */
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { InterfaceCounters, Pressure } from './cgroup-files.ts';
+import { type InterfaceCounters, NO_PRESSURE, type Pressure } from './cgroup-files.ts';
 import type { CgroupUsage } from './cgroup-usage.ts';
 import type { DiskUsage, Filesystem } from './disk-usage.ts';
 import type { NodeStorage, PodStorage } from './storage-usage.ts';
+import type { SystemContainer } from './system-containers.ts';
 import type { ContainerUsage, PodUsage, UsageSnapshot } from './usage.ts';
 
 export interface SummaryFacts {
@@ -15,6 +16,7 @@ export interface SummaryFacts {
   readonly defaultInterface: string;
   readonly processes: { readonly current: number; readonly max: number };
   readonly usage: UsageSnapshot;
+  readonly system: readonly SystemContainer[];
   /** Absent if the client requested `only_cpu_and_memory`. */
   readonly storage?: { readonly node: NodeStorage; readonly pods: ReadonlyMap<string, PodStorage> };
 }
@@ -22,10 +24,11 @@ export interface SummaryFacts {
 export function summaryOf(facts: SummaryFacts): object {
   const { usage, storage } = facts;
   const time = formatTime(usage.timeMs);
+  const whole = withPressure(usage.node);
   const cpuAndMemory = {
     startTime: formatTime(facts.bootedAtMs),
-    cpu: cpuOf(usage.node, usage.nodeNanoCores, time),
-    memory: memoryOf(usage.node, time, facts.memoryCapacityBytes),
+    cpu: cpuOf(whole, usage.nodeNanoCores, time),
+    memory: memoryOf(whole, time, facts.memoryCapacityBytes),
   };
   if (storage === undefined) {
     return {
@@ -39,7 +42,7 @@ export function summaryOf(facts: SummaryFacts): object {
       nodeName: facts.nodeName,
       ...systemContainers(facts, time),
       ...cpuAndMemory,
-      io: ioOf(usage.node, time),
+      io: ioOf(whole, time),
       network: networkOf(facts.interfaces, time, facts.defaultInterface),
       ...(node.root === undefined ? {} : { fs: { time, ...wholeFilesystem(node.root) } }),
       runtime: {
@@ -61,20 +64,43 @@ export function summaryOf(facts: SummaryFacts): object {
   };
 }
 
-function systemContainers({ usage, memoryCapacityBytes, bootedAtMs }: SummaryFacts, time: string): object {
-  if (usage.allPods === undefined) return {};
-  const { usage: all, nanoCores } = usage.allPods;
+function systemContainers(facts: SummaryFacts, time: string): object {
+  const { usage, system, memoryCapacityBytes, bootedAtMs } = facts;
+  const { allPods } = usage;
+  const shown = [
+    ...system.map((part) => ({ ...part, memoryBytes: part.usage.memory.limitBytes })),
+    ...(allPods === undefined
+      ? []
+      : [{ ...allPods, name: 'pods', memoryBytes: allPods.usage.memory.limitBytes ?? memoryCapacityBytes }]),
+  ];
+  if (shown.length === 0) return {};
   return {
-    systemContainers: [
-      {
-        name: 'pods',
-        startTime: formatTime(bootedAtMs),
-        cpu: cpuOf(all, nanoCores, time),
-        memory: memoryOf(all, time, all.memory.limitBytes ?? memoryCapacityBytes),
-        io: ioOf(all, time),
-        swap: { time, swapUsageBytes: all.memory.swapBytes },
-      },
-    ],
+    systemContainers: shown.map(({ name, usage: part, nanoCores, memoryBytes }) => ({
+      name,
+      startTime: formatTime(bootedAtMs),
+      cpu: cpuOf(withPressure(part), nanoCores, time),
+      memory: memoryOf(withPressure(part), time, memoryBytes),
+      io: ioOf(withPressure(part), time),
+      swap: swapOf(part, time),
+    })),
+  };
+}
+
+/** Like the kubelet, shows no pressure where the kernel measures none. Containers alone are without it then. */
+function withPressure({ cpu, memory, io, processes }: CgroupUsage): CgroupUsage {
+  const measured = <T extends { readonly pressure: Pressure | undefined }>(part: T): T => ({
+    ...part,
+    pressure: part.pressure ?? NO_PRESSURE,
+  });
+  return { cpu: measured(cpu), memory: measured(memory), io: measured(io), processes };
+}
+
+function swapOf({ memory }: CgroupUsage, time: string): object {
+  const { swapMaxBytes, swapBytes } = memory;
+  return {
+    time,
+    ...(swapMaxBytes === undefined ? {} : { swapAvailableBytes: Math.max(0, swapMaxBytes - swapBytes) }),
+    swapUsageBytes: swapBytes,
   };
 }
 
@@ -139,14 +165,14 @@ function podOf(entry: PodUsage, storage: PodStorage | undefined, node: NodeStora
   const { metadata, status } = entry.pod;
   const taken = formatTime(entry.timeMs);
   const full = node !== undefined;
-  const limits = entry.usage.memory.limitBytes;
+  const usage = withPressure(entry.usage);
   return {
     podRef: { name: metadata.name, namespace: metadata.namespace, uid: metadata.uid },
     startTime: status?.startTime ?? null,
     containers: entry.containers.map((container) => containerOf(container, storage, node, time)),
-    cpu: cpuOf(entry.usage, entry.nanoCores, taken),
-    memory: memoryOf(entry.usage, taken, limits),
-    ...(full ? { io: ioOf(entry.usage, taken) } : {}),
+    cpu: cpuOf(usage, entry.nanoCores, taken),
+    memory: memoryOf(usage, taken, usage.memory.limitBytes),
+    ...(full ? { io: ioOf(usage, taken) } : {}),
     ...(full && entry.interfaces.length > 0 ? { network: networkOf(entry.interfaces, taken, 'eth0') } : {}),
     ...(storage === undefined || storage.volumes.length === 0
       ? {}
@@ -163,8 +189,8 @@ function podOf(entry: PodUsage, storage: PodStorage | undefined, node: NodeStora
       : { 'ephemeral-storage': { time, ...partOf(node.root, storage.ephemeral) } }),
     ...(full
       ? {
-          process_stats: { process_count: entry.usage.processes.current },
-          swap: { time: taken, swapUsageBytes: entry.usage.memory.swapBytes },
+          process_stats: { process_count: usage.processes.current },
+          swap: swapOf(usage, taken),
         }
       : {}),
   };
@@ -191,6 +217,6 @@ function containerOf(
     ...(written === undefined || node?.root === undefined
       ? {}
       : { logs: { time, ...partOf(node.root, written.logs) } }),
-    ...(node === undefined ? {} : { swap: { time: taken, swapUsageBytes: usage.memory.swapBytes } }),
+    ...(node === undefined ? {} : { swap: swapOf(usage, taken) }),
   };
 }

@@ -101,6 +101,7 @@ function memoryUsage(files: Files, usageBytes: number): CgroupUsage['memory'] {
     limitBytes: parseLimit(files.get('memory.max')),
     reservationBytes: parseLimit(files.get('memory.high')),
     swapLimitBytes: parseLimit(files.get('memory.swap.max')),
+    swapMaxBytes: parseLimit(files.get('memory.swap.max')),
     pressure: pressureOf(files, 'memory'),
   };
 }

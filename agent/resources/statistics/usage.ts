@@ -11,6 +11,7 @@ import type { Runtime } from '../../runtime/runtime.ts';
 import type { ContainerStats } from '../../runtime/runtime-stats.ts';
 import { type InterfaceCounters, parseNetDev } from './cgroup-files.ts';
 import type { CgroupReader, CgroupUsage } from './cgroup-usage.ts';
+import { type CpuSample, nextCpuSample } from './cpu-rate.ts';
 import { type ProcessUsage, processUsage } from './process-usage.ts';
 
 export interface ContainerUsage {
@@ -63,21 +64,12 @@ export interface UsageOptions {
   readonly procDirectory?: string;
 }
 
-/** A CPU rate is computed from two snapshots with at least this distance. */
-const SHORTEST_RATE_MS = 900;
-const LONGEST_RATE_MS = 90_000;
 const FIRST_RATE_WAIT_MS = 1_000;
-
-interface Sample {
-  readonly atMs: number;
-  readonly usageNs: number;
-  readonly nanoCores: number | undefined;
-}
 
 export class UsageCollector {
   readonly #options: UsageOptions;
   readonly #proc: string;
-  #samples = new Map<string, Sample>();
+  #samples = new Map<string, CpuSample>();
   #paths = new Map<string, string>();
   #last: { readonly atMs: number; readonly snapshot: Promise<UsageSnapshot> } | undefined;
 
@@ -141,7 +133,7 @@ export class UsageCollector {
 
   async #take(): Promise<UsageSnapshot> {
     const { clock, reader, allPodsCgroup } = this.#options;
-    const samples = new Map<string, Sample>();
+    const samples = new Map<string, CpuSample>();
     const paths = new Map<string, string>();
     const running = this.#options.pods().filter((pod) => runningContainers(pod).length > 0);
     const pods = await Promise.all(running.map((pod) => this.#pod(pod, samples, paths)));
@@ -162,7 +154,7 @@ export class UsageCollector {
     return snapshot;
   }
 
-  async #pod(pod: Pod, samples: Map<string, Sample>, paths: Map<string, string>): Promise<PodUsage> {
+  async #pod(pod: Pod, samples: Map<string, CpuSample>, paths: Map<string, string>): Promise<PodUsage> {
     const { clock, reader, runtime } = this.#options;
     const parent = this.#options.cgroupParent(pod);
     const cgroup = parent === '' ? '' : cgroupPath(parent);
@@ -238,21 +230,10 @@ export class UsageCollector {
     return interfacesOf(`${this.#proc}/${pid}/net/dev`);
   }
 
-  #rate(key: string, usage: CgroupUsage, samples: Map<string, Sample>): number | undefined {
-    const atMs = this.#options.clock.monotonic();
-    const before = this.#samples.get(key);
-    const { usageNs } = usage.cpu;
-    if (before === undefined || atMs - before.atMs > LONGEST_RATE_MS || usageNs < before.usageNs) {
-      samples.set(key, { atMs, usageNs, nanoCores: undefined });
-      return undefined;
-    }
-    if (atMs - before.atMs < SHORTEST_RATE_MS) {
-      samples.set(key, before);
-      return before.nanoCores;
-    }
-    const nanoCores = Math.round(((usageNs - before.usageNs) * 1000) / (atMs - before.atMs));
-    samples.set(key, { atMs, usageNs, nanoCores });
-    return nanoCores;
+  #rate(key: string, { cpu }: CgroupUsage, samples: Map<string, CpuSample>): number | undefined {
+    const sample = nextCpuSample(this.#samples.get(key), cpu.usageNs, this.#options.clock.monotonic());
+    samples.set(key, sample);
+    return sample.nanoCores;
   }
 }
 
@@ -323,6 +304,7 @@ export const NO_USAGE: CgroupUsage = {
     limitBytes: undefined,
     reservationBytes: undefined,
     swapLimitBytes: undefined,
+    swapMaxBytes: undefined,
     pressure: undefined,
   },
   io: { devices: [], pressure: undefined },

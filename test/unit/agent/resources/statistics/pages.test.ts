@@ -294,6 +294,7 @@ describe('the metrics endpoints', () => {
         defaultInterface: 'eth0',
         processes: { current: 3, max: 100 },
         usage,
+        system: [],
       };
       const full = summaryOf({ ...facts, storage }) as {
         node: Record<string, unknown>;
