@@ -1,6 +1,6 @@
 /**
- * Rules that the validation of many kinds shares. Each returns the errors it found, with kube-apiserver's words, for one
- * field; kinds concatenate them. Paths are given in full (`spec.replicas`).
+ * Holds the rules that the validation of many kinds shares. Each function validates one field and returns its errors with
+ * kube-apiserver's messages. Kinds concatenate them. Paths are complete (`spec.replicas`).
  */
 import {
   forbidden,
@@ -16,7 +16,7 @@ import { dnsLabelErrors, dnsSubdomainErrors, rangeError } from '../../../api/met
 
 export const IMMUTABLE = 'field is immutable';
 
-/** Every text about one value as an error. */
+/** Returns an error for each message about one value. */
 export function invalidFor(field: string, value: unknown, texts: readonly string[]): FieldError[] {
   return texts.map((text) => invalid(field, value, text));
 }
@@ -44,13 +44,13 @@ export function requiredText(field: string, value: string | undefined | null, de
   return value === undefined || value === null || value === '' ? [required(field, detail)] : [];
 }
 
-/** Absent is an error, anything else must be one of the values. */
+/** Requires a value and restricts it to the supported ones. */
 export function oneOf(field: string, value: string | undefined | null, supported: readonly string[]): FieldError[] {
   if (value === undefined || value === null || value === '') return [required(field)];
   return supported.includes(value) ? [] : [notSupported(field, value, supported)];
 }
 
-/** Absent is fine. */
+/** Restricts a value to the supported ones if it is present. */
 export function optionalOneOf(
   field: string,
   value: string | undefined | null,

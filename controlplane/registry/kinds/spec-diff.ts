@@ -1,6 +1,6 @@
 /**
- * Shows how two specs differ, line by line, for the errors of kinds whose spec is immutable: in the unified form, with three
- * lines of context. Both specs have their fields in the same order (`internalForm`).
+ * Shows the differences between two specs line by line, for the errors of kinds with an immutable spec. The differences have
+ * the unified form with three lines of context. Both specs must have their fields in the same order (`internalForm`).
  */
 
 const CONTEXT = 3;
@@ -10,7 +10,7 @@ interface Line {
   readonly text: string;
 }
 
-/** The text starts with a line break; it is empty for equal values. */
+/** Returns a text that begins with a line break, or an empty text for equal values. */
 export function specDiff(old: unknown, now: unknown): string {
   const lines = diffLines(linesOf(old), linesOf(now));
   if (lines.every(({ sign }) => sign === ' ')) return '';
@@ -21,7 +21,7 @@ function linesOf(value: unknown): string[] {
   return JSON.stringify(value ?? null, null, 1).split('\n');
 }
 
-/** By the longest common subsequence; specs are short. */
+/** Compares by the longest common subsequence. Its quadratic cost is acceptable, because specs are short. */
 function diffLines(a: readonly string[], b: readonly string[]): Line[] {
   const width = b.length + 1;
   const lengths = new Uint32Array((a.length + 1) * width);
@@ -65,7 +65,7 @@ function hunksOf(lines: readonly Line[]): string[] {
   return hunks;
 }
 
-/** Changes that are closer than twice the context share a hunk. */
+/** Returns the end of the hunk. Changes that are closer to each other than twice the context share a hunk. */
 function endOfHunk(lines: readonly Line[], change: number): number {
   let last = change;
   for (let place = change; place < lines.length && place - last <= 2 * CONTEXT; place++)

@@ -1,6 +1,6 @@
-/** The order in which places of a range (addresses, ports) are tried. */
+/** Defines the order in which the allocators try the addresses or ports of a range. */
 
-/** All indexes from a random one on. The lower part comes last: it is for what is asked for by name. */
+/** Yields all indexes from a random one on. The lowest `reserved` indexes come last, because clients request them by number. */
 export function* upperFirst(size: number, reserved: number): Generator<number> {
   const upper = size - reserved;
   const start = Math.floor(Math.random() * upper);

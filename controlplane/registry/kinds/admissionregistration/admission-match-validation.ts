@@ -1,4 +1,4 @@
-/** What webhooks and policies share: which requests they are asked about, and under which conditions. */
+/** Validates the fields that webhooks and policies share: the requests that they match and their match conditions. */
 import type { V1LabelSelector } from '@kubernetes/client-node';
 import { duplicate, invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
 import { pathSegmentErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
@@ -57,7 +57,7 @@ function resourcesErrors(field: string, resources: readonly string[]): FieldErro
     }
     const slash = text.indexOf('/');
     if (slash === -1) {
-      // Only the last one counts, as in kube-apiserver.
+      // As in kube-apiserver, only the last item without a slash decides.
       plain = text !== '*';
       continue;
     }

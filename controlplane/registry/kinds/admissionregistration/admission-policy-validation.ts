@@ -44,14 +44,14 @@ type Validation = NonNullable<PolicySpec['validations']>[number];
 type AuditAnnotation = NonNullable<PolicySpec['auditAnnotations']>[number];
 type Mutation = NonNullable<MutatingPolicySpec['mutations']>[number];
 
-/** What the expressions of one policy are checked with. */
+/** The environment in which the expressions of one policy are checked. */
 interface Scope {
   readonly check: ExpressionChecker;
   readonly params: boolean;
   readonly variables: readonly NamedExpression[];
 }
 
-/** The head that both kinds of policies have. */
+/** Validates the first fields of the spec, which both kinds of policies have. */
 function headErrors(check: ExpressionChecker, spec: PolicySpec | MutatingPolicySpec, old: typeof spec | undefined) {
   const { failurePolicy, paramKind, matchConstraints: constraints, matchConditions = [] } = spec;
   const errors: FieldError[] = [
@@ -129,8 +129,6 @@ function paramKindErrors({ apiVersion = '', kind = '' }: ParamKind, at: string):
   return errors;
 }
 
-// --- validating policies
-
 export function validatingPolicyErrors(
   check: ExpressionChecker,
   policyName: string,
@@ -199,8 +197,6 @@ function annotationErrors(annotation: AuditAnnotation, at: string, policyName: s
   return errors;
 }
 
-// --- mutating policies
-
 export function mutatingPolicyErrors(
   check: ExpressionChecker,
   spec: MutatingPolicySpec,
@@ -221,7 +217,7 @@ export function mutatingPolicyErrors(
 
 const MUTABLE_OPERATIONS = ['*', 'CONNECT', 'CREATE', 'UPDATE'];
 
-/** Nothing is left to change in what is being deleted. */
+/** An object that is being deleted cannot be mutated, so a mutating policy must not match DELETE. */
 function mutableOperationErrors(match: MatchResources | undefined, at: string): FieldError[] {
   return (match?.resourceRules ?? []).flatMap(({ operations = [] }) =>
     operations
@@ -252,8 +248,6 @@ function mutationErrors(mutation: Mutation, at: string, { check, ...scope }: Sco
   return errors;
 }
 
-// --- bindings
-
 interface BindingSpec {
   readonly policyName?: string | undefined;
   readonly paramRef?: ParamRef | undefined;
@@ -267,7 +261,7 @@ export function bindingErrors({ policyName = '', paramRef, matchResources }: Bin
       ? [required('spec.policyName')]
       : invalidFor('spec.policyName', policyName, dnsSubdomainErrors(policyName))),
     ...(paramRef === undefined ? [] : paramRefErrors(paramRef, 'spec.paramRef')),
-    // The path is misspelt in kube-apiserver.
+    // kube-apiserver misspells this path.
     ...(matchResources === undefined ? [] : matchResourcesErrors(matchResources, 'spec.matchResouces')),
   ];
 }

@@ -1,4 +1,4 @@
-/** Kinds of the admissionregistration group as they are stored. */
+/** Defines the stored types of the admissionregistration group. */
 import type {
   V1MutatingAdmissionPolicyBindingSpec,
   V1MutatingAdmissionPolicySpec,

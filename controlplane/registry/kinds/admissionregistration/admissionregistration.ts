@@ -1,4 +1,7 @@
-/** Webhook configurations, admission policies and their bindings as objects; `admission/` acts on them. */
+/**
+ * Defines the strategies of webhook configurations, admission policies and their bindings. `admission/` applies the stored
+ * objects.
+ */
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { required, type FieldError } from '../../../../api/meta/field-error.ts';
@@ -73,7 +76,9 @@ function webhookStrategy(check: ExpressionChecker, mutating: boolean): Strategy<
   };
 }
 
-/** Spec without status, generations counted, no update without a version. */
+/**
+ * The strategy of kinds that have a spec and no status. Changes count generations, and an update requires a resource version.
+ */
 const specOnly = {
   managesGeneration: true,
   requiresResourceVersion: true,

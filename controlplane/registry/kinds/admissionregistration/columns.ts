@@ -1,4 +1,4 @@
-/** Columns of webhook configurations, policies and bindings. */
+/** Defines the table columns of webhook configurations, policies and bindings. */
 import type { V1LabelSelector } from '@kubernetes/client-node';
 import type {
   MutatingPolicy,
@@ -76,12 +76,12 @@ export const bindingColumns: TableColumns = {
 
 function paramRefText(ref: ParamRef | undefined): string {
   const { name = '', namespace = '', selector } = ref ?? {};
-  // Without a namespace it may be one of any.
+  // A reference without a namespace can refer to an object of any namespace.
   if (name !== '') return `${namespace === '' ? '*' : namespace}/${name}`;
   return selector === undefined ? UNSET : selectorText(selector as V1LabelSelector);
 }
 
-/** As kube-apiserver prints the struct. */
+/** Formats the selector as kube-apiserver prints the Go struct. */
 function selectorText({ matchLabels = {}, matchExpressions = [] }: V1LabelSelector): string {
   const labels = Object.keys(matchLabels)
     .sort()

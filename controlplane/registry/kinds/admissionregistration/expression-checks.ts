@@ -23,15 +23,15 @@ export interface NamedExpression {
 export interface ExpressionQuestion {
   readonly place: ExpressionPlace;
   readonly expression: string;
-  /** Whether `params` may be named. */
+  /** Whether the expression may use `params`. */
   readonly params: boolean;
-  /** Whether `authorizer` may be named. */
+  /** Whether the expression may use `authorizer`. */
   readonly authorizer: boolean;
-  /** Those before it, in order; none: `variables` is not known. */
+  /** The variables that are defined before the expression, in order. If there are none, `variables` is undeclared. */
   readonly variables: readonly NamedExpression[];
 }
 
-/** An expression that is right, but may cost more than its place allows. */
+/** The result for an expression that is valid, but whose estimated cost exceeds the limit of its place. */
 export const TOO_COMPLEX: unique symbol = Symbol('too complex');
 
 /** Returns why an expression is invalid (`compilation failed: …`, `must evaluate to bool but got int`), or `undefined`. */

@@ -24,10 +24,10 @@ import {
   TOO_COMPLEX,
 } from './expression-checks.ts';
 
-/** What a selector of devices may cost. */
+/** The cost limit of a device selector. */
 const MAX_DEVICE_COST = 1_000_000;
 
-/** `Object` and everything that lies within it, whatever the kind. */
+/** Returns the type of `Object` or of a type inside it. The types are the same for every kind. */
 function patchMessage(name: string): CelType | undefined {
   if (name === 'JSONPatch') return jsonPatch;
   return name === 'Object' || name.startsWith('Object.') ? applied(name) : undefined;
@@ -39,7 +39,7 @@ function applied(name: string): CelType {
 
 const jsonPatch = struct('JSONPatch', { op: string, path: string, from: string, value: dyn });
 
-/** What an expression of a place must evaluate to; none: anything. */
+/** The type to which an expression of a place must evaluate. A place without a row accepts any type. */
 const WANTED: Readonly<Partial<Record<ExpressionPlace, CelType>>> = {
   matchCondition: bool,
   validation: bool,
@@ -65,7 +65,7 @@ function environmentOf(question: ExpressionQuestion): CelEnvironment {
   return patches ? { variables: known, message: patchMessage } : { variables: known };
 }
 
-/** Each variable has the type of its expression; those that do not compile could be anything. */
+/** Each variable has the type of its expression. A variable whose expression does not compile has the dynamic type. */
 function variablesType(variables: readonly NamedExpression[], question: ExpressionQuestion): CelType {
   const types: Record<string, CelType> = {};
   const before: NamedExpression[] = [];
@@ -103,7 +103,7 @@ export const checkExpression: ExpressionChecker = (question) => {
   if (place === 'deviceSelector' && (maxCost ?? 0) > MAX_DEVICE_COST) return TOO_COMPLEX;
   const wanted = WANTED[place];
   if (wanted === undefined || (place === 'deviceSelector' && isOpen(type)) || isExactly(wanted, type)) return undefined;
-  // Null means that there is no annotation.
+  // A null result means that no annotation is added.
   if (place === 'auditAnnotation' && type.kind === 'null') return undefined;
   const found = type.kind === 'null' ? 'null_type' : showType(type);
   switch (place) {

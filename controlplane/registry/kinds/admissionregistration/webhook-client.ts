@@ -1,4 +1,6 @@
-/** Where a webhook is called: rules that admission webhooks, conversion webhooks and API services share. */
+/**
+ * Validates the client configuration of a webhook. Admission webhooks, conversion webhooks and API services share the rules.
+ */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import { invalid, required, type FieldError } from '../../../../api/meta/field-error.ts';
 import { dnsSubdomainErrors, portNumberErrors } from '../../../../api/meta/names.ts';
@@ -17,7 +19,7 @@ export interface WebhookClientConfig {
 
 const URL_FORM = '; desired format: https://host[/path]';
 
-/** `scheme://user@host/path?query#fragment`, as Go reads it. */
+/** Splits `scheme://user@host/path?query#fragment` as Go parses it. */
 const URL_PARTS = /^(?:([a-zA-Z][a-zA-Z0-9+.-]*):)?(?:\/\/(?:([^/?#]*)@)?([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?$/s;
 
 function webhookUrlErrors(field: string, url: string): FieldError[] {
@@ -58,7 +60,7 @@ function pathErrors(field: string, path: string): FieldError[] {
   return errors;
 }
 
-/** Exactly one of address and service. */
+/** Requires exactly one of `url` and `service`. */
 export function webhookClientErrors(field: string, { url, service }: WebhookClientConfig): FieldError[] {
   if ((url === undefined) === (service === undefined))
     return [required(field, 'exactly one of url or service is required')];

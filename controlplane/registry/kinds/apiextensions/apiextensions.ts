@@ -1,4 +1,6 @@
-/** CustomResourceDefinitions: defaults, allowed changes, and the deletion together with their objects. */
+/**
+ * Defines the strategy of CustomResourceDefinitions: defaults, allowed changes, and the deletion together with their objects.
+ */
 import { quote } from '../../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import { CLEANUP_FINALIZER, type Definition, setCondition } from '../../../custom-resources/definition.ts';
@@ -20,7 +22,7 @@ function applyDefaults(definition: Definition): void {
   if (service !== undefined) service.port ??= DEFAULT_PORT;
 }
 
-/** The storage version is added to `status.storedVersions`, which lists every version in which objects may be stored. */
+/** Adds the storage version to `status.storedVersions`, which lists every version in which objects may be stored. */
 function rememberStoredVersion(definition: Definition): void {
   const stored = definition.spec.versions.find((version) => version.storage)?.name;
   if (stored === undefined) return;
@@ -44,7 +46,7 @@ const status: UpdateStrategy<Definition> = {
     if (annotations !== undefined) metadata.annotations = annotations;
     if (finalizers !== undefined) metadata.finalizers = finalizers;
     if (ownerReferences !== undefined) metadata.ownerReferences = ownerReferences;
-    // At least the current storage version is a stored version.
+    // The current storage version is always a stored version.
     if ((definition.status?.storedVersions ?? []).length === 0) rememberStoredVersion(definition);
   },
   resetFields: [

@@ -1,11 +1,11 @@
-/** The priorities of the built-in groups and versions in their API services, by which clients prefer them. */
+/** Defines the priorities of the built-in groups and versions in their API services. Clients prefer versions by them. */
 
 export interface ApiPriorities {
   readonly groupPriorityMinimum: number;
   readonly versionPriority: number;
 }
 
-/** By group, from the most preferred one. Versions that are not listed get the priority of their stability. */
+/** The priorities by group, from the most preferred one. Versions that are not listed get the priority of their stability. */
 const GROUPS: Readonly<
   Record<string, { readonly group: number; readonly versions?: Readonly<Record<string, number>> }>
 > = {

@@ -1,4 +1,4 @@
-/** The types of API services, which their strategy and their columns share. */
+/** Defines the types of API services, which their strategy and their columns share. */
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { WebhookService } from '../admissionregistration/webhook-client.ts';
 
@@ -16,7 +16,7 @@ export type ApiService = KubeObject & {
     version?: string;
     service?: WebhookService & { port?: number };
     insecureSkipTLSVerify?: boolean;
-    /** Base64. */
+    /** PEM certificates in base64. */
     caBundle?: string;
     groupPriorityMinimum?: number;
     versionPriority?: number;

@@ -1,4 +1,7 @@
-/** API services: which group and version is served by this server itself or by another one behind a service. */
+/**
+ * Defines the strategy of API services. An API service says which server serves a group and version: this one, or one behind a
+ * service.
+ */
 import { invalid, required, unsupportedValue, type FieldError, quote } from '../../../../api/meta/field-error.ts';
 import { dnsSubdomainErrors, pathSegmentErrors, rfc1035LabelErrors } from '../../../../api/meta/names.ts';
 import { apiServiceColumns } from './columns.ts';
@@ -57,7 +60,7 @@ function backendErrors({ service, caBundle = '', insecureSkipTLSVerify = false }
 
 const apiServices: Strategy<ApiService> = {
   requiresResourceVersion: true,
-  // `metadata.name` follows from the spec: `nameErrors`.
+  // The name depends on the spec, so `nameErrors` validates it.
   nameRule: () => [],
   applyDefaults(object) {
     if (object.spec?.service !== undefined) object.spec.service.port ??= 443;

@@ -1,4 +1,4 @@
-/** Columns of API services. */
+/** Defines the table columns of API services. */
 import type { TableColumns } from '../../strategy.ts';
 import { age, ageColumn, column, nameColumn, nameOf } from '../../columns/column.ts';
 import type { ApiService } from './api-service-types.ts';

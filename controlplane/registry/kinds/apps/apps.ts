@@ -1,4 +1,4 @@
-/** The kinds of the group `apps`, with the controllers of the core group that they replaced; and controller revisions. */
+/** Lists the kinds of the group `apps`, controller revisions among them, and the replication controllers of the core group. */
 import type { FieldError } from '../../../../api/meta/field-error.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { revisionColumns } from './columns.ts';

@@ -1,4 +1,4 @@
-/** Columns of workloads. */
+/** Defines the table columns of workloads. */
 import type { V1LabelSelector } from '@kubernetes/client-node';
 import type { PodTemplate } from '../../../../api/kinds/pod-types.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';

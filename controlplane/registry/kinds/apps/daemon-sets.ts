@@ -1,4 +1,4 @@
-/** Daemon sets. */
+/** Defines the strategy of daemon sets: defaults, generations of the template, and validation. */
 import type { V1DaemonSetSpec, V1LabelSelector } from '@kubernetes/client-node';
 import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
@@ -78,7 +78,7 @@ function daemonUpdateErrors(strategy: NonNullable<DaemonSet['spec']>['updateStra
   return errors;
 }
 
-/** Counts changes of the template; only ever written by the server. */
+/** This annotation counts changes of the template. Only the server writes it. */
 const TEMPLATE_GENERATION = 'deprecated.daemonset.template.generation';
 
 function setTemplateGeneration(object: DaemonSet, generation: number): void {

@@ -1,4 +1,4 @@
-/** Deployments. */
+/** Defines the strategy of deployments: defaults and validation. */
 import type { V1DeploymentSpec } from '@kubernetes/client-node';
 import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
 import { jsonEqual, semanticEqual } from '../../../../api/meta/json-equality.ts';

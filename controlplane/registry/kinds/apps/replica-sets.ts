@@ -1,4 +1,4 @@
-/** Replica sets, and the replication controllers that came before them. */
+/** Defines the strategies of replica sets and of replication controllers, their predecessors. */
 import type { V1ReplicaSetSpec, V1ReplicationControllerSpec } from '@kubernetes/client-node';
 import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
 import type { FieldError } from '../../../../api/meta/field-error.ts';

@@ -1,4 +1,4 @@
-/** Stateful sets. */
+/** Defines the strategy of stateful sets: defaults, allowed changes and validation. */
 import type { V1StatefulSetSpec } from '@kubernetes/client-node';
 import { claimSpecErrors, type ClaimSpec } from '../../../../api/kinds/claim-validation.ts';
 import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
@@ -68,7 +68,10 @@ function statefulSetErrors(object: StatefulSet): FieldError[] {
   return errors;
 }
 
-/** The template of the pods: a claim replaces the volume of its name, and the last claim of a name counts. */
+/**
+ * Returns the pod template with the volumes of the claims. A claim replaces the volume of the same name, and the last of
+ * several claims with one name counts.
+ */
 function withClaims({ template, volumeClaimTemplates = [] }: NonNullable<StatefulSet['spec']>): PodTemplate {
   const names = new Set(volumeClaimTemplates.map(({ metadata }) => metadata?.name ?? '').filter((name) => name !== ''));
   if (names.size === 0) return template ?? {};
@@ -111,7 +114,7 @@ function updateStrategyErrors(strategy: NonNullable<StatefulSet['spec']>['update
   return errors;
 }
 
-/** Not served by default; an object that has it keeps it. */
+/** Drops `maxUnavailable`, whose feature gate is off by default. An object that already has the field keeps it. */
 function dropMaxUnavailable(object: StatefulSet, old: StatefulSet | undefined): void {
   const rolling = object.spec?.updateStrategy?.rollingUpdate;
   if (old?.spec?.updateStrategy?.rollingUpdate?.maxUnavailable === undefined) delete rolling?.maxUnavailable;

@@ -1,4 +1,7 @@
-/** What deployments, replica sets, stateful sets and their like share: a selector, a template of pods, and counts of them. */
+/**
+ * Holds the rules that deployments, replica sets, stateful sets and similar workloads share: those of selectors, pod templates
+ * and replica counts.
+ */
 import type { V1LabelSelector } from '@kubernetes/client-node';
 import { dropDisabledPodFields } from '../../../../api/kinds/disabled-fields.ts';
 import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
@@ -21,7 +24,7 @@ export type Templated<Spec> = KubeObject & {
 
 type WithTemplate = KubeObject & { spec?: { template?: PodTemplate } };
 
-/** As `specAndStatus`, for kinds whose spec holds a template of pods. */
+/** Extends `specAndStatus` for kinds whose spec has a pod template. */
 export const templated = {
   ...specAndStatus,
   prepareForCreate(object: WithTemplate): void {
@@ -34,7 +37,7 @@ export const templated = {
   },
 };
 
-/** Warnings of a template, as pods have them; on update only for a changed one. */
+/** Returns the warnings for the pod template. An update returns them only if the template has changed. */
 export function templateWarnings(
   object: { spec?: { template?: PodTemplate } },
   old?: { spec?: { template?: PodTemplate } },
@@ -50,7 +53,7 @@ export function templateDefaults(object: { spec?: { template?: PodTemplate } }):
   applyPodTemplateDefaults(object.spec.template);
 }
 
-/** A selector that selects something, and what the template makes. */
+/** Validates that the selector is present, valid and not empty. */
 export function selectorErrors(selector: Wire<V1LabelSelector> | undefined, emptyText: string): FieldError[] {
   if (selector === undefined) return [required('spec.selector')];
   const errors = validateLabelSelector(selector as V1LabelSelector, 'spec.selector');
@@ -62,7 +65,10 @@ export function selectorErrors(selector: Wire<V1LabelSelector> | undefined, empt
 const isValidSelector = (selector: Wire<V1LabelSelector>): boolean =>
   validateLabelSelector(selector as V1LabelSelector, '').length === 0;
 
-/** No selector selects nothing, so no template matches it; an invalid one has been refused already. */
+/**
+ * Validates that the selector matches the labels of the template. A missing selector matches nothing. An invalid selector was
+ * refused before.
+ */
 export function templateMatchErrors(
   selector: Wire<V1LabelSelector> | undefined,
   template: PodTemplate | undefined,
@@ -87,7 +93,7 @@ export function madeErrors(
   return [...templateMatchErrors(selector, template), ...controllerTemplateErrors(template, kind)];
 }
 
-/** Pods of a controller are restarted, and do not end by themselves. */
+/** Validates the pod template of a controller. Its pods must restart always and must not have a deadline. */
 export function controllerTemplateErrors(template: PodTemplate | undefined, kind: string): FieldError[] {
   const errors = podTemplateErrors(template, 'spec.template');
   const policy = template?.spec?.restartPolicy;
@@ -119,7 +125,7 @@ export function notAbove100(field: string, value: string | number | undefined): 
   return percent !== undefined && percent > 100 ? [invalid(field, value, 'must not be greater than 100%')] : [];
 }
 
-/** What cannot be read counts as none. */
+/** Returns whether the value is zero. A value that cannot be parsed counts as zero. */
 export function isZero(value: string | number | undefined): boolean {
   if (typeof value !== 'string') return value === 0;
   const count = parsePercent(value) ?? (/^[+-]?\d+$/.test(value) ? Number(value) : 0);
@@ -154,7 +160,7 @@ export function notMoreThanReplicas(
   );
 }
 
-/** `ready` is what the message calls the number of ready replicas. */
+/** Validates that `availableReplicas` does not exceed the ready replicas. `ready` is the name of that field in the message. */
 export function notMoreThanReady(
   status: Readonly<Record<string, number | undefined>> | undefined,
   ready: string,

@@ -1,6 +1,7 @@
 /**
- * Autoscalers of version 1, which know only the use of cpu: everything else of version 2 is carried in annotations, so that
- * an object read and written through version 1 loses nothing. The texts of the annotations are older forms of the metrics.
+ * Converts autoscalers between `autoscaling/v1` and the stored version 2. Version 1 knows only the usage of CPU. Annotations
+ * carry all other fields of version 2, so that a client that reads and writes an object through version 1 loses nothing. The
+ * values of these annotations have an older form of the metrics.
  */
 import { parseExactJson, stringifyJson } from '../../../../api/codec/json.ts';
 import type {
@@ -29,7 +30,7 @@ const CONDITIONS = `${PREFIX}conditions`;
 const BEHAVIOR = `${PREFIX}behavior`;
 const CARRIED = [METRICS, CURRENT, CONDITIONS, BEHAVIOR];
 
-/** What version 1 carries in annotations has no place in version 2. */
+/** Removes the annotations that carry fields of version 2, because a version 2 object has the fields themselves. */
 export function dropCarried(object: KubeObject): void {
   const { annotations } = object.metadata;
   if (annotations === undefined) return;
@@ -46,7 +47,7 @@ export const cpuMetric = (averageUtilization = CPU_DEFAULT): Metric => ({
 
 type Loose = Record<string, unknown>;
 
-/** Leaves out what is absent: JSON of Go omits it, and member order is that of the older types. */
+/** Leaves out absent members, because Go's JSON omits them. The members keep the order of the older types. */
 function members(entries: Loose): Loose {
   return Object.fromEntries(Object.entries(entries).filter(([, value]) => value !== undefined));
 }
@@ -62,10 +63,10 @@ interface Described {
   metric?: { name?: string | undefined; selector?: object | undefined } | undefined;
 }
 
-/** `target`/`current` of the names in the older form. */
+/** Selects the prefix of a name in the older form: `target` or `current`. */
 type Side = 'target' | 'current';
 
-/** One metric, or its state, in the older form. */
+/** Converts one metric, or the status of one, to the older form. */
 function toOld(metric: Metric | MetricStatus, side: Side): Loose {
   const name = (what: string): string => `${side}${what}`;
   const sideOf = (source: object | undefined): Amount =>
@@ -170,7 +171,7 @@ function fromOld(old: Loose, side: Side): Loose {
   return converted;
 }
 
-// --- behavior: the text has the names of kube-apiserver's internal type
+// The text of `behavior` has the field names of kube-apiserver's internal type.
 
 const RULE_NAMES = ['StabilizationWindowSeconds', 'SelectPolicy', 'Policies', 'Tolerance'] as const;
 const lowerFirst = (name: string): string => name.charAt(0).toLowerCase() + name.slice(1);
@@ -202,12 +203,10 @@ function rulesFromText(rules: unknown): Loose | undefined {
           .map((policy) => Object.fromEntries(Object.entries(policy).map(([key, inner]) => [lowerFirst(key), inner])))
       : value;
   }
-  // Rules of version 1 have no default policies, so validation requires them.
+  // Version 1 does not default the policies of a rule, and validation requires the field.
   found['policies'] ??= [];
   return found;
 }
-
-// --- whole objects
 
 interface VersionOne extends KubeObject {
   spec?: Loose & { targetCPUUtilizationPercentage?: number };
@@ -249,7 +248,7 @@ function fromStored(object: KubeObject): KubeObject {
   return object;
 }
 
-/** An annotation that is not JSON counts as missing. */
+/** Parses the value of an annotation. A value that is invalid JSON counts as missing. */
 function carriedOf(object: KubeObject, name: string): unknown {
   const text = ownMember(object.metadata.annotations, name);
   if (text === undefined) return undefined;

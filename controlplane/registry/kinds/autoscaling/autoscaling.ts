@@ -1,4 +1,7 @@
-/** Horizontal autoscalers. Stored in version 2; version 1 is converted at the edge (`autoscaling-conversion.ts`). */
+/**
+ * Defines the strategy of horizontal pod autoscalers. They are stored in version 2, and `autoscaling-conversion.ts` converts
+ * version 1.
+ */
 import { containerResourceNameErrors } from '../../../../api/kinds/resource-validation.ts';
 import type { FieldError } from '../../../../api/meta/field-error.ts';
 import { parseApiVersion } from '../../../../api/meta/object.ts';
@@ -21,8 +24,6 @@ const METRIC_TYPES = ['ContainerResource', 'External', 'Object', 'Pods', 'Resour
 const MAX_WINDOW_SECONDS = 3600;
 const MAX_PERIOD_SECONDS = 1800;
 
-// --- defaults
-
 const UP_POLICIES = [
   { type: 'Pods', value: 4, periodSeconds: 15 },
   { type: 'Percent', value: 100, periodSeconds: 15 },
@@ -43,8 +44,6 @@ function applyDefaults(object: Autoscaler): void {
   down.selectPolicy ??= 'Max';
   down.policies ??= DOWN_POLICIES.map((policy) => ({ ...policy }));
 }
-
-// --- validation
 
 interface Reference {
   apiVersion?: string | undefined;
@@ -95,7 +94,7 @@ function identifierErrors(metric: { name?: string | undefined } | undefined, at:
   return invalidFor(`${at}.name`, name, pathSegmentErrors(name));
 }
 
-/** A share of what is requested, or an amount; one of them. */
+/** Validates the target of a resource metric: it is either a utilization or an average value. */
 function resourceTargetErrors(target: Target, at: string): FieldError[] {
   const errors = targetErrors(target, at);
   const { averageUtilization: use, averageValue } = target;
@@ -109,7 +108,7 @@ function resourceTargetErrors(target: Target, at: string): FieldError[] {
 const neededName = (name: string | undefined, at: string): FieldError[] =>
   (name ?? '') === '' ? [required(`${at}.name`, 'must specify a resource name')] : [];
 
-/** The resource and the container that a metric of one container is of. */
+/** Validates the resource name and the container name of a container resource metric. */
 function containerErrors(name: string, container: string, at: string): FieldError[] {
   return [
     ...(name === ''
@@ -121,7 +120,7 @@ function containerErrors(name: string, container: string, at: string): FieldErro
   ];
 }
 
-/** In the order in which the sources of a metric are validated. */
+/** The sources of a metric, in the order in which kube-apiserver validates them. */
 const SOURCES: readonly (readonly [keyof Metric & string, string, (metric: Metric, at: string) => FieldError[]])[] = [
   [
     'object',
@@ -237,7 +236,7 @@ function policyErrors(
   return errors;
 }
 
-/** `old`: a target that was accepted without a group may stay so. */
+/** Validates an autoscaler. If `old` has a target without an API group, the new object may have one too. */
 function autoscalerErrors(object: Autoscaler, old?: Autoscaler): FieldError[] {
   const { minReplicas, maxReplicas = 0, metrics = [], scaleTargetRef, behavior } = object.spec ?? {};
   const errors: FieldError[] = [];

@@ -1,4 +1,4 @@
-/** Jobs and cron jobs: generated selectors, defaults, validation. */
+/** Defines the strategies of jobs and cron jobs: generated selectors, defaults and validation. */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1CronJobSpec, V1LabelSelector } from '@kubernetes/client-node';
 import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
@@ -50,11 +50,12 @@ function jobDefaults(job: Job): void {
     for (const condition of rule.onPodConditions ?? []) if ((condition.status ?? '') === '') condition.status = 'True';
   }
   const labels = spec.template.metadata?.labels;
-  // One object for both: the labels that `generateSelector` adds to the template are the job's, too, as in kube-apiserver.
+  // Both share one object, as in kube-apiserver, so that the job also gets the labels that `generateSelector` adds to the
+  // template.
   if (labels !== undefined && Object.keys(job.metadata.labels ?? {}).length === 0) job.metadata.labels = labels;
 }
 
-/** Pods of a job are found by its uid alone, unless the client wants to select them itself. */
+/** Generates a selector that matches the pods of a job by the job's uid, unless the client sets the selector itself. */
 function generateSelector(job: Job): void {
   const spec = (job.spec ??= {});
   if (spec.manualSelector === true) return;
@@ -171,7 +172,10 @@ function completionErrors(spec: JobSpec, path: string): FieldError[] {
 
 const MANY_AT_ONCE = 10_000;
 
-/** The status must be able to hold the results of all indexes. */
+/**
+ * Limits the parallelism and the failed indexes of a job with many completions, because its status must be able to hold the
+ * results of all indexes.
+ */
 function largeErrors(spec: JobSpec, path: string): FieldError[] {
   const { completions = 0, parallelism = 0, backoffLimitPerIndex, maxFailedIndexes: failed } = spec;
   if (completions <= MAX_INDEXED || backoffLimitPerIndex === undefined) return [];
@@ -195,7 +199,7 @@ function jobErrors(job: Job): FieldError[] {
   return [...generatedErrors(job), ...selectedErrors(job), ...indexedNameErrors(job)];
 }
 
-/** What holds for a job at any time. */
+/** Validates the rules that hold on create and on update. */
 function selectedErrors(job: Job): FieldError[] {
   const spec = job.spec ?? {};
   const selector = spec.selector as V1LabelSelector | undefined;
@@ -208,7 +212,7 @@ function selectedErrors(job: Job): FieldError[] {
   return errors;
 }
 
-/** Pods of an indexed job are hosts of its name and their index. */
+/** Validates the host names of an indexed job's pods, which consist of the job's name and an index. */
 function indexedNameErrors({ metadata: { name = '' }, spec = {} }: Job): FieldError[] {
   const { completionMode, completions = 0 } = spec;
   if (completionMode !== 'Indexed' || completions <= 0) return [];
@@ -248,7 +252,7 @@ function jobUpdateErrors(job: Job, old: Job): FieldError[] {
   return errors;
 }
 
-/** Of what holds pods apart or together only the part about nodes may change. */
+/** Sets the old node affinity for the comparison, because it may change. The affinities to pods may not. */
 function keepNodeAffinity(spec: PodSpec, old: PodSpec | undefined): void {
   const before = old?.affinity?.nodeAffinity;
   const { nodeAffinity: _, ...others } = spec.affinity ?? {};
@@ -257,7 +261,7 @@ function keepNodeAffinity(spec: PodSpec, old: PodSpec | undefined): void {
   else spec.affinity = kept;
 }
 
-/** A suspended job that never started may still be sent elsewhere. */
+/** Validates changes of the template. The scheduling directives of a suspended job that never started may still change. */
 function templateUpdateErrors(job: Job, old: Job): FieldError[] {
   const template = cloneJson(job.spec?.template ?? {});
   const before = old.spec?.template ?? {};
@@ -299,7 +303,7 @@ const jobs: Strategy<Job> = {
     templated.prepareForCreate(job);
     generateSelector(job);
   },
-  /** Labels that are generated show on the job too, but are judged on its template alone. */
+  /** The generated labels also appear on the job, but are validated only on its template. */
   canonicalise(job) {
     if (Object.keys(job.metadata.labels ?? {}).length === 0 && job.spec?.template?.metadata?.labels !== undefined) {
       job.metadata.labels = { ...job.spec.template.metadata.labels };
@@ -320,8 +324,6 @@ const jobs: Strategy<Job> = {
   columns: jobColumns,
   status: { ...(statusOnly as UpdateStrategy<Job>), validateUpdate: jobStatusErrors },
 };
-
-// --- cron jobs
 
 const CONCURRENCY = ['Allow', 'Forbid', 'Replace'];
 const MAX_NAME = 52;

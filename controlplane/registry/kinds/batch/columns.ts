@@ -1,4 +1,4 @@
-/** Columns of jobs and cron jobs. */
+/** Defines the table columns of jobs and cron jobs. */
 import type { V1LabelSelector } from '@kubernetes/client-node';
 import type { PodTemplate } from '../../../../api/kinds/pod-types.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';

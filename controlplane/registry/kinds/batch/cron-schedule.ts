@@ -1,4 +1,4 @@
-/** Whether a text is a cron schedule, and a name a time zone; faults in the words of kube-apiserver. */
+/** Validates cron schedules and the names of time zones, with kube-apiserver's messages. */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { FieldError } from '../../../../api/meta/field-error.ts';
 import { invalid, required } from '../field-rules.ts';
@@ -35,7 +35,7 @@ interface Timed {
   readonly timeZone?: string | undefined;
 }
 
-/** A zone in the schedule itself is for those that had one before. */
+/** Validates the schedule of a cron job. Only an object that already had a time zone in its schedule may keep one there. */
 export function scheduleErrors(field: string, { schedule = '', timeZone }: Timed, old?: Timed): FieldError[] {
   if (schedule === '') return [required(field)];
   const fault = scheduleFault(schedule);
@@ -117,7 +117,7 @@ export function timeZoneErrors(field: string, zone: string | undefined): FieldEr
   return isZone(zone) ? [] : [invalid(field, zone, `unknown time zone ${zone}`)];
 }
 
-/** Zones are files by these names; what differs in case alone is another file. */
+/** Returns whether the time zone exists. Go finds zones by file names, so the case of the letters matters. */
 function isZone(zone: string): boolean {
   if (!zone.split('/').every((part) => /^[A-Za-z._0-9+][A-Za-z._0-9+-]{0,13}$/.test(part) && !/^\.\.?$/.test(part)))
     return false;

@@ -1,4 +1,4 @@
-/** Rules of a job for failed pods and for success, and what a job is warned of. */
+/** Validates the pod failure policy and the success policy of a job, and warns of questionable names. */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import { duplicate, notSupported, OMITTED_VALUE, tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
 import { dnsLabelErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
@@ -10,7 +10,7 @@ const ACTIONS = ['Count', 'FailIndex', 'FailJob', 'Ignore'];
 const OPERATORS = ['In', 'NotIn'];
 const STATES = ['False', 'True', 'Unknown'];
 
-/** The choices as Go prints a list of strings. */
+/** Lists the valid values as Go prints a slice of strings. */
 const valid = (values: readonly string[]): string =>
   `valid values: [${values.map((value) => quoteText(value)).join(' ')}]`;
 
@@ -148,7 +148,7 @@ export function successPolicyErrors(spec: JobSpec, path: string): FieldError[] {
   return errors;
 }
 
-/** How many indexes `1,3-5` names, or what is wrong with it. */
+/** Returns how many indexes a text such as `1,3-5` contains, or the message of its first error. */
 export function countIndexes(text: string, completions: number): number | string {
   if (text === '') return 0;
   let total = 0;

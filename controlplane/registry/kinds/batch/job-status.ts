@@ -10,7 +10,7 @@ import { countIndexes } from './job-policies.ts';
 
 const CONDITIONS = 'status.conditions';
 
-/** One state of a job, as the rules ask for it. */
+/** The state of a job, with the conditions that the rules read. */
 interface View {
   readonly status: JobStatus;
   readonly complete: boolean;
@@ -72,7 +72,7 @@ function countErrors(status: JobStatus): FieldError[] {
   return errors;
 }
 
-/** What cannot hold at once. */
+/** Refuses conditions that contradict each other. */
 function conditionErrors(now: View, before: View): FieldError[] {
   const errors: FieldError[] = [];
   const completes = now.complete !== before.complete;
@@ -166,7 +166,7 @@ function intervalsOf(text: string): Interval[] {
   });
 }
 
-/** Both lists ascend. */
+/** Returns the first index that both lists contain. Both lists are sorted in ascending order. */
 function firstOverlap(completed: string, failed: string): number | undefined {
   const [a, b] = [intervalsOf(completed), intervalsOf(failed)];
   let [i, j] = [0, 0];
@@ -200,7 +200,7 @@ function criteriaErrors(job: Job, now: View): FieldError[] {
   return errors;
 }
 
-/** What has ended stays so, and what was counted stays counted. */
+/** Refuses to revoke a terminal condition and to decrease a counter. */
 function transitionErrors(job: Job, now: View, before: View): FieldError[] {
   const errors: FieldError[] = [];
   const terminal = [
@@ -216,7 +216,7 @@ function transitionErrors(job: Job, now: View, before: View): FieldError[] {
       errors.push(invalid(`status.${field}`, count, `cannot decrease the ${field} counter`));
   };
   decreased('failed');
-  // A job whose size is that of its parallelism may shrink.
+  // An indexed job whose completions equal its parallelism may be scaled down.
   const elastic = isIndexed(job) && job.spec?.completions === job.spec?.parallelism;
   if (!elastic) decreased('succeeded');
   const [end, ended] = [now.status.completionTime, before.status.completionTime];

@@ -1,4 +1,4 @@
-/** The types of jobs, which their strategy and their validation share. */
+/** Defines the types of jobs, which their strategy and their validation share. */
 import type { V1JobSpec, V1JobStatus } from '@kubernetes/client-node';
 import type { PodTemplate } from '../../../../api/kinds/pod-types.ts';
 import type { Wire } from '../../../../api/kinds/wire.ts';

@@ -1,6 +1,6 @@
 /**
- * What a certificate signing request may say: the request itself, usages, signer and conditions, and what an endpoint may
- * change. An object that was stored with a fault may keep that fault.
+ * Validates certificate signing requests: the request itself, usages, signer and conditions, and the changes that an endpoint
+ * allows. A stored object that has an error may keep it.
  */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1CertificateSigningRequestSpec, V1CertificateSigningRequestStatus } from '@kubernetes/client-node';
@@ -41,7 +41,7 @@ export function createErrors(request: SigningRequest): FieldError[] {
   return requestErrors(request, undefined);
 }
 
-/** `sets`: what the endpoint is for. */
+/** Validates an update. `sets` names the fields that the endpoint may change. */
 export function updateErrors(
   request: SigningRequest,
   old: SigningRequest,
@@ -116,7 +116,7 @@ function requestFault(base64: string): string | undefined {
   }
 }
 
-/** `example.com/signer-name`. */
+/** Validates a signer name, for example `example.com/signer-name`. */
 export function signerNameErrors(field: string, name: string): FieldError[] {
   if (name === '') return [required(field)];
   const segments = name.split('/');
@@ -182,7 +182,7 @@ function certificateErrors(request: SigningRequest, old: SigningRequest | undefi
   return why === undefined ? [] : [invalid('status.certificate', '<certificate data>', why)];
 }
 
-/** RFC 5280 certificates in PEM blocks without headers, and nothing else. */
+/** Returns an error unless the text consists of PEM blocks without headers that contain RFC 5280 certificates. */
 function certificateFault(pem: string): string | undefined {
   const blocks = readPem(pem);
   if (blocks.length === 0) return 'must contain at least one CERTIFICATE PEM block';

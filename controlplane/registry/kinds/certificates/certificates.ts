@@ -1,4 +1,7 @@
-/** Certificate signing requests. The server writes the requester; approval and certificate have endpoints of their own. */
+/**
+ * Defines the strategy of certificate signing requests. The server writes the requester. The subresources `approval` and
+ * `status` write the decision and the certificate.
+ */
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import { nameIsPathSegment } from '../../../../api/meta/names.ts';
 import { certificateRequestColumns } from './columns.ts';
@@ -28,7 +31,7 @@ function prepareForCreate(object: SigningRequest, context: StrategyContext): voi
   object.status = {} as Status;
 }
 
-/** Conditions without times get them; a state that stays keeps the time at which it began. */
+/** Fills in the times of conditions. A condition whose status is unchanged keeps the time of its last transition. */
 function fillTimes(object: SigningRequest, old: SigningRequest, nowMs: number): void {
   const now = formatTime(nowMs);
   for (const condition of conditionsOf(object) as Condition[]) {
@@ -42,7 +45,7 @@ function fillTimes(object: SigningRequest, old: SigningRequest, nowMs: number): 
   }
 }
 
-/** If the number of decisions is unchanged, the previous ones are kept: a signer does not change them. */
+/** Keeps the old decisions if their number is unchanged, because a signer must not change them. */
 function keepDecisions(object: SigningRequest, old: SigningRequest): void {
   const conditions = object.status?.conditions ?? [];
   for (const type of ['Approved', 'Denied']) {
@@ -53,7 +56,7 @@ function keepDecisions(object: SigningRequest, old: SigningRequest): void {
   }
 }
 
-/** Decisions come through here; the certificate stays. */
+/** The strategy of the subresource `approval`: it changes the decisions and keeps the certificate. */
 const approval: UpdateStrategy<SigningRequest> = {
   prepareForUpdate(object, old, { nowMs }) {
     fillTimes(object, old, nowMs);
@@ -66,7 +69,7 @@ const approval: UpdateStrategy<SigningRequest> = {
   resetFields: [['spec'], ['status', 'certificate']],
 };
 
-/** The certificate and conditions about signing. */
+/** The strategy of the subresource `status`: it changes the certificate and the other conditions. */
 const status: UpdateStrategy<SigningRequest> = {
   prepareForUpdate(object, old, { nowMs }) {
     restore(object, old, 'spec');

@@ -1,4 +1,4 @@
-/** Columns of certificate signing requests. */
+/** Defines the table columns of certificate signing requests. */
 import type { V1CertificateSigningRequestSpec, V1CertificateSigningRequestStatus } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import type { TableColumns } from '../../strategy.ts';
@@ -32,7 +32,7 @@ export const certificateRequestColumns: TableColumns = {
   },
 };
 
-/** `Approved,Issued`: the decision, then what came of it. */
+/** Returns the decision and the result, for example `Approved,Issued`. */
 function stateOf(status: Request['status']): string {
   const has = (type: string): boolean => (status?.conditions ?? []).some((condition) => condition.type === type);
   const decision = has('Denied') ? 'Denied' : has('Approved') ? 'Approved' : 'Pending';

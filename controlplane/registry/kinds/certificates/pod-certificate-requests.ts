@@ -1,6 +1,6 @@
 /**
- * Pod certificate requests: an agent asks a signer for a pod's certificate. The request never changes; it ends by being
- * issued, denied or failed, and then the status does not change either.
+ * Defines the strategy of pod certificate requests, by which an agent asks a signer for a pod's certificate. The spec is
+ * immutable. Once the request is issued, denied or failed, the status is immutable, too.
  */
 import type { V1beta1PodCertificateRequestSpec, V1beta1PodCertificateRequestStatus } from '@kubernetes/client-node';
 import { formatTime } from '../../../../api/machinery/clock.ts';

@@ -1,4 +1,7 @@
-/** Cluster trust bundles: CAs of a signer, or without a signer, for pods to trust. An unchanged bundle is not parsed again. */
+/**
+ * Defines the strategy of cluster trust bundles: CA certificates for pods, with or without a signer. An unchanged bundle is not
+ * parsed again.
+ */
 import type { V1beta1ClusterTrustBundleSpec } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
@@ -14,7 +17,7 @@ type TrustBundle = Kind<{ spec: V1beta1ClusterTrustBundleSpec }>;
 const MAX_BUNDLE_BYTES = 1024 * 1024;
 const OMITTED = '<value omitted>';
 
-/** The prefix of the name is the signer of the bundle: `example.com:signer:name`. */
+/** Validates the name. The bundle of a signer has the signer as the prefix of its name: `example.com:signer:name`. */
 function nameErrors(name: string, signer: string): string[] {
   if (signer === '') {
     const text = 'ClusterTrustBundle without signer name must not have ":" in its name';
@@ -68,7 +71,7 @@ function bundleErrors({ metadata, spec }: TrustBundle, old: TrustBundle | undefi
 }
 
 export const trustBundles: Strategy<TrustBundle> = {
-  // What a name may be depends on the signer.
+  // The valid names depend on the signer, so `nameErrors` validates them.
   nameRule: () => [],
   requiresResourceVersion: true,
   validateCreate: (object) => bundleErrors(object, undefined),

@@ -1,4 +1,4 @@
-/** Columns of the coordination group. */
+/** Defines the table columns of the coordination group. */
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { TableColumns } from '../../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf } from '../../columns/column.ts';

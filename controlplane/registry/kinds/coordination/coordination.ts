@@ -1,6 +1,6 @@
 /**
- * Leases: who holds something, and since when; and who would (lease candidates). Small kinds that show the pattern: a type of
- * the wire, rules that return field errors, one row each.
+ * Defines the strategies of leases and lease candidates. These small kinds show the pattern: the type on the wire, functions
+ * that return field errors, and a row for each kind.
  */
 import type { V1LeaseSpec, V1beta1LeaseCandidateSpec } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
@@ -30,14 +30,14 @@ function specErrors(spec: Lease['spec']): FieldError[] {
   return errors;
 }
 
-/** One that Kubernetes has, or anybody's under a domain. */
+/** Validates the strategy of an election: a built-in one, or a custom one with a domain prefix. */
 function strategyErrors(strategy: string): FieldError[] {
   if (strategy === '') return requiredText('spec.strategy', strategy);
   if (strategy.includes('/')) return invalidFor('spec.strategy', strategy, qualifiedNameErrors(strategy));
   return STRATEGIES.includes(strategy) ? [] : [notSupported('spec.strategy', strategy, STRATEGIES)];
 }
 
-/** Coordinated leader election is not switched on: what belongs to it is dropped unless the object has it already. */
+/** Drops the fields of coordinated leader election, whose feature gate is off. An object that already has them keeps them. */
 function dropElection(object: Lease, old?: Lease): void {
   const { spec } = object;
   if (spec === undefined) return;

@@ -17,13 +17,13 @@ export function parseVersion(text: string): SemanticVersion | undefined {
   return { numbers: match.slice(1, 4).map(Number), preRelease: match[4]?.split('.') ?? [] };
 }
 
-/** Negative: `a` comes first. Build metadata does not count. */
+/** Compares two versions. The result is negative if `a` is lower. Build metadata is ignored. */
 export function compareVersions(a: SemanticVersion, b: SemanticVersion): number {
   for (const [index, number] of a.numbers.entries()) {
     const difference = number - (b.numbers[index] ?? 0);
     if (difference !== 0) return difference;
   }
-  // What has no pre-release comes after what has one.
+  // A version without a pre-release is higher than one with a pre-release.
   if (a.preRelease.length === 0 || b.preRelease.length === 0) return b.preRelease.length - a.preRelease.length;
   for (const [index, part] of a.preRelease.entries()) {
     const other = b.preRelease[index];

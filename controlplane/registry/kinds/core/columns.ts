@@ -1,4 +1,4 @@
-/** Columns of the core group except pods and services. */
+/** Defines the table columns of the core group except those of pods and services. */
 import type { V1ConfigMap, V1Namespace, V1Node, V1Secret } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import type { PodTemplate } from '../../../../api/kinds/pod-types.ts';
@@ -62,7 +62,7 @@ const address = (node: Node, wanted: string): string =>
   orNone((node.status?.addresses ?? []).find(({ type }) => type === wanted)?.address);
 const unknown = (text: string | undefined): string => (text === undefined || text === '' ? '<unknown>' : text);
 
-/** `6.1.0 (amd64)`. */
+/** Formats the kernel version and the architecture, for example `6.1.0 (amd64)`. */
 function kernel(version = '', architecture = ''): string {
   return version === '' || architecture === '' ? unknown(version) : `${version} (${architecture})`;
 }
@@ -98,7 +98,7 @@ export const nodeColumns: TableColumns = {
   },
 };
 
-/** Names and images of a template's containers, as two cells. */
+/** Returns the names and the images of a template's containers as two cells. */
 export function containerCells(template: PodTemplate | undefined): [string, string] {
   const containers = template?.spec?.containers ?? [];
   return [containers.map(({ name = '' }) => name).join(','), containers.map(({ image = '' }) => image).join(',')];

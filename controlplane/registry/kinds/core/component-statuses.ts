@@ -1,4 +1,4 @@
-/** Component statuses: an old API that reports each part of the control plane as healthy. Nothing is stored. */
+/** Serves component statuses, a deprecated API that reports each part of the control plane as healthy. Nothing is stored. */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { newBadRequest, newNotFound } from '../../../../api/meta/status-error.ts';
@@ -19,7 +19,7 @@ function statusOf(name: string): KubeObject {
   };
 }
 
-/** All components are healthy: see `statusOf`. */
+/** The columns of component statuses. `statusOf` reports all components as healthy. */
 export const componentStatusColumns: TableColumns = {
   columns: [
     nameColumn,

@@ -1,6 +1,6 @@
 /**
- * Finds the targets of streams: logs, exec, attach and port-forward go to the pod's node agent, proxies go to the address
- * itself. `server/connect/` connects and streams.
+ * Finds the targets of streams. Logs, exec, attach and port-forward go to the agent of the pod's node. Proxy requests go to the
+ * address of the pod, service or node. `server/connect/` opens the connections and streams the data.
  */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1EndpointSlice, V1Node, V1Service } from '@kubernetes/client-node';
@@ -31,7 +31,7 @@ export interface ConnectStores {
 const ADDRESS_ORDER = ['InternalIP', 'Hostname', 'InternalDNS', 'ExternalDNS', 'ExternalIP'];
 const AGENT_PORT = 10250;
 
-/** A request to a node's agent. */
+/** Returns the target of a request to the agent of a node. */
 function toAgent(stores: ConnectStores, node: string, target: string): ConnectTarget {
   return { origin: agentOf(stores, node), target, purpose: 'kubelet', name: `node/${node}`, plain: false };
 }
@@ -42,7 +42,7 @@ function agentOf(stores: ConnectStores, nodeName: string): Origin {
   return origin;
 }
 
-/** Where the node's agent listens; `undefined` while the node has no address. */
+/** Returns the address and port of the node's agent, or `undefined` while the node has no address. */
 export function agentOrigin(object: KubeObject): Origin | undefined {
   const { status } = object as Node;
   const addresses = status?.addresses ?? [];
@@ -55,7 +55,7 @@ export function agentOrigin(object: KubeObject): Origin | undefined {
   return undefined;
 }
 
-/** A path of encoded segments and a query. */
+/** Builds a path from segments, which it encodes, and a query. */
 function targetOf(segments: readonly string[], query: URLSearchParams): string {
   const path = segments.map((segment) => `/${encodeURIComponent(segment)}`).join('');
   return query.size === 0 ? path : `${path}?${query.toString()}`;
@@ -67,7 +67,7 @@ function nodeOf(pod: Pod): string {
   return node;
 }
 
-/** The container that is asked for, or the only one. */
+/** Returns the requested container, or the only container of the pod. */
 function containerOf(pod: Pod, asked: string): string {
   const name = pod.metadata.name ?? '';
   const ordinary = (pod.spec?.containers ?? []).map((one) => one.name ?? '');
@@ -141,7 +141,7 @@ interface ProxyName {
   readonly port: string;
 }
 
-/** Reads `[scheme:]name[:port]`; throws kube-apiserver's 400 for anything else. */
+/** Parses `[scheme:]name[:port]`. Throws kube-apiserver's 400 for any other text. */
 function proxyName(kind: 'pod' | 'node' | 'service', text: string): ProxyName {
   const parts = text.split(':');
   const [scheme, name = '', port = ''] = parts.length === 3 ? parts : ['', ...parts];
@@ -150,7 +150,7 @@ function proxyName(kind: 'pod' | 'node' | 'service', text: string): ProxyName {
   return { scheme: scheme === 'https' ? 'https' : 'http', name, port };
 }
 
-/** Throws 400 for a port that cannot be connected to. */
+/** Parses a port. Throws a 400 for a number that is not a port. */
 function portNumber(text: string): number {
   const number = /^\d{1,5}$/.test(text) ? Number(text) : 0;
   if (number < 1 || number > 65_535) throw newBadRequest(`invalid port ${quoteText(text)}`);
@@ -159,7 +159,7 @@ function portNumber(text: string): number {
 
 const DEFAULT_PORTS = { http: 80, https: 443 } as const;
 
-/** The client's own path and query, byte for byte. */
+/** Returns the client's path and query unchanged, byte for byte. */
 function forwardedTarget({ rawPath, rawQuery }: ConnectRequest): string {
   const fault = forwardingFault(rawPath);
   if (fault !== '') throw newBadRequest(`the path cannot be forwarded: ${fault}`);
@@ -232,7 +232,7 @@ async function serviceProxy(
 
 const SWITCHES = ['stdin', 'stdout', 'stderr', 'tty'];
 
-/** What admission is shown of a connection: the query as options of its kind. */
+/** Returns the object that admission sees for a connection: the query in the form of the options kind. */
 function connectOptions(kind: string, { query, path }: ConnectRequest): KubeObject {
   const options: Record<string, unknown> = {};
   if (kind === 'PodExecOptions' || kind === 'PodAttachOptions') {
@@ -247,7 +247,7 @@ function connectOptions(kind: string, { query, path }: ConnectRequest): KubeObje
   return { kind, apiVersion: 'v1', metadata: {}, ...options };
 }
 
-/** The endpoint of a stream, `undefined` for subresources that are none. */
+/** Returns the endpoint of a stream, or `undefined` for a subresource that does not stream. */
 export function createConnectRest(
   stores: ConnectStores,
   info: ResourceInfo,

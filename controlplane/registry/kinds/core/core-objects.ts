@@ -1,4 +1,4 @@
-/** Namespaces, config maps, secrets, service accounts and pod templates. */
+/** Defines the strategies of namespaces, config maps, secrets, service accounts and pod templates. */
 import type { V1ConfigMap, V1Namespace, V1PodTemplate, V1Secret, V1ServiceAccount } from '@kubernetes/client-node';
 import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
 import { podTemplateErrors } from '../../../../api/kinds/pod-validation.ts';
@@ -24,8 +24,6 @@ import { type FieldError, tooLong } from '../../../../api/meta/field-error.ts';
 const MAX_DATA_BYTES = 1024 * 1024;
 const FROZEN = 'field is immutable when `immutable` is set';
 
-// --- namespaces
-
 export type Namespace = Kind<Pick<V1Namespace, 'spec' | 'status'>>;
 
 const NAME_LABEL = 'kubernetes.io/metadata.name';
@@ -37,7 +35,9 @@ function labelName(object: KubeObject): void {
 
 const STANDARD_FINALIZERS = ['kubernetes', 'orphan', 'foregroundDeletion'];
 
-/** Errors name the list when a namespace is made, and the item when it is finalized. */
+/**
+ * Validates finalizers. As in kube-apiserver, errors have the path of the list on create, and the path of the item on finalize.
+ */
 function finalizerErrors(object: Namespace, at: 'list' | 'item'): FieldError[] {
   return (object.spec?.finalizers ?? []).flatMap((name, index) => {
     const field = at === 'list' ? 'spec.finalizers' : `spec.finalizers[${index}]`;
@@ -92,8 +92,6 @@ const namespaces: Strategy<Namespace> = {
   },
 };
 
-// --- config maps
-
 type ConfigMap = Kind<Pick<V1ConfigMap, 'data' | 'binaryData' | 'immutable'>>;
 
 const base64Size = (text: string): number => Buffer.byteLength(text, 'base64');
@@ -112,7 +110,7 @@ function configMapErrors(object: ConfigMap): FieldError[] {
     errors.push(...invalidFor(`binaryData[${key}]`, key, configKeyErrors(key)));
     size += base64Size(value ?? '');
   }
-  // kube-apiserver has no path here.
+  // kube-apiserver reports this error without a path.
   if (size > MAX_DATA_BYTES) errors.push(tooLong('[]', MAX_DATA_BYTES));
   return errors;
 }
@@ -136,13 +134,11 @@ const configMaps: Strategy<ConfigMap> = {
   columns: configMapColumns,
 };
 
-// --- secrets
-
 type Secret = Kind<Pick<V1Secret, 'data' | 'stringData' | 'type' | 'immutable'>>;
 
 const ACCOUNT = 'kubernetes.io/service-account.name';
 
-/** Keys that a type needs. */
+/** The keys that the data of a secret must have, by the type of the secret. */
 const REQUIRED_KEYS: ReadonlyMap<string, readonly string[]> = new Map(
   Object.entries({
     'kubernetes.io/tls': ['tls.crt', 'tls.key'],
@@ -214,7 +210,7 @@ function jsonErrors(key: string, text: string): FieldError[] {
   }
 }
 
-/** The first fault of a text that is no JSON, in the words of kube-apiserver. */
+/** Returns the first syntax error of a text that is invalid JSON, with kube-apiserver's message. */
 function jsonFault(text: string): string {
   const trimmed = text.trimStart();
   if (trimmed === '') return 'unexpected end of JSON input';
@@ -258,13 +254,11 @@ const secrets: Strategy<Secret> = {
   columns: secretColumns,
 };
 
-// --- service accounts
-
 type ServiceAccount = Kind<Pick<V1ServiceAccount, 'secrets' | 'imagePullSecrets' | 'automountServiceAccountToken'>>;
 
 const ENFORCE = 'kubernetes.io/enforce-mountable-secrets';
 
-/** Of references to secrets only the name is kept. */
+/** Keeps only the names of references to secrets. */
 function namesOnly(object: ServiceAccount): void {
   if (object.secrets !== undefined) {
     object.secrets = object.secrets.map(({ name }) => (name === undefined ? {} : { name }));
@@ -287,8 +281,6 @@ const serviceAccounts: Strategy<ServiceAccount> = {
   returnsDeleted: true,
   columns: serviceAccountColumns,
 };
-
-// --- pod templates
 
 type StoredTemplate = Kind<Pick<V1PodTemplate, never>> & { template?: PodTemplate };
 

@@ -1,4 +1,4 @@
-/** Columns of endpoints and endpoint slices. */
+/** Defines the table columns of endpoints and endpoint slices. */
 import type { V1Endpoints, V1EndpointSlice } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import type { TableColumns } from '../../strategy.ts';
@@ -6,7 +6,7 @@ import { age, ageColumn, column, field, nameColumn, nameOf } from '../../columns
 
 const SHOWN = 3;
 
-/** The first few, then how many more there are. */
+/** Shows the first items and the number of the others. */
 function firstOf(items: readonly string[], none: string): string {
   if (items.length === 0) return none;
   const shown = items.slice(0, SHOWN).join(',');

@@ -1,4 +1,4 @@
-/** Endpoints and endpoint slices: where a service's traffic goes. */
+/** Defines the strategies of endpoints and endpoint slices, which hold the addresses behind a service. */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1Endpoints, V1EndpointSlice } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
@@ -32,8 +32,6 @@ type Endpoints = Kind<Pick<V1Endpoints, 'subsets'>>;
 type Slice = Kind<Pick<V1EndpointSlice, 'addressType' | 'endpoints' | 'ports'>>;
 
 const PROTOCOLS = ['SCTP', 'TCP', 'UDP'];
-
-// --- endpoints
 
 type Subset = NonNullable<Endpoints['subsets']>[number];
 
@@ -70,7 +68,7 @@ const addressesOf = ({ addresses = [], notReadyAddresses = [] }: Subset): string
   [...addresses, ...notReadyAddresses].map(({ ip = '' }) => ip);
 
 function endpointsErrors(object: Endpoints, old?: Endpoints): FieldError[] {
-  // Addresses that an old object has are kept even if they are not written as they should be.
+  // Addresses of the old object stay valid even if they are not in canonical form.
   const known = new Set((old?.subsets ?? []).flatMap(addressesOf));
   return (object.subsets ?? []).flatMap((subset, index) => subsetErrors(subset, `subsets[${index}]`, known));
 }
@@ -96,8 +94,6 @@ const endpoints: Strategy<Endpoints> = {
   warningsOnUpdate: endpointsWarnings,
   columns: endpointsColumns,
 };
-
-// --- endpoint slices
 
 const ADDRESS_TYPES = ['FQDN', 'IPv4', 'IPv6'];
 const FAMILIES: ReadonlyMap<string, 4 | 6> = new Map(Object.entries({ IPv4: 4, IPv6: 6 }));
@@ -153,8 +149,8 @@ interface FamilyRules {
 }
 
 /**
- * The wrong family is an error of the list, everything else one of the address. Addresses that the slice already held
- * are not judged again.
+ * Validates an address. An address of the wrong family is an error of the list, and every other error is one of the address.
+ * Addresses that the slice already has are not validated again.
  */
 function familyErrors(list: string, field: string, address: string, { family, known }: FamilyRules): FieldError[] {
   const ip = parseIp(address);
@@ -205,7 +201,7 @@ function portErrors(ports: NonNullable<Slice['ports']>): FieldError[] {
   });
 }
 
-/** What v1 does not have any more: kept only where it is already. */
+/** Drops topology fields that v1 does not have. An object that already has them keeps them. */
 function dropTopology(object: Slice, old?: Slice): void {
   const before = (old?.endpoints ?? []).map(({ deprecatedTopology }) => deprecatedTopology);
   for (const endpoint of object.endpoints ?? []) {

@@ -1,4 +1,4 @@
-/** Columns of events. */
+/** Defines the table columns of events. */
 import type { Cell, TableColumns } from '../../strategy.ts';
 import { column, field, NAME_TEXT, nameOf, since } from '../../columns/column.ts';
 import type { Event } from './event-types.ts';

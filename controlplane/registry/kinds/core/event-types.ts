@@ -1,4 +1,4 @@
-/** The types of events, which their strategy, their validation and their columns share. */
+/** Defines the types of events, which their strategy, their validation and their columns share. */
 import type { KubeObject } from '../../../../api/meta/object.ts';
 
 export interface Reference {

@@ -1,6 +1,6 @@
 /**
- * What an event may say. What comes through the core group is checked loosely, as old reporters need it; through
- * `events.k8s.io` it must be complete, and what happened cannot be rewritten.
+ * Validates events. Events of the core group are validated loosely, because old clients send incomplete ones. Events of
+ * `events.k8s.io` must be complete, and their fields are immutable except for the series.
  */
 import { invalid, required, type FieldError } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
@@ -16,7 +16,7 @@ const FOREIGN = 'does not match event.namespace';
 const isStrict = ({ info }: StrategyContext): boolean => info.group !== '';
 const isUnset = (time: string | null | undefined): boolean => time === undefined || time === null || time === '';
 
-/** The other group's word is required and short. */
+/** Validates a text that `events.k8s.io` requires and limits in length. */
 function wordErrors(field: string, value: string): FieldError[] {
   if (value === '') return [required(field)];
   return Buffer.byteLength(value) > MAX_WORD_BYTES ? [tooMuch(field, MAX_WORD_BYTES)] : [];
@@ -24,7 +24,10 @@ function wordErrors(field: string, value: string): FieldError[] {
 
 const tooMuch = (field: string, max: number): FieldError => invalid(field, '', `can have at most ${max} characters`);
 
-/** The rules for events of both groups. `strict`: the request speaks events.k8s.io, which names one field differently. */
+/**
+ * Validates the fields of events of both groups. `strict` means that the request is one of `events.k8s.io`, which has another
+ * name for one field.
+ */
 function commonErrors(event: Event, strict: boolean): FieldError[] {
   const { namespace = '' } = event.metadata;
   const about = event.involvedObject?.namespace ?? '';
@@ -33,7 +36,7 @@ function commonErrors(event: Event, strict: boolean): FieldError[] {
     errors.push(invalid('involvedObject.namespace', about, FOREIGN));
   };
   if (isUnset(event.eventTime)) {
-    // Objects of the cluster have their events in `default`.
+    // Events of cluster-scoped objects are in the namespace `default`.
     if (about === '' ? namespace !== '' && namespace !== 'default' : about !== namespace) foreign();
   } else {
     if (about === '' && namespace !== 'default' && namespace !== 'kube-system') foreign();
@@ -77,7 +80,7 @@ export function eventErrors(event: Event, context: StrategyContext): FieldError[
   return errors;
 }
 
-/** All fields but the series, in the order of validation. */
+/** All fields except the series, in the order of validation. */
 const FIXED = [
   'involvedObject',
   'reason',
@@ -101,7 +104,7 @@ export function eventUpdateErrors(event: Event, old: Event, context: StrategyCon
   if (!semanticEqual(event.series, old.series)) errors.push(...seriesErrors(event));
   for (const field of FIXED) {
     const path = field === 'reportingComponent' ? 'reportingController' : field;
-    // Absent and empty are one.
+    // An absent value equals an empty one.
     if (!semanticEqual(event[field] ?? '', old[field] ?? '')) errors.push(invalid(path, event[field], IMMUTABLE));
   }
   return errors;

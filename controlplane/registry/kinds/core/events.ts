@@ -1,4 +1,4 @@
-/** Events of both groups: kept as core events, for a limited time. */
+/** Defines the strategy of events of both groups. They are stored as core events and expire after `--event-ttl`. */
 import { nameIsPathSegment } from '../../../../api/meta/names.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { eventColumns } from './event-columns.ts';
@@ -23,7 +23,7 @@ const RENAMED = [
   ['count', 'deprecatedCount'],
 ] as const;
 
-/** By which fields events of the other group are selected. */
+/** Maps the field selectors of `events.k8s.io` to the stored fields. */
 const FIELD_NAMES: Readonly<Record<string, string>> = {
   reason: 'reason',
   type: 'type',
@@ -56,7 +56,7 @@ const conversion: Conversion = {
     ),
   fromStored(object) {
     const served = renamed(object, 'events.k8s.io/v1', RENAMED);
-    // Core events print these though they are empty.
+    // kube-apiserver includes these fields in core events even if they are empty.
     for (const field of ['reportingController', 'reportingInstance']) if (served[field] === '') delete served[field];
     return served;
   },

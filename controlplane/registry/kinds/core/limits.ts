@@ -1,4 +1,6 @@
-/** Limit ranges and resource quotas: what a namespace's objects may ask for, alone and together. */
+/**
+ * Defines the strategies of limit ranges and resource quotas, which limit the resources of single objects and of a namespace.
+ */
 import type { V1LimitRangeSpec, V1ResourceQuotaSpec, V1ResourceQuotaStatus } from '@kubernetes/client-node';
 import type { Quantities } from '../../../../api/kinds/pod-types.ts';
 import {
@@ -84,7 +86,7 @@ function limitErrors(limit: Limit, at: string): FieldError[] {
   return errors;
 }
 
-/** min <= default request <= default <= max. */
+/** Validates that min <= default request <= default <= max. */
 function boundErrors(limit: Limit, name: string, at: string): FieldError[] {
   const errors: FieldError[] = [];
   const read = (list: Quantities | undefined): string | undefined => list?.[name];
@@ -178,8 +180,6 @@ const limitRanges: Strategy<LimitRange> = {
   validateCreate: limitRangeErrors,
   validateUpdate: limitRangeErrors,
 };
-
-// --- quotas
 
 type ResourceQuota = Kind<{ spec: V1ResourceQuotaSpec; status: V1ResourceQuotaStatus }>;
 type QuotaSpec = Wire<V1ResourceQuotaSpec>;
@@ -292,7 +292,7 @@ function scopeSelectorErrors(spec: QuotaSpec): FieldError[] {
     } else errors.push(invalid(`${path}.operator`, operator, 'not a valid selector operator'));
     scopes.add(scopeName);
   }
-  // kube-apiserver shows the other list.
+  // kube-apiserver reports the value of the other list.
   if (conflicting(scopes)) errors.push(invalid(path, spec.scopes ?? null, 'conflicting scopes'));
   return errors;
 }

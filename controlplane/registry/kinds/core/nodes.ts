@@ -1,4 +1,4 @@
-/** Nodes: the facts that the agents report, and the fields that decide which pods may run there. */
+/** Defines the strategy of nodes: the facts that the agents report, and the fields that decide which pods may run there. */
 import type { V1Node } from '@kubernetes/client-node';
 import { parseExactJson } from '../../../../api/codec/json.ts';
 import { resourceValueErrors } from '../../../../api/kinds/resource-validation.ts';
@@ -18,7 +18,7 @@ type Taint = NonNullable<Spec['taints']>[number];
 
 const TAINT_EFFECTS = ['NoSchedule', 'PreferNoSchedule', 'NoExecute'];
 
-/** `podCIDR` is the first of `podCIDRs`, and has precedence if they differ. */
+/** Aligns `podCIDR` with the first of `podCIDRs`. The single field has precedence if they differ. */
 function alignCidrs(spec: Spec): void {
   const first = spec.podCIDR ?? '';
   if (first !== '' && spec.podCIDRs?.[0] !== first) spec.podCIDRs = [first];
@@ -26,18 +26,16 @@ function alignCidrs(spec: Spec): void {
   if (leading !== undefined) spec.podCIDR = leading;
 }
 
-/** Configuration through the API is gone: it is kept only where it is already. */
+/** Drops the dynamic configuration of kubelets, which Kubernetes has removed. A node that already has it keeps it. */
 function dropConfig(object: Node, old?: Node): void {
   if (old?.spec?.configSource === undefined) delete object.spec?.configSource;
   if (old?.status?.config === undefined) delete object.status?.config;
 }
 
-// --- validation
-
 function taintErrors(taints: readonly Taint[]): FieldError[] {
   const seen = new Set<string>();
   return taints.flatMap((taint, index) => {
-    // kube-apiserver looks for taints in the metadata, where they once were.
+    // kube-apiserver reports taints under the metadata, where they once were.
     const at = `metadata.taints[${index}]`;
     const { key = '', value = '', effect = '' } = taint;
     const errors = invalidFor(`${at}.key`, key, qualifiedNameErrors(key));
@@ -90,7 +88,7 @@ interface AvoidPods {
   }[];
 }
 
-/** No scheduler reads this annotation any more, but kube-apiserver still validates it. */
+/** Validates an annotation that no scheduler reads any more, because kube-apiserver still validates it. */
 function avoidPodsErrors({ metadata }: Node): FieldError[] {
   const text = metadata.annotations?.[AVOID_PODS] ?? '';
   if (text === '') return [];
@@ -136,7 +134,7 @@ function addressErrors({ status }: Node): FieldError[] {
   });
 }
 
-/** Addresses for pods and the provider's name are given once. */
+/** Validates that the pod CIDRs and the provider ID do not change once they are set. */
 function fixedErrors(spec: Spec, old: Spec): FieldError[] {
   const errors: FieldError[] = [];
   const before = old.podCIDRs ?? [];
@@ -177,7 +175,7 @@ function nodeWarnings({ spec }: Node): string[] {
 const nodes: Strategy<Node> = {
   applyDefaults({ spec, status }) {
     if (spec !== undefined) alignCidrs(spec);
-    // What an agent does not set aside is for pods.
+    // Without `allocatable`, the whole capacity is allocatable.
     if (status?.capacity !== undefined) status.allocatable ??= { ...status.capacity };
   },
   prepareForCreate: (object) => dropConfig(object),

@@ -1,4 +1,7 @@
-/** Claims to storage: fixed once made, but that a bound one may grow and change its attributes. */
+/**
+ * Defines the strategy of persistent volume claims. The spec is immutable, except that a bound claim may grow and change its
+ * attributes class.
+ */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1PersistentVolumeClaimStatus } from '@kubernetes/client-node';
 import { claimSpecErrors, type ClaimSpec, type DataSource } from '../../../../api/kinds/claim-validation.ts';
@@ -35,7 +38,7 @@ function isClaimOrSnapshot({ apiGroup, kind }: DataSource): boolean {
   return kind === 'VolumeSnapshot' && group === 'snapshot.storage.k8s.io';
 }
 
-/** `dataSource` and `dataSourceRef` are kept equal. A reference that only one of them allows is dropped from the other. */
+/** Keeps `dataSource` and `dataSourceRef` equal. A reference that only one of them allows is dropped from the other. */
 function normalizeSources(spec: ClaimSpec, old: ClaimSpec | undefined): void {
   if ((spec.dataSourceRef?.namespace ?? null) !== null && old?.dataSourceRef === undefined) delete spec.dataSourceRef;
   if (spec.dataSource !== undefined && old?.dataSource === undefined && !isClaimOrSnapshot(spec.dataSource)) {
@@ -60,19 +63,19 @@ function requests(spec: ClaimSpec): Record<string, string | undefined> {
   return (spec.resources.requests ??= {});
 }
 
-/** The two specs as they are compared: without what may change. */
+/** Returns the two specs for the comparison, without the fields that may change. */
 function comparable(object: Claim, old: Claim): { readonly now: ClaimSpec; readonly before: ClaimSpec } {
   const now = cloneJson(object.spec ?? {});
   const before = cloneJson(old.spec ?? {});
   copySources(before);
-  // the binder names the volume, once
+  // The volume binder sets the volume name once.
   if ((before.volumeName ?? '') === '') {
     if (now.volumeName === undefined) delete before.volumeName;
     else before.volumeName = now.volumeName;
   }
   const annotated = old.metadata.annotations?.['volume.beta.kubernetes.io/storage-class'];
   const classGiven = before.storageClassName === undefined && now.storageClassName !== undefined;
-  // a class by annotation, or none at all, may become a field
+  // A class that an annotation names, or no class, may be replaced by the field.
   if (classGiven && (annotated === undefined || annotated === now.storageClassName)) delete now.storageClassName;
   if (object.status?.phase === 'Bound') {
     const size = storageOf(before);
@@ -98,7 +101,7 @@ function sizeErrors(object: Claim, old: Claim): FieldError[] {
 
 const CLASS_ANNOTATION = 'volume.beta.kubernetes.io/storage-class';
 
-/** The class moves from the annotation into the field. */
+/** Returns whether the class moves from the annotation to the field. */
 function upgradesClass(object: Claim, old: Claim): boolean {
   const was = old.metadata.annotations?.[CLASS_ANNOTATION];
   const now = object.metadata.annotations?.[CLASS_ANNOTATION];

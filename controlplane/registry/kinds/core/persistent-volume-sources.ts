@@ -1,4 +1,7 @@
-/** Where a volume's storage is: exactly one source, and what each needs. The order is that in which errors are listed. */
+/**
+ * Validates the source of a persistent volume. A volume has exactly one source. The rows have the order in which kube-apiserver
+ * reports errors.
+ */
 import type { V1PersistentVolumeSpec } from '@kubernetes/client-node';
 import {
   azureDiskErrors,
@@ -53,13 +56,13 @@ function csiErrors(csi: NonNullable<VolumeSpec['csi']>, at: string): FieldError[
   ];
 }
 
-/** `name`: the volume's own. */
+/** `name` is the name of the volume. */
 type Check = (spec: VolumeSpec, at: string, name: string) => FieldError[];
 
 const CHECKS = {
   hostPath: ({ hostPath }, at) => hostPathErrors(hostPath ?? {}, at),
   gcePersistentDisk: ({ gcePersistentDisk: disk }, at) => {
-    // kube-apiserver calls it by an older name.
+    // kube-apiserver reports an older name of the field.
     const field = at.replace(/gcePersistentDisk$/, 'persistentDisk');
     return [...need(field, { pdName: disk?.pdName }), ...partitionErrors(field, disk?.partition)];
   },
@@ -116,7 +119,7 @@ const CHECKS = {
 
 export const VOLUME_SOURCES = Object.keys(CHECKS) as (keyof typeof CHECKS)[];
 
-/** Only the first source is looked into; each further one is refused, but for one that kube-apiserver forgets. */
+/** Validates the first source and refuses every further one, except for `flexVolume`, which kube-apiserver does not refuse. */
 export function volumeSourceErrors(spec: VolumeSpec, at: string, volume: string): FieldError[] {
   const errors: FieldError[] = [];
   let count = 0;

@@ -1,4 +1,4 @@
-/** Volumes of the cluster: where the storage is cannot change, how large it is and who uses it can. */
+/** Defines the strategy of persistent volumes. The source is immutable. The capacity and the claim may change. */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import path from 'node:path';
 import type { V1PersistentVolumeSpec, V1PersistentVolumeStatus } from '@kubernetes/client-node';
@@ -45,7 +45,7 @@ function affinityErrors(affinity: NonNullable<VolumeSpec['nodeAffinity']>, at: s
     : nodeSelectorErrors(affinity.required, `${at}.required`);
 }
 
-/** `inline`: the volume is written into an attachment. */
+/** Validates the spec of a volume. `inline` means that the spec is part of a volume attachment. */
 export function volumeSpecErrors(
   spec: VolumeSpec,
   at: string,
@@ -105,7 +105,7 @@ function classErrors(spec: VolumeSpec, at: string, inline: boolean): FieldError[
   return errors;
 }
 
-/** The source with the secret left out that may be named later. */
+/** Returns the source for the comparison. With `lateSecret`, it leaves out the secret that may be set later. */
 function sourceOf(spec: VolumeSpec | undefined, { lateSecret }: { readonly lateSecret: boolean }): object {
   const source: Record<string, unknown> = {};
   for (const name of VOLUME_SOURCES) if (spec?.[name] !== undefined) source[name] = cloneJson(spec[name]);
@@ -116,7 +116,7 @@ function sourceOf(spec: VolumeSpec | undefined, { lateSecret }: { readonly lateS
   return source;
 }
 
-/** The fields of the internal type of volume sources in their order, as differences show them. */
+/** The fields of the volume source in the order of kube-apiserver's internal type, which differences in errors have. */
 const SOURCE_FIELDS =
   'GCEPersistentDisk AWSElasticBlockStore HostPath Glusterfs NFS RBD Quobyte ISCSI FlexVolume Cinder CephFS FC Flocker AzureFile VsphereVolume AzureDisk PhotonPersistentDisk PortworxVolume ScaleIO Local StorageOS CSI'.split(
     ' ',

@@ -1,6 +1,6 @@
 /**
- * The binding of a pod to a node, which the registry serves as `bindings` and as the subresource `binding` of pods. The answer is a
- * Status. The eviction of pods uses the same parts.
+ * Binds a pod to a node. The registry serves the binding as the resource `bindings` and as the subresource `binding` of pods,
+ * and the response is a Status. The eviction of pods uses the same functions.
  */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1Binding } from '@kubernetes/client-node';
@@ -28,7 +28,7 @@ export interface ActionParts {
   readonly decoder: Decoder;
 }
 
-/** The answer to an action that succeeded. */
+/** Returns the response to a successful action. */
 export function done(): Entry {
   return looseEntry({ kind: 'Status', apiVersion: 'v1', metadata: {}, status: 'Success', code: 201 });
 }
@@ -43,9 +43,7 @@ export function endpointOf(info: ResourceInfo, subresource: string, kind: Endpoi
   return { info, subresource, kind, strategy: {} };
 }
 
-// --- binding
-
-/** `pods/x/binding`, and with `own` the resource `bindings` itself. */
+/** Serves `pods/x/binding` or, with `own`, the resource `bindings`. */
 export function createBindingRest(
   parts: ActionParts,
   info: ResourceInfo,
@@ -114,7 +112,7 @@ async function bind(
   options: WriteOptions,
 ): Promise<void> {
   const { kind = '', name: node = '' } = binding.target ?? {};
-  // kube-apiserver checks these as plain errors, which makes them a 500.
+  // kube-apiserver returns these errors as plain Go errors, so the client gets a 500.
   if (kind !== '' && kind !== 'Node')
     throw unexplained(unsupportedValue('target.kind', kind, ['Node', '<empty>']).toString());
   if (node === '') throw unexplained(required('target.name').toString());
@@ -166,7 +164,7 @@ function assign(pod: Pod, node: string, binding: Binding, nowMs: number): void {
     lastProbeTime: null as unknown as string,
     lastTransitionTime: formatTime(nowMs),
   };
-  // A nomination is for pods that wait.
+  // The nomination ends with the binding, because only pending pods have one.
   const { nominatedNodeName: _nominated, ...status } = pod.status ?? {};
   pod.status = { ...status, conditions: [...conditions, scheduled] };
 }

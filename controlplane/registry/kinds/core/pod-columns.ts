@@ -1,4 +1,4 @@
-/** Columns of pods: readiness, and the status in one word. */
+/** Defines the table columns of pods: the number of ready containers and the status in one word, among others. */
 import type { Pod, PodStatus } from '../../../../api/kinds/pod-types.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { Cell, TableColumns, TableRowCondition } from '../../strategy.ts';
@@ -46,7 +46,7 @@ function restartOf(one: ContainerStatus, summary: Summary): void {
   if (typeof finished === 'string') summary.lastRestartMs = Math.max(summary.lastRestartMs, Date.parse(finished));
 }
 
-/** Whether an init container is what the pod waits for. */
+/** Counts the init containers. Returns whether the pod waits for one of them. */
 function countInit(pod: Pod, summary: Summary, sidecars: ReadonlySet<string | undefined>): boolean {
   const total = (pod.spec?.initContainers ?? []).length;
   const regular = { ...summary };

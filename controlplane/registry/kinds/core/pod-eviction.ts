@@ -1,6 +1,6 @@
 /**
- * The eviction of pods: counts the disruption in the budget of the pod, marks the pod, and deletes it. The registry serves it as
- * the subresource `eviction` of pods.
+ * Evicts pods: counts the disruption in the budget of the pod, sets a condition on the pod, and deletes it. The registry serves
+ * the eviction as the subresource `eviction` of pods.
  */
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import type { V1Eviction, V1PodDisruptionBudget } from '@kubernetes/client-node';
@@ -91,8 +91,9 @@ async function evict(
 }
 
 /**
- * Sets a condition with the reason on the pod before it is deleted; a pod that changed since the caller read it is not evicted.
- * Resolves to the version that a precondition on the version now refers to, `''` without one.
+ * Sets the condition with the reason on the pod before the deletion. A pod that has changed since the caller read it is not
+ * evicted. Resolves to the resource version that a precondition must now name, or to an empty string if the caller has no such
+ * precondition.
  */
 async function markDisrupted(
   store: Store,
@@ -171,7 +172,10 @@ async function budgetOf(parts: ActionParts, context: RequestContext, pod: Pod): 
 const isReady = (pod: Pod): boolean =>
   (pod.status?.conditions ?? []).some(({ type, status }) => type === 'Ready' && status === 'True');
 
-/** A pod that is not ready takes nothing from the application when its budget is met anyway. */
+/**
+ * Returns whether an unready pod may be evicted. Its eviction does not disrupt the application if enough other pods are
+ * healthy.
+ */
 function unhealthyMayGo(budget: Budget, pod: Pod): boolean {
   if (isReady(pod)) return false;
   if (budget.spec?.unhealthyPodEvictionPolicy === 'AlwaysAllow') return true;

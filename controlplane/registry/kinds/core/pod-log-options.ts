@@ -1,11 +1,11 @@
-/** The query of a log as PodLogOptions: read, validated, and as much of it as the node's agent is to know. */
+/** Parses and validates the query of a log request as PodLogOptions, and returns the part that the agent needs. */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import { type FieldError, forbidden, invalid } from '../../../../api/meta/field-error.ts';
 import { newBadRequest, newInvalid } from '../../../../api/meta/status-error.ts';
 
 const SENT = ['follow', 'previous', 'timestamps', 'sinceSeconds', 'sinceTime', 'tailLines', 'limitBytes'];
 
-/** Parameters for the agent. Throws 400 where a number is none, 422 where a value is not allowed. */
+/** Returns the query parameters for the agent. Throws a 400 for an invalid number, and a 422 for an invalid value. */
 export function podLogQuery(name: string, query: URLSearchParams): URLSearchParams {
   const errors: FieldError[] = [];
   const tailLines = numberOf(query, 'tailLines');
@@ -21,7 +21,7 @@ export function podLogQuery(name: string, query: URLSearchParams): URLSearchPara
       errors.push(forbidden('', 'at most one of `sinceTime` or `sinceSeconds` may be specified'));
     else if (sinceSeconds < 1) errors.push(invalid('sinceSeconds', sinceSeconds, 'must be greater than 0'));
   }
-  // One stream of a log stands behind a feature gate that is off in this release.
+  // The feature gate for a single stream is off in this release.
   if (stream !== '') errors.push(forbidden('stream', 'may not be specified'));
   if (errors.length > 0) throw newInvalid({ group: '', resource: 'PodLogOptions' }, name, errors);
   const sent = new URLSearchParams();

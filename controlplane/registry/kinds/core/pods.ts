@@ -1,6 +1,6 @@
 /**
- * Pods: fields that are reset, when a pod is deleted, and the subresources. Defaults and validation are shared with the agent
- * (`api/kinds`).
+ * Defines the strategy of pods: the fields that are reset, the deletion, and the subresources. Defaults and validation are
+ * shared with the agent (`api/kinds`).
  */
 import { applyPodDefaults } from '../../../../api/kinds/pod-defaults.ts';
 import { dropDisabledPodFields } from '../../../../api/kinds/disabled-fields.ts';
@@ -38,7 +38,10 @@ function prepareSpec(spec: PodSpec): void {
   if ((spec.terminationGracePeriodSeconds ?? 0) < 0) spec.terminationGracePeriodSeconds = 1;
 }
 
-/** Keys whose values come from the pod's own labels join the selectors once and for all. */
+/**
+ * Adds the pod's own values of `matchLabelKeys` and `mismatchLabelKeys` to the selectors. Later changes of the labels do not
+ * change the selectors.
+ */
 function mergeLabelKeys(pod: Pod): void {
   const labels = pod.metadata.labels ?? {};
   const groups = [pod.spec?.affinity?.podAffinity, pod.spec?.affinity?.podAntiAffinity];
@@ -79,7 +82,7 @@ function addRequirements(
   }
 }
 
-/** The annotation of old clients sets the field. */
+/** Copies the profile of the deprecated annotation into the field. */
 function profilesFromAnnotations(pod: Pod, warn: (text: string) => void): void {
   if (pod.spec?.os?.name === 'windows') return;
   const ofPod = pod.spec?.securityContext?.appArmorProfile;
@@ -116,7 +119,7 @@ function gatedCondition(pod: Pod, nowMs: number): void {
   pod.status = { ...pod.status, conditions: [condition] };
 }
 
-/** `podIP` and the first of `podIPs` are one; the single one wins. */
+/** Aligns `podIP` with the first of `podIPs`. The single field has precedence. */
 function alignAddresses(pod: Pod): void {
   const { status } = pod;
   if (status === undefined) return;
@@ -138,7 +141,7 @@ const statusStrategy: UpdateStrategy<Pod> = {
   resetFields: [['spec'], ['metadata', 'deletionTimestamp'], ['metadata', 'ownerReferences']],
 };
 
-/** Everything but what the endpoint is for stays. */
+/** Restores every field except those that `take` copies. */
 function keepAllBut(pod: Pod, old: Pod, take: (spec: PodSpec, asked: PodSpec) => void): void {
   const asked = pod.spec ?? {};
   const spec = structuredClone(old.spec ?? {});

@@ -58,7 +58,7 @@ export class ServiceAllocator {
     return { commit: () => (old?.spec === undefined ? undefined : this.#releaseDropped(spec, old.spec)), revert };
   }
 
-  /** After a service is gone. */
+  /** Releases the allocations of a deleted service. */
   release(service: Service): void {
     this.#load();
     for (const address of service.spec?.clusterIPs ?? []) this.#ranges.free(address);
@@ -86,7 +86,7 @@ export class ServiceAllocator {
     if (had[0] === 'None') return;
     const addresses = [...(spec.clusterIPs ?? [])];
     for (const [index, family] of (spec.ipFamilies ?? []).entries()) {
-      // The addresses of a service are not replaced; validation refuses that.
+      // Validation refuses to replace the address of a service.
       if (had[index] !== undefined) continue;
       const asked = addresses[index] ?? '';
       if (asked === '') {
@@ -129,7 +129,7 @@ export class ServiceAllocator {
     }
   }
 
-  /** One port of a service may have the same number for several protocols. */
+  /** Allocates node ports. A service port may have the same node port for several protocols. */
   #newNodePorts(service: Service, spec: ServiceSpec, taken: (() => void)[]): void {
     const byPort = new Map<number, number>();
     const ports = spec.ports ?? [];
@@ -210,7 +210,7 @@ function portsOf(spec: ServiceSpec): number[] {
   return [...ports, spec.healthCheckNodePort ?? 0].filter((port) => port !== 0);
 }
 
-/** The first number that any of a port's protocols asks for. */
+/** Returns the first node port that a client requests for one of the protocols of a port. */
 function requestedPort(number: number, ports: readonly ServicePort[]): number {
   return ports.find(({ port, nodePort }) => port === number && (nodePort ?? 0) !== 0)?.nodePort ?? 0;
 }

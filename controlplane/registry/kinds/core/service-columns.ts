@@ -1,4 +1,4 @@
-/** Columns of services. */
+/** Defines the table columns of services. */
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { Service, ServiceSpec } from './service-types.ts';
 import type { TableColumns } from '../../strategy.ts';

@@ -24,7 +24,7 @@ function sameLists(a: readonly string[] = [], b: readonly string[] = []): boolea
 export const sameAddresses = (a: ServiceSpec, b: ServiceSpec): boolean => sameLists(a.clusterIPs, b.clusterIPs);
 export const sameFamilies = (a: ServiceSpec, b: ServiceSpec): boolean => sameLists(a.ipFamilies, b.ipFamilies);
 
-/** Allocated values are kept if the client leaves them out. Ports are matched by name. */
+/** Keeps allocated values that the client leaves out. Ports are matched by name. */
 export function keepAllocated(spec: ServiceSpec, old: ServiceSpec): void {
   if (needsClusterIp(spec) && needsClusterIp(old)) {
     if ((spec.clusterIP ?? '') === '') spec.clusterIP = old.clusterIP;
@@ -61,7 +61,7 @@ export function normalizeAddresses(spec: ServiceSpec, old: ServiceSpec | undefin
   }
 }
 
-/** A service of two possible families whose fields do not change stays as it is, whatever families the cluster has. */
+/** Returns whether a dual-stack service with unchanged fields keeps its families, whatever families the cluster has. */
 export function staysPreferred(service: { readonly spec: ServiceSpec }, old: ServiceSpec | undefined): boolean {
   const { spec } = service;
   if (old === undefined || spec.type !== old.type || !needsClusterIp(spec)) return false;
@@ -70,7 +70,10 @@ export function staysPreferred(service: { readonly spec: ServiceSpec }, old: Ser
   return sameAddresses(spec, old) && sameFamilies(spec, old);
 }
 
-/** Fills in families and policy; returns why the service cannot have what it asks for. `cluster`: the default first. */
+/**
+ * Fills in families and policy. Returns errors if the service cannot have what the client requests. The first of the families
+ * in `cluster` is the default.
+ */
 export function initFamilies(
   spec: ServiceSpec,
   old: ServiceSpec | undefined,
@@ -85,7 +88,7 @@ export function initFamilies(
   if (errors.length > 0) return errors;
   const families = (spec.ipFamilies ??= []) as string[];
   if (open) {
-    // No address is given, so the cluster's families do not matter.
+    // No address is set, so the families of the cluster do not matter.
     if (families.length === 0) families.push(cluster[0] ?? 'IPv4');
     if (families.length === 1 && spec.ipFamilyPolicy !== 'SingleStack') families.push(otherFamily(families[0]));
     return [];
@@ -103,7 +106,7 @@ export function initFamilies(
   return [];
 }
 
-/** A client releases the second address by the policy `SingleStack`. */
+/** Validates the change to a single family. A client releases the second address with the policy `SingleStack`. */
 function reductionErrors(spec: ServiceSpec, old: ServiceSpec | undefined): FieldError[] {
   if (old === undefined) return [];
   const { clusterIPs = [], ipFamilies = [] } = spec;
@@ -137,7 +140,7 @@ function singleStackErrors({ clusterIPs = [], ipFamilies = [], ipFamilyPolicy }:
   ];
 }
 
-/** Requested addresses determine the families. */
+/** Derives the families from the requested addresses. */
 function inferFamilies(spec: ServiceSpec, cluster: readonly Family[]): FieldError[] {
   const errors: FieldError[] = [];
   const families = [...(spec.ipFamilies ?? [])];

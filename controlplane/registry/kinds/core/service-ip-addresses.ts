@@ -1,6 +1,7 @@
 /**
- * The IPAddress objects of services: one for each cluster address, written in one commit with the service and removed with it.
- * The strategy of services and `service-address-repair.ts`, which repairs changes of others, use it.
+ * Writes the IPAddress objects of services. Each cluster address has one, which is created and removed in the transaction of
+ * the service. The strategy of services uses this file, and so does `service-address-repair.ts`, which repairs the changes of
+ * other clients.
  */
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import { canonicalIp, parseIp } from '../../../../api/meta/ip-addresses.ts';
@@ -18,14 +19,14 @@ const MANAGER = 'ipallocator.k8s.io';
 
 const familyOf = (address: string): string => (parseIp(address)?.family === 6 ? 'IPv6' : 'IPv4');
 
-/** In canonical form; none for headless services and those without a cluster address. */
+/** Returns the cluster addresses in canonical form. A headless service and one without a cluster address have none. */
 export function clusterAddresses(service: Service | undefined): readonly string[] {
   const spec = service?.spec;
   if (spec === undefined || !needsClusterIp(spec) || isHeadless(spec)) return [];
   return (spec.clusterIPs ?? []).map((address) => canonicalIp(address) ?? address);
 }
 
-/** As it is created for a service. */
+/** Returns the IPAddress object as the server creates it for a service. */
 export function ipAddressOf(address: string, service: Service): KubeObject {
   const { namespace = '', name = '' } = service.metadata;
   return {
@@ -42,7 +43,7 @@ export function hasServiceLabels(address: IpAddress): boolean {
   return isManaged(address) && address.metadata.labels?.[FAMILY_LABEL] === familyOf(address.metadata.name ?? '');
 }
 
-/** The service that it is of; undefined for those of other kinds. */
+/** Returns the service that owns the address, or `undefined` if its parent is of another kind. */
 export function parentService(address: IpAddress): { readonly namespace: string; readonly name: string } | undefined {
   const { group = '', resource, namespace = '', name = '' } = address.spec?.parentRef ?? {};
   return group === '' && resource === 'services' ? { namespace, name } : undefined;
@@ -74,7 +75,7 @@ export function addressWrites(
   }
   for (const name of before) {
     if (old === undefined || now.includes(name)) continue;
-    // An object that another party took over, or holds with a finalizer, is not removed.
+    // An object that has another parent or a finalizer is not removed.
     const object = addresses.cache.get('', name)?.object as IpAddress | undefined;
     if (object === undefined || !refersTo(object, old) || (object.metadata.finalizers ?? []).length > 0) continue;
     writes.push({ key: keyOf(name), value: undefined });
@@ -82,7 +83,7 @@ export function addressWrites(
   return writes;
 }
 
-/** All of it is the server's. */
+/** Returns the managed fields, which say that the server owns the whole object. */
 function ownership({ apiVersion = '' }: KubeObject, time: string) {
   const labels = { '.': {}, [`f:${FAMILY_LABEL}`]: {}, [`f:${MANAGED_BY_LABEL}`]: {} };
   return {

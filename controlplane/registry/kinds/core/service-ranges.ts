@@ -1,7 +1,7 @@
 /**
- * Allocates cluster addresses of services. The ranges are those of ServiceCIDR objects that are ready and not terminating; the
+ * Allocates cluster addresses of services. The ranges are those of ServiceCIDR objects that are ready and not terminating. The
  * range of the flags is used until its object exists. An address is allocated if an IPAddress object, a stored service or a
- * running write has it. All of this is known in this process, so that two services never get the same address.
+ * running write has it. This process knows all of them, so that two services never get the same address.
  */
 import {
   canonicalIp,
@@ -22,15 +22,15 @@ import type { Service } from './service-types.ts';
 import { upperFirst } from '../upper-first.ts';
 
 export interface ServiceRangesOptions {
-  /** `--service-cluster-ip-range`. */
+  /** The value of `--service-cluster-ip-range`. */
   readonly clusterCidrs: readonly string[];
   readonly stores: { get(group: string, resource: string): StoredResource };
 }
 
-/** The object that stands for the flags. */
+/** The name of the ServiceCIDR object of the flags. */
 export const DEFAULT_RANGE = 'kubernetes';
 const EVERYTHING = selectionOf('');
-/** Numbers stay exact, and no cluster has as many services. */
+/** The largest number of addresses of a range. It keeps numbers exact, and no cluster has as many services. */
 const MAX_SIZE = 1n << 48n;
 
 interface Range {
@@ -42,9 +42,9 @@ interface Range {
 export class ServiceRanges {
   readonly #options: ServiceRangesOptions;
   readonly #configured: readonly Range[];
-  /** Of stored services and of writes under way. */
+  /** The addresses of stored services and of running writes. */
   readonly #held = new Set<string>();
-  /** Of each ServiceCIDR as it was last seen. */
+  /** The parsed ranges of each ServiceCIDR. */
   readonly #parsed = new WeakMap<CacheEntry, readonly Range[]>();
   #loaded = false;
 
@@ -53,12 +53,12 @@ export class ServiceRanges {
     this.#configured = rangesOf(options.clusterCidrs);
   }
 
-  /** The first one is what services get that ask for none. */
+  /** The families of the ranges. Services that request none get the first. */
   get families(): readonly Family[] {
     return this.#configured.map(({ family }) => family);
   }
 
-  /** Returns why the address cannot be allocated; `undefined` if it is allocated now. */
+  /** Allocates the address. Returns why that is impossible, or `undefined` on success. */
   take(address: string, family: string): string | undefined {
     this.#load();
     const ip = parseIp(address);
@@ -72,7 +72,7 @@ export class ServiceRanges {
     return undefined;
   }
 
-  /** `undefined`: all ranges of the family are full. */
+  /** Allocates the next address. Returns `undefined` if all ranges of the family are full. */
   takeNext(family: string): string | undefined {
     this.#load();
     for (const { cidr } of this.#usable(family)) {
@@ -135,13 +135,19 @@ function rangesOf(cidrs: readonly string[]): readonly Range[] {
   });
 }
 
-/** A range without the condition Ready counts, because no controller may be running that sets it. */
+/**
+ * Returns whether the range may be used. A range without the condition Ready counts, because the controller that sets the
+ * condition may not be running.
+ */
 function isUsable({ metadata, status }: ServiceCidr): boolean {
   if (metadata.deletionTimestamp !== undefined) return false;
   return (status?.conditions ?? []).find(({ type }) => type === 'Ready')?.status !== 'False';
 }
 
-/** The network's own address is no service's; nor is the last one of IPv4. */
+/**
+ * Returns the number of assignable addresses. The network address is not assignable, and neither is the broadcast address of
+ * IPv4.
+ */
 function assignable(cidr: Cidr): number {
   const size = cidrSize(cidr) > MAX_SIZE ? MAX_SIZE : cidrSize(cidr);
   return Math.max(0, Number(size) - (cidr.family === 4 ? 2 : 1));

@@ -1,4 +1,4 @@
-/** Services as they stand on the wire, and the questions that are asked of their type. */
+/** Defines the types of services on the wire, and predicates on the type of a service. */
 import type { V1ServicePort, V1ServiceSpec, V1ServiceStatus } from '@kubernetes/client-node';
 import type { Wire } from '../../../../api/kinds/wire.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
@@ -11,10 +11,10 @@ export const needsClusterIp = (spec: ServiceSpec): boolean =>
   ['ClusterIP', 'NodePort', 'LoadBalancer'].includes(spec.type ?? '');
 export const isHeadless = (spec: ServiceSpec): boolean => spec.clusterIPs?.[0] === 'None';
 
-/** Ports of nodes belong to the type, whether or not they are given unasked. */
+/** Returns whether the type has node ports, whether or not they are allocated automatically. */
 export const hasNodePorts = (spec: ServiceSpec): boolean => spec.type === 'NodePort' || spec.type === 'LoadBalancer';
 
-/** A node port is given to each port that names none. */
+/** Returns whether each port without a node port gets one. */
 export function needsNodePort(spec: ServiceSpec): boolean {
   return spec.type === 'NodePort' || (spec.type === 'LoadBalancer' && spec.allocateLoadBalancerNodePorts !== false);
 }

@@ -49,7 +49,7 @@ function portErrors(
   return errors;
 }
 
-/** What was stored is kept as it is written. */
+/** Validates external addresses. Stored addresses stay valid even if they are not in canonical form. */
 function externalAddressErrors(spec: ServiceSpec, old: ServiceSpec | undefined): FieldError[] {
   const known = new Set(old?.externalIPs);
   return (spec.externalIPs ?? []).flatMap((address, index) => {
@@ -59,7 +59,7 @@ function externalAddressErrors(spec: ServiceSpec, old: ServiceSpec | undefined):
   });
 }
 
-/** `old`: on an update. */
+/** Validates a service. `old` is present on an update. */
 export function serviceErrors(service: Service, old?: Service): FieldError[] {
   const spec = service.spec ?? {};
   const errors = topologyErrors(service);
@@ -171,7 +171,7 @@ function portConflictErrors(ports: readonly ServicePort[]): FieldError[] {
 
 const BALANCED_ONLY = "may only be used when `type` is 'LoadBalancer'";
 
-/** By the field, else by the annotation that it took the place of; white space around a range does not matter. */
+/** Validates the source ranges of the field, or else of the deprecated annotation. White space around a range is ignored. */
 function sourceRangeErrors({ spec = {}, metadata }: Service, old: ServiceSpec | undefined): FieldError[] {
   const balanced = spec.type === 'LoadBalancer';
   const ranges = spec.loadBalancerSourceRanges ?? [];
@@ -264,7 +264,10 @@ export function serviceUpdateErrors(service: Service, old: Service): FieldError[
 
 const ONCE = 'may not change once set';
 
-/** The first address stays. A second one may be added and, if the update allows it, removed. */
+/**
+ * Validates a change of the cluster addresses. The first address is immutable. A second one may be added and, if the update
+ * allows it, removed.
+ */
 function addressChangeErrors(spec: ServiceSpec, old: ServiceSpec): FieldError[] {
   if (spec.type === 'ExternalName' || old.type === 'ExternalName') return [];
   if (isHeadless(spec) && isHeadless(old)) return [];

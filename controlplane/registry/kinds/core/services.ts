@@ -1,4 +1,7 @@
-/** Services: defaults, and what depends on their type. Addresses and ports are given by `service-allocation.ts`. */
+/**
+ * Defines the strategy of services: defaults, and the fields that depend on the type. `service-allocation.ts` allocates
+ * addresses and ports.
+ */
 import { nameIsLabel } from '../../../../api/meta/names.ts';
 import { serviceColumns } from './service-columns.ts';
 import { restore } from '../../generic-strategy.ts';
@@ -36,7 +39,7 @@ function applyDefaults(service: Service): void {
   }
 }
 
-/** What only makes sense for the old type goes when the type changes and the client left it as it was. */
+/** Drops fields that only the old type uses, if the type changes and the client left the fields unchanged. */
 function dropTypeDependent(service: Service, old: Service): void {
   const spec = service.spec ?? {};
   const before = old.spec ?? {};

@@ -1,4 +1,4 @@
-/** Where services and endpoints may not send traffic to. */
+/** Refuses addresses to which services and endpoints must not send traffic. */
 import type { FieldError } from '../../../../api/meta/field-error.ts';
 import {
   isLinkLocalMulticast,
@@ -9,7 +9,7 @@ import {
 } from '../../../../api/meta/ip-addresses.ts';
 import { invalid } from '../field-rules.ts';
 
-/** Addresses that mean something only on the host that uses them. */
+/** Refuses unspecified, loopback and link-local addresses, because they have a meaning only on the host that uses them. */
 export function specialAddressErrors(field: string, address: string): FieldError[] {
   const ip = parseIp(address);
   if (ip === undefined) return [invalid(field, address, 'must be a valid IP address')];

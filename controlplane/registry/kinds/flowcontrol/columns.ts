@@ -1,4 +1,4 @@
-/** Columns of flow schemas and priority levels. */
+/** Defines the table columns of flow schemas and priority levels. */
 import type { FlowSchema, PriorityLevel } from './flowcontrol-types.ts';
 import type { TableColumns } from '../../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf } from '../../columns/column.ts';

@@ -47,7 +47,7 @@ function ruleErrors(rule: Rule, at: string): FieldError[] {
   return errors;
 }
 
-/** The member of a subject that belongs to its kind. */
+/** The member of a subject that each kind of subject requires. */
 const MEMBERS = { ServiceAccount: 'serviceAccount', User: 'user', Group: 'group' } as const;
 type SubjectKind = keyof typeof MEMBERS;
 

@@ -1,6 +1,7 @@
 /**
- * Flow schemas and priority levels that every cluster has. The mandatory ones cannot be changed; the suggested ones are
- * put right at start while they say `apf.kubernetes.io/autoupdate-spec: "true"`. Read by validation and by the bootstrap.
+ * Defines the flow schemas and priority levels that every cluster has. The mandatory ones are immutable. The suggested ones are
+ * restored at the start while their annotation `apf.kubernetes.io/autoupdate-spec` is `"true"`. Validation and the bootstrap
+ * read this file.
  */
 import type { FlowSchemaSpec, PriorityLevelSpec } from './flowcontrol-types.ts';
 

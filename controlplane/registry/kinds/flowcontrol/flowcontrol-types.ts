@@ -1,4 +1,4 @@
-/** Kinds of the flow control group as they are stored. */
+/** Defines the stored types of the flow control group. */
 import type {
   V1FlowSchemaSpec,
   V1FlowSchemaStatus,

@@ -1,4 +1,4 @@
-/** The strategies of FlowSchema and PriorityLevelConfiguration. `server/flowcontrol/` applies the stored objects. */
+/** Defines the strategies of FlowSchema and PriorityLevelConfiguration. `server/flowcontrol/` applies the stored objects. */
 import { duplicate, invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import type { KubeObject, ObjectMeta } from '../../../../api/meta/object.ts';
@@ -29,7 +29,7 @@ function conditionErrors(conditions: readonly Condition[]): FieldError[] {
   });
 }
 
-/** Only the status changes here; of the metadata the managed fields. */
+/** The strategy of the subresource `status`. It changes the status and, of the metadata, only the managed fields. */
 const statusAlone: UpdateStrategy = {
   prepareForUpdate(object: KubeObject, old: KubeObject) {
     restore(object, old, 'spec');
@@ -44,8 +44,6 @@ const statusAlone: UpdateStrategy = {
     conditionErrors((object['status'] as { conditions?: Condition[] } | undefined)?.conditions ?? []),
   resetFields: [['spec'], ['metadata']],
 };
-
-// --- flow schemas
 
 const DEFAULT_PRECEDENCE = 1000;
 
@@ -76,12 +74,10 @@ const flowSchemas: Strategy<FlowSchema> = {
   status: statusAlone as UpdateStrategy<FlowSchema>,
 };
 
-// --- priority levels
-
 const LEVEL_TYPES = ['Exempt', 'Limited'];
 const RESPONSES = ['Queue', 'Reject'];
 const MAX_QUEUES = 10_000_000;
-/** Bits of a hash that choose the queues of a flow. */
+/** The number of hash bits that select the queues of a flow. */
 const MAX_HASH_BITS = 60;
 const NOT_NEGATIVE = 'must be a non-negative integer';
 

@@ -1,4 +1,4 @@
-/** Columns of the networking group. */
+/** Defines the table columns of the networking group. */
 import type { V1LabelSelector } from '@kubernetes/client-node';
 import { formatLabelSelector } from '../../../../api/meta/selector.ts';
 import type { Ingress, IngressClass, IpAddress, NetworkPolicy, ServiceCidr } from './networking-types.ts';

@@ -21,7 +21,7 @@ const PATH_TYPES = ['Exact', 'ImplementationSpecific', 'Prefix'];
 const FORBIDDEN_IN_PATHS = ['//', '/./', '/../', '%2f', '%2F'];
 const FORBIDDEN_AT_END = ['/..', '/.'];
 
-/** What an old object may keep although it is refused in new ones. */
+/** The errors that an existing object may keep, although new objects are refused for them. */
 interface Tolerance {
   readonly secretNames: boolean;
   readonly wildcardRules: boolean;
@@ -125,7 +125,7 @@ function backendErrors({ resource, service }: Backend, at: string): FieldError[]
   return errors;
 }
 
-/** Of another object in the same place: group (optional), kind and name. */
+/** Validates a reference to an object in the same namespace by kind, name and an optional group. */
 export function referenceErrors(
   reference: { apiGroup?: string | undefined; kind?: string | undefined; name?: string | undefined },
   at: string,

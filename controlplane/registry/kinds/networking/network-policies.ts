@@ -1,4 +1,4 @@
-/** Network policies. Nothing here enforces them: that is the network plugin's part. */
+/** Defines the strategy of network policies. The network plugin enforces them, and nothing in this program does. */
 import type { V1LabelSelector } from '@kubernetes/client-node';
 import { forbidden, invalid, required, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
 import { cidrContains, cidrErrors, parseCidr } from '../../../../api/meta/ip-addresses.ts';
@@ -27,7 +27,7 @@ function applyDefaults(object: NetworkPolicy): void {
   spec.policyTypes = (spec.egress ?? []).length > 0 ? ['Ingress', 'Egress'] : ['Ingress'];
 }
 
-/** CIDRs that an old object has are kept even if they are not written as they should be. */
+/** Returns the CIDRs of the old object, which stay valid even if they are not in canonical form. */
 function cidrsOf(spec: Spec): Set<string> {
   const peers = [
     ...(spec.ingress ?? []).flatMap((rule) => rule.from ?? []),

@@ -1,4 +1,4 @@
-/** Kinds of the networking group as they are stored. */
+/** Defines the stored types of the networking group. */
 import type {
   V1IngressClassSpec,
   V1IngressSpec,

@@ -1,4 +1,4 @@
-/** Ingresses, their classes, network policies, and the addresses of services as objects. */
+/** Defines the strategies of ingresses, ingress classes, network policies, IPAddress and ServiceCIDR. */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import { invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
 import { canonicalIp, cidrErrors, formatCidr, ipErrors, parseCidr } from '../../../../api/meta/ip-addresses.ts';
@@ -19,8 +19,6 @@ import { networkPolicyStrategy } from './network-policies.ts';
 import type { Ingress, IngressClass, IpAddress, ServiceCidr } from './networking-types.ts';
 
 const GROUP = 'networking.k8s.io';
-
-// --- ingresses
 
 const CLASS_ANNOTATION = 'kubernetes.io/ingress.class';
 
@@ -51,8 +49,6 @@ const ingresses: Strategy<Ingress> = {
     resetFields: [['spec']],
   },
 };
-
-// --- ingress classes
 
 const MAX_CONTROLLER = 250;
 const SCOPES = ['Cluster', 'Namespace'];
@@ -95,8 +91,6 @@ const ingressClasses: Strategy<IngressClass> = {
   ],
   columns: ingressClassColumns,
 };
-
-// --- addresses and ranges of services
 
 function parentErrors({ spec }: IpAddress): FieldError[] {
   const reference = spec?.parentRef;
@@ -165,14 +159,14 @@ function rangeUpdateErrors(object: ServiceCidr, old: ServiceCidr): FieldError[] 
       cidr === before[index] ? [] : [invalid(`${CIDRS}[${index}]`, cidr, IMMUTABLE)],
     );
   }
-  // A second family may be added.
+  // A CIDR of the second family may be added.
   if (before.length !== 1 || cidrs.length !== 2) return [invalid(CIDRS, cidrs, IMMUTABLE)];
   const errors = cidrs[0] === before[0] ? [] : [invalid(`${CIDRS}[0]`, cidrs[0], IMMUTABLE)];
   return [...errors, ...rangeErrors(object)];
 }
 
 const serviceCidrs: Strategy<ServiceCidr> = {
-  // As in kube-apiserver, the status is not taken out of what is created or replaced.
+  // As in kube-apiserver, a create or a replacement keeps the status that the client sends.
   resetFields: [['status']],
   validateCreate: rangeErrors,
   validateUpdate: rangeUpdateErrors,

@@ -1,4 +1,7 @@
-/** Runtime classes: the handler of a class is fixed, what its pods cost and where they may run is not. */
+/**
+ * Defines the strategy of runtime classes. The handler of a class is immutable. Its overhead and its scheduling rules may
+ * change.
+ */
 import type { V1RuntimeClass } from '@kubernetes/client-node';
 import {
   isHugePage,
@@ -46,7 +49,7 @@ function schedulingErrors(scheduling: Scheduling): FieldError[] {
   const path = 'scheduling.tolerations';
   const tolerations = scheduling.tolerations ?? [];
   for (const error of tolerationErrors(tolerations, path)) {
-    // Comparisons of numbers are for pods only.
+    // Only tolerations of pods may use the operators that compare numbers.
     const operator = error.type === 'FieldValueNotSupported' && error.field.endsWith('.operator');
     errors.push(operator ? unsupportedValue(error.field, error.value, OPERATORS) : error);
   }

@@ -1,4 +1,4 @@
-/** Columns of autoscalers, disruption budgets, priority classes and quotas. */
+/** Defines the table columns of autoscalers, disruption budgets, priority classes and quotas. */
 import type {
   V1PodDisruptionBudgetSpec,
   V1PodDisruptionBudgetStatus,
@@ -14,12 +14,10 @@ import { ownMember } from '../../../../api/meta/own-member.ts';
 import type { TableColumns } from '../../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf } from '../../columns/column.ts';
 
-/** As kube-apiserver documents `scaleTargetRef`; the types that we have keep no text for references. */
+/** kube-apiserver's description of `scaleTargetRef`. The schema has no descriptions of references. */
 const TARGET_TEXT =
   'scaleTargetRef points to the target resource to scale, and is used to the pods for which metrics should be collected, as well as to actually change the replica count.';
 const integer = { type: 'integer' } as const;
-
-// --- autoscalers
 
 type Metric = Wire<V2MetricSpec>;
 type Current = Wire<V2MetricStatus>;
@@ -101,8 +99,6 @@ export const autoscalerColumns: TableColumns = {
   },
 };
 
-// --- disruption budgets
-
 export const budgetColumns: TableColumns = {
   columns: [
     nameColumn,
@@ -123,8 +119,6 @@ export const budgetColumns: TableColumns = {
   },
 };
 
-// --- priority classes
-
 export const priorityClassColumns: TableColumns = {
   columns: [
     nameColumn,
@@ -140,8 +134,6 @@ export const priorityClassColumns: TableColumns = {
     return [nameOf(object), value ?? 0, globalDefault === true, age(object), preemptionPolicy ?? '<unset>'];
   },
 };
-
-// --- quotas
 
 export const quotaColumns: TableColumns = {
   columns: [

@@ -1,4 +1,4 @@
-/** Disruption budgets and priority classes. */
+/** Defines the strategies of disruption budgets and priority classes. */
 import type {
   V1LabelSelector,
   V1PodDisruptionBudgetSpec,
@@ -17,8 +17,6 @@ import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 import { countOrPercentErrors } from '../apps/workload-rules.ts';
 import { forbidden, immutable, invalid, nonNegative, notSupported, required } from '../field-rules.ts';
-
-// --- disruption budgets
 
 type Budget = Kind<{ spec: V1PodDisruptionBudgetSpec; status: V1PodDisruptionBudgetStatus }>;
 
@@ -82,14 +80,12 @@ const budgets: Strategy<Budget> = {
   },
 };
 
-// --- priority classes
-
 type PriorityClass = Kind<Pick<V1PriorityClass, 'value' | 'globalDefault' | 'description' | 'preemptionPolicy'>>;
 
 const HIGHEST_OF_USERS = 1_000_000_000;
 const PREEMPTION = ['PreemptLowerPriority', 'Never'];
 
-/** Classes that every cluster has; pods that must not go name them. */
+/** The priority classes that every cluster has. Pods that must not be evicted name them. */
 export const SYSTEM_PRIORITY_CLASSES = [
   {
     name: 'system-node-critical',

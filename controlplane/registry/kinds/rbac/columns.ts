@@ -1,4 +1,4 @@
-/** Columns of role bindings; roles have the default ones. */
+/** Defines the table columns of role bindings. Roles have the default columns. */
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { TableColumns } from '../../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf } from '../../columns/column.ts';

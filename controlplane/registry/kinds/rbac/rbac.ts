@@ -1,6 +1,7 @@
 /**
- * Roles and bindings. Their names may hold colons and capitals; what a binding grants cannot be exchanged for another role.
- * Who may write them is a matter of admission (`rbac-escalation.ts`), the rules of aggregated roles one of a controller.
+ * Defines the strategies of roles and bindings. Their names may contain colons and capital letters, and the role of a binding
+ * is immutable. Admission (`rbac-escalation.ts`) decides who may write them, and a controller aggregates the rules of
+ * aggregated roles.
  */
 import type { V1LabelSelector } from '@kubernetes/client-node';
 import { invalid, required, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
@@ -94,8 +95,6 @@ const clusterRoles: Strategy<ClusterRole> = {
   validateCreate: clusterRoleErrors,
   validateUpdate: clusterRoleErrors,
 };
-
-// --- bindings
 
 interface Subject {
   kind?: string;

@@ -1,9 +1,9 @@
-/** Columns of dynamic resource allocation. */
+/** Defines the table columns of dynamic resource allocation. */
 import type { ResourceClaim, ResourceSlice } from './device-types.ts';
 import type { TableColumns } from '../../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf } from '../../columns/column.ts';
 
-/** Classes, templates and taint rules show nothing of their own. */
+/** Device classes, claim templates and taint rules show only their name and age. */
 export const deviceClassColumns: TableColumns = {
   columns: [nameColumn, ageColumn],
   cells: (object) => [nameOf(object), age(object)],

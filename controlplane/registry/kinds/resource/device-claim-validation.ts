@@ -44,7 +44,7 @@ const MAX_STATUS_DATA_BYTES = 10 * 1024;
 const ALLOCATION_MODES = ['All', 'ExactCount'];
 const CONFIG_SOURCES = ['FromClaim', 'FromClass'];
 
-/** Requests of a claim, with the names of the alternatives that each has. */
+/** The names of a claim's requests, each with the names of its subrequests. */
 type RequestNames = ReadonlyMap<string, ReadonlySet<string>>;
 
 function namesOf(claim: DeviceClaim): RequestNames {
@@ -89,7 +89,7 @@ function requestErrors(check: ExpressionChecker, request: DeviceRequest, at: str
   return errors;
 }
 
-/** What a request and an alternative of one have in common. */
+/** Validates the fields that requests and subrequests have in common. */
 function deviceErrors(check: ExpressionChecker, request: ExactRequest | SubRequest, at: string): FieldError[] {
   const { deviceClassName: name = '', selectors = [], allocationMode = '', count = 0, tolerations = [] } = request;
   const field = `${at}.deviceClassName`;
@@ -142,8 +142,6 @@ function constraintErrors(constraint: DeviceConstraint, at: string, names: Reque
 function configErrors(config: ClaimConfiguration, at: string, names: RequestNames): FieldError[] {
   return [...referencesErrors(config.requests ?? [], at, names), ...opaqueErrors(config.opaque, at)];
 }
-
-// --- status
 
 export function claimStatusErrors(object: ResourceClaim, old: ResourceClaim): FieldError[] {
   const status: ClaimStatus = object.status ?? {};
@@ -265,7 +263,7 @@ function allocatedDeviceErrors(device: AllocatedDevice, at: string, allocated: R
   return errors;
 }
 
-/** An address with the length of its network, in the one usual form. */
+/** Validates an address with the length of its prefix. It must be in canonical form. */
 function interfaceAddressErrors(field: string, text: string): FieldError[] {
   const cidr = parseCidr(text);
   if (cidr === undefined)

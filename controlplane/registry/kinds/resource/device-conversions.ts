@@ -1,6 +1,6 @@
 /**
- * Between `v1beta1` of the resource group and what is stored: requests said there flatly what they ask for, devices had
- * their properties under `basic`. `v1beta2` differs in its name only.
+ * Converts `v1beta1` of the resource group to the stored form and back. In `v1beta1`, the fields of an exact request are fields
+ * of the request itself, and the properties of a device are in `basic`. `v1beta2` equals the stored form except for its name.
  */
 import type { JsonObject, JsonValue, KubeObject } from '../../../../api/meta/object.ts';
 import type { Conversion } from '../../strategy.ts';
@@ -24,7 +24,7 @@ function objects(value: JsonValue | undefined): JsonObject[] {
   return Array.isArray(value) ? value.filter(isObject) : [];
 }
 
-/** The object at a path of names, if it is there. */
+/** Returns the object at a path of member names, if it exists. */
 function at(object: KubeObject, ...path: string[]): JsonObject | undefined {
   let value: JsonValue | undefined = object as unknown as JsonObject;
   for (const name of path) value = isObject(value) ? value[name] : undefined;

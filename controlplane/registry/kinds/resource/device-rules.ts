@@ -1,4 +1,4 @@
-/** Rules that the kinds of dynamic resource allocation share: names, lists with limits, selectors, taints. */
+/** Holds the rules that the kinds of dynamic resource allocation share: names, lists with limits, selectors and taints. */
 import { stringifyJson } from '../../../../api/codec/json.ts';
 import {
   duplicate,
@@ -35,7 +35,7 @@ export function driverErrors(field: string, driver: string): FieldError[] {
   ];
 }
 
-/** Subdomains with slashes between them. */
+/** Validates the name of a pool: subdomains that are separated by slashes. */
 export function poolErrors(field: string, pool: string): FieldError[] {
   if (pool === '') return [required(field)];
   return [
@@ -46,7 +46,7 @@ export function poolErrors(field: string, pool: string): FieldError[] {
 
 export const labelErrors = (field: string, name: string): FieldError[] => invalidFor(field, name, dnsLabelErrors(name));
 
-/** `identifier` or `domain/identifier`: names of attributes and capacities. */
+/** Validates the name of an attribute or a capacity: `identifier` or `domain/identifier`. */
 export function qualifiedErrors(field: string, name: string): FieldError[] {
   const [domain = '', identifier] = name.split('/');
   if (name.split('/').length > 2) return [];
@@ -68,7 +68,7 @@ function identifierErrors(field: string, text: string): FieldError[] {
   return [...maxBytes(field, text, MAX_IDENTIFIER_BYTES), ...invalidFor(field, text, cIdentifierErrors(text))];
 }
 
-/** Each item, unless there are too many. */
+/** Validates each item, unless the list has too many. */
 export function listErrors<Item>(
   field: string,
   items: readonly Item[],
@@ -79,7 +79,7 @@ export function listErrors<Item>(
   return items.flatMap((item, index) => itemErrors(item, `${field}[${index}]`));
 }
 
-/** As `listErrors`; no two items have one key. */
+/** Validates each item as `listErrors` does, and refuses duplicate keys. */
 export function setErrors<Item>(
   field: string,
   items: readonly Item[],
@@ -107,7 +107,7 @@ export function selectorErrors(check: ExpressionChecker, field: string, selector
   });
 }
 
-/** Parameters for a driver: an object, kept as it is. */
+/** Validates the parameters of a driver, which must be an object. Its content is opaque. */
 export function opaqueErrors(
   opaque: { driver?: string | undefined; parameters?: unknown } | undefined,
   at: string,
@@ -157,7 +157,9 @@ export function tolerationErrors(toleration: Toleration, at: string): FieldError
 
 const MAX_BINDING_CONDITIONS = 4;
 
-/** The conditions for a bound device and for a failed binding: both lists or none, and no name in both. */
+/**
+ * Validates the binding conditions and the binding failure conditions. A device has both lists or none, and no name is in both.
+ */
 export function bindingConditionErrors(bound: readonly string[], failed: readonly string[], at: string): FieldError[] {
   const names = (name: string, field: string): FieldError[] => invalidFor(field, name, qualifiedNameErrors(name));
   const boundField = `${at}.bindingConditions`;

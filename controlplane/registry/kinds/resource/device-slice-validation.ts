@@ -20,7 +20,7 @@ import { forbidden, immutable, invalidFor } from '../field-rules.ts';
 import { parseVersion } from '../coordination/semantic-version.ts';
 
 const MAX_DEVICES = 128;
-/** Where devices have taints or share counters. */
+/** The limit of devices in a slice whose devices have taints or share counters. */
 const MAX_COSTLY_DEVICES = 64;
 const MAX_COUNTER_SETS = 8;
 const MAX_COUNTERS = 32;

@@ -1,4 +1,4 @@
-/** Kinds of dynamic resource allocation as they are stored. */
+/** Defines the stored types of dynamic resource allocation. */
 import type {
   ResourceV1ResourceClaim,
   V1DeviceClass,

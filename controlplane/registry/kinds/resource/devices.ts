@@ -1,4 +1,7 @@
-/** Dynamic resource allocation: claims for devices, classes of devices, and the devices that drivers report. */
+/**
+ * Defines the strategies of dynamic resource allocation: claims for devices, classes of devices, and slices of the devices that
+ * drivers report.
+ */
 import { invalid, type FieldError } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { validateAnnotations } from '../../../../api/meta/validation.ts';
@@ -47,14 +50,14 @@ function claimDefaults(spec: ClaimSpec | undefined): void {
   }
 }
 
-/** Access for administration needs a namespace that allows it. */
+/** Refuses admin access in a namespace whose labels do not allow it. */
 function adminErrors(spec: ClaimSpec | undefined, { namespace }: StrategyContext, options: KindOptions): FieldError[] {
   const requested = (spec?.devices?.requests ?? []).some(({ exactly }) => exactly?.adminAccess === true);
   if (!requested) return [];
   const found = options.stores.get('', 'namespaces').cache.get('', namespace)?.object;
   if (found?.metadata.labels?.[ADMIN_LABEL] === 'true') return [];
   const text = `admin access to devices requires the \`${ADMIN_LABEL}: true\` label on the containing namespace`;
-  // The path of nothing, as kube-apiserver writes it.
+  // kube-apiserver reports this error with an empty path, which it prints as `[]`.
   return [forbidden('[]', text)];
 }
 
@@ -97,7 +100,7 @@ function claimTemplates(check: ExpressionChecker, options: KindOptions): Strateg
 }
 
 function classErrors(check: ExpressionChecker, { spec = {} }: DeviceClass, old?: DeviceClass): FieldError[] {
-  // What is stored compiled once.
+  // Unchanged selectors are not compiled again.
   const known = old !== undefined && semanticEqual(spec.selectors, old.spec?.selectors);
   const errors = [
     ...selectorErrors(known ? () => undefined : check, 'spec.selectors', spec.selectors ?? []),
@@ -120,12 +123,12 @@ function deviceClasses(check: ExpressionChecker): Strategy<DeviceClass> {
   };
 }
 
-/** Taints of devices have the time at which they were added. */
+/** Sets the time of new taints of devices. */
 function dateTaints(taints: readonly Taint[], nowMs: number): void {
   for (const taint of taints) taint.timeAdded ??= new Date(nowMs).toISOString().replace(/\.\d+/, '');
 }
 
-/** Values in lists and shares of the node's own resources are not switched on: they are dropped. */
+/** Drops list values of attributes and node-allocatable mappings, whose feature gates are off. */
 function dropUnsupported(object: ResourceSlice): void {
   for (const device of object.spec?.devices ?? []) {
     delete device.nodeAllocatableResourceMappings;

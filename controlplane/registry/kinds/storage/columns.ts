@@ -1,4 +1,4 @@
-/** Columns of volumes, claims and the storage group. */
+/** Defines the table columns of volumes, claims and the storage group. */
 import type {
   V1CSIDriverSpec,
   V1CSINodeSpec,
@@ -15,7 +15,7 @@ import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { TableColumns } from '../../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf } from '../../columns/column.ts';
 
-/** As kube-apiserver documents the field; the types that we have keep no text for references. */
+/** kube-apiserver's description of the field. The schema has no descriptions of references. */
 const CLAIM_TEXT =
   'claimRef is part of a bi-directional binding between PersistentVolume and PersistentVolumeClaim. Expected to be non-nil when bound. claim.VolumeName is the authoritative bind between PV and PVC. More info: https://kubernetes.io/docs/concepts/storage/persistent-volumes#binding';
 const UNSET = '<unset>';

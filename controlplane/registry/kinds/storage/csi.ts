@@ -1,4 +1,7 @@
-/** What CSI drivers publish of themselves: the driver, its entries on nodes, and the capacities of its storage. */
+/**
+ * Defines the strategies of the objects that CSI drivers publish: the driver, its entries on nodes, and the capacities of its
+ * storage.
+ */
 import type {
   V1CSIDriverSpec,
   V1CSINodeDriver,
@@ -143,7 +146,10 @@ function csiNodeErrors(object: CsiNode): FieldError[] {
   });
 }
 
-/** Drivers may be added and removed. The entry of a driver that stays is immutable, except for `allocatable`. */
+/**
+ * Validates changes of the drivers of a node. Drivers may be added and removed. The entry of a driver that stays is immutable,
+ * except for `allocatable`.
+ */
 function csiNodeUpdateErrors(object: CsiNode, old: CsiNode): FieldError[] {
   const errors = csiNodeErrors(object);
   for (const before of old.spec?.drivers ?? []) {

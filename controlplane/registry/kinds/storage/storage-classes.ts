@@ -1,4 +1,4 @@
-/** Storage classes and volume attributes classes. */
+/** Defines the strategies of storage classes and volume attributes classes. */
 import type { V1StorageClass, V1VolumeAttributesClass } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { duplicate, tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
@@ -12,7 +12,7 @@ import { attributesClassColumns, storageClassColumns } from './columns.ts';
 const MAX_PARAMETERS = 512;
 const MAX_PARAMETER_BYTES = 256 * 1024;
 
-/** Parameters of a class: named, and not too many. */
+/** Validates the parameters of a class: their names, their number and their total size. */
 function parameterErrors(
   parameters: Readonly<Record<string, string>> | undefined,
   { needed }: { readonly needed: boolean },
@@ -65,7 +65,7 @@ function topologyExpressionErrors(key: string, values: readonly string[], at: st
   return errors;
 }
 
-/** Who makes volumes: a qualified name, upper case allowed. */
+/** Validates the provisioner: a qualified name that may have capital letters. */
 function provisionerErrors(field: string, name: string): FieldError[] {
   const lower = name.toLowerCase();
   return name === '' ? [required(field)] : invalidFor(field, lower, qualifiedNameErrors(lower));

@@ -1,4 +1,7 @@
-/** Storage version migrations: the resource that is rewritten, and the progress. A finished migration stays finished. */
+/**
+ * Defines the strategy of storage version migrations: the resource whose objects are rewritten, and the progress. A finished
+ * migration is final.
+ */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1beta1StorageVersionMigrationSpec, V1beta1StorageVersionMigrationStatus } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';

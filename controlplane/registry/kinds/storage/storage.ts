@@ -1,4 +1,4 @@
-/** The rows of the group storage.k8s.io. */
+/** Lists the kinds of the group storage.k8s.io. */
 import { kindRow } from '../../strategy.ts';
 import { capacities, csiNodes, drivers } from './csi.ts';
 import { attributesClasses, storageClasses } from './storage-classes.ts';

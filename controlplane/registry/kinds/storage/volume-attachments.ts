@@ -1,4 +1,7 @@
-/** Volume attachments: the request that a volume be attached to a node, and in `status` the driver's answer. */
+/**
+ * Defines the strategy of volume attachments. The spec requests the attachment of a volume to a node, and the status has the
+ * driver's result.
+ */
 import type { V1VolumeAttachmentSpec, V1VolumeAttachmentStatus } from '@kubernetes/client-node';
 import { driverNameErrors } from '../../../../api/kinds/volume-validation.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
