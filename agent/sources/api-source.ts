@@ -84,14 +84,16 @@ async function reportLastKnown(
   }
 }
 
-/** The copies of cached pods with the annotation of their source, so that each pod is copied once. */
+/**
+ * The copies of cached pods with the annotation of their source, so that each pod is copied once. The annotation of the
+ * object is replaced, because whoever creates a pod can write it: a pod that passed as static would be critical to its node.
+ */
 const noted = new WeakMap<object, Pod>();
 
 function fromApi(pod: Pod): Pod {
   const known = noted.get(pod);
   if (known !== undefined) return known;
-  const annotations = { ...pod.metadata.annotations };
-  annotations[ANNOTATION_CONFIG_SOURCE] ??= 'api';
+  const annotations = { ...pod.metadata.annotations, [ANNOTATION_CONFIG_SOURCE]: 'api' };
   const copy: Pod = { ...pod, metadata: { ...pod.metadata, annotations } };
   noted.set(pod, copy);
   return copy;

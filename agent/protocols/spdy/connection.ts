@@ -3,7 +3,7 @@
  * streams that the client opens. As a client, towards a container runtime, it opens them. Streams are Node.js duplexes. A slow
  * stream stops the connection once its buffer is full, so memory is bounded.
  */
-import { Duplex } from 'node:stream';
+import type { Duplex } from 'node:stream';
 import { constants, createDeflate, createInflate, type Deflate, type Inflate } from 'node:zlib';
 import { DICTIONARY } from './dictionary.ts';
 import {
@@ -17,69 +17,18 @@ import {
   FrameReader,
   STATUS,
 } from './frames.ts';
+import { SpdyStream } from './stream.ts';
 
-const STREAM_BUFFER_BYTES = 1 << 18;
 const LARGEST_DATA_BYTES = 1 << 16;
 const MAX_STREAMS = 1000;
+/** The maximum size of what all streams of a connection hold for their readers. */
+const MOST_HELD_BYTES = 1 << 22;
 /** The maximum size of received chunks that are not yet read. */
 const MOST_WAITING_BYTES = 1 << 20;
 /** The maximum size of one inflated header block. */
 const MOST_HEADER_BYTES = 1 << 14;
 /** The maximum size of pending responses to the peer's control frames. */
 const MOST_ANSWER_BYTES = 1 << 18;
-
-export class SpdyStream extends Duplex {
-  readonly id: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly #connection: SpdyConnection;
-  #drained: (() => void) | undefined;
-  #hasPeerEnded = false;
-
-  constructor(connection: SpdyConnection, id: number, headers: Readonly<Record<string, string>>) {
-    super({ allowHalfOpen: true, readableHighWaterMark: STREAM_BUFFER_BYTES, emitClose: true });
-    this.id = id;
-    this.headers = headers;
-    this.#connection = connection;
-  }
-
-  /** Called by the connection when the peer has ended the stream. Received data can still be read. */
-  peerEnded(): void {
-    if (this.destroyed || this.#hasPeerEnded) return;
-    this.#hasPeerEnded = true;
-    this.push(null);
-  }
-
-  /** Called by the connection for received data. Resolves when the stream accepts more. Data after the peer's end is dropped. */
-  async give(payload: Buffer): Promise<void> {
-    if (this.destroyed || this.#hasPeerEnded) return;
-    if (this.push(payload)) return;
-    await new Promise<void>((resolve) => {
-      this.#drained = resolve;
-    });
-  }
-
-  override _read(): void {
-    this.#drained?.();
-    this.#drained = undefined;
-  }
-
-  override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
-    this.#connection.sendData(this.id, chunk, false).then(() => done(), done);
-  }
-
-  override _final(done: (error?: Error | null) => void): void {
-    this.#connection.sendData(this.id, Buffer.alloc(0), true).then(() => done(), done);
-  }
-
-  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    this.#drained?.();
-    this.#connection.forget(this.id, {
-      isUnfinished: error !== null || !this.writableFinished,
-      hasPeerEnded: this.#hasPeerEnded,
-    });
-    done(error);
-  }
-}
 
 export class SpdyConnection {
   readonly #transport: Duplex;
@@ -92,6 +41,8 @@ export class SpdyConnection {
   #headers: Promise<void> = Promise.resolve();
   #ended = false;
   #answerBytes = 0;
+  #heldBytes = 0;
+  #hasRoom: (() => void) | undefined;
   #draining: Promise<void> | undefined;
   #nextId = 1;
   /** Streams that this side opened and the peer has not accepted yet. */
@@ -165,6 +116,7 @@ export class SpdyConnection {
       const stream = this.#streams.get(frame.streamId);
       if (stream === undefined) return;
       if (frame.payload.length > 0) await stream.give(frame.payload);
+      await this.#room();
       if (frame.fin) stream.peerEnded();
       return;
     }
@@ -198,6 +150,21 @@ export class SpdyConnection {
       default:
         return;
     }
+  }
+
+  /** For streams: the change of what they hold. */
+  held(bytes: number): void {
+    this.#heldBytes += bytes;
+    if (this.#heldBytes <= MOST_HELD_BYTES) this.#hasRoom?.();
+  }
+
+  /** Resolves when the streams hold little enough to take more. A thousand streams that nobody reads hold no more than one. */
+  async #room(): Promise<void> {
+    if (this.#heldBytes <= MOST_HELD_BYTES) return;
+    await new Promise<void>((resolve) => {
+      this.#hasRoom = resolve;
+    });
+    this.#hasRoom = undefined;
   }
 
   async #open(payload: Buffer, fin: boolean): Promise<void> {

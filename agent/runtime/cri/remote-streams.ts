@@ -7,7 +7,8 @@ import { request as httpsRequest } from 'node:https';
 import type { Duplex, Readable, Writable } from 'node:stream';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { request as httpRequest } from '../../../api/machinery/node-http.ts';
-import { SpdyConnection, type SpdyStream } from '../../protocols/spdy/connection.ts';
+import { SpdyConnection } from '../../protocols/spdy/connection.ts';
+import type { SpdyStream } from '../../protocols/spdy/stream.ts';
 import { RuntimeError, type StreamIo } from '../runtime.ts';
 
 const COMMAND_PROTOCOL = 'v4.channel.k8s.io';

@@ -5,7 +5,8 @@
 import { type Duplex, finished, pipeline } from 'node:stream';
 import type { WebSocket } from 'ws';
 import { RuntimeError } from '../../runtime/runtime.ts';
-import { SpdyConnection, type SpdyStream } from '../../protocols/spdy/connection.ts';
+import { SpdyConnection } from '../../protocols/spdy/connection.ts';
+import type { SpdyStream } from '../../protocols/spdy/stream.ts';
 
 export const PORT_FORWARD_PROTOCOL = 'portforward.k8s.io';
 export const TUNNEL_PROTOCOL = 'SPDY/3.1+portforward.k8s.io';
@@ -13,6 +14,8 @@ export const PORT_FORWARD_CHANNELS = ['v4.channel.k8s.io', 'v4.base64.channel.k8
 
 /** The maximum number of bytes that wait for ports that are not connected yet, over all ports. */
 const MOST_EARLY_BYTES = 1 << 20;
+/** What a message takes besides its bytes: a client may send single bytes. */
+const MESSAGE_BYTES = 128;
 
 const MOST_LISTENERS = 30;
 
@@ -36,6 +39,10 @@ export async function forwardOverSpdy(
     if (type === 'data') pair.data = stream;
     else if (type === 'error') pair.error = stream;
     pairs.set(request, pair);
+    // A client that resets streams before their counterparts come leaves nothing behind.
+    stream.once('close', () => {
+      if (pairs.get(request) === pair) pairs.delete(request);
+    });
     if (pair.data !== undefined && pair.error !== undefined) {
       pairs.delete(request);
       // The client sees every failure as the end of its connection.
@@ -55,7 +62,7 @@ async function forwardPair(
 ): Promise<void> {
   const port = Number(data.headers['port']);
   try {
-    if (!(port >= 1 && port <= 65_535))
+    if (!Number.isInteger(port) || port < 1 || port > 65_535)
       throw new Error(`the port ${JSON.stringify(data.headers['port'] ?? '')} is none`);
     const target = (await dial(port, signal)) as Duplex;
     await join(data, target);
@@ -143,9 +150,10 @@ export function forwardOverChannels(
       const early = waiting[channel / 2];
       if (early === undefined) return;
       early.push(payload);
-      earlyBytes += payload.length;
+      earlyBytes += payload.length + MESSAGE_BYTES;
       if (earlyBytes > MOST_EARLY_BYTES) socket.pause();
-    } else if (target.writable && !target.write(payload)) {
+    } else if (target.writable && !target.write(payload) && !socket.isPaused) {
+      // Messages that had arrived before the pause still come, and must not wait once more each.
       socket.pause();
       const resume = (): void => {
         target.off('drain', resume).off('close', resume);

@@ -57,13 +57,21 @@ export function outcomeText(outcome: CommandOutcome): string {
     : `error executing remote command: command terminated with exit code ${outcome.exitCode}`;
 }
 
+/** A size with white space and further fields is not longer. */
+const LONGEST_SIZE = 1024;
+
+const isLength = (value: unknown): value is number =>
+  Number.isInteger(value) && Number(value) >= 1 && Number(value) <= 65_535;
+
 /** The sizes of the client's terminal, as an iterable. A newer size replaces one that is not read yet. */
 export class SizeQueue implements AsyncIterable<TerminalSize> {
   #latest: TerminalSize | undefined;
   #ended = false;
   #wake: () => void = () => undefined;
 
+  /** Ignores what is not a size. Never throws: the text comes from the client, and nobody catches. */
   push(text: string): void {
+    if (text.length > LONGEST_SIZE) return;
     let value: unknown;
     try {
       value = JSON.parse(text);
@@ -72,10 +80,8 @@ export class SizeQueue implements AsyncIterable<TerminalSize> {
       return;
     }
     const size = value as { Width?: unknown; Height?: unknown } | null;
-    const width = Number(size?.Width);
-    const height = Number(size?.Height);
-    if (!(width > 0 && width <= 65_535 && height > 0 && height <= 65_535)) return;
-    this.#latest = { width, height };
+    if (!isLength(size?.Width) || !isLength(size.Height)) return;
+    this.#latest = { width: size.Width, height: size.Height };
     this.#wake();
   }
 

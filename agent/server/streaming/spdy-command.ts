@@ -5,7 +5,8 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import { SpdyConnection, type SpdyStream } from '../../protocols/spdy/connection.ts';
+import { SpdyConnection } from '../../protocols/spdy/connection.ts';
+import type { SpdyStream } from '../../protocols/spdy/stream.ts';
 import {
   endStream,
   outcomeStatus,
@@ -17,6 +18,7 @@ import {
 
 const PROTOCOLS = ['v4.channel.k8s.io', 'v3.channel.k8s.io', 'v2.channel.k8s.io', 'channel.k8s.io'] as const;
 const STREAMS_WITHIN_MS = 30_000;
+const STREAM_TYPES: ReadonlySet<string> = new Set(['error', 'stdin', 'stdout', 'stderr', 'resize']);
 
 /** Returns the protocol to use, from those that the client offers in order of preference, or `undefined` if none is supported. */
 function chooseProtocol(offered: readonly string[], known: readonly string[]): string | undefined {
@@ -55,7 +57,13 @@ export async function acceptSpdyCommand(
   const expected = expectedStreams(wanted, protocol);
   const complete = Promise.withResolvers<void>();
   const connection = new SpdyConnection(socket, head, (stream) => {
-    found.set(stream.headers['streamtype'] ?? '', stream);
+    const type = stream.headers['streamtype'] ?? '';
+    if (!STREAM_TYPES.has(type) || found.has(type)) {
+      // Nobody would read it, so that what the client sends there would stay in memory.
+      stream.destroy();
+      return;
+    }
+    found.set(type, stream);
     if (expected.every((name) => found.has(name))) complete.resolve();
   });
   const gone = new AbortController();
@@ -108,13 +116,14 @@ function expectedStreams(wanted: WantedStreams, protocol: string): string[] {
   ];
 }
 
-/** Parses terminal sizes: consecutive JSON objects, with or without line ends. */
+/** Parses terminal sizes: consecutive JSON objects, with or without line ends. Of several at once only the last one counts. */
 function readSizes(stream: SpdyStream, sizes: SizeQueue): void {
   let pending = '';
   stream.on('data', (chunk: Buffer) => {
     pending += chunk.toString();
-    for (let end = pending.indexOf('}'); end >= 0; end = pending.indexOf('}')) {
-      sizes.push(pending.slice(0, end + 1));
+    const end = pending.lastIndexOf('}');
+    if (end >= 0) {
+      sizes.push(pending.slice(Math.max(0, pending.lastIndexOf('{', end)), end + 1));
       pending = pending.slice(end + 1);
     }
     if (pending.length > 1024) pending = '';

@@ -23,8 +23,8 @@ export const WEBSOCKET_PROTOCOLS = [
 ] as const;
 
 const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 255 } as const;
-/** The maximum number of bytes in memory for a slow client, and for a slow container. */
-const MOST_BUFFERED_BYTES = 1 << 20;
+/** The maximum number of bytes that wait for a slow container. A client may send single bytes, which take a hundred times that. */
+const MOST_BUFFERED_BYTES = 1 << 16;
 
 export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams): RemoteCommand {
   const protocol = socket.protocol;

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { type Duplex, duplexPair } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { describe, it, type TestContext } from 'node:test';
-import { SpdyConnection, type SpdyStream } from '../../../../../agent/protocols/spdy/connection.ts';
+import { SpdyConnection } from '../../../../../agent/protocols/spdy/connection.ts';
+import type { SpdyStream } from '../../../../../agent/protocols/spdy/stream.ts';
 import {
   controlFrame,
   decodeHeaders,

@@ -1,9 +1,10 @@
 /** What a peer may send without holding the connection or its memory. */
 import assert from 'node:assert/strict';
-import { Duplex } from 'node:stream';
+import { Duplex, duplexPair } from 'node:stream';
 import { test } from 'node:test';
 import { constants, deflateSync } from 'node:zlib';
 import { SpdyConnection } from '../../../../../agent/protocols/spdy/connection.ts';
+import type { SpdyStream } from '../../../../../agent/protocols/spdy/stream.ts';
 import { DICTIONARY } from '../../../../../agent/protocols/spdy/dictionary.ts';
 import {
   controlFrame,
@@ -99,3 +100,34 @@ test('a large frame in small chunks is not copied again with each chunk', () => 
   assert.ok(frames[0]?.payload.equals(payload));
   assert.ok(tookMs < 3_000, `${tookMs} ms`);
 });
+
+for (const [what, count, payload] of [
+  ['as much as each may hold', 1, Buffer.alloc(200_000)],
+  ['single bytes', 600, Buffer.alloc(1)],
+] as const)
+  test(`a hundred streams that nobody reads hold a few megabytes together, of ${what}`, async () => {
+    const [near, far] = duplexPair();
+    const streams: SpdyStream[] = [];
+    const server = new SpdyConnection(far, Buffer.alloc(0), (stream) => void streams.push(stream));
+    const client = new SpdyConnection(near, Buffer.alloc(0));
+    const own: SpdyStream[] = [];
+    for (let id = 0; id < 100; id += 1) own.push(await client.open({ streamtype: String(id) }));
+    const sent = own.flatMap((stream) =>
+      Array.from({ length: count }, () => new Promise<void>((resolve) => stream.write(payload, () => resolve()))),
+    );
+    const heldBytes = (): number => streams.reduce((sum, stream) => sum + stream.readableLength, 0);
+    for (let before = -1; before !== heldBytes();) {
+      before = heldBytes();
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    assert.ok(heldBytes() > 0 && heldBytes() <= 5_000_000, `${heldBytes()} bytes`);
+    // A chunk takes more than a hundred bytes besides its own.
+    if (payload.length === 1) assert.ok(heldBytes() <= 40_000, `${heldBytes()} chunks`);
+    // What is read makes room for the rest.
+    let readBytes = 0;
+    for (const stream of streams) stream.on('data', (chunk: Buffer) => (readBytes += chunk.length));
+    await Promise.all(sent);
+    while (readBytes < 100 * count * payload.length) await new Promise((resolve) => setImmediate(resolve));
+    client.abandon();
+    server.abandon();
+  });

@@ -14,7 +14,8 @@ import { createDialer } from '../../../../../api/machinery/dialer.ts';
 import { createWebSocketStream, WebSocket } from 'ws';
 import type { PodHost } from '../../../../../agent/server/pod-host.ts';
 import type { StreamIo } from '../../../../../agent/runtime/runtime.ts';
-import { SpdyConnection, type SpdyStream } from '../../../../../agent/protocols/spdy/connection.ts';
+import { SpdyConnection } from '../../../../../agent/protocols/spdy/connection.ts';
+import type { SpdyStream } from '../../../../../agent/protocols/spdy/stream.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
 import type { ConnectRequest, ConnectTarget, Rest } from '../../../../../controlplane/model/rest.ts';
@@ -26,7 +27,7 @@ import { type ServerUnderTest, startServerUnderTest } from '../server-under-test
 
 /** Of input that waits in the agent for a slow container. */
 const MOST_WAITING_BYTES = 3 << 20;
-const ENOUGH_WAITING_BYTES = 200_000;
+const ENOUGH_WAITING_BYTES = 50_000;
 
 let mostWaiting = 0;
 let abandoned = Promise.withResolvers<void>();

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { EventEmitter } from 'node:events';
 import { it } from 'node:test';
+import { duplexPair } from 'node:stream';
 import type { WebSocket } from 'ws';
-import { forwardOverChannels } from '../../../../../agent/server/streaming/port-forward.ts';
+import { SpdyConnection } from '../../../../../agent/protocols/spdy/connection.ts';
+import { forwardOverChannels, forwardOverSpdy } from '../../../../../agent/server/streaming/port-forward.ts';
 
 it('a client that sends to ports which do not answer is held back after a megabyte', () => {
   let pauses = 0;
@@ -27,4 +29,32 @@ it('a client that sends to ports which do not answer is held back after a megaby
   assert.equal(pauses, 0);
   socket.emit('message', message(2), true);
   assert.equal(pauses, 1);
+});
+
+/** A client and the agent's side of one connection. */
+function connected(dial: () => Promise<never>): { client: SpdyConnection; served: Promise<void> } {
+  const [near, far] = duplexPair();
+  const served = forwardOverSpdy(far, Buffer.alloc(0), dial, () => 'failed');
+  return { client: new SpdyConnection(near, Buffer.alloc(0)), served };
+}
+
+it('a stream that the client resets before its counterpart comes is forgotten', async () => {
+  let dialed = 0;
+  const { client, served } = connected(() => {
+    dialed += 1;
+    return Promise.reject(new Error('nobody listens'));
+  });
+  const headers = { port: '80', requestid: '7' };
+  const lonely = await client.open({ ...headers, streamtype: 'data' });
+  lonely.destroy();
+  const error = await client.open({ ...headers, streamtype: 'error' });
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(dialed, 0);
+  // The pair is complete with a stream that is there.
+  await client.open({ ...headers, streamtype: 'data' });
+  error.resume();
+  await new Promise((resolve) => error.once('end', resolve));
+  assert.equal(dialed, 1);
+  client.abandon();
+  await served;
 });

@@ -82,6 +82,18 @@ describe('a command over WebSocket', () => {
     assert.deepEqual(messages, ['1', `1${Buffer.from('out').toString('base64')}`]);
   });
 
+  it('ignores sizes that are no sizes, however deep they are nested', async (t) => {
+    const { client, command } = await open(t, 'v5.channel.k8s.io', { stdout: true, tty: true });
+    const nested = `${'['.repeat(200_000)}${']'.repeat(200_000)}`;
+    for (const size of [`{"Width":${nested},"Height":1}`, '{"Width":"80","Height":[24]}', '{"Width":1.5,"Height":2}'])
+      client.send(`\u0004${size}`);
+    client.send('\u0004{"Width":80,"Height":24}');
+    for await (const size of command.resize) {
+      assert.deepEqual(size, { width: 80, height: 24 });
+      break;
+    }
+  });
+
   it('survives input for a command that stopped reading, and reports when the client is gone', async (t) => {
     const { client, command } = await open(t, 'v4.channel.k8s.io', { stdin: true });
     (command.stdin as unknown as { destroy(): void }).destroy();
