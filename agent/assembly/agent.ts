@@ -77,32 +77,32 @@ export async function assembleAgent(base: Base, outside: Outside, lifecycle: Lif
   const { node } = nodeParts;
   const { submitted, state } = stateParts;
   const { pods, shutdown, eviction } = podParts;
-  const status = nodeStatus({ ...podParts, ...resourceParts });
-  lifecycle.add({ run: (signal) => node.run(status, signal) });
   const { runtime, registries } = outside;
   const host = createPodHost({ runtime, table: state.table, pleg: pods.pleg, clock: base.clock });
   const cgroupDriver = await runtime.cgroupDriver();
   const detected = cgroupDriver === undefined ? {} : { cgroupDriver };
-  const server = lifecycle.add(
-    await assembleServer({
-      ...base,
-      certificateDirectory: resolve(base.flags.certDir),
-      client: outside.api?.client,
-      host,
-      hostIps: () => node.hostIps(),
-      submitted,
-      statistics: resourceParts.usage.statistics,
-      explainEviction: (supposed) => eviction.explain(supposed),
-      observe: createHttpObserver(registries.own, base.clock),
-      certificates: registries.certificates.server,
-      config: () => configz(base.effective, detected),
-      flagz: () => flagz(base.effective),
-      gates: base.effective.gates,
-      version: outside.version,
-      runtime,
-      random: Math.random,
-    }),
-  );
+  const server = await assembleServer({
+    ...base,
+    certificateDirectory: resolve(base.flags.certDir),
+    client: outside.api?.client,
+    host,
+    hostIps: () => node.hostIps(),
+    submitted,
+    statistics: resourceParts.usage.statistics,
+    explainEviction: (supposed) => eviction.explain(supposed),
+    observe: createHttpObserver(registries.own, base.clock),
+    certificates: registries.certificates.server,
+    config: () => configz(base.effective, detected),
+    flagz: () => flagz(base.effective),
+    gates: base.effective.gates,
+    version: outside.version,
+    runtime,
+    random: Math.random,
+  });
+  const serverPort = base.flags.enableServer ? server.port : base.flags.port;
+  const status = nodeStatus({ ...podParts, ...resourceParts }, serverPort);
+  lifecycle.add({ run: (signal) => node.run(status, signal) });
+  lifecycle.add(server);
   await pods.runtimeState.check();
   await node.prepare(status);
   return { table: state.table, host, status, server, shutdown };
@@ -313,14 +313,18 @@ async function createPodParts(
 }
 
 /** The state of the parts as the node's status shows it. */
-function nodeStatus({
-  pods: { pleg, runtimeState },
-  pressure,
-  shutdown,
-  resources,
-  volumes,
-}: Pick<PodParts, 'pods' | 'pressure' | 'shutdown'> & Pick<ResourceParts, 'resources' | 'volumes'>): NodeStatusSource {
+function nodeStatus(
+  {
+    pods: { pleg, runtimeState },
+    pressure,
+    shutdown,
+    resources,
+    volumes,
+  }: Pick<PodParts, 'pods' | 'pressure' | 'shutdown'> & Pick<ResourceParts, 'resources' | 'volumes'>,
+  serverPort: number,
+): NodeStatusSource {
   return {
+    serverPort: () => serverPort,
     runtimeErrors() {
       const problem = pleg.health();
       return [...runtimeState.runtimeErrors(), ...(problem === '' ? [] : [`PLEG is not healthy: ${problem}`])];

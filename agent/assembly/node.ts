@@ -28,7 +28,6 @@ export function createNode(
     rootDirectory,
     version,
     identity: nodeIdentity(nodeName, flags),
-    serverPort: flags.port,
     nodeIps: flags.nodeIp,
     registerNode: flags.registerNode,
     maxPods: flags.maxPods,

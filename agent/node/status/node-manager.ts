@@ -32,7 +32,6 @@ export interface NodeManagerOptions {
   readonly identity: NodeIdentity;
   readonly rootDirectory: string;
   readonly version: string;
-  readonly serverPort: number;
   /** `--node-ip`. */
   readonly nodeIps: readonly string[];
   readonly registerNode: boolean;
@@ -70,6 +69,8 @@ export interface NodeStatusSource {
   deviceCapacity(): DeviceCapacity;
   /** Attached volumes that pods of the node use: nobody may detach them. */
   volumesInUse(): readonly string[];
+  /** The port that the agent's server listens on: not `--port` where that is 0. */
+  serverPort(): number;
 }
 
 export class NodeManager implements NodeInfo {
@@ -250,7 +251,7 @@ export class NodeManager implements NodeInfo {
         storageBytes: rootSpace?.capacityBytes ?? 0,
         pids: maxPids(),
       }),
-      serverPort: options.serverPort,
+      serverPort: source.serverPort(),
       runtimeErrors: source.runtimeErrors(),
       networkErrors: source.networkErrors(),
       pressure: (kind) => source.pressure(kind),

@@ -8,7 +8,10 @@ import { after, afterEach, beforeEach, test } from 'node:test';
 import { type Agent, startAgent } from '../../../agent/main.ts';
 import type { AgentFlags } from '../../../agent/options/agent-options.ts';
 import { keepAlive } from '../../../api/machinery/clock.ts';
+import { nodes } from '../../../api/machinery/resources.ts';
+import { startControlPlane } from '../../../controlplane/main.ts';
 import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';
+import { until } from '../../until.ts';
 
 // The agent's timers keep no process alive, and not every agent here has a server.
 const alive = keepAlive();
@@ -98,6 +101,23 @@ test('without --enable-server nothing listens', async () => {
   const agent = await start({ enableServer: false });
   assert.equal(agent.port, 0);
   await agent.close();
+});
+
+test('the node reports the port of its server, also if --port is 0 and the system has selected one', async () => {
+  const plane = await startControlPlane({ memory: true });
+  const kubeconfig = join(directory, 'kubeconfig');
+  await writeFile(kubeconfig, plane.kubeconfig);
+  const agent = await start({ kubeconfig });
+  try {
+    const { daemonEndpoints } = await until('the status of the node', async () => {
+      const node = (await plane.client.get(nodes, '', 'n1')) as { status?: { daemonEndpoints?: unknown } };
+      return node.status?.daemonEndpoints === undefined ? undefined : node.status;
+    });
+    assert.deepEqual(daemonEndpoints, { kubeletEndpoint: { Port: agent.port } });
+  } finally {
+    await agent.close();
+    await plane.close();
+  }
 });
 
 test('--runonce is done when the pods of its folder run, without a server and without an API server', async () => {

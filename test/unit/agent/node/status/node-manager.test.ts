@@ -53,7 +53,6 @@ function setUp(options: Options = {}, existing?: object): Rig {
     },
     rootDirectory: tmpdir(),
     version: 'v1.36.2',
-    serverPort: 10250,
     nodeIps: ['192.0.2.7'],
     registerNode: true,
     maxPods: 110,
@@ -76,6 +75,7 @@ function setUp(options: Options = {}, existing?: object): Rig {
     pressure: () => false,
     deviceCapacity: () => ({ capacity: { ...devices }, allocatable: { ...devices } }),
     volumesInUse: () => [],
+    serverPort: () => 10250,
   };
   const abort = new AbortController();
   const running = manager.run(source, abort.signal);
