@@ -6,9 +6,9 @@ import { parseJson, setMember, stringifyJson } from '../../api/codec/json.ts';
 import { type JsonObject, type JsonValue } from '../../api/meta/object.ts';
 
 export interface BackendOpenApi {
-  /** `apis/example.com/v1`. */
+  /** For example `apis/example.com/v1`. */
   readonly path: string;
-  /** Includes the hash; `''` if the server has no such document. */
+  /** The URL with the hash. Empty if the server has no such document. */
   readonly url: string;
   readonly paths: JsonObject;
   readonly definitions: JsonObject;

@@ -1,6 +1,6 @@
 /**
- * The paths that no row of the catalog stands for: where discovery, the version and the issuer of service account tokens are
- * read. Groups of custom resources have none, as in other servers' documents.
+ * Lists the paths that no row of the catalog has: those of discovery, of the version and of the issuer of service account
+ * tokens. As in kube-apiserver's documents, the groups of custom resources have none.
  */
 import type { JsonObject } from '../../../api/meta/object.ts';
 import { basePath, discoveryId, groupPrefix, groupTag } from './operations.ts';
@@ -8,14 +8,14 @@ import type { SchemaWriter } from './schemas.ts';
 import { BUILT_IN, type OpenApiSource } from './source.ts';
 
 export interface PlainPath {
-  /** `/apis/apps/`. */
+  /** For example `/apis/apps/`. */
   readonly path: string;
-  /** The document of OpenAPI 3 that has it: `apis/apps`. */
+  /** The name of the OpenAPI 3 document that contains the path, for example `apis/apps`. */
   readonly document: string;
   readonly id: string;
   readonly tag: string;
   readonly description: string;
-  /** Absent: text. */
+  /** The type of the response. Absent if the response is text. */
   readonly answer?: string;
   readonly produces: readonly string[];
 }
@@ -74,7 +74,7 @@ export function plainPaths(source: OpenApiSource): PlainPath[] {
   return [...found.values()];
 }
 
-/** Documents of OpenAPI 3 that are about nothing else. */
+/** Returns the OpenAPI 3 documents that contain only such paths. */
 export function plainDocuments(source: OpenApiSource): string[] {
   const served = new Set(source.catalog.resources().map(({ group, version }) => basePath(group, version).slice(1)));
   return plainPaths(source)

@@ -1,9 +1,9 @@
 /**
- * The OpenAPI 2 document: one for everything. `BaseV2` is what it says of the built-in kinds and of other servers; each
- * custom resource adds a part of its own, so that a change of one definition rebuilds that part alone.
+ * Builds the OpenAPI 2 document, which describes the whole API. `BaseV2` has the built-in kinds and the aggregated servers.
+ * Each custom resource adds a part of its own, so that a change of one definition rebuilds only that part.
  *
- * Parameters that many operations share are referred to; those of patches stand in place, as clients look there for what a
- * server supports (`dryRun`, `fieldValidation`) and old ones do not follow references.
+ * Operations refer to shared parameters. The parameters of patches are written in place, because clients look there for the
+ * features of a server (`dryRun`, `fieldValidation`), and old clients do not follow references.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { JsonObject } from '../../../api/meta/object.ts';
@@ -15,7 +15,7 @@ import { mergeOpenApi } from '../../aggregation/backend-openapi.ts';
 import { CUSTOM_REFERENCES, SchemaWriter } from './schemas.ts';
 import { builtInRows, mediaTypesOf, codeText, groupVersionsOf, refer, type OpenApiSource } from './source.ts';
 
-/** Members of the document that come from one resource. */
+/** The members of the document that one resource contributes. */
 export interface Part {
   readonly paths: JsonObject;
   readonly definitions: JsonObject;
@@ -27,7 +27,7 @@ export interface BaseV2 extends Part {
   readonly parameters: SharedParameters;
 }
 
-/** Lets others run between groups. */
+/** Yields to the event loop between groups. */
 export async function buildBaseV2(source: OpenApiSource): Promise<BaseV2> {
   const rows = builtInRows(source);
   const writer = new SchemaWriter(2, source.schema, groupVersionsOf(rows));
@@ -40,7 +40,7 @@ export async function buildBaseV2(source: OpenApiSource): Promise<BaseV2> {
     for (const path of pathsOf(row)) paths[path.path] = pathItem(source, writer, row, path, shareIn(parameters));
   }
   for (const path of plainPaths(source)) paths[path.path] = plainItemV2(path, writer);
-  // What custom resources refer to.
+  // Custom resources refer to these types.
   for (const name of [...CUSTOM_REFERENCES]) writer.reference(name);
   const base = { paths, definitions: await writer.definitions(), parameters: Object.fromEntries(parameters) };
   for (const part of source.aggregated?.openApi() ?? []) {
@@ -57,7 +57,7 @@ export function buildCustomPartV2(source: OpenApiSource, row: ResourceInfo, para
   return { paths, definitions: writer.customDefinitions() };
 }
 
-/** What stands around the parts. */
+/** Returns the text before and after the parts. */
 export function frameV2(source: OpenApiSource, parameters: SharedParameters): { head: JsonObject; tail: JsonObject } {
   const bearer = { description: 'Bearer token', type: 'apiKey', name: 'authorization', in: 'header' };
   return {
@@ -123,13 +123,13 @@ function parameterOf({ name, in: place, type, description }: ParameterInfo): Jso
   return { uniqueItems: true, type, description, name, in: place, ...(place === 'path' ? { required: true } : {}) };
 }
 
-/** Whether a document has a shared parameter under the key, which is the given one. */
+/** Returns whether the document has this parameter as the shared parameter of the key. */
 type Share = (key: string, definition: JsonObject) => boolean;
 
 const sameText = (known: JsonObject | undefined, definition: JsonObject): boolean =>
   known !== undefined && known['description'] === definition['description'];
 
-/** Adds parameters that are not there yet. */
+/** Adds shared parameters that the document does not have yet. */
 function shareIn(parameters: SharedParameters): Share {
   return (key, definition) => {
     if (!parameters.has(key)) parameters.set(key, definition);
@@ -143,7 +143,7 @@ const shareFrom =
     sameText(parameters.get(key), definition);
 
 function referTo(parameter: ParameterInfo, share: Share): JsonObject {
-  // The name alone is not enough: `path` is a segment here and a query there, and names of objects name their kind.
+  // A name is not unique: `path` can be a segment or a query parameter, and the description of `name` contains the kind.
   if (parameter.name === 'name') return parameterOf(parameter);
   const key = parameter.in === 'path' ? `${parameter.name}-segment` : parameter.name;
   const definition = parameterOf(parameter);

@@ -1,4 +1,4 @@
-/** The OpenAPI 3 documents: one for each group and version. Everything stands in place, as clients expect it there. */
+/** Builds the OpenAPI 3 documents, one for each group and version. Parameters are written in place, as clients expect. */
 import { setImmediate } from 'node:timers/promises';
 import type { JsonObject } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
@@ -10,8 +10,8 @@ import { CUSTOM_REFERENCES, SchemaWriter } from './schemas.ts';
 import { builtInRows, mediaTypesOf, codeText, groupVersionsOf, refer, type OpenApiSource } from './source.ts';
 
 /**
- * Of built-in kinds, or of paths that belong to no group; lets others run in between. `name` is that of the document:
- * `apis/apps/v1`, `version`.
+ * Builds the part of the built-in kinds of a group and version, or of paths without a group. Yields to the event loop in
+ * between. `name` is the name of the document: `apis/apps/v1`, `version`.
  */
 export async function buildPartV3(source: OpenApiSource, name: string): Promise<Part> {
   const rows = builtInRows(source);
@@ -28,7 +28,7 @@ export async function buildPartV3(source: OpenApiSource, name: string): Promise<
   return { paths, definitions: await writer.definitions() };
 }
 
-/** Of a custom resource; the definitions that are the same for all stand in `buildSharedV3`. */
+/** Builds the part of a custom resource. `buildSharedV3` builds the definitions that all custom resources share. */
 export function buildCustomPartV3(source: OpenApiSource, row: ResourceInfo): Part {
   const writer = new SchemaWriter(3, source.schema, []);
   const paths: JsonObject = {};
@@ -36,14 +36,14 @@ export function buildCustomPartV3(source: OpenApiSource, row: ResourceInfo): Par
   return { paths, definitions: writer.customDefinitions() };
 }
 
-/** The definitions of the types that all custom resources refer to. */
+/** Builds the definitions of the types to which all custom resources refer. */
 export function buildSharedV3(source: OpenApiSource): Promise<JsonObject> {
   const writer = new SchemaWriter(3, source.schema, groupVersionsOf(builtInRows(source)));
   for (const name of CUSTOM_REFERENCES) writer.reference(name);
   return writer.definitions();
 }
 
-/** What stands around paths and schemas. */
+/** Returns the members around the paths and the schemas. */
 export function frameV3(source: OpenApiSource): { head: JsonObject; components: JsonObject } {
   return {
     head: { openapi: '3.0.0', info: { title: 'Kubernetes', version: source.release } },

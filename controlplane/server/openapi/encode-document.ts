@@ -1,4 +1,4 @@
-/** Encodes OpenAPI documents as protobuf by the tables of `protobuf.ts`, whole or in the pieces that run through the server. */
+/** Encodes OpenAPI documents as protobuf, whole or in parts, with the tables of `protobuf.ts`. */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
 import { BYTES, FIXED64, ProtobufWriter, VARINT, tagOf } from '../../../api/codec/protobuf-wire.ts';
@@ -14,7 +14,7 @@ import {
   isObject,
 } from './protobuf.ts';
 
-/** The bytes of a document. */
+/** Encodes a whole document. */
 export function encodeDocument(message: Message, document: JsonObject): Buffer {
   const writer = new ProtobufWriter();
   writer.reset();
@@ -22,7 +22,7 @@ export function encodeDocument(message: Message, document: JsonObject): Buffer {
   return writer.take();
 }
 
-/** The number of a section of a document and that of its pairs, with the kind of their values. */
+/** The field number of a section, the field number of its pairs, and the kind of their values. */
 export interface PairSection {
   readonly number: number;
   readonly inner: number;
@@ -33,10 +33,10 @@ export const V2_PATHS: PairSection = { number: 8, inner: 2, kind: v2PathItem };
 export const V2_DEFINITIONS: PairSection = { number: 9, inner: 1, kind: v2Schema };
 export const V3_PATHS: PairSection = { number: 4, inner: 1, kind: v3PathItem };
 export const V3_SCHEMAS: PairSection = { number: 1, inner: 1, kind: v3SchemaOrReference };
-/** The field of an OpenAPI 3 document that has its schemas. */
+/** The field of an OpenAPI 3 document that contains the schemas. */
 export const V3_COMPONENTS = 5;
 
-/** Pairs of a section, without its header: those of several calls can stand one after the other. */
+/** Encodes the pairs of a section without the header of the section. The results of several calls can be concatenated. */
 export function encodePairs({ inner, kind }: PairSection, members: JsonObject): Buffer {
   const writer = new ProtobufWriter();
   writer.reset();
@@ -44,7 +44,7 @@ export function encodePairs({ inner, kind }: PairSection, members: JsonObject): 
   return writer.take();
 }
 
-/** Throws if a document of OpenAPI 2 with these members has no binary form. */
+/** Throws if an OpenAPI 2 document with these members has no binary form. */
 export function checkEncodable(part: {
   readonly paths: JsonObject;
   readonly definitions: JsonObject;
@@ -55,7 +55,7 @@ export function checkEncodable(part: {
   encodeDocument(documentV2, { parameters: part.parameters });
 }
 
-/** The header of a field whose content has so many bytes. */
+/** Encodes the header of a field with content of this size. */
 export function fieldHeader(number: number, sizeBytes: number): Buffer {
   const writer = new ProtobufWriter();
   writer.reset();
@@ -64,7 +64,7 @@ export function fieldHeader(number: number, sizeBytes: number): Buffer {
   return writer.take();
 }
 
-/** Backwards, as the writer goes. */
+/** Writes the fields in reverse, because the writer fills its buffer from the end. */
 function writeMessage(writer: ProtobufWriter, message: Message, value: JsonValue): void {
   if (message.pick !== undefined) {
     const [number, kind] = message.pick(value);
@@ -86,7 +86,7 @@ function writeMessage(writer: ProtobufWriter, message: Message, value: JsonValue
   }
 }
 
-/** A member may have the name of a method of all objects. */
+/** Looks up a field. A member may have the name of an inherited method, so only own members count. */
 function fieldOf({ fields }: Message, name: string): FieldSpec | undefined {
   return fields !== undefined && Object.hasOwn(fields, name) ? fields[name] : undefined;
 }
@@ -137,7 +137,7 @@ function writeValue(writer: ProtobufWriter, number: number, kind: Kind, value: J
       return;
     case 'any': {
       const before = writer.length;
-      // JSON is YAML.
+      // JSON is valid YAML.
       writer.string(`${stringifyJson(value)}\n`);
       writer.varint(tagOf(2, BYTES));
       writer.header(tagOf(number, BYTES), before);

@@ -1,11 +1,11 @@
 /**
- * `/openapi/v2` and `/openapi/v3`: schemas of everything that is served, for `kubectl explain`, client-side checks and
+ * Serves `/openapi/v2` and `/openapi/v3`: the schemas of all served resources, for `kubectl explain`, validation in clients and
  * client generators.
  *
- * Documents are built on first use after a change of the catalog, in each encoding once, and kept; requests that come while
- * one is being built wait for the same. Encodings of version 2 that were asked for once are built again in the background
- * after each change. The index of OpenAPI 3 costs nothing: its hashes are of what the documents are built from, and
- * addresses with a hash may be cached for ever.
+ * A document is built on the first request after a change of the catalog, once in each encoding, and kept. Requests that arrive
+ * during the build wait for it. Encodings of version 2 that a client has requested are rebuilt in the background after each
+ * change. The index of OpenAPI 3 needs no document, because its hashes are those of the inputs. Responses to URLs with a hash
+ * may be cached forever.
  */
 import { createHash } from 'node:crypto';
 import { encodeJson, stringifyJson } from '../../../api/codec/json.ts';
@@ -21,7 +21,7 @@ import { documentOf } from './operations.ts';
 import { OpenApiRuns, type Encoding } from './runs.ts';
 import { groupVersionsOf, type OpenApiSource } from './source.ts';
 
-/** Changes of the catalog invalidate by themselves. */
+/** Registers the paths. Changes of the catalog invalidate the documents. */
 export function installOpenApi(paths: PathHandlers, source: OpenApiSource): void {
   const openApi = new OpenApiDocuments(source);
   source.catalog.onChange(() => openApi.invalidate());
@@ -45,7 +45,7 @@ class OpenApiDocuments {
   readonly #runs: OpenApiRuns;
   readonly #documents = new Map<string, Promise<SendableDocument>>();
   readonly #rowDigests = new WeakMap<ResourceInfo, Buffer>();
-  /** Encodings of version 2 that were asked for. */
+  /** The encodings of version 2 that clients have requested. */
   readonly #wanted = new Set<Encoding>();
   #rows: ReadonlyMap<string, readonly ResourceInfo[]> | undefined;
   #index: Document | undefined;
@@ -67,11 +67,11 @@ class OpenApiDocuments {
     setImmediate(() => this.#warm());
   }
 
-  /** Builds ahead what is likely to be asked for. */
+  /** Builds the documents that clients are likely to request. */
   #warm(): void {
     this.#warming = false;
     for (const encoding of this.#wanted) {
-      // Clients that request the document get the error.
+      // The error is returned to the next client that requests the document.
       this.#documentV2(encoding).catch(() => undefined);
     }
   }
@@ -125,7 +125,7 @@ class OpenApiDocuments {
     );
   }
 
-  /** Of all documents of OpenAPI 3, sorted. */
+  /** Returns the names of all OpenAPI 3 documents, sorted. */
   #names(): ReadonlySet<string> {
     this.#known ??= new Set(
       [...groupVersionsOf(this.#source.catalog.resources()).map(documentOf), ...plainDocuments(this.#source)].sort(

@@ -1,6 +1,6 @@
 /**
- * The operations that a row of the catalog stands for: paths, methods, ids, parameters and types, in a form that the
- * documents of both OpenAPI versions are made from. Ids are those that client generators know (`readCoreV1NamespacedPod`).
+ * Describes the operations of a row of the catalog: paths, methods, ids, parameters and types. The documents of both OpenAPI
+ * versions are built from this form. The ids are those that client generators expect (`readCoreV1NamespacedPod`).
  */
 import type { ResourceInfo, SubresourceInfo } from '../../../api/schema/schema.ts';
 import {
@@ -18,7 +18,7 @@ import {
 
 export type Method = 'get' | 'put' | 'post' | 'delete' | 'patch' | 'options' | 'head';
 
-/** A type by the group, version and kind that it is served as, or by the name of one that has none. */
+/** Refers to a type by its group, version and kind, or by its name if it has no kind. */
 export type TypeRef =
   | { readonly group: string; readonly version: string; readonly kind: string }
   | { readonly name: string };
@@ -33,18 +33,18 @@ export interface Operation {
   readonly parameters: readonly ParameterInfo[];
   readonly body: TypeRef | undefined;
   readonly bodyRequired: boolean;
-  /** Absent: the answer is text. */
+  /** The type of the response. Absent if the response is text. */
   readonly answer: TypeRef | undefined;
-  /** Codes of success. */
+  /** The status codes of success. */
   readonly codes: readonly number[];
-  /** Patches have media types of their own. */
+  /** Patches have their own media types. */
   readonly patch: boolean;
   readonly streams: boolean;
 }
 
 export interface PathOperations {
   readonly path: string;
-  /** Of the path itself. */
+  /** The parameters of the path. */
   readonly parameters: readonly ParameterInfo[];
   readonly operations: readonly Operation[];
 }
@@ -60,13 +60,13 @@ const METHODS_OF_CONNECT: ReadonlyMap<string, readonly Method[]> = new Map(
   }),
 );
 
-/** `CoreV1`, `RbacAuthorizationV1`. */
+/** Returns the prefix of ids, for example `CoreV1` or `RbacAuthorizationV1`. */
 export function groupPrefix(group: string, version: string): string {
   const name = group === '' ? 'core' : group.replace(/\.k8s\.io$/, '');
   return [...name.split('.'), version].map(capital).join('');
 }
 
-/** `core_v1`, `rbacAuthorization_v1`. */
+/** Returns the tag of a group, for example `core_v1` or `rbacAuthorization_v1`. */
 export function groupTag(group: string, version?: string): string {
   const name = group === '' ? 'core' : group.replace(/\.k8s\.io$/, '');
   const [first = '', ...rest] = name.split('.');
@@ -82,11 +82,11 @@ export function basePath(group: string, version: string): string {
   return group === '' ? `/api/${version}` : `/apis/${group}/${version}`;
 }
 
-/** The document of OpenAPI 3 that a group and version have. */
+/** Returns the name of the OpenAPI 3 document of a group and version. */
 export const documentOf = ({ group, version }: { readonly group: string; readonly version: string }): string =>
   basePath(group, version).slice(1);
 
-/** kube-apiserver lists the deprecated paths of watches for built-in kinds alone. */
+/** kube-apiserver lists the deprecated watch paths only for built-in kinds. */
 export function pathsOf(row: ResourceInfo): PathOperations[] {
   const paths = new ResourcePaths(row);
   return [
@@ -334,7 +334,7 @@ class ResourcePaths {
     return found;
   }
 
-  /** The deprecated paths that are watches. */
+  /** Returns the deprecated watch paths. */
   watches(): PathOperations[] {
     if (!this.#has('watch')) return [];
     const { kind, namespaced, resource } = this.#row;
@@ -376,7 +376,7 @@ function row2path(row: ResourceInfo, base: string): string {
   return row.namespaced ? `${base}/namespaces/{namespace}/${row.resource}` : `${base}/${row.resource}`;
 }
 
-/** Where the lists of resources are read. */
+/** Returns the id of the operation that lists the resources of a group and version. */
 export function discoveryId(group: string, version: string): string {
   return `get${groupPrefix(group, version)}APIResources`;
 }

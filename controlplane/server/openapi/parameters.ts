@@ -1,4 +1,4 @@
-/** The parameters of the API's operations: name, place, type and what they are for, in our words. */
+/** Defines the parameters of the API's operations: name, place, type and description. */
 
 export interface ParameterInfo {
   readonly name: string;
@@ -15,17 +15,17 @@ const PRETTY = query('pretty', 'string', "If 'true', the output is indented for 
 const DRY_RUN = query(
   'dryRun',
   'string',
-  "'All' runs every stage of the request without keeping its outcome. Other values are refused.",
+  "'All' runs every stage of the request without storing its result. Other values are refused.",
 );
 const FIELD_MANAGER = query(
   'fieldManager',
   'string',
-  'Who makes the change: at most 128 printable characters. Required for apply.',
+  'The name of the client that makes the change, with at most 128 printable characters. Required for apply.',
 );
 const FIELD_VALIDATION = query(
   'fieldValidation',
   'string',
-  "What happens to unknown and repeated fields: 'Ignore' drops them, 'Warn' drops them and warns of each, 'Strict' refuses the request.",
+  "How unknown and duplicate fields are handled: 'Ignore' drops them, 'Warn' drops them and warns of each, 'Strict' refuses the request.",
 );
 const FORCE = query(
   'force',
@@ -33,26 +33,30 @@ const FORCE = query(
   'Apply takes over fields that other managers own. Must not be set for other patches.',
 );
 
-/** Of lists and watches. */
+/** The parameters of lists and watches. */
 export const LIST_PARAMETERS: readonly ParameterInfo[] = [
   query(
     'allowWatchBookmarks',
     'boolean',
-    'A watch may send events of type BOOKMARK, which carry a resource version only.',
+    'The watch may send events of type BOOKMARK, which contain only a resource version.',
   ),
-  query(
-    'continue',
-    'string',
-    'The token of a previous page, to go on after it. The other parameters must be the same.',
-  ),
+  query('continue', 'string', 'The continue token of the previous page. The other parameters must be the same.'),
   query('fieldSelector', 'string', 'Restricts the objects by their fields. Empty selects all.'),
   query('labelSelector', 'string', 'Restricts the objects by their labels. Empty selects all.'),
-  query('limit', 'integer', 'The largest number of objects in one answer; a longer list has a token to go on with.'),
+  query(
+    'limit',
+    'integer',
+    'The maximum number of objects in a response. The response to a longer list has a continue token.',
+  ),
   query('resourceVersion', 'string', 'Which versions may be served; see resourceVersionMatch.'),
   query('resourceVersionMatch', 'string', "How resourceVersion applies to a list: 'NotOlderThan' or 'Exact'."),
-  query('sendInitialEvents', 'boolean', 'A watch begins with an event for each object that is there, then a bookmark.'),
-  query('timeoutSeconds', 'integer', 'How long a list or watch may take, whatever happens in it.'),
-  query('watch', 'boolean', 'Answers with a stream of changes instead of a list.'),
+  query(
+    'sendInitialEvents',
+    'boolean',
+    'The watch begins with an event for each existing object, and then sends a bookmark.',
+  ),
+  query('timeoutSeconds', 'integer', 'The maximum duration of a list or watch.'),
+  query('watch', 'boolean', 'Returns a stream of changes instead of a list.'),
 ];
 
 export const WRITE_PARAMETERS: readonly ParameterInfo[] = [DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
@@ -62,7 +66,7 @@ export const DELETE_PARAMETERS: readonly ParameterInfo[] = [
   query(
     'gracePeriodSeconds',
     'integer',
-    'How long the object may take to end. Zero ends it at once, absent takes the default of its kind.',
+    'The seconds before the object is deleted. Zero deletes it at once. Without it, the default of its kind applies.',
   ),
   query(
     'ignoreStoreReadErrorWithClusterBreakingPotential',
@@ -101,7 +105,7 @@ const STREAMS = [
   query('tty', 'boolean', 'Allocate a terminal.'),
 ];
 
-/** Of subresources that are connected to, or read with options of their own. */
+/** The parameters of subresources that stream or that have their own options. */
 export const SUBRESOURCE_PARAMETERS: ReadonlyMap<string, readonly ParameterInfo[]> = new Map(
   Object.entries({
     'pods/attach': [CONTAINER, ...STREAMS],

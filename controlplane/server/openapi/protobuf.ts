@@ -1,27 +1,27 @@
 /**
- * The binary form of the documents: the messages of gnostic's `openapi.v2` and `openapi.v3`, which old and new clients
- * prefer. The tables say how each JSON member is numbered; members that they do not know are an error in the document.
+ * Defines the binary form of the documents: the messages of gnostic's `openapi.v2` and `openapi.v3`, which kubectl and other
+ * clients prefer. The tables map JSON members to field numbers. A document with an unknown member is an error.
  */
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
 
-/** `any` is a message with YAML text, `strings` one that repeats a string. */
+/** `any` is a message with YAML text. `strings` is a message with a repeated string. */
 export type Kind = 'string' | 'bool' | 'double' | 'int' | 'any' | 'strings' | Message;
 
 export interface FieldSpec {
   readonly number: number;
   readonly kind: () => Kind;
-  /** `map`: a message whose field `inner` repeats pairs of name and value; `pairs`: the pairs stand in the message itself. */
+  /** `map` is a message whose field `inner` repeats pairs of name and value. */
   readonly shape: 'one' | 'many' | 'map';
   readonly inner: number;
 }
 
 export interface Message {
   readonly fields?: Readonly<Record<string, FieldSpec>>;
-  /** Number of the pairs of `x-…` members. */
+  /** The field number of the pairs of `x-…` members. */
   readonly extensions?: number;
-  /** One of several: which field holds the value. */
+  /** Selects the field for the value of a message with alternatives. */
   readonly pick?: (value: JsonValue) => readonly [number, Kind];
-  /** All members are pairs. */
+  /** Set if all members are pairs. */
   readonly pairs?: Kind;
 }
 
@@ -44,7 +44,7 @@ export function has(value: JsonValue, member: string): boolean {
 
 const apiKey: Message = { fields: { type: string(1), name: string(2), in: string(3), description: string(4) } };
 
-// OpenAPI 2.
+// The messages of OpenAPI 2.
 
 const externalDocs: Message = { fields: { description: string(1), url: string(2) }, extensions: 3 };
 
@@ -180,7 +180,7 @@ export const documentV2: Message = {
   extensions: 16,
 };
 
-// OpenAPI 3.
+// The messages of OpenAPI 3.
 
 export const v3SchemaOrReference: Message = {
   pick: (value) => (has(value, '$ref') ? [2, v3Reference] : [1, v3Schema]),

@@ -1,6 +1,7 @@
 /**
- * The parts of OpenAPI documents, encoded and compressed: built once a part, in slices between which requests are answered,
- * and put together without being touched again. A part of a custom resource lives as long as its row of the catalog.
+ * Keeps the parts of OpenAPI documents encoded and compressed. A part is built once, in slices between which the server handles
+ * requests, and documents are assembled from the finished parts. A part of a custom resource lives as long as its row of the
+ * catalog.
  */
 import { quoteText } from '../../../api/meta/quote.ts';
 import { setImmediate } from 'node:timers/promises';
@@ -32,18 +33,18 @@ interface PartRuns {
   readonly definitions: readonly Run[];
 }
 
-/** Members that are encoded without a pause. */
+/** The number of members that are encoded without a pause. */
 const BATCH = 20;
 
 export class OpenApiRuns {
   readonly #source: OpenApiSource;
   #base: Promise<BaseV2> | undefined;
-  /** The rows and the parts of other servers that the base was built from. */
+  /** The rows and the parts of aggregated servers from which the base was built. */
   #builtFrom: readonly unknown[] = [];
   readonly #baseRuns = new Map<Encoding, Promise<PartRuns>>();
   readonly #customRuns = new WeakMap<ResourceInfo, Map<string, Promise<PartRuns>>>();
   readonly #sharedV3 = new Map<Encoding, Promise<readonly Run[]>>();
-  /** One part is built at a time: many at once would be one long stretch. */
+  /** Builds one part at a time, because the slices of concurrent builds would add up to one long block. */
   readonly #turns = new SerialQueue();
 
   constructor(source: OpenApiSource) {
@@ -76,7 +77,7 @@ export class OpenApiRuns {
     ]);
   }
 
-  /** `rows` are those of the document. */
+  /** `rows` are the rows of the document. */
   async documentV3(name: string, rows: readonly ResourceInfo[], encoding: Encoding): Promise<Run[]> {
     const custom = rows.filter((row) => isCustom(this.#source, row));
     const parts: PartRuns[] = [];
@@ -141,7 +142,7 @@ export class OpenApiRuns {
   }
 }
 
-/** Keeps what is built under the key; a failure is not kept. */
+/** Keeps the result of a build under the key. A failure is not kept. */
 function kept<K, T>(all: Map<K, Promise<T>>, key: K, build: () => Promise<T>): Promise<T> {
   const known = all.get(key);
   if (known !== undefined) return known;
@@ -176,7 +177,7 @@ async function encodeMembers(members: JsonObject, pairs: PairSection, encoding: 
 const openObject = (members: JsonObject): string => `${stringifyJson(members).slice(0, -1)},`;
 const closeObject = (members: JsonObject): string => stringifyJson(members).slice(1);
 
-/** Texts as they are, and between them runs of members with commas. */
+/** Joins texts and, between them, runs of members with commas. */
 async function jsonRuns(parts: readonly (string | readonly Run[])[]): Promise<Run[]> {
   const comma = await compressRun(',');
   const runs: Run[] = [];

@@ -1,7 +1,7 @@
 /**
- * Schemas of types in the words of OpenAPI 2 and 3, from the type model, with the extensions that clients read (list types,
- * merge keys, groups and kinds). A `SchemaWriter` remembers which types were referred to, so that a document has exactly
- * those that it needs.
+ * Writes the schemas of types as OpenAPI 2 and 3 from the type model, with the extensions that clients read (list types, merge
+ * keys, groups and kinds). A `SchemaWriter` records the types that were referred to, so that a document has exactly the
+ * definitions that it needs.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
@@ -13,7 +13,7 @@ export type OpenApiVersion = 2 | 3;
 const META = 'io.k8s.apimachinery.pkg.apis.meta.v1.';
 const EXTENSIONS = 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.';
 
-/** Scalars that are types of their own in the documents. */
+/** Scalars that are named types in the documents. */
 const NAMED_SCALARS: Partial<Readonly<Record<Scalar, string>>> = {
   time: `${META}Time`,
   microTime: `${META}MicroTime`,
@@ -31,7 +31,7 @@ const MESSAGES = {
   schemaOrStringArray: `${EXTENSIONS}JSONSchemaPropsOrStringArray`,
 } as const;
 
-/** Definitions that are made without a pause. */
+/** The number of definitions that are built without a pause. */
 const BATCH = 20;
 
 interface SpecialSchema {
@@ -80,18 +80,18 @@ const PLAIN: Partial<Readonly<Record<Scalar, JsonObject>>> = {
   bytes: { type: 'string', format: 'byte' },
 };
 
-/** Zero values that OpenAPI 3 documents give to what is always printed. */
+/** The default values that OpenAPI 3 documents give to fields that are always serialized. */
 const ZEROS: ReadonlyMap<string, JsonValue> = new Map(Object.entries({ string: '', boolean: false, integer: 0 }));
 
-/** Types that the paths and definitions of custom resources refer to. */
+/** The types to which the paths and definitions of custom resources refer. */
 export const CUSTOM_REFERENCES: readonly string[] = ['ObjectMeta', 'ListMeta', 'DeleteOptions', 'Patch', 'Status'].map(
   (name) => META + name,
 );
 
 export interface CustomSchema {
-  /** Name of the definition. */
+  /** The name of the definition. */
   readonly name: string;
-  /** Differs where the schemas differ. */
+  /** Differs if the schemas differ. */
   readonly revision: string;
   readonly v2: JsonObject;
   readonly v3: JsonObject;
@@ -100,7 +100,7 @@ export interface CustomSchema {
 export class SchemaWriter {
   readonly #version: OpenApiVersion;
   readonly #schema: Schema;
-  /** Groups and versions that options belong to. */
+  /** The groups and versions whose requests may use the options types. */
   readonly #groupVersions: readonly { readonly group: string; readonly version: string }[];
   readonly #definitions = new Map<string, JsonObject>();
   readonly #waiting: string[] = [];
@@ -113,7 +113,7 @@ export class SchemaWriter {
     this.#groupVersions = groupVersions;
   }
 
-  /** A reference to the type, whose definition the document will have. */
+  /** Returns a reference to the type. The document will contain its definition. */
   reference(name: string): JsonObject {
     if (!this.#definitions.has(name)) {
       this.#definitions.set(name, {});
@@ -122,7 +122,7 @@ export class SchemaWriter {
     return { $ref: this.#version === 2 ? `#/definitions/${name}` : `#/components/schemas/${name}` };
   }
 
-  /** A definition that is made elsewhere (custom resources). Types that it refers to are found in it. */
+  /** Adds a definition that was built elsewhere, and the types to which it refers. Custom resources use this. */
   custom(custom: CustomSchema): JsonObject {
     if (this.#customNames.has(custom.name)) return this.reference(custom.name);
     this.#customNames.add(custom.name);
@@ -132,7 +132,7 @@ export class SchemaWriter {
     return this.reference(custom.name);
   }
 
-  /** The schemas of a row's kind, asked for once. */
+  /** Returns the schemas of a row's kind. They are requested once. */
   customOf(
     row: ResourceInfo,
     find: ((row: ResourceInfo) => CustomSchema | undefined) | undefined,
@@ -141,13 +141,13 @@ export class SchemaWriter {
     return this.#customs.get(row);
   }
 
-  /** Definitions that were made elsewhere; those of the types that they refer to are not among them. */
+  /** Returns the definitions that were built elsewhere, without those of the types to which they refer. */
   customDefinitions(): JsonObject {
     const names = [...this.#customNames].sort();
     return Object.fromEntries(names.map((name) => [name, this.#definitions.get(name)]));
   }
 
-  /** Every type that was referred to, and what they refer to, sorted by name. Lets others run in between. */
+  /** Returns every type that was referred to, directly or indirectly, sorted by name. Yields to the event loop in between. */
   async definitions(): Promise<JsonObject> {
     for (let name = this.#waiting.pop(), count = 1; name !== undefined; name = this.#waiting.pop(), count += 1) {
       this.#definitions.set(name, this.#definition(name));
@@ -201,7 +201,7 @@ export class SchemaWriter {
     const own = this.#schema.description(struct.name, field.name);
     const isReference =
       field.type.kind === 'struct' || (field.type.kind === 'scalar' && PLAIN[field.type.scalar] === undefined);
-    // Clients show a list of fields with these texts only, so a reference has its type's.
+    // Clients show only these texts in a list of fields, so a reference has the description of its type.
     const typeText = field.type.kind === 'struct' ? this.#schema.description(field.type.struct.name) : undefined;
     const description = own ?? typeText;
     const preset = this.#default(field);
@@ -239,7 +239,7 @@ export class SchemaWriter {
     }
   }
 
-  /** OpenAPI 3 documents give items their zero value. */
+  /** Returns the schema of an item. In OpenAPI 3 documents, items have a default value. */
   #item(type: TypeNode): JsonObject {
     const schema = this.#type(type);
     if (this.#version === 2) return schema;
@@ -265,7 +265,7 @@ function extensionsOf(field: Field): JsonObject {
 
 const REFERENCE = /^#\/(?:definitions|components\/schemas)\/(.+)$/;
 
-/** Names of the definitions that a schema refers to. */
+/** Collects the names of the definitions to which a schema refers. */
 function referencesIn(schema: JsonValue, found: Set<string> = new Set()): Set<string> {
   if (typeof schema !== 'object' || schema === null) return found;
   for (const [key, value] of Object.entries(schema)) {

@@ -1,4 +1,4 @@
-/** What the documents are made from: the rows that are served, and the schemas of the kinds that are not built in. */
+/** Defines the inputs of the documents: the served rows, and the schemas of custom resources and aggregated servers. */
 import { typeNameOf } from '../../../api/schema/table.ts';
 import type { ResourceInfo, Schema } from '../../../api/schema/schema.ts';
 import type { JsonObject } from '../../../api/meta/object.ts';
@@ -10,9 +10,9 @@ import type { CustomSchema, SchemaWriter } from './schemas.ts';
 export interface OpenApiSource {
   readonly catalog: ResourceCatalog;
   readonly schema: Schema;
-  /** The release that `info.version` names (`v1.36.2`). */
+  /** The release in `info.version` (`v1.36.2`). */
   readonly release: string;
-  /** The schemas of a custom resource's kind. The answer for one row is always the same, and comes at once. */
+  /** Returns the schemas of a custom resource's kind. The result for a row is always the same. */
   readonly customSchema?: (row: ResourceInfo) => CustomSchema | undefined;
   /** The documents of aggregated API servers. */
   readonly aggregated?: {
@@ -21,7 +21,7 @@ export interface OpenApiSource {
   };
 }
 
-/** The definition of a kind, as a reference to it. */
+/** Returns a reference to the definition of a kind. */
 export function refer(source: OpenApiSource, writer: SchemaWriter, row: ResourceInfo, type: TypeRef): JsonObject {
   if ('name' in type) return writer.reference(type.name);
   const name = typeNameOf(type.group, type.version, type.kind);
@@ -61,7 +61,7 @@ export const BUILT_IN: MediaTypes = {
     'application/apply-patch+yaml',
   ],
 };
-/** Clients choose the patch that they send by what is offered here: custom resources take no strategic one. */
+/** Clients choose the type of a patch by these media types. Custom resources do not accept strategic merge patches. */
 const CUSTOM: MediaTypes = {
   answers: ['application/json', 'application/yaml'],
   streams: ['application/json;stream=watch'],
@@ -84,14 +84,14 @@ export function codeText(code: number): string {
   return CODE_TEXTS[code] ?? String(code);
 }
 
-/** Of the given rows, each once. */
+/** Returns the distinct groups and versions of the rows. */
 export function groupVersionsOf(rows: readonly ResourceInfo[]): { group: string; version: string }[] {
   const found = new Map<string, { group: string; version: string }>();
   for (const { group, version } of rows) found.set(`${group}/${version}`, { group, version });
   return [...found.values()];
 }
 
-/** Rows of types that the program knows; their schemas never change. */
+/** Returns the rows of built-in types, whose schemas never change. */
 export function builtInRows(source: OpenApiSource): ResourceInfo[] {
   return source.catalog.resources().filter((row) => !isCustom(source, row));
 }

@@ -1,6 +1,6 @@
 /**
- * The SQLite file of the storage: its format, how it is opened and refused, and the statements. One table of records in
- * order of revision and nothing else that has to be kept up to date, so a small write touches one page. Runs in the worker.
+ * Owns the SQLite file of the storage: its format, opening it or refusing it, and the statements. It has one table of records
+ * in the order of revisions and no index besides, so a small write changes one page. It runs in the worker.
  */
 import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -14,17 +14,17 @@ import { checksumOf } from './row-checksum.ts';
 import { codeOf } from './sqlite-errors.ts';
 import { refuseDamagedLog } from './write-ahead-log.ts';
 
-/** `orch` as SQLite's application id. */
+/** SQLite's application id of the file. The bytes spell `orch`. */
 const APPLICATION_ID = 0x6f726368;
 const FORMAT = 1;
 const PAGE_BYTES = 4096;
-/** Of the write-ahead log after its pages went to the file: twice what it holds between two checkpoints. */
+/** The size to which the write-ahead log is truncated after a checkpoint. It is twice the size at which a checkpoint begins. */
 const LOG_BYTES = 16 * 1024 * 1024;
-/** After a checkpoint that failed the next one comes so many pages later. */
+/** After a failed checkpoint, the next attempt is made once the log has grown by this number of pages. */
 const RETRY_PAGES = 100;
-/** By how much deletions may grow a database on a full disk: about 40,000 of them. */
+/** The number of pages by which deletions may grow a database on a full disk: enough for about 40,000 deletions. */
 const DELETION_PAGES = 1000;
-/** 400 KB a step: about a millisecond. */
+/** The number of pages that a copy writes in one step: 400 KB, which takes about a millisecond. */
 const COPY_STEP_PAGES = 100;
 const LOAD_BYTES = 2 * 1024 * 1024;
 
@@ -38,16 +38,19 @@ interface Row {
 }
 
 export interface LogDatabase {
-  /** As they were when the database was opened. */
+  /** The marks as they were when the database was opened. */
   readonly marks: LogMarks;
   load(): Generator<RecordColumns, void, undefined>;
   append(records: RecordColumns): void;
   remove(marks: LogMarks, revisions: readonly number[]): void;
-  /** Writes the newest revision, and so nothing new: whether a write succeeds. */
+  /** Writes the newest revision again to find out whether writes succeed. The data does not change. */
   probe(lastRevision: number): void;
-  /** Writes all of it to another file, which must not be there yet; gives the event loop back between steps. */
+  /** Copies the database to another file, which must not exist. Yields to the event loop between steps. */
   copyTo(file: string): Promise<void>;
-  /** Moves the write-ahead log into the file when it is long. Returns whether it tried. Throws what SQLite throws; the next call tries again. */
+  /**
+   * Runs a checkpoint if the write-ahead log is long. Returns whether it tried. Throws SQLite's error, and then the next call
+   * tries again.
+   */
   checkpointIfLong(): boolean;
   close(): void;
 }
@@ -58,9 +61,9 @@ export function openDatabase(options: WorkerOptions): LogDatabase {
   try {
     refuseDamagedLog(`${options.file}-wal`);
     database = new Database(options.file, { timeout: 0 });
-    // Secrets are in there; the write-ahead log takes over the mode.
+    // The file contains secrets. SQLite creates the write-ahead log with the same mode.
     chmodSync(options.file, 0o600);
-    // Held from the first access until the process ends, however it ends.
+    // The lock is held from the first access until the process exits for any reason.
     database.pragma('locking_mode = EXCLUSIVE');
     checkOwner(database, options.file);
     configure(database);
@@ -85,7 +88,7 @@ function makeDirectory(directory: string): void {
 }
 
 function checkOwner(database: Database.Database, file: string): void {
-  // Taking the write lock shows whether another process holds the file, and whether it may be written.
+  // Taking the write lock shows whether another process holds the file, and whether the file is writable.
   database.exec('BEGIN IMMEDIATE; COMMIT');
   const owner = database.pragma('application_id', { simple: true });
   const format = Number(database.pragma('user_version', { simple: true }));
@@ -106,11 +109,11 @@ function configure(database: Database.Database): void {
   }
   database.pragma('journal_mode = WAL');
   database.pragma('synchronous = FULL');
-  // Checkpoints are taken after the answer to a commit, not within it.
+  // Checkpoints run after the response to a commit, because they would delay it.
   database.pragma('wal_autocheckpoint = 0');
   database.pragma(`journal_size_limit = ${LOG_BYTES}`);
   database.pragma('cache_size = -4096');
-  // What was deleted does not linger in pages that are written anyway: it may have been a secret in clear.
+  // SQLite overwrites deleted content in pages that it writes anyway, because the content may be a secret in plain text.
   database.pragma('secure_delete = FAST');
 }
 
@@ -150,7 +153,7 @@ function writeHolder(lockFile: string): void {
   try {
     writeFileSync(lockFile, `${process.pid}\n`);
   } catch (error) {
-    // It only names the process in an error of another one, and a full disk must not keep this one from starting.
+    // The file only names this process in the error of another one. A full disk must not prevent the start.
     if (codeOf(error) !== 'ENOSPC') throw error;
   }
 }
@@ -171,7 +174,10 @@ class SqliteLog implements LogDatabase {
   readonly #insert: Database.Statement;
   readonly #delete: Database.Statement;
   readonly #mark: Database.Statement;
-  /** A log that the process before left behind counts, or one that is killed again and again would never move it. */
+  /**
+   * The pages of a log that the previous process left count, too. Otherwise a process that is killed repeatedly would never run
+   * a checkpoint.
+   */
   #pagesSinceCheckpoint: number;
   readonly marks: LogMarks;
 
@@ -270,7 +276,7 @@ class SqliteLog implements LogDatabase {
   }
 
   async copyTo(file: string): Promise<void> {
-    // It holds every secret: nobody else may open it at any moment.
+    // The file contains every secret, so it has its mode from the beginning.
     closeSync(openSync(file, 'wx', 0o600));
     await this.#database.backup(file, { progress: () => COPY_STEP_PAGES });
   }
@@ -292,7 +298,7 @@ class SqliteLog implements LogDatabase {
 function readMarks(database: Database.Database): LogMarks {
   const select = database.prepare<[string], number>('SELECT revision FROM mark WHERE name = ?').pluck();
   const newest = Number(database.prepare('SELECT coalesce(max(revision), 0) FROM log').pluck().get());
-  // A database of an earlier version has no time of a compaction.
+  // A database of an earlier version has no time of the last compaction.
   const [revision, atMs] = [select.get('last-compaction'), select.get('last-compaction-ms')];
   return {
     compactedRevision: Number(select.get('compacted')),
@@ -313,7 +319,7 @@ function columnsOf(rows: readonly Row[]): RecordColumns {
   };
 }
 
-/** A buffer of its own, to be transferred. */
+/** Returns a buffer that can be transferred, because it shares its memory with no other. */
 function exactBuffer(bytes: Buffer): ArrayBuffer {
   return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer;
 }

@@ -1,14 +1,14 @@
 /**
- * A file that holds space beside the database. A full disk stops the write-ahead log: it cannot grow, and its pages cannot be
- * moved into a database file that would have to grow. The space of this file is enough to move them. `disk-room.ts` decides
- * when it is released and restored.
+ * Holds space on the disk in a file beside the database. When the disk is full, the write-ahead log cannot grow, and a
+ * checkpoint fails if the database file must grow for it. The space of this file is enough for the checkpoint. `disk-room.ts`
+ * decides when it is released and restored.
  */
 import { randomBytes } from 'node:crypto';
 import { closeSync, openSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { codeOf } from './sqlite-errors.ts';
 
-/** A small file system gives this share of its size at most. */
+/** The reserve takes at most this fraction of a small file system: one eighth. */
 const SHARE = 8;
 const BLOCK_BYTES = 1024 * 1024;
 
@@ -17,27 +17,27 @@ export class DiskReserve {
   #sizeBytes: number;
   #isHeld = false;
 
-  /** With 0 bytes nothing is held back. */
+  /** With `wantedBytes` of 0, no space is held. */
   constructor(file: string, wantedBytes: number) {
     this.#file = file;
     this.#sizeBytes = wantedBytes === 0 ? 0 : Math.min(wantedBytes, shareOf(dirname(file)));
     if (this.#sizeBytes === 0) return;
-    // A file of another size is what a process that was killed while it wrote has left.
+    // A file of another size is incomplete, because a process was killed while it wrote the file.
     this.#isHeld = statSync(file, { throwIfNoEntry: false })?.size === this.#sizeBytes;
     this.restore();
   }
 
-  /** 0 where nothing is held back. */
+  /** The size of the reserve. It is 0 if no space is held. */
   get sizeBytes(): number {
     return this.#sizeBytes;
   }
 
-  /** Whether there is a reserve and its space is in use. */
+  /** Whether there is a reserve and its space is released. */
   get isReleased(): boolean {
     return this.#sizeBytes > 0 && !this.#isHeld;
   }
 
-  /** Returns whether that gave space to the disk. */
+  /** Releases the reserve. Returns whether the disk has more free space now. */
   release(): boolean {
     if (!this.#isHeld) return false;
     rmSync(this.#file, { force: true });
@@ -45,13 +45,13 @@ export class DiskReserve {
     return true;
   }
 
-  /** Whether the disk would have room for it with so many bytes more. */
+  /** Whether the disk has room for the reserve and for `moreBytes` besides. */
   fits(moreBytes: number): boolean {
     const { bavail, bsize } = statfsSync(dirname(this.#file));
     return bavail * bsize + moreBytes >= this.#sizeBytes * 1.25;
   }
 
-  /** Holds the space again where the disk has it and some more. */
+  /** Restores the reserve if the disk has room for it and for some more data. */
   restore(): void {
     if (!this.isReleased) return;
     rmSync(this.#file, { force: true });
@@ -61,20 +61,21 @@ export class DiskReserve {
       this.#isHeld = true;
     } catch (error) {
       rmSync(this.#file, { force: true });
-      // A limit of the size of files (`ulimit -f`) is no lack of room, and room will not mend it: work without a reserve.
+      // A limit on file sizes (`ulimit -f`) is not a full disk, and free space does not help. The storage then works without a
+      // reserve.
       if (codeOf(error) === 'EFBIG') this.#sizeBytes = 0;
       else if (!['ENOSPC', 'EDQUOT'].includes(codeOf(error))) throw error;
     }
   }
 }
 
-/** Whole pages. */
+/** Returns the share of the file system in bytes, rounded to whole pages. */
 function shareOf(directory: string): number {
   const { blocks, bsize } = statfsSync(directory);
   return Math.floor((blocks * bsize) / SHARE / 4096) * 4096;
 }
 
-/** A file system that compresses would keep next to nothing of a file of zeros. */
+/** Writes random bytes, because a file system with compression would store almost nothing for a file of zeros. */
 function writeIncompressible(file: string, sizeBytes: number): void {
   const block = randomBytes(Math.min(BLOCK_BYTES, sizeBytes));
   const descriptor = openSync(file, 'wx', 0o600);

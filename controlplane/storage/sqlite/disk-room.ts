@@ -1,40 +1,42 @@
 /**
- * Room for transactions on a disk that is full. A transaction that finds none gets it in two steps:
+ * Makes room for transactions on a full disk. A transaction that finds no room gets it in two steps:
  *
- * 1. A checkpoint moves the write-ahead log into the database file, so that the transaction runs over the log's own space.
- * 2. Where the file would have to grow for that, the reserve is released.
+ * 1. A checkpoint moves the write-ahead log into the database file, so that the transaction can overwrite the log.
+ * 2. If the database file must grow for the checkpoint, the reserve is released.
  *
- * From then on the database may use its free pages and not grow, so that every later checkpoint succeeds without more room.
- * Deletions may grow it a little: they are how room is made. The reserve is restored when the disk has room: by a transaction
- * that would be refused otherwise, and by probes. Used by `database.ts` in the worker.
+ * From then on, the database may use its free pages but must not grow, so that later checkpoints need no more room. Deletions
+ * may grow it a little, because they free space. The reserve is restored once the disk has room again. Probes check this, and
+ * so do transactions that would otherwise be refused. `database.ts` uses this file in the worker.
  */
 import type Database from 'better-sqlite3';
 import type { DiskReserve } from './disk-reserve.ts';
 import { codeOf, outcomeOf } from './sqlite-errors.ts';
 
 const PAGE_BYTES = 4096;
-/** 8 MB of write-ahead log before its pages go to the file. */
+/** A checkpoint begins when the write-ahead log has this number of pages (8 MB). */
 const CHECKPOINT_PAGES = 2000;
-/** SQLite's own limit. */
+/** The largest number of pages that SQLite allows. */
 const MOST_PAGES = 4_294_967_294;
-/** Free pages beyond it (16 MB), and beyond a quarter of the file, are given back. */
+/** Free pages beyond this number (16 MB) and beyond a quarter of the file are returned to the disk. */
 const FREE_PAGES_KEPT = 4096;
 const VACUUM_STEP_PAGES = 512;
-/** With fewer free pages than this part of the reserve (1 MB of 16), a database that may not grow takes no writes. */
+/**
+ * A database that must not grow takes no writes if its free pages are less than this fraction of the reserve (1 MB of 16 MB).
+ */
 const WORKABLE_PART = 16;
 
 export class DiskRoom {
   readonly #database: Database.Database;
   readonly #reserve: DiskReserve;
   readonly #quotaPages: number;
-  /** As SQLite has it. */
+  /** The page limit that is set in SQLite. */
   #limitPages = 0;
-  /** How many pages the database may have while the reserve is released. */
+  /** The maximum number of pages of the database while the reserve is released. */
   #boundPages = 0;
   readonly #logPages: number;
   readonly #workablePages: number;
 
-  /** `sizeLimitBytes` bounds the database as a disk of that size would; 0: no limit. */
+  /** `sizeLimitBytes` limits the database as a disk of that size would. 0 means no limit. */
   constructor(database: Database.Database, reserve: DiskReserve, sizeLimitBytes: number) {
     this.#database = database;
     this.#reserve = reserve;
@@ -46,38 +48,38 @@ export class DiskRoom {
     this.#limitGrowth(0);
   }
 
-  /** Runs a transaction, which may grow the database by so many pages while the reserve is released. Throws what SQLite throws. */
+  /** Runs a transaction, which may grow the database by `growthPages` while the reserve is released. Throws SQLite's error. */
   run(transaction: () => unknown, { growthPages = 0 } = {}): void {
     this.#limitGrowth(growthPages);
     const full = fullError(transaction);
     if (full === undefined) return;
-    // Over the log's own space.
+    // After the checkpoint, the transaction overwrites the log.
     if (fullError(() => this.#checkpoint('RESTART')) === undefined && fullError(transaction) === undefined) return;
     if (!this.#release('RESTART') && !this.#regain()) throw full;
     this.#limitGrowth(growthPages);
     transaction();
   }
 
-  /** Moves the write-ahead log into the file. Throws what SQLite throws. */
+  /** Moves the write-ahead log into the file. Throws SQLite's error. */
   checkpoint(): void {
     const full = fullError(() => this.#checkpoint('PASSIVE'));
     if (full !== undefined && !this.#release('PASSIVE')) throw full;
   }
 
-  /** Gives some free pages back to the disk where they are many. */
+  /** Returns free pages to the disk if there are many. */
   giveBack(): void {
     if (this.#reserve.isReleased) return this.restore();
     const free = this.#number('freelist_count');
     if (free > FREE_PAGES_KEPT && free * 4 > this.#number('page_count')) this.#vacuum();
   }
 
-  /** Restores the reserve where the disk, or the disk with free pages, has room for it. */
+  /** Restores the reserve if the disk has room for it, with the database's free pages counted in. */
   restore(): void {
     if (!this.#reserve.isReleased) return;
     const spare = this.#number('freelist_count') - 2 * this.#workablePages;
     if (spare > 0 && !this.#reserve.fits(0) && this.#reserve.fits(spare * PAGE_BYTES)) {
       this.#vacuum();
-      // Only now the file becomes shorter.
+      // The file becomes shorter only with the checkpoint.
       fullError(() => this.#checkpoint('PASSIVE'));
     }
     this.#boundPages = Math.min(this.#boundPages, this.#number('page_count'));
@@ -85,22 +87,25 @@ export class DiskRoom {
     this.#limitGrowth(0);
   }
 
-  /** How long the log becomes: half of the reserve holds all of it. While that is released it takes no more of the disk. */
+  /**
+   * The log length at which a checkpoint begins. The whole log fits into half of the reserve. While the reserve is released,
+   * the log must not grow.
+   */
   get checkpointPages(): number {
     return this.#reserve.isReleased ? 0 : this.#logPages;
   }
 
-  /** Whether nothing is left but what deletions and compactions need. */
+  /** Whether the remaining space is needed for deletions and compactions. */
   get isShort(): boolean {
     return this.#reserve.isReleased && this.#number('freelist_count') < this.#workablePages;
   }
 
-  /** Where there is no room for it, free pages wait for the next time. */
+  /** Shortens the file. If there is no room for that, the free pages remain until the next call. */
   #vacuum(): void {
     fullError(() => this.#database.pragma(`incremental_vacuum(${VACUUM_STEP_PAGES})`));
   }
 
-  /** Returns whether the disk had room for the reserve again, so that the database may grow again. */
+  /** Restores the reserve, so that the database may grow again. Returns whether the disk had room for it. */
   #regain(): boolean {
     if (!this.#reserve.isReleased) return false;
     this.restore();
@@ -130,7 +135,7 @@ export class DiskRoom {
   }
 }
 
-/** The error by which the work found no room; `undefined` if it succeeded. Throws other errors. */
+/** Runs the work. Returns the error if the disk was full, or `undefined` on success. Throws other errors. */
 function fullError(work: () => unknown): unknown {
   try {
     work();

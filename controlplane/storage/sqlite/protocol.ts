@@ -1,22 +1,25 @@
-/** The messages between the main thread and the worker thread of the storage. Values are transferred in one buffer. */
+/**
+ * Defines the messages between the main thread and the worker thread of the storage. All values of a message are transferred in
+ * one buffer.
+ */
 import type { LogMarks } from '../log-backend.ts';
 import type { StorageErrorCode } from '../storage.ts';
 
 export interface WorkerOptions {
   readonly file: string;
   readonly lockFile: string;
-  /** Refuses writes beyond it as a full disk would. 0: no limit. */
+  /** The maximum size of the database. Writes beyond it are refused as on a full disk. 0 means no limit. */
   readonly sizeLimitBytes: number;
-  /** Space that is held back for a disk that becomes full, where the file system is not small. 0: none. */
+  /** The size of the reserve for a full disk. It is smaller on a small file system. 0 means no reserve. */
   readonly reserveBytes: number;
 }
 
-/** Records as parallel columns; `lengths[i]` is -1 where the key was deleted, else the next so many bytes of `values`. */
+/** Records as parallel columns. `lengths[i]` is the length of the record's value in `values`, or -1 if the key was deleted. */
 export interface RecordColumns {
   readonly revisions: readonly number[];
   readonly keys: readonly string[];
   readonly createRevisions: readonly number[];
-  /** 0: does not expire. */
+  /** The times of expiry. 0 means that the record does not expire. */
   readonly expiries: readonly number[];
   readonly lengths: readonly number[];
   readonly values: ArrayBuffer;
@@ -39,9 +42,9 @@ export type WorkerResponse =
   | { readonly type: 'rows'; readonly records: RecordColumns }
   | { readonly type: 'opened'; readonly marks: LogMarks }
   | { readonly type: 'done'; readonly id: number }
-  /** The write-ahead log could not be moved into the file (`problem`), or could be again (`undefined`). */
+  /** A checkpoint failed (`problem`), or succeeded again after a failure (`undefined`). */
   | { readonly type: 'checkpoint'; readonly problem: string | undefined }
   | { readonly type: 'failed'; readonly id: number; readonly code: StorageErrorCode; readonly message: string };
 
-/** `id` of the failure to open. */
+/** The `id` in the error of a failed opening. */
 export const OPENING = 0;

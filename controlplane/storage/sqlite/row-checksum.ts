@@ -1,4 +1,4 @@
-/** The checksum that each record of the log has of its key and value. */
+/** Computes the checksum that each record of the log has for its key and value. */
 import { crc32 } from 'node:zlib';
 
 export function checksumOf(key: string, value: Buffer | null): number {

@@ -1,6 +1,7 @@
 /**
- * Rows in the pages of a damaged database, decoded without SQLite, which gives up at the first fault. A row counts only where its checksum
- * fits. The format is SQLite's (https://www.sqlite.org/fileformat2.html#b_tree_pages); `page` gives a page by its number.
+ * Decodes the rows in the pages of a damaged database without SQLite, which stops at the first error. A row counts only if its
+ * checksum matches. The format is SQLite's (https://www.sqlite.org/fileformat2.html#b_tree_pages). `page` returns a page by its
+ * number.
  */
 import { checksumOf } from './row-checksum.ts';
 
@@ -8,7 +9,7 @@ export const PAGE_BYTES = 4096;
 const MAX_LOCAL = PAGE_BYTES - 35;
 const MIN_LOCAL = Math.floor(((PAGE_BYTES - 12) * 32) / 255) - 23;
 const OVERFLOW_BYTES = PAGE_BYTES - 4;
-/** Far beyond any object; a larger length is damage. */
+/** The largest length of a row. It is far larger than any object, so a larger length is damage. */
 const MAX_PAYLOAD = 64 << 20;
 const FILE_HEADER_BYTES = 100;
 
@@ -26,16 +27,16 @@ export interface SalvagedRow {
 
 export interface LeafRows {
   readonly rows: readonly SalvagedRow[];
-  /** Rows that cannot be read, by their keys where these can. */
+  /** The rows that cannot be read, with their keys if the keys can be read. */
   readonly lost: readonly string[];
 }
 
 type Column = number | string | Buffer | null;
 
-/** Offset of a page's own header: the first page begins with that of the file. */
+/** Returns the offset of the page's header. The first page begins with the header of the file. */
 export const headerAt = (page: number): number => (page === 1 ? FILE_HEADER_BYTES : 0);
 
-/** Rows of the log in a leaf. Rows of other tables are neither. */
+/** Returns the rows of the log in a leaf page. Rows of other tables are skipped and do not count as lost. */
 export function leafRows(number: number, page: Buffer, read: PageReader): LeafRows {
   const rows: SalvagedRow[] = [];
   const lost: string[] = [];
@@ -63,7 +64,7 @@ function rowOf(
   return { value: { revision, key, value, created, expires }, isWhole: checksum === checksumOf(key, value) };
 }
 
-/** The root of the table `log`, by the schema on the first page. */
+/** Returns the root page of the table `log`, which the schema on the first page names. */
 export function rootOfLog(page: Buffer, read: PageReader): number | undefined {
   for (const at of cellsOf(page, headerAt(1), 8)) {
     const [, name, , root] = cellAt(page, at, read)?.columns ?? [];
@@ -72,7 +73,7 @@ export function rootOfLog(page: Buffer, read: PageReader): number | undefined {
   return undefined;
 }
 
-/** Marks (`compacted`, `last`) in a leaf of an index. */
+/** Returns the marks (`compacted`, `last`) in a leaf page of an index. */
 export function marksIn(page: Buffer, read: PageReader): ReadonlyMap<string, number> {
   const marks = new Map<string, number>();
   for (const at of cellsOf(page, 0, 8)) {
@@ -84,14 +85,14 @@ export function marksIn(page: Buffer, read: PageReader): ReadonlyMap<string, num
   return marks;
 }
 
-/** Pages below an interior page. */
+/** Returns the pages below an interior page. */
 export function childrenOf(number: number, page: Buffer): readonly number[] {
   const header = headerAt(number);
   const children = cellsOf(page, header, 12).flatMap((at) => (at + 4 <= PAGE_BYTES ? [page.readUInt32BE(at)] : []));
   return [...children, page.readUInt32BE(header + 8)];
 }
 
-/** Where cells begin; those beyond the page are damage and left out. */
+/** Returns the offsets of the cells. Offsets beyond the page are damage and are left out. */
 function cellsOf(page: Buffer, header: number, headerBytes: number): readonly number[] {
   const count = page.readUInt16BE(header + 3);
   const found: number[] = [];
@@ -116,7 +117,7 @@ function cellAt(
   return columns === undefined ? undefined : { rowid: rowid.value, columns };
 }
 
-/** The payload of a cell with what overflowed; `undefined` where a part is missing. */
+/** Returns the payload of a cell with its overflow pages, or `undefined` if a part is missing. */
 function payloadAt(page: Buffer, at: number, length: number, read: PageReader): Buffer | undefined {
   if (length > MAX_PAYLOAD) return undefined;
   if (length <= MAX_LOCAL) return at + length <= PAGE_BYTES ? page.subarray(at, at + length) : undefined;
@@ -125,7 +126,7 @@ function payloadAt(page: Buffer, at: number, length: number, read: PageReader): 
   if (at + local + 4 > PAGE_BYTES) return undefined;
   const parts = [page.subarray(at, at + local)];
   let next = page.readUInt32BE(at + local);
-  // Each turn takes a page's worth, so that chains with circles end too.
+  // Each iteration takes the bytes of one page, so that the loop terminates even if the chain has a circle.
   for (let left = length - local; left > 0; left -= OVERFLOW_BYTES) {
     const overflow = read(next);
     if (overflow === undefined) return undefined;
@@ -169,7 +170,10 @@ function columnOf(type: number, bytes: Buffer): Column {
   return bytes.length === 8 ? Number(bytes.readBigInt64BE(0)) : bytes.readIntBE(0, bytes.length);
 }
 
-/** Seven bits a byte, the highest first; the ninth byte has eight. `undefined` beyond the end or 2^53. */
+/**
+ * Decodes a varint: seven bits in each byte, the highest first, and eight bits in the ninth byte. Returns `undefined` if it
+ * exceeds the buffer or 2^53.
+ */
 function varint(bytes: Buffer, start: number): { readonly value: number; readonly next: number } | undefined {
   let value = 0;
   for (let at = start; at < start + 9; at += 1) {

@@ -1,9 +1,10 @@
 /**
- * What can be read of a damaged database: every row whose checksum fits, wherever its page is, and a list of the damage. Opens the files
- * for reading alone and never through SQLite, which would write into them. For `orchlet doctor --data`.
+ * Reads a damaged database for `orchlet doctor --data`. It finds every row whose checksum matches, on whatever page it is, and
+ * lists the damage. It opens the files read-only and without SQLite, which would write to them.
  *
- * Pages count as they were after the last whole transaction. Pages that SQLite has given up are left out where its own list of them can
- * be read, since they hold rows that were deleted. Behind a damaged frame of the write-ahead log, rows count that are newer than all others.
+ * The pages count as they were after the last complete transaction. Pages that SQLite has freed are skipped if the list of free
+ * pages can be read, because they contain deleted rows. Rows that follow a damaged frame of the write-ahead log count if they
+ * are newer than all others.
  */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { openDatabase } from './database.ts';
@@ -23,18 +24,18 @@ import { readFrames, readLog } from './write-ahead-log.ts';
 const MAGIC = 'SQLite format 3\0';
 const HEADER = { pageBytes: 16, pages: 28, freeTrunk: 32, freePages: 36 } as const;
 const APPEND_BYTES = 2 << 20;
-/** Lines of one kind of damage in a report. */
+/** The maximum number of lines for one kind of damage in a report. */
 const SHOWN = 20;
 
 export interface Salvage {
-  /** In order of their revisions. */
+  /** The rows in the order of their revisions. */
   readonly rows: readonly SalvagedRow[];
-  /** Sentences for a person; none: no damage was found. */
+  /** The damage in sentences for the operator. It is empty if there is none. */
   readonly damage: readonly string[];
   readonly lastRevision: number;
 }
 
-/** Throws where the file cannot be opened. */
+/** Reads the database. Throws if the file cannot be opened. */
 export function salvage(file: string): Salvage {
   const descriptor = openSync(file, 'r');
   try {
@@ -44,7 +45,7 @@ export function salvage(file: string): Salvage {
   }
 }
 
-/** A new database of these rows. Its history begins after the last of them. */
+/** Writes a new database with these rows. Its history begins after the last of them. */
 export function writeSalvaged(file: string, { rows, lastRevision }: Salvage): void {
   const database = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0, reserveBytes: 0 });
   try {
@@ -123,7 +124,7 @@ class Scan {
     try {
       readSync(this.#descriptor, buffer, 0, PAGE_BYTES, (page - 1) * PAGE_BYTES);
     } catch (error) {
-      // A sector that the disk cannot read any more.
+      // The disk cannot read a sector of this page.
       this.#badPages.add(page);
       this.#damage.push(`page ${page} cannot be read: ${error instanceof Error ? error.message : String(error)}`);
       return undefined;
@@ -131,7 +132,7 @@ class Scan {
     return buffer;
   }
 
-  /** Pages of the list of free ones: trunks, and the leaves that they name. */
+  /** Returns the pages in the list of free pages: the trunk pages, and the leaf pages that they list. */
   #freePages(first: Buffer | undefined): ReadonlySet<number> {
     const free = new Set<number>();
     let trunk = first?.readUInt32BE(HEADER.freeTrunk) ?? 0;
@@ -149,7 +150,7 @@ class Scan {
     return free;
   }
 
-  /** The pages of the table, from its root; takes their rows. */
+  /** Takes the rows of the table, from its root page down. Returns the visited pages. */
   #walk(first: Buffer | undefined): ReadonlySet<number> {
     const seen = new Set<number>();
     const root = first === undefined ? undefined : rootOfLog(first, (page) => this.#page(page));
@@ -170,7 +171,7 @@ class Scan {
     return seen;
   }
 
-  /** Returns how many rows the page has. */
+  /** Takes the rows of a leaf page. Returns their number. */
   #takeLeaf(number: number): number {
     const page = this.#page(number);
     if (page === undefined || page[headerAt(number)] !== PAGE_TYPES.leaf) return 0;
@@ -235,7 +236,7 @@ class Scan {
 }
 
 function* pagesBetween(from: number, to: number): Generator<number, void, undefined> {
-  // A damaged header may name any number.
+  // A damaged header may contain any number, so the range is limited.
   for (let page = from; page <= Math.min(to, from + (1 << 22)); page += 1) yield page;
 }
 

@@ -1,21 +1,21 @@
 /**
- * The outcome of every error that SQLite can give to a write, in one table. Extended codes (`SQLITE_IOERR_FSYNC`) have the
- * row of their own name, else that of their primary code; what has no row is `unknown`.
+ * Maps every error that SQLite can return for a write to its outcome. An extended code (`SQLITE_IOERR_FSYNC`) has a row of its
+ * own or the row of its primary code. A code without a row has the outcome `unknown`.
  *
- * - `full`: nothing was written. The storage is read-only until there is room; the same write then succeeds.
- * - `refused`: nothing was written, and only this write is at fault.
- * - `unknown`: what was written cannot be known from here, or nothing can be relied on any more. The storage takes no writes,
- *   and the process exits, so that its supervisor starts it again: the recovery of the write-ahead log then decides.
+ * - `full`: nothing was written. The storage is read-only until there is room. The same write then succeeds.
+ * - `refused`: nothing was written, and only this write failed.
+ * - `unknown`: this process cannot know what was written, or cannot rely on the file any more. The storage takes no more
+ * writes, and the process exits. Its supervisor restarts it, and the recovery of the write-ahead log decides what was written.
  */
 export type WriteOutcome = 'full' | 'refused' | 'unknown';
 
 const OUTCOMES: ReadonlyMap<string, WriteOutcome> = new Map(
   Object.entries({
-    // SQLite gives it for ENOSPC, for a quota of pages, and for a temporary file without room.
+    // SQLite returns this for ENOSPC, for a quota of pages, and for a temporary file without room.
     SQLITE_FULL: 'full',
-    // A value of more than a billion bytes.
+    // The value exceeds a billion bytes.
     SQLITE_TOOBIG: 'refused',
-    // The lock is exclusive from the start: another process cannot come in between, so this is transient.
+    // The process holds an exclusive lock from the start, so this is transient.
     SQLITE_BUSY: 'refused',
     SQLITE_LOCKED: 'refused',
     SQLITE_INTERRUPT: 'refused',
@@ -23,14 +23,14 @@ const OUTCOMES: ReadonlyMap<string, WriteOutcome> = new Map(
     SQLITE_IOERR: 'unknown',
     SQLITE_CORRUPT: 'unknown',
     SQLITE_NOTADB: 'unknown',
-    // The file system was mounted read-only under the process, as kernels do after an error of the disk.
+    // The kernel remounted the file system read-only, as it does after a disk error.
     SQLITE_READONLY: 'unknown',
     SQLITE_CANTOPEN: 'unknown',
     SQLITE_PERM: 'unknown',
     SQLITE_AUTH: 'unknown',
     SQLITE_NOMEM: 'unknown',
     SQLITE_NOLFS: 'unknown',
-    // A revision that is there already, a statement that does not fit the schema: bugs.
+    // These are bugs: a revision that exists already, or a statement that does not match the schema.
     SQLITE_CONSTRAINT: 'unknown',
     SQLITE_MISMATCH: 'unknown',
     SQLITE_MISUSE: 'unknown',
@@ -47,7 +47,7 @@ export function outcomeOf(code: string): WriteOutcome {
   return OUTCOMES.get(code) ?? OUTCOMES.get(primaryOf(code)) ?? 'unknown';
 }
 
-/** `SQLITE_IOERR` of `SQLITE_IOERR_FSYNC`. */
+/** Returns the primary code of an extended code, for example `SQLITE_IOERR` of `SQLITE_IOERR_FSYNC`. */
 function primaryOf(code: string): string {
   return code.split('_', 2).join('_');
 }

@@ -1,9 +1,9 @@
 /**
- * The embedded storage: a revision log whose records a worker thread keeps in `<directory>/orchlet.db`. One process at a
- * time; `<directory>/orchlet.db.pid` names it. Opened by the control plane's `main.ts`.
+ * Opens the embedded storage: a revision log whose records a worker thread keeps in `<directory>/orchlet.db`. One process at a
+ * time may open it, and `<directory>/orchlet.db.pid` contains its id. The start of the control plane opens it.
  *
- * A commit of one small object costs one fsync and about 8 KB (one or two pages of the write-ahead log); a lease that is
- * renewed every ten seconds costs 5 MB and 400 fsyncs an hour, compaction and checkpoints included.
+ * A commit of one small object costs one fsync and about 8 KB (one or two pages of the write-ahead log). A lease that is
+ * renewed every ten seconds costs 5 MB and 400 fsyncs an hour, with compaction and checkpoints.
  */
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
@@ -25,22 +25,28 @@ export interface SqliteStorageOptions {
   readonly directory: string;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** `stampRevision` of `object-bytes.ts` where a watch cache reads; values as they are otherwise. */
+  /**
+   * Writes the revision into a value. A watch cache needs `stampRevision` of `object-bytes.ts`. Without it, values stay
+   * unchanged.
+   */
   readonly stamp?: Stamp;
-  /** A bound on the file; writes beyond it are refused as on a full disk. */
+  /** The maximum size of the file. Writes beyond it are refused as on a full disk. */
   readonly sizeLimitBytes?: number;
-  /** Space on the disk that is held back, so that compaction works when it is full. None without it. */
+  /** The space on the disk that is reserved, so that compaction works on a full disk. There is no reserve if it is absent. */
   readonly reserveBytes?: number;
-  /** Encryption at rest. */
+  /** Encrypts and decrypts values at rest. */
   readonly transformer?: ValueTransformer;
   readonly historyLimitBytes?: number;
-  /** A commit's outcome is unknown: nothing is written any more, the process should end. */
+  /** Called if the outcome of a commit is unknown. The storage writes nothing more, and the process should exit. */
   readonly onFailure?: (error: Error) => void;
-  /** A watch failed and was closed. */
+  /** Called when a watch failed and was closed. */
   readonly onWatchFailed?: (resource: string) => void;
 }
 
-/** Throws StorageError `locked` (another process has the directory) or `unusable`, with a message for a person. */
+/**
+ * Opens the storage. Throws a StorageError `locked` (another process has the directory) or `unusable`, with a message for the
+ * operator.
+ */
 export async function openSqliteStorage(options: SqliteStorageOptions): Promise<Storage> {
   const { directory, clock, logger, stamp, transformer = plainValues, historyLimitBytes, onFailure } = options;
   const file = join(directory, 'orchlet.db');
@@ -72,7 +78,7 @@ export async function openSqliteStorage(options: SqliteStorageOptions): Promise<
   return log;
 }
 
-/** A value that cannot be decrypted aborts the start, so that it is not overwritten. */
+/** Decrypts the records. A value that cannot be decrypted fails the start, so that it is not overwritten. */
 async function openRecords(
   backend: SqliteBackend,
   { chunks }: Loaded,
@@ -99,7 +105,7 @@ function* openedRecords(chunks: RecordColumns[], transformer: ValueTransformer):
   }
 }
 
-/** The values as they lie in the chunks, which stay. */
+/** Yields the values as they are in the chunks, without a copy. */
 function* keptValues(chunks: readonly RecordColumns[]): Generator<KeptValue, void, undefined> {
   for (const { keys, lengths, values } of chunks) {
     let offset = 0;
@@ -126,7 +132,7 @@ class SqliteBackend implements LogBackend {
   readonly #worker: Worker;
   readonly #waiting = new Map<number, Waiting>();
   #lastId = OPENING;
-  /** Why there is no thread any more. */
+  /** The reason why the worker thread is gone. */
   #lost: StorageError | undefined;
   #lostListener: (error: Error) => void = () => undefined;
   #troubleListener: (problem: string | undefined) => void = () => undefined;
@@ -135,11 +141,11 @@ class SqliteBackend implements LogBackend {
 
   constructor(options: WorkerOptions, transformer: ValueTransformer) {
     this.#transformer = transformer;
-    // In a release the worker is a bundle beside the program's.
+    // In a release, the worker is a bundle beside the bundle of the program.
     const file = import.meta.url.endsWith('.ts')
       ? new URL('./worker.ts', import.meta.url)
       : new URL('./worker.js', import.meta.url);
-    // It passes buffers on and keeps none: a small young heap is enough.
+    // The thread passes buffers on and keeps none, so a small young generation is enough.
     const resourceLimits = { maxYoungGenerationSizeMb: 2 };
     this.#worker = new Worker(file, { workerData: options, name: 'storage', resourceLimits });
     this.opened = new Promise((resolve, reject) => this.#listen(resolve, reject));
@@ -201,7 +207,7 @@ class SqliteBackend implements LogBackend {
     const id = this.#lastId;
     return new Promise((resolve, reject) => {
       this.#waiting.set(id, { resolve, reject });
-      // A process without other work may exit, but not before pending requests are answered.
+      // A process without other work may exit, but not before pending requests have their responses.
       this.#worker.ref();
       this.#worker.postMessage(request(id), transfer);
     });
@@ -267,14 +273,14 @@ function columnsOf(records: readonly LogRecord[]): RecordColumns {
   };
 }
 
-/** Records of loaded chunks; a chunk is let go when it is through. */
+/** Yields the records of loaded chunks, and releases each chunk after its last record. */
 function* recordsOf(chunks: RecordColumns[]): Generator<LogRecord, void, undefined> {
   for (let chunk = chunks.shift(); chunk !== undefined; chunk = chunks.shift()) {
     const { revisions, keys, createRevisions, expiries, lengths, values } = chunk;
     let offset = 0;
     for (const [at, revision] of revisions.entries()) {
       const length = lengths[at] ?? -1;
-      // Copied: a value must not keep the whole chunk in memory.
+      // The value is copied, because a slice would keep the whole chunk in memory.
       const value = length < 0 ? undefined : Buffer.from(Buffer.from(values, offset, length));
       offset += Math.max(0, length);
       const expiresAtMs = expiries[at] === 0 ? undefined : expiries[at];

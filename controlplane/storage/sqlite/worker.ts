@@ -1,6 +1,6 @@
 /**
- * The thread that owns the SQLite file, so that no fsync blocks the event loop. Sends every record when it opens, then
- * answers one request after the other. Started by `sqlite-storage.ts`.
+ * Owns the SQLite file in a thread of its own, so that an fsync does not block the event loop. It sends all records when it
+ * opens the file, and then handles one request after another. `sqlite-storage.ts` starts it.
  */
 import { parentPort, workerData } from 'node:worker_threads';
 import { StorageError } from '../storage.ts';
@@ -23,7 +23,7 @@ function serve(port: NonNullable<typeof parentPort>): void {
   const checkpoint = checkpointer(database, answer);
   port.on('message', (request: WorkerRequest) => {
     if (request.type === 'copy') {
-      // The one request that others overtake: it gives the thread back between its steps.
+      // A copy is the only request that later requests may overtake, because it yields between its steps.
       database.copyTo(request.file).then(
         () => answer({ type: 'done', id: request.id }),
         (error: unknown) => answer(failure(request.id, error)),
@@ -61,8 +61,8 @@ function perform(database: LogDatabase, request: Exclude<WorkerRequest, { readon
 }
 
 /**
- * A checkpoint that fails loses nothing, since the write-ahead log keeps everything and the next one writes the same pages
- * again; but the log grows, so the main side is notified.
+ * Runs checkpoints. A failed checkpoint loses nothing, because the write-ahead log keeps everything and the next checkpoint
+ * writes the same pages again. But the log grows, so the main thread is notified.
  */
 function checkpointer(database: LogDatabase, answer: (response: WorkerResponse) => void): () => void {
   let problem: string | undefined;

@@ -1,10 +1,10 @@
 /**
- * Looks for damage in the write-ahead log before SQLite opens it. SQLite takes the first frame that does not fit for the end
- * of the log, as it must: a power failure may leave the last transaction half-written. But a transaction is on the disk
- * before the next one begins, so where frames of a later one follow, what does not fit was damaged after it was
- * acknowledged, and opening the file would lose it, and everything after it, without a word.
+ * Looks for damage in the write-ahead log before SQLite opens it. SQLite takes the first frame that does not match as the end
+ * of the log, because a power failure may leave the last transaction incomplete. But each transaction is on the disk before the
+ * next one begins. If frames of a later transaction follow the frame that does not match, that frame was damaged after its
+ * transaction was acknowledged. SQLite would then silently lose it and everything after it.
  *
- * The format is SQLite's own (https://www.sqlite.org/fileformat2.html#walformat). Called by `database.ts`, in the worker.
+ * The format is SQLite's (https://www.sqlite.org/fileformat2.html#walformat). `database.ts` calls this in the worker.
  */
 import { readFileSync } from 'node:fs';
 import { StorageError } from '../storage.ts';
@@ -14,11 +14,11 @@ const FRAME_HEADER_BYTES = 24;
 const MAGIC = 0x377f0682;
 const SALTS = { start: 16, end: 24 };
 
-/** Throws `unusable` where acknowledged writes are damaged. */
+/** Throws `unusable` if acknowledged writes are damaged. */
 export function refuseDamagedLog(file: string): void {
   const log = readLog(file);
   if (log === undefined || !isDamaged(log)) return;
-  // Another process may have begun the log anew while it was read; it does not do so all the time.
+  // Another process may have restarted the log while it was read. This does not happen twice in a row.
   const again = readLog(file);
   if (again === undefined || !again.subarray(0, HEADER_BYTES).equals(log.subarray(0, HEADER_BYTES))) return;
   if (!isDamaged(again)) return;
@@ -29,7 +29,7 @@ export function refuseDamagedLog(file: string): void {
   );
 }
 
-/** `undefined`: there is none. */
+/** Reads the log. Returns `undefined` if it does not exist. */
 export function readLog(file: string): Buffer | undefined {
   try {
     return readFileSync(file);
@@ -47,7 +47,7 @@ function isDamaged(log: Buffer): boolean {
   const header = new Checksum(bigEndian);
   header.add(log.subarray(0, SALTS.end));
   const headerFits = (magic & ~1) === MAGIC && pageBytes >= 512 && header.equals(log, SALTS.end);
-  // It is written once, long before most of what follows.
+  // The header is written once, long before most of the frames.
   if (!headerFits) return log.length > HEADER_BYTES + 2 * (FRAME_HEADER_BYTES + 4096);
   const frames = new Frames(log, pageBytes);
   const checksum = header;
@@ -62,16 +62,16 @@ export interface LogFrame {
 }
 
 export interface ReadLog {
-  /** Of transactions that are whole and follow each other from the beginning: what SQLite takes. */
+  /** The frames of complete transactions that follow each other from the beginning. SQLite recovers these. */
   readonly whole: readonly LogFrame[];
   /**
-   * Of transactions behind a damaged frame, in order: pages as they came to be, with gaps between. A last transaction that is not
-   * whole is not among them: the power failed before it was acknowledged, and SQLite drops it too.
+   * The frames of transactions after a damaged frame, in order and with gaps. An incomplete last transaction is left out: the
+   * power failed before it was acknowledged, and SQLite drops it, too.
    */
   readonly behindDamage: readonly LogFrame[];
 }
 
-/** The pages in a log, damaged or not; nothing is refused. For `salvage.ts`. */
+/** Returns the pages in a log, whether damaged or not, and refuses nothing. `salvage.ts` uses it. */
 export function readFrames(log: Buffer, pageBytes: number): ReadLog {
   if (log.length < HEADER_BYTES + FRAME_HEADER_BYTES) return { whole: [], behindDamage: [] };
   const checksum = new Checksum((log.readUInt32BE(0) & 1) === 1);
@@ -106,7 +106,7 @@ class Frames {
     return HEADER_BYTES + at * this.#frameBytes;
   }
 
-  /** Belongs to this log and not to one that was in the file before it. */
+  /** Whether the frame belongs to this log and not to an earlier log in the same file. */
   #isOurs(at: number): boolean {
     const start = this.#start(at);
     return this.#log.subarray(start + 8, start + 16).equals(this.#salts);
@@ -116,7 +116,7 @@ class Frames {
     return this.#log.readUInt32BE(this.#start(at) + 4) !== 0;
   }
 
-  /** Takes the frame into the checksum; whether that is the one that the frame has. */
+  /** Adds the frame to the checksum. Returns whether the result equals the checksum in the frame. */
   follows(at: number, checksum: Checksum): boolean {
     const start = this.#start(at);
     if (!this.#isOurs(at)) return false;
@@ -125,7 +125,7 @@ class Frames {
     return checksum.equals(this.#log, start + 16);
   }
 
-  /** Frames of this log from one to before the other, up to the last that ends a transaction. */
+  /** Returns the frames of this log from `from` to before `to`, up to the last frame that ends a transaction. */
   transactions(from: number, to: number): readonly LogFrame[] {
     const found: LogFrame[] = [];
     let committed = 0;
@@ -141,7 +141,7 @@ class Frames {
     return found.slice(0, committed);
   }
 
-  /** Whether a transaction ends at frame `at` or after it and another one begins behind that. */
+  /** Whether a transaction ends at frame `at` or later and another transaction begins after it. */
   hasLater(at: number): boolean {
     let ended = false;
     for (let next = at; next < this.count; next += 1) {
@@ -153,7 +153,7 @@ class Frames {
   }
 }
 
-/** SQLite's: two sums over pairs of words. */
+/** SQLite's checksum: two sums over pairs of words. */
 class Checksum {
   readonly #bigEndian: boolean;
   #first = 0;
