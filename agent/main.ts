@@ -4,6 +4,7 @@
  */
 import { mkdir } from 'node:fs/promises';
 import { resolve } from 'node:path';
+import { clientMetrics } from '../api/component/client-metrics.ts';
 import { type Logger, silentLogger } from '../api/component/logger.ts';
 import type { Verbosity } from '../api/component/logging.ts';
 import type { MetricsRegistry } from '../api/component/metrics.ts';
@@ -21,7 +22,6 @@ import type { PodHost } from './server/pod-host.ts';
 import type { NodeStatusSource } from './node/status/node-manager.ts';
 import type { AgentFlags } from './options/agent-options.ts';
 import { type EffectiveOptions, effectiveOptions } from './options/config/effective-options.ts';
-import { clientMetrics } from './resources/statistics/client-metrics.ts';
 import { instrumentRuntime } from './resources/statistics/instrumented-runtime.ts';
 import { loadPreloadedImages } from './runtime/images/imported-images.ts';
 import type { Runtime } from './runtime/runtime.ts';

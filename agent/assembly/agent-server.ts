@@ -4,8 +4,9 @@ import { readFile } from 'node:fs/promises';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Verbosity } from '../../api/component/logging.ts';
 import { background } from '../../api/machinery/background.ts';
-import { type Clock, pause } from '../../api/machinery/clock.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
+import type { QueueObserver } from '../../api/machinery/work-queue.ts';
 import { initialServingPair, keepServingCertificate } from '../node/certificates/serving.ts';
 import type { EffectiveOptions, Origin } from '../options/config/effective-options.ts';
 import type { FeatureGates } from '../options/config/feature-gates.ts';
@@ -13,6 +14,7 @@ import type { PodHost } from '../server/pod-host.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 import type { SubmittedPods } from '../sources/submitted-source.ts';
 import { createAccess } from '../server/access.ts';
+import { followClientCa } from '../server/client-ca.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
 import type { SystemLogsOptions } from '../server/system-logs.ts';
@@ -40,6 +42,7 @@ export interface AssembledServerOptions {
   readonly explainEviction: NonNullable<AgentServerOptions['explainEviction']>;
   readonly observe: NonNullable<AgentServerOptions['observe']>;
   readonly certificates: CertificateObserver;
+  readonly observeQueue: (name: string) => QueueObserver;
   /** `/configz`. */
   readonly config: () => object;
   /** `/flagz`. */
@@ -111,11 +114,20 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
     debugHandlers: flags.enableDebuggingHandlers,
   });
   if (flags.clientCaFile !== '')
-    background(followClientCa(flags.clientCaFile, clientCa ?? '', server, options), {
-      logger,
-      what: 'Following the CAs of clients',
-      signal,
-    });
+    background(
+      followClientCa(
+        {
+          file: flags.clientCaFile,
+          first: clientCa ?? '',
+          server,
+          observeQueue: options.observeQueue,
+          clock,
+          logger,
+        },
+        signal,
+      ),
+      { logger, what: 'Following the CAs of clients', signal },
+    );
   if (flags.rotateServerCertificates && client !== undefined) {
     const renewal = keepServingCertificate(
       {
@@ -167,28 +179,4 @@ function zpages({ gates, flagz, version, clock }: AssembledServerOptions): Zpage
       ? { statusz: () => ({ startedAtMs, nowMs: clock.now(), version: version.replace(/^v/, '') }) }
       : {}),
   };
-}
-
-const CLIENT_CA_CHECK_MS = 60_000;
-
-/** Replaces the CAs of clients while the agent runs. */
-async function followClientCa(
-  file: string,
-  first: string,
-  server: Pick<AgentServer, 'trustClients'>,
-  { clock, logger, signal }: Pick<AssembledServerOptions, 'clock' | 'logger' | 'signal'>,
-): Promise<void> {
-  let current = first;
-  while (!signal.aborted) {
-    await pause(clock, CLIENT_CA_CHECK_MS, signal);
-    try {
-      const text = await readFile(file, 'utf8');
-      if (text === current || signal.aborted) continue;
-      server.trustClients(text);
-      current = text;
-      logger.info({ file }, 'Replaced the CAs of clients');
-    } catch (error) {
-      logger.warn({ err: error, file }, 'Cannot read the CAs of clients, keeping the previous ones');
-    }
-  }
 }

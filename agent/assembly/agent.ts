@@ -92,6 +92,7 @@ export async function assembleAgent(base: Base, outside: Outside, lifecycle: Lif
     explainEviction: (supposed) => eviction.explain(supposed),
     observe: createHttpObserver(registries.own, base.clock),
     certificates: registries.certificates.server,
+    observeQueue: registries.observeQueue,
     config: () => configz(base.effective, detected),
     flagz: () => flagz(base.effective),
     gates: base.effective.gates,

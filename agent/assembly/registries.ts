@@ -1,7 +1,9 @@
 /** The metrics of the agent: its own on `/metrics`, and those of probes on `/metrics/probes`. */
 import { registerBuildInfo } from '../../api/component/build-metrics.ts';
 import { MetricsRegistry } from '../../api/component/metrics.ts';
+import { queueMetrics } from '../../api/component/queue-metrics.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import type { QueueObserver } from '../../api/machinery/work-queue.ts';
 import { type CertificateObservers, certificateMetrics } from '../node/certificates/certificate-metrics.ts';
 import { createProbeMetrics, type ProbeMetrics } from '../resources/statistics/probe-metrics.ts';
 
@@ -9,6 +11,7 @@ export interface AgentRegistries {
   readonly own: MetricsRegistry;
   readonly probes: ProbeMetrics;
   readonly certificates: CertificateObservers;
+  readonly observeQueue: (name: string) => QueueObserver;
 }
 
 /** The version is the kubelet's, such as `v1.36.2`. */
@@ -18,5 +21,10 @@ export function createRegistries(clock: Clock, version: string): AgentRegistries
     gitVersion: version,
     platform: `linux/${process.arch === 'x64' ? 'amd64' : process.arch}`,
   });
-  return { own, probes: createProbeMetrics(clock.now()), certificates: certificateMetrics(own, clock) };
+  return {
+    own,
+    probes: createProbeMetrics(clock.now()),
+    certificates: certificateMetrics(own, clock),
+    observeQueue: queueMetrics(own, clock),
+  };
 }

@@ -21,6 +21,7 @@ import type { Clock } from './clock.ts';
 import { HttpTransport, NotSentError, type TransportOptions, type TransportResponse } from './http-transport.ts';
 import { JSON_TYPE, jsonFormat, type ObjectFormat } from './object-format.ts';
 import { RateLimiter } from './rate-limiter.ts';
+import type { ObservedRequest, RequestObserver } from './request-observer.ts';
 import { framesOf, isEndOfStream, linesOf, mapped, readAll } from './response-body.ts';
 import { retryAfter, statusOf } from './response-status.ts';
 
@@ -37,14 +38,6 @@ export interface HttpClientOptions extends TransportOptions {
   readonly onTimeout?: () => void;
   readonly observe?: RequestObserver;
 }
-
-/** Called for each request that was sent, for metrics; there is no status if there was no response. */
-export type RequestObserver = (request: {
-  readonly method: string;
-  readonly server: string;
-  readonly status: number | undefined;
-  readonly tookMs: number;
-}) => void;
 
 export interface RawRequest {
   readonly method: string;
@@ -217,8 +210,11 @@ export class HttpClient implements Client {
   /** Any path; failures are `StatusError`s. The caller reads or destroys the body. */
   async raw(request: RawRequest): Promise<TransportResponse> {
     const { body, contentType } = this.#encoded(request);
+    const observed = this.#observed(request);
     for (let attempt = 0; ; attempt++) {
+      const calledMs = this.#clock.monotonic();
       await this.#limiter.accept(request.signal);
+      this.#observe?.limited(observed, this.#clock.monotonic() - calledMs);
       const { certificate, key, authorization } = await this.#credentials.current();
       this.#transport.useCertificate({ certificate, key });
       const headers = {
@@ -244,11 +240,11 @@ export class HttpClient implements Client {
           continue;
         throw error;
       } finally {
-        this.#observe?.({
-          method: request.method,
-          server: this.#transport.server,
+        this.#observe?.sent(observed, {
           status: response?.status,
           tookMs: this.#clock.monotonic() - fromMs,
+          bytes: body === undefined ? 0 : Buffer.byteLength(body),
+          isRetry: attempt > 0,
         });
       }
       if (response.status < 400) return response;
@@ -283,8 +279,13 @@ export class HttpClient implements Client {
   async #answer(request: RawRequest): Promise<unknown> {
     const { body, headers } = await this.raw({ accept: this.#format.accept, ...request });
     const bytes = await readAll(body);
+    this.#observe?.received(this.#observed(request), bytes.length);
     const decoder = this.#format.decoderFor(headers['content-type'] ?? '');
     return decoder === undefined ? (JSON.parse(bytes.toString('utf8')) as unknown) : decoder.decode(bytes);
+  }
+
+  #observed({ method }: RawRequest): ObservedRequest {
+    return { method, server: this.#transport.server };
   }
 
   /** Bodies whose type the caller names are sent as they are. */

@@ -4,6 +4,7 @@
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { readFile } from 'node:fs/promises';
+import { clientMetrics } from '../../api/component/client-metrics.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -89,7 +90,7 @@ async function callBackend({ flags, clock, logger, metrics }: AuditParts): Promi
   const onDropped = droppedCounter(metrics, 'webhook');
   const webhook = new WebhookSink({
     endpoint: await webhookFromFile(flags.auditWebhookConfigFile, clock),
-    client: new WebhookClient('kube-apiserver-audit'),
+    client: new WebhookClient('kube-apiserver-audit', { measured: { observer: clientMetrics(metrics), clock } }),
     clock,
     initialBackoffMs: flags.auditWebhookInitialBackoff,
   });

@@ -4,6 +4,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../api/machinery/clock.ts';
+import type { RequestObserver } from '../../api/machinery/request-observer.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Secret } from '../../api/machinery/kinds.ts';
 import { nodes, pods, secrets, serviceAccounts } from '../../api/machinery/resources.ts';
@@ -119,6 +120,8 @@ export interface AuthenticatorsOptions {
   /** All paths if it is absent. */
   readonly anonymousPaths?: readonly string[];
   readonly metrics?: AuthenticationMetrics;
+  /** Is notified of calls of webhooks and of issuers. */
+  readonly requests?: RequestObserver;
 }
 
 export interface Authenticators {
@@ -137,7 +140,9 @@ const TOKEN_SUCCESS_TTL_MS = 10_000;
 
 export async function buildAuthenticators(options: AuthenticatorsOptions): Promise<Authenticators> {
   const { clock, logger, metrics } = options;
-  const client = new WebhookClient('kube-apiserver');
+  const client = new WebhookClient('kube-apiserver', {
+    measured: options.requests && { observer: options.requests, clock },
+  });
   const list: Authenticator[] = [];
   if (options.requestHeader !== undefined) {
     const verifier = new PeerVerifier(options.requestHeader.ca, clock);

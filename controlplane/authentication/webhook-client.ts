@@ -8,8 +8,10 @@ import { stringifyJson } from '../../api/codec/json.ts';
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 import { isIP } from 'node:net';
+import type { Clock } from '../../api/machinery/clock.ts';
 import { createDialer, type Dialer, type Purpose } from '../../api/machinery/dialer.ts';
 import { Agent as HttpAgent } from '../../api/machinery/node-http.ts';
+import type { RequestObserver } from '../../api/machinery/request-observer.ts';
 
 const MAX_ANSWER_BYTES = 3 * 1024 * 1024;
 
@@ -32,6 +34,13 @@ export interface WebhookEndpoint {
   readonly insecureSkipVerify?: boolean;
 }
 
+export interface WebhookRequest {
+  readonly method: 'GET' | 'POST';
+  readonly body?: string;
+  readonly signal: AbortSignal;
+  readonly maxBytes?: number;
+}
+
 export interface WebhookAnswer {
   readonly status: number;
   readonly contentType: string;
@@ -48,27 +57,45 @@ export class WebhookCallError extends Error {
   }
 }
 
+export interface WebhookClientOptions {
+  readonly dialer?: Dialer;
+  /** Counts and times the calls. */
+  readonly measured?: { readonly observer: RequestObserver; readonly clock: Clock } | undefined;
+}
+
 /** Each part that calls webhooks has its own client; `close` closes its connections. */
 export class WebhookClient {
   readonly #agents = new Map<string, HttpAgent | HttpsAgent>();
   readonly #userAgent: string;
   readonly #dialer: Dialer;
+  readonly #measured: WebhookClientOptions['measured'];
 
-  constructor(userAgent: string, dialer: Dialer = createDialer()) {
+  constructor(userAgent: string, { dialer = createDialer(), measured }: WebhookClientOptions = {}) {
     this.#userAgent = userAgent;
     this.#dialer = dialer;
+    this.#measured = measured;
   }
 
   /** Rejects with `WebhookCallError`, or with the signal's reason. */
-  call(
-    endpoint: WebhookEndpoint,
-    request: {
-      readonly method: 'GET' | 'POST';
-      readonly body?: string;
-      readonly signal: AbortSignal;
-      readonly maxBytes?: number;
-    },
-  ): Promise<WebhookAnswer> {
+  async call(endpoint: WebhookEndpoint, request: WebhookRequest): Promise<WebhookAnswer> {
+    if (this.#measured === undefined) return this.#send(endpoint, request);
+    const { observer, clock } = this.#measured;
+    const { method, body = '' } = request;
+    const observed = { method, server: endpoint.url.host };
+    const fromMs = clock.monotonic();
+    let status: number | undefined;
+    try {
+      const answer = await this.#send(endpoint, request);
+      status = answer.status;
+      observer.received(observed, answer.body.length);
+      return answer;
+    } finally {
+      const tookMs = clock.monotonic() - fromMs;
+      observer.sent(observed, { status, tookMs, bytes: Buffer.byteLength(body), isRetry: false });
+    }
+  }
+
+  #send(endpoint: WebhookEndpoint, request: WebhookRequest): Promise<WebhookAnswer> {
     const { url } = endpoint;
     const isTls = url.protocol === 'https:';
     const options = {

@@ -4,6 +4,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../api/machinery/clock.ts';
+import type { RequestObserver } from '../../api/machinery/request-observer.ts';
 import type { Sources } from '../readers/sources.ts';
 import type { SecurityPart } from '../authentication/authenticators.ts';
 import { WebhookClient } from '../authentication/webhook-client.ts';
@@ -56,6 +57,8 @@ export interface AuthorizersOptions {
   /** Compiles CEL match conditions. Without it, a configuration with match conditions is rejected. */
   readonly compileCondition?: MatchConditionCompiler;
   readonly metrics?: AuthorizationMetrics;
+  /** Is notified of calls of webhooks. */
+  readonly requests?: RequestObserver;
 }
 
 export interface Authorizers {
@@ -75,7 +78,9 @@ type Kind = Authorizer & RuleResolver;
 
 export async function buildAuthorizers(options: AuthorizersOptions): Promise<Authorizers> {
   const { clock, sources, configFile = '', metrics } = options;
-  const client = new WebhookClient('kube-apiserver');
+  const client = new WebhookClient('kube-apiserver', {
+    measured: options.requests && { observer: options.requests, clock },
+  });
   const rbac = new RbacAuthorizer(sources);
   const kept = new Map<string, Kind>([
     ['RBAC', rbac],

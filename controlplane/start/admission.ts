@@ -1,4 +1,5 @@
 /** The fourth phase of the start: the admission plugins and their chain. */
+import { clientMetrics } from '../../api/component/client-metrics.ts';
 import { namespaces, resourceQuotas } from '../../api/machinery/resources.ts';
 import { loadAdmissionConfiguration } from '../admission/admission-config.ts';
 import { chainMetrics, podSecurityMetrics, webhookMetrics } from '../admission/admission-metrics.ts';
@@ -37,7 +38,10 @@ export async function buildAdmission(before: Before): Promise<AdmissionPhase> {
     },
     policies: { schema, resources: () => registry.catalog.resources() },
     webhooks: {
-      client: new WebhookClient('kube-apiserver-admission', dialer),
+      client: new WebhookClient('kube-apiserver-admission', {
+        dialer,
+        measured: { observer: clientMetrics(metrics), clock },
+      }),
       random: Math.random,
       matchConditions: webhookConditions(() => authorizer),
       conversion: catalogConversion(

@@ -1,4 +1,5 @@
 /** Calls of other servers: aggregated API servers, and webhooks that convert custom resources. */
+import { clientMetrics } from '../../api/component/client-metrics.ts';
 import { parseJson } from '../../api/codec/json.ts';
 import { apiServices, customResourceDefinitions, endpointSlices, services } from '../../api/machinery/resources.ts';
 import { endpointOf } from '../admission/webhook/endpoint.ts';
@@ -16,9 +17,12 @@ import type { Parts } from './parts.ts';
 const CONVERSION_TIMEOUT_SECONDS = 30;
 
 /** Calls of conversion webhooks, whose addresses are found as those of admission webhooks are. */
-export function conversionCalls({ sources, dialer }: Parts): CallConversion {
+export function conversionCalls({ sources, dialer, metrics, clock }: Parts): CallConversion {
   const found = { services: sources.of(services), endpointSlices: sources.of(endpointSlices), random: Math.random };
-  const client = new WebhookClient('kube-apiserver-conversion', dialer);
+  const client = new WebhookClient('kube-apiserver-conversion', {
+    dialer,
+    measured: { observer: clientMetrics(metrics), clock },
+  });
   return async (config, body) => {
     const endpoint = await endpointOf(config, CONVERSION_TIMEOUT_SECONDS, found);
     const signal = AbortSignal.timeout(CONVERSION_TIMEOUT_SECONDS * 1000);

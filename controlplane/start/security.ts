@@ -1,4 +1,5 @@
 /** The third phase of the start: certificates, authorization, clients of this process, and authentication. */
+import { clientMetrics } from '../../api/component/client-metrics.ts';
 import { readPem } from '../../api/pki/pem.ts';
 import { createPublicKey } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -156,6 +157,7 @@ function authenticatorFlags(before: Before, structured: AuthenticationConfig) {
     anonymous: mayBeAnonymous(before, structured),
     ...(structured.anonymous?.paths === undefined ? {} : { anonymousPaths: structured.anonymous.paths }),
     metrics: authenticationMetrics(metrics),
+    requests: clientMetrics(metrics),
   };
 }
 
@@ -178,6 +180,7 @@ function authorizersOf({ flags, clock, sources, metrics }: Before, configText: s
           },
         }),
     metrics: authorizationMetrics(metrics),
+    requests: clientMetrics(metrics),
   });
 }
 

@@ -53,7 +53,7 @@ const ABSENT: readonly (readonly [pattern: RegExp, why: string])[] = [
   [/^etcd_|^grpc_client_/, 'the storage is no etcd'],
   [/^field_validation_request_duration_seconds$/, 'not measured by itself'],
   [/^kubernetes_feature_enabled$/, 'the control plane has no feature gates'],
-  [/^rest_client_/, 'the parts of the control plane call each other in the process'],
+  [/^rest_client_(exec_plugin|transport)_/, "of credential plugins and the transport cache of Kubernetes' Go client"],
 ];
 
 const recorded = new Map(

@@ -39,7 +39,6 @@ const ABSENT: readonly (readonly [pattern: RegExp, why: string])[] = [
   [/^kubelet_lifecycle_handler|^kubelet_sleep_action/, 'handlers have no second way'],
   [/^kubelet_pod_watch_events|^kubelet_pod_worker_start/, 'told by other figures'],
   [/^rest_client_exec_plugin|^rest_client_transport/, 'of credential plugins and the transport cache of client-go'],
-  [/^workqueue_/, 'the kubelet uses work queues of client-go to reload bundles of CAs only'],
   [/^process_network_/, 'the process has no network of its own'],
 ];
 

@@ -1,0 +1,53 @@
+/**
+ * Replaces the CAs of clients while the agent runs. The file is checked through a work queue, as the kubelet does, whose metrics
+ * show failures; a check that failed is repeated sooner.
+ */
+import { readFile } from 'node:fs/promises';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { type QueueObserver, WorkQueue } from '../../api/machinery/work-queue.ts';
+import type { AgentServer } from './server.ts';
+
+const CHECK_MS = 60_000;
+const FIRST_RETRY_MS = 1_000;
+/** The kubelet's name of this queue. */
+const QUEUE_NAME = 'DynamicCABundle-client-ca-bundle';
+
+export interface ClientCaOptions {
+  readonly file: string;
+  /** The CAs that the server was started with. */
+  readonly first: string;
+  readonly server: Pick<AgentServer, 'trustClients'>;
+  readonly observeQueue: (name: string) => QueueObserver;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+export async function followClientCa(options: ClientCaOptions, signal: AbortSignal): Promise<void> {
+  const { file, first, server, observeQueue, clock, logger } = options;
+  const queue = new WorkQueue({
+    clock,
+    observer: observeQueue(QUEUE_NAME),
+    baseDelayMs: FIRST_RETRY_MS,
+    maxDelayMs: CHECK_MS,
+  });
+  signal.addEventListener('abort', () => queue.shutDown(), { once: true });
+  let current = first;
+  queue.add(file);
+  for (let key = await queue.next(); key !== undefined && !signal.aborted; key = await queue.next()) {
+    try {
+      const text = await readFile(key, 'utf8');
+      if (text !== current) {
+        server.trustClients(text);
+        current = text;
+        logger.info({ file }, 'Replaced the CAs of clients');
+      }
+      queue.forget(key);
+      queue.addAfter(key, CHECK_MS);
+    } catch (error) {
+      logger.warn({ err: error, file }, 'Cannot read the CAs of clients, keeping the previous ones');
+      queue.addRateLimited(key);
+    }
+    queue.done(key);
+  }
+}

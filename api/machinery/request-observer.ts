@@ -1,0 +1,25 @@
+/** What clients report of their requests to other servers; `client-metrics.ts` counts it. */
+
+export interface ObservedRequest {
+  readonly method: string;
+  /** The URL of the server, or its host. */
+  readonly server: string;
+}
+
+export interface RequestObserver {
+  /** How long a request waited for the client's own rate limit. */
+  limited(request: ObservedRequest, tookMs: number): void;
+  /** An attempt; without a status if there was no response. */
+  sent(
+    request: ObservedRequest,
+    attempt: {
+      readonly status: number | undefined;
+      readonly tookMs: number;
+      readonly bytes: number;
+      /** The attempt repeats one that failed. */
+      readonly isRetry: boolean;
+    },
+  ): void;
+  /** The body of a response that was read whole. */
+  received(request: ObservedRequest, bytes: number): void;
+}
