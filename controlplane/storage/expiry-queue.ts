@@ -13,6 +13,9 @@ export interface Expiry {
 }
 
 const SLACK_MS = 10_000;
+/** More are due at once after the process was away for long: they come in steps, so that the event loop turns in between. */
+const STEP_EXPIRIES = 500;
+const STEP_PAUSE_MS = 50;
 
 export class ExpiryQueue {
   readonly #clock: Clock;
@@ -37,24 +40,25 @@ export class ExpiryQueue {
     this.#timer?.cancel();
   }
 
-  #arm(): void {
+  #arm(slackMs = SLACK_MS): void {
     const { first } = this.#heap;
     if (first === undefined || this.#closed || first.atMs >= this.#timerAtMs) return;
     this.#timer?.cancel();
     this.#timerAtMs = first.atMs;
-    this.#timer = this.#clock.after(Math.max(0, first.atMs - this.#clock.now()) + SLACK_MS, () => this.#fire());
+    this.#timer = this.#clock.after(Math.max(0, first.atMs - this.#clock.now()) + slackMs, () => this.#fire());
   }
 
   #fire(): void {
     const due: Expiry[] = [];
     const now = this.#clock.now();
     for (let first = this.#heap.first; first !== undefined && first.atMs <= now; first = this.#heap.first) {
+      if (due.length === STEP_EXPIRIES) break;
       due.push(first);
       this.#heap.pop();
     }
     this.#timerAtMs = Infinity;
     this.#timer = undefined;
     if (due.length > 0) this.#onDue(due);
-    this.#arm();
+    this.#arm(due.length === STEP_EXPIRIES ? STEP_PAUSE_MS : SLACK_MS);
   }
 }

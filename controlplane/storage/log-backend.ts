@@ -29,7 +29,10 @@ export interface LogBackend {
   append(records: readonly LogRecord[]): Promise<void>;
   /** Removes records, few at a time, after keeping the marks. */
   remove(marks: LogMarks, revisions: readonly number[]): Promise<void>;
-  /** A small durable write that changes nothing: whether there is room again. Rejects as `append` does. */
+  /**
+   * A small durable write that changes nothing: whether there is room again. Tries again what failed without a request.
+   * Rejects as `append` does.
+   */
   probe(lastRevision: number): Promise<void>;
   /** Resolves when everything that was asked before is done. */
   ping(): Promise<void>;

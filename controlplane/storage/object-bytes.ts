@@ -12,6 +12,8 @@ const METADATA = Buffer.from('"metadata":{');
 const RESOURCE_VERSION = Buffer.from('"resourceVersion":"');
 const CLOSING_BRACE = 0x7d;
 const QUOTE = 0x22;
+const COMMA = 0x2c;
+const BACKSLASH = 0x5c;
 /** Kind and apiVersion stand before metadata; both are short. */
 const SEARCH_LIMIT = 1024;
 
@@ -40,7 +42,7 @@ export function stampRevision(bytes: Buffer, revision: number): Buffer {
   let rest = start;
   if (bytes.subarray(start, start + RESOURCE_VERSION.length).equals(RESOURCE_VERSION)) {
     rest = bytes.indexOf(QUOTE, start + RESOURCE_VERSION.length) + 1;
-    if (bytes[rest] === 0x2c) rest += 1;
+    if (bytes[rest] === COMMA) rest += 1;
   }
   const member = `"resourceVersion":"${revision}"${bytes[rest] === CLOSING_BRACE ? '' : ','}`;
   const size = start + member.length + (bytes.length - rest);
@@ -52,28 +54,31 @@ export function stampRevision(bytes: Buffer, revision: number): Buffer {
   return stamped;
 }
 
-const LABELS = Buffer.from('"labels":{');
-const MEMBER_AFTER_STRING = /^"(?:resourceVersion|name|generateName|namespace)":"[^"\\]*",?/;
+/** Members of metadata that stand before the labels. All are strings. */
+const BEFORE_LABELS: ReadonlySet<string> = new Set(['resourceVersion', 'name', 'generateName', 'namespace']);
 
 /**
- * The text of the label map (`{"a":"b"}`), or `undefined` when there is none. Only strings that need no escape stand
- * before it, and labels hold neither braces nor quotes, so no parsing is needed.
+ * The text of the label map (`{"a":"b"}`), or `undefined` when there is none. Only strings stand before it, and labels
+ * hold neither braces nor quotes, so no parsing is needed.
  */
 export function labelsText(bytes: Buffer): string | undefined {
-  const start = metadataStart(bytes);
-  const head = bytes.toString('latin1', start, Math.min(bytes.length, start + 1024));
-  let at = 0;
-  for (
-    let member = MEMBER_AFTER_STRING.exec(head);
-    member !== null;
-    member = MEMBER_AFTER_STRING.exec(head.slice(at))
-  ) {
-    at += member[0].length;
+  let at = metadataStart(bytes);
+  while (bytes[at] === QUOTE) {
+    const end = stringEnd(bytes, at);
+    const member = bytes.toString('latin1', at + 1, end - 1);
+    if (member === 'labels') return bytes.toString('utf8', end + 1, bytes.indexOf(CLOSING_BRACE, end) + 1);
+    if (!BEFORE_LABELS.has(member)) return undefined;
+    at = stringEnd(bytes, end + 1);
+    if (bytes[at] === COMMA) at += 1;
   }
-  const from = start + at;
-  if (!bytes.subarray(from, from + LABELS.length).equals(LABELS)) return undefined;
-  const end = bytes.indexOf(CLOSING_BRACE, from);
-  return bytes.toString('utf8', from + LABELS.length - 1, end + 1);
+  return undefined;
+}
+
+/** Behind the string that begins at `at`. */
+function stringEnd(bytes: Buffer, at: number): number {
+  let next = at + 1;
+  while (next < bytes.length && bytes[next] !== QUOTE) next += bytes[next] === BACKSLASH ? 2 : 1;
+  return next + 1;
 }
 
 /** The object of stored or stamped bytes. Integers beyond a double are `bigint`. */

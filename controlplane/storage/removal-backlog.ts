@@ -42,14 +42,14 @@ export class RemovalBacklog {
     return this.#waiting.length > 0;
   }
 
-  /** Resolves when everything that waits is removed; rejects with the first failure, after which the rest waits on. */
-  add(compactedRevision: number, revisions: readonly number[]): Promise<void> {
+  /** Adds records behind those that wait; `drain` removes them. */
+  push(compactedRevision: number, revisions: readonly number[]): void {
     // Without records there is still the mark to move.
     for (let from = 0; from === 0 || from < revisions.length; from += STEP_RECORDS)
       this.#waiting.push({ compactedRevision, revisions: revisions.slice(from, from + STEP_RECORDS) });
-    return this.drain();
   }
 
+  /** Resolves when everything that waits is removed; rejects with the first failure, after which the rest waits on. */
   async drain(): Promise<void> {
     this.#retry?.cancel();
     this.#retry = undefined;

@@ -167,7 +167,8 @@ export class ResourceVersions {
 }
 
 /** Revisions of the records that are obsolete once the change is compacted. */
-export function* superseded({ revision, current, previous }: VersionChange): Generator<number, void, undefined> {
-  if (previous !== undefined && previous.revision !== revision) yield previous.revision;
-  if (current === undefined) yield revision;
+export function superseded({ revision, current, previous }: VersionChange): readonly number[] {
+  const revisions = previous !== undefined && previous.revision !== revision ? [previous.revision] : [];
+  if (current === undefined) revisions.push(revision);
+  return revisions;
 }

@@ -16,6 +16,8 @@ import { RemovalBacklog } from './removal-backlog.ts';
 import { superseded, type ResourceVersions, type VersionChange } from './resource-versions.ts';
 import { StorageHealth } from './storage-health.ts';
 import {
+  compactedError,
+  futureError,
   isStorageError,
   StorageError,
   type SideWrite,
@@ -46,6 +48,8 @@ export interface RevisionLogOptions {
 /** Where revisions begin: 1, which clients take for the beginning of time, is always history that is gone. */
 const FIRST_REVISION = 2;
 const HISTORY_LIMIT_BYTES = 96 * 1024 * 1024;
+/** Revisions that a compaction forgets in one turn of the event loop: a few milliseconds. */
+const STEP_REVISIONS = 5000;
 
 export class RevisionLog implements Storage {
   readonly #clock: Clock;
@@ -64,6 +68,7 @@ export class RevisionLog implements Storage {
   readonly #commits: CommitPipeline;
   readonly #removals: RemovalBacklog;
   #closed: Promise<void> | undefined;
+  #isForgetting = false;
 
   constructor(options: RevisionLogOptions) {
     this.#clock = options.clock;
@@ -198,27 +203,45 @@ export class RevisionLog implements Storage {
     return this.#compact(revision);
   }
 
-  #compact(revision: number): Promise<void> {
+  async #compact(revision: number): Promise<void> {
     const { lastRevision } = this.#commits;
     // Where nothing was written since the last compaction there is nothing to write now either.
     const isNewer = lastRevision !== this.#lastCompaction?.revision;
-    const dropped = revision <= this.#compacted ? [] : this.#forget(revision);
-    if (dropped.length === 0 && (!isNewer || this.#removals.isWaiting)) return this.#removals.drain();
-    this.#lastCompaction = { revision: lastRevision, atMs: this.#clock.now() };
-    return this.discard(dropped.flatMap((event) => [...superseded(event)]));
+    const isAny = await this.#forgetThrough(revision);
+    // What is not removed is found when the storage is opened.
+    if (this.#closed !== undefined) return;
+    const isMarkAlone = !isAny && isNewer && !this.#removals.isWaiting;
+    if (isAny || isMarkAlone) this.#lastCompaction = { revision: lastRevision, atMs: this.#clock.now() };
+    if (isMarkAlone) this.#obsolete([]);
+    await this.#removals.drain();
   }
 
-  #forget(revision: number): readonly VersionChange[] {
-    const dropped = this.#versions.dropThrough(revision);
-    this.#compacted = revision;
-    this.#watches.compacted(revision);
-    return dropped;
+  /** In steps, between which the event loop turns, as history may be hundreds of thousands of changes. Returns whether there were any. */
+  async #forgetThrough(revision: number): Promise<boolean> {
+    let isAny = false;
+    this.#isForgetting = true;
+    while (this.#compacted < revision && this.#closed === undefined) {
+      const step = Math.min(revision, this.#compacted + STEP_REVISIONS);
+      const dropped = this.#versions.dropThrough(step);
+      this.#compacted = step;
+      this.#watches.compacted(step);
+      isAny ||= dropped.length > 0;
+      // In the same turn: another compaction may come in between, and records are removed in the order of their revisions.
+      if (dropped.length > 0) this.#obsolete(dropped.flatMap(superseded));
+      if (step < revision) await new Promise(setImmediate);
+    }
+    this.#isForgetting = false;
+    return isAny;
   }
 
   /** Removes records that nothing needs from the backend. Rejects when that fails; they are tried again later. */
   discard(revisions: readonly number[]): Promise<void> {
-    if (this.#backend === undefined) return Promise.resolve();
-    return this.#removals.add(this.#compacted, revisions);
+    this.#obsolete(revisions);
+    return this.#removals.drain();
+  }
+
+  #obsolete(revisions: readonly number[]): void {
+    if (this.#backend !== undefined) this.#removals.push(this.#compacted, revisions);
   }
 
   async #remove(compacted: number, revisions: readonly number[]): Promise<void> {
@@ -317,18 +340,21 @@ export class RevisionLog implements Storage {
     this.#watches.deliver(changes);
     const limitBytes = this.#historyLimitBytes;
     if (this.#versions.historyBytes > limitBytes)
-      this.#compactEarly(limitBytes * 0.75, 'History is compacted early, because too much was overwritten');
+      this.#compactEarly(1 / 4, 'History is compacted early, because too much was overwritten');
   }
 
   /** Half of the history; each probe that finds no room comes here again. */
   #compactForRoom(): void {
-    const bytes = this.#versions.historyBytes;
-    if (bytes > 0) this.#compactEarly(bytes / 2, 'History is compacted early, because the disk is full');
+    if (this.#versions.historyBytes > 0)
+      this.#compactEarly(1 / 2, 'History is compacted early, because the disk is full');
   }
 
-  #compactEarly(keptBytes: number, message: string): void {
+  /** `share` of the revisions that history has. */
+  #compactEarly(share: number, message: string): void {
+    if (this.#isForgetting) return;
     this.#logger.warn({ bytes: this.#versions.historyBytes }, message);
-    this.#compact(this.#versions.revisionForBytes(keptBytes)).catch((error: unknown) => {
+    const revision = this.#compacted + Math.ceil((this.#revision - this.#compacted) * share);
+    this.#compact(revision).catch((error: unknown) => {
       this.#logger.debug({ err: error }, 'Old revisions were not removed yet');
     });
   }
@@ -345,7 +371,8 @@ export class RevisionLog implements Storage {
     for (const { key, revision } of due) {
       if (this.#versions.get(key)?.revision !== revision) continue;
       this.delete(key, revision).catch((error: unknown) => {
-        if (isStorageError(error, 'full')) this.#expiries.add({ key, revision, atMs: this.#clock.now() + 60_000 });
+        const isLater = isStorageError(error, 'full') || isStorageError(error, 'refused');
+        if (isLater) this.#expiries.add({ key, revision, atMs: this.#clock.now() + 60_000 });
         else if (!isStorageError(error)) this.#logger.error({ err: error, key }, 'An expired key could not be removed');
       });
     }
@@ -366,12 +393,4 @@ export class RevisionLog implements Storage {
       throw new StorageError('unusable', 'the storage failed and takes no writes', { cause: this.#health.failure });
     }
   }
-}
-
-function compactedError(revision: number, compacted: number): StorageError {
-  return new StorageError('compacted', `revision ${revision} is older than what is kept (${compacted})`);
-}
-
-function futureError(revision: number, current: number): StorageError {
-  return new StorageError('future-revision', `revision ${revision} is newer than the newest (${current})`);
 }

@@ -1,7 +1,7 @@
 /**
  * Whether the storage works, according to its last writes and its backend. `failed` is final: the process exits. `full` ends
- * with the first write that succeeds; while there are no writes, a probe finds out. The revision log owns it, and the health
- * checks of the API server read it.
+ * with the first write that succeeds; while there are no writes, a probe finds out. A backend that has a problem is probed as
+ * well. The revision log owns it, and the health checks of the API server read it.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -38,6 +38,7 @@ export class StorageHealth {
     backend?.onLost((error) => this.fail(error));
     backend?.onTrouble((problem) => {
       this.#trouble = problem;
+      if (problem !== undefined) this.#armProbe();
       if (problem === undefined) logger.info({}, 'The storage works again');
       else logger.error({ problem }, 'The storage has a problem');
     });
@@ -68,8 +69,10 @@ export class StorageHealth {
   succeeded(): void {
     if (!this.#isFull) return;
     this.#isFull = false;
-    this.#probe?.cancel();
-    this.#probe = undefined;
+    if (this.#trouble === undefined) {
+      this.#probe?.cancel();
+      this.#probe = undefined;
+    }
     this.#options.logger.info({}, 'There is room again: the storage takes writes');
   }
 
@@ -77,6 +80,10 @@ export class StorageHealth {
   foundFull(): void {
     if (!this.#isFull) this.#options.logger.error({}, 'The disk is full: the storage is read-only until there is room');
     this.#isFull = true;
+    this.#armProbe();
+  }
+
+  #armProbe(): void {
     if (this.#isClosed || this.#failure !== undefined) return;
     this.#probe ??= this.#options.clock.after(PROBE_MS, () => {
       this.#probe = undefined;
@@ -88,6 +95,7 @@ export class StorageHealth {
     try {
       await this.#options.backend?.probe(this.#options.lastRevision());
       this.succeeded();
+      if (this.#trouble !== undefined) this.#armProbe();
     } catch (error) {
       if (isStorageError(error, 'full')) this.#options.onFull();
       if (isStorageError(error, 'full') || isStorageError(error, 'refused')) this.foundFull();

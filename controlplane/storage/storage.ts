@@ -128,3 +128,11 @@ export class StorageError extends Error {
 export function isStorageError(error: unknown, code?: StorageErrorCode): error is StorageError {
   return error instanceof StorageError && (code === undefined || error.code === code);
 }
+
+export function compactedError(revision: number, compacted: number): StorageError {
+  return new StorageError('compacted', `revision ${revision} is older than what is kept (${compacted})`);
+}
+
+export function futureError(revision: number, current: number): StorageError {
+  return new StorageError('future-revision', `revision ${revision} is newer than the newest (${current})`);
+}

@@ -74,16 +74,6 @@ export class VersionStore {
     return dropped;
   }
 
-  /** The revision through which to drop so that no more than `bytes` of history stay. */
-  revisionForBytes(bytes: number): number {
-    let left = this.#historyBytes;
-    for (const change of this.after(0, '')) {
-      left -= costOf(change);
-      if (left <= bytes) return change.revision;
-    }
-    return 0;
-  }
-
   /** In order, so that what they yield one after the other is in order of keys. */
   #below(prefix: string): ResourceVersions[] {
     const resource = resourceOf(prefix);

@@ -43,7 +43,10 @@ export interface LogDatabase {
   load(): Generator<RecordColumns, void, undefined>;
   append(records: RecordColumns): void;
   remove(marks: LogMarks, revisions: readonly number[]): void;
-  /** Writes the newest revision again to find out whether writes succeed. The data does not change. */
+  /**
+   * Writes the newest revision again to find out whether writes succeed. The data does not change. A checkpoint that failed
+   * is due again.
+   */
   probe(lastRevision: number): void;
   /** Copies the database to another file, which must not exist. Yields to the event loop between steps. */
   copyTo(file: string): Promise<void>;
@@ -179,6 +182,7 @@ class SqliteLog implements LogDatabase {
    * a checkpoint.
    */
   #pagesSinceCheckpoint: number;
+  #hasCheckpointFailed = false;
   readonly marks: LogMarks;
 
   constructor(database: Database.Database, file: string, room: DiskRoom) {
@@ -270,6 +274,7 @@ class SqliteLog implements LogDatabase {
   }
 
   probe(lastRevision: number): void {
+    if (this.#hasCheckpointFailed) this.#pagesSinceCheckpoint = this.#room.checkpointPages;
     this.#room.run(() => this.#mark.run(lastRevision, 'last'));
     this.#room.restore();
     if (this.#room.isShort) throw new StorageError('full', 'the disk is full');
@@ -285,7 +290,9 @@ class SqliteLog implements LogDatabase {
     const { checkpointPages } = this.#room;
     if (this.#pagesSinceCheckpoint < checkpointPages) return false;
     this.#pagesSinceCheckpoint = checkpointPages - RETRY_PAGES;
+    this.#hasCheckpointFailed = true;
     this.#room.checkpoint();
+    this.#hasCheckpointFailed = false;
     this.#pagesSinceCheckpoint = 0;
     return true;
   }

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
+import { openDatabase } from '../../../../controlplane/storage/sqlite/database.ts';
 import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
 import { isStorageError, type Storage } from '../../../../controlplane/storage/storage.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
@@ -228,6 +229,27 @@ describe('a disk with room again', { timeout: 60_000 }, () => {
     await storage.create('/core/x/large', Buffer.alloc(200_000));
     await storage.check({ writes: true });
     await storage.close();
+  });
+});
+
+describe('a checkpoint that found no room', { timeout: 60_000 }, () => {
+  it('is tried again by the next probe, though nothing was written', (t) => {
+    if (!isMounted) return t.skip('needs the right to mount');
+    mount('-o', 'remount,size=24m', disk);
+    const file = join(disk, 'orchlet.db');
+    const database = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0, reserveBytes: 0 });
+    const lengths = [1_000_000];
+    for (let revision = 1; revision <= 9; revision += 1) {
+      const columns = { revisions: [revision], keys: [`/core/x/${revision}`], createRevisions: [revision], lengths };
+      database.append({ ...columns, expiries: [0], values: new ArrayBuffer(1_000_000) });
+    }
+    fillDisk();
+    assert.throws(() => database.checkpointIfLong(), { code: 'SQLITE_FULL' });
+    rmSync(filler());
+    assert.equal(database.checkpointIfLong(), false, 'not with every request');
+    database.probe(9);
+    assert.equal(database.checkpointIfLong(), true);
+    database.close();
   });
 });
 

@@ -15,9 +15,13 @@ test('what is added at any moment is removed when its addition resolves', async 
       },
       onFailure: () => false,
     });
-    const first = backlog.add(1, [1]);
+    const add = (revision: number): Promise<void> => {
+      backlog.push(revision, [revision]);
+      return backlog.drain();
+    };
+    const first = add(1);
     for (let tick = 0; tick < ticks; tick += 1) await Promise.resolve();
-    await backlog.add(2, [2]);
+    await add(2);
     assert.deepEqual(removed, [1, 2], `added after ${ticks} ticks`);
     await first;
   }

@@ -19,6 +19,21 @@ function open(backend: FakeLogBackend, options: Partial<RevisionLogOptions> = {}
 const value = Buffer.from('v');
 const fails = (code: StorageErrorCode) => (error: unknown) => isStorageError(error, code);
 
+/** A backend with so many records: keys that were created, updated and deleted, each a while after the other. */
+function historyOf(records: number): FakeLogBackend {
+  const backend = new FakeLogBackend();
+  const third = records / 3;
+  for (let at = 0; at < records; at += 1) {
+    const revision = at + 3;
+    const createRevision = (at % third) + 3;
+    const kept = at < 2 * third ? value : undefined;
+    const key = `/core/x/${at % third}`;
+    backend.records.set(revision, { revision, key, value: kept, createRevision, expiresAtMs: undefined });
+    backend.marks = { ...backend.marks, lastRevision: revision };
+  }
+  return backend;
+}
+
 async function keysAfterRestart(backend: FakeLogBackend): Promise<string[]> {
   backend.onCall = () => undefined;
   const { log, garbage } = open(backend);
@@ -72,6 +87,20 @@ describe('compaction that fails', { timeout: 10_000 }, () => {
     }
   });
 
+  it('revives nothing where two compactions of a long history run at once, whichever removal fails', async () => {
+    for (let allowed = 0; allowed < 25; allowed += 4) {
+      const backend = historyOf(12_000);
+      const { log, garbage } = open(backend);
+      assert.deepEqual(garbage, []);
+      let left = allowed;
+      backend.onCall = (operation) => {
+        if (operation === 'remove' && (left -= 1) < 0) throw new StorageError('full', 'the disk is full');
+      };
+      await Promise.allSettled([log.compact(log.revision() - 100), log.compact(log.revision())]);
+      assert.deepEqual(await keysAfterRestart(backend), []);
+    }
+  });
+
   it('while the log closes is no unhandled rejection', async () => {
     const backend = new FakeLogBackend();
     const { log } = open(backend, { historyLimitBytes: 500 });
@@ -84,6 +113,40 @@ describe('compaction that fails', { timeout: 10_000 }, () => {
     }
     await log.close();
     await Promise.all(updates);
+  });
+});
+
+describe('compaction of a long history', { timeout: 20_000 }, () => {
+  /** The most revisions that one turn of the event loop forgets. */
+  async function longestStep(log: RevisionLog, through: number): Promise<number> {
+    let [longest, before] = [0, log.compactedRevision()];
+    while (log.compactedRevision() < through) {
+      await new Promise(setImmediate);
+      longest = Math.max(longest, log.compactedRevision() - before);
+      before = log.compactedRevision();
+    }
+    return longest;
+  }
+
+  it('gives the event loop back between its steps', async () => {
+    const backend = historyOf(30_000);
+    const { log } = open(backend);
+    const through = log.revision();
+    const compacted = log.compact(through);
+    assert.ok((await longestStep(log, through)) <= 10_000);
+    await compacted;
+    assert.equal(backend.records.size, 0);
+    assert.equal(backend.marks.compactedRevision, through);
+  });
+
+  it('that is early, because too much was overwritten, does so as well and keeps the rest', async () => {
+    const backend = historyOf(60_000);
+    const { log } = open(backend, { historyLimitBytes: 1_000_000 });
+    const before = log.revision();
+    await log.create('/core/x/last', value);
+    assert.ok((await longestStep(log, before / 4)) <= 10_000);
+    assert.ok(log.compactedRevision() < before / 2, `${log.compactedRevision()} of ${before} are forgotten`);
+    await log.close();
   });
 });
 
@@ -249,6 +312,23 @@ describe('the health of the storage', { timeout: 10_000 }, () => {
     await assert.rejects(log.check({ writes: true }), /disk I\/O error/);
     backend.trouble(undefined);
     await log.check({ writes: true });
+  });
+
+  it('probes a backend that has a problem, until it has none', async () => {
+    const backend = new FakeLogBackend();
+    const { clock, log } = open(backend);
+    let probes = 0;
+    backend.onCall = (operation) => {
+      if (operation === 'probe') probes += 1;
+    };
+    backend.trouble('the write-ahead log cannot be moved into the file: disk I/O error');
+    // A write that succeeds says nothing about the problem.
+    await log.create('/core/x/a', value);
+    await clock.advance(11_000);
+    assert.equal(probes, 2);
+    backend.trouble(undefined);
+    await clock.advance(20_000);
+    assert.ok(probes <= 3, `${probes} probes`);
   });
 
   it('fails when the backend does not answer within two seconds', async () => {

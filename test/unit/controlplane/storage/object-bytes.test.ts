@@ -1,0 +1,37 @@
+/** What is read from the bytes of an object without parsing them. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { encodeObject, labelsText, stampRevision } from '../../../../controlplane/storage/object-bytes.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+
+const labels = { app: 'web', 'example.com/tier': '' };
+
+function textOf(metadata: KubeObject['metadata']): string | undefined {
+  const kind = { kind: 'ClusterRole', apiVersion: 'rbac.authorization.k8s.io/v1' };
+  return labelsText(stampRevision(encodeObject({ ...kind, metadata, rules: [] } as KubeObject), 7));
+}
+
+describe('the labels of an object', () => {
+  for (const [what, name] of [
+    ['a plain name', 'system:node'],
+    // Roles may have any name that is a segment of a path.
+    ['a quote in its name', 'say "hi"'],
+    ['a backslash in its name', 'back\\'],
+    ['characters of markup in its name', '<a&b>'],
+    ['characters of several bytes in its name', 'rôle-役割'],
+    ['a name of more than a thousand characters', 'x'.repeat(3000)],
+    ['labels in its name', '","labels":{"app":"other"},"x":"'],
+  ] as const) {
+    it(`are read of an object with ${what}`, () => {
+      assert.deepEqual(JSON.parse(textOf({ name, labels }) ?? ''), labels);
+      assert.equal(textOf({ name }), undefined);
+    });
+  }
+
+  it('are read behind a namespace and a generated name, and not where they are not metadata’s own', () => {
+    const metadata = { name: 'a-x', generateName: 'a-', namespace: 'default' };
+    assert.deepEqual(JSON.parse(textOf({ ...metadata, labels }) ?? ''), labels);
+    assert.equal(textOf({ ...metadata, annotations: { labels: '{}' } }), undefined);
+    assert.equal(textOf({ ...metadata, labels: {} }), '{}');
+  });
+});
