@@ -75,8 +75,8 @@ function makeExecutable(work: string): string {
     output: executable,
     disableExperimentalSEAWarning: true,
     useCodeCache: false,
-    // As bin/orchlet: a small young heap is worth its few more collections.
-    execArgv: ['--expose-gc', '--max-semi-space-size=4', '--v8-pool-size=2', '--disable-warning=ExperimentalWarning'],
+    // As bin/orchlet for a control plane.
+    execArgv: ['--expose-gc', '--max-semi-space-size=16', '--v8-pool-size=2', '--disable-warning=ExperimentalWarning'],
     assets: { program: join(work, 'program.bin') },
   };
   writeFileSync(join(work, 'sea.json'), JSON.stringify(config));

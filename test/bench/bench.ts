@@ -66,9 +66,16 @@ async function start(): Promise<void> {
 }
 
 async function memory(): Promise<void> {
-  await withServer(async (server) => {
+  await withServer(async (server, http) => {
+    const resident = async (when: string): Promise<void> =>
+      print(`resident memory ${when}`, (await server.rssBytes()) / MIB, 'MiB');
     await sleep(10_000);
-    print('resident memory of an empty control plane, 10 s after start', (await server.rssBytes()) / MIB, 'MiB');
+    await resident('of an empty control plane, 10 s after start');
+    await http.many(5300, (at) => http.request('POST', MAPS, configMap(`map-${at}`)));
+    await createPods(http, 5000);
+    await resident('after creates of 5,300 config maps and 5,000 pods');
+    await sleep(60_000);
+    await resident('the same, a minute later');
   });
 }
 
