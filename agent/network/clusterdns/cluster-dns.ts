@@ -41,6 +41,7 @@ const CONNECTIONS = { most: 100, mostOfOne: 20 };
 const MOST_PIPELINED = 16;
 /** The shortest record in a response: the root as name, type, class, TTL, length and an IPv4 address. */
 const SHORTEST_RECORD_BYTES = 15;
+const MOST_BYTES = { udp: MOST_UDP_BYTES, tcp: LONGEST_MESSAGE_BYTES } as const;
 /** The maximum length of a CNAME chain. */
 const MOST_ALIASES = 8;
 
@@ -210,7 +211,8 @@ export class ClusterDns {
     const isReverse = name.endsWith('.in-addr.arpa') || name.endsWith('.ip6.arpa');
     if (!isOurs && !isReverse) return undefined;
     if (isOurs && !synced()) return { code: SERVER_FAILURE, answers: [], additionals: [] };
-    const found = isOurs ? clusterRecords(name, type, domain, names) : reverseRecords(name, type, domain, names);
+    const most = Math.floor(MOST_BYTES[client.transport] / SHORTEST_RECORD_BYTES);
+    const found = isOurs ? clusterRecords(name, type, domain, names, most) : reverseRecords(name, type, domain, names);
     // An address that is not in the cluster may belong to another zone.
     if (found === undefined) return isOurs ? { code: NO_SUCH_NAME, answers: [], additionals: [] } : undefined;
     const answers = found.answers.map((record) => answerOf(record, asked));

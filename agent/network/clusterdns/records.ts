@@ -34,8 +34,17 @@ export interface Found {
 
 const NOTHING: Found = { answers: [], additionals: [] };
 
-/** Returns `undefined` if the name does not exist, and no answers if it exists without records of the type. */
-export function clusterRecords(name: string, type: string, domain: string, names: ClusterNames): Found | undefined {
+/**
+ * Returns `undefined` if the name does not exist, and no answers if it exists without records of the type. Of more than `most`
+ * records, one more than that is returned: a service may have thousands of endpoints, and a response has no place for them.
+ */
+export function clusterRecords(
+  name: string,
+  type: string,
+  domain: string,
+  names: ClusterNames,
+  most = Number.MAX_SAFE_INTEGER,
+): Found | undefined {
   const labels = name.slice(0, -domain.length - 1).split('.');
   if (name === domain) return NOTHING;
   if (name === `dns-version.${domain}`)
@@ -47,7 +56,7 @@ export function clusterRecords(name: string, type: string, domain: string, names
   if (kind === 'pod') return more.length > 0 ? undefined : podRecords(name, type, last);
   const service = names.service(namespace, last);
   if (service === undefined) return undefined;
-  return serviceRecords(name, type, more.toReversed(), { service, namespace, domain, names });
+  return serviceRecords(name, type, more.toReversed(), { service, namespace, domain, names, most });
 }
 
 /**
@@ -56,7 +65,7 @@ export function clusterRecords(name: string, type: string, domain: string, names
  */
 function podRecords(name: string, type: string, label: string): Found | undefined {
   const address = addressOf(label);
-  return address === undefined ? undefined : addressRecords(name, type, [address]);
+  return address === undefined ? undefined : addressRecords(name, type, [address], 1);
 }
 
 /** Returns the label of an address, in which dashes replace dots and colons. */
@@ -74,6 +83,7 @@ interface Where {
   readonly namespace: string;
   readonly domain: string;
   readonly names: ClusterNames;
+  readonly most: number;
 }
 
 /** `before` holds the labels before the service's name. */
@@ -87,25 +97,19 @@ function serviceRecords(name: string, type: string, before: readonly string[], w
   const addresses = (spec?.clusterIPs ?? []).filter((address) => address !== 'None' && address !== '');
   const isHeadless = addresses.length === 0;
   if (before.length === 0) {
-    if (!isHeadless) return type === 'SRV' ? portRecords(name, '', '', where) : addressRecords(name, type, addresses);
-    const hosts = endpointHosts(where);
     if (type === 'SRV') return portRecords(name, '', '', where);
-    return hosts.length === 0
-      ? NOTHING
-      : addressRecords(
-          name,
-          type,
-          hosts.flatMap((host) => host.addresses),
-        );
+    const own = isHeadless ? endpointHosts(where).flatMap((host) => host.addresses) : addresses;
+    return addressRecords(name, type, own, where.most);
   }
   if (before.length === 1 && isHeadless) {
-    const hosts = endpointHosts(where).filter(({ label }) => label === before[0]);
+    const hosts = [...endpointHosts(where).filter(({ label }) => label === before[0])];
     return hosts.length === 0
       ? undefined
       : addressRecords(
           name,
           type,
           hosts.flatMap((host) => host.addresses),
+          where.most,
         );
   }
   const [port = '', protocol = ''] = before;
@@ -118,22 +122,18 @@ function serviceRecords(name: string, type: string, before: readonly string[], w
 interface Host {
   readonly label: string;
   readonly addresses: readonly string[];
-  readonly ports: readonly { readonly name: string; readonly protocol: string; readonly port: number }[];
+  readonly ports: readonly { readonly name?: string; readonly protocol?: string; readonly port?: number }[];
 }
 
-function endpointHosts({ service, namespace, names }: Where): Host[] {
-  const slices = names
-    .slicesOf(namespace, service.metadata.name ?? '')
-    .filter(({ addressType }) => addressType !== 'FQDN');
-  return slices.flatMap(({ endpoints, ports }) =>
-    (endpoints ?? [])
-      .filter(({ conditions }) => conditions?.ready !== false)
-      .map(({ addresses, hostname }) => ({
-        label: hostname === undefined || hostname === '' ? dashed(addresses[0] ?? '') : hostname,
-        addresses,
-        ports: (ports ?? []).map(({ name = '', protocol = 'TCP', port = 0 }) => ({ name, protocol, port })),
-      })),
-  );
+function* endpointHosts({ service, namespace, names }: Where): Generator<Host, undefined> {
+  for (const { addressType, endpoints, ports } of names.slicesOf(namespace, service.metadata.name ?? '')) {
+    if (addressType === 'FQDN') continue;
+    for (const { addresses, conditions, hostname } of endpoints ?? []) {
+      if (conditions?.ready === false) continue;
+      const label = hostname === undefined || hostname === '' ? dashed(addresses[0] ?? '') : hostname;
+      yield { label, addresses, ports: ports ?? [] };
+    }
+  }
 }
 
 /**
@@ -141,36 +141,42 @@ function endpointHosts({ service, namespace, names }: Where): Host[] {
  * for each endpoint.
  */
 function portRecords(name: string, port: string, protocol: string, where: Where): Found {
-  const { service, namespace, domain } = where;
+  const { service, namespace, domain, most } = where;
   const serviceName = `${service.metadata.name}.${namespace}.svc.${domain}`;
   const wanted = (each: { readonly name?: string; readonly protocol?: string }): boolean =>
     (port === '' || each.name === port) && (protocol === '' || (each.protocol ?? 'TCP').toLowerCase() === protocol);
   const addresses = (service.spec?.clusterIPs ?? []).filter((address) => address !== 'None' && address !== '');
-  const targets =
+  const all =
     addresses.length > 0
-      ? (service.spec?.ports ?? []).filter(wanted).map((each) => ({ target: serviceName, port: each.port, addresses }))
+      ? (service.spec?.ports ?? []).values().map((each) => ({ target: serviceName, ...each, addresses }))
       : endpointHosts(where).flatMap(({ label, addresses: own, ports }) =>
-          ports.filter(wanted).map((each) => ({ target: `${label}.${serviceName}`, port: each.port, addresses: own })),
+          ports.values().map((each) => ({ target: `${label}.${serviceName}`, ...each, addresses: own })),
         );
+  const targets = [...all.filter(wanted).take(most + 1)];
   const weight = Math.max(1, Math.floor(100 / Math.max(1, targets.length)));
   const additionals = new Map(targets.map(({ target, addresses: own }) => [target, own]));
   return {
     answers: targets.map((each) => ({
       type: 'SRV',
       name,
-      data: { target: each.target, port: each.port, priority: 0, weight },
+      data: { target: each.target, port: each.port ?? 0, priority: 0, weight },
     })),
     additionals: [...additionals].flatMap(([target, own]) => [
-      ...addressRecords(target, 'A', own).answers,
-      ...addressRecords(target, 'AAAA', own).answers,
+      ...addressRecords(target, 'A', own, most).answers,
+      ...addressRecords(target, 'AAAA', own, most).answers,
     ]),
   };
 }
 
-function addressRecords(name: string, type: string, addresses: readonly string[]): Found {
+function addressRecords(name: string, type: string, addresses: Iterable<string>, most: number): Found {
   if (type !== 'A' && type !== 'AAAA') return NOTHING;
-  const ofType = addresses.filter((address) => isIPv6(address) === (type === 'AAAA'));
-  return { answers: [...new Set(ofType)].map((data) => ({ type, name, data })), additionals: [] };
+  const ofType = new Set<string>();
+  for (const address of addresses) {
+    // An IPv6 address always has a colon, and nothing else is stored as an address.
+    if (address.includes(':') === (type === 'AAAA')) ofType.add(address);
+    if (ofType.size > most) break;
+  }
+  return { answers: [...ofType].map((data) => ({ type, name, data })), additionals: [] };
 }
 
 /** Returns the name of a cluster address, from a name under `in-addr.arpa` or `ip6.arpa`. */

@@ -36,10 +36,11 @@ export function askOverUdp({ address, port }: Upstream, question: Buffer, timeou
 }
 
 export function askOverTcp({ address, port }: Upstream, question: Buffer, timeoutMs: number): Promise<Buffer> {
-  const socket = connect({ host: address, port, timeout: timeoutMs });
+  const socket = connect({ host: address, port });
   return new Promise<Buffer>((resolve, reject) => {
     const fail = (why: string): void => reject(new Error(`name server ${address}: ${why}`));
-    socket.on('timeout', () => fail('no answer in time'));
+    // It limits the whole response: one that comes byte by byte would hold its place among the forwarded queries for hours.
+    AbortSignal.timeout(timeoutMs).addEventListener('abort', () => fail('no answer in time'), { once: true });
     socket.on('error', (error) => fail(error.message));
     socket.on('close', () => fail('closed the connection'));
     const read = new FramedMessages(resolve);

@@ -10,9 +10,10 @@ export type Family = 'IPv4' | 'IPv6';
 /** Ranges that contain the source address of no packet. */
 const NOWHERE = { IPv4: '0.0.0.0/32', IPv6: '::/128' } as const;
 
-/** Returns the address without leading zeros, or `undefined` if the text is no address of this family. */
+/** Returns the one spelling of the address, or `undefined` if the text is no address of this family. */
 export function canonicalAddress(text: string, family: Family): string | undefined {
-  if (family === 'IPv6') return isIPv6(text) && !text.includes('%') ? text : undefined;
+  if (family === 'IPv6')
+    return isIPv6(text) && !text.includes('%') ? new URL(`http://[${text}]`).hostname.slice(1, -1) : undefined;
   if (!/^\d{1,6}(\.\d{1,6}){3}$/.test(text)) return undefined;
   const address = text.split('.').map(Number).join('.');
   return isIPv4(address) ? address : undefined;

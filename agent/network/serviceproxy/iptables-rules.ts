@@ -62,7 +62,7 @@ export function serviceRules(
   settings: RuleSettings,
   stale: ReadonlySet<string> = new Set(),
 ): Rules {
-  const mark = `0x${(1 << settings.masqueradeBit).toString(16)}`;
+  const mark = `0x${(2 ** settings.masqueradeBit).toString(16)}`;
   const nat = new NatRules(settings.podCidrs);
   if (settings.nameServer !== undefined) nat.nameServer(settings.nameServer);
   for (const port of ports) nat.service(port);

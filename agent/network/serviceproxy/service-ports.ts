@@ -68,16 +68,22 @@ export interface Place {
 
 export type SlicesOf = (namespace: string, service: string) => readonly EndpointSlice[];
 
-/** Sorted by id, so that equal states produce equal rules. */
+/**
+ * Sorted by id, so that equal states produce equal rules. An external address that is the cluster IP of a service is left out:
+ * whoever may write a service could otherwise take the traffic of another one, such as queries to the name server.
+ */
 export function servicePorts(
   services: readonly Service[],
   slicesOf: SlicesOf,
   family: Family,
   place: Place,
 ): ServicePort[] {
+  const clusterIps = new Set(
+    services.flatMap(({ spec }) => spec?.clusterIPs ?? []).map((address) => canonicalAddress(address, family)),
+  );
   return services
     .filter((service) => isProxied(service))
-    .flatMap((service) => portsOf(service, slicesOf, family, place))
+    .flatMap((service) => portsOf(service, slicesOf, family, { place, clusterIps }))
     .toSorted((a, b) => (a.id < b.id ? -1 : 1));
 }
 
@@ -99,27 +105,40 @@ function isProxied({ metadata, spec }: Service): boolean {
   return first !== '' && first !== 'None';
 }
 
-function portsOf(service: Service, slicesOf: SlicesOf, family: Family, place: Place): ServicePort[] {
+interface Surroundings {
+  readonly place: Place;
+  /** The addresses of all services, which no external address may be. */
+  readonly clusterIps: ReadonlySet<string | undefined>;
+}
+
+function portsOf(
+  service: Service,
+  slicesOf: SlicesOf,
+  family: Family,
+  { place, clusterIps }: Surroundings,
+): ServicePort[] {
   const { namespace = '', name = '' } = service.metadata;
   const spec = service.spec ?? {};
   const ofFamily = (addresses: readonly string[] = []): string[] =>
     addresses.flatMap((address) => canonicalAddress(address, family) ?? []);
+  const externalOfFamily = (addresses: readonly string[] = []): string[] =>
+    ofFamily(addresses).filter((address) => !clusterIps.has(address));
   const rangesOfFamily = (ranges: readonly string[] = []): string[] =>
     ranges.flatMap((range) => canonicalRange(range, family) ?? []);
   const [clusterIp] = ofFamily(spec.clusterIPs);
   if (clusterIp === undefined) return [];
-  const slices = slicesOf(namespace, name).filter(({ addressType }) => addressType === family);
+  const slices = slicesOf(namespace, name)
+    .filter(({ addressType }) => addressType === family)
+    .map(({ endpoints, ports }) => ({ endpoints: endpoints ?? [], numbers: portNumbers(ports ?? []) }));
   const balancer = (service.status?.loadBalancer?.ingress ?? [])
     .filter(({ ip, ipMode }) => ip !== undefined && ipMode !== 'Proxy')
     .map(({ ip = '' }) => ip);
   const externalLocal = spec.externalTrafficPolicy === 'Local';
   return (spec.ports ?? []).map((port) => {
     const protocol = (port.protocol ?? 'TCP') as Protocol;
-    const candidates = slices.flatMap((slice) => {
-      const target = slice.ports?.find((each) => (each.name ?? '') === (port.name ?? ''));
-      if (target?.port === undefined) return [];
-      const { port: number } = target;
-      return (slice.endpoints ?? []).map((endpoint) => ({ endpoint, number }));
+    const candidates = slices.flatMap(({ endpoints, numbers }) => {
+      const number = numbers.get(port.name ?? '');
+      return number === undefined ? [] : endpoints.map((endpoint) => ({ endpoint, number }));
     });
     const everywhere = usable(nearby(candidates, place), family);
     const here = usable(
@@ -132,8 +151,8 @@ function portsOf(service: Service, slicesOf: SlicesOf, family: Family, place: Pl
       clusterIp,
       port: port.port,
       nodePort: port.nodePort ?? 0,
-      externalIps: ofFamily(spec.externalIPs),
-      loadBalancerIps: ofFamily(balancer),
+      externalIps: externalOfFamily(spec.externalIPs),
+      loadBalancerIps: externalOfFamily(balancer),
       sourceRanges: rangesOfFamily(spec.loadBalancerSourceRanges),
       affinitySeconds:
         spec.sessionAffinity === 'ClientIP'
@@ -145,6 +164,11 @@ function portsOf(service: Service, slicesOf: SlicesOf, family: Family, place: Pl
       hasEndpoints: usable(candidates, family).length > 0,
     };
   });
+}
+
+/** The port numbers of a slice by name; the first one of a name counts. A slice may have thousands of ports. */
+function portNumbers(ports: NonNullable<EndpointSlice['ports']>): ReadonlyMap<string, number | undefined> {
+  return new Map(ports.map(({ name, port }) => [name ?? '', port] as const).toReversed());
 }
 
 interface Candidate {

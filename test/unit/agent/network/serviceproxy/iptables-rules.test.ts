@@ -57,6 +57,11 @@ describe('the service rules', () => {
     assert.ok(outside.every((line) => !line.endsWith('ORC-MASQUERADE') || line.includes('--src-type LOCAL')));
   });
 
+  it('mark packets with each bit that the flag allows', () => {
+    const { text } = serviceRules([port()], { ...SETTINGS, masqueradeBit: 31 });
+    assert.equal(lines(text, '--or-mark 0x80000000').length, 1);
+  });
+
   it('keep a client at its endpoint', () => {
     const { text } = serviceRules([port({ affinitySeconds: 60 })], SETTINGS);
     assert.equal(lines(text, '--rcheck --seconds 60 --reap').length, 3);

@@ -43,6 +43,37 @@ describe('the service ports of a node', () => {
     assert.deepEqual(port?.internal, [{ ip: '10.0.0.2', port: 8080 }]);
   });
 
+  it('have no external address that is the cluster IP of a service', () => {
+    const victim = { ...service({ clusterIPs: ['10.96.0.10'] }, 'dns') };
+    const thief = service({
+      type: 'LoadBalancer',
+      externalIPs: ['10.96.0.10', '010.96.0.10', '203.0.113.1'],
+    });
+    const status = { loadBalancer: { ingress: [{ ip: '10.96.0.10' }, { ip: '203.0.113.2' }] } };
+    const ports = only([victim, { ...thief, status } as unknown as Service], []);
+    const port = ports.find(({ id }) => id === 'shop/web:http');
+    assert.deepEqual(port?.externalIps, ['203.0.113.1']);
+    assert.deepEqual(port?.loadBalancerIps, ['203.0.113.2']);
+    const ipv6 = [
+      service({ clusterIPs: ['fd00::a'] }, 'dns'),
+      service({ clusterIPs: ['fd00::b'], externalIPs: ['fd00:0::A'] }),
+    ];
+    assert.ok(only(ipv6, [], 'IPv6').every(({ externalIps }) => externalIps.length === 0));
+  });
+
+  it('are computed in time that grows with the number of ports of a service and its slices', () => {
+    const names = Array.from({ length: 16_000 }, (_, at) => `p${at}`);
+    const wide = service({ ports: names.map((name, at) => ({ name, port: at + 1, protocol: 'TCP' })) });
+    const endpoints = slice([{ addresses: ['10.0.0.1'] }], {
+      ports: names.map((name, at) => ({ name, port: at + 1, protocol: 'TCP' })),
+    });
+    const from = process.cpuUsage();
+    const ports = only([wide], [endpoints]);
+    const { user, system } = process.cpuUsage(from);
+    assert.equal(ports.find(({ id }) => id === 'shop/web:p15999')?.internal[0]?.port, 16_000);
+    assert.ok(user + system < 400_000, `${user + system} µs`);
+  });
+
   it('are open to nobody if no range is valid', () => {
     const [port] = only([service({ loadBalancerSourceRanges: ['10.0.0.0/33'] })], []);
     assert.deepEqual(port?.sourceRanges, ['0.0.0.0/32']);

@@ -1,0 +1,56 @@
+/** What services and name servers may have without holding the agent. */
+import assert from 'node:assert/strict';
+import { createServer, type AddressInfo } from 'node:net';
+import { it } from 'node:test';
+import { type ClusterNames, clusterRecords } from '../../../../../agent/network/clusterdns/records.ts';
+import { askOverTcp } from '../../../../../agent/network/clusterdns/upstream.ts';
+import type { EndpointSlice, Service } from '../../../../../api/machinery/kinds.ts';
+
+const NAME = 'crowd.shop.svc.cluster.local';
+
+for (const [name, type] of [
+  [NAME, 'A'],
+  [NAME, 'SRV'],
+  [`_sql._tcp.${NAME}`, 'SRV'],
+] as const)
+  it(`a query ${type} ${name} reads no more endpoints of a crowded service than a response may have`, () => {
+    let read = 0;
+    const endpoints = {
+      *[Symbol.iterator]() {
+        for (; read < 50_000; read += 1)
+          yield { addresses: [`10.${read >> 16}.${(read >> 8) & 255}.${read & 255}`], hostname: `h${read}` };
+      },
+    };
+    const slice = {
+      addressType: 'IPv4',
+      ports: [{ name: 'sql', port: 5432, protocol: 'TCP' }],
+      endpoints,
+    } as unknown as EndpointSlice;
+    const service = { metadata: { name: 'crowd', namespace: 'shop' }, spec: { clusterIPs: ['None'] } };
+    const names = {
+      service: () => service as unknown as Service,
+      slicesOf: () => [slice],
+    } as unknown as ClusterNames;
+    const found = clusterRecords(name, type, 'cluster.local', names, 80);
+    // One more shows that the response is truncated.
+    assert.equal(found?.answers.length, 81);
+    assert.ok(read <= 82, `${read} endpoints`);
+  });
+
+it('a name server that responds byte by byte is given up at the timeout', async (t) => {
+  const server = createServer((socket) => {
+    socket.on('error', () => socket.destroy());
+    socket.write(Buffer.from([0xff, 0xff]));
+    const drip = setInterval(() => socket.write(Buffer.from([0])), 20);
+    socket.once('close', () => clearInterval(drip));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.after(() => server.close());
+  const upstream = { address: '127.0.0.1', port: (server.address() as AddressInfo).port };
+  const late = new Promise<string>((resolve) => setTimeout(() => resolve('still waiting'), 3_000).unref());
+  const outcome = askOverTcp(upstream, Buffer.alloc(12), 200).then(
+    () => 'answered',
+    (error: Error) => error.message,
+  );
+  assert.match(await Promise.race([outcome, late]), /no answer in time/);
+});
