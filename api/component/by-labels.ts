@@ -1,12 +1,12 @@
 /**
- * A map whose keys are lists of texts: the values of a metric's labels. It looks them up one after the other, so that a look-up
- * neither joins texts nor hashes the result: requests count in a dozen metrics.
+ * A map whose keys are lists of texts: the values of a metric's labels. It looks them up one after another, so that a lookup
+ * neither joins nor hashes the texts. Each request updates a dozen metrics, so lookups must be cheap.
  */
 type Branch<T extends object> = Map<string, Branch<T> | T>;
 
 export class ByLabels<T extends object> {
   readonly #root: Branch<T> = new Map();
-  /** In the order in which they were set. */
+  /** The values in the order in which they were set. */
   readonly #all = new Set<T>();
 
   get isEmpty(): boolean {
@@ -26,7 +26,7 @@ export class ByLabels<T extends object> {
     return found instanceof Map ? undefined : found;
   }
 
-  /** All lists of one map have the same length, and each is set once. */
+  /** Sets a value. All lists of one map must have the same length, and each list may be set only once. */
   set(labels: readonly string[], value: T): void {
     const path = pathOf(labels);
     let branch = this.#root;
@@ -40,7 +40,7 @@ export class ByLabels<T extends object> {
     this.#all.add(value);
   }
 
-  /** Branches that become empty go too: labels such as uids of pods never come back. */
+  /** Deletes a value, and the branches that become empty, because labels such as pod uids never return. */
   delete(labels: readonly string[]): void {
     this.#remove(this.#root, pathOf(labels), 0);
   }
@@ -61,5 +61,5 @@ export class ByLabels<T extends object> {
 
 const NO_LABELS: readonly string[] = [''];
 
-/** A metric without labels has one series, which stands below the empty text. */
+/** A metric without labels has one series, whose path is the empty text. */
 const pathOf = (labels: readonly string[]): readonly string[] => (labels.length === 0 ? NO_LABELS : labels);

@@ -1,4 +1,4 @@
-/** Go's durations (`1h2m3.5s`, `300ms`), in milliseconds here. Source of the grammar: Go's time.ParseDuration. */
+/** Parses and formats Go's durations (`1h2m3.5s`, `300ms`) as milliseconds. The grammar is that of Go's time.ParseDuration. */
 
 const UNIT_MS: ReadonlyMap<string, number> = new Map(
   Object.entries({
@@ -15,7 +15,7 @@ const UNIT_MS: ReadonlyMap<string, number> = new Map(
 
 const PART = /^(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)/;
 
-/** Milliseconds, or `undefined` where the text is no duration. */
+/** Returns milliseconds, or `undefined` if the text is not a duration. */
 export function parseDuration(text: string): number | undefined {
   const negative = text.startsWith('-');
   let rest = negative || text.startsWith('+') ? text.slice(1) : text;
@@ -32,7 +32,7 @@ export function parseDuration(text: string): number | undefined {
   return negative ? -total : total;
 }
 
-/** As Go prints it: `1h0m0s`, `1m30s`, `250ms`, `0s`. */
+/** Formats a duration as Go prints it: `1h0m0s`, `1m30s`, `250ms`, `0s`. */
 export function formatDuration(ms: number): string {
   if (ms === 0) return '0s';
   const sign = ms < 0 ? '-' : '';

@@ -1,15 +1,17 @@
 /**
- * The typed flag table: one row a flag, from which the parser, `--help`, shell completion and the docs derive.
+ * Defines the typed flag table. It has one row for each flag, and the parser, `--help`, shell completion and the docs derive
+ * from it.
  *
- * The syntax is that of Kubernetes' programs: `--flag=value` and `--flag value`, booleans without a value, `_` for `-`
- * in names, short names (`-v 4`, `-v=4`, `-v4`), `--` ends the flags. A flag given twice takes the last value, lists and maps
- * collect. Every error is one line that names the flag and, for an unknown name, the nearest right one.
+ * The syntax is that of Kubernetes' programs: `--flag=value` and `--flag value`, booleans without a value, `_` instead of `-`
+ * in names, short names (`-v 4`, `-v=4`, `-v4`), and `--` to end the flags. The last value of a repeated flag counts, and lists
+ * and maps collect all values. Every error is one line that names the flag and, for an unknown name, the most similar known
+ * one.
  */
 import { quoteText } from '../meta/quote.ts';
 import { formatDuration, parseDuration } from './duration.ts';
 import { PlainError } from './plain-error.ts';
 
-/** A value by the flag's type: durations are milliseconds. */
+/** The type of the value of each type of flag. */
 export interface FlagTypes {
   string: string;
   boolean: boolean;
@@ -17,9 +19,9 @@ export interface FlagTypes {
   number: number;
   /** Milliseconds. */
   duration: number;
-  /** Comma-separated, or repeated, or both. */
+  /** Comma-separated, repeated, or both. */
   list: readonly string[];
-  /** Repeated only: commas belong to the value. */
+  /** Repeated. Commas belong to the value. */
   array: readonly string[];
   /** `a=1,b=2`, or repeated. */
   map: Readonly<Record<string, string>>;
@@ -28,31 +30,31 @@ export interface FlagTypes {
 export type FlagType = keyof FlagTypes;
 
 export interface Flag<T extends FlagType = FlagType> {
-  /** Without dashes. */
+  /** The name without dashes. */
   readonly name: string;
   readonly type: T;
   readonly default: FlagTypes[T];
-  /** One or two sentences, for `--help` and the docs. */
+  /** One or two sentences for `--help` and the docs. */
   readonly help: string;
-  /** Heading in `--help`. */
+  /** The heading in `--help`. */
   readonly group: string;
   readonly short?: string;
-  /** What the value is called in `--help`; by type otherwise. */
+  /** The name of the value in `--help`. The default depends on the type. */
   readonly placeholder?: string;
-  /** Says what to use instead; printed once as a warning when the flag is given. */
+  /** What to use instead. It is printed once as a warning if the flag is set. */
   readonly deprecated?: string;
-  /** Accepted, but without effect here: says why; printed once as a warning when the flag is given. */
+  /** Why the flag is accepted but has no effect here. It is printed once as a warning if the flag is set. */
   readonly noEffect?: string;
-  /** The value where the flag stands without one; a value is then taken after `=` only. */
+  /** The value if the flag is given without one. The flag then takes a value only after `=`. */
   readonly bare?: string;
   /** The allowed values of a string. */
   readonly choices?: readonly string[];
-  /** Refuses a value: returns the reason, or `undefined`. */
+  /** Validates a value. Returns the reason to refuse it, or `undefined`. */
   readonly check?: (value: FlagTypes[T]) => string | undefined;
   readonly hidden?: boolean;
 }
 
-/** A row of the table. Keys of the table are the options' names in the program. */
+/** Returns a row of the table. The keys of the table are the names of the options in the program. */
 export function flag<T extends FlagType>(row: Flag<T>): Flag<T> {
   return row;
 }
@@ -65,19 +67,19 @@ export type FlagValues<Table> = {
 
 export interface ParsedFlags<Table> {
   readonly values: FlagValues<Table>;
-  /** Keys that the command line gave. */
+  /** The keys of the flags that the command line sets. */
   readonly given: ReadonlySet<keyof Table>;
-  /** What is no flag. */
+  /** The words that are not flags. */
   readonly arguments: readonly string[];
   readonly warnings: readonly string[];
 }
 
-/** The rows of a table, or the values of its flags, that another command takes over. */
+/** Returns the rows of a table, or the values of its flags, that another command uses as well. */
 export function pickKeys<T extends object, K extends keyof T>(record: T, keys: readonly K[]): Pick<T, K> {
   return Object.fromEntries(keys.map((key) => [key, record[key]])) as Pick<T, K>;
 }
 
-/** Bad usage: one line; the command exits with 2. */
+/** A usage error, whose message is one line. The command exits with code 2. */
 export class UsageError extends PlainError {
   override readonly name = 'UsageError';
 }
@@ -133,7 +135,7 @@ function splitWord(word: string, known: ReadonlyMap<string, unknown>): { name: s
   const bare = word.replace(/^--?/, '');
   const equals = bare.indexOf('=');
   const name = (equals < 0 ? bare : bare.slice(0, equals)).replaceAll('_', '-');
-  // A short name may have its value right behind it: `-v4`.
+  // A short name may be followed directly by its value: `-v4`.
   if (!known.has(name) && /^-\w\d/.test(word) && known.has(word.charAt(1)))
     return { name: word.charAt(1), inline: word.slice(2) };
   return { name, inline: equals < 0 ? undefined : bare.slice(equals + 1) };
@@ -146,7 +148,10 @@ function warningsOf(row: AnyFlag): string[] {
   return warnings;
 }
 
-/** One value of a flag by its text. `before` is what the same command line gave already, for lists and maps. Throws `UsageError`. */
+/**
+ * Parses one value of a flag. `before` is the value that the same command line set already, for lists and maps. Throws
+ * `UsageError`.
+ */
 function takeValue(row: AnyFlag, text: string, before?: unknown): FlagTypes[FlagType] {
   const fail = (why: string): never => {
     throw new UsageError(`invalid argument ${quoteText(text)} for "--${row.name}" flag: ${why}`);
@@ -190,7 +195,7 @@ function convert(type: FlagType, text: string, before: unknown, fail: (why: stri
   }
 }
 
-/** As Go reads integers: `0x10`, `0b11`, `0o17` and `017` are taken by their base. */
+/** Parses an integer as Go does: `0x10`, `0b11`, `0o17` and `017` have their own bases. */
 function integerOf(text: string): number | undefined {
   const [, sign = '', digits = ''] = /^([+-]?)(0x[0-9a-f]+|0b[01]+|0o?[0-7]+|0|[1-9]\d*)$/i.exec(text) ?? [];
   if (digits === '') return undefined;
@@ -214,7 +219,7 @@ function unknownFlag(word: string, names: readonly string[]): string {
   return `unknown flag: ${word}${near === undefined ? '' : ` (did you mean --${near}?)`}`;
 }
 
-/** The candidate that a person most likely meant; `undefined` where none is near. */
+/** Returns the most similar candidate, or `undefined` if none is similar. */
 export function nearest(word: string, candidates: readonly string[]): string | undefined {
   let best: string | undefined;
   let bestDistance = Math.max(2, Math.floor(word.length / 3)) + 1;
@@ -228,7 +233,7 @@ export function nearest(word: string, candidates: readonly string[]): string | u
   return best ?? candidates.find((candidate) => word.length > 3 && candidate.includes(word));
 }
 
-/** Levenshtein's distance with swapped neighbours; gives up at `limit`. */
+/** Computes the Levenshtein distance with transpositions. Stops at `limit`. */
 function editDistance(left: string, right: string, limit: number): number {
   if (Math.abs(left.length - right.length) >= limit) return limit;
   let beforePrevious: number[] = [];
@@ -253,7 +258,7 @@ function editDistance(left: string, right: string, limit: number): number {
   return previous[right.length] ?? limit;
 }
 
-/** The default as a person would type it; '' where it is empty. */
+/** Formats the default value as it would be typed. It is '' if the default is empty. */
 export function formatDefault(row: AnyFlag): string {
   switch (row.type) {
     case 'duration':
@@ -281,7 +286,7 @@ const PLACEHOLDERS: Readonly<Record<FlagType, string>> = {
   map: 'key=value,…',
 };
 
-/** The flags by group, wrapped at `width` columns, for `--help`. */
+/** Formats the flags by group for `--help`, wrapped at `width` columns. */
 export function formatFlags(table: FlagTable, width = 80): string {
   const groups = new Map<string, AnyFlag[]>();
   for (const row of Object.values(table)) {
@@ -315,7 +320,7 @@ function formatRow(row: AnyFlag, width: number): string {
   return `${names}${placeholder === '' ? '' : ` ${placeholder}`}\n${wrap(text, width - 10, ' '.repeat(10))}\n`;
 }
 
-/** Words in lines of at most `width` columns, each line with `indent` before it. */
+/** Wraps words into lines of at most `width` columns, each with `indent` before it. */
 export function wrap(text: string, width: number, indent: string): string {
   const lines: string[] = [];
   let line = '';

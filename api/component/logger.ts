@@ -1,11 +1,14 @@
-/** What every part logs with. pino implements it (`logging.ts`); tests pass `silentLogger`. Messages are plain sentences; facts are fields. */
+/**
+ * The interface for logging. pino implements it (`logging.ts`), and tests pass `silentLogger`. Messages are plain sentences,
+ * and facts are fields.
+ */
 export interface Logger {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
   error(fields: object, message: string): void;
   child(fields: object): Logger;
-  /** Throws why the last line could not be written (the health check `log`). */
+  /** Throws the reason why the last line could not be written. The health check `log` uses it. */
   check?(): void;
 }
 

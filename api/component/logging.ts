@@ -1,6 +1,6 @@
 /**
- * The `Logger` that programs run with: pino, as JSON lines or as text lines for people, on stderr. Verbosity follows the
- * component flags: warnings and errors always, `info` from -v=0, `debug` from -v=4.
+ * Implements the `Logger` of the programs: pino with JSON lines, or readable text lines, on stderr. The verbosity follows the
+ * component flags: warnings and errors are always logged, `info` from -v=0 on, and `debug` from -v=4 on.
  */
 import { quoteText } from '../meta/quote.ts';
 import type { Logger as PinoLogger } from 'pino';
@@ -13,9 +13,9 @@ export interface Verbosity {
 
 export interface LoggingOptions {
   readonly format: 'text' | 'json';
-  /** A number, or one that may change while the program runs. */
+  /** A number, or an object whose value may change while the program runs. */
   readonly verbosity: number | Verbosity;
-  /** Where lines go; stderr without it. */
+  /** Writes a line. The default writes to stderr. */
   readonly write?: (line: string) => void;
 }
 
@@ -33,7 +33,7 @@ interface Lines {
   readonly check: () => void;
 }
 
-/** A line that cannot be written (its disk is full, its reader is gone) is lost; it neither throws nor ends the process. */
+/** A line that cannot be written (the disk is full, the reader is gone) is lost. It neither throws nor ends the process. */
 function stderrLines(): Lines {
   let failure: Error | undefined;
   process.stderr.on('error', (error) => (failure = error));
@@ -50,7 +50,7 @@ function stderrLines(): Lines {
 type Check = (() => void) | undefined;
 const withCheck = (check: Check): Pick<Logger, 'check'> => (check === undefined ? {} : { check });
 
-/** pino is loaded only by who wants JSON. */
+/** pino is loaded only for JSON. */
 async function jsonLogger(isVerbose: () => boolean, write: (line: string) => void, check: Check): Promise<Logger> {
   const { default: pino } = await import('pino');
   const logger = pino(

@@ -1,8 +1,8 @@
 /**
- * Counters, gauges and histograms with labels, and their text exposition. Made for hot paths: a series is looked up once
- * (`with`) and observed by plain additions; nothing is rendered until `/metrics` is read.
+ * Implements counters, gauges and histograms with labels, and their text exposition. It is built for hot paths: a series is
+ * looked up once (`with`), observations are plain additions, and nothing is rendered until `/metrics` is read.
  *
- * Label values are bounded by the callers: never put a name that users choose into one.
+ * The callers must bound the label values. Names that users choose must not be label values.
  */
 import { ByLabels } from './by-labels.ts';
 
@@ -19,7 +19,7 @@ export interface Histogram {
   observe(value: number): void;
 }
 
-/** A metric with labels: `with` gives the series of these values, in the order the labels were declared. */
+/** A metric with labels. `with` returns the series of the given values, in the order in which the labels were declared. */
 export interface Family<Series> {
   with(...values: string[]): Series;
   delete(...values: string[]): void;
@@ -53,17 +53,17 @@ export class MetricsRegistry {
     return this.#add('histogram', options, () => new Buckets(buckets));
   }
 
-  /** Runs before each exposition, to set gauges that are cheaper to read than to follow. */
+  /** Registers a function that runs before each exposition. It sets gauges that are cheaper to read than to keep current. */
   collect(collector: () => void): void {
     this.#collectors.push(collector);
   }
 
-  /** What there is, whether or not anything was counted yet. */
+  /** Returns all registered metrics, whether or not they have values. */
   families(): readonly { readonly name: string; readonly kind: string; readonly labels: readonly string[] }[] {
     return this.#families.map((family) => family.description());
   }
 
-  /** The Prometheus text format 0.0.4. */
+  /** Renders the Prometheus text format 0.0.4. */
   text(): string {
     for (const collector of this.#collectors) collector();
     const lines: string[] = [];
@@ -71,7 +71,7 @@ export class MetricsRegistry {
     return lines.join('');
   }
 
-  /** The same family for the same name: parts that are started twice in one process share it. */
+  /** Returns the existing family for an existing name, because parts that are started twice in one process share it. */
   #add<S extends Series>(kind: Kind, options: MetricOptions, create: () => S): MetricFamily<S> {
     const known = this.#names.get(options.name);
     if (known !== undefined) {
@@ -186,7 +186,7 @@ function escapeValue(value: string): string {
   return value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n');
 }
 
-/** As Prometheus' client for Go writes numbers: exponents have a sign and two digits. */
+/** Formats numbers as the Prometheus client for Go does: exponents have a sign and two digits. */
 function formatNumber(value: number): string {
   if (value === Number.POSITIVE_INFINITY) return '+Inf';
   if (value === Number.NEGATIVE_INFINITY) return '-Inf';

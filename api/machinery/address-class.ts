@@ -1,10 +1,10 @@
-/** What an IP address leads to, as far as a server that dials addresses of others must know. Pure. */
+/** Classifies IP addresses for a server that dials addresses which others chose. Pure. */
 import { isIP } from 'node:net';
 import { ipBytes } from '../pki/names.ts';
 
 export type AddressClass = 'unspecified' | 'loopback' | 'link-local' | 'multicast' | 'metadata';
 
-/** The addresses at which clouds serve a machine's credentials to every local client. */
+/** The addresses at which clouds serve the credentials of a machine to every local client. */
 const METADATA: ReadonlySet<string> = new Set(
   [
     '169.254.169.254',
@@ -20,7 +20,10 @@ const METADATA: ReadonlySet<string> = new Set(
 );
 
 const ZEROES = '0'.repeat(24);
-/** Prefixes of IPv6 addresses that hold an IPv4 address, and the byte where that starts: mapped, compatible, NAT64, 6to4. */
+/**
+ * The prefixes of IPv6 addresses that contain an IPv4 address, and the offset of its first byte: mapped, compatible, NAT64,
+ * 6to4.
+ */
 const EMBEDDING: readonly (readonly [prefix: string, at: number])[] = [
   [`${'0'.repeat(20)}ffff`, 12],
   [ZEROES, 12],
@@ -28,7 +31,7 @@ const EMBEDDING: readonly (readonly [prefix: string, at: number])[] = [
   ['2002', 2],
 ];
 
-/** The classes of an address, none for an ordinary one. An IPv4 address inside an IPv6 address counts as itself. */
+/** Returns the classes of an address. An ordinary address has none. An IPv4 address inside an IPv6 address counts as itself. */
 export function addressClasses(address: string): readonly AddressClass[] {
   const text = bareAddress(address);
   if (isIP(text) === 0) return [];
@@ -45,7 +48,7 @@ function classesOf4(bytes: Buffer): AddressClass[] {
   if (first === 0) found.push('unspecified');
   if (first === 127) found.push('loopback');
   if (first === 169 && second === 254) found.push('link-local');
-  // The limited broadcast address reaches many as well.
+  // The limited broadcast address also reaches many hosts.
   if ((first >= 224 && first <= 239) || bytes.every((byte) => byte === 255)) found.push('multicast');
   if (METADATA.has(bytes.toString('hex'))) found.push('metadata');
   return found;
@@ -61,7 +64,10 @@ function classesOf6(bytes: Buffer, hex: string): AddressClass[] {
   return embedding === undefined ? [] : classesOf4(bytes.subarray(embedding[1], embedding[1] + 4));
 }
 
-/** One text for all spellings of an address, also for an IPv4 address that is mapped into IPv6; `''` for what is no address. */
+/**
+ * Returns the same text for all spellings of an address, also for an IPv4 address that is mapped into IPv6. Returns an empty
+ * text if the text is not an address.
+ */
 export function addressKey(address: string): string {
   const text = bareAddress(address);
   if (isIP(text) === 0) return '';
@@ -70,7 +76,7 @@ export function addressKey(address: string): string {
     .replace(/^0{20}ffff/, '');
 }
 
-/** Without the brackets of a URL and the zone of a link-local address. */
+/** Removes the brackets of a URL and the zone of a link-local address. */
 export function bareAddress(host: string): string {
   return host.replace(/^\[|\]$/g, '').replace(/%.*$/s, '');
 }

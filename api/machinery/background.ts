@@ -8,15 +8,15 @@ import type { Clock } from './clock.ts';
 
 export interface BackgroundOptions {
   readonly logger: Pick<Logger, 'error'>;
-  /** The work as the subject of a sentence, capitalized: 'Removing the mirror pod'. Logged as `<what> failed`. */
+  /** The work as the subject of a sentence, capitalized: 'Removing the mirror pod'. The log message is `<what> failed`. */
   readonly what: string;
-  /** Further fields of the log line: the objects that the work is about. */
+  /** Further fields of the log line, such as the objects that the work is about. */
   readonly fields?: object;
-  /** Failures after the abort are cancellations, which are not logged. */
+  /** Failures after the abort are cancellations and are not logged. */
   readonly signal?: AbortSignal;
 }
 
-/** Logs the failure of the work. */
+/** Logs a failure of the work. */
 export function background(work: Promise<unknown>, options: BackgroundOptions): void {
   work.catch((error: unknown) => {
     const { logger, what, fields, signal } = options;
@@ -32,7 +32,7 @@ export interface RetryOptions {
   readonly onError: (error: unknown, failures: number) => void;
 }
 
-/** Tries until the work succeeds; `undefined` when the signal aborts before. Never rejects. */
+/** Retries until the work succeeds. Resolves to `undefined` if the signal aborts before. Never rejects. */
 export async function untilDone<T>(work: () => Promise<T>, options: RetryOptions): Promise<T | undefined> {
   const { clock, backoff, signal, onError } = options;
   while (!signal.aborted) {

@@ -1,4 +1,4 @@
-/** Exponential back-off: delays that double from `firstMs` up to `longestMs`, with optional jitter. */
+/** Computes exponential backoff: delays that double from `firstMs` up to `longestMs`, with optional jitter. */
 
 export interface BackoffRange {
   readonly firstMs: number;
@@ -6,17 +6,17 @@ export interface BackoffRange {
 }
 
 export interface BackoffOptions extends BackoffRange {
-  /** Adds up to this share of the delay, 1 for up to twice the delay. Needs `random`. */
+  /** The maximum jitter as a share of the delay: 1 adds up to the whole delay. Requires `random`. */
   readonly jitter?: number;
   readonly random?: () => number;
 }
 
-/** The delay after so many failures in a row, of which there is at least one. */
+/** Returns the delay after this number of consecutive failures, which is at least one. */
 export function backoffDelay(failures: number, { firstMs, longestMs }: BackoffRange): number {
   return Math.min(firstMs * 2 ** Math.min(Math.max(failures - 1, 0), 50), longestMs);
 }
 
-/** Counts the failures of one thing that is tried again and again. */
+/** Counts the failures of an operation that is retried. */
 export class Backoff {
   readonly #options: BackoffOptions;
   #failures = 0;
@@ -25,19 +25,19 @@ export class Backoff {
     this.#options = options;
   }
 
-  /** Failures since the last `reset`. */
+  /** The number of failures since the last `reset`. */
   get failures(): number {
     return this.#failures;
   }
 
-  /** Counts one more failure; the milliseconds to wait before the next attempt. */
+  /** Counts one more failure. Returns the milliseconds to wait before the next attempt. */
   next(): number {
     this.#failures++;
     const { jitter = 0, random = () => 0 } = this.#options;
     return backoffDelay(this.#failures, this.#options) * (1 + jitter * random());
   }
 
-  /** After a success. */
+  /** Call after a success. */
   reset(): void {
     this.#failures = 0;
   }

@@ -1,22 +1,25 @@
 /**
- * What a client shows the server to say who it is: nothing, a bearer token (fixed, or read from a file that is replaced now
- * and then), basic authentication, a client certificate (fixed, or from files that are rotated), or an exec plugin's.
- * The HTTP client asks before each request and tells when the server answered 401.
+ * Provides the credentials by which a client authenticates to the server: none, a bearer token (fixed, or from a file that is
+ * replaced), basic authentication, a client certificate (fixed, or from files that are rotated), or the credentials of an exec
+ * plugin. The HTTP client reads them before each request and reports when the server answered 401.
  */
 import { readFile, stat } from 'node:fs/promises';
 import type { Clock } from './clock.ts';
 
 export interface PresentedCredentials {
-  /** Value of the Authorization header. */
+  /** The value of the Authorization header. */
   readonly authorization?: string;
-  /** PEM; both are set or neither. Connections are replaced when they change. */
+  /** PEM. Either both are set or neither is. Connections are replaced when they change. */
   readonly certificate?: string;
   readonly key?: string;
 }
 
 export interface ClientCredentials {
   current(): Promise<PresentedCredentials>;
-  /** The server refused what `current` gave; the next call must not come from a cache. True if trying again may help. */
+  /**
+   * Reports that the server refused the last credentials. The next `current` does not use a cache. Returns whether a retry may
+   * help.
+   */
   refused?(): boolean;
 }
 
@@ -26,7 +29,7 @@ export function fixedCredentials(presented: PresentedCredentials): ClientCredent
   return { current: () => Promise.resolve(presented) };
 }
 
-/** Tokens that are mounted into pods are replaced before they expire: read again after a minute. */
+/** Tokens that are mounted into pods are replaced before they expire, so reading them once a minute is enough. */
 const TOKEN_FILE_CHECK_MS = 60_000;
 
 export function tokenFileCredentials(path: string, clock: Clock): ClientCredentials {
@@ -37,7 +40,7 @@ export function tokenFileCredentials(path: string, clock: Clock): ClientCredenti
   };
 }
 
-/** Files are checked at most every second, and read if their times changed. */
+/** Reads a certificate from files. The files are checked at most once a second, and read if their times have changed. */
 export function certificateFileCredentials(
   paths: { readonly certificate: string; readonly key: string },
   clock: Clock,
@@ -63,7 +66,7 @@ export function certificateFileCredentials(
   };
 }
 
-/** The first gives what the second does not. */
+/** Combines two providers. The first one fills in what the second one lacks. */
 export function combinedCredentials(first: ClientCredentials, second: ClientCredentials): ClientCredentials {
   return {
     current: async () => ({ ...(await second.current()), ...(await first.current()) }),
@@ -85,7 +88,7 @@ function rereadText(path: string, clock: Clock, everyMs: number): { text(): Prom
       try {
         text = await readFile(path, 'utf8');
       } catch (error) {
-        // a token that was good a minute ago beats none while the file is being replaced
+        // The last valid token is better than none while the file is being replaced.
         if (text === undefined) throw error;
       }
       readAt = clock.monotonic();

@@ -1,10 +1,11 @@
 /**
- * The one client interface: over HTTP(S) for the agent and the commands (`http-client.ts`), direct for controllers in the
- * control plane's process (`controlplane/server/direct-client.ts`). Both give `StatusError`s and objects that the caller owns.
+ * Defines the client interface. The agent and the commands use it over HTTP(S) (`http-client.ts`). Controllers in the process
+ * of the control plane use it directly (`controlplane/server/direct-client.ts`). Both throw `StatusError`s and return objects
+ * that the caller owns.
  */
 import type { KubeList, KubeObject } from '../meta/object.ts';
 
-/** Names a resource; constants stand in `resources.ts`. */
+/** Names a resource. The constants are in `resources.ts`. */
 export interface Resource {
   readonly group: string;
   readonly version: string;
@@ -75,9 +76,9 @@ export interface Client {
     patch: unknown,
     options?: ClientWriteOptions,
   ): Promise<KubeObject>;
-  /** The object as it was left, or a Status, as the server answers. */
+  /** Returns the last state of the object or a Status, as the server answers. */
   delete(resource: Resource, namespace: string, name: string, options?: ClientDeleteOptions): Promise<unknown>;
   deleteCollection(resource: Resource, options: ClientListOptions & ClientDeleteOptions): Promise<void>;
-  /** Ends without an error when the server or the signal ends it; throws `Expired` when history is gone. */
+  /** Ends without an error when the server or the signal ends it. Throws `Expired` if the history is no longer available. */
   watch(resource: Resource, options?: ClientWatchOptions): AsyncIterable<ClientWatchEvent>;
 }

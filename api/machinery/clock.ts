@@ -1,6 +1,6 @@
 /**
- * Time as something that is passed in. The only file that may read the wall clock or start a timer; tests use the
- * virtual clock of `test/fakes/fake-clock.ts`.
+ * Defines the clock that is passed to all code that needs time. Only this file may read the wall clock or start a timer. Tests
+ * use the virtual clock of `test/fakes/fake-clock.ts`.
  */
 
 export interface Timer {
@@ -8,13 +8,16 @@ export interface Timer {
 }
 
 export interface Clock {
-  /** Wall-clock milliseconds since the epoch. */
+  /** Returns the wall-clock time in milliseconds since the epoch. */
   now(): number;
-  /** Monotonic milliseconds: for durations, not for dates. */
+  /** Returns monotonic milliseconds, which are for durations and not for dates. */
   monotonic(): number;
-  /** Calls once after `delayMs`, also when that is longer than a timer of the platform can hold. Does not keep the process alive. */
+  /**
+   * Calls `callback` once after `delayMs`, which may be longer than a timer of the platform allows. Does not keep the process
+   * alive.
+   */
   after(delayMs: number, callback: () => void): Timer;
-  /** Resolves after `delayMs`; rejects with the signal's reason when that aborts first. */
+  /** Resolves after `delayMs`. Rejects with the signal's reason if the signal aborts before. */
   sleep(delayMs: number, signal?: AbortSignal): Promise<void>;
 }
 
@@ -36,13 +39,13 @@ export const systemClock: Clock = {
   sleep: (delayMs, signal) => sleepOn(systemClock, delayMs, signal),
 };
 
-/** Keeps the process alive until it is cancelled: timers of the clock do not. For commands. */
+/** Keeps the process alive until it is cancelled, because timers of the clock do not. Commands use it. */
 export function keepAlive(): Timer {
   const handle = setInterval(() => undefined, LONGEST_TIMER_MS);
   return { cancel: () => clearInterval(handle) };
 }
 
-/** Resolves when the signal aborts; at once where it has. */
+/** Resolves when the signal aborts, or at once if it is already aborted. */
 export function whenAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
@@ -50,7 +53,7 @@ export function whenAborted(signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Waits for `delayMs`, or until the signal aborts. Never rejects, so that a loop needs to check the signal only. */
+/** Waits for `delayMs` or until the signal aborts. Never rejects, so that a loop only needs to check the signal. */
 export async function pause(clock: Clock, delayMs: number, signal: AbortSignal): Promise<void> {
   try {
     await clock.sleep(delayMs, signal);
@@ -59,7 +62,10 @@ export async function pause(clock: Clock, delayMs: number, signal: AbortSignal):
   }
 }
 
-/** Settles as the work does; rejects with the signal's reason when that aborts first, and the work goes on unobserved. */
+/**
+ * Settles as the work does. Rejects with the signal's reason if the signal aborts before. The work then continues, and its
+ * result is ignored.
+ */
 export async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   const aborted = Promise.withResolvers<never>();
   const onAbort = (): void => aborted.reject(signal.reason as Error);
@@ -72,7 +78,7 @@ export async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Pr
   }
 }
 
-/** `sleep` for any clock, by its `after`. */
+/** Implements `sleep` for any clock with its `after`. */
 export function sleepOn(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) {
@@ -91,12 +97,12 @@ export function sleepOn(clock: Clock, delayMs: number, signal?: AbortSignal): Pr
   });
 }
 
-/** RFC 3339 in seconds, as `metav1.Time` is written: `2026-01-02T03:04:05Z`. */
+/** Formats a time as RFC 3339 with seconds, like `metav1.Time`: `2026-01-02T03:04:05Z`. */
 export function formatTime(epochMs: number): string {
   return `${new Date(epochMs).toISOString().slice(0, 19)}Z`;
 }
 
-/** RFC 3339 in microseconds, as `metav1.MicroTime` is written. */
+/** Formats a time as RFC 3339 with microseconds, like `metav1.MicroTime`. */
 export function formatMicroTime(epochMs: number): string {
   return new Date(epochMs).toISOString().replace('Z', '000Z');
 }

@@ -1,10 +1,11 @@
 /**
- * The one way out: every connection to an address that the API, another server's answer or a manifest names is opened here.
+ * Opens every connection to an address that comes from the API, from another server's response or from a manifest.
  *
- * A caller states the purpose. `PURPOSES` says which addresses that purpose refuses and which redirects it follows. A name is
- * resolved once, all addresses that it has are checked, and the socket connects to a checked address, so that a name which
- * resolves differently a moment later leads nowhere else. Connections to addresses from flags and from files that flags name
- * have the purpose `configured`, which refuses nothing. `test/architecture.test.ts` lists the few other files that connect.
+ * The caller states the purpose of the connection. `PURPOSES` lists the addresses that a purpose refuses and the redirects that
+ * it follows. A name is resolved once, all its addresses are checked, and the socket connects to a checked address. So a name
+ * that resolves differently a moment later cannot bypass the check. Connections to addresses from flags, and from files that
+ * flags name, have the purpose `configured`, which refuses nothing. `test/architecture.test.ts` lists the few other files that
+ * open connections.
  */
 import { type LookupAddress, type LookupAllOptions, lookup } from 'node:dns';
 import type { ClientRequest, IncomingMessage, RequestOptions } from 'node:http';
@@ -14,38 +15,52 @@ import { type AddressClass, addressClasses, bareAddress } from './address-class.
 import { request as httpRequest } from './node-http.ts';
 
 export interface PurposeRules {
-  /** `own`: a port of the program that dials. */
+  /** The refused classes of addresses. `own` means a port on which this program listens. */
   readonly refuses: readonly (AddressClass | 'own')[];
-  /** `same-host`: other ports and schemes of one host. `any`: each hop is checked, and none leads from TLS to plain text. */
+  /**
+   * `same-host` follows redirects to other ports and schemes of the same host. `any` checks each redirect and refuses one from
+   * TLS to plain text.
+   */
   readonly redirects: 'none' | 'same-host' | 'any';
   readonly connectTimeoutMs: number;
 }
 
 const NOWHERE = ['unspecified', 'multicast'] as const;
-/** What kube-apiserver refuses to proxy to, and beyond it the metadata servers of clouds. */
+/** The addresses to which kube-apiserver refuses to proxy, and the metadata servers of clouds. */
 const LOCAL = [...NOWHERE, 'loopback', 'link-local', 'metadata'] as const;
 
 export const PURPOSES = {
-  /** Node agents. Nodes write these addresses themselves; the connection carries the identity towards kubelets. */
+  /**
+   * Connections to node agents. Nodes write these addresses themselves. The connection authenticates as the API server's
+   * kubelet client.
+   */
   kubelet: { refuses: [...LOCAL, 'own'], redirects: 'none', connectTimeoutMs: 30_000 },
-  /** Proxies to pods, services and other ports of nodes. No identity. */
+  /** Proxy connections to pods, services and other ports of nodes. They carry no credentials. */
   proxy: { refuses: [...LOCAL, 'own'], redirects: 'none', connectTimeoutMs: 30_000 },
-  /** Servers of APIServices. The connection carries the identity of the front proxy; a request to oneself would loop. */
+  /**
+   * Connections to the servers of APIServices. They authenticate as the front proxy. A request to this server itself would
+   * loop.
+   */
   aggregation: { refuses: [...LOCAL, 'own'], redirects: 'none', connectTimeoutMs: 30_000 },
   /**
-   * Admission and conversion webhooks that name a service. An aggregated server may be the webhook, called through the service
-   * `kubernetes`, so the own port is allowed.
+   * Connections to admission and conversion webhooks that name a service. An aggregated server may be the webhook and be called
+   * through the service `kubernetes`, so the server's own port is allowed.
    */
   'webhook-service': { refuses: LOCAL, redirects: 'none', connectTimeoutMs: 30_000 },
-  /** Webhooks that name a URL: an administrator wrote it and may mean this host, as with kube-apiserver. */
+  /** Connections to webhooks that name a URL. An administrator wrote the URL and may mean this host, as with kube-apiserver. */
   'webhook-url': { refuses: [...NOWHERE, 'metadata'], redirects: 'none', connectTimeoutMs: 30_000 },
-  /** Key sets whose URL another host's discovery document named. */
+  /** Requests for key sets whose URL comes from the discovery document of an issuer. */
   'issuer-keys': { refuses: LOCAL, redirects: 'none', connectTimeoutMs: 10_000 },
-  /** Where the server of `--manifest-url` redirects to. */
+  /** Redirects of the server of `--manifest-url`. */
   'manifest-redirect': { refuses: LOCAL, redirects: 'any', connectTimeoutMs: 10_000 },
-  /** Probes and lifecycle hooks. `host` may be any host, also this one, and a pod of the host network is this host. */
+  /**
+   * Probes and lifecycle hooks. Their `host` may be any host, this one included, and a pod of the host network runs on this
+   * host.
+   */
   probe: { refuses: ['metadata', 'multicast'], redirects: 'same-host', connectTimeoutMs: 60_000 },
-  /** Flags, and files that flags name: webhooks, issuers, audit, `--manifest-url` itself. */
+  /**
+   * Connections to addresses from flags and from files that flags name: webhooks, issuers, audit, and `--manifest-url` itself.
+   */
   configured: { refuses: [], redirects: 'none', connectTimeoutMs: 30_000 },
 } as const satisfies Readonly<Record<string, PurposeRules>>;
 
@@ -53,7 +68,7 @@ export type Purpose = keyof typeof PURPOSES;
 
 export interface DialTarget {
   readonly purpose: Purpose;
-  /** Who is called, as `loopbackTargets` names it: `node/n1`, `service/ns/name`. */
+  /** The name of the target in `loopbackTargets`: `node/n1`, `service/ns/name`. */
   readonly name?: string;
   /** A name or an address, with or without the brackets of IPv6. */
   readonly host: string;
@@ -63,17 +78,17 @@ export interface DialTarget {
 type Unaddressed<T> = Omit<T, 'host' | 'hostname' | 'port' | 'lookup' | 'createConnection' | 'socketPath' | 'protocol'>;
 export type DialRequestOptions = DialTarget & { readonly secure: boolean } & Unaddressed<TlsRequestOptions>;
 
-/** The address may not be dialed for the purpose. */
+/** The error for an address that must not be dialed for the purpose. */
 export class DialRefusedError extends Error {
   override readonly name = 'DialRefusedError';
 }
 
 export interface DialerOptions {
-  /** Whether this program listens there. */
+  /** Returns whether this program listens at the address. */
   readonly isOwn?: (address: string, port: number) => boolean;
-  /** Those that an administrator declared to be on this host's loopback. */
+  /** The targets that an administrator declared to be on the loopback interface of this host. */
   readonly loopbackTargets?: ReadonlySet<string>;
-  /** All addresses of a name; the host's resolver unless a test gives another. */
+  /** Resolves a name to all its addresses. The resolver of the host is the default, and tests pass another one. */
   readonly resolve?: ResolveName;
 }
 
@@ -84,11 +99,14 @@ export type ResolveName = (
 ) => void;
 
 export interface Dialer {
-  /** An HTTP(S) request; `end()` is the caller's. Throws `DialRefusedError` for an address, emits it for a name. */
+  /**
+   * Creates an HTTP(S) request. The caller must call `end()`. Throws `DialRefusedError` for an address, and emits it for a
+   * name.
+   */
   request(options: DialRequestOptions, onResponse?: (response: IncomingMessage) => void): ClientRequest;
-  /** A TCP connection, or its error. Throws `DialRefusedError` for an address, emits it for a name. */
+  /** Opens a TCP connection. Throws `DialRefusedError` for an address, and emits it for a name. */
   connect(target: DialTarget & { readonly signal?: AbortSignal }): Socket;
-  /** Throws `DialRefusedError` for an address; a name passes, for it is checked when it is resolved. */
+  /** Throws `DialRefusedError` for an address. A name passes, because it is checked when it is resolved. */
   check(target: DialTarget): void;
 }
 
@@ -150,7 +168,7 @@ function limitConnecting(socket: Socket, options: { readonly secure: boolean; re
   });
 }
 
-/** Refuses the name if any of its addresses is refused: which one is taken is the resolver's choice. */
+/** Refuses the name if any of its addresses is refused, because the resolver chooses one of them. */
 function checkedLookup(resolve: ResolveName, refusal: (address: string) => Error | undefined): LookupFunction {
   return (hostname, options, callback) => {
     resolve(hostname, { ...options, all: true }, (error, addresses) => {
@@ -169,8 +187,8 @@ function checkedLookup(resolve: ResolveName, refusal: (address: string) => Error
 }
 
 /**
- * Where a redirect leads, `undefined` where the purpose does not follow it there. The caller dials it for the same purpose
- * again, and sends headers that name a user or hold a credential to the same origin alone.
+ * Returns the target of a redirect, or `undefined` if the purpose does not follow it. The caller dials the target for the same
+ * purpose. It sends headers with a user or a credential only to the same origin.
  */
 export function redirectTarget(purpose: Purpose, from: URL, location: string): URL | undefined {
   const rules: PurposeRules = PURPOSES[purpose];

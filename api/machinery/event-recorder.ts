@@ -1,9 +1,9 @@
 /**
- * Tells users what happened to their objects, by core/v1 Events, without ever burdening who reports: reporting returns at
- * once, repeated events become a count on the first, many similar ones become one "combined" event, and an object that
- * causes too many is throttled. Writes go out one after another from a bounded queue; what does not fit is dropped.
+ * Reports what happens to objects as core/v1 Events. Reporting returns at once and never fails. A repeated event increments the
+ * count of the first one, many similar events become one combined event, and an object with too many events is throttled. The
+ * writes are sent one after another from a bounded queue. Events that do not fit into it are dropped.
  *
- * Limits are those of client-go's event correlator.
+ * The limits are those of client-go's event correlator.
  */
 import { apiVersionOf, type KubeObject } from '../meta/object.ts';
 import { isNotFound, isStatusError } from '../meta/status-error.ts';
@@ -15,7 +15,7 @@ import { RateLimiter } from './rate-limiter.ts';
 import { events } from './resources.ts';
 import type { ObjectReference, EventRecorder } from './event-report.ts';
 
-/** Objects out of lists may lack their kind: the resource supplies it. */
+/** Returns the reference to an object. An object from a list may have no kind, so the resource provides it. */
 export function referenceTo(object: KubeObject, resource: Resource): ObjectReference {
   const { namespace, name, uid, resourceVersion } = object.metadata;
   return {
@@ -32,10 +32,10 @@ export interface EventRecorderOptions {
   readonly client: Client;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** E.g. `kubelet`, `deployment-controller`. */
+  /** For example `kubelet` or `deployment-controller`. */
   readonly component: string;
   readonly host?: string;
-  /** Events an object may cause: saved up, and a second. */
+  /** The limits for the events of one object: the burst, and the events per second. */
   readonly burst?: number;
   readonly qps?: number;
 }
@@ -69,7 +69,7 @@ export class CoreEventRecorder implements EventRecorder {
     this.event = this.#writes.recording(options.clock, (report) => this.#record(report));
   }
 
-  /** Resolves when everything reported so far was written or given up. */
+  /** Resolves when all events reported so far were written or dropped. */
   flush(): Promise<void> {
     return this.#writes.flush();
   }
@@ -85,7 +85,7 @@ export class CoreEventRecorder implements EventRecorder {
         await this.#write(report, key, message);
         return;
       } catch (error) {
-        // an answer of the server is final (the namespace is going away, no permission, …)
+        // A response of the server is final, for example because the namespace is terminating or a permission is missing.
         if (isStatusError(error) || attempt === WRITE_ATTEMPTS) {
           this.#options.logger.debug({ reason: report.reason, err: error }, 'An event was not recorded');
           return;
@@ -95,7 +95,7 @@ export class CoreEventRecorder implements EventRecorder {
     }
   }
 
-  /** True when this is one too many of its kind within the interval. */
+  /** Returns whether the event exceeds the number of similar events within the interval. */
   #combine({ regarding, type, reason, message, at }: Report): boolean {
     const key = [subjectOf(regarding), type, reason].join('\u0000');
     let similar = this.#similar.get(key);

@@ -1,4 +1,4 @@
-/** What a component reports as an event of an object, and the interface of the recorders that send it. */
+/** Defines an event that a component reports about an object, and the interface of the recorders that send it. */
 
 export type EventType = 'Normal' | 'Warning';
 
@@ -14,7 +14,7 @@ export interface ObjectReference {
 
 export interface EventOptions {
   readonly annotations?: Readonly<Record<string, string>>;
-  /** What was done, in UpperCamelCase; of events.k8s.io. */
+  /** The action that was taken, in UpperCamelCase. Only events of events.k8s.io have it. */
   readonly action?: string;
   readonly related?: ObjectReference;
 }

@@ -1,6 +1,6 @@
 /**
- * Events of events.k8s.io: the first of a kind is created, those that follow within six minutes make it a series whose count is
- * patched. The scheduler reports by it.
+ * Reports events of events.k8s.io. The first event of a kind is created. Equal events within six minutes turn it into a series
+ * whose count is patched. The scheduler uses it.
  */
 import { isNotFound } from '../meta/status-error.ts';
 import { formatMicroTime } from './clock.ts';
@@ -10,7 +10,7 @@ import { EventWrites, namespaceOf, remember, subjectOf, type Report } from './ev
 import { eventsV1 } from './resources.ts';
 
 const SERIES_ENDS_AFTER_MS = 360_000;
-/** The API's limit of `note`. */
+/** The API's limit for `note`. */
 const LONGEST_NOTE_BYTES = 1024;
 
 interface Series {

@@ -8,7 +8,7 @@ import type { EventOptions, EventRecorder, EventType, ObjectReference } from './
 const LONGEST_QUEUE = 1000;
 const MOST_REMEMBERED = 4096;
 
-/** An event that a recorder received, and the time. */
+/** An event that a recorder received, and the time at which it received it. */
 export interface Report {
   readonly regarding: ObjectReference;
   readonly type: EventType;
@@ -23,7 +23,7 @@ export class EventWrites {
   #writing: Promise<void> | undefined;
   #nameCounter = 0;
 
-  /** Returns a recorder's `event`: it takes the time, and queues the report for `write`, which must not reject. */
+  /** Returns a recorder's `event`, which takes the time and queues the report for `write`. `write` must not reject. */
   recording(clock: Clock, write: (report: Report) => Promise<void>): EventRecorder['event'] {
     return (regarding, type, reason, message, options = {}) => {
       const at = clock.now();

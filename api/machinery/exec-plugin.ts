@@ -1,6 +1,7 @@
 /**
- * Credentials from an external command (client.authentication.k8s.io): it is told about the cluster in KUBERNETES_EXEC_INFO,
- * prints an ExecCredential, and is run again only when what it gave expired or the server answered 401.
+ * Gets credentials from an external command (client.authentication.k8s.io). The command receives the cluster in
+ * KUBERNETES_EXEC_INFO and prints an ExecCredential. It runs again only when the credentials have expired or the server
+ * answered 401.
  */
 import { stringifyJson } from '../codec/json.ts';
 import { spawn } from 'node:child_process';
@@ -18,7 +19,7 @@ export interface ExecConfig {
   readonly interactiveMode?: string;
 }
 
-/** As `spec.cluster` of the ExecCredential that the plugin reads. */
+/** The `spec.cluster` of the ExecCredential that the plugin reads. */
 export interface ExecCluster {
   readonly server: string;
   readonly 'tls-server-name'?: string;
@@ -31,10 +32,10 @@ export interface ExecCluster {
 export interface ExecPluginOptions {
   readonly config: ExecConfig;
   readonly cluster: ExecCluster;
-  /** Relative commands are relative to the file that names them. */
+  /** The path of the kubeconfig file. A relative command is relative to it. */
   readonly kubeconfigPath?: string;
   readonly clock: Clock;
-  /** Whether standard input is a terminal that the plugin may ask on. */
+  /** Whether standard input is a terminal on which the plugin may prompt. */
   readonly interactive?: boolean;
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
@@ -54,7 +55,7 @@ interface ExecCredential {
   };
 }
 
-/** Throws when the configuration itself is wrong. */
+/** Throws if the configuration is invalid. */
 export function execCredentials(options: ExecPluginOptions): ClientCredentials {
   const interactive = checkConfig(options);
   let cached: PresentedCredentials | undefined;

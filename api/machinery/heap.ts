@@ -1,4 +1,4 @@
-/** A binary heap: what comes first by `before` is popped first. */
+/** A binary heap. `pop` returns the first item in the order of `before`. */
 export class Heap<T> {
   readonly #before: (a: T, b: T) => boolean;
   readonly #items: T[] = [];
@@ -7,7 +7,7 @@ export class Heap<T> {
     this.#before = before;
   }
 
-  /** What `pop` would give; it stays. */
+  /** The item that `pop` would return. It stays in the heap. */
   get first(): T | undefined {
     return this.#items[0];
   }
@@ -36,7 +36,7 @@ export class Heap<T> {
     this.#items.length = 0;
   }
 
-  /** Puts the item in at the root, from where it sinks to its place. */
+  /** Puts the item at the root and moves it down to its place. */
   #sink(item: T): void {
     const items = this.#items;
     let at = 0;

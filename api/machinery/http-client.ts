@@ -1,6 +1,7 @@
 /**
- * The `Client` over HTTP(S): paths and query parameters of the API, answers turned into objects and `StatusError`s, requests
- * held to a rate, repeated when the server asked for it or never got them, watches read only as fast as they are consumed.
+ * Implements `Client` over HTTP(S). It builds the paths and query parameters of the API, and turns responses into objects and
+ * `StatusError`s. Requests are rate limited. A request is repeated if the server asked for that or never received it. Watches
+ * are read only as fast as the caller consumes them.
  */
 import { stringifyJson } from '../codec/json.ts';
 import type { Readable } from 'node:stream';
@@ -28,12 +29,15 @@ import { retryAfter, statusOf } from './response-status.ts';
 export interface HttpClientOptions extends TransportOptions {
   readonly credentials?: ClientCredentials;
   readonly userAgent?: string;
-  /** Requests a second and how many may be saved up; 0 for no limit. Watches count once, when they start. */
+  /** The requests per second and the burst. 0 means no limit. A watch counts once, when it starts. */
   readonly qps?: number;
   readonly burst?: number;
-  /** JSON by default. */
+  /** The format of objects. The default is JSON. */
   readonly format?: ObjectFormat;
-  /** How long an answer may take, watches apart. Then the request fails and `onTimeout` is called: the connection may be dead. */
+  /**
+   * The timeout of a response. Watches have none. After a timeout the request fails and `onTimeout` is called, because the
+   * connection may be dead.
+   */
   readonly timeoutMs?: number;
   readonly onTimeout?: () => void;
   readonly observe?: RequestObserver;
@@ -41,13 +45,13 @@ export interface HttpClientOptions extends TransportOptions {
 
 export interface RawRequest {
   readonly method: string;
-  /** With its query. */
+  /** The path with its query. */
   readonly path: string;
   readonly body?: unknown;
   readonly contentType?: string;
   readonly accept?: string;
   readonly signal?: AbortSignal;
-  /** Its answer goes on for long: it ends, to be resumed, when connections are renewed. */
+  /** The response is a watch. It ends when the connections are renewed, and the caller resumes it. */
   readonly isWatch?: boolean;
 }
 
@@ -87,17 +91,17 @@ export class HttpClient implements Client {
     this.#transport.close();
   }
 
-  /** Reconnects, for example if the server seems to be gone. */
+  /** Closes the connections, for example if the server seems to be gone. The next request opens new ones. */
   closeConnections(): void {
     this.#transport.closeConnections();
   }
 
-  /** Verifies the server by other CAs (PEM) from now on. */
+  /** Replaces the CAs (PEM) by which the server is verified. */
   trust(ca: string): void {
     this.#transport.trust(ca);
   }
 
-  /** What comes next goes over new connections: requests under way may finish, watches end and are resumed. */
+  /** Makes later requests use new connections. Running requests may finish. Watches end and are resumed. */
   renewConnections(): void {
     this.#transport.renewConnections();
   }
@@ -207,7 +211,7 @@ export class HttpClient implements Client {
       : mapped(framesOf(body), (frame) => decoder.decodeWatchEvent(frame));
   }
 
-  /** Any path; failures are `StatusError`s. The caller reads or destroys the body. */
+  /** Sends a request to any path. Failures are `StatusError`s. The caller must read or destroy the body. */
   async raw(request: RawRequest): Promise<TransportResponse> {
     const { body, contentType } = this.#encoded(request);
     const observed = this.#observed(request);
@@ -235,7 +239,8 @@ export class HttpClient implements Client {
           isWatch: request.isWatch === true,
         });
       } catch (error) {
-        // a session that died while idle is found out only now; a server that is down stays down
+        // A session that died while it was idle is noticed only now. One retry is enough, because a server that is down stays
+        // down.
         if (attempt === 0 && !request.signal?.aborted && (error instanceof NotSentError || request.method === 'GET'))
           continue;
         throw error;
@@ -288,7 +293,7 @@ export class HttpClient implements Client {
     return { method, server: this.#transport.server };
   }
 
-  /** Bodies whose type the caller names are sent as they are. */
+  /** Bodies with a content type from the caller are sent unchanged. */
   #encoded({ body, contentType = JSON_TYPE }: RawRequest): {
     readonly body: Buffer | string | undefined;
     readonly contentType: string;

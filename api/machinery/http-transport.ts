@@ -1,7 +1,7 @@
 /**
- * Connections to one API server: a single HTTP/2 session where the server speaks it, a keep-alive pool of HTTP/1.1 otherwise
- * (plain `http://` too). A session that is lost, or that was opened with credentials since replaced, is opened anew by
- * the next request. Knows nothing of the API; `http-client.ts` does.
+ * Manages the connections to one API server: a single HTTP/2 session if the server supports it, otherwise a keep-alive pool of
+ * HTTP/1.1, also for plain `http://`. After a session is lost or its credentials are replaced, the next request opens a new
+ * session. `http-client.ts` adds the API on top of it.
  */
 import type { ClientRequest, IncomingHttpHeaders } from 'node:http';
 import { request as httpsRequest, Agent as HttpsAgent } from 'node:https';
@@ -13,15 +13,15 @@ import { request as httpRequest, Agent as HttpAgent } from './node-http.ts';
 import type { Clock, Timer } from './clock.ts';
 
 export interface TransportOptions {
-  /** `https://host:port`, with or without a path that is put before every request's. */
+  /** `https://host:port`, optionally with a path that is the prefix of every request's path. */
   readonly server: string;
-  /** PEM; the system's roots without it. */
+  /** PEM. The default is the root certificates of the system. */
   readonly ca?: string | undefined;
   readonly serverName?: string | undefined;
   readonly insecureSkipVerify?: boolean;
   readonly clock: Clock;
   readonly connectTimeoutMs?: number;
-  /** Off: HTTP/1.1 only. */
+  /** If false, only HTTP/1.1 is used. */
   readonly http2?: boolean;
 }
 
@@ -31,7 +31,7 @@ export interface TransportRequest {
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: Buffer | string | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** Ends when connections are renewed; everything else may finish then. */
+  /** The request ends when the connections are renewed. All others may finish. */
   readonly isWatch?: boolean;
 }
 
@@ -46,7 +46,7 @@ export interface ClientCertificate {
   readonly key?: string | undefined;
 }
 
-/** The request never reached the server, or was not begun: safe to send again. */
+/** The request did not reach the server or was not processed, so it is safe to send it again. */
 export class NotSentError extends Error {
   constructor(cause: unknown) {
     super(cause instanceof Error ? cause.message : String(cause), { cause });
@@ -76,20 +76,20 @@ export class HttpTransport {
     return this.#url.origin;
   }
 
-  /** Another certificate ends the use of the connections that were made with the last one. */
+  /** Replaces the client certificate. Later requests do not use connections with the old certificate. */
   useCertificate(next: ClientCertificate): void {
     if (next.certificate === this.#certificate.certificate && next.key === this.#certificate.key) return;
     this.#certificate = next;
     this.renewConnections();
   }
 
-  /** Replaces the CAs; later requests use connections that are verified by them. */
+  /** Replaces the CAs. Later requests use connections that were verified with them. */
   trust(ca: string): void {
     this.#ca = ca;
     this.renewConnections();
   }
 
-  /** What comes next goes over new connections; open watches end, other requests may finish. */
+  /** Makes later requests use new connections. Open watches end, and other requests may finish. */
   renewConnections(): void {
     this.#connection = undefined;
     this.#live?.retire();
@@ -120,7 +120,7 @@ export class HttpTransport {
     this.#live = undefined;
     const opening: Promise<Connection> = this.#open().then(
       (connection) => {
-        // the certificate was replaced meanwhile
+        // The certificate was replaced while the connection was opened.
         if (this.#connection === opening) this.#live = connection;
         return connection;
       },
@@ -165,7 +165,7 @@ export class HttpTransport {
 interface Connection {
   readonly usable: boolean;
   send(request: TransportRequest): Promise<TransportResponse>;
-  /** Ends watches, and itself when the last request has been answered. */
+  /** Ends the watches, and closes the connection after the last response. */
   retire(): void;
   close(): void;
 }
@@ -210,11 +210,11 @@ class Http2Connection implements Connection {
       this.usable = false;
       this.#pinger?.cancel();
     };
-    // each open stream reports the error to its request
+    // Each open stream reports the error to its request.
     this.#session.on('error', lost);
     this.#session.on('goaway', lost);
     this.#session.on('close', lost);
-    // an idle connection must not keep the process alive
+    // An idle connection must not keep the process alive.
     this.#session.unref();
   }
 
@@ -291,7 +291,7 @@ class Http2Connection implements Connection {
     });
   }
 
-  /** While requests are open, a peer that is silent for long is asked for a sign of life. */
+  /** While requests are open, a peer that has been silent for long is pinged. */
   #watchOver(): void {
     if (this.#pinger !== undefined) return;
     this.#pinger = this.#clock.after(PING_IDLE_MS, () => {

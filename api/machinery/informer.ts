@@ -1,9 +1,10 @@
 /**
- * Shared, indexed caches of resources, kept current by reflectors: one informer for each resource and selection however many
- * ask for it, started when the first asks. Objects in a cache are shared: they must never be changed.
+ * Provides shared, indexed caches of resources, which reflectors keep current. There is one informer for each resource and
+ * selection, whatever the number of users, and the first user starts it. The objects in a cache are shared and must never be
+ * modified.
  *
- * Each handler hears of every object exactly once as `add`, then of its changes, then of its deletion, in order. An object
- * that was deleted and made again under one name between two looks is a `delete` and an `add`.
+ * Each handler receives every object exactly once as `add`, then its changes, and then its deletion, in order. If an object was
+ * deleted and recreated under the same name between two reads, the handler receives `delete` and `add`.
  */
 import type { KubeObject } from '../meta/object.ts';
 import type { Logger } from '../component/logger.ts';
@@ -15,7 +16,7 @@ import { runReflector, type ReflectorSelection } from './reflector.ts';
 export interface InformerHandler<T> {
   add?(object: T): void;
   update?(previous: T, current: T): void;
-  /** The last known state. */
+  /** Called with the last known state. */
   delete?(object: T): void;
 }
 
@@ -23,25 +24,25 @@ export interface Registration {
   remove(): void;
 }
 
-/** What readers see; only the informer writes. */
+/** The interface for readers. Only the informer writes. */
 export interface Informer<T = KubeObject> {
   readonly resource: Resource;
-  /** The whole contents were taken once. */
+  /** Whether the cache has been filled once. */
   readonly hasSynced: boolean;
-  /** Resolves when it has; rejects with the signal's reason. */
+  /** Resolves when the cache has been filled. Rejects with the signal's reason. */
   synced(signal?: AbortSignal): Promise<void>;
-  /** The newest version seen; versions of one server are comparable integers. */
+  /** The newest resource version seen. Versions of one server are comparable integers. */
   readonly seenVersion: bigint;
-  /** `namespace` is '' for cluster-scoped objects. */
+  /** Returns an object. `namespace` is '' for cluster-scoped objects. */
   get(namespace: string, name: string): T | undefined;
-  /** All, or those of a namespace. */
+  /** Returns all objects, or those of a namespace. */
   list(namespace?: string): T[];
   readonly size: number;
-  /** Objects whose index function gave `value`. */
+  /** Returns the objects for which the index function returned `value`. */
   byIndex(index: string, value: string): T[];
-  /** Adds an index; adding a name again is no-op, so that several users may ask for the same. */
+  /** Adds an index. Adding a name again does nothing, so that several users can request the same index. */
   addIndex(name: string, values: (object: T) => readonly string[]): void;
-  /** Objects that are already in the cache are delivered as `add` at once. */
+  /** Adds a handler. It receives the objects that are already in the cache as `add` at once. */
   addHandler(handler: InformerHandler<T>): Registration;
 }
 
@@ -49,7 +50,7 @@ export interface InformersOptions {
   readonly client: Client;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** False for direct clients, whose lists cost nothing. */
+  /** Whether to read the initial contents with a watch. False for direct clients, whose lists are cheap. */
   readonly watchList?: boolean;
 }
 
@@ -65,11 +66,11 @@ export class Informers {
     this.#options = options;
   }
 
-  /** The shared informer of that resource and selection, started if it is new. */
+  /** Returns the shared informer of the resource and selection, and starts it if it is new. */
   for<T = KubeObject>(resource: ResourceOf<T>, selection: ReflectorSelection = {}): Informer<T> {
     const key = keyOf(resource, selection);
     const known = this.#informers.get(key);
-    // the cache holds what the resource's constant promises
+    // The constant of the resource guarantees the type of the objects in the cache.
     if (known !== undefined) return known.informer as unknown as Informer<T>;
     const informer = new CachingInformer(resource, this.#options.logger);
     const stop = new AbortController();
@@ -82,7 +83,7 @@ export class Informers {
     return informer as unknown as Informer<T>;
   }
 
-  /** Stops one informer whose resource is gone, e.g. a custom one. */
+  /** Stops the informer of a resource that no longer exists, for example a custom resource. */
   async stop(resource: Resource, selection: ReflectorSelection = {}): Promise<void> {
     const key = keyOf(resource, selection);
     const entry = this.#informers.get(key);
@@ -92,7 +93,7 @@ export class Informers {
     await entry.run;
   }
 
-  /** Resolves when all that were asked for have synced. */
+  /** Resolves when all requested informers have synced. */
   async synced(signal?: AbortSignal): Promise<void> {
     await Promise.all([...this.#informers.values()].map(({ informer }) => informer.synced(signal)));
   }
@@ -119,7 +120,9 @@ class CachingInformer implements Informer {
   readonly #logger: Logger;
   readonly #namespaces = new Map<string, Map<string, KubeObject>>();
   readonly #indexes = new Map<string, Index>();
-  /** Replaced, never changed: one that is added during a notification hears of that object from the cache. */
+  /**
+   * The list is replaced and never modified. A handler that is added during a notification receives that object from the cache.
+   */
   #handlers: readonly InformerHandler<KubeObject>[] = [];
   #waiters: (() => void)[] = [];
   #size = 0;
@@ -186,7 +189,7 @@ class CachingInformer implements Informer {
     return { remove: () => void (this.#handlers = this.#handlers.filter((other) => other !== handler)) };
   }
 
-  /** Of the reflector. */
+  /** Called by the reflector with the whole contents. */
   replace(items: readonly KubeObject[], resourceVersion: string): void {
     this.#seen(resourceVersion);
     const kept = new Set<string>();
@@ -203,7 +206,7 @@ class CachingInformer implements Informer {
     for (const waiter of this.#waiters.splice(0)) waiter();
   }
 
-  /** Of the reflector. */
+  /** Called by the reflector with a change. */
   apply(event: ClientWatchEvent): void {
     this.#seen(event.object.metadata.resourceVersion ?? '');
     if (event.type === 'DELETED') this.#remove(event.object);
@@ -257,12 +260,12 @@ class CachingInformer implements Informer {
     if (objects.size === 0) this.#namespaces.delete(namespace);
     this.#size--;
     for (const index of this.#indexes.values()) removeFrom(index, previous);
-    // the event carries the newest state, unless it is of another object of that name
+    // The event contains the newest state, unless it is about another object with the same name.
     const last = object.metadata.uid === previous.metadata.uid ? object : previous;
     for (const handler of this.#handlers) this.#call(() => handler.delete?.(last));
   }
 
-  /** A handler's bug must not stop the others, or the reflector. */
+  /** Calls a handler. Its error must stop neither the other handlers nor the reflector. */
   #call(notify: () => void): void {
     try {
       notify();

@@ -1,6 +1,7 @@
 /**
- * Static types of the built-in kinds as they stand on the wire: the client package's models (imported as types only) with
- * times as strings and the metadata of `object.ts`. Whoever reads `spec` and `status` of objects from a client or cache uses these.
+ * Defines static types of the built-in kinds as they are on the wire: the models of the client package (imported as types only)
+ * with times as strings and the metadata of `object.ts`. Code that reads `spec` and `status` of objects from a client or cache
+ * uses these types.
  */
 import type {
   CoreV1Event,
@@ -73,7 +74,7 @@ import type {
 } from '@kubernetes/client-node';
 import type { KubeObject, ObjectMeta } from '../meta/object.ts';
 
-/** A model's type as JSON holds it. */
+/** Converts a model to its form in JSON. */
 export type Wire<T> = T extends Date
   ? string
   : T extends string | number | boolean | bigint | null | undefined
@@ -88,7 +89,7 @@ export type Wire<T> = T extends Date
           }
         : T;
 
-/** A whole object: its metadata is always there. */
+/** A whole object. Its metadata is always present. */
 export type WireObject<T> = KubeObject & Omit<Wire<T>, 'metadata' | 'apiVersion' | 'kind'>;
 
 export type APIService = WireObject<V1APIService>;

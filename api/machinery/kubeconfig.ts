@@ -1,6 +1,6 @@
 /**
- * Kubeconfig files: reading (one file, or those of KUBECONFIG merged: what comes first wins), choosing a context, and turning it
- * into what the HTTP client needs; writing atomically with mode 0600. Every error names the file and what to do.
+ * Reads kubeconfig files: one file, or the files of KUBECONFIG merged, where the first value wins. Selects a context and
+ * returns what the HTTP client needs. Writes files atomically with mode 0600. Every error names the file and a remedy.
  */
 import { PlainError } from '../component/plain-error.ts';
 import { mkdir, readFile } from 'node:fs/promises';
@@ -59,7 +59,7 @@ export class KubeconfigError extends PlainError {
   override readonly name = 'KubeconfigError';
 }
 
-/** What a context says about reaching a server. */
+/** The server and the credentials of a context. */
 export interface ServerAccess {
   readonly server: string;
   readonly ca?: string;
@@ -74,7 +74,7 @@ interface LoadedEntry<T> {
   readonly file: string;
 }
 
-/** A merged configuration that remembers which file each entry came from: paths are relative to it. */
+/** A merged configuration with the file of each entry, because paths are relative to that file. */
 export interface LoadedKubeconfig {
   readonly files: readonly string[];
   readonly currentContext: string;
@@ -83,7 +83,10 @@ export interface LoadedKubeconfig {
   readonly contexts: ReadonlyMap<string, LoadedEntry<KubeconfigContext>>;
 }
 
-/** `path`, else KUBECONFIG, else `~/.kube/config`. Missing files of a KUBECONFIG list are skipped, unless all are. */
+/**
+ * Loads `path`, or else KUBECONFIG, or else `~/.kube/config`. Missing files of a KUBECONFIG list are skipped, unless all are
+ * missing.
+ */
 export async function loadKubeconfig(
   path?: string,
   env: Readonly<Record<string, string | undefined>> = process.env,
@@ -131,7 +134,7 @@ function firstWins<T>(
   return merged;
 }
 
-/** js-yaml shows the lines around a fault below its first line. */
+/** js-yaml appends the lines around an error to its first line. */
 const firstLine = (text: string): string => text.split('\n', 1)[0] ?? '';
 
 async function parseKubeconfig(text: string, file: string): Promise<Kubeconfig> {
@@ -162,7 +165,7 @@ async function parseKubeconfig(text: string, file: string): Promise<Kubeconfig> 
 export interface AccessOptions {
   readonly clock: Clock;
   readonly context?: string;
-  /** Whether an exec plugin may ask on the terminal. */
+  /** Whether an exec plugin may prompt on the terminal. */
   readonly interactive?: boolean;
 }
 
@@ -207,7 +210,10 @@ export async function serverAccess(config: LoadedKubeconfig, options: AccessOpti
   };
 }
 
-/** What a user presents to whichever server it is for (webhooks are found by the names of users). Throws for an unknown one. */
+/**
+ * Returns the credentials of a user, for any server. The configuration of webhooks names users after their servers. Throws for
+ * an unknown user.
+ */
 export async function userCredentials(
   config: LoadedKubeconfig,
   name: string,
@@ -297,7 +303,7 @@ function relativeTo(file: string, path: string): string {
   return isAbsolute(path) ? path : resolve(dirname(file), path);
 }
 
-/** One cluster, one user, one context that is current. Certificates and keys are PEM and stand inline. */
+/** Creates a kubeconfig with one cluster, one user and one context, which is current. Certificates and keys are inline PEM. */
 export function newKubeconfig(options: {
   readonly cluster: string;
   readonly server: string;
@@ -327,7 +333,7 @@ export function newKubeconfig(options: {
   };
 }
 
-/** Readers see either the complete old or the complete new file; only the owner can read it. */
+/** Writes a kubeconfig. Readers see either the complete old file or the complete new one, and only the owner can read it. */
 export async function writeKubeconfig(path: string, config: Kubeconfig): Promise<void> {
   const { dump } = await import('js-yaml');
   await mkdir(dirname(path), { recursive: true });

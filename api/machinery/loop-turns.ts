@@ -1,19 +1,22 @@
 /**
- * Admission of work to the turns of the event loop. Code of this process that calls other code of this process runs in one chain of
- * promises without input and output between: thousands of requests of controllers would be one stretch. Whoever begins a unit of
- * work asks here first; when a turn has had its share, the rest waits in order for the next turns.
+ * Admits work to the turns of the event loop. Code of this process that calls other code of this process runs in one chain of
+ * promises without any I/O in between, so thousands of requests of controllers would block the loop. Code that begins a unit of
+ * work calls this first. Once a turn has had its share, further units wait in order for the next turns.
  */
 import type { Clock } from './clock.ts';
 
 const SHARE_MS = 10;
-/** Units that one turn begins: what a unit takes is only known afterwards. The limit follows what the last turns took. */
+/**
+ * The number of units that one turn may begin. The cost of a unit is only known afterwards, so the limit adapts to the duration
+ * of the last turns.
+ */
 const FIRST_LIMIT = 8;
 const HIGHEST_LIMIT = 32;
 
 export class LoopTurns {
   readonly #clock: Pick<Clock, 'monotonic'>;
   #waiting: (() => void)[] = [];
-  /** Index of the first one that waits. */
+  /** The index of the first waiting unit. */
   #first = 0;
   #limit = FIRST_LIMIT;
   #begun = 0;
@@ -24,7 +27,7 @@ export class LoopTurns {
     this.#clock = clock;
   }
 
-  /** `undefined`: the unit may begin now. Else it must wait for the promise. */
+  /** Returns `undefined` if the unit may begin now. Otherwise it must wait for the promise. */
   begin(): Promise<void> | undefined {
     this.#startTurn();
     const isSpent = this.#begun >= this.#limit || this.#clock.monotonic() - this.#beganAtMs >= SHARE_MS;

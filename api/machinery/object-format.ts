@@ -1,7 +1,7 @@
 /**
- * The form in which a client and the API server exchange objects: JSON, or the protobuf of built-in types, which is what a node
- * agent speaks by default. What has no protobuf form (patches, custom resources, some servers' answers) stays JSON: answers
- * say by their content type what they are.
+ * Defines the format in which a client and the API server exchange objects: JSON, or the protobuf of built-in types, which node
+ * agents use by default. What has no protobuf form (patches, custom resources, some responses) stays JSON. The content type of
+ * a response says which format it has.
  */
 import type { ProtobufCodec } from '../codec/protobuf.ts';
 
@@ -10,9 +10,9 @@ const PROTOBUF_TYPE = 'application/vnd.kubernetes.protobuf';
 
 export interface ObjectFormat {
   readonly accept: string;
-  /** `undefined`: this object has no such form. */
+  /** Encodes an object. Returns `undefined` if the object has no such form. */
   encode(object: object): { readonly contentType: string; readonly body: Buffer } | undefined;
-  /** `undefined`: an answer of this content type is JSON. */
+  /** Returns the decoder for a content type. Returns `undefined` if a response of this content type is JSON. */
   decoderFor(contentType: string): Pick<ProtobufCodec, 'decode' | 'decodeWatchEvent'> | undefined;
 }
 

@@ -1,11 +1,11 @@
-/** A token bucket: `qps` tokens a second, at most `burst` saved up. Callers wait in order. `qps <= 0` means no limit. */
+/** A token bucket: `qps` tokens are added per second, up to `burst`. Callers wait in order. `qps <= 0` means no limit. */
 import type { Clock } from './clock.ts';
 
 export class RateLimiter {
   readonly #clock: Clock;
   readonly #qps: number;
   readonly #burst: number;
-  /** Below zero: that many callers wait. */
+  /** A negative number is the number of waiting callers. */
   #tokens: number;
   #refilledAt: number;
 
@@ -17,7 +17,7 @@ export class RateLimiter {
     this.#refilledAt = options.clock.monotonic();
   }
 
-  /** Takes a token without waiting; false when there is none. */
+  /** Takes a token without waiting. Returns false if there is none. */
   tryAccept(): boolean {
     if (this.#qps <= 0) return true;
     this.#refill();
@@ -26,7 +26,7 @@ export class RateLimiter {
     return true;
   }
 
-  /** Resolves when a token is there, in the order of the calls. */
+  /** Resolves when a token is available, in the order of the calls. */
   async accept(signal?: AbortSignal): Promise<void> {
     if (this.#qps <= 0) return;
     this.#refill();

@@ -1,9 +1,9 @@
 /**
- * Keeps a copy of a resource current: takes the whole of it once (a watch that sends initial events where the server can,
- * a paged list otherwise), follows it by watches that resume where the last one ended, and starts over only when
- * the server has forgotten that place. Informers are built on it.
+ * Keeps a copy of a resource current. It reads the whole contents once, with a watch that sends initial events if the server
+ * supports it, or else with a paged list. It then follows the changes with watches that resume where the last one ended. It
+ * starts over only if the server no longer has that history. Informers are built on it.
  *
- * The sink sees every change after the last `replace` once and in order.
+ * The sink receives every change after the last `replace` exactly once and in order.
  */
 import { isExpired, isStatusError } from '../meta/status-error.ts';
 import type { KubeObject } from '../meta/object.ts';
@@ -15,11 +15,11 @@ const INITIAL_EVENTS_END = 'k8s.io/initial-events-end';
 const PAGE_SIZE = 500;
 const FIRST_BACKOFF_MS = 800;
 const LONGEST_BACKOFF_MS = 30_000;
-/** A run of this length without an error resets the backoff. */
+/** A run of this duration without an error resets the backoff. */
 const HEALTHY_AFTER_MS = 120_000;
 
 export interface ReflectorSink {
-  /** The whole contents, as of `resourceVersion`. */
+  /** Receives the whole contents, as of `resourceVersion`. */
   replace(items: readonly KubeObject[], resourceVersion: string): void;
   apply(event: ClientWatchEvent): void;
 }
@@ -35,13 +35,13 @@ export interface ReflectorOptions extends ReflectorSelection {
   readonly resource: Resource;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Ask for the initial contents by a watch; a direct client lists as cheaply. */
+  /** Whether to read the initial contents with a watch. A list is as cheap for a direct client. */
   readonly watchList?: boolean;
-  /** Random in [0, 1). */
+  /** Returns a random number in [0, 1). */
   readonly random?: () => number;
 }
 
-/** Runs until the signal aborts. Never rejects: what fails is logged and tried again. */
+/** Runs until the signal aborts. Never rejects. Failures are logged and retried. */
 export async function runReflector(options: ReflectorOptions, sink: ReflectorSink, signal: AbortSignal): Promise<void> {
   const reflector = new Reflector(options, sink);
   while (!signal.aborted) {
@@ -80,7 +80,7 @@ class Reflector {
     };
   }
 
-  /** One list, or one watch until it ends. */
+  /** Runs one list, or one watch until it ends. */
   async step(signal: AbortSignal): Promise<void> {
     if (this.#position.kind === 'at') await this.#follow(this.#position.resourceVersion, signal);
     else if (this.#watchList) await this.#watchContents(signal);
@@ -103,7 +103,10 @@ class Reflector {
     await clock.sleep(Math.max(asked, jittered), signal).catch(ignoreAbort(signal));
   }
 
-  /** Initial contents as a stream of ADDED events that a marked bookmark closes; then goes on with the same watch. */
+  /**
+   * Reads the initial contents as a stream of ADDED events that ends with a marked bookmark. Then continues with the same
+   * watch.
+   */
   async #watchContents(signal: AbortSignal): Promise<void> {
     const { client, resource } = this.#options;
     const contents = new Map<string, KubeObject>();
@@ -135,7 +138,8 @@ class Reflector {
   async #listContents(signal: AbortSignal): Promise<void> {
     const { client, resource } = this.#options;
     const items: KubeObject[] = [];
-    // what is cached will do at first; after a loss only the newest state cannot be older than what was seen
+    // At first, cached contents are good enough. After the history was lost, only the newest state is certain not to be older
+    // than what was seen.
     let page: Pick<ClientListOptions, 'resourceVersion' | 'continue' | 'limit'> =
       this.#position.kind === 'empty' ? { resourceVersion: '0' } : { limit: PAGE_SIZE };
     for (;;) {
@@ -159,7 +163,7 @@ class Reflector {
       this.#advance(event);
     }
     if (signal.aborted) return;
-    // a server that ends watches at once must not be asked in a tight loop
+    // A server that ends watches at once must not be called in a tight loop.
     if (events === 0 && clock.monotonic() - started < 1000) throw new Error('the watch ended at once');
   }
 
@@ -174,7 +178,7 @@ class Reflector {
     if (resourceVersion !== undefined && resourceVersion !== '') this.#position = { kind: 'at', resourceVersion };
   }
 
-  /** Between 5 and 10 minutes, so that the watches of many clients do not end together. */
+  /** Returns between 5 and 10 minutes, so that the watches of many clients do not end together. */
   #timeoutSeconds(): number {
     return Math.floor(300 * (1 + (this.#options.random ?? Math.random)()));
   }
@@ -184,7 +188,7 @@ function keyOf(object: KubeObject): string {
   return `${object.metadata.namespace ?? ''}/${object.metadata.name ?? ''}`;
 }
 
-/** Servers that do not know initial events say so by one of these. */
+/** Whether the server does not support initial events. It then returns one of these errors. */
 function isRefusal(error: unknown): boolean {
   return (
     isStatusError(error, 'Invalid') || isStatusError(error, 'BadRequest') || isStatusError(error, 'MethodNotAllowed')

@@ -1,22 +1,22 @@
 /**
- * The path of an HTTP request, parsed once. Authorization, routing, audit and proxies of both servers take this one value, so
- * that no spelling of a path can be authorized as one thing and served, or sent on, as another.
+ * Parses the path of an HTTP request once. Authorization, routing, audit and the proxies of both servers use the parsed value,
+ * so that no spelling of a path can be authorized as one thing and served or forwarded as another.
  *
- * The path is percent-decoded once and then split at its slashes, as kube-apiserver does: an encoded slash separates
- * segments like a plain one. Nothing is cleaned: empty and dot segments stay what they are and match no resource.
+ * The path is percent-decoded once and then split at its slashes, as kube-apiserver does. So an encoded slash separates
+ * segments like a plain one. The path is not normalized: empty segments and dot segments remain and match no resource.
  */
 import { quoteText } from '../meta/quote.ts';
 
 export interface RequestPath {
-  /** As the client sent it: percent-encoded, without the query. */
+  /** The path as the client sent it: percent-encoded and without the query. */
   readonly raw: string;
-  /** Percent-decoded. */
+  /** The percent-decoded path. */
   readonly decoded: string;
-  /** The decoded path without slashes at its ends, split at slashes. */
+  /** The decoded path without leading and trailing slashes, split at slashes. */
   readonly segments: readonly string[];
 }
 
-/** The client sent a path that cannot be read. The message has no article: callers put it into a 400. */
+/** The client sent an invalid path. The message has no article, because callers put it into a 400. */
 export class RequestPathError extends Error {
   override readonly name = 'RequestPathError';
 }
@@ -31,7 +31,7 @@ export function parseRequestPath(raw: string): RequestPath {
   return { raw, decoded, segments: split(decoded) };
 }
 
-/** The path and the query of a request target, which may be an absolute URL (RFC 9112, section 3.2.2). */
+/** Returns the path and the query of a request target, which may be an absolute URL (RFC 9112, section 3.2.2). */
 export function splitTarget(target: string): { readonly path: string; readonly query: string } {
   const from = target.startsWith('/') ? 0 : absoluteStart(target);
   const mark = target.indexOf('?', from);
@@ -48,8 +48,8 @@ function absoluteStart(target: string): number {
 }
 
 /**
- * The rest of the raw path after `count` segments, from its slash on, byte for byte; `''` where nothing follows. An encoded
- * slash counts as a separator, as it does in `segments`.
+ * Returns the rest of the raw path after `count` segments, from its slash on, byte for byte. It is empty if nothing follows. An
+ * encoded slash counts as a separator, as it does in `segments`.
  */
 export function rawAfter({ raw }: RequestPath, count: number): string {
   let at = 0;
@@ -66,8 +66,8 @@ export function rawAfter({ raw }: RequestPath, count: number): string {
 }
 
 /**
- * Why a path must not be sent on to an API server that authorizes it again, or `''`: beside `forwardingFault`, empty
- * segments and encoded slashes, which change where a resource's segments stand.
+ * Returns why a path must not be forwarded to an API server that authorizes it again, or an empty text. In addition to
+ * `forwardingFault`, it refuses empty segments and encoded slashes, because they shift the segments of a resource.
  */
 export function apiForwardingFault({ raw, segments }: RequestPath): string {
   if (!raw.startsWith('/') || raw.startsWith('//') || segments.includes('')) return 'it contains an empty segment';
@@ -75,7 +75,7 @@ export function apiForwardingFault({ raw, segments }: RequestPath): string {
   return forwardingFault(raw);
 }
 
-/** The length of the plain or encoded slash at a place, 0 where there is none. */
+/** Returns the length of the plain or encoded slash at an offset, or 0 if there is none. */
 function slashLength(raw: string, at: number): 0 | 1 | 3 {
   const code = raw.charCodeAt(at);
   if (code === SLASH) return 1;
@@ -84,8 +84,8 @@ function slashLength(raw: string, at: number): 0 | 1 | 3 {
 }
 
 /**
- * Why a path must not be sent on to another server, or `''`: servers disagree on what dot segments, backslashes and control
- * characters mean, so the path that was authorized could become another one there.
+ * Returns why a path must not be forwarded to another server, or an empty text. Servers interpret dot segments, backslashes and
+ * control characters differently, so the authorized path could become another one there.
  */
 export function forwardingFault(rawRest: string): string {
   const decoded = decode(rawRest);

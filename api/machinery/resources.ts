@@ -1,11 +1,11 @@
 /**
- * The built-in resources that the product's own clients name, each with the static type of its objects, in the version
- * that informers read. Custom resources are named at run time by `resource()`.
+ * Names the built-in resources that the program's own clients use, each with the static type of its objects, in the version
+ * that informers read. `resource()` names custom resources at run time.
  */
 import type { Resource } from './client.ts';
 import type * as kinds from './kinds.ts';
 
-/** A resource that knows its objects' type; the phantom field never exists at run time. */
+/** A resource with the type of its objects. The phantom field does not exist at run time. */
 export interface ResourceOf<T> extends Resource {
   readonly objectType?: T;
 }

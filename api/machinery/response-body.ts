@@ -1,8 +1,8 @@
-/** Bodies of answers: whole, or piece by piece as watches send them (lines of JSON, frames of bytes). */
+/** Reads the bodies of responses: whole, or in pieces as watches send them (lines of JSON, frames of bytes). */
 import type { Readable } from 'node:stream';
 import { isStatusError } from '../meta/status-error.ts';
 
-/** An answer larger than this is no API answer. */
+/** A longer line is not a response of the API. */
 const LARGEST_LINE_BYTES = 512 << 20;
 
 export async function readAll(body: Readable): Promise<Buffer> {
@@ -11,7 +11,7 @@ export async function readAll(body: Readable): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-/** Reading stops while the consumer is busy, so that the server feels it. */
+/** Reading pauses while the consumer is busy, so that the back-pressure reaches the server. */
 export async function* linesOf(body: Readable): AsyncIterable<string> {
   let pending: Buffer[] = [];
   let pendingBytes = 0;
@@ -32,7 +32,7 @@ export async function* linesOf(body: Readable): AsyncIterable<string> {
   }
 }
 
-/** Each with its length before it, in four bytes. */
+/** Each frame has its length before it, in four bytes. */
 export async function* framesOf(body: Readable): AsyncIterable<Buffer> {
   let pending: Buffer[] = [];
   let pendingBytes = 0;
@@ -56,7 +56,7 @@ export async function* mapped<From, To>(from: AsyncIterable<From>, change: (valu
   for await (const value of from) yield change(value);
 }
 
-/** Connections that go away under a watch are its ordinary end. */
+/** Whether the error is the end of the stream. A connection that closes during a watch is its normal end. */
 export function isEndOfStream(error: unknown): boolean {
   if (isStatusError(error) || !(error instanceof Error)) return false;
   const code = (error as NodeJS.ErrnoException).code ?? '';

@@ -1,4 +1,4 @@
-/** What an answer that is a failure says: its Status, or one made of its code and text; and when to ask again. */
+/** Reads the failure from a response: its Status, or one that is built from its code and text, and the time of a retry. */
 import { stringifyJson } from '../codec/json.ts';
 import { newStatusError, StatusError, type Status } from '../meta/status-error.ts';
 import type { TransportResponse } from './http-transport.ts';
@@ -43,7 +43,7 @@ function parseStatus(text: string): Status | undefined {
   }
 }
 
-/** Seconds to wait before sending again; only for answers that mean the request was not served. */
+/** Returns the seconds to wait before a retry. Only responses which mean that the request was not served have them. */
 export function retryAfter(response: TransportResponse): number | undefined {
   if (response.status !== 429 && response.status < 500) return undefined;
   const header = response.headers['retry-after'];

@@ -1,21 +1,21 @@
 /**
- * Work that must not overlap. A `SerialQueue` runs one piece of work at a time, in the order of the calls; a `KeyedQueue`
- * does so for each key and keeps nothing of a key that has no work.
+ * Runs work that must not overlap. A `SerialQueue` runs one task at a time, in the order of the calls. A `KeyedQueue` does so
+ * for each key and keeps no state of a key without work.
  *
- * A failure belongs to the caller of `run` alone: the work behind it runs as if nothing had happened.
+ * Only the caller of `run` gets the failure of its task. Later tasks run as if nothing had happened.
  */
 
 export class SerialQueue {
-  /** Settles when the newest work has ended; never rejects. */
+  /** Settles when the newest task has finished. Never rejects. */
   #last: Promise<unknown> = Promise.resolve();
   #length = 0;
 
-  /** Work that runs or waits. */
+  /** The number of running and waiting tasks. */
   get length(): number {
     return this.#length;
   }
 
-  /** Runs the work after all that was queued before it, and settles as the work does. */
+  /** Runs the task after all tasks that were queued before it, and settles as the task does. */
   run<T>(work: () => Promise<T> | T): Promise<T> {
     this.#length++;
     const result = this.#last.then(work).finally(() => this.#length--);
@@ -23,7 +23,7 @@ export class SerialQueue {
     return result;
   }
 
-  /** Resolves when everything that has been queued so far has ended, well or not. */
+  /** Resolves when all tasks queued so far have finished, with or without an error. */
   async drained(): Promise<void> {
     await this.#last;
   }
@@ -32,12 +32,12 @@ export class SerialQueue {
 export class KeyedQueue {
   readonly #queues = new Map<string, SerialQueue>();
 
-  /** Work of the key runs or waits. */
+  /** Whether a task of the key runs or waits. */
   has(key: string): boolean {
     return this.#queues.has(key);
   }
 
-  /** Runs the work after all that was queued before it under the same key, and settles as the work does. */
+  /** Runs the task after all tasks that were queued before it under the same key, and settles as the task does. */
   run<T>(key: string, work: () => Promise<T> | T): Promise<T> {
     const queue = this.#queues.get(key) ?? new SerialQueue();
     this.#queues.set(key, queue);
@@ -46,7 +46,7 @@ export class KeyedQueue {
     });
   }
 
-  /** Resolves when everything that has been queued so far has ended, well or not. */
+  /** Resolves when all tasks queued so far have finished, with or without an error. */
   async drained(): Promise<void> {
     await Promise.all([...this.#queues.values()].map((queue) => queue.drained()));
   }

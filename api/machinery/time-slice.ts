@@ -1,6 +1,7 @@
 /**
- * Cooperative slices of compute: code that works through many units asks after each of them whether its slice is spent, and if
- * so gives the event loop back until everything else that is ready has had a turn. What it read before a pause may have changed.
+ * Divides computations into cooperative slices. Code that processes many units checks after each of them whether its slice is
+ * spent. If so, it yields to the event loop until everything else that is ready has run. Values that it read before a pause may
+ * have changed.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { Clock } from './clock.ts';

@@ -1,21 +1,21 @@
 /**
- * A loop that takes a turn whenever it is woken and after the delay that its last turn asked for. Wakes during a turn lead
- * to one more turn, so that no change is missed; the last turn has ended when `run` resolves.
+ * Runs a loop that takes a turn whenever it is woken and after the delay that its last turn returned. A wake during a turn
+ * leads to one more turn, so that no change is missed. The last turn has finished when `run` resolves.
  *
- * A turn that throws does not end the loop: `onError` gets the failure, and the next turn follows after the back-off.
+ * A turn that throws does not end the loop. `onError` receives the failure, and the next turn follows after the backoff.
  */
 import { Backoff } from './backoff.ts';
 import type { Clock } from './clock.ts';
 
 export interface WakeableLoopOptions {
   readonly clock: Clock;
-  /** Called with the error of each failed turn and the number of failures in a row. Not called after the abort. */
+  /** Called with the error of each failed turn and the number of consecutive failures. Not called after the abort. */
   readonly onError: (error: unknown, failures: number) => void;
-  /** Delays after failed turns; one second to one minute by default. */
+  /** The delays after failed turns. The default is one second to one minute. */
   readonly backoff?: Backoff;
 }
 
-/** Milliseconds until the next turn unless the loop is woken before; `Infinity` waits for `wake`. */
+/** Returns the milliseconds until the next turn if the loop is not woken before. `Infinity` waits for `wake`. */
 export type Turn = (signal: AbortSignal) => Promise<number>;
 
 export class WakeableLoop {
@@ -29,13 +29,13 @@ export class WakeableLoop {
     this.#backoff = options.backoff ?? new Backoff({ firstMs: 1_000, longestMs: 60_000 });
   }
 
-  /** The next turn begins at once, or when the current one has ended. */
+  /** Starts the next turn at once, or when the current one has finished. */
   wake(): void {
     this.#woken = true;
     this.#wake();
   }
 
-  /** Takes turns until the signal aborts; the first at once. Never rejects. */
+  /** Takes turns until the signal aborts. The first one starts at once. Never rejects. */
   async run(signal: AbortSignal, turn: Turn): Promise<void> {
     const onAbort = (): void => this.#wake();
     signal.addEventListener('abort', onAbort);

@@ -1,16 +1,17 @@
 /**
- * A queue of keys for level-based loops: a key stands in it once however often it is added, is handled by one worker at a
- * time, and comes back after it is done when it was added meanwhile. Failures come back later and later, key by key.
+ * A queue of keys for level-triggered loops. A key is in the queue once, however often it is added. One worker at a time
+ * handles it. A key that is added meanwhile is handled again afterwards. Failed keys return with a backoff of their own.
  *
- * Bounded by the number of different keys; `maxLength` refuses more (the caller's next full sync adds them again).
+ * The queue is bounded by the number of distinct keys. `maxLength` refuses further ones, which the caller's next full sync adds
+ * again.
  */
 import { backoffDelay } from './backoff.ts';
 import type { Clock, Timer } from './clock.ts';
 import type { LoopTurns } from './loop-turns.ts';
 
-/** Is notified of what happens to keys; `queue-metrics.ts` implements it. */
+/** Receives what happens to keys. `queue-metrics.ts` implements it. */
 export interface QueueObserver {
-  /** The key begins to wait; also one that is still being handled. */
+  /** The key begins to wait. It may still be in process. */
   added(key: string): void;
   taken(key: string): void;
   done(key: string): void;
@@ -21,7 +22,7 @@ export interface QueueObserver {
 export interface WorkQueueOptions {
   readonly observer?: QueueObserver;
   readonly clock: Clock;
-  /** Delay after the first failure of a key; doubles with each. */
+  /** The delay after the first failure of a key. It doubles with each failure. */
   readonly baseDelayMs?: number;
   readonly maxDelayMs?: number;
   readonly maxLength?: number;
@@ -33,10 +34,10 @@ export class WorkQueue {
   readonly #baseDelayMs: number;
   readonly #maxDelayMs: number;
   readonly #maxLength: number;
-  /** In order of arrival; all are in `#dirty`, none in `#processing`. */
+  /** The keys in the order of arrival. All of them are in `#dirty` and none is in `#processing`. */
   readonly #ready = new Set<string>();
   readonly #processing = new Set<string>();
-  /** Added while processing. */
+  /** The keys that were added while they were in process. */
   readonly #again = new Set<string>();
   readonly #delayed = new Map<string, { readonly at: number; readonly timer: Timer }>();
   readonly #failures = new Map<string, number>();
@@ -51,12 +52,12 @@ export class WorkQueue {
     this.#maxLength = options.maxLength ?? 1_000_000;
   }
 
-  /** Keys that wait for a worker now. */
+  /** The number of keys that wait for a worker. */
   get length(): number {
     return this.#ready.size;
   }
 
-  /** Nothing waits, is delayed, or is being handled. */
+  /** Whether no key waits, is delayed or is in process. */
   get idle(): boolean {
     return this.#ready.size === 0 && this.#processing.size === 0 && this.#delayed.size === 0;
   }
@@ -65,7 +66,7 @@ export class WorkQueue {
     return this.#shutDown;
   }
 
-  /** False when the queue is full or shut down. */
+  /** Adds a key. Returns false if the queue is full or shut down. */
   add(key: string): boolean {
     if (this.#shutDown) return false;
     if (this.#processing.has(key)) {
@@ -81,7 +82,7 @@ export class WorkQueue {
     return true;
   }
 
-  /** Gives the key to a worker that waits, or lets it wait for one. */
+  /** Gives the key to a waiting worker, or lets the key wait for one. */
   #enter(key: string): void {
     const waiter = this.#waiters.shift();
     if (waiter === undefined) {
@@ -93,7 +94,7 @@ export class WorkQueue {
     waiter(key);
   }
 
-  /** Adds later; of several delays of a key the shortest counts. */
+  /** Adds the key after a delay. Of several delays of a key, the shortest counts. */
   addAfter(key: string, delayMs: number): void {
     if (this.#shutDown) return;
     if (delayMs <= 0) {
@@ -113,7 +114,7 @@ export class WorkQueue {
     this.#delayed.set(key, { at, timer });
   }
 
-  /** Adds after the key's back-off, which grows with each call until `forget`. */
+  /** Adds the key after its backoff, which grows with each call until `forget`. */
   addRateLimited(key: string): void {
     const failures = this.#failures.get(key) ?? 0;
     this.#failures.set(key, failures + 1);
@@ -125,12 +126,12 @@ export class WorkQueue {
     this.#failures.delete(key);
   }
 
-  /** Failures since the last `forget`. */
+  /** Returns the number of failures since the last `forget`. */
   failures(key: string): number {
     return this.#failures.get(key) ?? 0;
   }
 
-  /** The next key, which the caller gives back by `done`; `undefined` after `shutDown`. */
+  /** Resolves to the next key, which the caller must return with `done`. Resolves to `undefined` after `shutDown`. */
   next(): Promise<string | undefined> {
     for (const key of this.#ready) {
       this.#ready.delete(key);
@@ -148,7 +149,7 @@ export class WorkQueue {
     if (this.#again.delete(key)) this.#enter(key);
   }
 
-  /** Takes no more keys, forgets what waits, and wakes the workers. */
+  /** Refuses further keys, drops the waiting ones, and wakes the workers. */
   shutDown(): void {
     this.#shutDown = true;
     for (const { timer } of this.#delayed.values()) timer.cancel();
@@ -164,14 +165,14 @@ export interface WorkersOptions {
   readonly queue: WorkQueue;
   readonly workers: number;
   readonly signal: AbortSignal;
-  /** Limits how long reconciles keep the event loop. */
+  /** Limits how long reconciles block the event loop. */
   readonly turns?: LoopTurns;
   readonly reconcile: (key: string, signal: AbortSignal) => Promise<void>;
-  /** Called for each failure; the key comes back by its back-off unless this returns `'drop'`. */
+  /** Called for each failure. The key returns after its backoff unless this returns `'drop'`. */
   readonly onError: (error: unknown, key: string, failures: number) => 'drop' | void;
 }
 
-/** Runs workers until the signal aborts; resolves when the last reconcile has ended. */
+/** Runs workers until the signal aborts. Resolves when the last reconcile has finished. */
 export async function runWorkers(options: WorkersOptions): Promise<void> {
   const { queue, signal } = options;
   const stop = (): void => queue.shutDown();
@@ -188,7 +189,7 @@ async function work({ queue, signal, turns, reconcile, onError }: WorkersOptions
       await reconcile(key, signal);
       queue.forget(key);
     } catch (error) {
-      // An error that the shutdown causes is no failure.
+      // An error that the shutdown causes is not a failure.
       if (!signal.aborted) {
         if (onError(error, key, queue.failures(key) + 1) === 'drop') queue.forget(key);
         else queue.addRateLimited(key);
