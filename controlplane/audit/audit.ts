@@ -34,6 +34,26 @@ export interface Audit extends AuditSink {
   close(): Promise<void>;
 }
 
+/** These exist without an audit policy too, as zeros. */
+export function auditMetrics(metrics: MetricsRegistry): {
+  readonly events: Family<Counter>;
+  readonly rejected: Family<Counter>;
+} {
+  const events = metrics.counter({
+    name: 'apiserver_audit_event_total',
+    help: 'Audit events that were created.',
+    labels: [],
+  });
+  const rejected = metrics.counter({
+    name: 'apiserver_audit_requests_rejected_total',
+    help: 'Requests that were rejected because their audit event could not be written.',
+    labels: [],
+  });
+  events.with();
+  rejected.with();
+  return { events, rejected };
+}
+
 export function createAudit(options: AuditOptions): Audit {
   const { policy, backends } = options;
   const levels = options.metrics.counter({
@@ -41,18 +61,7 @@ export function createAudit(options: AuditOptions): Audit {
     help: 'Requests by the level at which they are audited.',
     labels: ['level'],
   });
-  const events = options.metrics.counter({
-    name: 'apiserver_audit_event_total',
-    help: 'Audit events that were created.',
-    labels: [],
-  });
-  const rejected = options.metrics.counter({
-    name: 'apiserver_audit_requests_rejected_total',
-    help: 'Requests that were rejected because their audit event could not be written.',
-    labels: [],
-  });
-  events.with();
-  rejected.with();
+  const { events, rejected } = auditMetrics(options.metrics);
   return {
     received(request) {
       const { user, info } = request;

@@ -12,7 +12,7 @@ import { WebhookClient } from '../authentication/webhook-client.ts';
 import { webhookFromFile } from '../authentication/webhook-file.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
 import { StartError } from '../model/start-error.ts';
-import { type Audit, type AuditBackend, createAudit, droppedCounter } from './audit.ts';
+import { auditMetrics, type Audit, type AuditBackend, createAudit, droppedCounter } from './audit.ts';
 import { BatchingBackend, type BatchOptions } from './batching.ts';
 import { blocking } from './blocking.ts';
 import type { EventSink } from './event-sink.ts';
@@ -34,6 +34,7 @@ export interface AuditParts {
 
 export async function buildAudit(parts: AuditParts): Promise<Audit | undefined> {
   const { flags, clock, logger, metrics } = parts;
+  auditMetrics(metrics);
   if (flags.auditPolicyFile === '') {
     if (flags.auditLogPath !== '' || flags.auditWebhookConfigFile !== '')
       logger.warn({}, 'Audit is disabled because --audit-policy-file is not set');

@@ -51,6 +51,7 @@ export async function receiveBody(request: ApiRequest): Promise<Buffer> {
     place === undefined
       ? await exchange.readBody(MAX_BODY_BYTES)
       : await place.receive((count) => exchange.readBody(MAX_BODY_BYTES, count));
+  request.requestBytes = bytes.length;
   request.isLarge = bytes.length > LARGE_BYTES;
   return bytes;
 }

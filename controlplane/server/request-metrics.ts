@@ -15,6 +15,8 @@ export interface RequestObserver {
   longRunning(request: ApiRequest): void;
   /** The handler chain has ended; a stream's handler returns when the stream ends. */
   done(request: ApiRequest): void;
+  /** Returns the function that counts each event of a watch, with its size in bytes. */
+  watched(rest: Rest): (bytes: number) => void;
   /** The client used a deprecated path; `removedRelease` is '' if none is set. */
   deprecated(request: ApiRequest, removedRelease: string): void;
 }
@@ -22,12 +24,17 @@ export interface RequestObserver {
 export const noObserver: RequestObserver = {
   longRunning: () => undefined,
   done: () => undefined,
+  watched: () => () => undefined,
   deprecated: () => undefined,
 };
 
 const LABELS = ['verb', 'dry_run', 'group', 'version', 'resource', 'subresource', 'scope', 'component'];
 const WITHOUT_DRY_RUN = LABELS.filter((label) => label !== 'dry_run');
 const DURATIONS = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60];
+/** Up to the largest body that is accepted, and from 1 KiB to 128 KiB. */
+const BODY_SIZES = Array.from({ length: 31 }, (_, step) => 50_000 + step * 100_000);
+const EVENT_SIZES = Array.from({ length: 8 }, (_, power) => 1024 * 2 ** power);
+const FIELD_VALIDATION: ReadonlySet<string> = new Set(['Ignore', 'Warn', 'Strict']);
 const SIZES = [1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
 
 interface Series {
@@ -64,6 +71,29 @@ function requestMetrics(registry: MetricsRegistry) {
       help: 'Bytes of answers.',
       labels: WITHOUT_DRY_RUN,
       buckets: SIZES,
+    }),
+    bodySizes: registry.histogram({
+      name: 'apiserver_request_body_size_bytes',
+      help: 'Apiserver request body size in bytes broken out by resource and verb.',
+      labels: ['group', 'resource', 'verb'],
+      buckets: BODY_SIZES,
+    }),
+    fieldValidation: registry.histogram({
+      name: 'field_validation_request_duration_seconds',
+      help: 'Response latency distribution in seconds for each field validation value',
+      labels: ['field_validation'],
+      buckets: DURATIONS,
+    }),
+    watchEvents: registry.counter({
+      name: 'apiserver_watch_events_total',
+      help: 'Number of events sent in watch clients',
+      labels: ['group', 'version', 'resource'],
+    }),
+    watchEventSizes: registry.histogram({
+      name: 'apiserver_watch_events_sizes',
+      help: 'Watch event size distribution in bytes',
+      labels: ['group', 'version', 'resource'],
+      buckets: EVENT_SIZES,
     }),
     deprecated: registry.gauge({
       name: 'apiserver_requested_deprecated_apis',
@@ -141,11 +171,32 @@ export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): R
       series.duration.observe(seconds);
       series.sli.observe(seconds);
       if (request.responseBytes > 0) series.sizes.observe(request.responseBytes);
+      const { info, rest, requestBytes } = request;
+      if (requestBytes !== undefined && rest !== undefined)
+        metrics.bodySizes.with(info.group, info.resource, info.verb).observe(requestBytes);
+      if (FIELD_VALIDATED.has(info.verb) && rest !== undefined)
+        metrics.fieldValidation.with(fieldValidation(request)).observe(seconds);
+    },
+    watched({ info: { group, version, resource } }) {
+      const total = metrics.watchEvents.with(group, version, resource);
+      const sizes = metrics.watchEventSizes.with(group, version, resource);
+      return (bytes) => {
+        total.inc();
+        sizes.observe(bytes);
+      };
     },
     deprecated({ info }, removedRelease) {
       metrics.deprecated.with(info.group, info.version, info.resource, info.subresource, removedRelease).set(1);
     },
   };
+}
+
+const FIELD_VALIDATED: ReadonlySet<string> = new Set(['create', 'update', 'patch']);
+
+function fieldValidation(request: ApiRequest): string {
+  if (!request.rawQuery.includes('fieldValidation')) return '';
+  const value = request.query.get('fieldValidation') ?? '';
+  return value === '' || FIELD_VALIDATION.has(value) ? value : 'invalid';
 }
 
 /** Paths without a row in the catalog share one series, so that clients cannot create series. */

@@ -81,6 +81,8 @@ export class ApiRequest implements RequestContext {
   impersonator: UserInfo | undefined;
   /** The resource that answers, once it is known. */
   rest: Rest | undefined;
+  /** Of a body that was received. */
+  requestBytes: number | undefined;
   responseBytes = 0;
   isLarge = false;
   /** Audit annotations. */

@@ -23,27 +23,50 @@ export interface WatchEncoding {
   readonly include: IncludeObject;
   readonly encodings: Encodings;
   readonly nowMs: () => number;
+  /** Is notified of the size of each event that is sent. */
+  readonly sent: (bytes: number) => void;
 }
 
-type Batches = WeakMap<readonly WatchEvent[], Buffer>;
+interface Batch {
+  readonly bytes: Buffer;
+  readonly sizes: readonly number[];
+}
+
+type Batches = WeakMap<readonly WatchEvent[], Batch>;
 const shared = new Map<string, Batches>();
 
 export function createWatchEncoder(options: WatchEncoding): WatchEncoder {
-  if (options.media.as === 'Table') return tableEncoder(options);
+  if (options.media.as === 'Table') return counted(tableEncoder(options), options.sent);
   const frame = frameOf(options);
   const key = `${options.media.format} ${options.media.as} ${options.media.version}`;
-  const batches = shared.get(key) ?? new WeakMap<readonly WatchEvent[], Buffer>();
+  const batches = shared.get(key) ?? new WeakMap<readonly WatchEvent[], Batch>();
   shared.set(key, batches);
-  const frames = (events: readonly WatchEvent[]): Buffer[] => events.map(frame);
+  return counted((events) => {
+    let batch = batches.get(events);
+    if (batch === undefined) {
+      batch = batchOf(events.map(frame));
+      batches.set(events, batch);
+    }
+    return batch;
+  }, options.sent);
+}
+
+function batchOf(frames: readonly Buffer[]): Batch {
+  return { bytes: Buffer.concat(frames), sizes: frames.map(({ length }) => length) };
+}
+
+function counted(batch: (events: readonly WatchEvent[]) => Batch, sent: (bytes: number) => void): WatchEncoder {
+  const sentBatch = (events: readonly WatchEvent[]): Batch => {
+    const found = batch(events);
+    for (const size of found.sizes) sent(size);
+    return found;
+  };
   return {
-    frames,
-    encode(events) {
-      let bytes = batches.get(events);
-      if (bytes === undefined) {
-        bytes = Buffer.concat(frames(events));
-        batches.set(events, bytes);
-      }
-      return bytes;
+    encode: (events) => sentBatch(events).bytes,
+    frames(events) {
+      const { bytes, sizes } = sentBatch(events);
+      let from = 0;
+      return sizes.map((size) => bytes.subarray(from, (from += size)));
     },
   };
 }
@@ -94,7 +117,7 @@ function lengthPrefixed(message: Buffer): Buffer {
   return framed;
 }
 
-function tableEncoder(options: WatchEncoding): WatchEncoder {
+function tableEncoder(options: WatchEncoding): (events: readonly WatchEvent[]) => Batch {
   const { encodings, media, rest, include } = options;
   let first = true;
   const frame: Frame = (event) => {
@@ -114,8 +137,7 @@ function tableEncoder(options: WatchEncoding): WatchEncoder {
     ]);
     return jsonFrame(event.type, table);
   };
-  const frames = (events: readonly WatchEvent[]): Buffer[] => events.map(frame);
-  return { frames, encode: (events) => Buffer.concat(frames(events)) };
+  return (events) => batchOf(events.map(frame));
 }
 
 const NO_COLUMNS = Buffer.from('null');

@@ -4,6 +4,8 @@ import { type BuildInfo, registerBuildInfo } from '../../api/component/build-met
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import { registerProcess } from '../../api/component/process-metrics.ts';
 import type { Parts } from './parts.ts';
+import { registerServiceMetrics } from './service-metrics.ts';
+import { servicePortsOf } from './stores.ts';
 import { registerStorageMetrics } from './storage-metrics.ts';
 
 export interface ServerMetrics {
@@ -11,7 +13,7 @@ export interface ServerMetrics {
 }
 
 export function registerServerMetrics(
-  { metrics, clock, storage, flags, directory }: Parts,
+  { metrics, clock, storage, flags, directory, registry }: Parts,
   build: BuildInfo,
 ): ServerMetrics {
   registerProcess(metrics, clock.now());
@@ -26,6 +28,11 @@ export function registerServerMetrics(
   registerStorageMetrics(metrics, {
     storage,
     file: flags.storageBackend === 'memory' ? '' : join(directory, 'storage', 'orchlet.db'),
+  });
+  registerServiceMetrics(metrics, {
+    clusterCidrs: flags.serviceClusterIpRange,
+    nodePorts: servicePortsOf(flags),
+    stores: registry.stores,
   });
   return { onHandshakeError: () => handshakeErrors.inc() };
 }

@@ -3,7 +3,7 @@ import { access, constants, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { buildEncryption, type Encryption } from '../encryption/build.ts';
-import { parsePortRange } from '../options/controlplane-options.ts';
+import { type ControlPlaneFlags, parsePortRange } from '../options/controlplane-options.ts';
 import { openRegistry, type Registry } from '../registry/registry.ts';
 import { servedResources } from '../registry/runtime-config.ts';
 import { startCompactor } from '../storage/compactor.ts';
@@ -44,7 +44,7 @@ export async function openStores(setting: Setting): Promise<StoresPhase> {
     clock,
     logger,
     serviceClusterCidrs: flags.serviceClusterIpRange,
-    serviceNodePorts: parsePortRange(flags.serviceNodePortRange) ?? { from: 30_000, to: 32_767 },
+    serviceNodePorts: servicePortsOf(flags),
     eventTtlMs: flags.eventTtl,
     serves: servedResources(flags.runtimeConfig),
   });
@@ -95,4 +95,9 @@ async function openStorage(
     onClose(() => compactor.stop());
   }
   return storage;
+}
+
+/** Returns the ports that services may have on nodes. */
+export function servicePortsOf(flags: ControlPlaneFlags): { readonly from: number; readonly to: number } {
+  return parsePortRange(flags.serviceNodePortRange) ?? { from: 30_000, to: 32_767 };
 }

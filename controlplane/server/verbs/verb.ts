@@ -2,6 +2,7 @@
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Rest } from '../../model/rest.ts';
 import type { TextDecoders } from '../body.ts';
+import type { RequestObserver } from '../request-metrics.ts';
 import type { Encodings } from '../../model/encoding.ts';
 import { negotiateOutput, type NegotiationScope, type OutputMediaType } from '../media-type.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
@@ -10,6 +11,7 @@ export interface VerbContext {
   readonly clock: Clock;
   readonly encodings: Encodings;
   readonly decoders: TextDecoders;
+  readonly observer: Pick<RequestObserver, 'watched'>;
 }
 
 export type VerbHandler = (request: ApiRequest, rest: Rest, context: VerbContext) => MaybePromise<void>;

@@ -50,6 +50,7 @@ function carrierOf(
     include: includeObject(request),
     encodings: context.encodings,
     nowMs: () => context.clock.now(),
+    sent: context.observer.watched(rest),
   });
   const upgrade = request.exchange.takeUpgrade();
   if (upgrade !== undefined) return overWebSocket(request, upgrade, encoder, media);

@@ -205,7 +205,8 @@ export class ServiceAllocator {
   }
 }
 
-function portsOf(spec: ServiceSpec): number[] {
+/** Returns the node ports of a service, that of its health checks included. */
+export function portsOf(spec: ServiceSpec): number[] {
   const ports = (spec.ports ?? []).map(({ nodePort }) => nodePort ?? 0);
   return [...ports, spec.healthCheckNodePort ?? 0].filter((port) => port !== 0);
 }

@@ -92,6 +92,21 @@ export class ServiceRanges {
     this.#held.delete(canonical(address));
   }
 
+  /** Counts the addresses of each range that are allocated and that are left, from the stored objects. */
+  usage(): readonly { readonly cidr: string; readonly allocated: number; readonly available: number }[] {
+    const stored = (group: string, resource: string): readonly CacheEntry[] =>
+      this.#store(group, resource).cache.list({ selection: EVERYTHING }).entries;
+    const allocated = new Set([
+      ...stored('networking.k8s.io', 'ipaddresses').map(({ object }) => canonical(object.metadata.name ?? '')),
+      ...stored('', 'services').flatMap(({ object }) => clusterAddresses(object as Service).map(canonical)),
+    ]);
+    const addresses = [...allocated].map(parseIp).filter((address) => address !== undefined);
+    return [...this.#usable('IPv4'), ...this.#usable('IPv6')].map(({ text, cidr }) => {
+      const count = addresses.filter((address) => cidrContains(cidr, address)).length;
+      return { cidr: text, allocated: count, available: Math.max(0, assignable(cidr) - count) };
+    });
+  }
+
   #isTaken(address: string): boolean {
     return (
       this.#held.has(address) || this.#store('networking.k8s.io', 'ipaddresses').cache.get('', address) !== undefined
