@@ -6,6 +6,7 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { isAbsolute, join } from 'node:path';
 import type { Agent } from '../agent/main.ts';
 import type { Logger } from '../api/component/logger.ts';
+import { foundNoRoom } from '../api/machinery/no-room.ts';
 import { replaceFile } from '../api/machinery/replace-file.ts';
 import { runningProcess, writePid } from './processes.ts';
 
@@ -20,10 +21,20 @@ export async function announceAgent(agent: Agent, rootDirectory: string, logger:
     logger.info({}, 'Stopping the pods on request');
     agent.stopPods().catch((error: unknown) => logger.error({ err: error }, 'The pods could not be stopped'));
   });
-  await writePid(join(rootDirectory, AGENT_PID_FILE));
+  await writeAgentPid(rootDirectory, logger);
   await recordAgentDirectory(rootDirectory).catch((error: unknown) =>
     logger.debug({ err: error }, 'The directory of the agent could not be recorded; other commands need --root-dir'),
   );
+}
+
+/** A full disk does not prevent the start: the agent is needed there, because it evicts pods. */
+export async function writeAgentPid(rootDirectory: string, logger: Logger): Promise<void> {
+  try {
+    await writePid(join(rootDirectory, AGENT_PID_FILE));
+  } catch (error) {
+    if (!foundNoRoom(error)) throw error;
+    logger.warn({ err: error }, 'The process id of the agent could not be written; other commands do not find it');
+  }
 }
 
 export async function recordAgentDirectory(rootDirectory: string, recordDirectory = RECORD_DIRECTORY): Promise<void> {

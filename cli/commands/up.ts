@@ -2,7 +2,7 @@
  * `orchlet up`: a control plane and an agent in one process. The agent joins like any other node: it requests its certificate
  * with a bootstrap token, and uses the certificate from then on.
  */
-import { mkdir } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { type Agent, nodeNameOf, startAgent } from '../../agent/main.ts';
 import { type AgentFlags, agentFlags } from '../../agent/options/agent-options.ts';
@@ -232,7 +232,9 @@ async function agentFlagsFor(
   const { kubeconfig, bootstrapKubeconfig } = await admitOwnNode(agentDirectory, plane);
   // The agent has a copy of its own, since it rewrites the file in a CA rotation and must not touch the control plane's.
   const clientCaFile = join(agentDirectory, 'client-ca.crt');
-  await replaceFile(clientCaFile, plane.ca, { mode: 0o644 });
+  // On a full disk nothing can be written, and nothing needs to be.
+  const known = await readFile(clientCaFile, 'utf8').catch(() => undefined);
+  if (known !== plane.ca) await replaceFile(clientCaFile, plane.ca, { mode: 0o644 });
   const { serviceProxy } = values;
   const passed = NODE_KEYS.filter((key) => given.has(key));
   return {

@@ -5,7 +5,7 @@
 import { createPublicKey } from 'node:crypto';
 import { parseCertificates } from '../../api/pki/certificate.ts';
 import { issue, staleReason, type Authority, type Wanted } from './authority.ts';
-import { readIfThere, writeFileAtomic } from './files.ts';
+import { readIfThere, writeFileIfRoom } from './files.ts';
 
 export const ADMIN: Wanted = {
   subject: { commonName: 'kubernetes-admin', organizations: ['system:masters'] },
@@ -45,13 +45,16 @@ function kubeconfig(options: {
   ].join('\n');
 }
 
-/** Writes the file again if the certificate is stale, or the server's URL or the CA changed. */
+/**
+ * Writes the file again if the certificate is stale, or the server's URL or the CA changed. Returns its text; `isWritten` is
+ * false if the disk is full and the file remains as it was.
+ */
 export async function ensureAdminKubeconfig(
   path: string,
   server: string,
   authority: Authority,
   nowMs: number,
-): Promise<void> {
+): Promise<{ readonly text: string; readonly isWritten: boolean }> {
   const text = (await readIfThere(path)) ?? '';
   const data = (key: string): string => {
     const found = new RegExp(`^ +${key}: (\\S+)$`, 'm').exec(text)?.[1];
@@ -66,12 +69,13 @@ export async function ensureAdminKubeconfig(
     staleReason(current, ADMIN, authority, nowMs) === undefined;
   const sameServer =
     text.includes(`    server: ${server}\n`) && data('certificate-authority-data') === authority.certificatePem;
-  if (usable && sameServer) return;
+  if (usable && sameServer) return { text, isWritten: true };
   const credentials = usable
     ? { certificate: data('client-certificate-data'), key: keyPem }
     : await issue(ADMIN, authority, nowMs).then((made) => ({
         certificate: made.certificatePem,
         key: made.privateKeyPem,
       }));
-  await writeFileAtomic(path, kubeconfig({ server, ca: authority.certificatePem, ...credentials }), 0o600);
+  const renewed = kubeconfig({ server, ca: authority.certificatePem, ...credentials });
+  return { text: renewed, isWritten: await writeFileIfRoom(path, renewed, 0o600) };
 }

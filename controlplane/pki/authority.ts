@@ -15,7 +15,7 @@ import {
 } from '../../api/pki/certificate.ts';
 import { type AlternativeNames, type DistinguishedName, ipBytes } from '../../api/pki/names.ts';
 import { generateKey, privateKeyPem, verifySigned } from '../../api/pki/signing.ts';
-import { readIfThere, writeFileAtomic } from './files.ts';
+import { readIfThere, writeFileAtomic, writeFileIfRoom } from './files.ts';
 
 const DAY_MS = 86_400_000;
 /** Certificates are backdated, because the clocks of a cluster differ. */
@@ -106,14 +106,21 @@ export function staleReason(
   return undefined;
 }
 
-/** Returns the certificate `name` of the directory. `issued` is the reason if it was issued now. */
+export interface EnsuredCertificate extends KeyAndCertificate {
+  /** Why it was issued now. `undefined` if the certificate in the directory is good. */
+  readonly issued: string | undefined;
+  /** False if the disk is full: the certificate is only in memory, and the next call issues another one. */
+  readonly isWritten: boolean;
+}
+
+/** Returns the certificate `name` of the directory, or a new one if that is stale. A full disk does not prevent it. */
 export async function ensureCertificate(
   directory: string,
   name: string,
   wanted: Wanted,
   authority: Authority,
   nowMs: number,
-): Promise<KeyAndCertificate & { readonly issued: string | undefined }> {
+): Promise<EnsuredCertificate> {
   const paths = { crt: join(directory, `${name}.crt`), key: join(directory, `${name}.key`) };
   const [pem, keyPem] = await Promise.all([readIfThere(paths.crt), readIfThere(paths.key)]);
   let why: string | undefined = 'it is missing';
@@ -122,13 +129,14 @@ export async function ensureCertificate(
     const matches = current !== undefined && createPublicKey(keyPem).equals(current.publicKey);
     why = matches ? staleReason(current, wanted, authority, nowMs) : 'its key does not match';
     if (current !== undefined && why === undefined) {
-      return { certificate: current, certificatePem: pem, privateKeyPem: keyPem, issued: undefined };
+      return { certificate: current, certificatePem: pem, privateKeyPem: keyPem, issued: undefined, isWritten: true };
     }
   }
   const made = await issue(wanted, authority, nowMs);
-  await writeFileAtomic(paths.key, made.privateKeyPem, 0o600);
-  await writeFileAtomic(paths.crt, made.certificatePem, 0o644);
-  return { ...made, issued: why };
+  const isWritten =
+    (await writeFileIfRoom(paths.key, made.privateKeyPem, 0o600)) &&
+    (await writeFileIfRoom(paths.crt, made.certificatePem, 0o644));
+  return { ...made, issued: why, isWritten };
 }
 
 /** Issues a certificate for a new key. */

@@ -1,12 +1,24 @@
 /** Writes files of the PKI directory atomically. Only the owner can read private keys. */
 import { mkdir, readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { foundNoRoom } from '../../api/machinery/no-room.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 
 /** After a crash, the file has either the old or the new content. */
 export async function writeFileAtomic(path: string, content: string, mode: number): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await replaceFile(path, content, { mode });
+}
+
+/** Like `writeFileAtomic`, for content that can be recreated. Returns false if the disk is full; the old file then remains. */
+export async function writeFileIfRoom(path: string, content: string, mode: number): Promise<boolean> {
+  try {
+    await writeFileAtomic(path, content, mode);
+    return true;
+  } catch (error) {
+    if (foundNoRoom(error)) return false;
+    throw error;
+  }
 }
 
 export async function readIfThere(path: string): Promise<string | undefined> {

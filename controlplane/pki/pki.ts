@@ -29,6 +29,8 @@ export const FRONT_PROXY_CLIENT = 'front-proxy-client';
 
 const YEAR_MS = 365 * 86_400_000;
 const CHECK_EVERY_MS = 60 * 60_000;
+/** The running process has the new certificate. Each check, and each start, tries again. */
+const NOT_WRITTEN = 'The disk is full: a certificate could not be written';
 
 export interface PkiOptions {
   /** `<data-dir>/pki`. */
@@ -131,7 +133,9 @@ async function ensureLeaves(
     ensure('front-proxy-client', client(FRONT_PROXY_CLIENT), frontProxyCa),
   ]);
   if (options.adminKubeconfig !== undefined) {
-    await ensureAdminKubeconfig(options.adminKubeconfig.path, options.adminKubeconfig.server, ca, nowMs);
+    const { path, server } = options.adminKubeconfig;
+    const { isWritten } = await ensureAdminKubeconfig(path, server, ca, nowMs);
+    if (!isWritten) options.logger.warn({ path }, NOT_WRITTEN);
   }
   let changed = false;
   for (const [name, made] of Object.entries({ apiserver, kubeletClient, frontProxyClient })) {
@@ -141,6 +145,7 @@ async function ensureLeaves(
       { certificate: name, why: made.issued, notAfter: new Date(made.certificate.notAfterMs) },
       'Issued a certificate',
     );
+    if (!made.isWritten) options.logger.warn({ certificate: name }, NOT_WRITTEN);
   }
   return { material: { ca, frontProxyCa, apiserver, kubeletClient, frontProxyClient }, changed };
 }

@@ -2,7 +2,6 @@
  * The last phase of the start: the registry serves writes, custom resources are served, the objects that every cluster has are
  * created, the server listens, and the loops run.
  */
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { customResourceDefinitions } from '../../api/machinery/resources.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
@@ -73,11 +72,12 @@ export async function serve(parts: Parts): Promise<Serving> {
   const host = flags.bindAddress === '0.0.0.0' || flags.bindAddress === '::' ? '127.0.0.1' : flags.bindAddress;
   const url = `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
   const kubeconfigPath = join(parts.directory, 'admin.kubeconfig');
-  await ensureAdminKubeconfig(kubeconfigPath, url, security.pki.material().ca, clock.now());
-  const kubeconfig = await readFile(kubeconfigPath, 'utf8');
+  const admin = await ensureAdminKubeconfig(kubeconfigPath, url, security.pki.material().ca, clock.now());
+  if (!admin.isWritten)
+    parts.logger.warn({ path: kubeconfigPath }, 'The disk is full: the kubeconfig could not be written');
   await startLoops(parts, aggregator, port);
   startHooks.done('loops');
-  return { url, port, kubeconfig, kubeconfigPath };
+  return { url, port, kubeconfig: admin.text, kubeconfigPath };
 }
 
 function reviewersOptions({ flags, clock, sources, security }: Parts): Parameters<typeof reviewEndpoints>[0] {

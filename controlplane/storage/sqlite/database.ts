@@ -5,6 +5,7 @@
 import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
+import { foundNoRoom } from '../../../api/machinery/no-room.ts';
 import { StorageError } from '../storage.ts';
 import type { LogMarks } from '../log-backend.ts';
 import type { RecordColumns, WorkerOptions } from './protocol.ts';
@@ -148,7 +149,7 @@ function openError(error: unknown, options: WorkerOptions): StorageError {
   if (code.startsWith('SQLITE_CORRUPT')) return refuse('is damaged; restore it from a backup');
   if (code.startsWith('SQLITE_READONLY') || code === 'EACCES' || code === 'EROFS') return refuse('is not writable');
   if (code.startsWith('SQLITE_CANTOPEN')) return refuse('cannot be opened; is the directory writable?');
-  if (code === 'SQLITE_FULL' || code === 'ENOSPC') return refuse('cannot be opened: the disk is full');
+  if (code === 'SQLITE_FULL' || foundNoRoom(error)) return refuse('cannot be opened: the disk is full');
   return refuse(`cannot be opened: ${error instanceof Error ? error.message : String(error)}`);
 }
 
@@ -157,7 +158,7 @@ function writeHolder(lockFile: string): void {
     writeFileSync(lockFile, `${process.pid}\n`);
   } catch (error) {
     // The file only names this process in the error of another one. A full disk must not prevent the start.
-    if (codeOf(error) !== 'ENOSPC') throw error;
+    if (!foundNoRoom(error)) throw error;
   }
 }
 

@@ -6,6 +6,7 @@
 import { randomBytes } from 'node:crypto';
 import { closeSync, openSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { foundNoRoom } from '../../../api/machinery/no-room.ts';
 import { codeOf } from './sqlite-errors.ts';
 
 /** The reserve takes at most this fraction of a small file system: one eighth. */
@@ -64,7 +65,7 @@ export class DiskReserve {
       // A limit on file sizes (`ulimit -f`) is not a full disk, and free space does not help. The storage then works without a
       // reserve.
       if (codeOf(error) === 'EFBIG') this.#sizeBytes = 0;
-      else if (!['ENOSPC', 'EDQUOT'].includes(codeOf(error))) throw error;
+      else if (!foundNoRoom(error)) throw error;
     }
   }
 }

@@ -1,10 +1,18 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { AGENT_DIRECTORY, AGENT_PID_FILE, agentDirectory, recordAgentDirectory } from '../../../cli/agent-process.ts';
+import { silentLogger } from '../../../api/component/logger.ts';
+import {
+  AGENT_DIRECTORY,
+  AGENT_PID_FILE,
+  agentDirectory,
+  recordAgentDirectory,
+  writeAgentPid,
+} from '../../../cli/agent-process.ts';
+import { SmallDisk } from '../../small-disk.ts';
 
 test('commands find the directory of the agent that runs, and that of the units where none does', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'agent-directory-'));
@@ -23,4 +31,16 @@ test('commands find the directory of the agent that runs, and that of the units 
   t.after(() => editor.kill());
   await writeFile(join(directory, AGENT_PID_FILE), `${editor.pid}\n`);
   assert.equal(await agentDirectory(record), AGENT_DIRECTORY);
+});
+
+test('an agent on a full disk starts without a file of its process id', async (t) => {
+  const disk = new SmallDisk('1m');
+  t.after(() => disk.remove());
+  if (!disk.isMounted) return t.skip('needs the right to mount');
+  disk.fill();
+  await writeAgentPid(disk.directory, silentLogger);
+  disk.empty();
+  await writeAgentPid(disk.directory, silentLogger);
+  assert.equal(await readFile(join(disk.directory, AGENT_PID_FILE), 'utf8'), `${process.pid}\n`);
+  await assert.rejects(writeAgentPid(join(disk.directory, 'missing'), silentLogger), { code: 'ENOENT' });
 });

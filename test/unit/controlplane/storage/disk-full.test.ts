@@ -1,7 +1,6 @@
 /** The embedded storage on a disk that fills and empties again: a small tmpfs. */
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
@@ -10,41 +9,26 @@ import { openDatabase } from '../../../../controlplane/storage/sqlite/database.t
 import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
 import { isStorageError, type Storage } from '../../../../controlplane/storage/storage.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { SmallDisk } from '../../../small-disk.ts';
 import { until } from '../../../until.ts';
 
-let disk: string;
+let disk: SmallDisk;
 let clock: FakeClock;
-let isMounted = false;
 
-const mount = (...args: readonly string[]): boolean => spawnSync('mount', args, { stdio: 'ignore' }).status === 0;
 const open = (): Promise<Storage> =>
-  openSqliteStorage({ directory: join(disk, 'storage'), clock, logger: silentLogger, reserveBytes: 16 * 1024 * 1024 });
+  openSqliteStorage({
+    directory: join(disk.directory, 'storage'),
+    clock,
+    logger: silentLogger,
+    reserveBytes: 16 * 1024 * 1024,
+  });
 const reserveSize = (): number =>
-  statSync(join(disk, 'storage/orchlet.db.reserve'), { throwIfNoEntry: false })?.size ?? 0;
-const filler = (): string => join(disk, 'filler');
-
-function fillDisk(): void {
-  for (const size of [65_536, 4096, 1]) {
-    for (;;) {
-      try {
-        writeFileSync(filler(), Buffer.alloc(size), { flag: 'a' });
-      } catch (error) {
-        assert.equal((error as NodeJS.ErrnoException).code, 'ENOSPC');
-        break;
-      }
-    }
-  }
-}
-
+  statSync(join(disk.directory, 'storage/orchlet.db.reserve'), { throwIfNoEntry: false })?.size ?? 0;
 beforeEach(() => {
-  disk = mkdtempSync(join(tmpdir(), 'orchlet-disk-'));
+  disk = new SmallDisk('3m');
   clock = new FakeClock();
-  isMounted = mount('-t', 'tmpfs', '-o', 'size=3m', 'tmpfs', disk);
 });
-afterEach(() => {
-  if (isMounted) spawnSync('umount', [disk], { stdio: 'ignore' });
-  rmSync(disk, { recursive: true, force: true });
-});
+afterEach(() => disk.remove());
 
 const value = Buffer.alloc(2000, 'v');
 
@@ -62,9 +46,9 @@ async function createUntilFull(storage: Storage): Promise<string[]> {
 
 describe('a full disk', { timeout: 60_000 }, () => {
   it('refuses writes cleanly, answers reads, says so, and takes writes again by itself when there is room', async (t) => {
-    if (!isMounted) return t.skip('needs the right to mount');
+    if (!disk.isMounted) return t.skip('needs the right to mount');
     const storage = await open();
-    fillDisk();
+    disk.fill();
     const keys = await createUntilFull(storage);
     const { items } = await storage.list('/core/x/');
     assert.equal(items.length, keys.length);
@@ -72,7 +56,7 @@ describe('a full disk', { timeout: 60_000 }, () => {
     await assert.rejects(storage.check({ writes: true }), /the disk is full/);
     await clock.advance(30_000);
     await assert.rejects(storage.check({ writes: true }), /the disk is full/);
-    rmSync(filler());
+    disk.empty();
     await until('the probe finds room', async () => {
       await clock.advance(6000);
       return storage.check({ writes: true }).then(
@@ -88,12 +72,12 @@ describe('a full disk', { timeout: 60_000 }, () => {
   });
 
   it('never brings deleted objects back, whatever compaction managed to remove', async (t) => {
-    if (!isMounted) return t.skip('needs the right to mount');
+    if (!disk.isMounted) return t.skip('needs the right to mount');
     const storage = await open();
     const created = [];
     for (let at = 0; at < 60; at += 1) created.push(await storage.create(`/core/secrets/${at}`, value));
     for (const [at, one] of created.entries()) created[at] = await storage.update(one.key, value, one.revision);
-    fillDisk();
+    disk.fill();
     await createUntilFull(storage);
     await storage.compact(storage.revision()).catch(() => undefined);
     const deleted: string[] = [];
@@ -107,7 +91,7 @@ describe('a full disk', { timeout: 60_000 }, () => {
         );
       }
       await storage.compact(storage.revision()).catch(() => undefined);
-      if (round === 10) rmSync(filler());
+      if (round === 10) disk.empty();
     }
     assert.equal(deleted.length, created.length);
     await storage.compact(storage.revision()).catch(() => undefined);
@@ -148,10 +132,10 @@ async function updateUntilFull(storage: Storage, key: string, from: number): Pro
 
 describe('a disk that history or objects have filled', { timeout: 60_000 }, () => {
   it('has room again after a compaction, with nothing removed by others', async (t) => {
-    if (!isMounted) return t.skip('needs the right to mount');
+    if (!disk.isMounted) return t.skip('needs the right to mount');
     const storage = await open();
     const { revision } = await storage.create('/core/x/a', value);
-    writeFileSync(filler(), Buffer.alloc(1024 * 1024));
+    disk.take(1024 * 1024);
     const newest = await updateUntilFull(storage, '/core/x/a', revision);
     assert.ok(newest > revision + 100);
     await storage.compact(newest);
@@ -166,10 +150,10 @@ describe('a disk that history or objects have filled', { timeout: 60_000 }, () =
   });
 
   it('has room again by itself: probes compact history before its time', async (t) => {
-    if (!isMounted) return t.skip('needs the right to mount');
+    if (!disk.isMounted) return t.skip('needs the right to mount');
     const storage = await open();
     const revision = await update(storage, 300);
-    fillDisk();
+    disk.fill();
     const newest = await updateUntilFull(storage, '/core/x/a', revision);
     await takesWrites(storage);
     await storage.update('/core/x/a', value, newest);
@@ -177,11 +161,11 @@ describe('a disk that history or objects have filled', { timeout: 60_000 }, () =
   });
 
   it('does not keep the next process from starting and compacting', async (t) => {
-    if (!isMounted) return t.skip('needs the right to mount');
+    if (!disk.isMounted) return t.skip('needs the right to mount');
     const storage = await open();
     const newest = await update(storage, 300);
     await storage.close();
-    fillDisk();
+    disk.fill();
     const again = await open();
     await again.compact(newest);
     await again.update('/core/x/a', value, newest);
@@ -189,10 +173,10 @@ describe('a disk that history or objects have filled', { timeout: 60_000 }, () =
   });
 
   it('lets all objects be deleted, also together with writes that find no room', async (t) => {
-    if (!isMounted) return t.skip('needs the right to mount');
+    if (!disk.isMounted) return t.skip('needs the right to mount');
     const storage = await open();
     for (let at = 0; at < 200; at += 1) await storage.create(`/core/x/before-${at}`, value);
-    fillDisk();
+    disk.fill();
     const keys = await createUntilFull(storage);
     const { items } = await storage.list('/core/x/');
     const writes = Promise.allSettled(keys.map((key) => storage.create(`${key}-more`, Buffer.alloc(20_000))));
@@ -205,14 +189,14 @@ describe('a disk that history or objects have filled', { timeout: 60_000 }, () =
   });
 
   it('uses the space that was held back, and holds it again when there is room', async (t) => {
-    if (!isMounted) return t.skip('needs the right to mount');
+    if (!disk.isMounted) return t.skip('needs the right to mount');
     const storage = await open();
     const held = reserveSize();
     assert.ok(held > 300_000, `${held} bytes of 3 MB are held back`);
-    fillDisk();
+    disk.fill();
     await createUntilFull(storage);
     assert.equal(reserveSize(), 0);
-    rmSync(filler());
+    disk.empty();
     await takesWrites(storage);
     assert.equal(reserveSize(), held);
     await storage.close();
@@ -221,11 +205,11 @@ describe('a disk that history or objects have filled', { timeout: 60_000 }, () =
 
 describe('a disk with room again', { timeout: 60_000 }, () => {
   it('is used by the next write, before any probe', async (t) => {
-    if (!isMounted) return t.skip('needs the right to mount');
+    if (!disk.isMounted) return t.skip('needs the right to mount');
     const storage = await open();
-    fillDisk();
+    disk.fill();
     await createUntilFull(storage);
-    rmSync(filler());
+    disk.empty();
     await storage.create('/core/x/large', Buffer.alloc(200_000));
     await storage.check({ writes: true });
     await storage.close();
@@ -234,18 +218,18 @@ describe('a disk with room again', { timeout: 60_000 }, () => {
 
 describe('a checkpoint that found no room', { timeout: 60_000 }, () => {
   it('is tried again by the next probe, though nothing was written', (t) => {
-    if (!isMounted) return t.skip('needs the right to mount');
-    mount('-o', 'remount,size=24m', disk);
-    const file = join(disk, 'orchlet.db');
+    if (!disk.isMounted) return t.skip('needs the right to mount');
+    disk.resize('24m');
+    const file = join(disk.directory, 'orchlet.db');
     const database = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0, reserveBytes: 0 });
     const lengths = [1_000_000];
     for (let revision = 1; revision <= 9; revision += 1) {
       const columns = { revisions: [revision], keys: [`/core/x/${revision}`], createRevisions: [revision], lengths };
       database.append({ ...columns, expiries: [0], values: new ArrayBuffer(1_000_000) });
     }
-    fillDisk();
+    disk.fill();
     assert.throws(() => database.checkpointIfLong(), { code: 'SQLITE_FULL' });
-    rmSync(filler());
+    disk.empty();
     assert.equal(database.checkpointIfLong(), false, 'not with every request');
     database.probe(9);
     assert.equal(database.checkpointIfLong(), true);

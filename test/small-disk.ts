@@ -1,0 +1,53 @@
+/** A small tmpfs for tests of a full disk. Needs the right to mount. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const mount = (...args: readonly string[]): boolean => spawnSync('mount', args, { stdio: 'ignore' }).status === 0;
+
+export class SmallDisk {
+  readonly directory: string;
+  readonly isMounted: boolean;
+
+  constructor(size: string) {
+    this.directory = mkdtempSync(join(tmpdir(), 'orchlet-disk-'));
+    this.isMounted = mount('-t', 'tmpfs', '-o', `size=${size}`, 'tmpfs', this.directory);
+  }
+
+  resize(size: string): void {
+    assert.ok(mount('-o', `remount,size=${size}`, this.directory));
+  }
+
+  get #filler(): string {
+    return join(this.directory, 'filler');
+  }
+
+  fill(): void {
+    for (const size of [65_536, 4096, 1]) {
+      for (;;) {
+        try {
+          writeFileSync(this.#filler, Buffer.alloc(size), { flag: 'a' });
+        } catch (error) {
+          assert.equal((error as NodeJS.ErrnoException).code, 'ENOSPC');
+          break;
+        }
+      }
+    }
+  }
+
+  /** Takes so many bytes of it. */
+  take(bytes: number): void {
+    writeFileSync(this.#filler, Buffer.alloc(bytes));
+  }
+
+  empty(): void {
+    rmSync(this.#filler, { force: true });
+  }
+
+  remove(): void {
+    if (this.isMounted) spawnSync('umount', [this.directory], { stdio: 'ignore' });
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+}
