@@ -1,8 +1,4 @@
-/**
- * `npm run bench [-- --only start,memory,get,create,list,watch,objects,definitions,auth,scale,up,idle,agent,executable]`: prints each figure with its unit. Every group
- * gets a server of its own. Compare figures of one machine and one run only: `--against COMMIT [--rounds 3]` runs this checkout and
- * another commit in turns.
- */
+/** Prints measurements with their units; every group gets a server of its own. `--help` lists the groups. */
 import { fork } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -30,6 +26,7 @@ const { values } = parseArgs({
     against: { type: 'string' },
     rounds: { type: 'string', default: '3' },
     json: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
   },
 });
 
@@ -240,13 +237,26 @@ const groups: Readonly<Record<string, () => Promise<void>>> = {
   agent: () => agent(print),
   executable: () => executable(print),
 };
-/** These need minutes, or a container runtime and root; only when asked for. */
+/** These need minutes, or a container runtime and root: they run only if `--only` names them. */
 const onDemand: ReadonlySet<string> = new Set(['scale', 'up', 'idle', 'agent', 'executable']);
 const byDefault = Object.keys(groups).filter((name) => !onDemand.has(name));
 
+const usage = `usage: npm run bench -- [--only GROUP,GROUP] [--json] [--against COMMIT [--rounds N]]
+
+Measures the control plane and the agent. Compare measurements of one machine and one run only.
+
+  --only GROUP,GROUP  ${byDefault.join(' ')};
+                      only with this flag: ${[...onDemand].join(' ')}
+  --against COMMIT    run this checkout and another commit in turns, and print medians and their ratio
+  --rounds N          how many turns (default 3)
+  --json              one JSON object a line
+`;
+
 const names = values.only?.split(',') ?? byDefault;
 const unknown = names.find((name) => groups[name] === undefined);
-if (unknown !== undefined) {
+if (values.help) {
+  process.stdout.write(usage);
+} else if (unknown !== undefined) {
   process.stderr.write(`bench: there is no ${unknown}; there are ${Object.keys(groups).join(', ')}\n`);
   process.exitCode = 2;
 } else if (values.against === undefined) {

@@ -1,16 +1,4 @@
-/**
- * Compares the control plane with what kube-apiserver 1.36.2 answered to the same requests.
- *
- *   npm run parity -- [--area a,b] [--only TEXT] [--diff] [--check] [--known] [--update] [--parallel N]
- *                     [--patience SECONDS] [--within SECONDS]
- *                     [--server URL --token TOKEN [--client-ca-cert FILE --client-ca-key FILE]]
- *   npm run parity -- --manifests [--only PROJECT,PROJECT] [--diff] [--check] [--update] [--server URL --token TOKEN]
- *
- * `differing.txt` lists the scenarios that are known to differ; every other scenario must match. `--known` leaves the
- * listed ones out. `--check` exits with 1 when a scenario that must match differs, even when it runs alone, or did not run.
- * `--update` rewrites the list for the areas that ran and keeps its reasons. No scenario starts after `--within`
- * seconds. Without `--server` the program starts a control plane of its own.
- */
+/** Compares the control plane with what kube-apiserver 1.36.2 answered to the same requests; `--help` shows how. */
 import { createPrivateKey } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -25,6 +13,26 @@ import { replayManifests } from './manifests.ts';
 import { Replayer, type Target } from './replay.ts';
 import { areas, scenariosOf, type Scenario } from './scenario.ts';
 
+const USAGE = `usage: npm run parity -- [--area a,b] [--only TEXT] [--diff] [--check] [--known] [--update] [--parallel N]
+                         [--patience SECONDS] [--within SECONDS]
+                         [--server URL --token TOKEN [--client-ca-cert FILE --client-ca-key FILE]]
+       npm run parity -- --manifests [--only PROJECT,PROJECT] [--diff] [--check] [--update] [--server URL --token TOKEN]
+
+Sends recorded requests to a control plane and compares the answers with those of kube-apiserver 1.36.2. Scenarios that
+are listed in test/parity/differing.txt may differ; every other scenario must match.
+
+  --only TEXT         scenarios whose name contains TEXT; with --manifests, the projects
+  --area a,b          scenarios of these areas
+  --diff              show what differs
+  --check             exit with 1 when a scenario that must match differs or did not run
+  --known             leave out the scenarios that may differ
+  --update            rewrite the list for the areas that ran; reasons are kept
+  --parallel N        how many scenarios run at a time (default 8)
+  --patience SECONDS  how long a step may take until its answer matches (default 30)
+  --within SECONDS    start no scenario after this time
+  --manifests         apply the manifests of real projects instead
+  --server URL        another server than one that this program starts
+`;
 const DIFFERING = join(import.meta.dirname, 'differing.txt');
 /** The recorded administrator: kube-apiserver ran with a token file and without ranges of pod addresses for nodes. */
 const ADMIN_TOKEN = 'parity-administrator';
@@ -58,8 +66,13 @@ const { values: options } = parseArgs({
     patience: { type: 'string', default: '30' },
     'client-ca-cert': { type: 'string' },
     'client-ca-key': { type: 'string' },
+    help: { type: 'boolean', default: false },
   },
 });
+if (options.help) {
+  process.stdout.write(USAGE);
+  process.exit(0);
+}
 
 const started = performance.now();
 /** The reason of each scenario that is known to differ, by title: lines of the form `title # reason`. */
