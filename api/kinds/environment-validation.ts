@@ -6,6 +6,7 @@ import { FieldError, invalid, required, unsupportedValue } from '../meta/field-e
 import {
   configKeyErrors,
   dnsSubdomainErrors,
+  nameIsSubdomain,
   qualifiedNameErrors,
   relaxedEnvironmentNameErrors,
 } from '../meta/names.ts';
@@ -176,20 +177,21 @@ export function resourceFieldErrors(
   { inVolume }: { readonly inVolume: boolean },
 ): FieldError[] {
   const { resource = '', containerName, divisor } = reference;
-  if (inVolume && isBlank(containerName)) return [required(`${path}.containerName`)];
-  if (resource === '') return [required(`${path}.resource`)];
   const huge = /^(?:limits|requests)\.hugepages-/.test(resource);
-  if (!CONTAINER_RESOURCES.includes(resource) && !huge)
-    return [unsupportedValue(`${path}.resource`, resource, CONTAINER_RESOURCES)];
-  if (isBlank(divisor) || divisor === ZERO) return [];
+  const errors: FieldError[] = [];
+  if (inVolume && isBlank(containerName)) errors.push(required(`${path}.containerName`));
+  else if (resource === '') errors.push(required(`${path}.resource`));
+  else if (!CONTAINER_RESOURCES.includes(resource) && !huge)
+    errors.push(unsupportedValue(`${path}.resource`, resource, CONTAINER_RESOURCES));
+  if (isBlank(divisor) || divisor === ZERO || !(huge || CONTAINER_RESOURCES.includes(resource))) return errors;
   const name = resource.slice(resource.indexOf('.') + 1);
   const allowed = huge ? ONE_BYTE : (DIVISORS.get(name) ?? []);
-  if (allowed.includes(divisor)) return [];
+  if (allowed.includes(divisor)) return errors;
   const text =
     name === 'cpu'
       ? "only divisor's values 1m and 1 are supported with the cpu resource"
       : `only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the ${huge ? 'hugepages' : name === 'memory' ? 'memory' : 'local ephemeral storage'} resource`;
-  return [invalid(`${path}.divisor`, resource, text)];
+  return [...errors, invalid(`${path}.divisor`, resource, text)];
 }
 
 export function environmentSourceErrors(
@@ -207,7 +209,9 @@ export function environmentSourceErrors(
       if (reference === undefined) continue;
       count++;
       if (isBlank(reference.name)) errors.push(required(`${at}.${name}.name`));
-      else errors.push(...each(`${at}.${name}.name`, reference.name, dnsSubdomainErrors(reference.name)));
+      // A trailing dash is accepted, as in the prefix of generated names.
+      else
+        errors.push(...each(`${at}.${name}.name`, reference.name, nameIsSubdomain(reference.name, { asPrefix: true })));
     }
     if (count === 0) errors.push(invalid(path, '', 'must specify one of: `configMapRef` or `secretRef`'));
     if (count > 1) errors.push(invalid(path, '', 'may not have more than one field specified at a time'));

@@ -12,6 +12,7 @@ import { podReportErrors } from './pod-status-validation.ts';
 import { podOnlyErrors, podSpecErrors } from './pod-validation.ts';
 import { qosClassOf } from './pod-qos.ts';
 import type { Container, EphemeralContainer, Pod, PodSpec, Quantities, Toleration } from './pod-types.ts';
+import { tolerationErrors } from './scheduling-validation.ts';
 import { each } from './validation-rules.ts';
 
 const MUTABLE =
@@ -86,7 +87,8 @@ function tolerationUpdateErrors(tolerations: readonly Toleration[], old: readonl
   const identity = ({ key = '', operator = '', value = '', effect = '' }: Toleration): string =>
     stringifyJson([key, operator, value, effect]);
   const kept = new Set(tolerations.map(identity));
-  if (old.every((one) => kept.has(identity(one)))) return [];
+  // kube-apiserver validates the tolerations a second time here, which repeats the causes.
+  if (old.every((one) => kept.has(identity(one)))) return tolerationErrors(tolerations, 'spec.tolerations');
   return [forbidden('spec.tolerations', 'existing toleration can not be modified except its tolerationSeconds')];
 }
 
@@ -310,7 +312,7 @@ export function podResizeErrors(pod: Pod, old: Pod): FieldError[] {
   if (running !== undefined && running.resources === undefined)
     errors.push(forbidden('spec', 'Pod running on node without support for resize'));
   errors.push(...removedResources(spec.resources, before.resources, 'spec.resources'));
-  for (const list of ['containers', 'initContainers'] as const) {
+  for (const list of ['initContainers', 'containers'] as const) {
     for (const [index, container] of (spec[list] ?? []).entries()) {
       const path = `spec.${list}[${index}].resources`;
       errors.push(...removedResources(container.resources, before[list]?.[index]?.resources, path));
@@ -327,7 +329,7 @@ type Resizable = Pick<PodSpec, 'resources'>;
 function removedResources(now: Resizable['resources'], was: Resizable['resources'], path: string): FieldError[] {
   return RESOURCE_LISTS.filter((kind) => {
     const left = (now?.[kind] ?? {}) as Quantities;
-    return Object.keys(was?.[kind] ?? {}).some((name) => RESIZABLE.has(name) && left[name] === undefined);
+    return Object.keys(was?.[kind] ?? {}).some((name) => left[name] === undefined);
   }).map((kind) => forbidden(`${path}.${kind}`, `resource ${kind} cannot be removed`));
 }
 

@@ -12,7 +12,14 @@ import {
 } from '../meta/names.ts';
 import { ipErrors } from '../meta/ip-addresses.ts';
 import { ownMember } from '../meta/own-member.ts';
-import { parseQuantity } from '../meta/quantity.ts';
+import {
+  addQuantities,
+  compareQuantities,
+  formatQuantity,
+  newQuantity,
+  parseQuantity,
+  type Quantity,
+} from '../meta/quantity.ts';
 import { validateLabels } from '../meta/selector.ts';
 import { validateAnnotations, validateMetadata } from '../meta/validation.ts';
 import {
@@ -126,6 +133,8 @@ export function podSpecErrors(spec: PodSpec, path: string, podName = ''): FieldE
   ];
 }
 
+const NOTHING = newQuantity(0);
+
 function choice(field: string, value: string | undefined, supported: readonly string[]): FieldError[] {
   if (isBlank(value)) return [required(field)];
   return supported.includes(value) ? [] : [unsupportedValue(field, value, supported)];
@@ -172,23 +181,23 @@ function resourceClaimErrors(spec: PodSpec, path: string): FieldError[] {
 }
 
 /**
- * Returns the maximum of the pod's container requests in nano units: the sum over all containers and sidecars, or an
- * init container together with the sidecars that started before it.
+ * Returns the maximum of the pod's container requests: the sum over all containers and sidecars, or an init container
+ * together with the sidecars that started before it.
  */
-function aggregateNano(spec: PodSpec, name: string): bigint {
-  const own = ({ resources }: { resources?: { requests?: unknown } | undefined }): bigint => {
+function aggregateRequest(spec: PodSpec, name: string): Quantity {
+  const own = ({ resources }: { resources?: { requests?: unknown } | undefined }): Quantity => {
     const value = (resources?.requests as Quantities | undefined)?.[name];
-    return value === undefined ? 0n : parseQuantity(value).nano;
+    return value === undefined ? NOTHING : parseQuantity(value);
   };
-  let sidecars = 0n;
-  let starting = 0n;
+  let sidecars = NOTHING;
+  let starting = NOTHING;
   for (const container of spec.initContainers ?? []) {
-    const peak = sidecars + own(container);
+    const peak = addQuantities(sidecars, own(container));
     if (container.restartPolicy === 'Always') sidecars = peak;
-    if (peak > starting) starting = peak;
+    if (compareQuantities(peak, starting) > 0) starting = peak;
   }
-  const running = (spec.containers ?? []).reduce((sum, container) => sum + own(container), sidecars);
-  return running > starting ? running : starting;
+  const running = (spec.containers ?? []).reduce((sum, container) => addQuantities(sum, own(container)), sidecars);
+  return compareQuantities(running, starting) > 0 ? running : starting;
 }
 
 /**
@@ -202,9 +211,9 @@ function podLevelErrors(spec: PodSpec, path: string): FieldError[] {
   const limits = (resources.limits ?? {}) as Quantities;
   for (const [name, value] of Object.entries(requests)) {
     if (value === undefined || (name !== 'cpu' && name !== 'memory' && !name.startsWith('hugepages-'))) continue;
-    const sum = aggregateNano(spec, name);
-    if (sum > parseQuantity(value).nano) {
-      const text = `must be greater than or equal to aggregate container requests of ${formatNano(sum)}`;
+    const sum = aggregateRequest(spec, name);
+    if (compareQuantities(sum, parseQuantity(value)) > 0) {
+      const text = `must be greater than or equal to aggregate container requests of ${formatQuantity(sum)}`;
       errors.push(invalid(`${path}.requests[${name}]`, value, text));
     }
   }
@@ -219,9 +228,6 @@ function podLevelErrors(spec: PodSpec, path: string): FieldError[] {
   }
   return errors;
 }
-
-const formatNano = (nano: bigint): string =>
-  nano % 1_000_000_000n === 0n ? String(nano / 1_000_000_000n) : `${nano / 1_000_000n}m`;
 
 /** On the host's network, the host port must equal the container port. A template may omit it. */
 function hostNetworkErrors(spec: PodSpec, path: string, isPod: boolean): FieldError[] {

@@ -1,9 +1,9 @@
 /** Validates the compute resources of containers and pods: the names and the amounts. */
 import { quoteText } from '../meta/quote.ts';
 import { duplicate, FieldError, forbidden, invalid, required, type FieldError as Error } from '../meta/field-error.ts';
-import { labelValueErrors, qualifiedNameErrors } from '../meta/names.ts';
+import { dnsLabelErrors, labelValueErrors, qualifiedNameErrors } from '../meta/names.ts';
 import { ownMember } from '../meta/own-member.ts';
-import { compareQuantities, parseQuantity, type Quantity } from '../meta/quantity.ts';
+import { compareQuantities, parseQuantity, QuantityError, wholeUnits, type Quantity } from '../meta/quantity.ts';
 import type { Quantities, ResourceRequirements } from './pod-types.ts';
 import { each, isBlank } from './validation-rules.ts';
 
@@ -123,11 +123,11 @@ export function resourceRequirementErrors(
       if (options.podLevel === true) errors.push(...podResourceNameErrors(keyed, name));
       else errors.push(...containerResourceNameErrors(keyed, name));
       errors.push(...resourceValueErrors(keyed, name, value));
+      if (kind === 'requests') errors.push(...requestErrors(keyed, name, value, limits));
       if (isHugePage(name)) {
         seen.huge = true;
         errors.push(...hugePageErrors(keyed, name, value));
       } else if (name === 'cpu' || name === 'memory') seen.basic = true;
-      if (kind === 'requests') errors.push(...requestErrors(keyed, name, value, limits));
     }
     return seen;
   };
@@ -151,10 +151,20 @@ function podResourceNameErrors(field: string, name: string): Error[] {
 }
 
 function hugePageErrors(field: string, name: string, value: string): Error[] {
-  const size = name.slice(HUGE_PAGES.length);
-  const page = /^[0-9.]+[KMGTPE]i?$/.test(size) ? parseQuantity(size) : undefined;
-  if (page === undefined || page.nano === 0n || parseQuantity(value).nano % page.nano === 0n) return [];
+  const page = pageSize(name.slice(HUGE_PAGES.length));
+  if (page !== undefined && wholeUnits(parseQuantity(value)) % page === 0n) return [];
   return [invalid(field, value, `${value} is not positive integer multiple of ${name}`)];
+}
+
+/** A size of pages in bytes; undefined for what no page can have. */
+function pageSize(text: string): bigint | undefined {
+  try {
+    const { nano } = parseQuantity(text);
+    return nano > 0n && nano % WHOLE === 0n ? nano / WHOLE : undefined;
+  } catch (error) {
+    if (error instanceof QuantityError) return undefined;
+    throw error;
+  }
 }
 
 function requestErrors(field: string, name: string, value: string, limits: Quantities): Error[] {
@@ -182,38 +192,31 @@ const relocate = (error: Error, field: string): Error =>
 
 function claimErrors(requirements: ResourceRequirements, path: string, options: ResourceOptions): Error[] {
   const errors: Error[] = [];
-  const whole = new Set<string>();
-  const single = new Set<string>();
-  for (const [index, claim] of (requirements.claims ?? []).entries()) {
+  const seen = new Set<string>();
+  for (const [index, { name = '', request = '' }] of (requirements.claims ?? []).entries()) {
     const field = `${path}.claims[${index}]`;
-    const { name = '', request = '' } = claim;
     if (isBlank(name)) {
       errors.push(required(field));
       continue;
     }
-    const key = request === '' ? name : `${name}/${request}`;
-    if (
-      whole.has(name) ||
-      single.has(key) ||
-      (request === '' && [...single].some((one) => one.startsWith(`${name}/`)))
-    ) {
-      errors.push(duplicate(field, key));
-    } else if (request === '') whole.add(name);
-    else single.add(key);
-    if (!options.claims.has(name)) {
-      const detail = ['must be one of the names in pod.spec.resourceClaims'];
-      if (options.claims.size === 0) detail.push('which is empty');
-      const names = options.claims.size === 0 ? '' : `: ${[...options.claims].sort().join(', ')}`;
-      errors.push(
-        new FieldError(
-          'FieldValueNotFound',
-          field,
-          name,
-          options.claims.size === 0 ? `${detail.join(' ')}` : `${detail[0] ?? ''}${names}`,
-        ),
-      );
-    }
+    errors.push(...repeatedClaimErrors(field, name, request, seen));
+    if (options.claims.has(name)) continue;
+    const names = [...options.claims].sort();
+    const rest = names.length === 0 ? ' which is empty' : `: ${names.join(', ')}`;
+    const detail = `must be one of the names in pod.spec.resourceClaims${rest}`;
+    errors.push(new FieldError('FieldValueNotFound', field, name, detail));
   }
+  return errors;
+}
+
+/** A claim is referenced once as a whole, or once for each of its requests. `seen` collects the references. */
+function repeatedClaimErrors(field: string, name: string, request: string, seen: Set<string>): Error[] {
+  if (seen.has(name)) return [duplicate(field, name)];
+  const key = request === '' ? name : `${name}/${request}`;
+  const errors = request === '' ? [] : each(`${field}.request`, request, dnsLabelErrors(request));
+  if (seen.has(key)) errors.push(duplicate(field, key));
+  else if (request === '' && [...seen].some((one) => one.startsWith(`${name}/`))) errors.push(duplicate(field, name));
+  seen.add(key);
   return errors;
 }
 

@@ -168,7 +168,10 @@ function labelKeyErrors(term: PodTerm, at: string): FieldError[] {
  * A key of `matchLabelKeys` is already merged into the selector. If the selector contains it twice, the client set it
  * too.
  */
-function selectedTwiceErrors({ matchLabelKeys = [], labelSelector }: PodTerm, at: string): FieldError[] {
+function selectedTwiceErrors(
+  { matchLabelKeys = [], labelSelector }: Pick<PodTerm, 'matchLabelKeys' | 'labelSelector'>,
+  at: string,
+): FieldError[] {
   const errors: FieldError[] = [];
   const seen = new Set(Object.keys(labelSelector?.matchLabels ?? {}));
   for (const { key = '' } of labelSelector?.matchExpressions ?? []) {
@@ -280,7 +283,10 @@ function spreadKeyErrors(
   const keys = constraint.matchLabelKeys ?? [];
   if (keys.length === 0) return [];
   const field = `${at}.matchLabelKeys`;
-  if (constraint.labelSelector === undefined)
-    return [forbidden(field, 'must not be specified when labelSelector is not set')];
-  return keys.flatMap((key, index) => validateLabelName(key, `${field}[${index}]`));
+  return [
+    ...(constraint.labelSelector === undefined
+      ? [forbidden(field, 'must not be specified when labelSelector is not set')]
+      : selectedTwiceErrors(constraint, field)),
+    ...keys.flatMap((key, index) => validateLabelName(key, `${field}[${index}]`)),
+  ];
 }

@@ -36,31 +36,15 @@ function walk(want: unknown, got: unknown, at: string, ignored: readonly RegExp[
   if (ignored.some((pattern) => pattern.test(at)) || want === got) return;
   if (typeof want === 'string' && typeof got === 'string' && at.endsWith('/message') && loose(want) === loose(got))
     return;
-  let [expected, found] = [want, got];
-  if (at.endsWith('/details/causes') && Array.isArray(want) && Array.isArray(got)) {
-    expected = distinct(want);
-    found = distinct(got);
-  }
-  const comparable = (Array.isArray(expected) && Array.isArray(found)) || (isObject(expected) && isObject(found));
+  const comparable = (Array.isArray(want) && Array.isArray(got)) || (isObject(want) && isObject(got));
   if (!comparable) {
-    differences.push({ at, want: expected, got: found });
+    differences.push({ at, want, got });
     return;
   }
-  const [a, b] = [expected as Record<string, unknown>, found as Record<string, unknown>];
+  const [a, b] = [want as Record<string, unknown>, got as Record<string, unknown>];
   for (const key of new Set([...Object.keys(a), ...Object.keys(b)])) {
     walk(a[key], b[key], `${at}/${key}`, ignored, differences);
   }
-}
-
-/** The same cause listed twice counts once. */
-function distinct(causes: readonly unknown[]): unknown[] {
-  const seen = new Map<string, unknown>();
-  for (const cause of causes) {
-    const plain =
-      isObject(cause) && typeof cause['message'] === 'string' ? { ...cause, message: loose(cause['message']) } : cause;
-    seen.set(JSON.stringify(plain), cause);
-  }
-  return [...seen.values()];
 }
 
 /** A message without what is not compared. */

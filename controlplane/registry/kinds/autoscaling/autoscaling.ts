@@ -195,6 +195,8 @@ function metricErrors(metric: Metric, at: string): FieldError[] {
   const [first] = present;
   if (first !== undefined) errors.push(...first[2](metric, `${at}.${first[0]}`));
   const expected = SOURCES.find(([, title]) => title === type)?.[0];
+  // kube-apiserver checks the type a second time here, which repeats the cause.
+  if (expected === undefined) errors.push(notSupported(`${at}.type`, type, METRIC_TYPES));
   if (expected !== undefined && metric[expected] === undefined)
     errors.push(required(`${at}.${expected}`, 'must populate information for the given metric source'));
   if (present.length > 1)

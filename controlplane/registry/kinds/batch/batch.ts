@@ -223,10 +223,11 @@ function indexedNameErrors({ metadata: { name = '' }, spec = {} }: Job): FieldEr
 
 const SCHEDULING = ['nodeSelector', 'tolerations', 'schedulingGates'] as const;
 
+/** kube-apiserver validates the spec of a changed job twice, which repeats the causes. */
 function jobUpdateErrors(job: Job, old: Job): FieldError[] {
   const spec = job.spec ?? {};
   const before = old.spec ?? {};
-  const errors = jobErrors(job);
+  const errors = [...jobErrors(job), ...selectedErrors(job)];
   const fixed = (field: keyof JobSpec): void => {
     if (!semanticEqual(spec[field], before[field]))
       errors.push(invalid(`spec.${field}`, spec[field] ?? null, 'field is immutable'));

@@ -1,5 +1,6 @@
 /** Defines the strategies of namespaces, config maps, secrets, service accounts and pod templates. */
 import type { V1ConfigMap, V1Namespace, V1PodTemplate, V1Secret, V1ServiceAccount } from '@kubernetes/client-node';
+import { JsonSyntaxError, parseJson } from '../../../../api/codec/json.ts';
 import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
 import { podTemplateErrors } from '../../../../api/kinds/pod-validation.ts';
 import type { PodTemplate } from '../../../../api/kinds/pod-types.ts';
@@ -192,6 +193,7 @@ const KINDS: ReadonlyMap<string, string> = new Map(
     object: 'object',
     string: 'string',
     number: 'number',
+    bigint: 'number',
     boolean: 'bool',
   }),
 );
@@ -199,31 +201,15 @@ const KINDS: ReadonlyMap<string, string> = new Map(
 function jsonErrors(key: string, text: string): FieldError[] {
   const refuse = (why: string): FieldError[] => [invalid(`data[${key}]`, '<secret contents redacted>', why)];
   try {
-    const value: unknown = JSON.parse(text);
+    const { value } = parseJson(text);
     const kind = Array.isArray(value) ? 'array' : value === null ? 'object' : KINDS.get(typeof value);
     return kind === 'object' || kind === undefined
       ? []
       : refuse(`json: cannot unmarshal ${kind} into Go value of type map[string]interface {}`);
   } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-    return refuse(jsonFault(text));
+    if (!(error instanceof JsonSyntaxError)) throw error;
+    return refuse(error.message);
   }
-}
-
-/** Returns the first syntax error of a text that is invalid JSON, with kube-apiserver's message. */
-function jsonFault(text: string): string {
-  const trimmed = text.trimStart();
-  if (trimmed === '') return 'unexpected end of JSON input';
-  for (const literal of ['null', 'true', 'false']) {
-    if (trimmed[0] !== literal[0]) continue;
-    for (let at = 1; at < literal.length; at++) {
-      const found = trimmed[at];
-      if (found === undefined) return 'unexpected end of JSON input';
-      if (found !== literal[at])
-        return `invalid character '${found}' in literal ${literal} (expecting '${literal[at] ?? ''}')`;
-    }
-  }
-  return `invalid character '${trimmed[0] ?? ''}' looking for beginning of value`;
 }
 
 function tlsWarnings(object: Secret): string[] {

@@ -128,7 +128,8 @@ function sourceForm(source: object): object {
 }
 
 function updateErrors(object: Volume, old: Volume): FieldError[] {
-  const errors = volumeSpecErrors(object.spec ?? {}, 'spec', { inline: false, name: object.metadata.name });
+  const invalidSpec = volumeSpecErrors(object.spec ?? {}, 'spec', { inline: false, name: object.metadata.name });
+  const errors = [...invalidSpec, ...invalidSpec];
   const lateSecret = old.spec?.csi !== undefined && old.spec.csi.controllerExpandSecretRef === undefined;
   const now = sourceOf(object.spec, { lateSecret });
   const source = sourceOf(old.spec, { lateSecret });

@@ -51,6 +51,92 @@ const REFUSED: readonly (readonly [string, Pod, readonly string[]])[] = [
     ['spec.resources.containers[0][cpu].limits: Invalid value: "2": must be less than or equal to pod limits of 1'],
   ],
   [
+    'pages of a size that no page has',
+    podOf(container({ resources: { limits: { cpu: '1', 'hugepages-big': '2Mi' } } })),
+    ['limits', 'requests'].map(
+      (list) =>
+        `spec.containers[0].resources.${list}[hugepages-big]: Invalid value: "2Mi": 2Mi is not positive integer multiple of hugepages-big`,
+    ),
+  ],
+  [
+    'pages in parts, after the comparison with the limit',
+    podOf(
+      container({
+        resources: { limits: { cpu: '1', 'hugepages-2Mi': '4Mi' }, requests: { cpu: '1', 'hugepages-2Mi': '3Mi' } },
+      }),
+    ),
+    [
+      'spec.containers[0].resources.requests: Invalid value: "3Mi": must be equal to hugepages-2Mi limit of 4Mi',
+      'spec.containers[0].resources.requests[hugepages-2Mi]: Invalid value: "3Mi": 3Mi is not positive integer multiple of hugepages-2Mi',
+    ],
+  ],
+  [
+    'requests of containers that are more than those of the pod, in their own format',
+    podOf({
+      resources: { requests: { memory: '100Mi' } },
+      ...container({ resources: { requests: { memory: '200Mi' } } }),
+    }),
+    [
+      'spec.resources.requests[memory]: Invalid value: "100Mi": must be greater than or equal to aggregate container requests of 200Mi',
+    ],
+  ],
+  [
+    'requests of a claim that are no label, or that stand twice',
+    podOf({
+      resourceClaims: [{ name: 'a', resourceClaimName: 'a' }],
+      ...container({
+        resources: {
+          claims: [
+            { name: 'a', request: 'No' },
+            { name: 'a', request: 'x' },
+            { name: 'a' },
+            { name: 'a', request: 'y' },
+          ],
+        },
+      }),
+    }),
+    [
+      "spec.containers[0].resources.claims[0].request: Invalid value: \"No\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+      'spec.containers[0].resources.claims[2]: Duplicate value: "a"',
+      'spec.containers[0].resources.claims[3]: Duplicate value: "a"',
+    ],
+  ],
+  [
+    'a divisor of a resource whose container is not named',
+    podOf({
+      volumes: [
+        {
+          name: 'v',
+          downwardAPI: { items: [{ path: 'p', resourceFieldRef: { resource: 'limits.cpu', divisor: '2' } }] },
+        },
+      ],
+    }),
+    [
+      'spec.volumes[0].downwardAPI.resourceFieldRef.containerName: Required value',
+      'spec.volumes[0].downwardAPI.resourceFieldRef.divisor: Invalid value: "limits.cpu": only divisor\'s values 1m and 1 are supported with the cpu resource',
+    ],
+  ],
+  [
+    'a key that is merged into the selector of a spread and stands there already',
+    podOf({
+      topologySpreadConstraints: [
+        {
+          maxSkew: 1,
+          topologyKey: 'z',
+          whenUnsatisfiable: 'DoNotSchedule',
+          matchLabelKeys: ['other', 'app'],
+          labelSelector: {
+            matchLabels: { app: 'a' },
+            matchExpressions: [{ key: 'app', operator: 'In', values: ['a'] }],
+          },
+        },
+      ],
+    }),
+    [
+      'spec.topologySpreadConstraints[0].matchLabelKeys[1]: Invalid value: "app": exists in both matchLabelKeys and labelSelector',
+    ],
+  ],
+  [
     'the same spread twice, at the first of the two',
     podOf({
       topologySpreadConstraints: [
@@ -80,6 +166,9 @@ const REFUSED: readonly (readonly [string, Pod, readonly string[]])[] = [
     ['spec.hostNetwork: Invalid value: false: hostNetwork must be true if pod contains any hostProcess containers'],
   ],
 ];
+
+test('an environment may name a source with a trailing dash', () =>
+  assert.deepEqual(errorsOf(podOf(container({ envFrom: [{ configMapRef: { name: 'app-' } }] }))), []));
 
 for (const [what, pod, errors] of REFUSED) {
   test(`refused: ${what}`, () => assert.deepEqual(errorsOf(pod), errors));

@@ -39,3 +39,22 @@ test('a resize changes no other resources of a pod as a whole', () => {
     ),
   );
 });
+
+test('a resize removes no amounts, whatever the resource, and init containers are checked first', () => {
+  const list = (amounts: object): object => ({ requests: amounts });
+  const of = (amounts: object): Record<string, unknown> => ({
+    spec: {
+      containers: [{ name: 'c', image: 'i', resources: list(amounts) }],
+      initContainers: [{ name: 'i', image: 'i', restartPolicy: 'Always', resources: list(amounts) }],
+    },
+  });
+  const { errors } = update(of({ cpu: '1', 'ephemeral-storage': '1Gi' }), of({ cpu: '1' }));
+  assert.deepEqual(
+    errors.filter((error) => error.startsWith('spec')),
+    [
+      'spec.initContainers[0].resources.requests: Forbidden: resource requests cannot be removed',
+      'spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed',
+      'spec: Forbidden: only cpu and memory resources are mutable',
+    ],
+  );
+});
