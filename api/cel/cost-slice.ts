@@ -1,10 +1,10 @@
 /**
- * Slices of evaluations by their cost: whoever evaluates one expression after the other gives the event loop back when a slice is
- * spent. Promises alone do not: expressions that wait for nothing run in one chain of them.
+ * Divides evaluations into slices by their cost. Code that evaluates one expression after another yields to the event loop when
+ * a slice is spent. Promises alone do not yield: expressions that wait for nothing run in one chain of promises.
  */
 import { setImmediate } from 'node:timers/promises';
 
-/** Takes some milliseconds. */
+/** The cost of a slice, which takes some milliseconds. */
 export const SLICE_COST = 100_000;
 
 export class CostSlice {

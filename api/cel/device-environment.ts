@@ -1,6 +1,6 @@
 /**
- * The variable `device` of the expressions that select devices (dynamic resource allocation): its type, the sizes by which the
- * cost of an expression is estimated, and its value.
+ * Declares the variable `device` of the expressions that select devices (dynamic resource allocation): its type, the sizes for
+ * the cost estimate of an expression, and its value.
  */
 import { parseQuantity, QuantityError } from '../meta/quantity.ts';
 import { struct } from './admission-variables.ts';
@@ -24,7 +24,7 @@ const MAX_ID = 32;
 const MAX_ATTRIBUTES = 32;
 const MAX_ATTRIBUTE = 64;
 
-/** Domains, ids and values of attributes and capacities are bounded, by whatever name they are asked for. */
+/** The sizes of domains, ids and values of attributes and capacities are limited, whatever name an expression uses. */
 const deviceSizes: SizeAt = ([, field, ...steps]) => {
   if (field === undefined || field === 'allowMultipleAllocations') return steps.length === 0 ? 0 : undefined;
   if (field === 'driver') return steps.length === 0 ? MAX_DRIVER : undefined;
@@ -37,7 +37,7 @@ const deviceSizes: SizeAt = ([, field, ...steps]) => {
 
 export const DEVICE_ENVIRONMENT: CelEnvironment = { variables: { device }, sizeAt: deviceSizes };
 
-/** What an expression reads of a device. */
+/** The parts of a device that an expression can read. */
 export interface SelectableDevice {
   readonly attributes?: Readonly<Record<string, DeviceAttribute>>;
   readonly capacity?: Readonly<Record<string, { readonly value: string }>>;
@@ -51,14 +51,14 @@ interface DeviceAttribute {
   readonly version?: string;
 }
 
-/** A domain without attributes has an empty map, so that expressions need not ask for the domain first. */
+/** A domain without attributes has an empty map, so that expressions do not need to check the domain first. */
 class Domains extends Map<string, CelMap> {
   override get(domain: string): CelMap {
     return super.get(domain) ?? new Map<string, CelValue>();
   }
 }
 
-/** Returns the value of `device`. Attributes and capacities without a domain are of the driver's domain. */
+/** Returns the value of `device`. Attributes and capacities without a domain belong to the driver's domain. */
 export function deviceValue(driver: string, { attributes, capacity, allowMultipleAllocations }: SelectableDevice) {
   return {
     driver,

@@ -1,6 +1,6 @@
 /**
- * The CEL libraries that Kubernetes adds to the language. `kubernetes/` has a file for each; `jsonpatch` has one function and
- * stands here.
+ * Lists the CEL libraries that Kubernetes adds to the language. `kubernetes/` has a file for each. `jsonpatch` is in this file,
+ * because it has only one function.
  */
 import { fn, type FunctionRow } from './functions.ts';
 import { addresses } from './kubernetes/addresses.ts';

@@ -167,8 +167,8 @@ function variableTypes(compiler: ExpressionCompiler, range: Compiled, count: num
 }
 
 /**
- * Places the items of a list, with their index, or the entries of a map, with their key, into the slots one after the other.
- * It makes nothing else: a loop may take a million steps.
+ * Assigns the items of a list with their index, or the entries of a map with their key, to the slots one after another. It
+ * allocates nothing else, because a loop may take a million steps.
  */
 function* steps({ range, slots }: Loop, frame: Frame): Generator<undefined> {
   const value = range(frame);

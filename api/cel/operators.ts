@@ -113,7 +113,7 @@ function conversionError(from: string, to: string): CelError {
   return new CelError(`type conversion error from '${from}' to '${to}'`);
 }
 
-/** Longer texts represent no number that fits; the time to parse a number grows with the square of its digits. */
+/** A longer text represents no number that fits. The time to parse a number grows with the square of its digits. */
 const MAX_DIGITS = 1000;
 /** The number of steps that parsing a time or a duration costs. */
 const PARSING_STEPS = 8;
@@ -224,7 +224,7 @@ function codePoints(text: string): number {
   return count;
 }
 
-/** Of all evaluations together. */
+/** The limit for the patterns of all evaluations together. */
 const MAX_KEPT_INSTRUCTIONS = 100_000;
 const patterns = new PatternCache<RE2JS>(MAX_KEPT_INSTRUCTIONS);
 
@@ -243,14 +243,14 @@ export function patternOf(source: string): RE2JS {
   return pattern;
 }
 
-/** Units for compiling one instruction of a pattern. */
+/** The units for compiling one instruction of a pattern. */
 const COMPILING = 10;
-/** The patterns that each evaluation has paid for and that are still kept for it. */
+/** The patterns for which each evaluation has paid and which are still kept for it. */
 const paidPatterns = new WeakMap<Spending, PatternCache<true>>();
 
 /**
- * Charges an evaluation for compiling a pattern that comes from data. Literal patterns are free: they are compiled with the
- * expression. The charge does not depend on what other evaluations have compiled.
+ * Charges an evaluation for compiling a pattern from data. Literal patterns are free, because they are compiled with the
+ * expression. The charge does not depend on the patterns that other evaluations have compiled.
  */
 export function payForPattern(source: string, spending: Spending): void {
   const paid = paidPatterns.get(spending) ?? new PatternCache<true>(MAX_KEPT_INSTRUCTIONS);
@@ -261,7 +261,7 @@ export function payForPattern(source: string, spending: Spending): void {
   paid.add(source, true, size);
 }
 
-/** 0 for a pattern that is refused without compiling it. */
+/** Returns the size of a pattern, or 0 for a pattern that is refused without compiling it. */
 function sizeOfPattern(source: string): number {
   try {
     const size = patternSize(source);
@@ -272,12 +272,12 @@ function sizeOfPattern(source: string): number {
   }
 }
 
-/** The number of steps that a match costs beside what it reads. */
+/** The steps of a match in addition to the cost of reading. */
 export const MATCHING_STEPS = 5;
 
 /**
- * A short pattern with counted repetitions is a large program, each instruction of which may be alive at each character.
- * Throws if the pattern is invalid.
+ * Returns the cost of a match. A short pattern with counted repetitions is a large program, and each of its instructions may be
+ * active at each character. Throws if the pattern is invalid.
  */
 export function matchCost(text: string, pattern: string): number {
   // A match reads the beginning of the pattern's program for an empty text as well.

@@ -1,16 +1,16 @@
 /**
- * The cost of reading a value as a whole. Functions that do so charge it, so that the time of an expression follows its cost,
- * however large its values are. A unit is about the time of one step of an expression.
+ * Computes the cost of reading a whole value. Functions that do so charge it, so that the time of an expression follows its
+ * cost, however large its values are. A unit is about the time of one step of an expression.
  */
 import type { FunctionRow } from './functions.ts';
 import { adapt, type CelValue, Duration, entriesOf, OpaqueValue, Optional, Timestamp, TypeValue } from './values.ts';
 
-/** Characters or bytes that a function reads in one unit. */
+/** The characters or bytes that a function reads for one unit. */
 const READ_IN_ONE = 10;
-/** Characters or bytes that are compared in one unit. */
+/** The characters or bytes that are compared for one unit. */
 const COMPARED_IN_ONE = 100;
 
-/** Units for an entry of a map, which is looked up by its key. */
+/** The units for an entry of a map, which is looked up by its key. */
 export const ENTRY_COST = 8;
 
 function costOf(value: CelValue, inOne: number): number {
@@ -26,7 +26,9 @@ function costOf(value: CelValue, inOne: number): number {
   );
 }
 
-/** One for ten characters or bytes, one for each element and `ENTRY_COST` for each entry of a map, at any depth. */
+/**
+ * Returns one unit for ten characters or bytes, one for each element and `ENTRY_COST` for each entry of a map, at any depth.
+ */
 export const readingCost = (value: CelValue): number => costOf(value, READ_IN_ONE);
 
 /** Like `readingCost`, for a comparison with a value of the same size: comparing text is faster. */

@@ -19,18 +19,18 @@ import {
 
 const chars = (text: string): string[] => [...text];
 
-/** Whether the code unit at this place is the second half of a character. */
+/** Whether the code unit at this index is the second half of a character. */
 const isSecondHalf = (text: string, at: number): boolean =>
   at > 0 && (text.charCodeAt(at) & 0xfc00) === 0xdc00 && (text.charCodeAt(at - 1) & 0xfc00) === 0xd800;
 
-/** The number of characters up to a code unit. */
+/** Returns the number of characters before a code unit. */
 function charsBefore(text: string, end = text.length): number {
   let count = end;
   for (let at = 1; at < end; at += 1) if (isSecondHalf(text, at)) count -= 1;
   return count;
 }
 
-/** The code unit at which a character begins. Throws for an index that the text does not have. */
+/** Returns the code unit at which a character begins. Throws for an index that the text does not have. */
 function unitOf(text: string, index: bigint): number {
   if (index < 0n || index > text.length) throw new CelError(`index out of range: ${index}`);
   let left = Number(index);
@@ -53,7 +53,7 @@ function charAt(text: string, index: bigint): string {
   return code === undefined ? '' : String.fromCodePoint(code);
 }
 
-/** Whether a part that was found begins and ends between characters. */
+/** Whether the found part begins and ends between characters. */
 const isWhole = (text: string, at: number, part: string): boolean =>
   !isSecondHalf(text, at) && !isSecondHalf(text, at + part.length);
 
@@ -187,7 +187,7 @@ const rows: readonly FunctionRow[] = [
   method('findAll', [S, S, int], list(S), findAll),
 ];
 
-/** Reversing takes each character apart. */
+/** The cost factor of reversing, which handles each character separately. */
 const REVERSING = 3;
 const SEARCHES: ReadonlySet<string> = new Set(['indexOf', 'lastIndexOf']);
 const PATTERNS: ReadonlySet<string> = new Set(['find', 'findAll']);
@@ -215,7 +215,7 @@ function paid(row: FunctionRow): FunctionRow {
 
 export const stringFunctions: readonly FunctionRow[] = rows.map(paid);
 
-/** A text may have as many matches as characters, each of which takes as long as a match of a short text. */
+/** A text may have as many matches as characters, and each takes as long as a match in a short text. */
 const EACH_FOUND = 10;
 
 function findAll(text: string, pattern: string, limit: bigint, spending: Spending): string[] {

@@ -95,7 +95,7 @@ export function fits(wanted: CelType, actual: CelType, bound: Bindings = new Map
   }
 }
 
-/** Whether the types are the same. `dyn` is no other type. */
+/** Whether the types are the same. `dyn` equals no other type. */
 export function isExactly(wanted: CelType, actual: CelType): boolean {
   switch (wanted.kind) {
     case 'list':

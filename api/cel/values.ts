@@ -6,7 +6,7 @@
  */
 import type { CelType } from './types.ts';
 
-/** The evaluation failed. */
+/** The error of a failed evaluation. */
 export class CelError extends Error {}
 
 export class Double {
@@ -226,7 +226,7 @@ export function entriesOf(value: CelValue): [string | bigint | boolean, CelValue
   return entries;
 }
 
-/** How many entries a map or an object has; 0 for other values. */
+/** Returns the number of entries of a map or an object, or 0 for other values. */
 export function countEntries(value: CelValue): number {
   if (value instanceof Map) return value.size;
   if (value instanceof MessageValue) return value.fields.size;

@@ -1,14 +1,14 @@
 /**
- * The messages about duplicate keys in a body. JSON has paths (`metadata.name`), YAML a line (`line 7: key "k" already set in
- * map`); field validation warns with these messages, or refuses the body with them.
+ * Formats the messages about duplicate keys in a body. Keys of JSON have paths (`metadata.name`), and keys of YAML have lines
+ * (`line 7: key "k" already set in map`). Field validation warns with these messages, or refuses the body with them.
  */
 
-/** One text for each warning. */
+/** Returns one text for each warning. */
 export function duplicateWarnings(duplicates: readonly string[]): string[] {
   return duplicates.map((entry) => (isYamlLine(entry) ? entry : `duplicate field "${entry}"`));
 }
 
-/** The parts of a `strict decoding error`; the caller joins them with those of unknown fields by `, `. */
+/** Returns the parts of a `strict decoding error`. The caller joins them and those of unknown fields with `, `. */
 export function duplicateErrors(duplicates: readonly string[]): string[] {
   const lines = duplicates.filter(isYamlLine);
   const paths = duplicates.filter((entry) => !isYamlLine(entry)).map((entry) => `duplicate field "${entry}"`);

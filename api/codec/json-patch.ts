@@ -1,8 +1,8 @@
 /**
- * JSON Patch (RFC 6902) with the leniences of the library that other API servers use: `replace` and `copy` take a missing
- * member for null, and array indices may count from the end.
+ * Implements JSON Patch (RFC 6902), with the exceptions of kube-apiserver's library: `replace` and `copy` treat a missing
+ * member as null, and array indices may count from the end.
  *
- * Neither document nor patch is changed. `__proto__` is a member name like any other.
+ * Neither the document nor the patch is modified. `__proto__` is an ordinary member name.
  */
 import { cloneJson, defineMember, jsonEqual } from '../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
@@ -57,7 +57,7 @@ function textMember(members: JsonObject, name: string): string | undefined {
   throw undecodable(`${jsonTypeName(value)} into Go struct field jsonPatchOp.${name} of type string`);
 }
 
-/** How a JSON value is called in decoding errors. */
+/** Returns the name of a JSON type in decoding errors. */
 export function jsonTypeName(value: unknown): string {
   if (Array.isArray(value)) return 'array';
   if (typeof value === 'boolean') return 'bool';
@@ -67,7 +67,7 @@ export function jsonTypeName(value: unknown): string {
 const undecodable = (text: string): StatusError =>
   newBadRequest(`error decoding patch: json: cannot unmarshal ${text}`);
 
-/** The status does not name the failed operation, as that of kube-apiserver does not. */
+/** As in kube-apiserver, the status does not name the failed operation. */
 function inapplicable(why: string): StatusError {
   return newStatusError(422, 'Invalid', 'the server rejected our request due to an error in our request', {
     details: {},
@@ -129,7 +129,7 @@ function replace(root: Root, path: string, value: JsonValue): void {
   else defineMember(container, key, value);
 }
 
-/** About the length of a value as JSON text; counting ends soon after `limit`. */
+/** Returns the approximate length of a value as JSON. Counting stops soon after `limit`. */
 function jsonSize(value: JsonValue | undefined, limit: number): number {
   if (typeof value === 'string') return value.length + 2;
   if (typeof value !== 'object' || value === null) return String(value).length;
@@ -153,7 +153,7 @@ interface Target {
   readonly key: string;
 }
 
-/** The container that a pointer's last part lies in. */
+/** Returns the container of the last part of a pointer. */
 function target(root: Root, pointer: string | undefined): Target {
   const parts = pointer?.split('/') ?? [];
   if (parts.length < 2) throw inapplicable(`missing path: ${pointer}`);

@@ -1,9 +1,9 @@
 /**
- * JSON text to values and back, as kube-apiserver's decoder sees it.
+ * Decodes and encodes JSON as kube-apiserver does.
  *
- * One pass that finds what `JSON.parse` hides: keys that stand twice (with their path), integers that a double cannot hold
- * (`bigint`), and where text is wrong, in the words clients know. `__proto__` is an ordinary key. Bytes that are no UTF-8
- * become U+FFFD. Nesting is bounded, so that no later recursion can exhaust the stack, and so is the number of values.
+ * One pass finds what `JSON.parse` hides: duplicate keys (with their paths), integers that a double cannot represent
+ * (`bigint`), and syntax errors with kube-apiserver's messages. `__proto__` is an ordinary key. Invalid UTF-8 becomes U+FFFD.
+ * The depth is limited, so that later recursions cannot exhaust the stack, and so is the number of values.
  */
 import type { JsonValue } from '../meta/object.ts';
 import { quote } from '../meta/field-error.ts';
@@ -12,15 +12,18 @@ import { MAX_VALUES, tooManyValues } from './limits.ts';
 export interface ParsedJson {
   readonly value: JsonValue;
   /**
-   * Literals of whole numbers with a fraction or an exponent (`1.0`, `6E2`) by path, if there are any. kube-apiserver
-   * accepts them for fields of type double only.
+   * The literals of whole numbers with a fraction or an exponent (`1.0`, `6E2`) by path, if there are any. kube-apiserver
+   * accepts them only for fields of type double.
    */
   readonly decimals?: ReadonlyMap<string, string>;
-  /** Paths of keys that stood twice, in order (`metadata.labels.a`); at most 100. The last value won. */
+  /** The paths of duplicate keys in order (`metadata.labels.a`), at most 100. The last value of a key counts. */
   readonly duplicates: readonly string[];
 }
 
-/** Text that is not JSON. The message is kube-apiserver's (`invalid character 'n' looking for beginning of value`). */
+/**
+ * The error for text that is not JSON. It has kube-apiserver's message (`invalid character 'n' looking for beginning of
+ * value`).
+ */
 export class JsonSyntaxError extends Error {
   override readonly name = 'JsonSyntaxError';
 }
@@ -31,7 +34,7 @@ const MAX_DECIMALS = 1000;
 const INT64_MAX = 2n ** 63n - 1n;
 const INT64_MIN = -(2n ** 63n);
 
-/** Throws `JsonSyntaxError`, also for text of more than `maxValues` values. */
+/** Throws `JsonSyntaxError`, also for text with more than `maxValues` values. */
 export function parseJson(text: string | Uint8Array, { maxValues = MAX_VALUES } = {}): ParsedJson {
   const source =
     typeof text === 'string' ? text : Buffer.from(text.buffer, text.byteOffset, text.byteLength).toString();
@@ -41,12 +44,12 @@ export function parseJson(text: string | Uint8Array, { maxValues = MAX_VALUES } 
   return decimals === undefined ? { value, duplicates } : { value, duplicates, decimals };
 }
 
-/** Keys stay in their order; `bigint` is written as a number, `undefined` members are left out. */
+/** Encodes a value. Keys keep their order, a `bigint` becomes a number, and `undefined` members are omitted. */
 export function encodeJson(value: unknown): Buffer {
   return Buffer.from(stringifyJson(value));
 }
 
-/** `indent`: spaces a level; 0 is one line. */
+/** Encodes a value as text. `indent` is the number of spaces for each level. 0 produces one line. */
 export function stringifyJson(value: unknown, indent = 0): string {
   try {
     return JSON.stringify(value, undefined, indent);
@@ -56,10 +59,10 @@ export function stringifyJson(value: unknown, indent = 0): string {
   }
 }
 
-/** Digits that a double may not hold. */
+/** Matches a number with more digits than a double may represent. */
 const LONG_NUMBER = /[:[,\s]-?\d{16,}/;
 
-/** The value of JSON that this program wrote: without limits. Integers that a double cannot hold are `bigint`. */
+/** Decodes JSON that this program wrote, without limits. Integers that a double cannot represent become `bigint`. */
 export function parseExactJson(text: string): JsonValue {
   if (!LONG_NUMBER.test(text)) return JSON.parse(text) as JsonValue;
   const exact = (_key: string, value: unknown, context?: { source?: string }): unknown => {
@@ -71,7 +74,7 @@ export function parseExactJson(text: string): JsonValue {
   return JSON.parse(text, exact as (key: string, value: unknown) => unknown) as JsonValue;
 }
 
-// In V8 since Node 22, not in TypeScript's library yet.
+// V8 has this function since Node.js 22, but TypeScript's library does not declare it yet.
 const { rawJSON } = JSON as unknown as { rawJSON(text: string): unknown };
 
 function bigintAsNumber(_key: string, value: unknown): unknown {
@@ -82,15 +85,15 @@ const MARKUP = /[<>&\u2028\u2029]/;
 const ALL_MARKUP = new RegExp(MARKUP, 'g');
 
 /**
- * JSON text as kube-apiserver's encoder writes it: what HTML or JavaScript would take for its own stands as an escape. Its
- * controllers compare the bytes of free JSON (`data` of a ControllerRevision) with what they would have written.
+ * Escapes the characters that have a meaning in HTML or JavaScript, as kube-apiserver's encoder does. Controllers compare the
+ * bytes of free-form JSON (`data` of a ControllerRevision) with their own encoding.
  */
 export function escapeMarkup(json: string): string {
   if (!MARKUP.test(json)) return json;
   return json.replace(ALL_MARKUP, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
-/** Sets a member also where its key is `__proto__`. */
+/** Sets a member, even if its key is `__proto__`. */
 export function setMember(object: { [key: string]: unknown }, key: string, value: unknown): void {
   if (key === '__proto__')
     Object.defineProperty(object, key, { value, enumerable: true, configurable: true, writable: true });
@@ -121,7 +124,7 @@ class Parser {
   #at = 0;
   #depth = 0;
   #values = 0;
-  /** Keys and indexes down to what is read now. */
+  /** The keys and indexes of the current value. */
   readonly #path: (string | number)[] = [];
 
   constructor(text: string, maxValues: number) {
@@ -135,7 +138,7 @@ class Parser {
     return value;
   }
 
-  /** Skips blanks; what stands there then, `''` at the end. */
+  /** Skips white space. Returns the next character, or `''` at the end. */
   #skip(): string {
     for (;;) {
       const code = this.#text.charCodeAt(this.#at);
@@ -191,7 +194,7 @@ class Parser {
       this.#path[depth] = key;
       if (Object.hasOwn(object, key)) {
         this.#duplicate();
-        // The key moves to its last position, so that errors are found in the order of the last occurrences.
+        // The key moves to its last position, so that errors are reported in the order of the last occurrences.
         delete object[key];
       }
       setMember(object, key, this.#value());
@@ -297,7 +300,7 @@ class Parser {
     return this.#joinSurrogates(code);
   }
 
-  /** Halves of a pair that stand alone become U+FFFD: they have no UTF-8. */
+  /** Unpaired surrogates have no UTF-8 encoding and become U+FFFD. */
   #joinSurrogates(code: number): string {
     if (code < 0xd800 || code > 0xdfff) return String.fromCharCode(code);
     const next = /^\\u([dD][c-fC-F][0-9a-fA-F]{2})/.exec(this.#text.slice(this.#at, this.#at + 6));
@@ -350,7 +353,7 @@ class Parser {
 
   #unexpected(where: string): never {
     if (this.#at >= this.#text.length) throw new JsonSyntaxError('unexpected end of JSON input');
-    // Go's messages show the first byte of a character.
+    // Go's messages contain the first byte of a character.
     const byte = Buffer.from(String.fromCodePoint(this.#text.codePointAt(this.#at) ?? 0))[0] ?? 0;
     const char = String.fromCharCode(byte);
     const shown = char === "'" ? "'\\''" : char === '"' ? `'"'` : `'${quote(char).slice(1, -1)}'`;

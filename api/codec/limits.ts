@@ -1,11 +1,11 @@
 /**
- * Bounds on the size of one decoded text or message, whatever its format.
+ * Limits the size of a decoded text or message in any format.
  *
- * Three megabytes of `{},` are a million objects: each step of a request would walk all of them on the one thread that serves
- * all requests. Real documents have tens of bytes for each value and stay far below.
+ * Three megabytes of `{},` are a million objects. Each step of a request would walk all of them on the one thread that serves
+ * all requests. Real documents have tens of bytes for each value and stay far below the limit.
  */
 
-/** Members of maps and items of lists, all together. */
+/** The number of map members and list items together. */
 export const MAX_VALUES = 100_000;
 
 export const tooManyValues = (limit: number): string => `exceeded the limit of ${limit} values`;

@@ -1,6 +1,6 @@
 /**
- * JSON merge patch (RFC 7386): null removes, objects merge, all else replaces. Neither argument is changed; what the patch
- * does not touch is shared with the result.
+ * Implements JSON merge patch (RFC 7386): null removes a member, objects merge, and all other values replace. Neither argument
+ * is modified. The result shares unchanged values with the document.
  */
 import { defineMember } from '../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
@@ -41,7 +41,7 @@ function isObject(value: JsonValue | undefined): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** A new value has nothing that its nulls could remove; nulls that are list items stay. */
+/** Removes the nulls of a new value, because there is nothing that they could remove. Nulls in lists stay. */
 function withoutNulls(value: JsonValue | undefined): JsonValue | undefined {
   if (Array.isArray(value)) return value.map((item) => withoutNulls(item) ?? null);
   if (!isObject(value)) return value;

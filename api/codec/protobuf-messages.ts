@@ -1,7 +1,7 @@
 /**
- * Writers and readers of messages, made from the schema on first use: one function a struct, which `new Function` builds so
- * that each field is a plain property access. The functions of structs refer to each other through `MessageType`s, so
- * types may be recursive. Nothing from a request ever becomes part of the source: names and numbers come from the table.
+ * Generates writers and readers of messages from the schema on first use. `new Function` builds one function for each struct,
+ * so that each field is a plain property access. The functions of structs refer to each other through `MessageType`s, so types
+ * may be recursive. Nothing from a request becomes part of the source: names and numbers come from the table.
  */
 import { quoteText } from '../meta/quote.ts';
 import type { Field, Schema, StructType, TypeNode } from '../schema/schema.ts';
@@ -14,7 +14,7 @@ const SCHEMA_PROPS = 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.J
 
 type Write = (writer: ProtobufWriter, value: JsonObject) => void;
 type Read = (reader: ProtobufReader) => JsonObject;
-/** Opens an embedded `k8s\0` envelope; `undefined` where the bytes are none. */
+/** Opens an embedded `k8s\0` envelope. Returns `undefined` if the bytes are not an envelope. */
 export type OpenEnvelope = (bytes: Buffer) => JsonValue | undefined;
 
 class MessageType {
@@ -28,20 +28,20 @@ class MessageType {
     this.#types = types;
   }
 
-  /** The fields of `value`, in front of what was written. */
+  /** Writes the fields of `value` in front of what was written before. */
   write(writer: ProtobufWriter, value: JsonObject): void {
     this.#write ??= this.#types.compileWrite(this.struct);
     this.#write(writer, value);
   }
 
-  /** Up to where the open message ends. */
+  /** Reads up to the end of the open message. */
   read(reader: ProtobufReader): JsonObject {
     this.#read ??= this.#types.compileRead(this.struct);
     return this.#read(reader);
   }
 }
 
-/** Has a field with a number, or no field at all. */
+/** Whether the struct has a message: a field has a number, or there are no fields. */
 export function hasMessage(struct: StructType): boolean {
   if (struct.fields.size === 0) return true;
   for (const field of struct.fields.values()) if (field.protobufNumber !== undefined) return true;
@@ -51,11 +51,11 @@ export function hasMessage(struct: StructType): boolean {
 interface Numbered {
   readonly number: number;
   readonly field: Field | undefined;
-  /** Fields of an inlined message. */
+  /** The fields of an inlined message. */
   readonly inner: readonly Numbered[];
 }
 
-/** The fields as the messages have them: inlined ones in their own message. */
+/** Returns the fields as the messages have them. Inlined fields are in a message of their own. */
 function layout(fields: readonly Field[], depth: number): Numbered[] {
   const found: Numbered[] = [];
   const inlined = new Map<number, Field[]>();
@@ -122,9 +122,9 @@ function sortedKeys(value: object): string[] {
 
 const UNIONS = { schemaOrArray: 'schemas', schemaOrStringArray: 'strings', schemaOrBool: 'none' } as const;
 
-/** Text of one function; names of variables are numbered so that nested loops do not meet. */
+/** Builds the source of one function. Names of variables are numbered, so that nested loops do not collide. */
 class Source {
-  /** Structs that the text refers to as `T[index]`. */
+  /** The structs to which the source refers as `T[index]`. */
   readonly structs: StructType[] = [];
   #text = '';
   #names = 0;
@@ -158,7 +158,7 @@ class Source {
     return `T[${at}]`;
   }
 
-  /** Last number first: the writer goes backwards. */
+  /** Writes the field with the highest number first, because the writer goes backwards. */
   writeFields(fields: readonly Numbered[]): void {
     for (const { number, field, inner } of fields.toReversed()) {
       if (field === undefined) {
@@ -205,7 +205,7 @@ class Source {
         `const ${before} = w.length; ${this.#struct(type.struct)}.write(w, ${value}); w.header(${tagOf(number, BYTES)}, ${before});`,
       );
     } else if (type.kind !== 'scalar') {
-      // A wrapped list, or one inside of a list or map: a message whose first field repeats.
+      // A wrapped list, or a list inside a list or map, is a message whose first field is repeated.
       const before = this.#name();
       this.line(`const ${before} = w.length;`);
       this.#writeField(1, type.kind === 'list' ? { kind: 'list', items: type.items } : type, value);
@@ -231,7 +231,7 @@ class Source {
       this.#readField(field.type, member);
       this.line('break;\n}');
       if (isPackable(field.type)) {
-        // Writers may pack repeated numbers into one field.
+        // Encoders may pack repeated numbers into one field.
         const around = this.#name();
         this.line(`case ${tagOf(number, BYTES)}: {\nconst ${around} = r.enter();\nwhile (!r.done) {`);
         this.#readField(field.type, member);
@@ -253,7 +253,7 @@ class Source {
       this.line(`else r.skip(${tag});\n}\nr.leave(${around});`);
       this.line(`setMember(${member} ??= {}, ${key}, ${value});`);
     } else if (type.kind === 'struct') {
-      // Parts of one message may come apart; the later ones add to it.
+      // A message may arrive in several parts. Later parts are merged into the earlier ones.
       const around = this.#name();
       const part = this.#name();
       this.line(
@@ -263,7 +263,7 @@ class Source {
     } else this.line(`${member} = ${this.#readOne(type)};`);
   }
 
-  /** An expression. */
+  /** Returns an expression that reads one value. */
   #readOne(type: TypeNode): string {
     if (type.kind === 'struct') {
       return `((around) => { const m = ${this.#struct(type.struct)}.read(r); r.leave(around); return m; })(r.enter())`;

@@ -1,8 +1,8 @@
 /**
- * The API's scalars that JSON and protobuf write differently: times, quantities, int-or-strings, base64, free JSON, and the
- * parts of custom resources' schemas that have one of several types.
+ * Encodes the scalars of the API that JSON and protobuf represent differently: times, quantities, int-or-strings, base64,
+ * free-form JSON, and the parts of custom resource schemas with one of several types.
  *
- * `write…` puts the payload of one field without its tag; `read…` takes it.
+ * `write…` writes the payload of one field without its tag, and `read…` reads it.
  */
 import { completeStruct } from '../schema/decode.ts';
 import type { StructType } from '../schema/schema.ts';
@@ -17,7 +17,10 @@ const FIRST_BYTES = tagOf(1, BYTES);
 const SECOND_BYTES = tagOf(2, BYTES);
 const THIRD_BYTES = tagOf(3, BYTES);
 
-/** Seconds and nanoseconds since 1970. The text is checked where it comes in; another one is written as the zero time. */
+/**
+ * Writes seconds and nanoseconds since 1970. The text was validated when it was decoded. An invalid one is written as the zero
+ * time.
+ */
 export function writeTime(writer: ProtobufWriter, value: string): void {
   const before = writer.length;
   const milliseconds = Date.parse(value);
@@ -43,7 +46,7 @@ function readTimestamp(reader: ProtobufReader): { seconds: number; nanos: number
   }
   reader.leave(around);
   if (seconds === undefined) return undefined;
-  // Years that RFC 3339 cannot write.
+  // RFC 3339 cannot represent these years.
   if (seconds < -62135596800 || seconds > 253402300799 || nanos < 0 || nanos > 999999999)
     throw malformed('time out of range');
   return { seconds, nanos };
@@ -119,7 +122,7 @@ export function readBase64(reader: ProtobufReader): string {
   return reader.bytes().toString('base64');
 }
 
-/** RawExtension, FieldsV1 and free JSON: a message whose only field holds the text. */
+/** Writes RawExtension, FieldsV1 and free-form JSON: messages whose only field contains the text. */
 export function writeJson(writer: ProtobufWriter, value: JsonValue): void {
   const before = writer.length;
   writer.bytes(Buffer.from(escapeMarkup(stringifyJson(value))));
@@ -148,15 +151,15 @@ export function readJson(reader: ProtobufReader, envelope: (bytes: Buffer) => Js
   }
 }
 
-/** How a schema is written and read; the caller knows its type. */
+/** Writes and reads a schema. The caller knows its type. */
 export interface SchemaMessage {
-  /** What the message is of. */
+  /** The struct of the message. */
   readonly struct: StructType;
   write(writer: ProtobufWriter, value: { [key: string]: JsonValue | undefined }): void;
   read(reader: ProtobufReader): JsonObject;
 }
 
-/** `additionalProperties: false`, `items: {…}`, `dependencies: {a: ["b"]}`. */
+/** Writes a value with one of several types: `additionalProperties: false`, `items: {…}`, `dependencies: {a: ["b"]}`. */
 export function writeUnion(
   writer: ProtobufWriter,
   value: JsonValue,
@@ -211,7 +214,7 @@ export function readUnion(
   return single ?? (list === 'none' ? (allows ?? false) : items);
 }
 
-/** The fields of a message that are zero are absent, as elsewhere: the binary form writes some of them. */
+/** Drops fields with zero values as everywhere else, because the binary form contains some of them. */
 function readMessage(reader: ProtobufReader, schema: SchemaMessage): JsonValue {
   const around = reader.enter();
   const value = schema.read(reader);

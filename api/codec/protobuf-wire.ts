@@ -1,6 +1,6 @@
 /**
- * Protobuf's wire format: a writer that fills a buffer from its end (so that a message's length is known when its header is
- * written), and a reader that never leaves the bytes it was given.
+ * Implements the wire format of protobuf: a writer that fills a buffer from its end, so that the length of a message is known
+ * when its header is written, and a reader that never reads beyond the bytes that it was given.
  */
 import { newBadRequest, type StatusError } from '../meta/status-error.ts';
 import { TOO_MANY_VALUES } from './limits.ts';
@@ -12,25 +12,25 @@ const FIXED32 = 5;
 
 const INITIAL_BYTES = 64 * 1024;
 const TWO_32 = 2 ** 32;
-/** A member of a map is three: its message, its key and its value. */
+/** The maximum number of reads for one value. A map member takes three: its message, its key and its value. */
 const READS_A_VALUE = 3;
 
-/** One message at a time: `reset`, write the last field first, `take`. */
+/** Writes one message at a time: call `reset`, write the last field first, and call `take`. */
 export class ProtobufWriter {
   #buffer = Buffer.allocUnsafeSlow(INITIAL_BYTES);
-  /** Where the message begins so far. */
+  /** The offset at which the message begins so far. */
   #at = INITIAL_BYTES;
 
   reset(): void {
     this.#at = this.#buffer.length;
   }
 
-  /** A copy of what was written. */
+  /** Returns a copy of the written bytes. */
   take(): Buffer {
     return Buffer.from(this.#buffer.subarray(this.#at));
   }
 
-  /** Bytes so far: compare two of them to know whether something was written. */
+  /** The number of bytes so far. Two values show whether something was written in between. */
   get length(): number {
     return this.#buffer.length - this.#at;
   }
@@ -44,7 +44,7 @@ export class ProtobufWriter {
     this.#at = larger.length - used;
   }
 
-  /** An unsigned number below 2^53. */
+  /** Writes an unsigned number below 2^53. */
   varint(value: number): void {
     this.#reserve(10);
     if (value < 128) {
@@ -65,7 +65,7 @@ export class ProtobufWriter {
     this.#buffer[at] = rest;
   }
 
-  /** A signed integer as int32 and int64 are written: ten bytes below zero. */
+  /** Writes a signed integer like int32 and int64. A negative one takes ten bytes. */
   integer(value: number | bigint): void {
     if (typeof value === 'number' && value >= 0) return this.varint(value);
     let rest = BigInt.asUintN(64, BigInt(value));
@@ -86,7 +86,7 @@ export class ProtobufWriter {
     this.#buffer.writeDoubleLE(value, this.#at);
   }
 
-  /** With its length. */
+  /** Writes a text with its length. */
   string(value: string): void {
     const { length } = value;
     if (length < 128) {
@@ -111,13 +111,13 @@ export class ProtobufWriter {
     this.varint(size);
   }
 
-  /** With their length. */
+  /** Writes bytes with their length. */
   bytes(value: Uint8Array): void {
     this.raw(value);
     this.varint(value.length);
   }
 
-  /** Finished fields. */
+  /** Writes finished fields. */
   raw(value: Uint8Array): void {
     this.#reserve(value.length);
     this.#at -= value.length;
@@ -131,7 +131,7 @@ export class ProtobufWriter {
   }
 }
 
-/** `(number << 3) | type`. */
+/** Returns `(number << 3) | type`. */
 export function tagOf(number: number, wireType: number): number {
   return number * 8 + wireType;
 }
@@ -140,7 +140,7 @@ export function malformed(why: string): StatusError {
   return newBadRequest(`the body is not a valid protobuf message: ${why}`);
 }
 
-/** Throws 400 for bytes that are cut short, too long or nested too deep. */
+/** Reads a message. Throws a 400 for bytes that are truncated, too long or nested too deeply. */
 export class ProtobufReader {
   readonly #bytes: Buffer;
   #at: number;
@@ -148,7 +148,7 @@ export class ProtobufReader {
   #depth = 0;
   #left: number;
 
-  /** `maxValues`: what a foreign message may become at most. */
+  /** `maxValues` limits the number of values of a message from a client. */
   constructor(bytes: Uint8Array, maxValues = Infinity) {
     this.#left = READS_A_VALUE * maxValues;
     this.#bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -156,12 +156,12 @@ export class ProtobufReader {
     this.#end = bytes.byteLength;
   }
 
-  /** Reads nothing more from the message that is open. */
+  /** Whether the open message has no more bytes. */
   get done(): boolean {
     return this.#at >= this.#end;
   }
 
-  /** Below 2^53; larger ones lose precision, as lengths and tags cannot be that large. */
+  /** Reads a varint below 2^53. A larger one loses precision, but lengths and tags cannot be that large. */
   varint(): number {
     let value = 0;
     let factor = 1;
@@ -176,7 +176,7 @@ export class ProtobufReader {
     throw malformed('integer overflow');
   }
 
-  /** int32 and bool fields come as 64 bits and are cut. */
+  /** Reads an int32 or bool field, which is encoded with 64 bits and truncated. */
   int32(): number {
     this.#count();
     return Number(BigInt.asIntN(32, this.#uint64()));
@@ -216,13 +216,13 @@ export class ProtobufReader {
     return this.#bytes.toString('utf8', start, this.#at);
   }
 
-  /** A view into the bytes. */
+  /** Returns a view of the bytes without a copy. */
   bytes(): Buffer {
     const start = this.#length();
     return this.#bytes.subarray(start, this.#at);
   }
 
-  /** Opens the message that follows: reads end where it does. Give what it returns to `leave`. */
+  /** Opens the following message, at whose end reads stop. Pass the result to `leave`. */
   enter(): number {
     this.#count();
     const size = this.varint();
@@ -240,7 +240,7 @@ export class ProtobufReader {
     this.#depth -= 1;
   }
 
-  /** Passes over a field of an unknown number. */
+  /** Skips a field with an unknown number. */
   skip(tag: number): void {
     switch (tag % 8) {
       case VARINT:

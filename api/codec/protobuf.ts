@@ -1,8 +1,9 @@
 /**
- * The protobuf form of the built-in types: `application/vnd.kubernetes.protobuf`.
+ * Encodes and decodes the protobuf form of the built-in types: `application/vnd.kubernetes.protobuf`.
  *
- * A body is the magic `k8s\0` and a `runtime.Unknown` that names the type and holds the message. Messages of single objects
- * can be kept and spliced into lists and watch events, so that nothing is encoded twice. Custom resources have no protobuf form.
+ * A body consists of the magic number `k8s\0` and a `runtime.Unknown` that names the type and contains the message. Messages of
+ * single objects can be kept and spliced into lists and watch events, so that nothing is encoded twice. Custom resources have
+ * no protobuf form.
  */
 import { parseApiVersion, type JsonObject } from '../meta/object.ts';
 import { newBadRequest } from '../meta/status-error.ts';
@@ -14,31 +15,34 @@ const MAGIC = Buffer.from('k8s\0', 'latin1');
 const FIRST = tagOf(1, BYTES);
 const SECOND = tagOf(2, BYTES);
 const FOURTH = tagOf(4, BYTES);
-/** How deep envelopes may be nested: objects can hold other objects as raw bytes. */
+/** The maximum depth of nested envelopes. Objects can contain other objects as raw bytes. */
 const MAX_ENVELOPES = 16;
 
 export interface ProtobufCodec {
   /** Whether the kind has a message. */
   has(group: string, version: string, kind: string): boolean;
-  /** The message of an object, by its `apiVersion` and `kind`, without envelope. */
+  /** Encodes an object by its `apiVersion` and `kind`, without an envelope. */
   encode(object: object): Buffer;
-  /** `k8s\0` and the message with its type. */
+  /** Returns `k8s\0` and the message with its type. */
   envelop(apiVersion: string, kind: string, message: Buffer): Buffer;
-  /** The message of an object as an item of a list: with its tag and length before it. */
+  /** Encodes an object as an item of a list, with its tag and length. */
   encodeItem(object: object): Buffer;
-  /** A list in its envelope, in pieces: the items are those of `encodeItem`, and they are not copied. */
+  /** Returns a list in its envelope, in pieces. The items are results of `encodeItem` and are not copied. */
   list(apiVersion: string, kind: string, metadata: object, items: readonly Buffer[]): Buffer[];
-  /** Any object of a type that the schema knows, with its envelope. */
+  /** Encodes an object of any type of the schema, with its envelope. */
   encodeEnveloped(object: object): Buffer;
-  /** A `WatchEvent` without the length before it. */
+  /** Returns a `WatchEvent` without its length prefix. */
   watchEvent(type: string, envelopedObject: Buffer): Buffer;
-  /** Opens the envelope. Throws a 400 for bytes that are no envelope of a known kind, and for more than `maxValues` values. */
+  /**
+   * Decodes an enveloped object. Throws a 400 for bytes that are not an envelope of a known kind, and for more than `maxValues`
+   * values.
+   */
   decode(bytes: Uint8Array, maxValues?: number): JsonObject;
   /** Decodes the bytes that `watchEvent` returns. */
   decodeWatchEvent(bytes: Uint8Array): { readonly type: string; readonly object: JsonObject };
 }
 
-/** A process needs one codec: it builds the functions of each message on first use and keeps them. */
+/** A process needs one codec. It builds the functions of each message on first use and keeps them. */
 export function createProtobufCodec(schema: Schema): ProtobufCodec {
   return new SchemaProtobufCodec(schema);
 }
@@ -49,7 +53,7 @@ class SchemaProtobufCodec implements ProtobufCodec {
   readonly #writer = new ProtobufWriter();
   /** The number of envelopes around the one that is being decoded. */
   #envelopes = 0;
-  /** The bound of values of the outermost decode. */
+  /** The limit of values of the outermost `decode`. */
   #bound = Infinity;
 
   constructor(schema: Schema) {
@@ -100,7 +104,7 @@ class SchemaProtobufCodec implements ProtobufCodec {
 
   #envelope(apiVersion: string, kind: string, length: number): { readonly head: Buffer; readonly tail: Buffer } {
     this.#writer.reset();
-    // contentEncoding and contentType, empty, as kube-apiserver writes them.
+    // These are the empty contentEncoding and contentType, which kube-apiserver also writes.
     this.#writer.varint(0);
     this.#writer.varint(FOURTH);
     this.#writer.varint(0);
@@ -141,7 +145,7 @@ class SchemaProtobufCodec implements ProtobufCodec {
     return this.#writer.take();
   }
 
-  /** A nested object shares the bound of the object around it. */
+  /** A nested object shares the limit of the object around it. */
   decode(bytes: Uint8Array, maxValues = this.#bound): JsonObject {
     const unknown = openUnknown(bytes);
     const struct = this.#structOf(unknown.apiVersion, unknown.kind);
@@ -183,7 +187,7 @@ class SchemaProtobufCodec implements ProtobufCodec {
   }
 }
 
-/** The message inside the bytes that `encodeItem` returns. */
+/** Returns the message in the result of `encodeItem`. */
 export function messageOfItem(item: Buffer): Buffer {
   let start = 1;
   while ((item[start] ?? 0) >= 128) start += 1;

@@ -1,12 +1,12 @@
 /**
- * The order of list items after a strategic merge: items of the patch in the patch's order, the server's own items in
- * theirs, and where both orders know an item the server's decides what comes first.
+ * Orders list items after a strategic merge. The items of the patch keep the order of the patch, and the items of the server
+ * keep theirs. For items that both orders contain, the order of the server decides.
  */
 import { jsonEqual } from '../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { newStatusError } from '../meta/status-error.ts';
 
-/** With a merge key items are the same when their key is. */
+/** With a merge key, items are the same if their keys are equal. */
 function sameItem(a: JsonValue, b: JsonValue, mergeKey: string): boolean {
   if (mergeKey === '') return jsonEqual(a, b);
   return isObject(a) && isObject(b) && jsonEqual(a[mergeKey], b[mergeKey]);
@@ -16,14 +16,14 @@ function isObject(value: JsonValue | undefined): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** A text that equal scalars share; `undefined` for lists and objects, which have to be compared. */
+/** Returns a text that is the same for equal scalars, or `undefined` for lists and objects, which must be compared. */
 function scalarText(value: JsonValue | undefined): string | undefined {
   if (typeof value === 'object' && value !== null) return undefined;
   if (typeof value === 'number' && Number.isInteger(value)) return `bigint ${BigInt(value)}`;
   return `${typeof value} ${String(value)}`;
 }
 
-/** Where items stand in a list that grows: lists of thousands must not be searched once for each of their items. */
+/** Finds items in a growing list. A list with thousands of items must not be searched once for each item. */
 export class ItemIndex {
   readonly #mergeKey: string;
   readonly #scalars = new Map<string, number>();
@@ -44,7 +44,7 @@ export class ItemIndex {
     else if (!this.#scalars.has(text)) this.#scalars.set(text, at);
   }
 
-  /** Of the first item that is the same; -1 where there is none. */
+  /** Returns the index of the first item that is the same, or -1. */
   indexOf(item: JsonValue): number {
     if (this.#mergeKey !== '' && !isObject(item)) return -1;
     const identity = this.#identity(item);
@@ -89,7 +89,7 @@ export function orderElements(
   return ordered;
 }
 
-/** Items of a patch must stand in `$setElementOrder` too, in the same order. */
+/** Requires that `$setElementOrder` contains the items of the patch, in the same order. */
 export function checkSetElementOrder(
   patch: readonly JsonValue[] | undefined,
   order: readonly JsonValue[],
@@ -108,7 +108,7 @@ export function checkSetElementOrder(
   }
 }
 
-/** A value as Go's `%v` prints it: `map[a:1 b:x]`, `[1 2]`. */
+/** Formats a value as Go's `%v` does: `map[a:1 b:x]`, `[1 2]`. */
 export function goText(value: JsonValue | undefined): string {
   if (value === undefined || value === null) return '<nil>';
   if (Array.isArray(value)) return `[${value.map(goText).join(' ')}]`;

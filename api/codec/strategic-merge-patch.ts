@@ -1,9 +1,9 @@
 /**
- * Strategic merge patch: a merge patch that knows which lists merge by key and obeys directives in the patch
- * (`$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`).
+ * Implements strategic merge patch: a merge patch that merges some lists by key and obeys directives in the patch (`$patch`,
+ * `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`).
  *
- * Which lists merge comes from the schema's `patchStrategy` and `patchMergeKey`. The order of list items is settled in
- * `strategic-merge-order.ts`. Neither document nor patch is changed.
+ * The `patchStrategy` and `patchMergeKey` of the schema determine which lists merge. `strategic-merge-order.ts` orders the list
+ * items. Neither the document nor the patch is modified.
  */
 import { quote } from '../meta/field-error.ts';
 import { cloneJson, defineMember } from '../meta/json-equality.ts';
@@ -98,7 +98,7 @@ function retainKeys(original: JsonObject, patch: JsonObject): void {
   }
 }
 
-/** The member that a directive such as `$setElementOrder/containers` is about. */
+/** Returns the member to which a directive such as `$setElementOrder/containers` belongs. */
 function memberOfDirective(key: string, directive: string, fault: string): string | undefined {
   if (!key.startsWith(directive)) return undefined;
   const member = key.slice(directive.length);
@@ -106,7 +106,7 @@ function memberOfDirective(key: string, directive: string, fault: string): strin
   return member.slice(1);
 }
 
-/** Handles lists with `$setElementOrder` and takes them out of the patch. */
+/** Merges the lists with `$setElementOrder` and removes them from the patch. */
 function mergeOrderedLists(original: JsonObject, patch: JsonObject, type: TypeNode | undefined): void {
   const fault = 'invalid patch format of setElementOrder list';
   for (const [key, order] of Object.entries(patch)) {
@@ -253,7 +253,7 @@ function obeyListDirectives(original: JsonValue[], patch: readonly JsonObject[],
   return { kept, additions, replaced };
 }
 
-/** A value that nothing is merged with: its directives and nulls have nothing to act on. */
+/** Removes directives and nulls from a value that is not merged with another one. */
 function withoutDirectives(value: JsonValue): JsonValue {
   if (Array.isArray(value)) {
     return value.filter((item) => !isObject(item) || !Object.hasOwn(item, PATCH)).map(withoutDirectives);

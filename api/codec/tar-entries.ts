@@ -1,32 +1,32 @@
 /**
- * Entries of a tar archive that somebody else made, in their order. Every path and every target of a link is checked before the
- * entry is handed out: nothing leads out of the archive, and there are only files, directories and links. Nothing is written;
- * contents are streams. Used for backups and image archives.
+ * Reads the entries of a tar archive from an untrusted source, in their order. Every path and every link target is validated
+ * before the entry is returned: nothing leads out of the archive, and there are only files, directories and links. Nothing is
+ * written, and contents are streams. Backups and image archives use it.
  */
 import { quoteText } from '../meta/quote.ts';
 import type { Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 
 export interface TarEntry {
-  /** Without `.`, `..`, or empty parts. Empty for the root of the archive. */
+  /** The parts of the path without `.`, `..` and empty parts. It is empty for the root of the archive. */
   readonly parts: readonly string[];
   readonly type: 'file' | 'directory' | 'link';
   /** The fields of the header. */
   readonly sizeBytes: number;
   readonly mode: number;
-  /** May be left unread. */
+  /** The caller may leave it unread. */
   readonly content: AsyncIterable<Buffer>;
 }
 
 const MAX_ENTRIES = 100_000;
 const MAX_PATH_SHOWN = 100;
 
-/** Rejects, with a message of one line, where the archive is truncated, damaged, or has an entry that it must not have. */
+/** Rejects with a one-line message if the archive is truncated, damaged, or has a forbidden entry. */
 export async function* tarEntries(source: Readable, decompress?: Transform): AsyncGenerator<TarEntry, void, undefined> {
   const { extract } = await import('tar-stream');
   const reader = extract();
   const piped = decompress === undefined ? pipeline(source, reader) : pipeline(source, decompress, reader);
-  // Whoever stops early, or an error of the reader, ends the pipeline too: the loop below has thrown then.
+  // A consumer that stops early, or an error of the reader, also ends the pipeline. The loop below has thrown by then.
   const whole = piped.then(
     () => undefined,
     (error: unknown) => error,
@@ -37,7 +37,7 @@ export async function* tarEntries(source: Readable, decompress?: Transform): Asy
     if (count > MAX_ENTRIES) throw new Error(`it has more than ${MAX_ENTRIES} entries`);
     const { name, type, linkname, size = 0, mode = 0 } = entry.header;
     const parts = partsInside(name, []);
-    // Targets of hard links begin at the root of the archive, those of symbolic links beside the link.
+    // The target of a hard link is relative to the root of the archive, and that of a symbolic link is relative to the link.
     if (type === 'link') partsInside(linkname ?? '', []);
     else if (type === 'symlink') partsInside(linkname ?? '', parts.slice(0, -1));
     else if (type !== 'file' && type !== 'contiguous-file' && type !== 'directory')
@@ -56,8 +56,8 @@ export async function* tarEntries(source: Readable, decompress?: Transform): Asy
 }
 
 /**
- * A generator: pipelines of Node.js do not notice that a stream of another library ends early. The stream itself only says that
- * it was destroyed; what ended the archive says why.
+ * This is a generator, because pipelines of Node.js do not notice that a stream of another library ends early. The stream only
+ * reports that it was destroyed, so the error comes from what ended the archive.
  */
 async function* bytesOf(
   entry: AsyncIterable<unknown>,
@@ -70,7 +70,7 @@ async function* bytesOf(
   }
 }
 
-/** Throws where the path, which begins in the directory of `base`, leads out of the archive anywhere on its way. */
+/** Throws if the path, which begins in the directory `base`, leads out of the archive at any point. */
 function partsInside(path: string, base: readonly string[]): readonly string[] {
   const parts = [...base];
   if (path.startsWith('/')) throw new Error(`its entry ${shown(path)} has an absolute path`);

@@ -9,13 +9,16 @@ import { CHOMPING_MODE, EVENT_ID, YAMLException, parseEvents, type Event } from 
 
 /** The maximum depth of nested lists and maps. */
 export const MAX_DEPTH = 1000;
-/** How much text is parsed again to indent lines; a text that needs more is refused as it is. */
+/** The number of characters that may be parsed again because of indented lines. A text that needs more is refused. */
 const MAX_REPARSED_CHARACTERS = 4 * 1024 * 1024;
-/** What starting a parser costs, in characters that it could parse instead. */
+/** The cost of starting a parser, as the number of characters that it could parse instead. */
 const COST_OF_PARSER = 4096;
 const NOT_INDENTED = 'deficient indentation';
 
-/** `source` is the text that the events point into: the given one with some lines indented. Throws `YAMLException`. */
+/**
+ * Returns the events, and in `source` the text to which they point: the given text with some lines indented. Throws
+ * `YAMLException`.
+ */
 export function eventsOf(given: string): { readonly source: string; readonly events: Event[] } {
   let source = given;
   let left = MAX_REPARSED_CHARACTERS;
@@ -26,7 +29,7 @@ export function eventsOf(given: string): { readonly source: string; readonly eve
     } catch (error) {
       if (!(error instanceof YAMLException) || error.reason !== NOT_INDENTED || error.mark === undefined) throw error;
       left -= source.length + COST_OF_PARSER;
-      // A line that is still refused after it was indented stays refused however far it is indented.
+      // A line that is still refused after it was indented stays refused, however far it is indented.
       if (left < 0 || error.mark.line <= indentedTo) throw error;
       indentedTo = error.mark.line;
       source = indentLine(source, error.mark.position);
@@ -35,8 +38,8 @@ export function eventsOf(given: string): { readonly source: string; readonly eve
 }
 
 /**
- * Indents the line of `position`, which is inside brackets or quotes, where leading blanks mean nothing, and the lines
- * after it that only close brackets.
+ * Indents the line of `position`, which is inside brackets or quotes, where leading blanks have no meaning. Also indents the
+ * following lines that only close brackets.
  */
 function indentLine(source: string, position: number): string {
   const start = source.lastIndexOf('\n', position - 1) + 1;
@@ -46,14 +49,14 @@ function indentLine(source: string, position: number): string {
   return source.slice(0, start) + indented + source.slice(start + closing.length);
 }
 
-/** Outside of brackets, no node of the lines begins further to the right than this. */
+/** Returns an indentation that no node outside of brackets in these lines exceeds. */
 function deepestIndentation(lines: string): number {
   let deepest = 0;
   for (const [prefix] of lines.matchAll(/^[ ?-]+/gm)) deepest = Math.max(deepest, prefix.length);
   return deepest;
 }
 
-/** Keeps a block scalar at the end of a text without a final line break from getting one. Changes the event. */
+/** Prevents a block scalar from getting a final line break at the end of a text without one. Modifies the event. */
 export function keepMissingLineEnd(source: string, events: readonly Event[]): void {
   if (source.endsWith('\n') || source.endsWith('\r')) return;
   const last = events.findLast((event) => event.type === EVENT_ID.SCALAR);

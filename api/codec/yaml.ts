@@ -1,9 +1,10 @@
 /**
- * YAML to JSON values and back in the dialect that Kubernetes clients write: YAML 1.1 (`yes` and `on` are booleans, `014`
- * is twelve, `1_000` a thousand), dates stay strings, keys become strings, `<<` merges.
+ * Converts YAML to JSON values and back, in the dialect of Kubernetes clients: YAML 1.1 (`yes` and `on` are booleans, `014` is
+ * twelve, `1_000` is a thousand). Dates stay strings, keys become strings, and `<<` merges.
  *
- * Keys that stand twice are reported with their line, the last value wins. Nesting, the number of values and what aliases
- * unfold to are bounded; what aliases share is copied, so that values are trees. Output is block style with sorted keys.
+ * Duplicate keys are reported with their lines, and the last value counts. The depth, the number of values and the size of
+ * expanded aliases are limited. Aliased values are copied, so that values are trees. The output has block style with sorted
+ * keys.
  */
 import { quoteText } from '../meta/quote.ts';
 import { trimEnd } from '../component/trim.ts';
@@ -28,17 +29,17 @@ import { MAX_DEPTH, eventsOf, keepMissingLineEnd } from './yaml-events.ts';
 
 export interface ParsedYaml {
   readonly value: JsonValue;
-  /** `line 7: key "k" already set in map`; see `duplicates.ts`. */
+  /** Messages such as `line 7: key "k" already set in map`. See `duplicates.ts`. */
   readonly duplicates: readonly string[];
 }
 
-/** Text that is not YAML: `yaml: line 3: …`. */
+/** The error for text that is not YAML: `yaml: line 3: …`. */
 export class YamlSyntaxError extends Error {
   override readonly name = 'YamlSyntaxError';
 }
 
 const MAX_DUPLICATES = 100;
-/** From this length on go-yaml writes `?` before a key. */
+/** From this length on, go-yaml writes `?` before a key. */
 const MAX_SIMPLE_KEY_BYTES = 128;
 const INT64_MAX = 2n ** 63n - 1n;
 const INT64_MIN = -(2n ** 63n);
@@ -69,7 +70,7 @@ const INFINITE = /^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$/;
 
 type ScalarValue = string | number | bigint | boolean | null;
 
-/** What a plain scalar means; `undefined` for a string. */
+/** Returns the value of a plain scalar, or `undefined` for a string. */
 function resolvePlain(text: string): Exclude<ScalarValue, string> | undefined {
   if (NULLS.has(text)) return null;
   const boolean = BOOLEANS.get(text);
@@ -108,7 +109,7 @@ const plainTag = defineScalarTag<ScalarValue>('tag:yaml.org,2002:null', {
   },
 });
 
-/** `!!int "5"` and its like: the plain meaning of the text, whichever of them is named. */
+/** Handles `!!int "5"` and similar tags: the text has its plain meaning, whatever tag is named. */
 function explicitTag(name: string): ReturnType<typeof defineScalarTag<ScalarValue>> {
   return defineScalarTag<ScalarValue>(`tag:yaml.org,2002:${name}`, {
     identify: () => false,
@@ -143,12 +144,12 @@ const schema = new Schema([
   mapTag,
 ]);
 
-/** Every document of the text. Throws `YamlSyntaxError`. */
+/** Returns every document of the text. Throws `YamlSyntaxError`. */
 export function parseYamlDocuments(text: string | Uint8Array): JsonValue[] {
   return load(sourceOf(text)).documents;
 }
 
-/** The first document; null where there is none. Throws `YamlSyntaxError`. */
+/** Returns the first document, or null if there is none. Throws `YamlSyntaxError`. */
 export function parseYaml(text: string | Uint8Array): ParsedYaml {
   const { documents, source, events } = load(sourceOf(text));
   return { value: documents[0] ?? null, duplicates: findDuplicates(source, events) };
@@ -160,7 +161,7 @@ function sourceOf(text: string | Uint8Array): string {
 
 interface Loaded {
   readonly documents: JsonValue[];
-  /** What the events point into. */
+  /** The text to which the events point. */
   readonly source: string;
   readonly events: readonly Event[];
 }
@@ -178,7 +179,7 @@ function load(given: string): Loaded {
   }
 }
 
-/** Before anything is made of them. A key is an event of its own and counts too. */
+/** Counts the values before they are built. A key is an event of its own and counts, too. */
 function refuseTooMany(events: readonly Event[]): void {
   if (events.length <= MAX_VALUES) return;
   let values = 0;
@@ -186,7 +187,7 @@ function refuseTooMany(events: readonly Event[]): void {
   if (values > 2 * MAX_VALUES) throw new YamlSyntaxError(`yaml: ${TOO_MANY_VALUES}`);
 }
 
-/** The words of kube-apiserver's parser where they are known. */
+/** Returns the message of kube-apiserver's parser if it is known. */
 function messageOf(error: YAMLException): string {
   const reason = error.reason;
   let text = reason;
@@ -202,7 +203,7 @@ function messageOf(error: YAMLException): string {
   return line === undefined ? `yaml: ${text}` : `yaml: line ${line + 1}: ${text}`;
 }
 
-/** Copies what aliases share; refuses what unfolds to too much, or contains itself. */
+/** Copies aliased values. Refuses a value that expands to too many values or contains itself. */
 function unfold(document: JsonValue): JsonValue {
   let nodes = 0;
   const copy = (value: JsonValue, depth: number): JsonValue => {
@@ -221,7 +222,7 @@ function unfold(document: JsonValue): JsonValue {
 }
 
 interface OpenCollection {
-  /** Keys so far; absent for a sequence. */
+  /** The keys so far. Absent for a sequence. */
   readonly keys: Set<string> | undefined;
   expectsKey: boolean;
 }
@@ -275,7 +276,7 @@ function noteKey(
   around.keys?.add(key);
 }
 
-/** Block style, keys sorted, lists not indented under their key. */
+/** Encodes a value in block style with sorted keys. Lists are not indented under their key. */
 export function stringifyYaml(value: unknown): string {
   if (isEmptyCollection(value) || typeof value !== 'object' || value === null) return `${scalar(value, 0)}\n`;
   return block(value, 0);
@@ -292,7 +293,7 @@ function isEmptyCollection(value: unknown): boolean {
 function block(value: object, indent: number): string {
   const pad = ' '.repeat(indent);
   if (Array.isArray(value)) {
-    // The first line of an item stands after its dash.
+    // The first line of an item follows its dash.
     return value.map((item: unknown) => `${pad}- ${node(item, indent + 2).trimStart()}`).join('');
   }
   const entries = Object.entries(value).filter(([, member]) => member !== undefined);
@@ -309,7 +310,7 @@ function block(value: object, indent: number): string {
     .join('');
 }
 
-/** Readers look for the colon of a key that stands without `?` on its line only, and not far from its beginning. */
+/** Parsers search for the colon of a key without `?` only in its line and near its beginning. */
 function isSimpleKey(key: string): boolean {
   return !key.includes('\n') && Buffer.byteLength(key) <= MAX_SIMPLE_KEY_BYTES;
 }
@@ -341,7 +342,7 @@ function text(value: string, indent: number): string {
   return `'${value.replaceAll("'", "''")}'`;
 }
 
-/** `|`, with what it needs to keep trailing newlines; readers differ in what they make of leading blanks. */
+/** Returns a `|` block with the indicator that keeps trailing newlines. Parsers interpret leading blanks differently. */
 function literal(value: string, indent: number): string {
   const body = trimEnd(value, '\n');
   if (body === '' || /^[ \n]/.test(body)) return quoteText(value);

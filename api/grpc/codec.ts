@@ -1,6 +1,4 @@
-/**
- * The wire codec of message tables (`messages.ts`), on protobufjs, which is loaded with the first connection and not before.
- */
+/** Builds the wire codec of message tables (`messages.ts`) with protobufjs, which is loaded with the first connection. */
 import type { IType, Type } from 'protobufjs';
 import type { MessageTables } from './messages.ts';
 
@@ -9,7 +7,7 @@ export interface MessageCodec {
   decode(bytes: Uint8Array): object;
 }
 
-/** A codec for each message of a package's table. */
+/** Builds a codec for each message in the table of a package. */
 export async function buildCodecs(
   packageName: string,
   tables: MessageTables,

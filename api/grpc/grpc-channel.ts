@@ -1,10 +1,10 @@
 /**
- * The one gRPC client of both halves: a connection to one server, calls of bytes. The container runtime, plugins, probes and key
- * management services all are reached through it. gRPC is loaded on first use.
+ * The gRPC client of both halves: a connection to one server, and calls with bytes. The container runtime, plugins, probes and
+ * key management services use it. gRPC is loaded on first use.
  *
- * Everything that a server sends is bounded: a message by `largestMessageBytes` (also after decompression), headers by Node.js'
- * HTTP/2 client, a call by its deadline, the text of an error by `GrpcError`. A call ends with its answer or a `GrpcError`, never
- * with an exception of its own.
+ * Everything that a server sends is bounded: a message by `largestMessageBytes` (also after decompression), headers by the
+ * HTTP/2 client of Node.js, a call by its deadline, and the message of an error by `GrpcError`. A call ends with its response
+ * or a `GrpcError`, and never with another exception.
  */
 import type { ServiceError } from '@grpc/grpc-js';
 import { GrpcError, statusOf } from './grpc-error.ts';
@@ -12,20 +12,20 @@ import { GrpcError, statusOf } from './grpc-error.ts';
 export interface ChannelOptions {
   /** `unix:/run/a.sock` or `host:port`. */
   readonly target: string;
-  /** Of a message in either direction; 4 MiB by default, as in gRPC for Go. */
+  /** The maximum size of a message in either direction. The default is 4 MiB, as in gRPC for Go. */
   readonly largestMessageBytes?: number;
   readonly userAgent?: string;
 }
 
 export interface GrpcCallOptions {
-  /** 0: no deadline. */
+  /** 0 means no deadline. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface GrpcStreamOptions {
   readonly signal: AbortSignal;
-  /** The server has accepted the call. */
+  /** Called when the server has accepted the call. */
   readonly onOpen?: (() => void) | undefined;
   readonly metadata?: Readonly<Record<string, string>>;
 }
@@ -33,7 +33,7 @@ export interface GrpcStreamOptions {
 export interface GrpcChannel {
   call(path: string, request: Buffer, options: GrpcCallOptions): Promise<Buffer>;
   /**
-   * Resolves when the server ends the stream or the signal aborts. An error of the server, and one that `onMessage` throws, ends
+   * Resolves when the server ends the stream or the signal aborts. An error of the server, or one that `onMessage` throws, ends
    * the call and rejects.
    */
   stream(
@@ -42,14 +42,14 @@ export interface GrpcChannel {
     onMessage: (message: Buffer) => void,
     options: GrpcStreamOptions,
   ): Promise<void>;
-  /** Whether the connection is there within this time. */
+  /** Resolves to whether the connection is established within this time. */
   connected(timeoutMs: number): Promise<boolean>;
   close(): void;
 }
 
 const MESSAGE_BYTES = 4 * 1024 * 1024;
 
-/** Opens no connection yet: the first call does, and each call after the connection broke. */
+/** Opens no connection yet. The first call does, and so does each call after the connection broke. */
 export async function openChannel(options: ChannelOptions): Promise<GrpcChannel> {
   const { target, largestMessageBytes = MESSAGE_BYTES, userAgent } = options;
   const { default: grpc } = await import('@grpc/grpc-js');
@@ -60,7 +60,7 @@ export async function openChannel(options: ChannelOptions): Promise<GrpcChannel>
     'grpc.max_send_message_length': largestMessageBytes,
     'grpc.initial_reconnect_backoff_ms': 100,
     'grpc.max_reconnect_backoff_ms': 3_000,
-    // Each channel has its own connection: a server that restarted under the same path is another one.
+    // Each channel has a connection of its own, because a server that restarted under the same path is another server.
     'grpc.use_local_subchannel_pool': 1,
   });
   const identity = (bytes: Buffer): Buffer => bytes;
@@ -117,7 +117,7 @@ export async function openChannel(options: ChannelOptions): Promise<GrpcChannel>
   };
 }
 
-/** gRPC takes a deadline as a point in time of the wall clock. */
+/** gRPC expects a deadline as a wall-clock time. */
 function wallClock(): number {
   return Math.ceil(performance.timeOrigin + performance.now());
 }

@@ -1,6 +1,6 @@
 /**
- * A typed gRPC client of a plugin on this host: calls by a method table with a deadline each, and streams of the server's
- * messages, over a channel (`grpc-channel.ts`). The plugin manager and the parts that talk to plugins (CSI, devices) call it.
+ * A typed gRPC client of a plugin on this host. It makes calls by a method table, each with a deadline, and reads streams of
+ * messages over a channel (`grpc-channel.ts`). The plugin manager and the clients of plugins (CSI, devices) use it.
  */
 import { buildCodecs } from './codec.ts';
 import { type GrpcCallOptions, openChannel } from './grpc-channel.ts';
@@ -18,7 +18,7 @@ export interface GrpcClient<M extends MessageTables, T extends MethodTable> {
     request: Call<M, T, K>['request'],
     options: GrpcCallOptions,
   ): Promise<Call<M, T, K>['answer']>;
-  /** Resolves when the server ends the stream or the signal aborts; rejects with what broke it. */
+  /** Resolves when the server ends the stream or the signal aborts. Rejects with the error that broke it. */
   stream<K extends keyof T & string>(
     method: K,
     request: Call<M, T, K>['request'],
@@ -31,13 +31,13 @@ export interface GrpcClient<M extends MessageTables, T extends MethodTable> {
 export interface GrpcEndpoint<M extends MessageTables, T extends MethodTable> {
   /** The path of a unix socket. */
   readonly socket: string;
-  /** Names the root of the tables; it is not sent. */
+  /** The name of the root of the tables. It is not sent. */
   readonly packageName: string;
   readonly messages: M;
   readonly methods: T;
 }
 
-/** Opens no connection yet: the first call does, and each call after the connection broke. */
+/** Opens no connection yet. The first call does, and so does each call after the connection broke. */
 export async function connectGrpc<const M extends MessageTables, const T extends MethodTable>(
   endpoint: GrpcEndpoint<M, T>,
 ): Promise<GrpcClient<M, T>> {

@@ -1,6 +1,6 @@
-/** The error of a gRPC call: its status by name and the server's text. */
+/** The error of a gRPC call, with the name of its status and the message of the server. */
 
-/** By gRPC's numbers, named as Go's client names them. */
+/** The status names by their numbers. They are the names of gRPC's Go client. */
 const STATUS_NAMES = [
   'OK',
   'Canceled',
@@ -22,13 +22,13 @@ const STATUS_NAMES = [
 ] as const;
 export type GrpcStatus = (typeof STATUS_NAMES)[number];
 
-/** Texts of servers end up in logs, events and statuses. */
+/** The maximum length of a server's message, because it appears in logs, events and statuses. */
 const MAX_DETAILS_CHARACTERS = 8192;
 
 export class GrpcError extends Error {
   override readonly name = 'GrpcError';
   readonly status: GrpcStatus;
-  /** The server's text without gRPC's prefix, cut off where it is longer than texts of people are. */
+  /** The server's message without gRPC's prefix. A long message is truncated. */
   readonly details: string;
   constructor(status: GrpcStatus, details: string, options?: ErrorOptions) {
     const bounded = details.slice(0, MAX_DETAILS_CHARACTERS);
@@ -38,7 +38,7 @@ export class GrpcError extends Error {
   }
 }
 
-/** The name of a status number; numbers that gRPC does not define are `Unknown`. */
+/** Returns the name of a status number. A number that gRPC does not define is `Unknown`. */
 export function statusOf(code: number): GrpcStatus {
   return STATUS_NAMES[code] ?? 'Unknown';
 }

@@ -1,12 +1,12 @@
 /**
- * The types of protobuf messages that stand in tables: `Message: { field: '<number> <type>' }`, where `[]` is a repeated
- * field, `map` is from string to string, and enumerations are int32. Every gRPC interface of the agent is such a table (CRI,
- * plugin registration, CSI); types of requests and answers are derived from it, the wire codec (`codec.ts`) is built from it.
+ * Derives the types of protobuf messages from tables: `Message: { field: '<number> <type>' }`, where `[]` is a repeated field,
+ * `map` maps strings to strings, and enumerations are int32. Every gRPC interface of the agent is such a table (CRI, plugin
+ * registration, CSI). The wire codec (`codec.ts`) is built from the same tables.
  */
 
 export type MessageTables = Readonly<Record<string, Readonly<Record<string, string>>>>;
 
-/** Methods by the names of the calls: service with its package, request, answer. */
+/** The methods by their names, each with the service and its package, the request and the response. */
 export type MethodTable = Readonly<Record<string, readonly [service: string, request: string, answer: string]>>;
 
 type Scalar<T> = T extends 'string'
@@ -27,7 +27,7 @@ type Sent<M, F> = F extends `${number} ${infer T}[]`
     ? SentOne<M, T>
     : never;
 type SentOne<M, T> = T extends keyof M ? OutgoingOf<M, T> : Scalar<T>;
-/** A message to send: what is left out has the default of its type. */
+/** A message to send. An omitted field has the default of its type. */
 export type OutgoingOf<M, N extends keyof M> = { readonly [F in keyof M[N]]?: Sent<M, M[N][F]> };
 
 type Got<M, F> = F extends `${number} ${infer T}[]`
@@ -38,5 +38,5 @@ type Got<M, F> = F extends `${number} ${infer T}[]`
       : Scalar<T>
     : never;
 type GotOne<M, T> = T extends keyof M ? IncomingOf<M, T> : Scalar<T>;
-/** A message that came: scalars, lists and maps are there, a message that was not sent is null. */
+/** A received message. Scalars, lists and maps are always present, and an absent message is null. */
 export type IncomingOf<M, N extends keyof M> = { readonly [F in keyof M[N]]: Got<M, M[N][F]> };

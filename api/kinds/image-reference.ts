@@ -1,4 +1,4 @@
-/** Image references as users write them: parsing, the default registry and tag, and the kubelet's errors for invalid ones. Pure. */
+/** Parses image references: the default registry and tag, and the kubelet's errors for invalid references. Pure. */
 
 export interface ImageReference {
   readonly registry: string;
@@ -60,13 +60,13 @@ export function isImageReference(image: string): boolean {
   }
 }
 
-/** Registry and path in full, without tag and digest. Throws `ImageReferenceError`. */
+/** Returns the full registry and path, without tag and digest. Throws `ImageReferenceError`. */
 export function repositoryName(image: string): string {
   const { registry, repository } = parseImageReference(image);
   return `${registry}/${repository}`;
 }
 
-/** As the user wrote it, with `:latest` where there is neither tag nor digest. Throws `ImageReferenceError`. */
+/** Returns the text that the user wrote, with `:latest` if it has neither tag nor digest. Throws `ImageReferenceError`. */
 export function withDefaultTag(image: string): string {
   const { tag } = parseImageReference(image);
   const bare = !image.includes('@') && image.lastIndexOf(':') <= image.lastIndexOf('/');

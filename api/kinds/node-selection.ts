@@ -1,11 +1,14 @@
-/** Node selectors and affinity terms, taints and tolerations: what pods require of nodes. Pure; used by the scheduler and the agent's admission. */
+/**
+ * Matches nodes against what pods require of them: node selectors, affinity terms, taints and tolerations. Pure. The scheduler
+ * and the agent's admission use it.
+ */
 import type { Node, Pod } from '../machinery/kinds.ts';
 import { ownMember } from '../meta/own-member.ts';
 import { newSelector, type LabelOperator, type Selector } from '../meta/selector.ts';
 
 type Spec = NonNullable<Pod['spec']>;
 
-/** What selectors and terms read of a node. */
+/** The parts of a node that selectors and terms read. */
 export interface SelectableNode {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
@@ -28,7 +31,7 @@ const OPERATORS: ReadonlyMap<string, LabelOperator> = new Map(
   }),
 );
 
-/** Parsed terms, kept while the objects that they stand in are: a term is asked once for each node. */
+/** The parsed terms, kept as long as the objects that contain them, because a term is evaluated once for each node. */
 const selectors = new WeakMap<NodeSelectorTerm, Selector>();
 
 function labelsOf(term: NodeSelectorTerm): Selector {
@@ -61,7 +64,7 @@ export function matchesNodeSelector(selector: NodeSelector, node: SelectableNode
   return selector.nodeSelectorTerms.some((term) => matchesTerm(term, node));
 }
 
-/** `spec.nodeSelector` and required node affinity. */
+/** Whether the node matches `spec.nodeSelector` and the required node affinity. */
 export function podSelectsNode(pod: Pod, node: SelectableNode): boolean {
   for (const [key, value] of Object.entries(pod.spec?.nodeSelector ?? {})) {
     if (ownMember(node.labels, key) !== value) return false;

@@ -45,7 +45,7 @@ export function podUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   return errors;
 }
 
-/** The rules that hold for a pod at any time. */
+/** Validates the rules that hold on create and on update. */
 function podErrors(pod: Pod): FieldError[] {
   const spec = pod.spec ?? {};
   return [
@@ -214,7 +214,7 @@ export function podStatusUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   return errors;
 }
 
-/** A container that terminated finally does not run again. */
+/** A container that has terminated for good must not run again. */
 function terminationErrors(
   pod: Pod,
   old: Pod,
@@ -325,7 +325,7 @@ export function podResizeErrors(pod: Pod, old: Pod): FieldError[] {
 
 type Resizable = Pick<PodSpec, 'resources'>;
 
-/** Names each list that has lost a quantity which a resize can only change. */
+/** Reports each list that has lost a quantity, because a resize can only change quantities. */
 function removedResources(now: Resizable['resources'], was: Resizable['resources'], path: string): FieldError[] {
   return RESOURCE_LISTS.filter((kind) => {
     const left = (now?.[kind] ?? {}) as Quantities;

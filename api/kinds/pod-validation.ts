@@ -61,7 +61,7 @@ export function validatePod(
   return errors;
 }
 
-/** The rules that apply to pods and not to templates. */
+/** Validates the rules that apply to pods and not to templates. */
 export function podOnlyErrors(spec: PodSpec): FieldError[] {
   const errors: FieldError[] = [];
   if (isBlank(spec.serviceAccountName)) {

@@ -72,7 +72,7 @@ export function checkVolumes(
 /** `podName` is empty for a template. */
 type Check = (volume: Volume, at: string, podName: string) => FieldError[];
 
-/** In the order in which the sources are checked. */
+/** The checks in the order in which kube-apiserver validates the sources. */
 const SOURCES: Readonly<Record<string, Check>> = {
   emptyDir: ({ emptyDir }, at) => {
     const limit = emptyDir?.sizeLimit;

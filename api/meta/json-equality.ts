@@ -27,7 +27,10 @@ export function semanticEqual(a: unknown, b: unknown): boolean {
   return equal(a, b, true, '', '');
 }
 
-/** `name` and `parent`: of the member that holds the values, and of the one around it; `''` in lists and at the root. */
+/**
+ * Compares two values. `name` is the member that contains the values and `parent` is the member around it. Both are empty in
+ * lists and at the root.
+ */
 function equal(a: unknown, b: unknown, isSemantic: boolean, name: string, parent: string): boolean {
   if (a === b) return true;
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) {

@@ -1,17 +1,23 @@
 /**
- * Regular expressions from users. They match in linear time, but counted repetitions multiply: `a{1000}` written a thousand
- * times would take seconds and gigabytes to compile. Patterns are measured before they are compiled.
+ * Compiles regular expressions from users. They match in linear time, but counted repetitions multiply: `a{1000}` written a
+ * thousand times would take seconds and gigabytes to compile. So the size of a pattern is estimated before it is compiled.
  */
 import { RE2JS, RE2JSSyntaxException } from 're2js';
 import { spendSteps } from './validation-effort.ts';
 
-/** Instructions of a compiled pattern, which takes about a tenth of a second. Patterns that people write have some hundreds. */
+/**
+ * The maximum number of instructions of a compiled pattern. Compiling it takes about a tenth of a second. Patterns that people
+ * write have some hundreds.
+ */
 const MAX_PROGRAM_SIZE = 50_000;
 
-/** For each instruction. */
+/** The cost of compiling one instruction, in steps. */
 const STEPS_OF_COMPILING = 500;
 
-/** Throws a `RE2JSException` for a pattern that is malformed or too large. Takes from the budget of the validation, if any. */
+/**
+ * Throws a `RE2JSException` for a pattern that is malformed or too large. Charges the budget of the validation, if there is
+ * one.
+ */
 export function compilePattern(source: string): RE2JS {
   const size = patternSize(source);
   if (size > MAX_PROGRAM_SIZE) throw new RE2JSSyntaxException('expression too large');
@@ -20,16 +26,16 @@ export function compilePattern(source: string): RE2JS {
 }
 
 /**
- * Estimates the number of instructions of a pattern from above, without compiling it; infinite for one that is refused by its
- * length. Throws a `RE2JSException` for a malformed pattern.
+ * Returns an upper bound for the number of instructions of a pattern without compiling it. It is infinite for a pattern that is
+ * too long. Throws a `RE2JSException` for a malformed pattern.
  */
 export function patternSize(source: string): number {
   return source.length > MAX_PROGRAM_SIZE ? Infinity : programSizeOf(source);
 }
 
 /**
- * Entries by pattern whose instructions are at most `maxInstructions` together: the oldest ones are dropped for a new one. A
- * pattern of a few characters may have thousands of instructions.
+ * A cache of entries by pattern, whose instructions are at most `maxInstructions` together. The oldest entries are dropped for
+ * a new one. The entries are not counted instead, because a pattern of a few characters may have thousands of instructions.
  */
 export class PatternCache<T> {
   readonly #entries = new Map<string, { readonly entry: T; readonly size: number }>();
@@ -44,7 +50,7 @@ export class PatternCache<T> {
     return this.#entries.get(source)?.entry;
   }
 
-  /** Adds an entry of a pattern that has none. */
+  /** Adds an entry for a pattern that has none. */
   add(source: string, entry: T, size: number): void {
     this.#entries.set(source, { entry, size });
     this.#instructions += size;
@@ -66,11 +72,11 @@ function taken(expression: RegExp, source: string, at: number): RegExpExecArray 
   return expression.exec(source);
 }
 
-/** An estimate from above: repetitions are what they expand to, everything else one or two instructions. */
+/** Returns an upper bound: a repetition counts as its expansion, and everything else as one or two instructions. */
 function programSizeOf(source: string): number {
   const outer: number[] = [];
   let sum = 0;
-  /** The size of what a repetition would repeat. */
+  /** The size of the part that a following repetition would repeat. */
   let last = 0;
   const add = (size: number): void => {
     last = size;
@@ -81,7 +87,7 @@ function programSizeOf(source: string): number {
     const literal = char === '\\' ? taken(LITERAL, source, at) : null;
     const escape = char === '\\' ? taken(ESCAPE, source, at) : null;
     const set = char === '[' ? taken(CLASS, source, at) : null;
-    // The parser of the library takes quadratic time to find this.
+    // The parser of the library takes quadratic time to find this error.
     if (char === '[' && set === null) throw new RE2JSSyntaxException('missing closing ]', source.slice(at));
     const whole = literal ?? escape ?? set;
     const repetition = char === '{' ? taken(REPETITION, source, at) : null;

@@ -139,7 +139,7 @@ export function canonicalQuantity(text: string): string {
   return PLAIN.test(text) ? text : formatQuantity(parseQuantity(text));
 }
 
-/** Whether two texts are quantities of one value, whatever their format. */
+/** Whether two texts are quantities of the same value in any format. */
 export function sameQuantity(a: string, b: string): boolean {
   try {
     return parseQuantity(a).nano === parseQuantity(b).nano;

@@ -1,4 +1,4 @@
-/** Texts in quotes, for messages, keys and cache keys. Objects are encoded by `api/codec/json.ts`, which keeps large integers. */
+/** Quotes texts for messages, keys and cache keys. `api/codec/json.ts` encodes objects, because it keeps large integers. */
 
-/** The text as a JSON string. */
+/** Returns the text as a JSON string. */
 export const quoteText = (text: string): string => JSON.stringify(text);

@@ -22,7 +22,9 @@ interface Token {
 }
 
 const END: Token = { type: 'end', text: '' };
-/** Words and symbols of one selector: those of `MAX_REQUIREMENTS`, and long lists of values. */
+/**
+ * The maximum number of words and symbols of a selector. It allows `MAX_REQUIREMENTS` requirements with long lists of values.
+ */
 const MAX_TOKENS = 20_000;
 const SYMBOLS = '=!(),><';
 const LONG_SYMBOLS: ReadonlySet<string> = new Set(['==', '!=']);

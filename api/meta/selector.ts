@@ -32,8 +32,8 @@ export interface Selector {
 }
 
 /**
- * Requirements of one selector. Every object of a list, and every event of a watch, is held against all of them on the one
- * thread that serves everybody.
+ * The maximum number of requirements of a selector. Every object of a list and every event of a watch is compared with all of
+ * them on the one thread that serves all requests.
  */
 export const MAX_REQUIREMENTS = 1000;
 

@@ -208,7 +208,7 @@ export const isInvalid = (error: unknown): boolean => isStatusError(error, 'Inva
 /** The requested history is no longer available, and the client must list again. */
 export const isExpired = (error: unknown): boolean => isStatusError(error, 'Expired') || isStatusError(error, 'Gone');
 
-/** Resolves with `undefined` where the request fails with an error that one of `expected` accepts. Other errors are thrown. */
+/** Resolves to `undefined` if the request fails with an error that one of `expected` accepts. Throws other errors. */
 export async function tolerate<T>(
   request: Promise<T>,
   ...expected: readonly ((error: unknown) => boolean)[]
@@ -221,7 +221,10 @@ export async function tolerate<T>(
   }
 }
 
-/** For writes that bring an object to a known state, beside other servers and clients that may do the same. */
+/**
+ * Ignores that the object exists already, has changed or is gone. It is for writes that bring an object to a known state while
+ * other servers and clients may do the same.
+ */
 export async function tolerateRaces(write: Promise<unknown>): Promise<void> {
   await tolerate(write, isAlreadyExists, isConflict, isNotFound);
 }

@@ -1,11 +1,11 @@
 /**
- * Bounds the time of a validation whose work others define: by schemas, patterns and values. A step is about as long as one
- * instruction of a regular expression takes for one character. Whoever validates opens a budget; what is validated within it
- * shares it. Validation is synchronous, so there is one budget at a time.
+ * Limits the time of a validation whose effort depends on untrusted schemas, patterns and values. A step takes about as long as
+ * one instruction of a regular expression takes for one character. The caller of a validation opens a budget, which everything
+ * validated within it shares. Validation is synchronous, so there is one budget at a time.
  */
 import { type FieldError, forbidden } from './field-error.ts';
 
-/** Some seconds at worst; values and patterns that people write take a hundredth of it. */
+/** The budget, which is at worst some seconds. Values and patterns that people write take a hundredth of it. */
 const MAX_STEPS = 200_000_000;
 
 let left: number | undefined;
@@ -19,7 +19,7 @@ export function spendSteps(steps: number): void {
   if (left < 0) throw new EffortExceeded('the budget of validation is used up');
 }
 
-/** Runs a validation with a budget. The error that replaces its result names no field. */
+/** Runs a validation with a budget. If the budget is exceeded, the result is a single error without a field. */
 export function withinBudget(validate: () => FieldError[]): FieldError[] {
   if (left !== undefined) return validate();
   left = MAX_STEPS;

@@ -1,10 +1,9 @@
 /**
- * What a JSON value becomes on its way through the typed structs of kube-apiserver: types checked, names that the type does
- * not have dropped and reported, nulls dropped, times and quantities in their one form, zero values there or not there as
- * the type says (`Presence`).
+ * Decodes a JSON value by the typed structs of kube-apiserver. It checks types, drops and reports unknown names, drops nulls,
+ * converts times and quantities to their canonical form, and adds or drops zero values as the type requires (`Presence`).
  *
- * The same walk serves every kind; it knows no kind by name. Custom resources have a walk of their own (pruning). The
- * registry calls it for every body of a built-in kind, and for what defaulting and patches made.
+ * The same code serves every kind and knows no kind by name. Custom resources are pruned by other code. The registry calls this
+ * for every body of a built-in kind, and for the results of defaulting and patches.
  */
 import { QuantityError, storedQuantity } from '../meta/quantity.ts';
 import { stringifyJson, setMember } from '../codec/json.ts';
@@ -13,21 +12,21 @@ import type { JsonObject, JsonValue } from '../meta/object.ts';
 import type { Field, Scalar, StructType, TypeNode } from './schema.ts';
 import { jsonKind, goType, goName } from './go-types.ts';
 
-/** A value that does not fit its type; the message is kube-apiserver's. */
+/** The error for a value that does not match its type. It has kube-apiserver's message. */
 export class DecodeError extends Error {
   override readonly name = 'DecodeError';
 }
 
 export interface Decoded {
-  /** Shares nothing that is changed later with the value that came in, except free JSON. */
+  /** The decoded value. Except for free-form JSON, it shares nothing with the input that is modified later. */
   readonly value: JsonObject;
-  /** Paths that the type does not have, in the order of the text: `spec.containers[0].colour`. */
+  /** The paths that the type does not have, in the order of the text: `spec.containers[0].colour`. */
   readonly unknown: readonly string[];
 }
 
 /**
- * Throws `DecodeError`. `value` is not changed. `decimals` are the literals of whole numbers that have a fraction or an
- * exponent, by path: integer fields refuse them.
+ * Throws `DecodeError`. `value` is not modified. `decimals` are the literals of whole numbers with a fraction or an exponent,
+ * by path. Integer fields refuse them.
  */
 export function decodeStruct(
   struct: StructType,
@@ -43,8 +42,9 @@ export function decodeStruct(
 }
 
 /**
- * Puts back, in place, what the type always prints: for values that were decoded and then changed (a status that a strategy
- * has taken away). Lists and maps that became empty are dropped or become null, as they come back from the store.
+ * Restores, in place, the fields that the type always serializes. It is for values that were modified after they were decoded,
+ * such as an object whose strategy removed the status. Lists and maps that became empty are dropped or become null, as if they
+ * had been read from the store.
  */
 export function completeStruct(struct: StructType, value: JsonObject): void {
   for (const field of struct.fields.values()) {
@@ -54,7 +54,7 @@ export function completeStruct(struct: StructType, value: JsonObject): void {
       continue;
     }
     const wanted = field.presence === 'null' ? null : field.presence === 'print' ? zeroValue(field.type) : undefined;
-    // What is complete is never written to: it may be shared and frozen.
+    // A complete value is never modified, because it may be shared and frozen.
     if (wanted === undefined) {
       if (member !== undefined) delete value[field.name];
     } else if (member !== wanted) value[field.name] = wanted;
@@ -72,12 +72,12 @@ function complete(type: TypeNode, value: JsonValue): void {
   }
 }
 
-/** The text of a `strict decoding error` for unknown names. */
+/** Returns the message of a `strict decoding error` for unknown names. */
 export function unknownFieldErrors(unknown: readonly string[]): string[] {
   return unknown.map((path) => `unknown field "${path}"`);
 }
 
-/** The zero value of a field that is always printed; `null` for lists, maps and references. */
+/** Returns the zero value of a field that is always serialized. It is `null` for lists, maps and references. */
 function zeroValue(type: TypeNode): JsonValue {
   if (type.kind === 'struct') return new Walk().struct(type.struct, {});
   return type.kind === 'scalar' ? ZEROS[type.scalar] : null;
@@ -106,10 +106,10 @@ const INT64_MAX = 2n ** 63n - 1n;
 const INT64_MIN = -(2n ** 63n);
 const MAX_UNKNOWN = 100;
 
-/** Maps that say something by being there, even with nothing in them: a pod's overhead that no runtime class asked for. */
+/** Maps that have a meaning even if they are empty, such as the overhead of a pod without one from a runtime class. */
 const KEPT_EMPTY: ReadonlySet<string> = new Set(['overhead']);
 
-/** Fields that are always printed; computed once for each type. */
+/** The fields that are always serialized. They are computed once for each type. */
 const printed = new WeakMap<StructType, readonly Field[]>();
 
 function printedFields(struct: StructType): readonly Field[] {
@@ -125,9 +125,9 @@ const NO_DECIMALS: ReadonlyMap<string, string> = new Map();
 
 class Walk {
   readonly unknown: string[] = [];
-  /** Names and indexes down to the current value, for unknown names; names only are in errors. */
+  /** The names and indexes down to the current value, for unknown names. Errors contain only the names. */
   readonly #path: (string | number)[] = [];
-  /** Names of fields only, and the structs that have them. */
+  /** The names of the fields without indexes, and the structs that contain them. */
   readonly #fields: string[] = [];
   #struct: StructType | undefined;
   readonly #decimals: ReadonlyMap<string, string>;
@@ -154,7 +154,7 @@ class Walk {
       this.#fields.push(key);
       const decoded = this.#node(field.type, member);
       this.#fields.pop();
-      // An empty list that is given is owned by who gave it; it becomes null when the object is stored (`completeStruct`).
+      // The client that sends an empty list owns it. It becomes null when the object is stored (`completeStruct`).
       if (field.presence !== 'omit' || KEPT_EMPTY.has(key) || !isZero(field.type, decoded)) out[key] = decoded;
     }
     this.#path.length = depth;
@@ -178,7 +178,7 @@ class Walk {
     return path;
   }
 
-  /** `value` is not null. */
+  /** Decodes a value that is not null. */
   #node(type: TypeNode, value: JsonValue): JsonValue {
     switch (type.kind) {
       case 'scalar':
@@ -276,11 +276,11 @@ class Walk {
   }
 }
 
-/** Whether a decoded value that is not null stays. */
+/** Whether a decoded value other than null is kept. */
 function keeps(field: Field, value: JsonValue): boolean {
   if (value === null) return false;
   if (field.presence === 'omit') return KEPT_EMPTY.has(field.name) || !isZero(field.type, value);
-  // What is stored has no empty lists and maps: they come back as null, which is printed where it must be.
+  // Stored objects have no empty lists and maps. They are null after decoding, and are serialized only if the type requires it.
   if (
     field.presence === 'print' &&
     field.name !== 'items' &&
@@ -310,7 +310,7 @@ function zeroItem(type: TypeNode): JsonValue {
   return zeroValue(type);
 }
 
-/** A null of a map. kube-apiserver stores no bytes as empty text. */
+/** Returns the value for a null in a map. kube-apiserver stores absent bytes as an empty text. */
 function zeroEntry(type: TypeNode): JsonValue {
   return type.kind === 'scalar' && type.scalar === 'bytes' ? '' : zeroValue(type);
 }
@@ -343,14 +343,14 @@ function intOrString(value: JsonValue): JsonValue {
   throw new DecodeError(`json: cannot unmarshal number ${value} into Go value of type int32`);
 }
 
-/** An error inside a type that reads itself: it does not know the field. */
+/** Throws an error inside a type that decodes itself, which does not know the field. */
 function foreign(value: JsonValue, goType: string): never {
   throw new DecodeError(`json: cannot unmarshal ${jsonKind(value)} into Go value of type ${goType}`);
 }
 
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
-/** The same bytes without line ends; `DecodeError` names the first wrong byte. */
+/** Returns the same bytes without line breaks. The `DecodeError` names the first invalid byte. */
 function canonicalBase64(text: string): string {
   if (BASE64.test(text)) return text;
   let at = 0;

@@ -1,11 +1,11 @@
 /**
- * The defaults that the schema itself carries (OpenAPI's `default`). What a kind does beyond them is its own business
+ * Applies the defaults in the schema itself (OpenAPI's `default`). The code of each kind applies the others
  * (`controlplane/registry/kinds`).
  */
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import type { Field, StructType, TypeNode } from './schema.ts';
 
-/** What of a type can hold defaults, found once: fields with one, and fields that lead to one. */
+/** The fields of a type that have a default, and those that lead to one. They are found once. */
 interface Plan {
   readonly defaults: readonly { readonly name: string; readonly value: JsonValue }[];
   readonly inner: readonly { readonly name: string; readonly type: TypeNode }[];
@@ -14,7 +14,7 @@ interface Plan {
 const plans = new WeakMap<StructType, Plan>();
 const leads = new WeakMap<StructType, boolean>();
 
-/** Sets what is absent or null, in place. Absent structs stay absent. */
+/** Sets values that are absent or null, in place. Absent structs stay absent. */
 export function applyTableDefaults(struct: StructType, value: JsonObject): void {
   const plan = planOf(struct);
   for (const { name, value: preset } of plan.defaults) {
@@ -54,7 +54,7 @@ function planOf(struct: StructType): Plan {
   return plan;
 }
 
-/** A zero that the type prints or leaves out anyway; references keep it. */
+/** Whether the value is a zero value that the type adds or drops anyway. References keep it. */
 function isImplied(field: Field, value: JsonValue): boolean {
   return (value === '' || value === 0 || value === false) && field.presence !== 'keep' && field.presence !== 'null';
 }
@@ -71,7 +71,7 @@ function hasDefaults(type: TypeNode, open: Set<StructType>): boolean {
     (field) => (field.default !== undefined && !isImplied(field, field.default)) || hasDefaults(field.type, open),
   );
   open.delete(type.struct);
-  // A negative found inside a cycle may be incomplete; only answers outside of one are kept.
+  // A negative result inside a cycle may be incomplete, so only results outside of one are kept.
   if (found || open.size === 0) leads.set(type.struct, found);
   return found;
 }

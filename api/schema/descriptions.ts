@@ -1,6 +1,6 @@
 /**
- * Texts of types and fields, from the official client package's declarations. Costly, so read a file at a time on first
- * use: only OpenAPI (and what `kubectl explain` asks of it) needs them. A field without a text of its own has its type's.
+ * Reads the descriptions of types and fields from the declarations of the client package. This is slow, so a file is read on
+ * first use. Only OpenAPI, and therefore `kubectl explain`, needs them. A field without a description has that of its type.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -15,7 +15,7 @@ const NONE: Texts = { type: undefined, fields: new Map() };
 const cache = new Map<string, Texts>();
 let folder: string | undefined;
 
-/** The text of a built-in type or field; `undefined` where there is none. */
+/** Returns the description of a built-in type or field, or `undefined` if there is none. */
 export function describe(structName: string, fieldName?: string): string | undefined {
   let texts = cache.get(structName);
   if (texts === undefined) {
@@ -36,14 +36,17 @@ function read(structName: string): Texts {
 }
 
 function modelsFolder(): string {
-  // A bundled program has the declarations beside it (scripts/program-bundle.ts).
+  // A bundled program has the declarations in a folder beside it (scripts/program-bundle.ts).
   const beside = join(import.meta.dirname, 'models');
   if (existsSync(beside)) return beside;
-  // Resolving does not load the package.
+  // Resolving the path does not load the package.
   return join(dirname(createRequire(import.meta.url).resolve('@kubernetes/client-node')), 'gen', 'models');
 }
 
-/** `CoreV1Event` before `V1Event`: a class has its group's name only where two groups share the type's. */
+/**
+ * Returns the possible class names, such as `CoreV1Event` and `V1Event`. A class has the name of its group only if two groups
+ * have a type of the same name.
+ */
 function modelNames(structName: string): string[] {
   const parts = structName.split('.');
   const kind = parts.pop() ?? '';

@@ -1,4 +1,4 @@
-/** How the messages of Go's JSON decoder name JSON values and Go types, for the errors of decoding. */
+/** Names JSON values and Go types like the messages of Go's JSON decoder, for decoding errors. */
 import type { Scalar, StructType, TypeNode } from './schema.ts';
 
 export function jsonKind(value: unknown): string {
@@ -46,7 +46,7 @@ export function goType(type: TypeNode): string {
   }
 }
 
-/** `v1.Container`. */
+/** Returns the Go name, for example `v1.Container`. */
 export function goName(struct: StructType): string {
   return struct.name.split('.').slice(-2).join('.');
 }

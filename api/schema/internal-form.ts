@@ -1,12 +1,12 @@
 /**
- * The form in which kube-apiserver shows a struct in an error or in a diff: its internal Go type has no JSON names, so
- * every field appears under its Go name, absent ones with their zero value (`{"Required":{"NodeSelectorTerms":null}}`).
- * Types of apimachinery (label selectors, metadata, quantities) have JSON names and keep their form on the wire.
+ * Returns the form in which kube-apiserver shows a struct in an error or in a diff. Its internal Go type has no JSON names, so
+ * every field has its Go name, and absent fields have their zero value (`{"Required":{"NodeSelectorTerms":null}}`). The types
+ * of apimachinery (label selectors, metadata, quantities) have JSON names and keep their wire form.
  */
 import type { Field, StructType, TypeNode } from './schema.ts';
 import { loadSchema } from './table.ts';
 
-/** Field orders of Go types that differ from the order of the protobuf numbers. */
+/** The field orders of Go types that differ from the order of the protobuf numbers. */
 const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
   [
     'io.k8s.api.core.v1.SecurityContext',
@@ -15,20 +15,20 @@ const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
   ['io.k8s.api.core.v1.PersistentVolumeClaimSpec', ['accessModes', 'selector']],
 ]);
 
-/** Abbreviations that a Go name begins with in capitals. */
+/** The abbreviations that a Go name begins with in capital letters. */
 const ABBREVIATIONS =
   /^(?:api|aws|cidrs?|cpu|csi|dns|fc|fs|gce|grpc|http|https|id|ip|ips|iscsi|nfs|os|pd|pid|qos|rbd|se|tcp|tls|ttl|tty|uid|uri|url|wwids)(?=$|[A-Z])/;
 
 const PLURALS: ReadonlySet<string> = new Set(['cidrs', 'ips', 'wwids']);
 
-/** Go names that no rule gives. */
+/** The Go names that do not follow the rules. */
 const NAMES: ReadonlyMap<string, string> = new Map([
   ['cephfs', 'CephFS'],
   ['storageos', 'StorageOS'],
   ['pdID', 'PdID'],
 ]);
 
-/** `typeName` is the name of a built-in type, like `io.k8s.api.rbac.v1.RoleRef`. */
+/** `typeName` is the name of a built-in type, for example `io.k8s.api.rbac.v1.RoleRef`. */
 export function internalForm(typeName: string, value: unknown): object | null {
   const struct = loadSchema().struct(typeName);
   if (struct === undefined) throw new Error(`No built-in type has the name ${typeName}`);
@@ -99,7 +99,7 @@ function fieldsInOrder(struct: StructType): Field[] {
   return [...struct.fields.values()].sort((a, b) => rank(a) - rank(b));
 }
 
-/** `APIGroup` of `apiGroup`, `HostPath` of `hostPath`. */
+/** Returns the Go name of a field: `APIGroup` for `apiGroup`, `HostPath` for `hostPath`. */
 export function goFieldName(name: string): string {
   const irregular = NAMES.get(name);
   if (irregular !== undefined) return irregular;

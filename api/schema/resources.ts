@@ -1,13 +1,13 @@
 /**
- * The built-in resources with their subresources, in the order of discovery, read from the generated `resources.json`.
- * The registry makes its rows from them; nothing else says which paths are served.
+ * Provides the built-in resources and their subresources in the order of discovery, from the generated `resources.json`. The
+ * registry builds its rows from them. Only this file determines which paths are served.
  */
 import { readFileSync } from 'node:fs';
 import type { ResourceInfo } from './schema.ts';
 
 let resources: readonly ResourceInfo[] | undefined;
 
-/** Parsed once a process; shared, never changed. */
+/** Returns the resources. They are parsed once for each process, shared, and never modified. */
 export function builtinResources(): readonly ResourceInfo[] {
   resources ??= JSON.parse(readFileSync(new URL('resources.json', import.meta.url), 'utf8')) as ResourceInfo[];
   return resources;

@@ -1,9 +1,9 @@
 /**
- * What the program knows of the shape of API types: one model for the built-in types (from the generated table, `table.ts`)
- * and for custom resources (from their structural schema).
+ * Defines the model of API types, for the built-in types (from the generated table, `table.ts`) and for custom resources (from
+ * their structural schema).
  *
  * Pruning, unknown-field detection, defaulting, strategic merge, structured merge, protobuf, OpenAPI and Tables read this
- * model; none of them knows a kind by name.
+ * model. None of them knows a kind by name.
  */
 import type { JsonValue } from '../meta/object.ts';
 
@@ -24,69 +24,70 @@ export type Scalar =
   | 'fieldsV1';
 
 export type TypeNode =
-  /** `message`: the protobuf form of a JSON value that has one of several types (schemas of custom resources). */
+  /** `message` is the protobuf form of a JSON value with one of several types (schemas of custom resources). */
   | {
       readonly kind: 'scalar';
       readonly scalar: Scalar;
       readonly message?: 'schemaOrBool' | 'schemaOrArray' | 'schemaOrStringArray';
     }
-  /** `wrapped`: protobuf has a message with one repeated field in its place. */
+  /** `wrapped` means that protobuf has a message with one repeated field in its place. */
   | { readonly kind: 'list'; readonly items: TypeNode; readonly wrapped?: true }
   | { readonly kind: 'map'; readonly values: TypeNode }
   | { readonly kind: 'struct'; readonly struct: StructType };
 
 /**
- * What becomes of a field that is absent, null or empty:
- * `print`: it is there with its zero value; `null`: there, null where absent; `keep`: absent stays absent, zero stays; `omit`: zero vanishes.
+ * The treatment of a field that is absent, null or empty:
+ * `print`: the field is always present, with its zero value. `null`: the field is always present, and null if absent. `keep`:
+ * an absent field stays absent, and a zero value stays. `omit`: a zero value is dropped.
  */
 export type Presence = 'print' | 'null' | 'keep' | 'omit';
 
 export interface Field {
   readonly name: string;
   readonly type: TypeNode;
-  /** OpenAPI's `required`. */
+  /** The `required` of OpenAPI. */
   readonly required: boolean;
-  /** Absent where the field has no protobuf form. */
+  /** Absent if the field has no protobuf form. */
   readonly protobufNumber?: number;
-  /** Numbers of the messages around it that JSON does not show, outermost first. */
+  /** The field numbers of the messages around the field that JSON does not show, outermost first. */
   readonly protobufInline?: readonly number[];
-  /** Absent for custom resources: what is there stays. */
+  /** Absent for custom resources, whose values are kept as they are. */
   readonly presence?: Presence;
-  /** Absent: `atomic` for scalars' lists is the default of structured merge. */
+  /** If absent, structured merge treats a list of scalars as `atomic`. */
   readonly listType?: 'atomic' | 'set' | 'map';
   readonly listMapKeys?: readonly string[];
-  /** Of a map or struct value. */
+  /** The map type of a map or struct value. */
   readonly mapType?: 'atomic' | 'granular';
   readonly patchStrategy?: readonly string[];
   readonly patchMergeKey?: string;
   readonly default?: JsonValue;
   readonly enum?: readonly string[];
-  /** Custom resources: null is a value of its own here. */
+  /** For custom resources: null is a value of its own. */
   readonly nullable?: boolean;
 }
 
 /** A struct. `fields` is filled on first use, so that types may refer to themselves. */
 export interface StructType {
-  /** `io.k8s.api.core.v1.Pod`; for custom resources a name made of group, version and kind. */
+  /** `io.k8s.api.core.v1.Pod`. The name for custom resources consists of group, version and kind. */
   readonly name: string;
   readonly fields: ReadonlyMap<string, Field>;
-  /** Of the struct itself, where its type says so for every use. */
+  /** The map type of the struct, if its type sets it for every use. */
   readonly mapType?: 'atomic' | 'granular';
-  /** Discriminated unions among the fields, as OpenAPI shows them. */
+  /** The discriminated unions among the fields, as in OpenAPI. */
   readonly unions?: readonly JsonValue[];
-  /** Keep what the schema does not name (custom resources). */
+  /** Whether unknown fields are kept (custom resources). */
   readonly preserveUnknown?: boolean;
-  /** No schema describes the value: it may be a scalar or a list as well. */
+  /** The value has no schema. It may also be a scalar or a list. */
   readonly untyped?: boolean;
-  /** Values of fields that are not named (custom resources with both properties and additionalProperties do not exist; kept for embedded resources). */
+  /** Whether the value is a whole object (`x-kubernetes-embedded-resource`). */
   readonly embeddedResource?: boolean;
 }
 
-/** A resource of the table: one row a served path. */
+/** A resource of the table. It has one row for each served path. */
 export interface ResourceInfo {
   readonly group: string;
   readonly version: string;
-  /** Plural, lower case. */
+  /** The plural in lower case. */
   readonly resource: string;
   readonly kind: string;
   readonly singular: string;
@@ -95,17 +96,17 @@ export interface ResourceInfo {
   readonly namespaced: boolean;
   readonly verbs: readonly string[];
   readonly subresources: readonly SubresourceInfo[];
-  /** Of a custom resource. */
+  /** Set for a custom resource. */
   readonly custom?: {
     readonly listKind: string;
-    /** Warning for a version that is going away; `''` for others. */
+    /** The warning for a deprecated version. It is empty for other versions. */
     readonly deprecation: string;
   };
 }
 
 export interface SubresourceInfo {
   readonly name: string;
-  /** Group and version of its kind where they differ from the resource's (`autoscaling/v1` `Scale`). */
+  /** The group and version of the kind if they differ from those of the resource (`autoscaling/v1` `Scale`). */
   readonly group: string;
   readonly version: string;
   readonly kind: string;
@@ -113,11 +114,11 @@ export interface SubresourceInfo {
 }
 
 export interface Schema {
-  /** By full type name. */
+  /** Returns a struct by its full type name. */
   struct(name: string): StructType | undefined;
-  /** The struct of a kind that is served. */
+  /** Returns the struct of a served kind. */
   kind(group: string, version: string, kind: string): StructType | undefined;
-  /** The text of a type or of a field; loaded on first use, costly: for OpenAPI only. */
+  /** Returns the description of a type or field. It is loaded on first use, which is slow, so only OpenAPI calls it. */
   description(structName: string, fieldName?: string): string | undefined;
   structNames(): Iterable<string>;
 }

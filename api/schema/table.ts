@@ -1,8 +1,8 @@
 /**
- * The built-in API types, read from the generated `table.json`.
+ * Provides the built-in API types from the generated `table.json`.
  *
- * Loading parses one file and makes nothing else: a struct's fields are built when they are first asked for, so that
- * start-up pays for the types that are used. One `Schema` a process is enough; everything in it is immutable.
+ * Loading only parses the file. The fields of a struct are built on first use, so that the start pays only for the types that
+ * are used. One `Schema` for each process is enough, and everything in it is immutable.
  */
 import { readFileSync } from 'node:fs';
 import type { JsonValue } from '../meta/object.ts';
@@ -10,7 +10,7 @@ import { describe } from './descriptions.ts';
 import { builtinResources } from './resources.ts';
 import type { Field, Presence, Scalar, Schema, StructType, TypeNode } from './schema.ts';
 
-/** As `scripts/generate-api.ts` writes them. */
+/** A field in the form that `scripts/generate-api.ts` writes. */
 type FieldRow = readonly [
   name: string,
   type: string,
@@ -88,7 +88,7 @@ class BuiltinSchema implements Schema {
     return this.#byKind.get(key);
   }
 
-  /** Options and `Status` are kinds of every group (`apps/v1 DeleteOptions`). */
+  /** The options types and `Status` are kinds of every group (`apps/v1 DeleteOptions`). */
   #optionsOf(group: string, kind: string): TableStruct | undefined {
     if (group !== '' && group !== 'meta.k8s.io' && !kind.endsWith('Options')) return undefined;
     return this.#byName.get(`io.k8s.apimachinery.pkg.apis.meta.v1.${kind}`);
@@ -151,7 +151,7 @@ function optionsOf(options: Readonly<Record<string, string>>): Partial<Field> {
   };
 }
 
-/** Packages whose name is not the first label of the group. */
+/** The packages whose name is not the first label of the group. */
 const PACKAGES: ReadonlyMap<string, string> = new Map(
   Object.entries({
     '': 'io.k8s.api.core',
@@ -164,14 +164,14 @@ const PACKAGES: ReadonlyMap<string, string> = new Map(
   }),
 );
 
-/** Groups of built-in types that are not served as resources. */
+/** The groups of built-in types that are not served as resources. */
 const UNSERVED = ['admission.k8s.io', 'apidiscovery.k8s.io', 'imagepolicy.k8s.io', 'meta.k8s.io'];
 
 let groups: ReadonlySet<string> | undefined;
 
 /**
- * `io.k8s.api.apps.v1.Deployment` of `apps`, `v1`, `Deployment`; of other groups the name in OpenAPI,
- * `com.example.v1.Thing`, even where their first label is that of a built-in one.
+ * Returns the type name of a kind: `io.k8s.api.apps.v1.Deployment` for `apps`, `v1`, `Deployment`. For other groups it is the
+ * name in OpenAPI, `com.example.v1.Thing`, even if their first label is that of a built-in group.
  */
 export function typeNameOf(group: string, version: string, kind: string): string {
   groups ??= new Set([...builtinResources().map((row) => row.group), ...UNSERVED]);
@@ -179,7 +179,7 @@ export function typeNameOf(group: string, version: string, kind: string): string
   return `${PACKAGES.get(group) ?? `io.k8s.api.${group.split('.')[0] ?? ''}`}.${version}.${kind}`;
 }
 
-/** The other way for the types of served kinds: group, version and kind of a type name. */
+/** Returns the group, version and kind of the type name of a served kind. */
 export function groupVersionKindOf(structName: string): { group: string; version: string; kind: string } | undefined {
   return kindsByType().get(structName);
 }
@@ -203,7 +203,7 @@ function kindsByType(): ReadonlyMap<string, { group: string; version: string; ki
 
 let builtin: BuiltinSchema | undefined;
 
-/** The types of the release that is served. Parsed once a process. */
+/** Returns the types of the served release. They are parsed once for each process. */
 export function loadSchema(): Schema {
   builtin ??= new BuiltinSchema(JSON.parse(readFileSync(new URL('table.json', import.meta.url), 'utf8')) as TypeRow[]);
   return builtin;

@@ -1,6 +1,6 @@
 /**
- * RFC 3339 times as the API writes them: UTC, whole seconds (`Time`) or exactly six decimals (`MicroTime`). Reading is as
- * strict as kube-apiserver and refuses in its words.
+ * Parses and formats RFC 3339 times in the forms of the API: UTC with whole seconds (`Time`) or exactly six decimals
+ * (`MicroTime`). Parsing is as strict as that of kube-apiserver and has its messages.
  */
 import { quoteText } from '../meta/quote.ts';
 
@@ -12,7 +12,7 @@ const SECONDS = '2006-01-02T15:04:05Z07:00';
 const MICROSECONDS = '2006-01-02T15:04:05.000000Z07:00';
 const CANONICAL = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z$/;
 
-/** The canonical text of a `Time`; `null` for the zero time. Throws `TimeError`. */
+/** Returns the canonical text of a `Time`, or `null` for the zero time. Throws `TimeError`. */
 export function canonicalTime(text: string): string | null {
   if (CANONICAL.test(text) && Number.isFinite(Date.parse(text)) && isRealDay(text)) {
     return text === '0001-01-01T00:00:00Z' ? null : text;
@@ -22,27 +22,30 @@ export function canonicalTime(text: string): string | null {
   return canonical === '0001-01-01T00:00:00Z' ? null : canonical;
 }
 
-/** The canonical text of a `MicroTime`; `null` for the zero time. Throws `TimeError`. */
+/** Returns the canonical text of a `MicroTime`, or `null` for the zero time. Throws `TimeError`. */
 export function canonicalMicroTime(text: string): string | null {
   const { seconds, fraction } = parse(text, MICROSECONDS, true);
   const whole = new Date(seconds * 1000).toISOString().slice(0, 19);
   return whole === '0001-01-01T00:00:00' && /^0*$/.test(fraction) ? null : `${whole}.${fraction.padEnd(6, '0')}Z`;
 }
 
-/** JavaScript moves 30 February to March; the calendar has no such day. */
+/** Whether the day exists. JavaScript converts 30 February to a day in March. */
 function isRealDay(text: string): boolean {
   const day = Number(text.slice(8, 10));
   return day <= 28 || utcDate(Number(text.slice(0, 4)), Number(text.slice(5, 7)), day) !== undefined;
 }
 
-/** Seconds since 1970 of a day's begin in UTC; `undefined` for a day that the calendar does not have, as 30 February. */
+/**
+ * Returns the seconds from 1970 to the start of a day in UTC, or `undefined` for a day that does not exist, such as 30
+ * February.
+ */
 export function utcDate(year: number, month: number, day: number): number | undefined {
   const date = new Date(0);
   date.setUTCFullYear(year, month - 1, day);
   return date.getUTCMonth() === month - 1 && date.getUTCDate() === day ? date.getTime() / 1000 : undefined;
 }
 
-/** The pieces of a time in their order: the layout's text, its digits and its largest value. */
+/** The pieces of a time in their order: the text in the layout, the digits and the largest value. */
 const PIECES = [
   { layout: '2006', digits: 4, min: 0, max: 9999, name: 'year' },
   { layout: '-' },

@@ -35,7 +35,7 @@ function semverOf(text: string): Semver | undefined {
   return new Semver([BigInt(major), BigInt(minor), BigInt(patch)], prerelease?.split('.') ?? []);
 }
 
-/** Returns the value of a semantic version, or `undefined` if the text is none. */
+/** Returns the value of a semantic version, or `undefined` if the text is not one. */
 export const versionValue = (text: string): OpaqueValue | undefined => semverOf(text);
 
 function compareVersions(a: Semver, b: Semver): number {

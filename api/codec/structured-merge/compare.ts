@@ -1,5 +1,5 @@
 /**
- * Compares two values of one type, and returns the sets of added, removed and modified paths.
+ * Compares two values of one type. Returns the sets of added, removed and modified paths.
  *
  * It runs on every write, so it walks both values once and creates nothing but the sets.
  */
@@ -36,7 +36,7 @@ export function compare(type: MergeType, old: JsonValue | undefined, next: JsonV
   return sets;
 }
 
-/** `undefined` is absence; null is a value. */
+/** `undefined` means that the value is absent. Null is a value. */
 function compareValue(type: MergeType, old: JsonValue | undefined, next: JsonValue | undefined, sets: Sets): void {
   if (old === undefined) {
     if (next !== undefined) takeWhole(type, next, sets.added);
@@ -130,7 +130,7 @@ function compareInside(type: MergeType, old: JsonValue, next: JsonValue, sets: S
   }
 }
 
-/** A struct whose type always has a member is never empty. */
+/** A struct is never empty if its type always has a member. */
 function isEmptyObject(type: MergeType, object: JsonObject | undefined): boolean {
   if (object === undefined) return true;
   for (const name in object) {
@@ -141,7 +141,7 @@ function isEmptyObject(type: MergeType, object: JsonObject | undefined): boolean
 
 const zeros = new WeakMap<StructMergeType, readonly MergeMember[]>();
 
-/** Members that the type always has. */
+/** Returns the members that the type always has. */
 function zerosOf(type: StructMergeType): readonly MergeMember[] {
   let found = zeros.get(type);
   if (found === undefined) {
@@ -173,7 +173,7 @@ function compareStruct(
   }
 }
 
-/** What stands for a member that is null or absent. */
+/** Returns the value for a member that is null or absent. */
 function nullOr(object: JsonObject, name: string, zero: JsonValue | undefined): JsonValue | undefined {
   return object[name] === null ? (zero === undefined ? null : zero) : zero;
 }
@@ -230,7 +230,9 @@ function compareItems(type: ListType, old: readonly JsonValue[], next: readonly 
   }
 }
 
-/** Items with one key: usually one at most. Where there are more, they are owned together and have no paths below. */
+/**
+ * Compares items with the same key, usually at most one on each side. Several items are owned together and have no paths below.
+ */
 function compareSameItems(
   type: ListType,
   element: string,

@@ -1,16 +1,16 @@
 /**
- * Sets of field paths, as trees. A node says whether its own path is in the set and holds what lies below it, by path
- * element in its text form (`f:name`, `k:{"name":"a"}`, `v:"x"`, `i:0`), so the wire form is the tree itself.
+ * Defines sets of field paths as trees. A node says whether its own path is in the set. Its children have the text form of
+ * their path elements as keys (`f:name`, `k:{"name":"a"}`, `v:"x"`, `i:0`), so the tree has the structure of the wire form.
  *
- * Sets are immutable once handed out; operations share unchanged branches. Empty branches never occur.
+ * A set is immutable once it is returned, and operations share unchanged branches. There are no empty branches.
  */
 import type { JsonObject } from '../../meta/object.ts';
 
 export interface FieldSet {
-  /** The path of this node is in the set. Always false at the root. */
+  /** Whether the path of this node is in the set. It is always false at the root. */
   readonly owned: boolean;
   readonly children: ReadonlyMap<string, FieldSet> | undefined;
-  /** What a root was read from: its wire form. */
+  /** The wire form from which a root was decoded. */
   readonly wire?: JsonObject | undefined;
 }
 
@@ -35,13 +35,13 @@ export class FieldSetBuilder implements FieldSet {
     return child;
   }
 
-  /** Puts in a path that has none below it. */
+  /** Adds a path that has none below it. */
   own(element: string): void {
     this.children ??= new Map();
     this.children.set(element, leaf);
   }
 
-  /** Drops a child that got nothing. */
+  /** Removes a child that remained empty. */
   dropEmpty(element: string): void {
     const child = this.children?.get(element);
     if (child === undefined || child.owned || child.children !== undefined) return;
@@ -79,12 +79,12 @@ export function intersection(a: FieldSet, b: FieldSet): FieldSet {
   return node(a.owned && b.owned, children);
 }
 
-/** Paths of `a` that are not in `b`. */
+/** Returns the paths of `a` that are not in `b`. */
 export function difference(a: FieldSet, b: FieldSet): FieldSet {
   return subtract(a, b, false);
 }
 
-/** As `difference`, but a path of `b` takes everything below it too. */
+/** Returns the difference, where a path of `b` also removes everything below it. */
 export function recursiveDifference(a: FieldSet, b: FieldSet): FieldSet {
   return subtract(a, b, true);
 }
@@ -118,7 +118,7 @@ export function equalSets(a: FieldSet, b: FieldSet): boolean {
   return true;
 }
 
-/** The set of the given paths. */
+/** Returns the set of the given paths. */
 export function setOfPaths(paths: Iterable<readonly string[]>): FieldSet {
   const root = new FieldSetBuilder();
   for (const path of paths) {

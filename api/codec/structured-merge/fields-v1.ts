@@ -1,19 +1,19 @@
 /**
- * `FieldsV1`, the wire form of a field set: nested objects keyed by path element, `.` for a path that is in the set and
- * has others below it.
+ * Encodes and decodes `FieldsV1`, the wire form of a field set: nested objects with path elements as keys, and `.` for a path
+ * that is in the set and has others below it.
  */
 import type { JsonObject } from '../../meta/object.ts';
 import { type FieldSet, FieldSetBuilder } from './field-set.ts';
 import { compareElements, normalizeElement, pathText } from './path-element.ts';
 
-/** Throws an `Error` for what is no field set. */
+/** Throws an `Error` if the value is not a field set. */
 export function decodeFieldsV1(fields: JsonObject): FieldSet {
   const root = new FieldSetBuilder();
   if (decodeInto(root, fields)) root.wire = fields;
   return root;
 }
 
-/** Returns whether the fields are written as this program writes them. */
+/** Returns whether the fields are in the form that this program writes. */
 function decodeInto(target: FieldSetBuilder, fields: JsonObject): boolean {
   let own = true;
   for (const key of Object.keys(fields)) {
@@ -59,10 +59,13 @@ function orderedElements(set: FieldSet): string[] {
   return elements.length <= FEW ? insertionSorted(elements) : elements.sort();
 }
 
-/** Up to here `insertionSorted` takes less time and memory than `Array.prototype.sort`; most nodes of a field set have fewer members. */
+/**
+ * Up to this number of elements, `insertionSorted` takes less time and memory than `Array.prototype.sort`. Most nodes of a
+ * field set have fewer members.
+ */
 const FEW = 24;
 
-/** Sorts in place, by UTF-16 code units. */
+/** Sorts in place by UTF-16 code units. */
 function insertionSorted(elements: string[]): string[] {
   for (let end = 1; end < elements.length; end++) {
     const element = elements[end] ?? '';
@@ -73,7 +76,10 @@ function insertionSorted(elements: string[]): string[] {
   return elements;
 }
 
-/** Fields, and keys and values that are texts: their order is that of the elements, which sorts fastest without a callback. */
+/**
+ * Whether the elements can be compared as text: fields, and keys and values that are texts. Their order is that of the texts,
+ * which sorts fastest without a callback.
+ */
 function comparesAsText(element: string, _index: number, all: readonly string[]): boolean {
   if (element.charAt(0) !== (all[0] ?? '').charAt(0)) return false;
   switch (element.charAt(0)) {
@@ -88,7 +94,7 @@ function comparesAsText(element: string, _index: number, all: readonly string[])
   }
 }
 
-/** The paths of a set as messages show them: what stands at one level before what lies below. */
+/** Returns the paths of a set as messages list them: the paths of one level come before those below it. */
 export function pathTexts(set: FieldSet): string[] {
   const texts: string[] = [];
   collect(set, [], texts);

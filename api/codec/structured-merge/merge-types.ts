@@ -1,5 +1,5 @@
 /**
- * How structured merge sees a type: what is one value, what merges by member, by key or as a set. Built once a type from
+ * Defines how structured merge treats a type: as one value, or merged by member, by key or as a set. A type is built once from
  * the schema model, on first use, and kept.
  */
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
@@ -8,28 +8,28 @@ import { keyElement, valueElement } from './path-element.ts';
 
 export type MergeType =
   | LeafMergeType
-  /** Of what no schema describes: objects merge by member, lists are one value. */
+  /** The type of values without a schema: objects merge by member, and lists are one value. */
   | { readonly kind: 'deduced' }
   | { readonly kind: 'keyed'; readonly keys: readonly ListKey[]; readonly items: MergeType }
   | { readonly kind: 'set'; readonly items: MergeType }
   | { readonly kind: 'map'; readonly values: MergeType }
   | StructMergeType;
 
-/** Owned as a whole. */
+/** A type whose value is owned as a whole. */
 export interface LeafMergeType {
   readonly kind: 'leaf';
-  /** What it must be; free JSON has none. */
+  /** The kind of value that is required. Free-form JSON has none. */
   readonly expects: 'map' | 'list' | Scalar | undefined;
-  /** What the items of an atomic list, or the whole of an atomic map, must be. They are not owned on their own. */
+  /** The type of the items of an atomic list, or of a whole atomic map. Such items are not owned separately. */
   readonly items?: MergeType;
   readonly content?: MergeType;
 }
 
 export interface StructMergeType {
   readonly kind: 'struct';
-  /** Of the members that the type names. */
+  /** The types of the members that the type names. */
   readonly members: ReadonlyMap<string, MergeMember>;
-  /** Of all other members; absent where there may be none. */
+  /** The type of all other members. Absent if there may be none. */
   readonly others: MergeType | undefined;
 }
 
@@ -37,13 +37,13 @@ export interface MergeMember {
   readonly name: string;
   readonly element: string;
   readonly type: MergeType;
-  /** What stands there when the object leaves it out, because the type always has it. */
+  /** The value if the object omits the member, because the type always has it. */
   readonly zero: JsonValue | undefined;
 }
 
 export interface ListKey {
   readonly name: string;
-  /** For items that leave the key out. */
+  /** The value for items that omit the key. */
   readonly default: JsonValue | undefined;
 }
 
@@ -69,7 +69,7 @@ function granularStruct(struct: StructType): MergeType {
   let members: ReadonlyMap<string, MergeMember> | undefined;
   return {
     kind: 'struct',
-    /** Late, so that types may refer to themselves. */
+    /** A getter, so that types may refer to themselves. */
     get members() {
       members ??= new Map([...struct.fields.values()].map((field) => [field.name, memberOf(field)]));
       return members;
@@ -117,7 +117,7 @@ function listType(field: Field, items: TypeNode): MergeType {
   return { kind: 'keyed', keys, items: nodeType(items) };
 }
 
-/** The one type whose key may be left out though its field is optional: a reference to nothing. */
+/** The only type whose key may be omitted although its field is optional. The item is then an empty reference. */
 const LOCAL_REFERENCE = 'io.k8s.api.core.v1.LocalObjectReference';
 
 function keyDefault(struct: StructType | undefined, name: string): JsonValue | undefined {
@@ -151,7 +151,7 @@ function zeroOf(field: Field): JsonValue | undefined {
   }
 }
 
-/** Of a value that no schema describes; null takes any form. */
+/** Returns the type of a value without a schema. Null may have any form. */
 export function deduce(value: JsonValue | undefined): MergeType {
   if (typeof value !== 'object' || value === null) return { kind: 'leaf', expects: undefined };
   return Array.isArray(value) ? freeList : { kind: 'map', values: deduced };
@@ -159,7 +159,7 @@ export function deduce(value: JsonValue | undefined): MergeType {
 
 export class PathElementError extends Error {}
 
-/** The element that names an item of a keyed list or a set. Throws `PathElementError`. */
+/** Returns the element that names an item of a keyed list or a set. Throws `PathElementError`. */
 export function itemElement(type: Extract<MergeType, { kind: 'keyed' | 'set' }>, item: JsonValue): string {
   if (type.kind === 'set') {
     if (item === null)
@@ -173,7 +173,7 @@ export function itemElement(type: Extract<MergeType, { kind: 'keyed' | 'set' }>,
   if (typeof item !== 'object' || Array.isArray(item)) {
     throw new PathElementError('associative list with keys may not have non-map elements');
   }
-  // A key that is missing and has no default does not name the item; validation refuses it where it is required.
+  // A missing key without a default does not name the item. Validation refuses it if the key is required.
   return keyElement(
     type.keys.flatMap(({ name, default: missing }) => {
       const value = item[name] ?? missing;

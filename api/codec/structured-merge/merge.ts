@@ -1,6 +1,6 @@
 /**
- * Merging what somebody applied into what is there: members merge, keyed lists and sets merge by item, all else is taken
- * from the applied value. Neither argument is changed.
+ * Merges an applied value into the live value: members merge, keyed lists and sets merge by item, and all other values are
+ * replaced. Neither argument is modified.
  */
 import { defineMember } from '../../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
@@ -32,7 +32,7 @@ export function merge(
   }
 }
 
-/** Null applied to a list or an object that has content takes nothing away. */
+/** An applied null removes nothing from a list or an object with content. */
 function keepContent(live: JsonValue, applied: JsonValue): JsonValue {
   if (applied !== null) return applied;
   const hasContent = Array.isArray(live) ? live.length > 0 : isObject(live) && Object.keys(live).length > 0;
@@ -58,7 +58,7 @@ const own = (object: JsonObject, name: string): JsonValue | undefined =>
 
 interface Indexed {
   readonly elements: readonly string[];
-  /** Absent for elements that occur more than once. */
+  /** The value is undefined for elements that occur more than once. */
   readonly items: ReadonlyMap<string, JsonValue | undefined>;
 }
 
@@ -70,8 +70,8 @@ function index(type: ListType, list: readonly JsonValue[]): Indexed {
 }
 
 /**
- * The order of both lists is kept where they agree; where they do not, the applied one decides, and items that only the
- * live list has stay beside the items that they stood beside.
+ * Keeps the order of both lists where they agree. Otherwise the applied list decides, and items that only the live list has
+ * stay beside their neighbours.
  */
 function mergeItems(type: ListType, live: readonly JsonValue[], applied: readonly JsonValue[]): JsonValue[] {
   const left = index(type, live);

@@ -1,6 +1,6 @@
 /**
- * The text forms of path elements: which list item a key names, in which order elements stand, and how a path reads in a
- * message.
+ * Handles the text forms of path elements: the list item that a key names, the order of elements, and the form of a path in
+ * messages.
  */
 import { quoteText } from '../../meta/quote.ts';
 import { JsonSyntaxError, parseJson, stringifyJson } from '../json.ts';
@@ -9,7 +9,7 @@ import type { JsonObject, JsonValue } from '../../meta/object.ts';
 
 export const valueElement = (value: JsonValue): string => `v:${canonicalJson(value)}`;
 
-/** `keys` are in order already. */
+/** `keys` must be sorted. */
 export function keyElement(keys: readonly { readonly name: string; readonly value: JsonValue }[]): string {
   let text = 'k:{';
   for (const { name, value } of keys) {
@@ -19,7 +19,7 @@ export function keyElement(keys: readonly { readonly name: string; readonly valu
   return `${text}}`;
 }
 
-/** JSON with members in order; integers without a fraction. */
+/** Encodes JSON with sorted members, and integers without a fraction. */
 export function canonicalJson(value: JsonValue | undefined): string {
   if (typeof value === 'string') return quoteText(value);
   if (typeof value === 'bigint') return value.toString();
@@ -30,7 +30,7 @@ export function canonicalJson(value: JsonValue | undefined): string {
   return `{${members.map((name) => `${quoteText(name)}:${canonicalJson(value[name])}`).join(',')}}`;
 }
 
-/** The canonical form of an element of another writer; `undefined` if it is not a path element. */
+/** Returns the canonical form of an element from another client, or `undefined` if it is not a path element. */
 export function normalizeElement(element: string): string | undefined {
   const content = element.slice(2);
   switch (element.slice(0, 2)) {
@@ -43,7 +43,7 @@ export function normalizeElement(element: string): string | undefined {
       return value === undefined ? undefined : `v:${canonicalJson(value)}`;
     }
     case 'k:': {
-      // One key with a plain text is how nearly all are written, and has one form.
+      // Nearly all keys have one member with a plain text, which has only one form.
       if (/^\{"[A-Za-z]+":"[^"\\<>&\s]*"\}$/.test(content)) return element;
       const value = parse(content);
       if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
@@ -65,7 +65,7 @@ function parse(text: string): JsonValue | undefined {
 
 const RANKS: ReadonlyMap<string, number> = new Map(Object.entries({ f: 0, k: 1, v: 2, i: 3 }));
 
-/** Fields by name, then keys, values and indices by what they hold. */
+/** Orders fields by name, and then keys, values and indices by their content. */
 export function compareElements(a: string, b: string): number {
   const rank = (RANKS.get(a.charAt(0)) ?? 4) - (RANKS.get(b.charAt(0)) ?? 4);
   if (rank !== 0) return rank;
@@ -106,7 +106,7 @@ function compareValues(a: JsonValue, b: JsonValue): number {
   return textA < textB ? -1 : textA > textB ? 1 : 0;
 }
 
-/** `.spec.containers[name="a"].image`. */
+/** Formats a path, for example `.spec.containers[name="a"].image`. */
 export function pathText(elements: readonly string[]): string {
   return elements.map(elementText).join('');
 }

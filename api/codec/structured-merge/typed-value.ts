@@ -1,6 +1,4 @@
-/**
- * Operations on one value of a type: which paths it has, whether it fits, and what is left when paths are taken out of it.
- */
+/** Operates on a value of a type: returns its paths, validates it, and removes paths from it. */
 import { stringifyJson } from '../json.ts';
 import { defineMember } from '../../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
@@ -11,7 +9,7 @@ import { elementText, valueText } from './path-element.ts';
 
 type ListType = Extract<MergeType, { kind: 'keyed' | 'set' }>;
 
-/** The paths that a value sets. Lists that name an item twice give that item alone. */
+/** Returns the paths that a value sets. For an item that a list contains twice, only the item itself is returned. */
 export function fieldSetOf(type: MergeType, value: JsonValue): FieldSet {
   const root = new FieldSetBuilder();
   collect(type, value, root);
@@ -68,7 +66,7 @@ function collectItems(type: ListType, items: readonly JsonValue[], set: FieldSet
   });
 }
 
-/** What a value has that its type does not allow, in the words of typed conversion. */
+/** Returns the errors of a value that does not match its type, with the messages of kube-apiserver's typed conversion. */
 export function typeErrors(type: MergeType, value: JsonValue): string[] {
   const errors: string[] = [];
   check(type, value, '', errors);
@@ -159,8 +157,8 @@ const shown = (value: JsonValue): string =>
   `&value.valueUnstructured{Value:${typeof value === 'object' ? stringifyJson(value) : valueText(value)}}`;
 
 /**
- * A value without the paths of `gone`; `undefined` where it is removed as a whole. What loses its last item or member is
- * empty and stays: an applier may own it as such. The value is not changed.
+ * Returns a value without the paths of `gone`, or `undefined` if the whole value is removed. A value that loses its last item
+ * or member stays and is empty, because an applier may own it as such. The value is not modified.
  */
 export function removePaths(type: MergeType, value: JsonValue, gone: FieldSet): JsonValue | undefined {
   if (isEmptySet(gone) || value === null) return value;
@@ -200,13 +198,13 @@ function removeMembers(
     const below = gone.children?.get(`f:${name}`);
     if (below?.owned === true) continue;
     const left = below === undefined ? member : removePaths(memberType(type, name) ?? deduced, member, below);
-    // A removed member whose name remains is null: the owner of the member still owns it.
+    // A removed member whose name remains becomes null, because its owner still owns it.
     defineMember(kept, name, left ?? null);
   }
   return kept;
 }
 
-/** `set` with every named member that it goes through, not only those at its ends. */
+/** Returns `set` with every named member on its paths, and not only those at their ends. */
 export function withNamedMembers(type: MergeType, set: FieldSet): FieldSet {
   if (set.children === undefined) return set;
   const children = new Map<string, FieldSet>();
