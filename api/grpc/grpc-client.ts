@@ -52,7 +52,7 @@ export async function connectGrpc<const M extends MessageTables, const T extends
     try {
       return codec(message).decode(bytes);
     } catch (error) {
-      throw new GrpcError('Internal', `the answer is no ${message}`, { cause: error });
+      throw new GrpcError('Internal', `the response is not a valid ${message}`, { cause: error });
     }
   };
   return {

@@ -18,13 +18,13 @@ function compute(list: unknown): Map<string, bigint> {
 }
 
 /** Whether the pod has pod-level resources of a supported kind. */
-function saysItself({ resources }: PodSpec): boolean {
+function hasPodLevelResources({ resources }: PodSpec): boolean {
   const names = [...Object.keys(resources?.requests ?? {}), ...Object.keys(resources?.limits ?? {})];
   return names.some((name) => name === 'cpu' || name === 'memory' || name.startsWith('hugepages-'));
 }
 
 export function qosClassOf(spec: PodSpec): QosClass {
-  const parts = saysItself(spec)
+  const parts = hasPodLevelResources(spec)
     ? [spec.resources]
     : [...(spec.containers ?? []), ...(spec.initContainers ?? [])].map(({ resources }) => resources);
   const requests = new Map<string, bigint>();

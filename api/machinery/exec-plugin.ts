@@ -142,7 +142,7 @@ async function runPlugin(
   if ((certificate === '') !== (key === '')) throw new Error('exec plugin returned only certificate or key, not both');
   const { expirationTimestamp } = status;
   if (expirationTimestamp !== undefined && Number.isNaN(Date.parse(expirationTimestamp)))
-    throw new Error(`decoding stdout: expirationTimestamp "${expirationTimestamp}" is no RFC 3339 time`);
+    throw new Error(`decoding stdout: expirationTimestamp "${expirationTimestamp}" is not an RFC 3339 time`);
   return status;
 }
 

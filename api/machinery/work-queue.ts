@@ -11,7 +11,7 @@ import type { LoopTurns } from './loop-turns.ts';
 
 /** Receives what happens to keys. `queue-metrics.ts` implements it. */
 export interface QueueObserver {
-  /** The key begins to wait. It may still be in process. */
+  /** The key begins to wait. A worker may still handle it. */
   added(key: string): void;
   taken(key: string): void;
   done(key: string): void;
@@ -34,10 +34,10 @@ export class WorkQueue {
   readonly #baseDelayMs: number;
   readonly #maxDelayMs: number;
   readonly #maxLength: number;
-  /** The keys in the order of arrival. All of them are in `#dirty` and none is in `#processing`. */
+  /** The keys in the order of arrival. All of them are in `#dirty`, and no worker handles one. */
   readonly #ready = new Set<string>();
   readonly #processing = new Set<string>();
-  /** The keys that were added while they were in process. */
+  /** The keys that were added while a worker handled them. */
   readonly #again = new Set<string>();
   readonly #delayed = new Map<string, { readonly at: number; readonly timer: Timer }>();
   readonly #failures = new Map<string, number>();
@@ -57,7 +57,7 @@ export class WorkQueue {
     return this.#ready.size;
   }
 
-  /** Whether no key waits, is delayed or is in process. */
+  /** Whether no key waits, is delayed or is being handled. */
   get idle(): boolean {
     return this.#ready.size === 0 && this.#processing.size === 0 && this.#delayed.size === 0;
   }

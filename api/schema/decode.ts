@@ -106,7 +106,7 @@ const INT64_MAX = 2n ** 63n - 1n;
 const INT64_MIN = -(2n ** 63n);
 const MAX_UNKNOWN = 100;
 
-/** Maps that have a meaning even if they are empty, such as the overhead of a pod without one from a runtime class. */
+/** Maps that have a meaning even if they are empty, such as the `overhead` of a pod whose runtime class sets none. */
 const KEPT_EMPTY: ReadonlySet<string> = new Set(['overhead']);
 
 /** The fields that are always serialized. They are computed once for each type. */
@@ -343,7 +343,7 @@ function intOrString(value: JsonValue): JsonValue {
   throw new DecodeError(`json: cannot unmarshal number ${value} into Go value of type int32`);
 }
 
-/** Throws an error inside a type that decodes itself, which does not know the field. */
+/** Throws the error of a type that decodes itself. Its message does not name the field. */
 function foreign(value: JsonValue, goType: string): never {
   throw new DecodeError(`json: cannot unmarshal ${jsonKind(value)} into Go value of type ${goType}`);
 }

@@ -112,7 +112,7 @@ export async function probeGrpc(host: string, port: number, service: string, tim
 
 function healthProblem(error: unknown, timeoutMs: number): string {
   const { status, details } =
-    error instanceof GrpcError ? error : new GrpcError('Internal', 'the answer is no HealthCheckResponse');
+    error instanceof GrpcError ? error : new GrpcError('Internal', 'the response is not a valid HealthCheckResponse');
   switch (status) {
     case 'Unimplemented':
       return `error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ${clip(details)}`;

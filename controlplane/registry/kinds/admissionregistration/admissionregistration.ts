@@ -77,7 +77,8 @@ function webhookStrategy(check: ExpressionChecker, mutating: boolean): Strategy<
 }
 
 /**
- * The strategy of kinds that have a spec and no status. Changes count generations, and an update requires a resource version.
+ * The strategy of kinds that have a spec and no status. A changed spec increments the generation, and an update requires a
+ * resource version.
  */
 const specOnly = {
   managesGeneration: true,

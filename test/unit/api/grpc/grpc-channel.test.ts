@@ -235,5 +235,5 @@ test('bytes that are no message of the table are an error of the call', async (t
   });
   t.after(() => client.close());
   const error = await failure(client.call('get', {}, { timeoutMs: PATIENCE_MS }));
-  assert.deepEqual([error.status, error.details], ['Internal', 'the answer is no Answer']);
+  assert.deepEqual([error.status, error.details], ['Internal', 'the response is not a valid Answer']);
 });
