@@ -2,12 +2,16 @@
  * The source of static pods from a file, or from the files of a directory. The kernel reports changes. A periodic scan finds
  * changes that it does not report, as after the directory was deleted and recreated, or on a filesystem without notifications.
  *
+ * A manifest that was removed and created again restarts its pods, even with the same content and however soon: the kubelet
+ * handles each notification by itself. Here two notifications about the name within a second show it; a replacement by a rename
+ * causes one.
+ *
  * Names that begin with a dot are ignored. If a manifest is invalid, its last valid pod stays until the manifest is corrected or
  * removed.
  */
 import { type FSWatcher, watch } from 'node:fs';
 import { readdir, readFile, realpath, stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
@@ -32,6 +36,8 @@ export interface FileSourceOptions {
 const MAX_MANIFEST_BYTES = 3 * 1024 * 1024;
 /** How long to wait for further notifications, because one write causes several. */
 const SETTLE_MS = 10;
+/** How close the notifications of a removal and of a creation are. A scan in between finds the removal itself. */
+const RECREATED_WITHIN_MS = 1_000;
 
 interface KnownFile {
   readonly content: Buffer;
@@ -47,6 +53,8 @@ class FileSource implements PodSource {
   readonly #options: FileSourceOptions;
   readonly #known = new Map<string, KnownFile>();
   readonly #complaints = new Map<string, string>();
+  /** The latest notifications that a name of the directory appeared or disappeared. */
+  readonly #renames = new Map<string, { readonly count: number; readonly atMs: number }>();
   #watcher: FSWatcher | undefined;
   /** The real path that is watched. The configured path may be a link. */
   #watched = '';
@@ -67,8 +75,10 @@ class FileSource implements PodSource {
     this.#loop = loop;
     await loop.run(signal, async () => {
       await this.#ensureWatch();
-      const pods = await this.#scan();
-      if (!signal.aborted) onPods(pods);
+      const { pods, recreated } = await this.#scan();
+      if (signal.aborted) return checkMs;
+      if (recreated.size > 0) onPods(pods.filter((pod) => !recreated.has(pod)));
+      onPods(pods);
       return checkMs;
     });
     this.#settling?.cancel();
@@ -92,10 +102,12 @@ class FileSource implements PodSource {
       if (this.#watcher !== undefined && target === this.#watched) return;
       this.#watcher?.close();
       this.#watched = target;
-      const watcher = watch(this.#options.path, { persistent: false }, (event) => {
+      const watcher = watch(this.#options.path, { persistent: false }, (event, name) => {
         this.#onChange();
-        // The watched path itself may be gone. The next scan watches the path again.
-        if (event === 'rename') {
+        if (event !== 'rename') return;
+        if (name !== null && name !== basename(this.#options.path)) this.#renamed(name);
+        else {
+          // The watched path itself may be gone. The next scan watches the path again.
           watcher.close();
           if (this.#watcher === watcher) this.#watcher = undefined;
         }
@@ -110,9 +122,31 @@ class FileSource implements PodSource {
     }
   }
 
-  async #scan(): Promise<Pod[]> {
+  #renamed(name: string): void {
+    const atMs = this.#options.clock.monotonic();
+    const before = this.#renames.get(name);
+    const isSoon = before !== undefined && atMs - before.atMs <= RECREATED_WITHIN_MS;
+    this.#renames.set(name, { count: isSoon ? before.count + 1 : 1, atMs });
+  }
+
+  /** Returns the files that were removed and created again since the last scan. */
+  #takeRecreated(files: readonly string[]): ReadonlySet<string> {
+    const nowMs = this.#options.clock.monotonic();
+    const recreated = new Set<string>();
+    for (const [name, { count, atMs }] of this.#renames) {
+      const file = join(this.#options.path, name);
+      if (count > 1 && this.#known.has(file) && files.includes(file)) recreated.add(file);
+      // One notification may be the first of two.
+      if (count > 1 || nowMs - atMs > RECREATED_WITHIN_MS) this.#renames.delete(name);
+    }
+    return recreated;
+  }
+
+  async #scan(): Promise<{ readonly pods: readonly Pod[]; readonly recreated: ReadonlySet<Pod> }> {
     const files = await this.#files();
     for (const file of this.#known.keys()) if (!files.includes(file)) this.#known.delete(file);
+    const again = this.#takeRecreated(files);
+    const recreated = new Set<Pod>();
     const pods: Pod[] = [];
     const origins = new Map<string, string>();
     for (const file of files) {
@@ -125,9 +159,10 @@ class FileSource implements PodSource {
         }
         origins.set(key, file);
         pods.push(pod);
+        if (again.has(file)) recreated.add(pod);
       }
     }
-    return pods;
+    return { pods, recreated };
   }
 
   async #files(): Promise<string[]> {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { unlinkSync, writeFileSync } from 'node:fs';
 import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -87,6 +88,39 @@ describe('manifests in a folder', () => {
     await until(['a-node b']);
     await rm(join(directory, 'a'));
     await until([]);
+  });
+
+  it('that are removed and created again at once are gone in between, those that a rename replaces are not', async (t) => {
+    const { clock, directory, seen, run, file, until, look } = await setUp(t);
+    const path = join(directory, 'a');
+    await writeFile(path, manifest('a'));
+    run(file());
+    await until(['a-node a']);
+    seen.length = 0;
+    await writeFile(join(directory, '.a.new'), manifest('a'));
+    await rename(join(directory, '.a.new'), path);
+    // The notification has arrived once the file beside it is seen.
+    await writeFile(join(directory, 'b'), manifest('b'));
+    await until(['a-node a', 'b-node a']);
+    assert.ok(
+      seen.every((pods) => pods.includes('a-node a')),
+      JSON.stringify(seen),
+    );
+    await look();
+    seen.length = 0;
+    unlinkSync(path);
+    writeFileSync(path, manifest('a'));
+    const isGone = (): boolean => seen.some((pods) => !pods.includes('a-node a'));
+    for (let waited = 0; waited < 10_000 && !isGone(); waited += 5) {
+      // The kernel's notification comes in real time, the scan after it in the clock's.
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      await clock.advance(10);
+    }
+    assert.ok(isGone(), JSON.stringify(seen));
+    assert.deepEqual(seen.at(-1), ['a-node a', 'b-node a']);
+    seen.length = 0;
+    await look();
+    assert.ok(!isGone(), 'once');
   });
 
   it('are followed at once by a run that came after another one', async (t) => {
