@@ -213,7 +213,7 @@ export function equal(a: CelValue, b: CelValue): boolean {
   });
 }
 
-/** Returns the entries of a map or an object; `undefined` for other values. */
+/** Returns the entries of a map or an object, or `undefined` for other values. */
 export function entriesOf(value: CelValue): [string | bigint | boolean, CelValue][] | undefined {
   if (value instanceof Map) return [...value];
   if (value instanceof MessageValue) return [...value.fields];

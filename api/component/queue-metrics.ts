@@ -6,7 +6,7 @@ import type { Clock } from '../machinery/clock.ts';
 import type { QueueObserver } from '../machinery/work-queue.ts';
 import type { MetricsRegistry } from './metrics.ts';
 
-/** From 10 ns to 1000 s. */
+/** The buckets range from 10 ns to 1000 s. */
 const BUCKETS = Array.from({ length: 12 }, (_, power) => Number(`1e${power - 8}`));
 
 /** Returns a function that creates the observer of one queue with this name. */

@@ -199,7 +199,7 @@ function defaultPodRequests(spec: PodSpec): void {
   if (Object.keys(requests).length > 0) resources.requests = requests;
 }
 
-/** Returns the sum of the containers' requests; `undefined` if no container requests the resource. */
+/** Returns the sum of the containers' requests, or `undefined` if no container requests the resource. */
 function summedRequests(spec: PodSpec, name: string): string | undefined {
   const values = (spec.containers ?? []).flatMap(
     (container) => (container.resources?.requests as Quantities | undefined)?.[name] ?? [],

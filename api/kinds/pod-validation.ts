@@ -100,7 +100,7 @@ export function podTemplateErrors(template: PodTemplate | undefined, path: strin
 const RESTART = ['Always', 'OnFailure', 'Never'];
 const DNS_POLICIES = ['ClusterFirstWithHostNet', 'ClusterFirst', 'Default', 'None'];
 
-/** `podName` is the name of the pod; empty for templates. */
+/** `podName` is the name of the pod. It is empty for templates. */
 export function podSpecErrors(spec: PodSpec, path: string, podName = ''): FieldError[] {
   const graceSeconds = spec.terminationGracePeriodSeconds;
   const claims = new Set((spec.resourceClaims ?? []).map(({ name = '' }) => name).filter((name) => name !== ''));

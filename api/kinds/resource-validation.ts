@@ -156,7 +156,7 @@ function hugePageErrors(field: string, name: string, value: string): Error[] {
   return [invalid(field, value, `${value} is not positive integer multiple of ${name}`)];
 }
 
-/** A size of pages in bytes; undefined for what no page can have. */
+/** Returns the size of pages in bytes, or `undefined` for a size that pages cannot have. */
 function pageSize(text: string): bigint | undefined {
   try {
     const { nano } = parseQuantity(text);

@@ -39,7 +39,7 @@ export interface CheckedVolumes {
   readonly errors: FieldError[];
 }
 
-/** `podName` is the name of the pod, which prefixes the claims of ephemeral volumes; empty for a template. */
+/** `podName` is the name of the pod, which prefixes the claims of ephemeral volumes. It is empty for a template. */
 export function checkVolumes(
   spec: PodSpec,
   path: string,

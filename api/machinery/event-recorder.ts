@@ -32,7 +32,7 @@ export interface EventRecorderOptions {
   readonly client: Client;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** For example `kubelet` or `deployment-controller`. */
+  /** The name of the component, for example `kubelet` or `deployment-controller`. */
   readonly component: string;
   readonly host?: string;
   /** The limits for the events of one object: the burst, and the events per second. */

@@ -1,4 +1,4 @@
-/** What clients report of their requests to other servers; `client-metrics.ts` counts it. */
+/** Receives what clients report about their requests to other servers. `client-metrics.ts` counts it. */
 
 export interface ObservedRequest {
   readonly method: string;
@@ -7,9 +7,9 @@ export interface ObservedRequest {
 }
 
 export interface RequestObserver {
-  /** How long a request waited for the client's own rate limit. */
+  /** Receives the time that a request waited for the client's own rate limit. */
   limited(request: ObservedRequest, tookMs: number): void;
-  /** An attempt; without a status if there was no response. */
+  /** Receives an attempt. It has no status if there was no response. */
   sent(
     request: ObservedRequest,
     attempt: {

@@ -11,7 +11,7 @@ export interface FieldRequirement {
   readonly value: string;
 }
 
-/** Returns the text of a field; empty if the object does not have it. */
+/** Returns the text of a field. It is empty if the object does not have the field. */
 export type FieldGetter = (field: string) => string;
 
 export interface FieldSelector {

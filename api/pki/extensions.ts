@@ -20,7 +20,7 @@ export interface Extension {
   readonly value: Buffer;
 }
 
-/** In the order of their bits. */
+/** The names in the order of their bits. */
 export const KEY_USAGES = [
   'digital signature',
   'content commitment',

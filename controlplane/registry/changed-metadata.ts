@@ -1,4 +1,4 @@
-/** The errors of an object's metadata on update, in kube-apiserver's number and order. The generic store calls it. */
+/** Returns the metadata errors of an update, in kube-apiserver's number and order. The generic store calls it. */
 import type { FieldError } from '../../api/meta/field-error.ts';
 import { nameIsPathSegment } from '../../api/meta/names.ts';
 import type { KubeObject } from '../../api/meta/object.ts';

@@ -1,13 +1,13 @@
 /**
- * The `continue` value of paged lists: the revision of the first page and the key after which the next page starts,
- * in the encoding that Kubernetes clients know (opaque to them). Being stateless it survives restarts; it lives as
- * long as its revision is in the storage's history.
+ * Encodes and decodes the `continue` value of paged lists: the revision of the first page and the key after which the next page
+ * starts. The encoding is that of kube-apiserver, and it is opaque to clients. The server keeps no state for a token, so it
+ * survives restarts. It is valid as long as the history of the storage contains its revision.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 
 export interface ContinueToken {
-  /** -1 stands for the newest state, when an expired list is continued inconsistently. */
+  /** -1 means the newest state. An expired list may continue inconsistently with it. */
   readonly revision: number;
   /** The last key of the previous page, relative to the listed prefix. */
   readonly after: string;
@@ -53,7 +53,7 @@ function parse(raw: Buffer, text: string): { v?: unknown; rv?: unknown; start?: 
   }
 }
 
-/** The 410 for a token whose revision is compacted; it has a token that continues with the newest state. */
+/** Returns the 410 for a token with a compacted revision. It contains a token that continues with the newest state. */
 export function expiredContinue(token: ContinueToken): StatusError {
   return newStatusError(
     410,

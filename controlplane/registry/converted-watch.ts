@@ -1,28 +1,28 @@
 /**
- * A watch whose events a webhook converts. At most one batch is being converted: meanwhile the watch is paused and holds a
- * position, not a buffer, as for a slow client. A conversion that fails ends the watch with an ERROR event, since a watch
- * that skipped the batch would lose changes. Opened by `version-edge.ts`.
+ * Converts the events of a watch with a webhook. At most one batch is converted at a time. Meanwhile the watch is paused and
+ * keeps only a position and no buffer, as for a slow client. A failed conversion ends the watch with an ERROR event, because a
+ * watch that skipped the batch would lose changes. `version-edge.ts` opens it.
  */
 import type { WatchEvent, WatchHandle, WatchSink } from '../model/rest.ts';
 
-/** The events in the served version; a promise where the webhook has to be called. */
+/** Converts events to the served version. Returns a promise if the webhook must be called. */
 export type ConvertEvents = (events: readonly WatchEvent[]) => readonly WatchEvent[] | Promise<readonly WatchEvent[]>;
 
 export interface ConvertedWatch {
-  /** Takes the events as they are stored. */
+  /** Receives the stored events. */
   readonly sink: WatchSink;
-  /** The handle for the client of the watch. */
+  /** Returns the handle for the client of the watch. */
   attach(handle: WatchHandle): WatchHandle;
 }
 
-/** `failed` gets the errors that the client throws while its watch ends. */
+/** `failed` receives the errors that the client throws while its watch ends. */
 export function convertWatch(
   client: WatchSink,
   convert: ConvertEvents,
   failed: (error: unknown) => void,
 ): ConvertedWatch {
   let source: WatchHandle | undefined;
-  /** Settles with the batch that is being converted; later events wait for it. */
+  /** Settles with the batch that is being converted. Later events wait for it. */
   let converting: Promise<void> | undefined;
   let isOver = false;
 
@@ -54,7 +54,7 @@ export function convertWatch(
       onEvents(events) {
         if (isOver) return true;
         if (converting !== undefined) {
-          // The watch is paused: the only event that arrives now is its last.
+          // The watch is paused, so the only event that can arrive now is its last.
           afterConversion(() => !isOver && client.onEvents(events));
           return false;
         }
@@ -69,7 +69,7 @@ export function convertWatch(
       source = handle;
       if (isOver) handle.close();
       return {
-        // A batch that is being converted resumes the watch by itself.
+        // A batch in conversion resumes the watch when it is done.
         resume: () => {
           if (converting === undefined) handle.resume();
         },

@@ -1,8 +1,8 @@
 /**
- * The encodings of an entry other than its plain JSON: rows of a Table, metadata only, protobuf, YAML.
+ * Provides the encodings of an entry other than its plain JSON: rows of a Table, metadata only, protobuf, YAML.
  *
- * Each encoding is computed once for an entry and kept as long as the entry, so that lists splice finished bytes. A Table
- * row is kept with the texts of its ages and encoded again only when one of them has changed. The server calls this.
+ * Each encoding of an entry is computed once and kept as long as the entry, so that lists splice finished bytes. A Table row is
+ * kept with the texts of its ages, and is encoded again only if one of them has changed. The server calls this.
  */
 import { encodeJson, stringifyJson } from '../../api/codec/json.ts';
 import { MAX_VALUES } from '../../api/codec/limits.ts';
@@ -16,17 +16,17 @@ import { humanDuration } from './columns/human-duration.ts';
 import type { Entry } from '../model/rest.ts';
 import type { Cell, Elapsed, TableColumn, TableColumns } from './strategy.ts';
 
-/** The protobuf form of the built-in types. Messages have no `k8s\0` envelope except where a comment says so. */
+/** The protobuf form of the built-in types. Messages have no `k8s\0` envelope unless a comment says so. */
 export interface ProtobufCodec {
   /** Whether the kind has a message. */
   has(group: string, version: string, kind: string): boolean;
-  /** With its envelope. */
+  /** Returns the message in its envelope. */
   envelop(apiVersion: string, kind: string, message: Buffer): Buffer;
-  /** The message of an object as an item of a list: with its tag and length before it. */
+  /** Encodes an object as an item of a list, with its tag and length. */
   encodeItem(object: KubeObject): Buffer;
-  /** A list in its envelope, in pieces, around items of `encodeItem`. */
+  /** Returns a list in its envelope, in pieces, with results of `encodeItem` as items. */
   list(apiVersion: string, kind: string, metadata: object, items: readonly Buffer[]): Buffer[];
-  /** Any object of a type that the schema knows, with its envelope. */
+  /** Encodes an object of any type of the schema, with its envelope. */
   encodeEnveloped(object: object): Buffer;
   watchEvent(type: string, envelopedObject: Buffer): Buffer;
   /** Throws a 400 for bytes that cannot be decoded. */
@@ -46,15 +46,15 @@ interface Row {
 }
 
 interface Cached {
-  /** The resource that the cells are for: a new version of a definition has other columns. */
+  /** The resource of the cells. A new version of a definition may have other columns. */
   info?: ResourceInfo;
   cells?: readonly Cell[];
-  /** JSON of the row's conditions; `''` if there are none. */
+  /** The conditions of the row as JSON, or an empty text if there are none. */
   conditions?: string;
   rows?: Map<string, Row>;
   metadata?: Buffer;
   metadataBeta?: Buffer;
-  /** Protobuf, as an item of a list. */
+  /** Protobuf in the form of a list item. */
   item?: Buffer;
   metadataItem?: Buffer;
 }

@@ -1,13 +1,13 @@
 /**
- * The strategy of kinds without their own one, and the parts from which most kinds build theirs: `status` is only written
- * through its subresource, and changes of `spec` increment the generation.
+ * Defines the strategy of kinds without their own one, and the parts from which most kinds build theirs. Only the subresource
+ * `status` writes the status, and changes of `spec` increment the generation.
  */
 import { semanticEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { StructType } from '../../api/schema/schema.ts';
 import type { Strategy, UpdateStrategy } from './strategy.ts';
 
-/** Restores fields that the endpoint must not change; absent fields stay absent. */
+/** Restores fields that the endpoint must not change. Absent fields stay absent. */
 export function restore(object: KubeObject, old: KubeObject, field: string): void {
   if (old[field] === undefined) delete object[field];
   else object[field] = old[field];
@@ -17,7 +17,10 @@ export function specChanged(object: KubeObject, old: KubeObject): boolean {
   return !semanticEqual(object['spec'], old['spec']);
 }
 
-/** For kinds with `spec` and `status`: status is dropped on create and kept on update; a changed spec is a new generation. */
+/**
+ * For kinds with `spec` and `status`. A create drops the status and an update keeps it. A changed spec increments the
+ * generation.
+ */
 export const specAndStatus = {
   managesGeneration: true,
   prepareForCreate(object: KubeObject): void {
@@ -30,7 +33,7 @@ export const specAndStatus = {
   resetFields: [['status']],
 } as const satisfies Strategy;
 
-/** `status` of any kind: everything but status and metadata stays as it was. */
+/** The strategy of the subresource `status`: everything except status and metadata is kept. */
 export const statusOnly: UpdateStrategy = {
   prepareForUpdate(object, old) {
     for (const field of new Set([...Object.keys(object), ...Object.keys(old)])) {
@@ -41,7 +44,7 @@ export const statusOnly: UpdateStrategy = {
   resetFields: [['spec']],
 };
 
-/** As `statusOnly`; labels stay too. */
+/** Like `statusOnly`, but labels are kept as well. */
 export const statusWithoutLabels: UpdateStrategy = {
   ...statusOnly,
   prepareForUpdate(object, old, context) {
@@ -53,7 +56,7 @@ export const statusWithoutLabels: UpdateStrategy = {
 
 const NOT_OF_STATUS = ['labels', 'annotations', 'finalizers', 'ownerReferences'] as const;
 
-/** As some kinds have it: through `status` neither spec nor metadata change, whatever else the caller sends. */
+/** For some kinds, the subresource `status` changes neither spec nor metadata, whatever the client sends. */
 export const statusWithoutMetadata: UpdateStrategy = {
   prepareForUpdate(object, old) {
     restore(object, old, 'spec');

@@ -1,6 +1,6 @@
 /**
- * All kinds with a strategy of their own, one row each. A kind without a row has `genericStrategy`. The rows of a group are in
- * one or several files of `kinds/`.
+ * Lists all kinds with their own strategy. A kind without a row has `genericStrategy`. The rows of a group are in one or
+ * several files of `kinds/`.
  */
 import type { KindOptions } from './kind-options.ts';
 import { apiextensionsKinds } from './kinds/apiextensions/apiextensions.ts';

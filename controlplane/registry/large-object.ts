@@ -1,7 +1,7 @@
 /**
- * Bounds what large objects cost other requests: the steps of a write (decode, manage fields, validate, encode) run in separate
- * turns of the event loop, so that other requests are answered in between, and the size of stored objects is limited. Small
- * writes, which are nearly all, have no such turns. The store and the verbs call it.
+ * Limits what large objects cost other requests. The steps of a large write (decode, manage fields, validate, encode) run in
+ * separate turns of the event loop, so that other requests are handled in between, and the size of stored objects is limited.
+ * Small writes, which are nearly all, run in one turn. The store and the verbs call it.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { KubeObject } from '../../api/meta/object.ts';
@@ -11,10 +11,10 @@ import { encodeObject } from '../storage/object-bytes.ts';
 /** Larger writes are split into turns. */
 export const LARGE_BYTES = 128 * 1024;
 
-/** Yields the event loop; state that was read before may be stale after it. */
+/** Yields to the event loop. State that was read before may be stale afterwards. */
 export const nextTurn = (): Promise<void> => setImmediate();
 
-/** The same as for bodies, because patches could grow an object without limit. */
+/** The limit is that of bodies, because patches could grow an object without limit. */
 const MAX_OBJECT_BYTES = 3 * 1024 * 1024;
 
 /**

@@ -1,6 +1,6 @@
 /**
- * The metadata that only the server sets: UID, creation time and resourceVersion. Also checks that a body names the object and
- * the namespace of its path. The generic store calls it before and after decoding.
+ * Sets the metadata that only the server sets: UID, creation time and resourceVersion. Also checks that a body names the object
+ * and the namespace of its path. The generic store calls it before and after decoding.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { randomFillSync } from 'node:crypto';
@@ -16,7 +16,10 @@ const POOL_SIZE = 16 * 256;
 const pool = Buffer.alloc(POOL_SIZE);
 let poolAt = POOL_SIZE;
 
-/** A random UUID (version 4); drawn from a pool because asking the system for each costs more than making the object. */
+/**
+ * Returns a random UUID (version 4) from a pool, because requesting each one from the system costs more than creating the
+ * object.
+ */
 export function newUid(): string {
   if (poolAt >= POOL_SIZE) {
     randomFillSync(pool);
@@ -45,7 +48,7 @@ export function fillSystemFields(object: KubeObject, nowMs: number): void {
   object.metadata.creationTimestamp = formatTime(nowMs);
 }
 
-/** Fills in the namespace of the path; throws where the body names another. */
+/** Fills in the namespace of the path. Throws if the body names another one. */
 export function matchNamespace(object: KubeObject, info: ResourceInfo, namespace: string): void {
   const own = object.metadata.namespace ?? '';
   if (!info.namespaced) {
@@ -69,7 +72,7 @@ export function matchName(object: KubeObject, name: string): void {
   }
 }
 
-/** 0 for none. Throws what kube-apiserver answers to text that is no number. */
+/** Returns the resourceVersion, or 0 if there is none. Throws kube-apiserver's error for a text that is not a number. */
 export function revisionOf(object: KubeObject): number {
   const text = object.metadata.resourceVersion ?? '';
   if (text === '') return 0;
@@ -80,7 +83,7 @@ export function revisionOf(object: KubeObject): number {
 const DEDUPLICATED =
   'API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed:';
 
-/** Keeps one of equal owner references, and adds a warning. */
+/** Keeps one of several equal owner references, and adds a warning. */
 export function dropRepeatedOwners(object: KubeObject, context: RequestContext, afterAdmission: boolean): void {
   const owners = object.metadata.ownerReferences;
   if (owners === undefined || owners === null || owners.length < 2) return;

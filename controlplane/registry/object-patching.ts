@@ -1,6 +1,6 @@
 /**
- * JSON, merge and strategic merge patches on an object; what comes out is decoded like a body (`object-decoding.ts`).
- * Apply patches are the business of managed fields.
+ * Applies JSON, merge and strategic merge patches to an object. The result is decoded like a body (`object-decoding.ts`).
+ * Managed fields handle apply patches.
  */
 import { applyJsonPatch } from '../../api/codec/json-patch.ts';
 import { duplicateErrors } from '../../api/codec/duplicates.ts';
@@ -14,7 +14,7 @@ import type { Patch } from '../model/rest.ts';
 
 export type PlainPatch = Exclude<Patch, { type: 'apply' }>;
 
-/** `object` is not changed. Throws what kube-apiserver answers to a patch that does not fit. */
+/** `object` is not modified. Throws kube-apiserver's error for a patch that does not apply. */
 export function patchObject(object: KubeObject, patch: PlainPatch, expected: ExpectedKind): PatchedObject {
   const document = object as unknown as JsonObject;
   switch (patch.type) {
@@ -36,7 +36,7 @@ export function patchObject(object: KubeObject, patch: PlainPatch, expected: Exp
 
 const OPERATION_MEMBERS: ReadonlySet<string> = new Set(['op', 'path', 'from', 'value']);
 
-/** The results of field validation for the operations of a JSON patch. */
+/** Returns the results of field validation for the operations of a JSON patch. */
 function operationFaults(operations: unknown, duplicates: readonly string[]): string[] {
   const unknown = (operations as readonly JsonObject[]).flatMap((operation, index) =>
     Object.keys(operation)
@@ -46,7 +46,7 @@ function operationFaults(operations: unknown, duplicates: readonly string[]): st
   return [...duplicateErrors(duplicates), ...unknownFieldErrors(unknown)].map((text) => `json patch ${text}`);
 }
 
-/** A JSON value as Go prints a map. */
+/** Formats a JSON value as Go prints a map. */
 function goMap(value: JsonValue | undefined): string {
   if (value === null || value === undefined) return '<nil>';
   if (Array.isArray(value)) return `[${value.map(goMap).join(' ')}]`;

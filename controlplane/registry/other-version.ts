@@ -1,9 +1,9 @@
-/** Versions of built-in kinds beside the one that a request uses, for the ownership of fields. */
+/** Finds the versions of built-in kinds other than that of a request, for the ownership of fields. */
 import { parseApiVersion, type GroupVersionKind, type KubeObject } from '../../api/meta/object.ts';
 import type { ResourceInfo, Schema } from '../../api/schema/schema.ts';
 import type { OtherVersion } from './field-management.ts';
 
-/** The version of a built-in kind that an owner of fields wrote in, if it is another one than that of `info`. */
+/** Returns the version of a built-in kind in which an owner of fields wrote, if it is not that of `info`. */
 export function otherVersion(
   schema: Schema,
   convert: (object: KubeObject, kind: GroupVersionKind) => KubeObject,

@@ -1,8 +1,9 @@
 /**
- * Opens the registry: a watch cache and a strategy for every built-in resource, and the catalog that the server reads. All of it
- * comes from the table of resources and from the rows of `kinds.ts`.
+ * Opens the registry: a watch cache and a strategy for every built-in resource, and the catalog that the server reads. All of
+ * it is built from the table of resources and the rows of `kinds.ts`.
  *
- * An open registry serves reads alone: `serveRegistry` adds the writes, because writes need admission plugins, and these read.
+ * An open registry serves only reads. `serveRegistry` adds the writes, because writes need the admission plugins, and these
+ * read the registry.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -23,44 +24,44 @@ import type { StoredResource } from './store.ts';
 import type { Conversion, KindRow, Strategy, TableColumns } from './strategy.ts';
 
 export interface RegistryOptions extends Omit<KindOptions, 'stores'> {
-  /** Opened with `stamp: stampRevision`. */
+  /** The storage. It must be opened with `stamp: stampRevision`. */
   readonly storage: Storage;
   readonly schema: Schema;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** `--runtime-config`; without it everything of the table is served. */
+  /** Evaluates `--runtime-config`. Without it, all resources of the table are served. */
   readonly serves?: (info: ResourceInfo) => boolean;
-  /** Deep-freezes cached objects (tests). */
+  /** Freezes cached objects deeply. Tests use it. */
   readonly freeze?: boolean;
 }
 
-/** The stores by their group (`''` for core) and resource. */
+/** The stores by group (`''` for core) and resource. */
 export interface Stores {
   get(group: string, resource: string): StoredResource;
-  /** `undefined` if no such resource is built in. */
+  /** Returns `undefined` if there is no such built-in resource. */
   find(group: string, resource: string): StoredResource | undefined;
 }
 
 export interface Registry {
   readonly catalog: MutableCatalog;
   readonly stores: Stores;
-  /** The store of a built-in resource, whatever its version; `undefined` if none of its versions is served. */
+  /** Returns the store of a built-in resource in any version, or `undefined` if none of its versions is served. */
   storeOf(info: ResourceInfo): StoredResource | undefined;
-  /** From the stored version to this one; `undefined` if it is the stored version. */
+  /** Returns the conversion from the stored version to this one, or `undefined` if it is the stored version. */
   conversionOf(info: ResourceInfo): Conversion | undefined;
-  /** `--runtime-config`. */
+  /** Evaluates `--runtime-config`. */
   serves(info: ResourceInfo): boolean;
   strategyOf(info: ResourceInfo): Strategy | undefined;
-  /** Table columns of what a path serves; cells are those of the stored form, whatever the version. */
+  /** Returns the Table columns of a path. The cells are computed from the stored form, whatever the version. */
   columnsOf(info: ResourceInfo): TableColumns | undefined;
-  /** The object in another version of its kind; it stays as it is. */
+  /** Converts the object to another version of its kind. The object is not modified. */
   convert(object: KubeObject, kind: GroupVersionKind): KubeObject;
   /** Sets the defaults of an object of a built-in kind, in the version of the object. */
   applyDefaults(object: KubeObject): void;
   close(): void;
 }
 
-/** Where a resource is kept: events of both groups are the same objects. */
+/** Returns the group and resource under which a resource is stored. The events of both groups are the same objects. */
 function storedUnder(info: ResourceInfo): { readonly group: string; readonly resource: string } {
   return info.group === 'events.k8s.io'
     ? { group: '', resource: info.resource }
@@ -100,7 +101,7 @@ function columnsFinder(
   };
 }
 
-/** Resolves when every cache is filled. The catalog serves reads only, until `serveRegistry` adds the writes. */
+/** Resolves when every cache is filled. The catalog serves only reads until `serveRegistry` adds the writes. */
 export async function openRegistry(options: RegistryOptions): Promise<Registry> {
   const stores = new Map<string, StoredResource>();
   const access: Stores = {
@@ -162,7 +163,7 @@ export async function openRegistry(options: RegistryOptions): Promise<Registry> 
   };
 }
 
-/** What other kinds and the server read, whether clients are served it or not. */
+/** Resources that other kinds and the server read, whether or not they are served to clients. */
 const ALWAYS_STORED: ReadonlySet<string> = new Set([
   '/namespaces',
   '/nodes',
@@ -175,8 +176,8 @@ const ALWAYS_STORED: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The stored version of each: the first of its group in the order of discovery, which is the most stable one. Kinds of
- * which no version is served are left out.
+ * Returns the stored version of each resource: the first of its group in the order of discovery, which is the most stable one.
+ * Kinds without a served version are left out.
  */
 function storedResources(serves: (info: ResourceInfo) => boolean): ResourceInfo[] {
   const found = new Map<string, ResourceInfo>();
@@ -194,7 +195,7 @@ function storedResources(serves: (info: ResourceInfo) => boolean): ResourceInfo[
   return [...found.values()];
 }
 
-/** Strategies and admission take parts away and put parts in: what the type always prints is put back before it is stored. */
+/** Completes objects before they are stored. Strategies and admission may remove fields that the type always serializes. */
 function printing(strategy: Strategy, struct: StructType): Strategy {
   return {
     ...strategy,
@@ -235,7 +236,7 @@ function fieldReader(strategy: Strategy): ((object: KubeObject) => Readonly<Reco
   return (object) => Object.fromEntries(readers.map(([field, read]) => [field, read(object)]));
 }
 
-/** Between served versions of one kind, by way of the stored one. */
+/** Converts between served versions of one kind, via the stored version. */
 function converter(
   stores: ReadonlyMap<string, StoredResource>,
   rows: ReadonlyMap<string, KindRow>,
@@ -289,7 +290,7 @@ function conversionOf(store: StoredResource, served: ResourceInfo, row: KindRow 
   return own ?? renamed(stored, served, store.strategy);
 }
 
-/** Versions that differ in nothing but their name. */
+/** Returns the conversion between versions that differ only in their name. */
 function renamed(stored: ResourceInfo, served: ResourceInfo, strategy: Strategy): Conversion {
   const named = (info: ResourceInfo) => (object: KubeObject) => {
     object.apiVersion = info.group === '' ? info.version : `${info.group}/${info.version}`;

@@ -1,6 +1,6 @@
 /**
- * The table of everything that is served, by group, version, resource and subresource. Rows of custom resources come and go at
- * run time. Built-in rows are in the order of discovery, and later ones follow.
+ * Holds the table of all served resources by group, version, resource and subresource. The rows of custom resources are added
+ * and removed at run time. Built-in rows have the order of discovery, and later ones follow.
  */
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { ResourceCatalog, Rest } from '../model/rest.ts';
@@ -10,12 +10,12 @@ export interface MutableCatalog extends ResourceCatalog {
   set(rests: readonly Rest[]): void;
   /** Removes all rows and adds these, as one change. */
   replace(rests: readonly Rest[]): void;
-  /** With its subresources. */
+  /** Removes a resource with its subresources. */
   remove(group: string, version: string, resource: string): void;
 }
 
 export function createCatalog(): MutableCatalog {
-  /** By `group/version/resource`; each holds its endpoints by subresource. */
+  /** The rows by `group/version/resource`. Each has its endpoints by subresource. */
   const rows = new Map<string, Map<string, Rest>>();
   const listeners: (() => void)[] = [];
   let infos: readonly ResourceInfo[] | undefined;

@@ -1,7 +1,7 @@
 /**
- * `--runtime-config`: which built-in groups, versions and resources are served. Alpha and beta versions are off unless
- * they are named. Keys that say less count first: `api/all`, then `api/ga`, `api/beta`, `api/alpha`, then versions, then
- * single resources.
+ * Evaluates `--runtime-config`, which selects the built-in groups, versions and resources that are served. Alpha and beta
+ * versions are off unless they are named. General keys apply first: `api/all`, then `api/ga`, `api/beta`, `api/alpha`, then
+ * versions, then single resources.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
@@ -18,7 +18,7 @@ const STAGES: readonly (readonly [key: string, version: RegExp])[] = [
 const TRUE: ReadonlySet<string> = new Set(['', '1', 't', 'T', 'TRUE', 'true', 'True']);
 const FALSE: ReadonlySet<string> = new Set(['0', 'f', 'F', 'FALSE', 'false', 'False']);
 
-/** What the control plane writes and reads itself before it serves anyone. */
+/** The resources that the control plane reads and writes itself before it serves clients. */
 const NEEDED: readonly string[] = [
   '/v1/namespaces',
   '/v1/configmaps',
@@ -29,7 +29,7 @@ const NEEDED: readonly string[] = [
   'rbac.authorization.k8s.io/v1/rolebindings',
 ];
 
-/** Why the flag is refused. */
+/** Returns why the flag is refused. */
 export function checkRuntimeConfig(pairs: Pairs): string | undefined {
   const keys = Object.entries(pairs);
   if (keys.length === 1 && keys[0]?.[0] === 'api/all' && FALSE.has(keys[0][1]))
@@ -59,14 +59,14 @@ export function checkRuntimeConfig(pairs: Pairs): string | undefined {
   return `${resource} of ${group === '' ? 'the core group' : group}, ${version}, cannot be off: the control plane itself needs them`;
 }
 
-/** Group, version and resource; the core group's versions are `api/v1` or `v1`. */
+/** Returns group, version and resource. The versions of the core group are `api/v1` or `v1`. */
 function partsOf(key: string): string[] {
   const tokens = key.split('/');
   if (tokens[0] === 'api') return ['', ...tokens.slice(1)];
   return tokens[0] === 'v1' ? ['', ...tokens] : tokens;
 }
 
-/** Says of rows of the table whether they are served; of all others (custom resources, metrics) that they are. */
+/** Returns whether a row of the table is served. Other rows (custom resources, metrics) are always served. */
 export function servedResources(pairs: Pairs): (info: ResourceInfo) => boolean {
   const off = new Set<string>();
   const isOn = (key: string): boolean => TRUE.has(pairs[key] ?? '');

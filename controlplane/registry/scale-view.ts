@@ -1,4 +1,4 @@
-/** The `autoscaling/v1` Scale of a workload: which of its fields the Scale shows, and which of them a write sets. */
+/** Maps a workload to its `autoscaling/v1` Scale: the fields that the Scale shows, and the fields that a write of it sets. */
 import type { V1LabelSelector, V1Scale } from '@kubernetes/client-node';
 import type { Kind } from '../../api/kinds/wire.ts';
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';
@@ -14,7 +14,7 @@ interface Workload {
   readonly status?: { readonly replicas?: number };
 }
 
-/** Leaves zero replicas out of `spec` and an empty selector out of `status`, as kube-apiserver does. */
+/** Creates a Scale. As in kube-apiserver, zero replicas are omitted from `spec` and an empty selector from `status`. */
 export function newScale(
   { metadata }: KubeObject,
   numbers: { readonly wanted: number; readonly current: number; readonly selector: string },
@@ -56,13 +56,13 @@ function selectorText(selector: unknown): string {
 /** Maps a workload to its Scale and back. */
 export interface ScaleView {
   scaleOf(object: KubeObject): Scale;
-  /** The Scale that a write starts from, where the object may still lack what a read requires. */
+  /** Returns the Scale with which a write begins. The object may still lack what a read requires. */
   scaleBefore?(object: KubeObject): Scale;
   setReplicas(object: KubeObject, replicas: number): void;
   errorsOf(scale: Scale): FieldError[];
 }
 
-/** The view on the built-in workloads. */
+/** The view of the built-in workloads. */
 export const workloadScale: ScaleView = {
   scaleOf,
   setReplicas(object, replicas) {

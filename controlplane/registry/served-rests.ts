@@ -1,6 +1,7 @@
 /**
- * Serves an open registry: an endpoint for each served version of a built-in resource, for its subresources and for the actions
- * on pods, nodes and services. It needs the admission chain, so the start calls it after the admission plugins are built.
+ * Serves an open registry. It has an endpoint for each served version of a built-in resource, for its subresources and for the
+ * actions on pods, nodes and services. It needs the admission chain, so the start calls it after the admission plugins are
+ * built.
  */
 import { builtinResources } from '../../api/schema/resources.ts';
 import type { Schema } from '../../api/schema/schema.ts';
@@ -23,17 +24,17 @@ import type { ServedVersion } from './version-edge.ts';
 export interface ServeOptions {
   readonly schema: Schema;
   readonly admission: AdmissionChain;
-  /** Managed fields of a kind; `struct` is that of the served version. */
+  /** Returns the managed fields of a kind. `struct` is that of the served version. */
   readonly fieldManagement: (
     expected: ServedVersion['expected'],
     decoder: Decoder,
     others?: VersionLookup,
   ) => FieldManagement;
-  /** Endpoints of other parts, such as reviews and tokens. They replace those of the registry with the same path. */
+  /** Endpoints of other components, such as reviews and tokens. They replace those of the registry with the same path. */
   readonly extensions?: readonly Rest[];
 }
 
-/** Replaces everything in the registry's catalog. Custom resources are added afterwards. */
+/** Replaces all rows of the registry's catalog. Custom resources are added afterwards. */
 export function serveRegistry(registry: Registry, options: ServeOptions): void {
   const decoder = createDecoder(options.schema);
   const rests = inOrder([
@@ -44,7 +45,7 @@ export function serveRegistry(registry: Registry, options: ServeOptions): void {
   registry.catalog.replace(rests.filter(({ info }) => registry.serves(info)));
 }
 
-/** The endpoints of stored resources. */
+/** Returns the endpoints of stored resources. */
 function storedRests(registry: Registry, options: ServeOptions, decoder: Decoder): Rest[] {
   const rests: Rest[] = [];
   for (const info of builtinResources()) {
@@ -88,7 +89,7 @@ function subresourceRests(version: ServedVersion, options: ServeOptions): Rest[]
   return rests;
 }
 
-/** What is done through pods, nodes and services without writing them as a whole. */
+/** Returns the endpoints of actions on pods, nodes and services that do not write the whole object. */
 function actionRests({ stores }: Registry, options: ServeOptions, decoder: Decoder): Rest[] {
   const store = (group: string, resource: string): Store => ({
     ...stores.get(group, resource),
@@ -121,7 +122,7 @@ function actionRests({ stores }: Registry, options: ServeOptions, decoder: Decod
   return rests;
 }
 
-/** In the order of the table; of two for one path the later one counts. */
+/** Returns the rows in the order of the table. Of two rows for one path, the later one counts. */
 function inOrder(rests: readonly Rest[]): Rest[] {
   const found = new Map<string, Rest>();
   const keyOfRest = ({ info, subresource }: Rest): string =>

@@ -1,5 +1,5 @@
 /**
- * Selects objects in the served version where a webhook converts between versions: labels and fields may differ from the stored
+ * Selects objects in the served version if a webhook converts between versions. Labels and fields may differ from the stored
  * ones, so a list reads further pages until it has enough entries, and a watch tracks which objects the client knows. If
  * versions differ only in their name, the cache selects (`version-edge.ts`).
  */
@@ -13,7 +13,7 @@ export type Matches = (entry: Entry) => boolean;
 
 const isIdentity = (field: string): boolean => field === 'metadata.name' || field === 'metadata.namespace';
 
-/** `undefined` where the selectors name nothing that a conversion may change. */
+/** Returns `undefined` if the selectors name nothing that a conversion may change. */
 export function servedMatcher(
   { labelSelector, fieldSelector }: Selectors,
   readers: FieldReaders | undefined,
@@ -30,23 +30,23 @@ export function servedMatcher(
     fieldSelector.matches((field) => fieldOf(entry, field));
 }
 
-/** Without what only the converted object can answer. */
+/** Removes the selectors that only a converted object can match. */
 export function storedSelectors<Options extends Selectors>(options: Options): Options {
   const kept = options.fieldSelector.requirements.filter(({ field }) => isIdentity(field));
   return { ...options, labelSelector: everything, fieldSelector: newFieldSelector(kept) };
 }
 
-/** Objects that are converted to find a page. */
+/** The minimum number of objects that are converted for a page. */
 const LEAST_PAGE = 500;
 
-/** `page` gives converted entries of the stored order. The pages that a client gets have as many entries as it asked for. */
+/** `page` returns converted entries in the stored order. A page for the client has as many entries as the client requested. */
 export async function listMatching(
   options: ListOptions,
   matches: Matches,
   page: (options: ListOptions) => Promise<ListResult> | ListResult,
 ): Promise<ListResult> {
   const entries: Entry[] = [];
-  // As for other lists: with resourceVersion=0 the limit is ignored.
+  // As for other lists, the limit is ignored with resourceVersion=0.
   const limit = options.continue === '' && options.resourceVersion === '0' ? 0 : options.limit;
   let next = storedSelectors(options);
   for (;;) {
@@ -56,8 +56,8 @@ export async function listMatching(
       if (!matches(entry)) continue;
       entries.push(entry);
       if (limit === 0 || entries.length < limit || index + 1 === result.entries.length) continue;
-      // The token of a shorter page continues right after the last entry that is taken: of the same revision, which a
-      // continue token names already.
+      // The token of a shorter page continues right after the last entry, at the same revision, which a continue token already
+      // names.
       const revision =
         next.continue === '' ? { resourceVersion: result.resourceVersion, resourceVersionMatch: 'Exact' as const } : {};
       const cut = await page({ ...next, ...revision, limit: index + 1 });
@@ -71,8 +71,8 @@ export async function listMatching(
 }
 
 /**
- * Shows the client the events of objects that match, with the type that they have for it. An object that it may know from
- * before the watch, and that does not match, is reported as deleted when it changes.
+ * Shows the client the events of matching objects, with the type that they have for the client. An object that the client may
+ * know from before the watch, and that does not match, is reported as deleted when it changes.
  */
 export function matchingSink(client: WatchSink, matches: Matches): WatchSink {
   const shown = new Map<string, boolean>();

@@ -1,7 +1,7 @@
 /**
- * Deletions of the generic store, in two phases: an object with finalizers or a grace period is marked as terminating, and
- * removed once both are done; other objects are removed at once. The finalizers of garbage collection (`orphan`,
- * `foregroundDeletion`) follow from the propagation policy. A grace period can only be shortened.
+ * Deletes objects of the generic store in two phases. An object with finalizers or a grace period is marked as terminating, and
+ * removed once both are done. Other objects are removed at once. The propagation policy determines the finalizers of garbage
+ * collection (`orphan`, `foregroundDeletion`). A grace period can only be shortened.
  */
 import { formatTime } from '../../api/machinery/clock.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
@@ -34,7 +34,7 @@ export interface DeleteTarget {
   readonly optionsObject: Record<string, unknown>;
   /** Whether the object is deleted as part of a collection. Admission then gets no name, because the request has none. */
   readonly isOfCollection?: boolean;
-  /** The caller has run admission already (an eviction). */
+  /** The caller has already run admission (an eviction). */
   readonly isAdmitted?: boolean;
 }
 
@@ -66,7 +66,7 @@ export async function deleteEntry(
   }
 }
 
-/** Admission sees a DELETE once for changing plugins, and with the object for validating ones. */
+/** Admission sees a DELETE twice: first the mutating plugins, and then the validating plugins with the object. */
 async function admitDelete(
   store: Store,
   context: RequestContext,
@@ -100,7 +100,7 @@ async function deleteStep(
   marked: boolean,
 ): Promise<Step> {
   const { strategy } = store;
-  // The version that was named is the one before the mark.
+  // The precondition names the version before the mark.
   checkPreconditions(store, entry.object, options, { withVersion: !marked });
   if (marked) return await removeNow(store, context, target, options, entry);
   strategy.checkDelete?.(entry.object, strategyContext(store, context, target.namespace, options.dryRun));
@@ -129,7 +129,7 @@ async function write(
   return { entry: stored, stored };
 }
 
-/** Kinds with a phase of their own for it (namespaces) are marked first and removed by a later DELETE. */
+/** Kinds with a phase for termination (namespaces) are marked first, and a later DELETE removes them. */
 async function markFirst(
   store: Store,
   context: RequestContext,
@@ -169,7 +169,7 @@ function gone(store: Store, entry: Entry): Deleted {
   return { state: 'gone', entry: store.strategy.returnsDeleted === true ? entry : undefined, object: entry.object };
 }
 
-/** For an update that took the last finalizer away: the object in its last form, removed. */
+/** Removes an object whose last finalizer an update has removed. Returns its last form. */
 export async function finishDeletion(
   store: Store,
   _context: RequestContext,
@@ -222,10 +222,10 @@ type Plan =
   | { readonly kind: 'now' }
   /** The request does not shorten the running grace period. */
   | { readonly kind: 'pending' }
-  /** Write `object`; it `stays` until finalizers or the grace period are done. */
+  /** Write `object`. If it `stays`, it exists until its finalizers and its grace period are done. */
   | { readonly kind: 'mark'; readonly object: KubeObject; readonly stays: boolean };
 
-/** Pure but for `clock`: what a DELETE does to an object. */
+/** Returns what a DELETE does to an object. Pure except for `clock`. */
 function planDeletion(store: Pick<Store, 'strategy' | 'clock'>, current: KubeObject, options: DeleteOptions): Plan {
   const nowMs = store.clock.now();
   const object = cloneJson(current);
@@ -242,7 +242,7 @@ function planDeletion(store: Pick<Store, 'strategy' | 'clock'>, current: KubeObj
   return { kind: 'mark', object, stays: held || grace > 0 };
 }
 
-/** Seconds that were set on `object`; `none` where the kind or the state knows no grace period. */
+/** Returns the seconds that were set on `object`, or `none` if the kind or the state has no grace period. */
 function gracePeriod(
   store: Pick<Store, 'strategy'>,
   object: KubeObject,
@@ -273,7 +273,7 @@ function gracePeriod(
   return seconds;
 }
 
-/** Being deleted is a change of intent for kinds that count them. */
+/** Kinds with a generation count the deletion as a change of the spec. */
 function countIntent(object: KubeObject): void {
   const { generation } = object.metadata;
   if (generation !== undefined && generation > 0) object.metadata.generation = generation + 1;
@@ -288,7 +288,9 @@ function markAsDeleting(object: KubeObject, nowMs: number): void {
   metadata.deletionGracePeriodSeconds = 0;
 }
 
-/** Finalizers with those of the garbage collector as the policy wants them; `undefined` when they are right already. */
+/**
+ * Returns the finalizers with those of the garbage collector that the policy requires, or `undefined` if they do not change.
+ */
 function collectorFinalizers(
   store: Pick<Store, 'strategy'>,
   object: KubeObject,
@@ -330,7 +332,7 @@ function setFinalizers(object: KubeObject, finalizers: string[]): void {
   else object.metadata.finalizers = finalizers;
 }
 
-/** Deletes what was listed, several at a time; the first failure is the answer. */
+/** Deletes the listed objects, several at a time. The response is the first failure, if there is one. */
 export async function deleteCollection(
   store: Store,
   context: RequestContext,

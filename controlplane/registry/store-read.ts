@@ -1,6 +1,6 @@
 /**
- * Gets, lists and watches of the generic store: the state that a resourceVersion requests, pages, and the errors for compacted
- * and future states. The watch cache serves all of them.
+ * Implements gets, lists and watches of the generic store: the state that a resourceVersion requests, pages, and the errors for
+ * compacted and future states. The watch cache serves all of them.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { FieldSelector } from '../../api/meta/field-selector.ts';
@@ -55,16 +55,16 @@ function tooLarge(revision: number, current: number): StatusError {
   });
 }
 
-/** Which state a list shows. */
+/** The state that a list shows. */
 interface Wanted {
-  /** `undefined`: the newest. */
+  /** `undefined` means the newest state. */
   readonly exact: number | undefined;
   readonly notOlderThan: number;
   readonly limit: number;
   readonly token: ContinueToken | undefined;
 }
 
-/** The table of resourceVersion, match, limit and continue (specification 1, resource versions). */
+/** Evaluates resourceVersion, resourceVersionMatch, limit and continue. */
 function wanted(options: ListOptions): Wanted {
   const { resourceVersion, resourceVersionMatch: match, limit } = options;
   if (options.continue !== '') {
@@ -150,12 +150,12 @@ function readPage(
   }
 }
 
-/** Throws 400 for a field that the kind cannot be selected by. */
+/** Throws a 400 for a field by which the kind cannot be selected. */
 export function checkFields(store: StoredResource, selector: FieldSelector): void {
   for (const { field } of selector.requirements) {
     const { selectableFields } = store.strategy;
     if (field === 'metadata.name') continue;
-    // Kinds without fields of their own take the namespace even if they have none.
+    // Kinds without selectable fields accept the namespace even if they have none.
     if (field === 'metadata.namespace' && (store.info.namespaced || selectableFields === undefined)) continue;
     if (selectableFields?.[field] !== undefined) continue;
     if (store.strategy.unsupportedField !== undefined) throw newBadRequest(store.strategy.unsupportedField(field));

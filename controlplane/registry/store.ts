@@ -1,6 +1,6 @@
 /**
- * The parts of the generic store of one resource that reads (`store-read.ts`), writes (`store-write.ts`) and deletions
- * (`store-delete.ts`) share. Objects are in the stored version; `resource-rest.ts` converts to and from served versions.
+ * Defines what reads (`store-read.ts`), writes (`store-write.ts`) and deletions (`store-delete.ts`) of the generic store share.
+ * Objects are in the stored version. `resource-rest.ts` converts them to and from served versions.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -25,7 +25,7 @@ import type { Strategy, StrategyContext, UpdateStrategy } from './strategy.ts';
 
 /** The dependencies of reads. */
 export interface StoredResource {
-  /** In the stored version. */
+  /** The resource in its stored version. */
   readonly info: ResourceInfo;
   readonly strategy: Strategy;
   /** False for a custom resource. */
@@ -43,19 +43,19 @@ export interface Store extends StoredResource {
 /** The path through which an object is written. */
 export interface Endpoint {
   readonly info: ResourceInfo;
-  /** `''` for the object itself. */
+  /** Empty for the object itself. */
   readonly subresource: string;
   /** The kind of the body. */
   readonly kind: GroupVersionKind;
   readonly strategy: UpdateStrategy;
 }
 
-/** How errors name the resource: `configmaps`, `deployments.apps`. */
+/** Returns the resource as errors name it: `configmaps`, `deployments.apps`. */
 export function subjectOf(info: ResourceInfo): Subject {
   return { group: info.group, resource: info.resource };
 }
 
-/** How errors of validation name it: by its kind. */
+/** Returns the kind, by which validation errors name the object. */
 export function kindSubjectOf(info: ResourceInfo): Subject {
   return { group: info.group, resource: info.kind };
 }
@@ -85,7 +85,7 @@ export function notFoundIn(store: StoredResource, name: string): StatusError {
   return newNotFound(subjectOf(store.info), name);
 }
 
-/** Converts a storage error to the error for the client; other errors are thrown unchanged. */
+/** Converts a storage error to the error for the client. Other errors are thrown unchanged. */
 export function interpretStorageError(error: unknown, store: StoredResource, name: string): unknown {
   if (!isStorageError(error)) return error;
   switch (error.code) {
@@ -105,7 +105,7 @@ export function interpretStorageError(error: unknown, store: StoredResource, nam
 
 export const MODIFIED = 'the object has been modified; please apply your changes to the latest version and try again';
 
-/** An error that kube-apiserver answers without a reason. */
+/** Returns an error that kube-apiserver returns without a reason. */
 export function unexplained(message: string): StatusError {
   return newStatusError(500, '', message);
 }
@@ -119,7 +119,7 @@ export interface AdmissionInput {
   readonly oldObject: KubeObject | undefined;
   readonly options: Record<string, unknown>;
   readonly dryRun: boolean;
-  /** Absent: nothing is written, or the caller cannot say whether it was. */
+  /** Absent if nothing is written, or if the caller cannot know whether it was. */
   readonly whenNotWritten?: (undo: () => void) => void;
 }
 

@@ -1,18 +1,21 @@
 /**
- * What strict decoding has to say of a body, in the order of the text: unknown fields and fields that stand twice are found
- * by one walk of kube-apiserver, so their messages are mixed. Repeated keys of YAML come first, as its parser finds them
- * before anything is decoded.
+ * Formats the errors of strict decoding in the order of the text. kube-apiserver finds unknown fields and duplicate fields in
+ * one walk, so their messages are mixed. Duplicate keys of YAML come first, because its parser finds them before the text is
+ * decoded.
  */
 import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
 import { unknownFieldErrors } from '../../api/schema/decode.ts';
 
-/** Parts of a `strict decoding error`. Without a `value` duplicates come first. `duplicates` and `unknown` are as the parsers give them. */
+/**
+ * Returns the parts of a `strict decoding error`. Without a `value`, duplicates come first. `duplicates` and `unknown` are the
+ * results of the parsers.
+ */
 export function strictErrors(value: unknown, duplicates: readonly string[], unknown: readonly string[]): string[] {
   return inTextOrder(value, duplicateErrors(duplicates), unknownFieldErrors(unknown));
 }
 
-/** One text for each warning. */
+/** Returns one text for each warning. */
 export function strictWarnings(value: unknown, duplicates: readonly string[], unknown: readonly string[]): string[] {
   return inTextOrder(value, duplicateWarnings(duplicates), unknownFieldErrors(unknown));
 }

@@ -1,6 +1,6 @@
 /**
- * A served version of a resource: converts stored objects to it on reads, and objects of clients from it on writes. Each entry
- * of the cache is converted once, and the result is kept as long as the entry.
+ * Serves a version of a resource. It converts stored objects to the version on reads, and objects from clients to the stored
+ * version on writes. Each entry of the cache is converted once, and the result is kept as long as the entry.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';
@@ -16,11 +16,11 @@ import { checkFields } from './store-read.ts';
 import { looseEntry, type Store, type StoredResource } from './store.ts';
 import type { Conversion } from './strategy.ts';
 
-/** What reads of a version need. */
+/** The dependencies of reads of a version. */
 export interface ReadVersion {
   readonly store: StoredResource;
   readonly info: ResourceInfo;
-  /** Absent where the served version is the stored one. */
+  /** Absent if the served version is the stored one. */
   readonly conversion: Conversion | undefined;
 }
 
@@ -31,9 +31,9 @@ export interface ServedVersion extends ReadVersion {
   readonly fieldManagement: FieldManagement;
 }
 
-/** Entries in the served version; one for each entry of the cache as long as that lives. */
+/** Converts entries to the served version. Each entry of the cache has one result, which lives as long as the entry. */
 export class VersionEdge {
-  /** Converted once for all watches of the version. */
+  /** The batches of events that were converted once for all watches of the version. */
   readonly #batches = new WeakMap<readonly WatchEvent[], readonly WatchEvent[]>();
   readonly #version: ReadVersion;
   readonly #served = new WeakMap<Entry, Entry>();
@@ -54,7 +54,7 @@ export class VersionEdge {
     return served;
   }
 
-  /** Converts ahead what `entry` is asked for next, where that takes time. */
+  /** Converts the entries in advance if the conversion takes time. Returns `undefined` if it does not. */
   ready(entries: readonly Entry[]): Promise<void> | undefined {
     const { conversion } = this.#version;
     if (conversion?.convertAll === undefined) return undefined;
@@ -69,13 +69,13 @@ export class VersionEdge {
     });
   }
 
-  /** One entry, when it is there. */
+  /** Returns one entry, or a promise of it if the conversion takes time. */
   later(stored: Entry): Promise<Entry> | Entry {
     const ready = this.ready([stored]);
     return ready === undefined ? this.entry(stored) : ready.then(() => this.entry(stored));
   }
 
-  /** With the fields' names as they are stored. Throws 400 for one that the version does not have. */
+  /** Translates the field names to the stored ones. Throws a 400 for a field that the version does not have. */
   selecting<Options extends { readonly fieldSelector: FieldSelector }>(options: Options): Options {
     const names = this.#version.conversion?.fieldNames;
     if (names === undefined || options.fieldSelector.isEmpty) return options;
@@ -89,7 +89,9 @@ export class VersionEdge {
     return { ...options, fieldSelector: newFieldSelector(requirements) };
   }
 
-  /** Where selectors are about what a webhook may convert: which entries match. Throws 400 for an unknown field. */
+  /**
+   * Returns which entries match, if the selectors name something that a webhook may convert. Throws a 400 for an unknown field.
+   */
   matcher(options: Pick<ListOptions, 'labelSelector' | 'fieldSelector'>): Matches | undefined {
     const { conversion, store } = this.#version;
     if (conversion?.convertAll === undefined) return undefined;
@@ -97,7 +99,7 @@ export class VersionEdge {
     return servedMatcher(options, store.strategy.selectableFields);
   }
 
-  /** A list of `page`, which gives stored entries, as the version shows it. */
+  /** Returns a list in this version. `page` returns stored entries. */
   selected(
     options: ListOptions,
     page: (options: ListOptions) => Promise<ListResult> | ListResult,
@@ -118,7 +120,7 @@ export class VersionEdge {
     return { ...result, entries: result.entries.map((entry) => this.entry(entry)) };
   }
 
-  /** Opens a watch by `open`, whose events reach `client` in the served version. */
+  /** Opens a watch with `open`. Its events reach `client` in the served version. */
   async watch(client: WatchSink, open: (sink: WatchSink) => Promise<WatchHandle>): Promise<WatchHandle> {
     const { conversion } = this.#version;
     if (conversion === undefined) return open(client);
@@ -133,7 +135,7 @@ export class VersionEdge {
     return watch.attach(await open(watch.sink));
   }
 
-  /** One array of converted events for all watches of the version. */
+  /** Returns one array of converted events for all watches of the version. */
   #shared(events: readonly WatchEvent[]): readonly WatchEvent[] {
     let served = this.#batches.get(events);
     if (served === undefined) {
@@ -152,7 +154,7 @@ export class VersionEdge {
     return stored;
   }
 
-  /** What is there, in the served version; shared, not to be changed. */
+  /** Returns the current object in the served version. It is shared and must not be modified. */
   async live(stored: KubeObject): Promise<KubeObject> {
     const { conversion } = this.#version;
     if (conversion?.convertAll !== undefined) return (await conversion.convertAll([stored], 'served'))[0] ?? stored;

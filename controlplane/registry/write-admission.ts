@@ -1,6 +1,6 @@
 /**
- * Admission of creates and changes: mutating plugins before the object is prepared, validating plugins right before it is
- * written. `store-write.ts` calls this; deletions are admitted in `store-delete.ts`.
+ * Runs admission for creates and updates: mutating plugins before the object is prepared, and validating plugins right before
+ * it is written. `store-write.ts` calls this. `store-delete.ts` runs admission for deletions.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Entry, RequestContext, WriteOptions } from '../model/rest.ts';
@@ -12,22 +12,22 @@ export interface WriteTarget {
   readonly namespace: string;
   readonly name: string;
   readonly options: WriteOptions;
-  /** `CreateOptions` and the like, for admission. */
+  /** The options for admission, such as `CreateOptions`. */
   readonly optionsObject: Record<string, unknown>;
-  /** The caller has run admission already, on the object of its own body (bindings, evictions). */
+  /** The caller has already run admission on the object of its own body (bindings, evictions). */
   readonly skipAdmission?: boolean;
-  /** Absent: admission sees the stored object itself. */
+  /** If absent, admission sees the stored object itself. */
   readonly admissionView?: AdmissionView;
 }
 
-/** How admission sees an object that is written through a subresource of another kind, such as a Scale. */
+/** Shows admission an object that is written through a subresource of another kind, such as a Scale. */
 export interface AdmissionView {
   show(object: KubeObject): KubeObject;
-  /** Writes what admission made of the shown object back into `object`. */
+  /** Writes the changes of admission to the shown object back into `object`. */
   take(shown: KubeObject, object: KubeObject): void;
 }
 
-/** Runs the mutating plugins on an object that is created, and returns what they made of it. */
+/** Runs the mutating plugins on a new object, and returns the result. */
 export async function admitCreate(
   store: Store,
   context: RequestContext,
@@ -50,7 +50,7 @@ export async function admitCreate(
   return admitted;
 }
 
-/** Runs the mutating plugins on a changed object, and returns what they made of it. */
+/** Runs the mutating plugins on a changed object, and returns the result. */
 export async function admitChange(
   store: Store,
   context: RequestContext,
@@ -77,7 +77,9 @@ export async function admitChange(
   return admitted;
 }
 
-/** Runs the validating plugins, then `write`; undoes what plugins recorded of the object if it is not written. */
+/**
+ * Runs the validating plugins and then `write`. If the object is not written, it reverts what plugins have recorded about it.
+ */
 export async function writeAdmitted(
   store: Store,
   context: RequestContext,

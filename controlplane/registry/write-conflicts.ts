@@ -1,4 +1,4 @@
-/** The errors of writes that meet an existing object, or another object than the request names. */
+/** Builds the errors of writes that meet an existing object, or another object than the one that the request names. */
 import { newAlreadyExists, newConflict, newStatusError } from '../../api/meta/status-error.ts';
 import { subjectOf, type Store } from './store.ts';
 
@@ -21,7 +21,7 @@ export function nameNotGenerated(store: Store, name: string): Error {
   return newStatusError(409, 'AlreadyExists', message, { details: { ...error.status.details, retryAfterSeconds: 1 } });
 }
 
-/** A patch with a UID belongs to an object that exists, so it creates none. */
+/** Returns the error of a patch with a UID whose object does not exist. Such a patch never creates the object. */
 export function uidWithoutObject(store: Store, name: string, uid: string): Error {
   const text = `uid mismatch: the provided object specified uid ${uid}, and no existing object was found`;
   return newConflict(subjectOf(store.info), name, text);

@@ -1,11 +1,11 @@
-/** What the columns of many kinds share: definitions, ages, lists shown in one cell. */
+/** Builds what the columns of many kinds share: definitions, ages, and lists in one cell. */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import type { Cell, TableColumn } from '../strategy.ts';
 
 interface Options {
   readonly type?: TableColumn['type'];
   readonly format?: string;
-  /** Shown with `-o wide` only. */
+  /** Whether the column is shown only with `-o wide`. */
   readonly wide?: boolean;
 }
 
@@ -19,7 +19,7 @@ export function column(name: string, description: TableColumn['description'], op
   };
 }
 
-/** The documentation of a field describes the column. */
+/** Describes the column by the documentation of a field. */
 export function field(struct: string, name: string): TableColumn['description'] {
   return { struct: `io.k8s.api.${struct}`, field: name };
 }
@@ -39,18 +39,18 @@ export const age = (object: KubeObject): Cell => since(object.metadata.creationT
 
 export const nameOf = (object: KubeObject): string => object.metadata.name ?? '';
 
-/** `<none>` for nothing. */
+/** Returns `<none>` for an empty text. */
 export function orNone(text: string | undefined): string {
   return text === undefined || text === '' ? '<none>' : text;
 }
 
-/** `a=b,c=d` in the order of keys. */
+/** Formats labels as `a=b,c=d` in the order of the keys. */
 export function formatLabels(labels: Readonly<Record<string, string>> | undefined): string {
   const pairs = Object.entries(labels ?? {}).map(([key, value]) => `${key}=${value}`);
   return pairs.length === 0 ? '<none>' : pairs.sort().join(',');
 }
 
-/** The first few, then how many more there are. */
+/** Shows the first items and the number of the others. */
 export function shorten(items: readonly string[], limit = 3): string {
   if (items.length === 0) return '<none>';
   const shown = items.slice(0, limit).join(',');

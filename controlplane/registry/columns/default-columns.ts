@@ -1,4 +1,4 @@
-/** The Table of a kind without columns of its own: name and time of creation. */
+/** Defines the Table of a kind without its own columns: name and time of creation. */
 import type { TableColumns } from '../strategy.ts';
 import { column, CREATED_TEXT, nameColumn, nameOf } from './column.ts';
 

@@ -1,4 +1,4 @@
-/** Ages as kubectl shows them: two units at most, coarser with time (`45s`, `3m20s`, `2d4h`, `3y20d`). */
+/** Formats ages as kubectl does: with two units at most, and coarser as they grow (`45s`, `3m20s`, `2d4h`, `3y20d`). */
 
 export function humanDuration(durationMs: number): string {
   const seconds = Math.trunc(durationMs / 1000);

@@ -1,4 +1,4 @@
-/** The Table of every `scale` subresource. */
+/** Defines the Table of every `scale` subresource. */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import type { TableColumns } from '../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf } from './column.ts';

@@ -8,7 +8,7 @@ import type { SchemaWriter } from './schemas.ts';
 import { BUILT_IN, type OpenApiSource } from './source.ts';
 
 export interface PlainPath {
-  /** For example `/apis/apps/`. */
+  /** The path, for example `/apis/apps/`. */
   readonly path: string;
   /** The name of the OpenAPI 3 document that contains the path, for example `apis/apps`. */
   readonly document: string;
