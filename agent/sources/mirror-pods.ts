@@ -4,8 +4,8 @@ import type { Client } from '../../api/machinery/client.ts';
 import { pods as podsResource } from '../../api/machinery/resources.ts';
 import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
 import type { NodeObject } from '../model/node.ts';
-import { ANNOTATION_CONFIG_HASH, ANNOTATION_CONFIG_MIRROR } from '../model/pod-kinds.ts';
-import type { Pod } from '../model/pod.ts';
+import { ANNOTATION_CONFIG_HASH, ANNOTATION_CONFIG_MIRROR, isStaticPod } from '../model/pod-kinds.ts';
+import type { Pod, PodStatus } from '../model/pod.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 
 /** Maintains the mirror pods of static pods. Absent without an API server. */
@@ -73,6 +73,18 @@ export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
 
 function hashOf(pod: Pod): string {
   return pod.metadata.annotations?.[ANNOTATION_CONFIG_HASH] ?? '';
+}
+
+/**
+ * Returns the status of the pod at the API server: for a static pod that of its mirror pod. A final status is of an earlier run
+ * of the same manifest.
+ */
+export function publishedStatus(pod: Pod, mirrorOf: (pod: Pod) => Pod | undefined): PodStatus | undefined {
+  if (!isStaticPod(pod)) return pod.status;
+  const mirror = mirrorOf(pod);
+  const { phase } = mirror?.status ?? {};
+  const isOwn = mirror !== undefined && isMirrorOf(mirror, pod) && phase !== 'Succeeded' && phase !== 'Failed';
+  return isOwn ? mirror.status : pod.status;
 }
 
 /** Whether the mirror pod belongs to the current manifest of the static pod. */

@@ -15,7 +15,7 @@ import { ANNOTATION_CONFIG_MIRROR, ANNOTATION_CONFIG_SOURCE } from '../../model/
 import type { ContainerStatusJson, Pod, PodStatus } from '../../model/pod.ts';
 import type { ProbeResults } from '../../runtime/kuberuntime/probe-results.ts';
 import { withProbeResults, withReadyConditions } from '../../runtime/kuberuntime/readiness.ts';
-import { isMirrorOf } from '../../sources/mirror-pods.ts';
+import { isMirrorOf, publishedStatus } from '../../sources/mirror-pods.ts';
 import { isTerminalPhase, mergeStatus, normalize, statusPatch } from './pod-status.ts';
 
 type StatusPatch = ReturnType<typeof statusPatch>;
@@ -101,7 +101,7 @@ class PodStatusManager implements StatusManager {
 
   set(pod: Pod, status: PodStatus): void {
     const kept = this.#kept.get(pod.metadata.uid);
-    const previous = kept?.status ?? pod.status;
+    const previous = kept?.status ?? publishedStatus(pod, this.#options.mirrorOf);
     const now = formatTime(this.#options.clock.now());
     const next = normalize(status, previous, now);
     if (isTerminalPhase(previous?.phase) && !isTerminalPhase(next.phase) && kept !== undefined) {

@@ -9,7 +9,7 @@ import type { ContainerStatusJson, Pod, PodStatus } from '../../model/pod.ts';
 import type { ReferencedObjects } from '../../model/referenced-objects.ts';
 import { VolumeError } from '../../runtime/container-volumes.ts';
 import type { ServiceLister } from '../../runtime/kuberuntime/environment.ts';
-import type { MirrorPods } from '../../sources/mirror-pods.ts';
+import { type MirrorPods, publishedStatus } from '../../sources/mirror-pods.ts';
 import type { VolumeManager } from '../../volumes/pod-volumes.ts';
 import type { ProbeManager } from '../prober/probe-manager.ts';
 import type { StatusManager } from '../status/status-manager.ts';
@@ -213,7 +213,7 @@ export class PodSync implements PodSyncer {
       resize: allocations.conditions(pod.metadata.uid),
       resizing: kubeRuntime.resizing(allocated, runtime),
       runtimeName: this.#options.runtimeName,
-      previous: this.#options.statuses.get(pod.metadata.uid) ?? pod.status,
+      previous: this.#lastStatus(pod),
       waiting: (name) => kubeRuntime.waitingReason(pod.metadata.uid, name),
       hostIps: this.#options.node.hostIps(),
       recursiveReadOnly: this.#options.volumes.recursiveReadOnly(),
@@ -244,9 +244,15 @@ export class PodSync implements PodSyncer {
     return `attempting to set pod memory limit (${limit}) below current usage (${usage})`;
   }
 
+  /** After a restart the agent's last status is that of the API server. */
+  #lastStatus(pod: Pod): PodStatus | undefined {
+    const { statuses, pods } = this.#options;
+    return statuses.get(pod.metadata.uid) ?? publishedStatus(pod, (each) => pods.mirrorOf(each));
+  }
+
   #deadlineMs(pod: Pod): number | undefined {
     const seconds = pod.spec.activeDeadlineSeconds;
-    const start = (this.#options.statuses.get(pod.metadata.uid) ?? pod.status)?.startTime;
+    const start = this.#lastStatus(pod)?.startTime;
     return seconds === undefined || start === undefined ? undefined : Date.parse(start) + seconds * 1000;
   }
 

@@ -103,7 +103,10 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
   const [newest, second] = attempts;
   const old = previousOf(input.previous, container.name);
   const mounts = volumeMounts(container, input.recursiveReadOnly);
-  if (newest === undefined) return missingContainer(input, container, old, mounts);
+  if (newest === undefined)
+    return isDoneInit(input, container, kind) && old?.state?.terminated === undefined
+      ? removedInit(container, old, mounts)
+      : missingContainer(input, container, old, mounts);
   const status = {
     name: container.name,
     state: stateOf(input, newest),
@@ -157,6 +160,33 @@ function waits(pod: Pod, container: Container, kind: ContainerKind, newest: Cont
 }
 
 /** The status of a container that the runtime does not have: not created yet, or removed. */
+/** Whether the runtime has regular containers of the pod, which start after this init container has succeeded. */
+function isDoneInit({ pod, runtime }: StatusInput, container: Container, kind: ContainerKind): boolean {
+  if (kind !== 'init' || isSidecar(container)) return false;
+  return pod.spec.containers.some(({ name }) => runtime.containers.some((entry) => entry.name === name));
+}
+
+/** The status of an init container that the runtime and the agent have forgotten, in the words of the kubelet. */
+function removedInit(
+  container: Container,
+  old: ContainerStatusJson | undefined,
+  mounts: Partial<ContainerStatusJson>,
+): ContainerStatusJson {
+  const message =
+    'Unable to get init container status from container runtime and pod has been initialized, treat it as exit normally';
+  return {
+    name: container.name,
+    state: { terminated: { exitCode: 0, reason: 'Completed', message, startedAt: null, finishedAt: null } },
+    lastState: {},
+    ready: true,
+    started: false,
+    restartCount: old?.restartCount ?? 0,
+    image: container.image ?? '',
+    imageID: '',
+    ...mounts,
+  } as unknown as ContainerStatusJson;
+}
+
 function missingContainer(
   input: StatusInput,
   container: Container,

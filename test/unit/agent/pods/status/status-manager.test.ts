@@ -47,6 +47,36 @@ function setUp(t: TestContext, pod = podOf('u'), logger: Logger = silentLogger) 
 }
 
 describe('the status manager', () => {
+  it('keeps the times that the mirror pod of a static pod shows, after a restart of the agent', (t) => {
+    const annotations = { 'kubernetes.io/config.source': 'file', 'kubernetes.io/config.hash': 'h' };
+    const pod = podOf('u', { metadata: { name: 'p', namespace: 'ns', uid: 'u', annotations } });
+    const { manager, mirrors } = setUp(t, pod);
+    const ready = (lastTransitionTime: string): PodCondition => condition('Ready', 'True', { lastTransitionTime });
+    mirrors.current = podOf('m', {
+      metadata: {
+        name: 'p',
+        namespace: 'ns',
+        uid: 'm',
+        annotations: { ...annotations, 'kubernetes.io/config.mirror': 'h' },
+      },
+      status: {
+        phase: 'Running',
+        startTime: '2026-01-02T03:00:00Z',
+        conditions: [ready('2026-01-02T03:00:05Z')],
+      } as PodStatus,
+    });
+    manager.set(pod, {
+      phase: 'Running',
+      startTime: '2026-02-02T03:00:00Z',
+      conditions: [ready('2026-02-02T03:00:00Z')],
+    } as PodStatus);
+    const kept = manager.get('u');
+    assert.deepEqual(
+      [kept?.startTime, kept?.conditions?.[0]?.lastTransitionTime],
+      ['2026-01-02T03:00:00Z', '2026-01-02T03:00:05Z'],
+    );
+  });
+
   for (const [name, error, warnings] of [
     ['warns once about a status that cannot be sent', new Error('connection refused'), [1, 1, 1]],
     [

@@ -107,6 +107,58 @@ it('reports the image pull secrets that are missing, and goes on without them', 
   assert.equal(synced, 1);
 });
 
+it('a static pod stays ready when the agent restarts, as its mirror pod shows it, unless the mirror is of an earlier run', async () => {
+  const annotations = { 'kubernetes.io/config.source': 'file', 'kubernetes.io/config.hash': 'h' };
+  const readinessProbe = { exec: { command: ['true'] } };
+  const pod = {
+    metadata: { name: 'p', namespace: 'ns', uid: 'u', annotations },
+    spec: { containers: [{ name: 'c', image: 'i', readinessProbe }] },
+  } as unknown as Pod;
+  const running = {
+    id: '1',
+    name: 'c',
+    state: 'running',
+    attempt: 0,
+    image: 'i',
+    imageRef: '',
+    imageId: '',
+    labels: {},
+    annotations: {},
+    startedAtMs: 1,
+    createdAtMs: 1,
+  };
+  const shown = async (phase: string): Promise<unknown> => {
+    const statuses: unknown[] = [];
+    const mirror = {
+      metadata: {
+        name: 'p',
+        namespace: 'ns',
+        uid: 'm',
+        annotations: { ...annotations, 'kubernetes.io/config.mirror': 'h' },
+      },
+      status: { phase, containerStatuses: [{ name: 'c', containerID: 'fake://1', ready: true, started: true }] },
+    } as unknown as Pod;
+    const sync = syncOf({
+      runtime: {
+        listSandboxes: () => Promise.resolve([]),
+        listContainers: () => Promise.resolve([running]),
+        containerStatus: () => Promise.resolve(running),
+        containerStats: () => Promise.resolve([]),
+      },
+      probes: { addPod: () => undefined, probeSoon: () => undefined, result: () => undefined },
+      pods: { mirrorOf: () => mirror },
+      statuses: { get: () => undefined, set: (_pod: Pod, status: unknown) => void statuses.push(status) },
+    });
+    await sync.sync(pod, new AbortController().signal);
+    return statuses[0];
+  };
+  assert.partialDeepStrictEqual(await shown('Running'), { containerStatuses: [{ name: 'c', ready: true }] });
+  assert.partialDeepStrictEqual(await shown('Failed'), {
+    phase: 'Running',
+    containerStatuses: [{ name: 'c', ready: false }],
+  });
+});
+
 it('the limits of a pod whose resize was lowered while the agent was down shrink after its containers have', async () => {
   const set: CgroupResources[] = [];
   const manager: CgroupManager = {

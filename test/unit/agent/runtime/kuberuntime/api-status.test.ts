@@ -63,6 +63,30 @@ describe('a container that is not created yet waits', () => {
     ));
 });
 
+it('reports a removed init container as completed once containers that start after it exist', () => {
+  const init = { name: 'one', image: 'i' };
+  const spec = { initContainers: [init], containers: [{ name: 'a', image: 'i' }] };
+  const running = {
+    id: 'c1',
+    name: 'a',
+    state: 'running',
+    attempt: 0,
+    image: 'i',
+    imageRef: '',
+    imageId: 'x',
+    annotations: {},
+    labels: {},
+    startedAtMs: 1,
+  } as unknown as ContainerStatus;
+  const status = statusOf(spec, { recursiveReadOnly: false, containers: [running] });
+  assert.partialDeepStrictEqual(status.initContainerStatuses, [
+    { name: 'one', ready: true, restartCount: 0, state: { terminated: { exitCode: 0, reason: 'Completed' } } },
+  ]);
+  const initialized = status.conditions?.find(({ type }) => type === 'Initialized');
+  assert.equal(initialized?.status, 'True');
+  assert.equal(status.phase, 'Running');
+});
+
 it('reports of a read-only mount whether it is recursive, never that this was requested if possible', () => {
   const mount = (name: string, recursiveReadOnly?: string): object => ({
     name,
