@@ -312,7 +312,9 @@ export async function disagreements(): Promise<string[]> {
 async function main(args: readonly string[]): Promise<number> {
   const wrong = await disagreements();
   if (wrong.length > 0) {
-    process.stderr.write(`${wrong.join('\n')}\n`);
+    process.stderr.write(
+      `${wrong.join('\n')}\nA field must be in api/schema/facts/types.txt and in the models of @kubernetes/client-node, whose release is in package.json\n`,
+    );
     return 1;
   }
   const outputs: [URL, string][] = [

@@ -32,11 +32,10 @@ import { webhookFromFile } from './webhook-file.ts';
 import { webhookTokenAuthenticator } from './webhook-token.ts';
 import type { Authenticator, TokenAuthenticator } from './authentication.ts';
 
-/** `flags` enable and configure it; `test` is the file that tests it. */
+/** A row of a table of `docs/security.md`; `flags` enable and configure the part. */
 export interface SecurityPart {
   readonly name: string;
   readonly flags: readonly string[];
-  readonly source: string;
 }
 
 const SERVICE_ACCOUNT_FLAGS = [
@@ -73,27 +72,23 @@ export const AUTHENTICATORS: readonly SecurityPart[] = [
   {
     name: 'Authenticating proxy',
     flags: PROXY_FLAGS.map((flag) => `--requestheader-${flag}`),
-    source: 'request-header.ts',
   },
-  { name: 'Client certificate', flags: ['--client-ca-file'], source: 'client-certificate.ts' },
-  { name: 'Static token file', flags: ['--token-auth-file'], source: 'token-file.ts' },
+  { name: 'Client certificate', flags: ['--client-ca-file'] },
+  { name: 'Static token file', flags: ['--token-auth-file'] },
   {
     name: 'Service-account token',
     flags: [...SERVICE_ACCOUNT_FLAGS.map((flag) => `--service-account-${flag}`), '--api-audiences'],
-    source: 'service-account.ts',
   },
-  { name: 'Bootstrap token', flags: ['--enable-bootstrap-token-auth'], source: 'bootstrap-token.ts' },
+  { name: 'Bootstrap token', flags: ['--enable-bootstrap-token-auth'] },
   {
     name: 'OpenID Connect',
     flags: [...OIDC_FLAGS.map((flag) => `--oidc-${flag}`), '--authentication-config'],
-    source: 'oidc.ts',
   },
   {
     name: 'Webhook',
     flags: ['config-file', 'cache-ttl', 'version'].map((flag) => `--authentication-token-webhook-${flag}`),
-    source: 'webhook-token.ts',
   },
-  { name: 'Anonymous', flags: ['--anonymous-auth', '--authentication-config'], source: 'anonymous.ts' },
+  { name: 'Anonymous', flags: ['--anonymous-auth', '--authentication-config'] },
 ];
 
 export interface AuthenticatorsOptions {

@@ -20,9 +20,9 @@ import type { Authorizer, RuleResolver } from './authorization.ts';
 import { StartError } from '../model/start-error.ts';
 
 export const AUTHORIZERS: readonly SecurityPart[] = [
-  { name: 'Node', flags: ['--authorization-mode=Node'], source: 'node.ts' },
-  { name: 'RBAC', flags: ['--authorization-mode=RBAC'], source: 'rbac.ts' },
-  { name: 'ABAC', flags: ['--authorization-mode=ABAC', '--authorization-policy-file'], source: 'abac.ts' },
+  { name: 'Node', flags: ['--authorization-mode=Node'] },
+  { name: 'RBAC', flags: ['--authorization-mode=RBAC'] },
+  { name: 'ABAC', flags: ['--authorization-mode=ABAC', '--authorization-policy-file'] },
   {
     name: 'Webhook',
     flags: [
@@ -33,10 +33,9 @@ export const AUTHORIZERS: readonly SecurityPart[] = [
       '--authorization-webhook-cache-unauthorized-ttl',
       '--authorization-config',
     ],
-    source: 'webhook.ts',
   },
-  { name: 'AlwaysAllow', flags: ['--authorization-mode=AlwaysAllow'], source: 'union.ts' },
-  { name: 'AlwaysDeny', flags: ['--authorization-mode=AlwaysDeny'], source: 'union.ts' },
+  { name: 'AlwaysAllow', flags: ['--authorization-mode=AlwaysAllow'] },
+  { name: 'AlwaysDeny', flags: ['--authorization-mode=AlwaysDeny'] },
 ];
 
 export interface AuthorizersOptions {

@@ -29,6 +29,27 @@ export type Condition = 'MemoryPressure' | 'DiskPressure' | 'PIDPressure';
 /** The scarce resources, with their names in requests and messages. */
 export type StarvedResource = 'memory' | 'ephemeral-storage' | 'inodes' | 'pids';
 
+interface Meaning {
+  readonly condition: Condition;
+  readonly resource: StarvedResource;
+}
+
+const MEMORY: Meaning = { condition: 'MemoryPressure', resource: 'memory' };
+const STORAGE: Meaning = { condition: 'DiskPressure', resource: 'ephemeral-storage' };
+const INODES: Meaning = { condition: 'DiskPressure', resource: 'inodes' };
+
+const MEANINGS: Readonly<Record<Signal, Meaning>> = {
+  'memory.available': MEMORY,
+  'allocatableMemory.available': MEMORY,
+  'nodefs.available': STORAGE,
+  'nodefs.inodesFree': INODES,
+  'imagefs.available': STORAGE,
+  'imagefs.inodesFree': INODES,
+  'containerfs.available': STORAGE,
+  'containerfs.inodesFree': INODES,
+  'pid.available': { condition: 'PIDPressure', resource: 'pids' },
+};
+
 /** An amount (`100Mi`), or a share of the capacity. */
 export type ThresholdValue = { readonly quantity: Quantity } | { readonly percent: number };
 
@@ -184,16 +205,9 @@ export function thresholdsMet(
   });
 }
 
-export function conditionOf(signal: Signal): Condition {
-  if (signal === 'pid.available') return 'PIDPressure';
-  return signal.endsWith('emory.available') ? 'MemoryPressure' : 'DiskPressure';
-}
+export const conditionOf = (signal: Signal): Condition => MEANINGS[signal].condition;
 
-export function resourceOf(signal: Signal): StarvedResource {
-  if (signal === 'pid.available') return 'pids';
-  if (signal.endsWith('emory.available')) return 'memory';
-  return signal.endsWith('.inodesFree') ? 'inodes' : 'ephemeral-storage';
-}
+export const resourceOf = (signal: Signal): StarvedResource => MEANINGS[signal].resource;
 
 /** The most urgent first: memory cannot wait, then as they were given. */
 export function byUrgency(thresholds: readonly Threshold[]): readonly Threshold[] {

@@ -155,7 +155,7 @@ describe('a command whose backups cannot be scheduled ends', () => {
       writeFileSync(join(directory, 'file'), '');
       const { code, said } = start(command, [...SCHEDULE, '--backup-dir', join(directory, 'file', 'backups')]);
       assert.equal(code, 1, said);
-      assert.match(said, /^orchlet: ENOTDIR: .*file\/backups/m);
+      assert.match(said, /^orchlet: --backup-dir: ENOTDIR: .*file\/backups/m);
     });
   }
 });

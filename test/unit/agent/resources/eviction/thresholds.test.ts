@@ -4,10 +4,14 @@ import fc from 'fast-check';
 import {
   amountOf,
   byUrgency,
+  conditionOf,
   formatAmount,
   formatValue,
   isMet,
   parseThresholds,
+  resourceOf,
+  type Signal,
+  SIGNALS,
   type Threshold,
   type ThresholdFlags,
   ThresholdError,
@@ -124,4 +128,23 @@ describe('eviction thresholds', () => {
     assert.equal(formatAmount('memory', 100 * 1024 * 1024), '100Mi');
     assert.equal(formatAmount('inodes', 838_860), '838860');
   });
+});
+
+describe('an eviction signal', () => {
+  /** The conditions and resources of the kubelet (`signalToNodeCondition`, `signalToResource`). */
+  const expected: Readonly<Record<Signal, readonly [condition: string, resource: string]>> = {
+    'memory.available': ['MemoryPressure', 'memory'],
+    'allocatableMemory.available': ['MemoryPressure', 'memory'],
+    'nodefs.available': ['DiskPressure', 'ephemeral-storage'],
+    'nodefs.inodesFree': ['DiskPressure', 'inodes'],
+    'imagefs.available': ['DiskPressure', 'ephemeral-storage'],
+    'imagefs.inodesFree': ['DiskPressure', 'inodes'],
+    'containerfs.available': ['DiskPressure', 'ephemeral-storage'],
+    'containerfs.inodesFree': ['DiskPressure', 'inodes'],
+    'pid.available': ['PIDPressure', 'pids'],
+  };
+  for (const signal of SIGNALS)
+    it(`${signal} sets the condition ${expected[signal][0]} and is about ${expected[signal][1]}`, () => {
+      assert.deepEqual([conditionOf(signal), resourceOf(signal)], expected[signal]);
+    });
 });
