@@ -1,29 +1,29 @@
-/** An object of the watch cache as its readers see it, and the resource of a cache. */
+/** Defines an object of the watch cache as its readers see it, and the resource of a cache. */
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Entry } from '../model/rest.ts';
 
-/** An object of the cache. One instance per revision, shared by everyone, so a WeakMap on it caches other encodings. */
+/** An object of the cache. Each revision has one shared instance, so that a WeakMap can keep other encodings of it. */
 export interface CacheEntry extends Entry {
   readonly key: string;
-  /** `''` for cluster scope. */
+  /** Empty for cluster-scoped objects. */
   readonly namespace: string;
   readonly name: string;
-  /** As a number; `bytes` and `object` hold it as text. */
+  /** The revision as a number. `bytes` and `object` contain it as text. */
   readonly revision: number;
   readonly createRevision: number;
-  /** Read without parsing the object; equal label sets are one map. */
+  /** The labels are read without parsing the object. Equal label sets share one map. */
   readonly labels: Readonly<Record<string, string>>;
-  /** Parsed on first use, kept as long as somebody holds it. */
+  /** The object is parsed on first use, and kept as long as it is referenced. */
   readonly object: KubeObject;
 }
 
 export interface CachedResource {
-  /** `core` or the group, and the plural: the first two segments of keys. */
+  /** The first two segments of keys: the group (`core` for the core group) and the plural. */
   readonly group: string;
   readonly resource: string;
   readonly namespaced: boolean;
-  /** Selectable fields beyond `metadata.name` and `metadata.namespace`, as their text. */
+  /** Returns the selectable fields besides `metadata.name` and `metadata.namespace`, as text. */
   readonly fields?: (object: KubeObject) => Readonly<Record<string, string>>;
-  /** Of `fields`, those that an index is worth (`spec.nodeName`). Built on first use. */
+  /** Those of `fields` that have an index (`spec.nodeName`). The index is built on first use. */
   readonly indexedFields?: readonly string[];
 }

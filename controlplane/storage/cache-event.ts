@@ -1,6 +1,6 @@
 /**
- * A change in the watch cache, as it appears to a selection: objects that begin to match are ADDED, those that stop to match
- * are DELETED.
+ * Shows a change in the watch cache to a selection. Objects that begin to match are ADDED, and those that no longer match are
+ * DELETED.
  */
 import type { WatchEvent } from '../model/rest.ts';
 import type { CachedObject, ObjectContext } from './cached-object.ts';
@@ -21,7 +21,7 @@ export class CacheEvent {
   readonly key: string;
   readonly current: CachedObject | undefined;
   readonly previous: CachedObject | undefined;
-  /** One event object per type, shared by all watches, so that its encodings are as well. */
+  /** There is one event object of each type. All watches share it and therefore its encodings. */
   #added: Shown | undefined;
   #modified: Shown | undefined;
   #deleted: Shown | undefined;
@@ -33,12 +33,12 @@ export class CacheEvent {
     this.previous = previous;
   }
 
-  /** Whether its objects are those of that cache. */
+  /** Whether the objects of the event belong to that cache. */
   isOf(context: ObjectContext): boolean {
     return (this.current ?? this.previous)?.isOf(context) === true;
   }
 
-  /** `undefined` if the change is not visible in the selection. */
+  /** Returns `undefined` if the change is not visible to the selection. */
   shownTo(selection: Selection): WatchEvent | undefined {
     const { current, previous } = this;
     const now = current !== undefined && selects(selection, current);
@@ -57,7 +57,7 @@ export class CacheEvent {
     return this.#modified;
   }
 
-  /** Shows the last state that the watch knew, at the revision of the event. */
+  /** Shows the last state that the watch knew, with the revision of the event. */
   #asDeleted(previous: CachedObject): WatchEvent {
     this.#deleted ??= { type: 'DELETED', entry: previous.at(this.revision) };
     return this.#deleted;

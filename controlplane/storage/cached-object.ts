@@ -1,6 +1,6 @@
 /**
- * An object in the watch cache: the stored bytes, the labels, and a weak reference to the parsed form. It is small, because
- * there are many.
+ * Represents an object in the watch cache: the stored bytes, the labels, and a weak reference to the parsed object. It is
+ * small, because there are many.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import { labelsText, parseObject, stampRevision } from './object-bytes.ts';
@@ -12,7 +12,7 @@ export type Labels = Readonly<Record<string, string>>;
 const NO_LABELS: Labels = Object.freeze({});
 const LABEL_SETS_KEPT = 20_000;
 
-/** Equal label sets are one map (the pods of a replica set). */
+/** Shares one map between equal label sets, such as those of the pods of a replica set. */
 export class LabelSets {
   readonly #byText = new Map<string, Labels>();
 
@@ -28,13 +28,13 @@ export class LabelSets {
   }
 }
 
-/** What the objects of one cache share. */
+/** The data that the objects of one cache share. */
 export interface ObjectContext {
   readonly resource: CachedResource;
   readonly prefixLength: number;
   readonly labelSets: LabelSets;
   readonly freeze: boolean;
-  /** The cache is closed: another one of the resource may take the place of its objects. */
+  /** The cache is closed. Another cache of the resource may replace its objects. */
   isClosed: boolean;
 }
 
@@ -55,7 +55,7 @@ export class CachedObject implements CacheEntry {
     this.stored = stored;
   }
 
-  /** Whether it is an object of that cache. */
+  /** Whether the object belongs to that cache. */
   isOf(context: ObjectContext): boolean {
     return this.#context === context;
   }
@@ -106,7 +106,7 @@ export class CachedObject implements CacheEntry {
     return parsed.fields[path] ?? '';
   }
 
-  /** The same object with another revision: how a deletion shows it. The last one asked for is kept. */
+  /** Returns the object with another revision, as a deletion shows it. The last result is kept. */
   at(revision: number): CachedObject {
     if (this.#deleted?.revision === revision) return this.#deleted;
     const { key, createRevision } = this.stored;

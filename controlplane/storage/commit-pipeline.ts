@@ -1,13 +1,13 @@
 /**
- * The one way of a write into the storage. Groups of writes pass one at a time, in this order:
+ * Commits all writes of the storage. Groups of writes pass one at a time, in this order:
  *
- * 1. the backend makes the group durable;
- * 2. the versions show it, so every cache does;
- * 3. its writers are answered;
- * 4. watches are notified, each behind a guard of its own, so that nothing that fails in one reaches the commit.
+ * 1. The backend makes the group durable.
+ * 2. The versions show it, and therefore every cache does.
+ * 3. Its writers get their results.
+ * 4. The watches are notified, each with a guard of its own, so that a failure in one does not reach the commit.
  *
- * Steps 2 to 4 are one turn of the event loop: whoever awaits a write reads it, and no reader sees what is not durable. Writes
- * of one turn, and all that come while a commit is under way, form a group. Owned by the revision log.
+ * Steps 2 to 4 are one turn of the event loop. So a client that awaits a write then reads it, and no reader sees what is not
+ * durable. The writes of one turn, and all that arrive during a commit, form a group. The revision log owns the pipeline.
  */
 import type { LogBackend, LogRecord } from './log-backend.ts';
 import type { VersionChange } from './resource-versions.ts';
@@ -18,7 +18,7 @@ import { WriteQueue, type PendingWrite, type RequestedWrite } from './write-queu
 export interface CommitPipelineOptions {
   readonly backend: LogBackend | undefined;
   readonly health: StorageHealth;
-  /** Enters a durable record into the versions. */
+  /** Adds a durable record to the versions. */
   readonly show: (record: LogRecord) => VersionChange;
   /** Never throws. */
   readonly notify: (changes: readonly VersionChange[]) => void;
@@ -35,22 +35,22 @@ export class CommitPipeline {
     this.#options = options;
   }
 
-  /** The newest revision that a record was given. Those of a failed commit are not given again. */
+  /** The newest revision that a record received. The revisions of a failed commit are not reused. */
   get lastRevision(): number {
     return this.#lastRevision;
   }
 
-  /** The first record gets the revision after this one. */
+  /** The first record receives the revision after this one. */
   startAfter(revision: number): void {
     this.#lastRevision = revision;
   }
 
-  /** Settles with the write of one of the keys that is under way. */
+  /** Settles with a running write of one of the keys. */
   pendingOf(keys: readonly string[]): Promise<void> | undefined {
     return this.#queue.pendingOf(keys);
   }
 
-  /** Resolves to the revision of `write`; `sides` succeed or fail with it. None of the keys has a write under way. */
+  /** Resolves to the revision of `write`. `sides` succeed or fail with it. None of the keys may have a running write. */
   write(write: RequestedWrite, sides: readonly RequestedWrite[]): Promise<number> {
     const written = this.#queue.add(write, sides);
     if (!this.#isScheduled && this.#committing === undefined) {
@@ -63,7 +63,7 @@ export class CommitPipeline {
     return written;
   }
 
-  /** Resolves when no write waits any more. */
+  /** Resolves when no write is waiting. */
   async drain(): Promise<void> {
     for (this.#commit(); this.#committing !== undefined; this.#commit()) await this.#committing;
   }
@@ -74,11 +74,11 @@ export class CommitPipeline {
 
   async #commitAll(): Promise<void> {
     while (this.#queue.length > 0) await this.#commitGroup(this.#queue.takeGroup());
-    // In the same turn as the queue was found empty: a write that comes later begins a commit of its own.
+    // This runs in the turn in which the queue was found empty, so a later write begins a commit of its own.
     this.#committing = undefined;
   }
 
-  /** Never rejects: a failure is the writers' outcome. */
+  /** Never rejects, because the writers receive a failure. */
   async #commitGroup(writes: readonly PendingWrite[]): Promise<void> {
     const { backend, health } = this.#options;
     const records = writes.map((write) => this.#record(write));
@@ -92,16 +92,16 @@ export class CommitPipeline {
     this.#complete(writes, records);
   }
 
-  /** What of a group can be committed without the rest, after all of it failed. */
+  /** After the whole group failed, commits the parts that can be committed separately. */
   async #commitParts(writes: readonly PendingWrite[], error: unknown): Promise<void> {
     const units = unitsOf(writes);
     const deletions = units.filter((unit) => unit.every(({ value }) => value === undefined));
     const isFull = isStorageError(error, 'full');
     if (isStorageError(error, 'refused') && units.length > 1) {
-      // One value that cannot be kept must not refuse the others of its group.
+      // A value that cannot be stored must not prevent the other writes of its group.
       for (const unit of units) await this.#commitGroup(unit);
     } else if (isFull && deletions.length > 0 && deletions.length < units.length) {
-      // Deletions make room and find some where values do not.
+      // Deletions free space, and may find room when values do not.
       this.#refuse(units.filter((unit) => !deletions.includes(unit)).flat(), error);
       await this.#commitGroup(deletions.flat());
     } else this.#refuse(writes, error);
@@ -119,11 +119,11 @@ export class CommitPipeline {
     try {
       changes = records.map(show);
     } catch (error) {
-      // The record is on disk and not in memory: only a restart makes them consistent.
+      // The record is on disk but not in memory, and only a restart makes them consistent.
       this.#refuse(writes, error);
       return;
     }
-    // A deletion succeeds where there is no room for a value.
+    // A deletion may succeed when there is no room for a value.
     if (writes.some(({ value }) => value !== undefined)) health.succeeded();
     for (const [at, write] of writes.entries()) {
       this.#queue.settled(write.key);
@@ -147,7 +147,7 @@ export class CommitPipeline {
   }
 }
 
-/** Each write with those that succeed or fail together with it. */
+/** Returns each write together with those that succeed or fail with it. */
 function unitsOf(writes: readonly PendingWrite[]): PendingWrite[][] {
   const units: PendingWrite[][] = [];
   for (let at = 0; at < writes.length;) {

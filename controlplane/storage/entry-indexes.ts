@@ -1,17 +1,17 @@
 /**
- * Indexes of a watch cache by label value and by selectable field: those of fields are filled in pieces after the cache is
- * loaded (or at once, when a list comes before that is done), those of labels when a selector asks for one the second
- * time; then kept up to date with every event. A list by selector costs what it finds, not what there is.
+ * Indexes a watch cache by label value and by selectable field. Field indexes are filled in pieces after the cache is loaded,
+ * or at once if a list needs them before. A label index is built when a selector uses the label for the second time. Every
+ * event updates the indexes. The cost of a list with a selector depends on its result and not on the size of the cache.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { CachedObject } from './cached-object.ts';
 import type { IndexableRequirement } from './selection.ts';
 
-/** Below it a scan is as good. */
+/** With fewer entries, a scan is as fast. */
 const WORTH_INDEXING = 200;
 const LABEL_INDEXES = 16;
 const REMEMBERED = 64;
-/** Entries that are read at a time: a few milliseconds. */
+/** The number of entries that are read at once, which takes a few milliseconds. */
 const PIECE = 250;
 
 type AttributeOf = (entry: CachedObject) => string | undefined;
@@ -19,7 +19,10 @@ type AttributeOf = (entry: CachedObject) => string | undefined;
 class EntryIndex {
   readonly #valueOf: AttributeOf;
   readonly #buckets = new Map<string, Set<CachedObject>>();
-  /** Entries that are still to be read. It goes over the live map: what is added meanwhile may be seen twice, never missed. */
+  /**
+   * The entries that are not read yet. The iterator runs over the live map, so entries that are added meanwhile may be read
+   * twice but are never missed.
+   */
   #unread: Iterator<CachedObject> | undefined;
 
   constructor(valueOf: AttributeOf, entries: Iterable<CachedObject>) {
@@ -27,7 +30,7 @@ class EntryIndex {
     this.#unread = entries[Symbol.iterator]();
   }
 
-  /** Reads so many entries more; true when there are none left. */
+  /** Reads `count` more entries. Returns true when there are none left. */
   fill(count: number): boolean {
     for (let left = count; left > 0 && this.#unread !== undefined; left -= 1) {
       const next = this.#unread.next();
@@ -52,7 +55,7 @@ class EntryIndex {
     if (bucket?.delete(entry) === true && bucket.size === 0) this.#buckets.delete(value);
   }
 
-  /** Of all values together; the sets of different values share no entry. */
+  /** Returns the entries of all values together. The sets of different values share no entry. */
   find(values: readonly string[]): CachedObject[] {
     this.fill(Infinity);
     return values.flatMap((value) => [...(this.#buckets.get(value) ?? [])]);
@@ -67,14 +70,14 @@ class EntryIndex {
 /** The live entries of a cache. */
 export interface IndexedEntries {
   readonly size: number;
-  /** What is added meanwhile may be seen twice, never missed. */
+  /** Entries that are added meanwhile may be returned twice but are never missed. */
   values(): IterableIterator<CachedObject>;
 }
 
 export class EntryIndexes {
   readonly #indexedFields: ReadonlySet<string>;
   readonly #entries: IndexedEntries;
-  /** By `label:k` and `field:f`; the least recently used label index goes first. */
+  /** The indexes by `label:k` and `field:f`. The least recently used label index is dropped first. */
   readonly #indexes = new Map<string, EntryIndex>();
   readonly #askedOnce = new Set<string>();
 
@@ -86,7 +89,7 @@ export class EntryIndexes {
     this.#entries = entries;
   }
 
-  /** Fills the indexes of fields; a piece a step. */
+  /** Fills the indexes of fields. Each step handles one piece. */
   *fillFields(): Generator<void, void, undefined> {
     if (this.#entries.size < WORTH_INDEXING) return;
     for (const field of this.#indexedFields) {
@@ -95,7 +98,7 @@ export class EntryIndexes {
     }
   }
 
-  /** An index that cannot read an entry is dropped: lists scan, or build it again. */
+  /** An index that cannot read an entry is dropped. Lists then scan, or build it again. */
   update(previous: CachedObject | undefined, current: CachedObject | undefined): void {
     for (const [id, index] of this.#indexes) {
       try {
@@ -111,7 +114,10 @@ export class EntryIndexes {
     }
   }
 
-  /** Entries that meet one of the requirements (the rest is to be filtered), in no order; `undefined`: scan. */
+  /**
+   * Returns the entries that meet one of the requirements, unordered. The caller filters by the others. Returns `undefined` if
+   * the caller must scan.
+   */
   candidates(requirements: readonly IndexableRequirement[]): CachedObject[] | undefined {
     if (this.#entries.size < WORTH_INDEXING) return undefined;
     let best: { readonly index: EntryIndex; readonly values: readonly string[]; readonly count: number } | undefined;

@@ -1,19 +1,22 @@
 /**
- * Keys with an expiry (events after an hour): a heap by time and one timer. Expired keys are removed together, at most every
- * ten seconds, so that the expiries of an idle cluster cost few commits.
+ * Removes keys with an expiry (events after an hour). It has a heap by time and one timer. Expired keys are removed together,
+ * at most every ten seconds, so that the expiries of an idle cluster cost few commits.
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { Heap } from '../../api/machinery/heap.ts';
 
 export interface Expiry {
   readonly key: string;
-  /** Of the write that set it; a later write of the key makes it void. */
+  /** The revision of the write that set the expiry. A later write of the key invalidates the entry. */
   readonly revision: number;
   readonly atMs: number;
 }
 
 const SLACK_MS = 10_000;
-/** More are due at once after the process was away for long: they come in steps, so that the event loop turns in between. */
+/**
+ * The number of keys that are removed in one step. Many keys may be due at once after the process was down for long, and the
+ * steps yield to the event loop.
+ */
 const STEP_EXPIRIES = 500;
 const STEP_PAUSE_MS = 50;
 

@@ -1,4 +1,4 @@
-/** What keeps the revision log's records: the boundary between `revision-log.ts` and SQLite. */
+/** Defines the boundary between `revision-log.ts` and SQLite, which stores the records of the log. */
 
 import type { TimedRevision } from './storage.ts';
 
@@ -11,11 +11,11 @@ export interface LogRecord {
   readonly expiresAtMs: number | undefined;
 }
 
-/** What a backend keeps beside the records. */
+/** The marks that a backend stores besides the records. */
 export interface LogMarks {
-  /** History up to this revision is gone. */
+  /** The history up to this revision is compacted. */
   readonly compactedRevision: number;
-  /** The newest revision that was given. */
+  /** The newest revision that a record received. */
   readonly lastRevision: number;
   /** The newest revision at the last compaction. */
   readonly lastCompaction: TimedRevision | undefined;
@@ -23,27 +23,27 @@ export interface LogMarks {
 
 export interface LogBackend {
   /**
-   * All or nothing, durable when it resolves. Rejects with `full` or `refused` when nothing was written; any other error
-   * leaves the outcome open.
+   * Appends all records or none. They are durable when the promise resolves. Rejects with `full` or `refused` if nothing was
+   * written. With any other error, the outcome is unknown.
    */
   append(records: readonly LogRecord[]): Promise<void>;
-  /** Removes records, few at a time, after keeping the marks. */
+  /** Stores the marks and then removes the records, a few at a time. */
   remove(marks: LogMarks, revisions: readonly number[]): Promise<void>;
   /**
-   * A small durable write that changes nothing: whether there is room again. Tries again what failed without a request.
-   * Rejects as `append` does.
+   * Makes a small durable write that changes nothing, to find out whether there is room again. Also retries failed work that no
+   * request waits for. Rejects as `append` does.
    */
   probe(lastRevision: number): Promise<void>;
-  /** Resolves when everything that was asked before is done. */
+  /** Resolves when all earlier requests are done. */
   ping(): Promise<void>;
-  /** Writes a consistent copy to another file, in steps between which writes go on. */
+  /** Writes a consistent copy to another file, in steps between which writes continue. */
   copyTo(file: string): Promise<void>;
-  /** Calls the listener when the backend is gone without `close`. */
+  /** Calls the listener when the backend is lost without `close`. */
   onLost(listener: (error: Error) => void): void;
-  /** Calls the listener when something fails that no request waits for, and with `undefined` when it succeeds again. */
+  /** Calls the listener when work that no request waits for fails, and with `undefined` when it succeeds again. */
   onTrouble(listener: (problem: string | undefined) => void): void;
   close(): Promise<void>;
 }
 
-/** Turns a value as it was given into what readers and watchers see (the revision spliced in). */
+/** Converts a written value to the form that readers and watches see, which contains the revision. */
 export type Stamp = (value: Buffer, revision: number) => Buffer;

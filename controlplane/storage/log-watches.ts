@@ -1,36 +1,36 @@
 /**
- * The watches of a revision log. A commit is split by resource (the first two segments of keys) once; each watch of a
- * resource gets that part, watches of other prefixes filter.
+ * Delivers commits to the watches of a revision log. A commit is split once by resource (the first two segments of keys). Each
+ * watch of a resource receives that part, and watches of other prefixes filter.
  */
 import { StorageError, type VersionChange, type StorageWatch, type WatchObserver } from './storage.ts';
 import { resourceOf } from './version-store.ts';
 
 interface LogWatch {
   readonly prefix: string;
-  /** Only later events are shown; a watch may begin at a revision that is yet to come. */
+  /** Only later events are shown. A watch may begin at a future revision. */
   readonly afterRevision: number;
   readonly observer: WatchObserver;
-  /** Takes the watch out of the delivery. */
+  /** Removes the watch from the delivery. */
   remove(): void;
 }
 
 export class LogWatches {
-  /** By prefix where that is exactly a resource. */
+  /** The watches by prefix, if the prefix is exactly a resource. */
   readonly #ofResource = new Map<string, Set<LogWatch>>();
   readonly #others = new Set<LogWatch>();
   readonly #failed: (error: unknown, prefix: string) => void;
 
-  /** `failed` is called with what an observer throws. */
+  /** `failed` is called with the error that an observer throws. */
   constructor(failed: (error: unknown, prefix: string) => void) {
     this.#failed = failed;
   }
 
-  /** `past`: events of `prefix` above `afterRevision`; delivered before it returns. */
+  /** `past` contains the events of `prefix` above `afterRevision`. They are delivered before this returns. */
   add(prefix: string, afterRevision: number, past: readonly VersionChange[], observer: WatchObserver): StorageWatch {
     const set = this.#setOf(prefix);
     const remove = (): void => {
       set.delete(watch);
-      // A watch that is closed twice must not take away the set of later watches.
+      // Closing a watch twice must not remove the set of later watches.
       if (set.size === 0 && this.#ofResource.get(prefix) === set) this.#ofResource.delete(prefix);
     };
     const watch: LogWatch = { prefix, afterRevision, observer, remove };
@@ -62,7 +62,7 @@ export class LogWatches {
     for (const watch of watches) this.#end(watch, error);
   }
 
-  /** An exception of an observer closes its own watch only. */
+  /** Closes the watch whose observer throws, and no other. */
   #guard(watch: LogWatch, notify: () => void): void {
     try {
       notify();
@@ -101,7 +101,7 @@ function send(watch: LogWatch, events: readonly VersionChange[]): void {
     watch.observer.onEvents(events);
     return;
   }
-  // A watch from a revision that was not there yet when it began.
+  // The watch begins at a revision that was in the future when it was opened.
   const later = events.filter((event) => event.revision > watch.afterRevision);
   if (later.length > 0) watch.observer.onEvents(later);
 }

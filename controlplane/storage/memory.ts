@@ -1,4 +1,4 @@
-/** The revision log without durability: for tests and `startControlPlane({ memory: true })`. */
+/** Opens a revision log without durability, for tests and `startControlPlane({ memory: true })`. */
 import { silentLogger, type Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Stamp } from './log-backend.ts';
@@ -8,9 +8,12 @@ import type { Storage } from './storage.ts';
 export interface MemoryStorageOptions {
   readonly clock: Clock;
   readonly logger?: Logger;
-  /** `stampRevision` of `object-bytes.ts` where a watch cache reads; values as they are otherwise. */
+  /**
+   * Writes the revision into a value. A watch cache needs `stampRevision` of `object-bytes.ts`. Without it, values stay
+   * unchanged.
+   */
   readonly stamp?: Stamp;
-  /** A watch failed and was closed. */
+  /** Called when a watch failed and was closed. */
   readonly onWatchFailed?: (resource: string) => void;
 }
 

@@ -1,8 +1,7 @@
 /**
- * The records that the backend still has to remove after compactions, in order. A removal that fails stays first in the
- * backlog and is tried again: the compaction mark never passes a record that is still to be removed, and the record of a
- * deletion goes only after the values that it hides. Otherwise a restart would show deleted objects again. Owned by the
- * revision log.
+ * Holds the records that the backend must remove after compactions, in order. A failed removal stays first in the backlog and
+ * is retried. So the compaction mark never passes a record that is not removed yet, and the record of a deletion is removed
+ * only after the values that it hides. Otherwise a restart would show deleted objects again. The revision log owns it.
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 
@@ -15,7 +14,7 @@ export interface RemovalBacklogOptions {
   readonly clock: Clock;
   /** Removes the records of one step in one transaction. */
   readonly remove: (compactedRevision: number, revisions: readonly number[]) => Promise<void>;
-  /** Called for each failure. Returns whether the backlog tries again later. */
+  /** Called for each failure. Returns whether the backlog retries later. */
   readonly onFailure: (error: unknown) => boolean;
 }
 
@@ -33,7 +32,7 @@ export class RemovalBacklog {
     this.#options = options;
   }
 
-  /** Records that wait for their removal. */
+  /** The number of records that wait for their removal. */
   get size(): number {
     return this.#waiting.reduce((sum, { revisions }) => sum + revisions.length, 0);
   }
@@ -42,18 +41,18 @@ export class RemovalBacklog {
     return this.#waiting.length > 0;
   }
 
-  /** Adds records behind those that wait; `drain` removes them. */
+  /** Adds records after the waiting ones. `drain` removes them. */
   push(compactedRevision: number, revisions: readonly number[]): void {
-    // Without records there is still the mark to move.
+    // Even without records, the mark must move.
     for (let from = 0; from === 0 || from < revisions.length; from += STEP_RECORDS)
       this.#waiting.push({ compactedRevision, revisions: revisions.slice(from, from + STEP_RECORDS) });
   }
 
-  /** Resolves when everything that waits is removed; rejects with the first failure, after which the rest waits on. */
+  /** Resolves when all waiting records are removed. Rejects with the first failure, and the others keep waiting. */
   async drain(): Promise<void> {
     this.#retry?.cancel();
     this.#retry = undefined;
-    // Again for what was added after the removals under way had seen that nothing waits.
+    // Repeats for records that were added after the running removal had found the backlog empty.
     while (this.#waiting.length > 0) {
       this.#running ??= this.#removeAll().finally(() => {
         this.#running = undefined;
@@ -62,7 +61,7 @@ export class RemovalBacklog {
     }
   }
 
-  /** Waits for the removals under way; what fails is found again when the storage is opened. */
+  /** Waits for the running removals. Records that remain are found when the storage is opened again. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#retry?.cancel();

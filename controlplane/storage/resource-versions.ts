@@ -1,7 +1,7 @@
 /**
- * All versions of the objects of one resource: what is there, in order of keys, and what changed above the compacted revision.
- * The one place where the storage keeps values: the revision log writes here as it commits, and the resource's watch cache
- * reads the same maps.
+ * Holds all versions of the objects of one resource: the current values in order of keys, and the changes above the compacted
+ * revision. It is the only place where the storage keeps values. The revision log writes here as it commits, and the watch
+ * cache of the resource reads the same maps.
  */
 import { SortedKeys } from './sorted-keys.ts';
 
@@ -9,11 +9,13 @@ export interface StoredValue {
   readonly key: string;
   readonly value: Buffer;
   readonly createRevision: number;
-  /** Revision of the last write of this key. */
+  /** The revision of the last write of this key. */
   readonly revision: number;
 }
 
-/** A value in the maps. `view` belongs to the watch cache `viewOwner`: the form that it serves, made once. */
+/**
+ * A value in the maps. `view` belongs to the watch cache `viewOwner`. It is the form that the cache serves, and is built once.
+ */
 export class StoredVersion implements StoredValue {
   readonly key: string;
   readonly value: Buffer;
@@ -30,13 +32,13 @@ export class StoredVersion implements StoredValue {
   }
 }
 
-/** A change of one key at one revision. `view` belongs to the watch cache, as that of a version. */
+/** A change of one key at one revision. `view` belongs to the watch cache, like that of a version. */
 export class VersionChange {
   readonly revision: number;
   readonly key: string;
-  /** `undefined`: the key is deleted. */
+  /** `undefined` if the key was deleted. */
   readonly current: StoredVersion | undefined;
-  /** `undefined`: the key is created. */
+  /** `undefined` if the key was created. */
   readonly previous: StoredVersion | undefined;
   view: object | undefined = undefined;
 
@@ -48,10 +50,10 @@ export class VersionChange {
   }
 }
 
-/** What a change costs beside the value that only the history keeps. */
+/** The approximate size of a change besides the value that only the history keeps. */
 const CHANGE_BYTES = 200;
 
-/** Bytes that the history keeps alive for a change. */
+/** Returns the bytes that the history keeps in memory for a change. */
 export function costOf({ previous }: VersionChange): number {
   return CHANGE_BYTES + (previous?.value.length ?? 0);
 }
@@ -65,7 +67,7 @@ export class ResourceVersions {
     return this.#current.size;
   }
 
-  /** The revision of the newest change that history has; 0 without one. */
+  /** The revision of the newest change in the history. It is 0 if there is none. */
   get newest(): number {
     return this.#history.at(-1)?.revision ?? 0;
   }
@@ -74,7 +76,7 @@ export class ResourceVersions {
     return this.#current.get(key);
   }
 
-  /** In no order; what is added meanwhile may be seen, what is deleted may not. */
+  /** Returns the values unordered. Values that are added meanwhile may appear, and deleted ones do not. */
   values(): IterableIterator<StoredVersion> {
     return this.#current.values();
   }
@@ -83,12 +85,12 @@ export class ResourceVersions {
     return this.#keys.count(prefix, startAfter);
   }
 
-  /** In order, above `startAfter`. */
+  /** Returns the keys above `startAfter`, in order. */
   keys(prefix: string, startAfter = ''): Iterable<string> {
     return this.#keys.range(prefix, startAfter);
   }
 
-  /** In order of keys, above `startAfter`. */
+  /** Yields the values above `startAfter`, in the order of their keys. */
   *range(prefix: string, startAfter = ''): Generator<StoredVersion, void, undefined> {
     for (const key of this.keys(prefix, startAfter)) {
       const version = this.#current.get(key);
@@ -96,7 +98,7 @@ export class ResourceVersions {
     }
   }
 
-  /** The same as it was at a revision that is not compacted. */
+  /** Yields the values as they were at a revision that is not compacted. */
   *rangeAt(revision: number, prefix: string, startAfter = ''): Generator<StoredVersion, void, undefined> {
     const states = this.#statesAt(revision, prefix);
     const gone = [...states.values()]
@@ -113,13 +115,13 @@ export class ResourceVersions {
     for (const version of gone.slice(next)) if (version !== undefined) yield version;
   }
 
-  /** What one key held at a revision that is not compacted. */
+  /** Returns the value of a key at a revision that is not compacted. */
   getAt(revision: number, key: string): StoredVersion | undefined {
     for (const change of this.after(revision)) if (change.key === key) return change.previous;
     return this.#current.get(key);
   }
 
-  /** Changes above `revision`, in order. */
+  /** Yields the changes above `revision`, in order. */
   *after(revision: number): Generator<VersionChange, void, undefined> {
     for (let at = this.#indexAfter(revision); at < this.#history.length; at += 1) {
       const change = this.#history[at];
@@ -127,7 +129,7 @@ export class ResourceVersions {
     }
   }
 
-  /** Enters a change; into the history as well unless it belongs to what is compacted. */
+  /** Adds a change, and adds it to the history unless it is compacted. */
   apply(change: VersionChange, { isCompacted = false }: { readonly isCompacted?: boolean } = {}): void {
     const { key, current, previous } = change;
     if (current === undefined) {
@@ -140,12 +142,12 @@ export class ResourceVersions {
     if (!isCompacted) this.#history.push(change);
   }
 
-  /** Forgets changes up to `revision` and returns them. */
+  /** Drops the changes up to `revision` and returns them. */
   dropThrough(revision: number): readonly VersionChange[] {
     return this.#history.splice(0, this.#indexAfter(revision));
   }
 
-  /** Keys below `prefix` that changed after `revision`, with what they held at it. */
+  /** Returns the keys below `prefix` that changed after `revision`, with their values at that revision. */
   #statesAt(revision: number, prefix: string): Map<string, StoredVersion | undefined> {
     const states = new Map<string, StoredVersion | undefined>();
     for (const { key, previous } of this.after(revision)) {
@@ -166,7 +168,7 @@ export class ResourceVersions {
   }
 }
 
-/** Revisions of the records that are obsolete once the change is compacted. */
+/** Returns the revisions of the records that are obsolete once the change is compacted. */
 export function superseded({ revision, current, previous }: VersionChange): readonly number[] {
   const revisions = previous !== undefined && previous.revision !== revision ? [previous.revision] : [];
   if (current === undefined) revisions.push(revision);

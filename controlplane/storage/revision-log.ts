@@ -1,10 +1,10 @@
 /**
- * The storage over a backend that keeps it durably, or over none: it checks each write against what is there, gives it a
- * revision by the commit pipeline, and keeps current values and history of all resources. The backend only appends records and
- * removes them again.
+ * Implements the storage over a durable backend or none. It checks each write against the current values, assigns its revision
+ * in the commit pipeline, and keeps the current values and the history of all resources. The backend only appends and removes
+ * records.
  *
- * A write of a key that has one under way waits for that one and is then checked against its outcome. Made by
- * `sqlite/sqlite-storage.ts` and `memory.ts`.
+ * A write of a key with a running write waits for it and is then checked against its outcome. `sqlite/sqlite-storage.ts` and
+ * `memory.ts` create the log.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -37,18 +37,18 @@ export interface RevisionLogOptions {
   readonly logger: Logger;
   readonly backend: LogBackend | undefined;
   readonly stamp?: Stamp | undefined;
-  /** Bytes of superseded values to keep at most; beyond it the oldest history is compacted early. */
+  /** The maximum size of superseded values. Beyond it, the oldest history is compacted early. */
   readonly historyLimitBytes?: number;
-  /** The outcome of a commit is unknown: no write is taken any more, the process should start again. */
+  /** Called if the outcome of a commit is unknown. The log accepts no more writes, and the process should restart. */
   readonly onFailure?: ((error: Error) => void) | undefined;
-  /** A watch failed and was closed. `resource` is a prefix of keys (`/core/pods/`). */
+  /** Called when a watch failed and was closed. `resource` is a prefix of keys (`/core/pods/`). */
   readonly onWatchFailed?: ((resource: string) => void) | undefined;
 }
 
-/** Where revisions begin: 1, which clients take for the beginning of time, is always history that is gone. */
+/** The first revision. Clients take 1 for the beginning of time, so 1 is always compacted history. */
 const FIRST_REVISION = 2;
 const HISTORY_LIMIT_BYTES = 96 * 1024 * 1024;
-/** Revisions that a compaction forgets in one turn of the event loop: a few milliseconds. */
+/** The number of revisions that a compaction drops in one turn of the event loop, which takes a few milliseconds. */
 const STEP_REVISIONS = 5000;
 
 export class RevisionLog implements Storage {
@@ -101,7 +101,7 @@ export class RevisionLog implements Storage {
     });
   }
 
-  /** Fills the log before its first use, with records in order. Returns revisions of records that nothing needs. */
+  /** Fills the log before its first use with records in order. Yields the revisions of obsolete records. */
   *load(records: Iterable<LogRecord>, compactedRevision: number): Generator<number, void, undefined> {
     this.#compacted = Math.max(FIRST_REVISION, compactedRevision);
     for (const record of records) {
@@ -111,7 +111,7 @@ export class RevisionLog implements Storage {
     }
   }
 
-  /** Ends loading: the newest revision is at least the last that was given. */
+  /** Ends loading. The newest revision is at least the last one that a record received. */
   loaded({ lastRevision, lastCompaction }: LogMarks): void {
     this.#revision = Math.max(this.#revision, lastRevision, this.#compacted);
     this.#lastCompaction = lastCompaction;
@@ -205,10 +205,10 @@ export class RevisionLog implements Storage {
 
   async #compact(revision: number): Promise<void> {
     const { lastRevision } = this.#commits;
-    // Where nothing was written since the last compaction there is nothing to write now either.
+    // Without writes since the last compaction, there is nothing to store.
     const isNewer = lastRevision !== this.#lastCompaction?.revision;
     const isAny = await this.#forgetThrough(revision);
-    // What is not removed is found when the storage is opened.
+    // The records that remain are found when the storage is opened again.
     if (this.#closed !== undefined) return;
     const isMarkAlone = !isAny && isNewer && !this.#removals.isWaiting;
     if (isAny || isMarkAlone) this.#lastCompaction = { revision: lastRevision, atMs: this.#clock.now() };
@@ -216,7 +216,7 @@ export class RevisionLog implements Storage {
     await this.#removals.drain();
   }
 
-  /** In steps, between which the event loop turns, as history may be hundreds of thousands of changes. Returns whether there were any. */
+  /** Drops history in steps that yield to the event loop, because it may be long. Returns whether there were any changes. */
   async #forgetThrough(revision: number): Promise<boolean> {
     let isAny = false;
     this.#isForgetting = true;
@@ -226,7 +226,7 @@ export class RevisionLog implements Storage {
       this.#compacted = step;
       this.#watches.compacted(step);
       isAny ||= dropped.length > 0;
-      // In the same turn: another compaction may come in between, and records are removed in the order of their revisions.
+      // This runs in the same turn, because another compaction may follow, and records are removed by revision.
       if (dropped.length > 0) this.#obsolete(dropped.flatMap(superseded));
       if (step < revision) await new Promise(setImmediate);
     }
@@ -234,7 +234,7 @@ export class RevisionLog implements Storage {
     return isAny;
   }
 
-  /** Removes records that nothing needs from the backend. Rejects when that fails; they are tried again later. */
+  /** Removes obsolete records from the backend. Rejects if that fails, and then they are retried later. */
   discard(revisions: readonly number[]): Promise<void> {
     this.#obsolete(revisions);
     return this.#removals.drain();
@@ -293,7 +293,7 @@ export class RevisionLog implements Storage {
     await this.#backend?.close();
   }
 
-  /** Runs `write` when no write of any of the keys is under way, in the same turn as that is seen. */
+  /** Runs `write` in the turn in which no write of any of the keys is running. */
   async #whenSettled<T>(
     key: string,
     alongside: readonly SideWrite[] = [],
@@ -332,7 +332,7 @@ export class RevisionLog implements Storage {
     const revision = await this.#commits.write(write, sides());
     const stored = this.#versions.get(key);
     if (stored?.revision === revision) return stored;
-    // Written again within the same turn that made this one visible.
+    // The key was written again in the turn that made this value visible.
     return { key, value: this.#stamp(value, revision), createRevision: previous?.createRevision ?? revision, revision };
   }
 
@@ -343,13 +343,13 @@ export class RevisionLog implements Storage {
       this.#compactEarly(1 / 4, 'History is compacted early, because too much was overwritten');
   }
 
-  /** Half of the history; each probe that finds no room comes here again. */
+  /** Drops half of the history. Each probe that finds no room calls this again. */
   #compactForRoom(): void {
     if (this.#versions.historyBytes > 0)
       this.#compactEarly(1 / 2, 'History is compacted early, because the disk is full');
   }
 
-  /** `share` of the revisions that history has. */
+  /** `share` is the part of the revisions in the history. */
   #compactEarly(share: number, message: string): void {
     if (this.#isForgetting) return;
     this.#logger.warn({ bytes: this.#versions.historyBytes }, message);

@@ -1,44 +1,46 @@
 /**
- * What a list or a watch selects, in the form that the watch cache needs: a predicate, a text that is equal for equal
- * selections (watches of one text share their events), and the requirements that an index can answer.
+ * Describes what a list or a watch selects, in the form that the watch cache needs: a predicate, a text that is the same for
+ * equal selections (watches with the same text share their events), and the requirements that an index can answer.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { FieldSelector } from '../../api/meta/field-selector.ts';
 import { nothing, type Selector } from '../../api/meta/selector.ts';
 import type { CacheEntry } from './cache-entry.ts';
 
-/** A requirement that an attribute has one of these values. */
+/** Requires that an attribute has one of these values. */
 export interface IndexableRequirement {
   readonly kind: 'label' | 'field';
   readonly key: string;
   readonly values: readonly string[];
 }
 
-/** A selectable field of an entry; `''` where it has none. */
+/** Returns a selectable field of an entry. It is empty if the entry does not have the field. */
 export type EntryField = (entry: CacheEntry, field: string) => string;
 
 export interface Selection {
-  /** `''`: all namespaces. */
+  /** Empty for all namespaces. */
   readonly namespace: string;
-  /** `''`: all names; else exactly one object. */
+  /** Empty for all names, or else the name of one object. */
   readonly name: string;
-  /** Equal for equal selections. */
+  /** The same for equal selections. */
   readonly text: string;
-  /** There are no selectors (namespace and name may stand). */
+  /** There are no selectors. Namespace and name may be set. */
   readonly everything: boolean;
   readonly indexable: readonly IndexableRequirement[];
-  /** Labels and fields only, not namespace and name. */
+  /** Matches labels and fields, and not namespace and name. */
   matches(entry: CacheEntry, field: EntryField): boolean;
 }
 
 export interface SelectionOptions {
-  /** One object, by the request's path. */
+  /** The name in the path of the request. */
   readonly name?: string;
   readonly labels?: Selector;
   readonly fields?: FieldSelector;
 }
 
-/** `metadata.name=x` of the field selector becomes `name`, `metadata.namespace=x` the namespace where the path has none. */
+/**
+ * `metadata.name=x` of the field selector becomes `name`. `metadata.namespace=x` becomes the namespace if the path has none.
+ */
 export function selectionOf(namespace: string, options: SelectionOptions = {}): Selection {
   const labels = options.labels?.isEmpty === false ? options.labels : undefined;
   const fields = options.fields?.isEmpty === false ? options.fields : undefined;

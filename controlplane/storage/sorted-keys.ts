@@ -1,6 +1,6 @@
 /**
- * Strings in order, in chunks of some hundred, so that adding one among 50,000 moves little memory and a page of a list
- * costs what it holds. Used by `resource-versions.ts`, once for each resource.
+ * Keeps strings in order, in chunks of some hundred. So adding one to 50,000 moves little memory, and a page of a list costs
+ * only its own keys. `resource-versions.ts` has one for each resource.
  */
 
 const CHUNK_LIMIT = 512;
@@ -13,7 +13,7 @@ export class SortedKeys {
     return this.#size;
   }
 
-  /** `false` when it is there already. */
+  /** Adds a key. Returns `false` if it exists already. */
   add(key: string): boolean {
     if (this.#chunks.length === 0) {
       this.#chunks.push([key]);
@@ -27,7 +27,7 @@ export class SortedKeys {
     chunk.splice(position, 0, key);
     this.#size += 1;
     if (chunk.length > CHUNK_LIMIT) {
-      // Keys often come in order: an append leaves a full chunk behind, an insertion splits in the middle.
+      // Keys often arrive in order. An append leaves a full chunk behind, and an insertion splits a chunk in the middle.
       const appended = position === chunk.length - 1 && at === this.#chunks.length - 1;
       this.#chunks.splice(at + 1, 0, chunk.splice(appended ? CHUNK_LIMIT : chunk.length >> 1));
     }
@@ -46,7 +46,7 @@ export class SortedKeys {
     return true;
   }
 
-  /** Keys that begin with `prefix`, in order, above `startAfter`. */
+  /** Yields the keys that begin with `prefix` and are above `startAfter`, in order. */
   *range(prefix: string, startAfter = ''): Generator<string, void, undefined> {
     const exclusive = startAfter >= prefix && startAfter !== '';
     const from = exclusive ? startAfter : prefix;
@@ -61,14 +61,14 @@ export class SortedKeys {
     }
   }
 
-  /** How many keys begin with `prefix` and stand above `startAfter`; counts chunks, not keys. */
+  /** Returns the number of keys that begin with `prefix` and are above `startAfter`. Counts by chunks and not by keys. */
   count(prefix: string, startAfter = ''): number {
     const end = this.#rank(`${prefix}\uffff`);
     if (startAfter === '' || startAfter < prefix) return end - this.#rank(prefix);
     return Math.max(0, end - this.#rank(`${startAfter}\u0000`));
   }
 
-  /** How many keys stand below `key`. */
+  /** Returns the number of keys below `key`. */
   #rank(key: string): number {
     if (this.#chunks.length === 0) return 0;
     const at = this.#chunkOf(key);
@@ -77,7 +77,7 @@ export class SortedKeys {
     return rank;
   }
 
-  /** The last chunk that begins at or below `key`. */
+  /** Returns the last chunk that begins at or below `key`. */
   #chunkOf(key: string): number {
     let low = 0;
     let high = this.#chunks.length;

@@ -1,7 +1,7 @@
 /**
- * Whether the storage works, according to its last writes and its backend. `failed` is final: the process exits. `full` ends
- * with the first write that succeeds; while there are no writes, a probe finds out. A backend that has a problem is probed as
- * well. The revision log owns it, and the health checks of the API server read it.
+ * Reports whether the storage works, according to its last writes and its backend. `failed` is final, and the process exits.
+ * `full` ends with the first write that succeeds. If there are no writes, probes find out. They also run while a backend has a
+ * problem. The revision log owns it, and the health checks of the API server read it.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -15,12 +15,12 @@ export interface StorageHealthOptions {
   readonly backend: LogBackend | undefined;
   readonly lastRevision: () => number;
   readonly onFailure: ((error: Error) => void) | undefined;
-  /** A probe found no room. */
+  /** Called when a probe found no room. */
   readonly onFull: () => void;
 }
 
 const PROBE_MS = 5000;
-/** As long as kube-apiserver waits for etcd in a health check. */
+/** The time that kube-apiserver waits for etcd in a health check. */
 const ANSWER_MS = 2000;
 
 export class StorageHealth {
@@ -44,12 +44,12 @@ export class StorageHealth {
     });
   }
 
-  /** Why writes are no longer accepted. */
+  /** The reason why writes are no longer accepted. */
   get failure(): Error | undefined {
     return this.#failure;
   }
 
-  /** The outcome of a write is unknown, or the backend is gone: nothing is written until the process restarts. */
+  /** The outcome of a write is unknown or the backend is lost. Nothing is written until the process restarts. */
   fail(cause: unknown): void {
     if (this.#failure !== undefined) return;
     const { logger, onFailure } = this.#options;
@@ -65,7 +65,7 @@ export class StorageHealth {
     }
   }
 
-  /** A write succeeded. */
+  /** Call after a write succeeded. */
   succeeded(): void {
     if (!this.#isFull) return;
     this.#isFull = false;
@@ -76,7 +76,7 @@ export class StorageHealth {
     this.#options.logger.info({}, 'There is room again: the storage takes writes');
   }
 
-  /** A write found no room. */
+  /** Call after a write found no room. */
   foundFull(): void {
     if (!this.#isFull) this.#options.logger.error({}, 'The disk is full: the storage is read-only until there is room');
     this.#isFull = true;
@@ -103,7 +103,7 @@ export class StorageHealth {
     }
   }
 
-  /** Throws why the storage cannot be read, or not be written where `writes` is set. */
+  /** Throws the reason why the storage cannot be read or, with `writes`, cannot be written. */
   async check({ writes }: { readonly writes: boolean }): Promise<void> {
     if (this.#failure !== undefined) throw new Error(`the storage failed: ${this.#failure.message}`);
     if (this.#isClosed) throw new StorageError('closed', 'the storage is closed');
@@ -117,7 +117,7 @@ export class StorageHealth {
     this.#probe?.cancel();
   }
 
-  /** One ping at a time, however many ask; a thread that hangs in fsync does not answer. */
+  /** Sends one ping at a time for all callers. A thread that hangs in fsync does not answer. */
   async #answers(): Promise<void> {
     const { backend, clock } = this.#options;
     if (backend === undefined) return;

@@ -1,10 +1,10 @@
 /**
- * The revision log: what every backend (`sqlite/`, `memory.ts`) implements, and what its contract suite
+ * Defines the storage, which every backend (`sqlite/`, `memory.ts`) implements and the contract suite
  * (`test/contract/storage-contract.ts`) tests.
  *
- * Keys are `/<group>/<resource>/[<namespace>/]<name>` (group `core` is written `core`); values are opaque bytes. One
- * increasing revision counts all writes of all keys. A write is durable, and visible to readers and watchers, before its
- * promise resolves; readers never see what is not durable.
+ * Keys are `/<group>/<resource>/[<namespace>/]<name>`, and the core group is `core`. Values are opaque bytes. One increasing
+ * revision counts the writes of all keys. A write is durable and visible to readers and watches before its promise resolves.
+ * Readers never see what is not durable.
  */
 
 import type { ResourceVersions, StoredValue, VersionChange } from './resource-versions.ts';
@@ -15,19 +15,19 @@ export interface StorageList {
   readonly items: readonly StoredValue[];
   /** The revision that the list shows. */
   readonly revision: number;
-  /** Items that follow the page. */
+  /** The number of items that follow the page. */
   readonly remaining: number;
 }
 
-/** The newest revision at a wall-clock time. */
+/** A revision that was the newest one at a wall-clock time. */
 export interface TimedRevision {
   readonly revision: number;
   readonly atMs: number;
 }
 
 /**
- * A write that stands or falls with another: both are in one commit, or neither is written. With a value the key must not
- * be there yet (the write throws `occupied`); without one it is removed if it is there.
+ * Another operation of one transaction: either all operations are committed or none. With a value, the key must not exist (the
+ * write throws `occupied`). Without one, the key is removed if it exists.
  */
 export interface SideWrite {
   readonly key: string;
@@ -35,82 +35,93 @@ export interface SideWrite {
 }
 
 export interface WriteOptions {
-  /** Wall clock: removes the key by itself then (events). */
+  /** The wall-clock time at which the key is removed automatically (events). */
   readonly expiresAtMs?: number;
   readonly alongside?: readonly SideWrite[];
 }
 
 export interface StorageWatch {
-  /** No event is delivered after it returns. */
+  /** No event is delivered after this returns. */
   close(): void;
 }
 
 export interface WatchObserver {
-  /** Events of one commit group, in order of revision. An observer that throws loses its watch: `onEnd` is called. */
+  /**
+   * Receives the events of one commit group in the order of their revisions. If an observer throws, its watch is closed and
+   * `onEnd` is called.
+   */
   onEvents(events: readonly VersionChange[]): void;
-  /** The watch ended by itself: its observer threw (`unusable`), or the storage closed. */
+  /** Called when the watch was closed: its observer threw (`unusable`), or the storage closed. */
   onEnd(error: StorageError | undefined): void;
-  /** What was superseded at or below `revision` is forgotten. */
+  /** Called when the history up to `revision` was compacted. */
   onCompacted?(revision: number): void;
 }
 
 export interface Storage {
-  /** The newest durable revision. */
+  /** Returns the newest durable revision. */
   revision(): number;
   get(key: string, options?: { readonly revision?: number }): Promise<StoredValue | undefined>;
-  /** The versions of one resource (`/core/pods/`), which show each commit before its writers are answered. */
+  /** Returns the versions of one resource (`/core/pods/`), which show each commit before its writers get their results. */
   open(resource: string): Promise<ResourceVersions>;
-  /** Ordered by key. `revision` reads the past; throws `compacted` or `future-revision`. */
+  /** Lists values in the order of their keys. `revision` reads the past. Throws `compacted` or `future-revision`. */
   list(
     prefix: string,
     options?: { readonly revision?: number; readonly limit?: number; readonly startAfter?: string },
   ): Promise<StorageList>;
-  /** Throws `exists`. */
+  /** Creates a key. Throws `exists`. */
   create(key: string, value: Buffer, options?: WriteOptions): Promise<StoredValue>;
-  /** Throws `conflict` when the key's revision is another, `not-found` when it is gone. */
+  /** Updates a key. Throws `conflict` if the key has another revision, and `not-found` if it does not exist. */
   update(key: string, value: Buffer, expectedRevision: number, options?: WriteOptions): Promise<StoredValue>;
-  /** Resolves to the revision of the deletion. Throws as `update` does. */
+  /** Deletes a key. Resolves to the revision of the deletion. Throws as `update` does. */
   delete(key: string, expectedRevision: number, alongside?: readonly SideWrite[]): Promise<number>;
-  /** Events with a revision above `afterRevision`; the past first. Throws `compacted`. */
+  /** Delivers the events above `afterRevision`, beginning with past ones. Throws `compacted`. */
   watch(options: { readonly prefix: string; readonly afterRevision: number }, observer: WatchObserver): StorageWatch;
-  /** Forgets versions that were superseded at or below `revision`, and keeps the newest revision with the time. */
+  /** Drops versions that were superseded up to `revision`, and stores the newest revision with the time. */
   compact(revision: number): Promise<void>;
   compactedRevision(): number;
-  /** The newest revision at the last compaction, also of an earlier process. `undefined` if there was none. */
+  /**
+   * Returns the newest revision at the last compaction, also if an earlier process ran it. Returns `undefined` if there was
+   * none.
+   */
   lastCompaction(): TimedRevision | undefined;
-  /** How many values each resource has, by `/<group>/<resource>/`. */
+  /** Returns the number of values of each resource, by `/<group>/<resource>/`. */
   counts(): Iterable<readonly [resource: string, count: number]>;
-  /** A consistent copy of all that is kept, in a new file, while writes go on. Throws `unusable` where nothing is kept. */
+  /**
+   * Writes a consistent copy of all data to a new file while writes continue. Throws `unusable` if nothing is stored durably.
+   */
   copyTo(file: string): Promise<void>;
-  /** Throws why the storage does not work; with `writes` also why it takes no writes at present (the disk is full). */
+  /**
+   * Throws the reason why the storage does not work. With `writes`, also throws the reason why it accepts no writes now (the
+   * disk is full).
+   */
   check(options: { readonly writes: boolean }): Promise<void>;
   /** Logs and counts a watch of `resource` (a prefix of keys) that failed and was closed. */
   watchFailed(error: unknown, resource: string): void;
-  /** Waits for the writes under way. */
+  /** Waits for the running writes. */
   close(): Promise<void>;
 }
 
 export type StorageErrorCode =
   | 'exists'
-  /** A key that was to be made alongside is there already. */
+  /** The key of another operation of the transaction exists already. */
   | 'occupied'
   | 'not-found'
   | 'conflict'
   | 'compacted'
   | 'future-revision'
-  /** There is no room. Nothing was written; the same write succeeds when there is room again. */
+  /** There is no room. Nothing was written. The same write succeeds when there is room again. */
   | 'full'
-  /** The value cannot be kept (it cannot be encrypted). Nothing was written. */
+  /** The value cannot be stored, for example because it cannot be encrypted. Nothing was written. */
   | 'refused'
   | 'locked'
   | 'unusable'
   | 'closed'
-  /** The write may or may not have come through. */
+  /** The write may or may not have succeeded. */
   | 'unknown-outcome';
 
 export class StorageError extends Error {
   readonly code: StorageErrorCode;
-  /** `conflict` and `exists`: what is there. */
+  /** The current value of the key, for `conflict` and `exists`. */
   readonly current: StoredValue | undefined;
 
   constructor(

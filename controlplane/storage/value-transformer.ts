@@ -1,4 +1,7 @@
-/** What may stand between values in memory and values on disk: encryption at rest. Readers and watchers never notice. */
+/**
+ * Defines a transformation between values in memory and values on disk: encryption at rest. Readers and watches do not notice
+ * it.
+ */
 
 export interface KeptValue {
   readonly key: string;
@@ -6,11 +9,11 @@ export interface KeptValue {
 }
 
 export interface ValueTransformer {
-  /** As it is kept. Throws where it cannot be protected; nothing is written then. */
+  /** Returns the stored form. Throws if the value cannot be encrypted, and then nothing is written. */
   seal(key: string, value: Buffer): Buffer;
-  /** Called once with everything that was kept, before any of it is opened: keys are fetched here. */
+  /** Called once with all stored values before any of them is decrypted. Keys are fetched here. */
   unlock(values: Iterable<KeptValue>): Promise<void>;
-  /** Throws with the key's name where the value cannot be opened. */
+  /** Throws an error with the key if the value cannot be decrypted. */
   open(key: string, kept: Buffer): Buffer;
 }
 
@@ -19,7 +22,7 @@ const MARK = Buffer.from('k8s:enc:');
 export const isSealed = (kept: Buffer): boolean =>
   kept.length >= MARK.length && kept.compare(MARK, 0, MARK.length, 0, MARK.length) === 0;
 
-/** Without a configuration: what is sealed stays unreadable, and the start says so. */
+/** Used without a configuration. Encrypted values then cannot be read, and the start reports it. */
 export const plainValues: ValueTransformer = {
   seal: (_key, value) => value,
   unlock: () => Promise.resolve(),

@@ -1,20 +1,18 @@
-/**
- * The versions of all resources together, in one `ResourceVersions` each. Owned by the revision log.
- */
+/** Holds the versions of all resources, in one `ResourceVersions` for each. The revision log owns it. */
 import type { LogRecord } from './log-backend.ts';
 import { costOf, ResourceVersions, StoredVersion, VersionChange } from './resource-versions.ts';
 
 export class VersionStore {
-  /** By `/<group>/<resource>/`. */
+  /** The versions by `/<group>/<resource>/`. */
   readonly #resources = new Map<string, ResourceVersions>();
   #historyBytes = 0;
 
-  /** Bytes that only the history keeps. */
+  /** The bytes that only the history keeps in memory. */
   get historyBytes(): number {
     return this.#historyBytes;
   }
 
-  /** Of a resource: the same object for as long as the store lives. */
+  /** Returns the versions of a resource. The object is the same as long as the store lives. */
   of(resource: string): ResourceVersions {
     let versions = this.#resources.get(resource);
     if (versions === undefined) this.#resources.set(resource, (versions = new ResourceVersions()));
@@ -45,20 +43,20 @@ export class VersionStore {
     for (const versions of this.#below(prefix)) yield* versions.rangeAt(revision, prefix, startAfter);
   }
 
-  /** Changes of all resources below `prefix` above `revision`, in order. */
+  /** Returns the changes of all resources below `prefix` and above `revision`, in order. */
   after(revision: number, prefix: string): readonly VersionChange[] {
     const parts = this.#below(prefix).map((versions) => [...versions.after(revision)]);
     const changes = parts.length === 1 ? (parts[0] ?? []) : parts.flat().sort((a, b) => a.revision - b.revision);
     return changes.filter(({ key }) => key.startsWith(prefix));
   }
 
-  /** Enters a record with its value as it is shown; `value` `undefined` deletes. */
+  /** Adds a record with its value in the form that readers see. An `undefined` value deletes the key. */
   enter(record: LogRecord, value: Buffer | undefined, options: { readonly isCompacted?: boolean } = {}): VersionChange {
     const { key, revision, createRevision } = record;
     const versions = this.of(resourceOf(key));
     const known = versions.get(key);
     const current = value === undefined ? undefined : new StoredVersion(key, value, createRevision, revision);
-    // A deletion is recorded only of what is there; one without it belongs to compacted history.
+    // Only existing keys have a record of their deletion. A deletion without the key belongs to compacted history.
     const previous =
       known ?? (current === undefined ? new StoredVersion(key, NOTHING, createRevision, revision) : undefined);
     const change = new VersionChange(revision, key, current, previous);
@@ -67,14 +65,14 @@ export class VersionStore {
     return change;
   }
 
-  /** Forgets changes up to `revision` and returns them; those of one key in order. */
+  /** Drops the changes up to `revision` and returns them. The changes of one key are in order. */
   dropThrough(revision: number): readonly VersionChange[] {
     const dropped = [...this.#resources.values()].flatMap((versions) => versions.dropThrough(revision));
     for (const change of dropped) this.#historyBytes -= costOf(change);
     return dropped;
   }
 
-  /** In order, so that what they yield one after the other is in order of keys. */
+  /** Returns the resources in an order in which their keys, one resource after another, are in order. */
   #below(prefix: string): ResourceVersions[] {
     const resource = resourceOf(prefix);
     if (resource !== '') {
@@ -90,7 +88,7 @@ export class VersionStore {
 
 const NOTHING = Buffer.alloc(0);
 
-/** `/<group>/<resource>/` of a key or of a prefix; `''` when it has less. */
+/** Returns the `/<group>/<resource>/` of a key or of a prefix, or an empty text if it is shorter. */
 export function resourceOf(key: string): string {
   const end = key.indexOf('/', key.indexOf('/', 1) + 1);
   return end <= 0 ? '' : key.slice(0, end + 1);

@@ -1,10 +1,10 @@
 /**
- * The watch cache of one resource: every current object with its JSON bytes, and what changed within the compaction
- * window. The registry reads from here alone and writes to `Storage`; a write is in the cache before its promise resolves.
+ * Implements the watch cache of one resource: every current object with its JSON bytes, and the changes since the last
+ * compaction. The registry reads only from here and writes to `Storage`. A write is in the cache before its promise resolves.
  *
- * Stored values are what `encodeObject` of `object-bytes.ts` gives: JSON that begins
- * `{"kind":K,"apiVersion":V,"metadata":{` and has no resourceVersion; the storage stamps the revision in as it commits,
- * so `StoredValue.value` and `CacheEntry.bytes` are the same buffer and always begin
+ * Stored values are results of `encodeObject` of `object-bytes.ts`: JSON that begins with
+ * `{"kind":K,"apiVersion":V,"metadata":{` and has no resourceVersion. The storage inserts the revision as it commits. So
+ * `StoredValue.value` and `CacheEntry.bytes` are the same buffer, which begins with
  * `{"kind":K,"apiVersion":V,"metadata":{"resourceVersion":"N",`.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -21,41 +21,41 @@ import type { CacheEntry, CachedResource } from './cache-entry.ts';
 
 export interface CacheListOptions {
   readonly selection: Selection;
-  /** 0 or absent: no limit. */
+  /** 0 or absent means no limit. */
   readonly limit?: number;
-  /** Only keys after it (of the last entry of the page before). */
+  /** Only keys after this one are listed. It is the key of the last entry of the previous page. */
   readonly startAfter?: string;
-  /** The state at exactly this revision. Throws `compacted` and `future-revision`. */
+  /** Lists the state at exactly this revision. Throws `compacted` and `future-revision`. */
   readonly revision?: number;
 }
 
 export interface CacheList {
   readonly entries: readonly CacheEntry[];
   readonly revision: number;
-  /** Entries may follow: the next page starts after the last entry's key. */
+  /** More entries may follow. The next page starts after the key of the last entry. */
   readonly more: boolean;
-  /** How many objects follow; `undefined` when a selector is given (as kube-apiserver) or nothing follows. */
+  /** The number of entries that follow. `undefined` with a selector, as in kube-apiserver, and if nothing follows. */
   readonly remaining: number | undefined;
 }
 
 export interface WatchCache {
   readonly resource: CachedResource;
-  /** The newest revision that reads show. */
+  /** Returns the newest revision that reads show. */
   revision(): number;
   get(namespace: string, name: string): CacheEntry | undefined;
   list(options: CacheListOptions): CacheList;
-  /** Number of objects, of a namespace or of all. */
+  /** Returns the number of objects, of a namespace or of all. */
   count(namespace?: string): number;
-  /** The shared entry of a value that the storage gave (result of a write, `current` of a conflict). */
+  /** Returns the shared entry of a value from the storage (the result of a write, or `current` of a conflict). */
   entryOf(stored: StoredValue): CacheEntry;
-  /** Of a deleted object: as it was, with the revision of the deletion. */
+  /** Returns the entry of a deleted object with the revision of the deletion. */
   deletedEntry(entry: CacheEntry, revision: number): CacheEntry;
-  /** Resolves when reads are not older than `revision`; throws StorageError `future-revision` after `timeoutMs` (3 s). */
+  /** Resolves when reads are not older than `revision`. Throws StorageError `future-revision` after `timeoutMs` (3 s). */
   waitFor(revision: number, options?: { readonly timeoutMs?: number; readonly signal?: AbortSignal }): Promise<void>;
-  /** Throws StorageError `compacted` (`too old resource version: 1 (3)`) when history no longer reaches back. */
+  /** Throws StorageError `compacted` (`too old resource version: 1 (3)`) if the history does not reach back far enough. */
   watch(options: CacheWatchOptions, sink: WatchSink): CacheWatchHandle;
   keyOf(namespace: string, name: string): string;
-  /** Ends all watches (`onEnd`). */
+  /** Closes all watches (`onEnd`). */
   close(): void;
 }
 
@@ -64,11 +64,11 @@ export interface WatchCacheOptions {
   readonly resource: CachedResource;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Deep-freezes parsed objects (tests). */
+  /** Freezes parsed objects deeply. Tests use it. */
   readonly freeze?: boolean;
 }
 
-/** Resolves when the cache holds what is stored. The storage must have been opened with `stamp: stampRevision`. */
+/** Resolves when the cache contains what is stored. The storage must be opened with `stamp: stampRevision`. */
 export async function openWatchCache(options: WatchCacheOptions): Promise<WatchCache> {
   const cache = new ResourceCache(options, await options.storage.open(prefixOf(options.resource)));
   cache.follow();
@@ -88,9 +88,9 @@ class ResourceCache implements WatchCache {
   readonly #logger: Logger;
   readonly #prefix: string;
   readonly #context: ObjectContext;
-  /** Shared with the storage, which changes it as it commits. */
+  /** The versions, which are shared with the storage. The storage modifies them as it commits. */
   readonly #versions: ResourceVersions;
-  /** Objects of this cache where another cache of the resource has its own in the versions. */
+  /** The objects of this cache, if another cache of the resource has its objects in the versions. */
   readonly #ownObjects = new WeakMap<StoredVersion, CachedObject>();
   readonly #indexes: EntryIndexes;
   readonly #fanout: WatchFanout;
@@ -147,7 +147,7 @@ class ResourceCache implements WatchCache {
     this.#proceed(this.#indexes.fillFields());
   }
 
-  /** A piece at a time: made in one go, the indexes of a large cache would hold everybody up. */
+  /** Fills the indexes one piece at a time, because those of a large cache would block the event loop. */
   #proceed(pieces: Iterator<void>): void {
     try {
       if (this.#closed || pieces.next().done === true) return;
@@ -203,7 +203,7 @@ class ResourceCache implements WatchCache {
     return [...this.#versions.rangeAt(pastRevision, prefix, after)].length;
   }
 
-  /** Candidates in order; the caller filters. */
+  /** Yields candidates in order. The caller filters them. */
   *#present(selection: Selection, prefix: string, startAfter: string): Generator<CachedObject, void, undefined> {
     if (selection.name !== '' && (selection.namespace !== '' || !this.resource.namespaced)) {
       const entry = this.get(selection.namespace, selection.name);
@@ -215,7 +215,7 @@ class ResourceCache implements WatchCache {
       yield* inOrder(candidates.filter((entry) => entry.key.startsWith(prefix) && entry.key > startAfter));
       return;
     }
-    // Not by `range`: a list of thousands of objects is here.
+    // `range` would be slower, and this lists thousands of objects.
     for (const key of this.#versions.keys(prefix, startAfter)) {
       const version = this.#versions.get(key);
       if (version !== undefined) yield this.#objectOf(version);
@@ -299,10 +299,10 @@ class ResourceCache implements WatchCache {
     this.#fanout.deliver(events);
   }
 
-  /** The object of a version: one for as long as the version lives. */
+  /** Returns the object of a version, which is the same as long as the version lives. */
   #objectOf(version: StoredVersion): CachedObject {
     const { view } = version;
-    // The owner says what it is, without a look at the object itself: lists of thousands come by here.
+    // Checking the owner avoids reading the object itself, which matters for lists with thousands of objects.
     if (version.viewOwner === this.#context) return view as CachedObject;
     const own = this.#ownObjects.get(version);
     if (own !== undefined) return own;
@@ -338,7 +338,7 @@ class ResourceCache implements WatchCache {
     if (revision < compacted) {
       this.#logger.debug(
         { revision, compacted, resource: this.resource.resource },
-        'A revision was asked for that is gone.',
+        'A client requested a compacted revision',
       );
       throw new StorageError('compacted', `too old resource version: ${revision} (${compacted})`);
     }

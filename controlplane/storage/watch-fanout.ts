@@ -1,10 +1,10 @@
 /**
- * Delivers a cache's changes to its watches. Watches with equal selections form a group: the events of a commit are computed
- * once for the group, and every member gets the same array. A member that asked for a pause holds no buffer, only its
- * position: it catches up from the group's recent batches or from history. A member that falls behind history ends.
+ * Delivers the changes of a cache to its watches. Watches with equal selections form a group. The events of a commit are
+ * computed once for the group, and every member receives the same array. A paused member has no buffer but a position, and it
+ * catches up from the recent batches of the group or from the history. A member that falls behind the history is closed.
  *
- * Conversion, encoding and sockets run inside a sink. What a sink throws closes its own watch, and what a selection throws
- * closes the watches of its group; clients open them again. Nothing that fails here reaches the commit.
+ * Conversion, encoding and sockets run inside a sink. An error of a sink closes its own watch, and an error of a selection
+ * closes the watches of its group. Clients open them again. No failure here reaches the commit.
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { newExpired, newInternalError } from '../../api/meta/status-error.ts';
@@ -15,26 +15,26 @@ import type { Selection } from './selection.ts';
 
 export interface CacheWatchOptions {
   readonly selection: Selection;
-  /** Events after this revision; `undefined`: what is there comes first as ADDED. */
+  /** Events after this revision. If `undefined`, the existing objects come first as ADDED. */
   readonly afterRevision: number | undefined;
-  /** BOOKMARK events about once a minute, when there is something newer. */
+  /** Whether to send BOOKMARK events about once a minute if there is something newer. */
   readonly bookmarks: boolean;
-  /** After what was there first comes a bookmark that says so. */
+  /** Whether to send a marked bookmark after the existing objects. */
   readonly initialEventsEnd: boolean;
 }
 
 export interface CacheWatchHandle extends WatchHandle {
-  /** Sends a bookmark now if the watch has not shown the newest revision yet (the server calls it before a watch's end). */
+  /** Sends a bookmark unless the watch has shown the newest revision. The server calls it before a watch ends. */
   bookmark(): void;
 }
 
 const BOOKMARK_MS = 60_000;
 const BATCH_EVENTS = 500;
-/** Batches that a group keeps for members that are a little behind. */
+/** The number of batches that a group keeps for members that are a little behind. */
 const RECENT_BATCHES = 128;
 
 interface Batch {
-  /** Of the newest change that it covers. */
+  /** The revision of the newest change in the batch. */
   readonly revision: number;
   readonly events: readonly WatchEvent[];
 }
@@ -42,7 +42,7 @@ interface Batch {
 interface Group {
   readonly selection: Selection;
   readonly members: Set<Member>;
-  /** Everything shown after `recentFrom`. */
+  /** All batches after `recentFrom`. */
   recent: Batch[];
   recentFrom: number;
 }
@@ -51,21 +51,21 @@ interface Member {
   readonly sink: WatchSink;
   readonly group: Group;
   readonly bookmarks: boolean;
-  /** What was there first and is not delivered yet. */
+  /** The existing objects that are not delivered yet. */
   initial: { readonly entries: readonly CachedObject[]; next: number; readonly endBookmark: boolean } | undefined;
-  /** Waits for `resume`, or for its turn to begin. */
+  /** Whether the member waits for `resume`, or for its turn to begin. */
   paused: boolean;
-  /** Delivered through this revision; kept up to date only while the member is not live. */
+  /** The revision through which events were delivered. It is current only while the member is not live. */
   position: number;
   live: boolean;
-  /** The newest revision that it was shown. */
+  /** The newest revision that the member has shown. */
   shown: number;
   closed: boolean;
 }
 
-/** Changes above the compacted revision, in order. */
+/** The changes above the compacted revision, in order. */
 export interface CacheHistory {
-  /** The revision of the newest change; 0 without one. */
+  /** Returns the revision of the newest change, or 0 if there is none. */
   newest(): number;
   after(revision: number): Iterable<CacheEvent>;
 }
@@ -78,17 +78,17 @@ export interface FanoutSource {
   compactedRevision(): number;
   keyOf(namespace: string, name: string): string;
   readonly namespaced: boolean;
-  /** Logs and counts a watch that failed. */
+  /** Logs and counts a failed watch. */
   watchFailed(error: unknown): void;
 }
 
 export class WatchFanout {
   readonly #source: FanoutSource;
-  /** By text of the selection. */
+  /** The groups by the text of their selections. */
   readonly #groups = new Map<string, Group>();
-  /** Groups by what an event must have to concern them (`routeOf`). */
+  /** The groups by what an event must have to concern them (`routeOf`). */
   readonly #routes = new Map<string, Set<Group>>();
-  /** How many groups are routed by a field. */
+  /** The number of groups that are routed by a field. */
   #fieldRoutes = 0;
   #bookmarkTimer: Timer | undefined;
 
@@ -123,7 +123,7 @@ export class WatchFanout {
       member.paused = false;
       this.#catchUp(member);
     };
-    // The caller has the handle before the first event comes.
+    // The caller has the handle before the first event arrives.
     setImmediate(resume);
     return { resume, close: () => this.#remove(member), bookmark: () => this.#bookmark(member) };
   }
@@ -139,7 +139,7 @@ export class WatchFanout {
     }
   }
 
-  /** Lets go of what history forgets. */
+  /** Drops batches that the history no longer has. */
   compacted(revision: number): void {
     for (const group of this.#groups.values()) {
       if ((group.recent[0]?.revision ?? Infinity) > revision) continue;
@@ -148,7 +148,7 @@ export class WatchFanout {
     }
   }
 
-  /** Ends every watch. */
+  /** Closes every watch. */
   end(): void {
     this.#bookmarkTimer?.cancel();
     this.#bookmarkTimer = undefined;
@@ -160,7 +160,7 @@ export class WatchFanout {
     }
   }
 
-  /** The events of a batch of changes for each group that they concern. */
+  /** Returns the events of a batch of changes for each group that they concern. */
   #shown(events: readonly CacheEvent[]): Map<Group, WatchEvent[]> {
     const shown = new Map<Group, WatchEvent[]>();
     if (this.#groups.size === 0) return shown;
@@ -195,7 +195,7 @@ export class WatchFanout {
         if (event.previous !== undefined) routes.add(`field:${field}=${event.previous.field(field)}`);
       }
     } catch {
-      // The fields cannot be read: every group decides for itself, and those that need the fields fail.
+      // The fields cannot be read, so every group evaluates the event, and the groups that need the fields fail.
       return [...this.#routes.keys()];
     }
     return routes;
@@ -244,7 +244,7 @@ export class WatchFanout {
     group.recentFrom = dropped.at(-1)?.revision ?? group.recentFrom;
   }
 
-  /** Returns whether the member takes more. */
+  /** Sends events. Returns whether the member takes more. */
   #send(member: Member, events: readonly WatchEvent[], revision: number): boolean {
     member.position = revision;
     member.shown = revision;
@@ -259,7 +259,7 @@ export class WatchFanout {
     return false;
   }
 
-  /** Closes a watch that failed, with an ERROR event where its sink still takes one. */
+  /** Closes a failed watch, with an ERROR event if its sink still accepts one. */
   #fail(member: Member, cause: unknown): void {
     if (member.closed) return;
     this.#remove(member);
@@ -281,7 +281,7 @@ export class WatchFanout {
     }
   }
 
-  /** Delivers what the member lacks until it is live, paused or ended. */
+  /** Delivers the missing events until the member is live, paused or closed. */
   #catchUp(member: Member): void {
     try {
       this.#deliverMissing(member);
@@ -299,7 +299,7 @@ export class WatchFanout {
       }
       const { group } = member;
       if (member.position >= this.#source.revision() || member.position >= this.#newestOf(group)) {
-        // A watch from a revision that is yet to come is not live before it.
+        // A watch that begins at a future revision is not live before it.
         member.live = member.position <= this.#source.revision();
         if (!member.live) this.#awaitRevision(member);
         return;
@@ -314,7 +314,7 @@ export class WatchFanout {
   }
 
   #awaitRevision(member: Member): void {
-    // Rare (a client of another cluster's history): looked at again when bookmarks are due.
+    // This is rare: a client of another cluster's history. It is checked again after a second.
     this.#source.clock.after(1000, () => {
       if (!member.closed && !member.paused && !member.live) this.#catchUp(member);
     });
@@ -386,7 +386,7 @@ export class WatchFanout {
 
   #bookmark(member: Member): void {
     const revision = this.#source.revision();
-    // One that is behind would lose what the bookmark skips.
+    // A member that is behind would lose the events that the bookmark skips.
     if (!member.live || !member.bookmarks || revision <= member.shown) return;
     this.#send(member, [{ type: 'BOOKMARK', resourceVersion: String(revision), initialEventsEnd: false }], revision);
   }

@@ -1,10 +1,10 @@
 /**
- * Writes of the revision log that wait for their commit, in order, and which keys have one under way. Writes that stand or
- * fall together stay in one group.
+ * Queues the writes of the revision log for their commit, in order, and records the keys with a running write. The operations
+ * of one transaction stay in one group.
  */
 import type { StorageError, StoredValue } from './storage.ts';
 
-/** Checked: `previous` is what is there. */
+/** A checked write. `previous` is the current value. */
 export interface RequestedWrite {
   readonly key: string;
   readonly value: Buffer | undefined;
@@ -13,29 +13,31 @@ export interface RequestedWrite {
 }
 
 export interface PendingWrite extends RequestedWrite {
-  /** How many of the writes that follow in the queue stand or fall with this one. */
+  /** The number of following writes in the queue that belong to the same transaction. */
   readonly alongside: number;
   resolve(revision: number): void;
   reject(error: StorageError): void;
 }
 
 const COMMIT_RECORDS = 2000;
-/** With the write-ahead log between two checkpoints, less than what is held back on the disk. */
+/**
+ * The maximum size of a group. With the write-ahead log between two checkpoints, it is smaller than the reserve on the disk.
+ */
 const COMMIT_BYTES = 4 * 1024 * 1024;
 
 export class WriteQueue {
   #waiting: PendingWrite[] = [];
-  /** Of each key with a write under way: settles with it. */
+  /** Keys with a running write, with a promise that settles with the write. */
   readonly #underWay = new Map<string, Promise<void>>();
 
   get length(): number {
     return this.#waiting.length;
   }
 
-  /** Resolves to the revision of `write`; `sides` have its outcome. */
+  /** Resolves to the revision of `write`. `sides` have the same outcome. */
   add(write: RequestedWrite, sides: readonly RequestedWrite[]): Promise<number> {
     const written = this.#enqueue(write, sides.length);
-    // A failure is the outcome of `write`, which all of them share.
+    // All operations of the transaction share the outcome of `write`, so a failure is reported there.
     for (const side of sides) this.#enqueue(side, 0).catch(() => undefined);
     return written;
   }
@@ -49,7 +51,7 @@ export class WriteQueue {
     return written;
   }
 
-  /** Settles with the write of one of the keys that is under way. */
+  /** Settles with a running write of one of the keys. */
   pendingOf(keys: readonly string[]): Promise<void> | undefined {
     for (const key of keys) {
       const pending = this.#underWay.get(key);
@@ -62,7 +64,7 @@ export class WriteQueue {
     this.#underWay.delete(key);
   }
 
-  /** The next writes for one commit. */
+  /** Returns the next writes for one commit. */
   takeGroup(): PendingWrite[] {
     let bytes = 0;
     let taken = 0;
