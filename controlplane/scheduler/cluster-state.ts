@@ -10,10 +10,10 @@ import type {
   PersistentVolumeClaim,
   Pod,
   ResourceClaim,
-  ResourceSlice,
   StorageClass,
 } from '../../api/machinery/kinds.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
+import type { DevicePools } from './devices/device-pools.ts';
 import type { DeviceSelection } from './devices/device-selection.ts';
 import { NodeInfo } from './node-info.ts';
 import { PodInfo } from './pod-info.ts';
@@ -32,7 +32,7 @@ export interface VolumeLookup {
 export interface DeviceLookup {
   deviceClaim(namespace: string, name: string): ResourceClaim | undefined;
   deviceClass(name: string): DeviceClass | undefined;
-  deviceSlices(): readonly ResourceSlice[];
+  devicePools(): DevicePools;
   /** The keys of all devices that claims have, also of those whose allocation is being written. */
   allocatedDevices(): ReadonlySet<string>;
   /** Whether the allocation of the claim with that UID is being written. */

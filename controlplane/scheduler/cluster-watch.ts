@@ -101,7 +101,7 @@ export function watchCluster(
       csiNode: (name) => all.csiNodes.get('', name),
       deviceClaim: (namespace, name) => devices.deviceClaim(namespace, name),
       deviceClass: (name) => devices.deviceClass(name),
-      deviceSlices: () => devices.deviceSlices(),
+      devicePools: () => devices.devicePools(),
       allocatedDevices: () => devices.allocatedDevices(),
       isBeingAllocated: (uid) => devices.isBeingAllocated(uid),
       deviceSelection: devices.deviceSelection,

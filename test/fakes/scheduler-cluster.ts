@@ -2,6 +2,7 @@
 import type { Node, Pod, PodDisruptionBudget } from '../../api/machinery/kinds.ts';
 import { TimeSlice } from '../../api/machinery/time-slice.ts';
 import { ClusterState, type Cluster } from '../../controlplane/scheduler/cluster-state.ts';
+import { DevicePools } from '../../controlplane/scheduler/devices/device-pools.ts';
 import { DeviceSelection } from '../../controlplane/scheduler/devices/device-selection.ts';
 import { fitOf, type Fit, type Nominated } from '../../controlplane/scheduler/fit.ts';
 import { PodInfo } from '../../controlplane/scheduler/pod-info.ts';
@@ -78,7 +79,7 @@ export class SchedulerCluster {
       csiNode: () => undefined,
       deviceClaim: () => undefined,
       deviceClass: () => undefined,
-      deviceSlices: () => [],
+      devicePools: () => new DevicePools([]),
       allocatedDevices: () => new Set(),
       isBeingAllocated: () => false,
       deviceSelection: new DeviceSelection(),

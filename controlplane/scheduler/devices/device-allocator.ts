@@ -1,6 +1,6 @@
 /**
  * Allocates devices of one node to claims: a search over the requests in order and, for each, over its alternatives and the
- * devices that suit. The search is bounded, because users write claims and drivers publish devices. Pure.
+ * devices that suit. Pure.
  */
 import type { DeviceClass, ResourceClaim } from '../../../api/machinery/kinds.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
@@ -15,6 +15,7 @@ import {
   requestsOf,
 } from './device-requests.ts';
 import { type DeviceSelection, SelectorError } from './device-selection.ts';
+import { type SearchBudget, SearchExhausted } from './search-budget.ts';
 
 export interface AllocationInput {
   readonly claims: readonly ResourceClaim[];
@@ -23,6 +24,8 @@ export interface AllocationInput {
   readonly allocated: ReadonlySet<string>;
   readonly deviceClass: (name: string) => DeviceClass | undefined;
   readonly selection: DeviceSelection;
+  /** A search that exhausts it finds nothing. */
+  readonly budget: SearchBudget;
 }
 
 export type AllocationOutcome =
@@ -33,8 +36,6 @@ export type AllocationOutcome =
 
 /** The devices of one claim, as the API bounds them. */
 const MOST_DEVICES = 32;
-/** The devices that a search tries before it gives a node up. */
-const MOST_STEPS = 20_000;
 
 interface Pick {
   readonly claim: number;
@@ -56,6 +57,7 @@ export function allocateDevices(input: AllocationInput): AllocationOutcome {
   try {
     if (!search.from(0)) return { kind: 'unavailable' };
   } catch (error) {
+    if (error instanceof SearchExhausted) return { kind: 'unavailable' };
     if (!(error instanceof SelectorError)) throw error;
     const { namespace = '', name = '' } = input.claims[search.claim]?.metadata ?? {};
     return { kind: 'invalid', message: `claim ${namespace}/${name}: ${error.message}` };
@@ -78,7 +80,6 @@ class Search {
     DeviceAlternative,
     readonly { readonly pool: DevicePool; readonly pooled: PooledDevice }[]
   >();
-  #steps = 0;
 
   constructor(input: AllocationInput, slots: readonly Slot[]) {
     this.#input = input;
@@ -115,7 +116,7 @@ class Search {
     const suitable = this.#suitableFor(alternative);
     for (let index = first; index + count <= suitable.length; index += 1) {
       const found = suitable[index];
-      if (found === undefined || ++this.#steps > MOST_STEPS) return false;
+      if (found === undefined) return false;
       const before = this.picks.length;
       if (this.#take(claim, alternative, found) && this.#choose(at, alternative, count - 1, index + 1)) return true;
       this.#undoTo(before);
@@ -126,7 +127,7 @@ class Search {
   #suitableFor(alternative: DeviceAlternative) {
     const known = this.#suitable.get(alternative);
     if (known !== undefined) return known;
-    const { pools, deviceClass, selection } = this.#input;
+    const { pools, deviceClass, selection, budget } = this.#input;
     const found = deviceClass(alternative.deviceClassName);
     const suitable =
       found === undefined
@@ -135,7 +136,7 @@ class Search {
             .filter(({ isIncomplete }) => !isIncomplete)
             .flatMap((pool) =>
               pool.devices
-                .filter((pooled) => selection.suits(pooled, alternative, found))
+                .filter((pooled) => selection.suits(pooled, alternative, { deviceClass: found, budget }))
                 .map((pooled) => ({ pool, pooled })),
             );
     this.#suitable.set(alternative, suitable);
@@ -148,6 +149,7 @@ class Search {
     alternative: DeviceAlternative,
     { pool, pooled }: { readonly pool: DevicePool; readonly pooled: PooledDevice },
   ): boolean {
+    this.#input.budget.spend(this.#costOf(claim, pooled));
     if (this.picks.filter((pick) => pick.claim === claim).length >= MOST_DEVICES) return false;
     const pick: Pick = { claim, alternative, pooled };
     if (alternative.adminAccess !== true) {
@@ -163,6 +165,13 @@ class Search {
     } else if (!this.#meetsConstraints(pick)) return false;
     this.picks.push(pick);
     return true;
+  }
+
+  /** Each constraint compares the device with those picked before, and each counter is added up. */
+  #costOf(claim: number, { device }: PooledDevice): number {
+    const constraints = this.#input.claims[claim]?.spec?.devices?.constraints?.length ?? 0;
+    const counters = (device.consumesCounters ?? []).map((consumed) => Object.keys(consumed.counters).length);
+    return 1 + this.picks.length * (constraints + 1) + counters.reduce((sum, count) => sum + count, 0);
   }
 
   #undoTo(length: number): void {

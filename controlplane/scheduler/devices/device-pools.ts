@@ -1,6 +1,6 @@
 /**
- * The devices that a node can use, as drivers publish them in ResourceSlices. A pool is usable once all slices of its newest
- * generation are there. Pure.
+ * The devices that drivers publish in ResourceSlices, by the nodes that can use them. A pool is usable once all slices of its
+ * newest generation are there. Pure.
  */
 import { matchesNodeSelector, type NodeSelector, type SelectableNode } from '../../../api/kinds/node-selection.ts';
 import type { ResourceSlice } from '../../../api/machinery/kinds.ts';
@@ -33,21 +33,49 @@ export function deviceKey({ driver, pool, device }: { driver: string; pool: stri
   return `${driver}/${pool}/${device}`;
 }
 
-/** Returns the pools that have something for the node. Allocated devices have used their counters. */
-export function poolsFor(
-  node: SelectableNode,
-  slices: readonly ResourceSlice[],
-  allocated: ReadonlySet<string>,
-): readonly DevicePool[] {
-  return [...newestSlices(slices).values()].flatMap((members) => {
-    const [first] = members;
-    if (first === undefined) return [];
-    const { driver, pool } = first;
-    const devices = members.flatMap((spec) => devicesFor(node, spec));
-    if (devices.length === 0) return [];
-    const isIncomplete = members.length < (pool.resourceSliceCount ?? 1);
-    return [{ driver, name: pool.name, isIncomplete, devices, counters: countersLeft(members, allocated) }];
-  });
+/** The slices of the newest generation of a pool, and where their devices can be used. */
+interface Published {
+  readonly members: readonly SliceSpec[];
+  readonly isIncomplete: boolean;
+  /** The devices of one node each, by its name. */
+  readonly local: ReadonlyMap<string, readonly PooledDevice[]>;
+  /** The devices that several nodes may use. */
+  readonly shared: readonly PooledDevice[];
+}
+
+/** The pools of some slices, indexed by node: a node is asked for without a look at the devices of the others. */
+export class DevicePools {
+  readonly #byNode = new Map<string, Published[]>();
+  readonly #shared: Published[] = [];
+
+  constructor(slices: readonly ResourceSlice[]) {
+    for (const members of newestSlices(slices).values()) {
+      const published = publishedBy(members);
+      for (const node of published.local.keys()) {
+        const known = this.#byNode.get(node);
+        if (known === undefined) this.#byNode.set(node, [published]);
+        else known.push(published);
+      }
+      if (published.shared.length > 0) this.#shared.push(published);
+    }
+  }
+
+  /** Returns the pools that have something for the node. Allocated devices have used their counters. */
+  for(node: SelectableNode, allocated: ReadonlySet<string>): readonly DevicePool[] {
+    const candidates = new Set([...(this.#byNode.get(node.name) ?? []), ...this.#shared]);
+    return [...candidates].flatMap(({ members, isIncomplete, local, shared }) => {
+      const [first] = members;
+      const devices = [
+        ...(local.get(node.name) ?? []),
+        ...shared.filter(
+          ({ nodes }) => nodes === undefined || !('selector' in nodes) || matchesNodeSelector(nodes.selector, node),
+        ),
+      ];
+      if (first === undefined || devices.length === 0) return [];
+      const { driver, pool } = first;
+      return [{ driver, name: pool.name, isIncomplete, devices, counters: countersLeft(members, allocated) }];
+    });
+  }
 }
 
 function newestSlices(slices: readonly ResourceSlice[]): ReadonlyMap<string, readonly SliceSpec[]> {
@@ -63,20 +91,24 @@ function newestSlices(slices: readonly ResourceSlice[]): ReadonlyMap<string, rea
   return pools;
 }
 
-function devicesFor(node: SelectableNode, spec: SliceSpec): PooledDevice[] {
-  const { driver, pool, devices = [], perDeviceNodeSelection } = spec;
-  const found: PooledDevice[] = [];
-  for (const device of devices) {
-    const { nodeName, nodeSelector, allNodes } = perDeviceNodeSelection === true ? device : spec;
-    const selector = nodeSelector as NodeSelector | undefined;
-    const place = { driver, pool: pool.name, device };
-    if ((nodeName ?? '') !== '') {
-      if (nodeName === node.name) found.push({ ...place, nodes: { name: node.name } });
-    } else if (selector !== undefined) {
-      if (matchesNodeSelector(selector, node)) found.push({ ...place, nodes: { selector } });
-    } else if (allNodes === true) found.push({ ...place, nodes: undefined });
+function publishedBy(members: readonly SliceSpec[]): Published {
+  const local = new Map<string, PooledDevice[]>();
+  const shared: PooledDevice[] = [];
+  for (const spec of members) {
+    const { driver, pool, devices = [], perDeviceNodeSelection } = spec;
+    for (const device of devices) {
+      const { nodeName = '', nodeSelector, allNodes } = perDeviceNodeSelection === true ? device : spec;
+      const place = { driver, pool: pool.name, device };
+      if (nodeName !== '') {
+        const known = local.get(nodeName) ?? [];
+        local.set(nodeName, known);
+        known.push({ ...place, nodes: { name: nodeName } });
+      } else if (nodeSelector !== undefined)
+        shared.push({ ...place, nodes: { selector: nodeSelector as NodeSelector } });
+      else if (allNodes === true) shared.push({ ...place, nodes: undefined });
+    }
   }
-  return found;
+  return { members, isIncomplete: members.length < (members[0]?.pool.resourceSliceCount ?? 1), local, shared };
 }
 
 function countersLeft(

@@ -6,52 +6,81 @@ import { ownMember } from '../../../api/meta/own-member.ts';
 import { compareQuantities, parseQuantity } from '../../../api/meta/quantity.ts';
 import type { DeviceAlternative } from './device-requests.ts';
 import type { Device, PooledDevice } from './device-pools.ts';
+import type { SearchBudget } from './search-budget.ts';
 
 /** The error of an expression, by which a claim cannot be allocated anywhere. */
 export class SelectorError extends Error {}
 
-/** The programs that are kept. Users write the expressions. */
+/** The programs that are kept, and the results of all of them. Users write the expressions. */
 const MOST_PROGRAMS = 1_000;
+const MOST_RESULTS = 1_000_000;
+/** The cost of CEL that takes as long as one unit of a search. */
+const CEL_COST_A_UNIT = 4;
+/** What it takes to make the value of a device, in units of a search. */
+const VALUE_UNITS = 30;
+
+interface Selector {
+  readonly program: Program;
+  /** Kept, since devices do not change and are judged for many pods. */
+  readonly results: WeakMap<Device, boolean>;
+}
+
+export interface SuitOptions {
+  readonly deviceClass: DeviceClass;
+  readonly budget: SearchBudget;
+}
 
 export class DeviceSelection {
-  readonly #programs = new Map<string, Program>();
-  /** The results by device, since devices do not change and are judged for many pods. */
-  readonly #results = new WeakMap<Device, Map<string, boolean>>();
+  readonly #selectors = new Map<string, Selector>();
+  #results = 0;
 
-  /** Throws `SelectorError`. */
-  suits(pooled: PooledDevice, alternative: DeviceAlternative, deviceClass: DeviceClass): boolean {
+  /** Throws `SelectorError` and `SearchExhausted`. After the latter, what was judged is known the next time. */
+  suits(pooled: PooledDevice, alternative: DeviceAlternative, { deviceClass, budget }: SuitOptions): boolean {
     const { device } = pooled;
     const selectors = [...(deviceClass.spec?.selectors ?? []), ...(alternative.selectors ?? [])];
+    budget.spend(1 + selectors.length + (device.taints ?? []).length * (alternative.tolerations ?? []).length);
     return (
       isTolerated(device, alternative) &&
       hasCapacity(device, alternative) &&
-      selectors.every(({ cel }, index) => this.#matches(pooled, cel?.expression ?? '', index))
+      selectors.every(({ cel }, index) =>
+        this.#matches(pooled, this.#selector(cel?.expression ?? '', budget), index, budget),
+      )
     );
   }
 
-  #matches({ driver, device }: PooledDevice, expression: string, index: number): boolean {
-    const known = this.#results.get(device) ?? new Map<string, boolean>();
-    this.#results.set(device, known);
-    const before = known.get(expression);
-    if (before !== undefined) return before;
+  #matches(
+    { driver, device }: PooledDevice,
+    { program, results }: Selector,
+    index: number,
+    budget: SearchBudget,
+  ): boolean {
+    const known = results.get(device);
+    if (known !== undefined) return known;
     const value = deviceValue(driver, device);
-    let matches: unknown;
+    const cost = { left: Number.MAX_SAFE_INTEGER };
+    let matches: boolean;
     try {
-      matches = this.#program(expression).run((name) => (name === 'device' ? value : undefined));
+      matches = program.run((name) => (name === 'device' ? value : undefined), cost) === true;
     } catch (error) {
       throw new SelectorError(`selector #${index}: CEL runtime error: ${(error as Error).message}`, { cause: error });
     }
-    known.set(expression, matches === true);
-    return matches === true;
+    results.set(device, matches);
+    this.#results += 1;
+    budget.spend(VALUE_UNITS + Math.ceil((Number.MAX_SAFE_INTEGER - cost.left) / CEL_COST_A_UNIT));
+    return matches;
   }
 
-  #program(expression: string): Program {
-    const known = this.#programs.get(expression);
+  #selector(expression: string, budget: SearchBudget): Selector {
+    const known = this.#selectors.get(expression);
     if (known !== undefined) return known;
-    if (this.#programs.size >= MOST_PROGRAMS) this.#programs.clear();
-    const program = compile(expression, DEVICE_ENVIRONMENT);
-    this.#programs.set(expression, program);
-    return program;
+    if (this.#selectors.size >= MOST_PROGRAMS || this.#results >= MOST_RESULTS) {
+      this.#selectors.clear();
+      this.#results = 0;
+    }
+    const selector = { program: compile(expression, DEVICE_ENVIRONMENT), results: new WeakMap<Device, boolean>() };
+    this.#selectors.set(expression, selector);
+    budget.spend(expression.length);
+    return selector;
   }
 }
 

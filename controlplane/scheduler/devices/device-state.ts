@@ -6,7 +6,7 @@ import type { Informer, Informers } from '../../../api/machinery/informer.ts';
 import type { DeviceClass, ResourceClaim, ResourceSlice } from '../../../api/machinery/kinds.ts';
 import { deviceClasses, resourceClaims, resourceSlices } from '../../../api/machinery/resources.ts';
 import type { DeviceLookup } from '../cluster-state.ts';
-import { deviceKey } from './device-pools.ts';
+import { deviceKey, DevicePools } from './device-pools.ts';
 import type { DeviceAllocation } from './device-requests.ts';
 import { DeviceSelection } from './device-selection.ts';
 import type { ReservedClaim } from './pod-devices.ts';
@@ -18,6 +18,8 @@ export class DeviceState implements DeviceLookup {
   readonly #slices: Informer<ResourceSlice>;
   /** The allocations that are being written, by UID of the claim. */
   readonly #pending = new Map<string, DeviceAllocation>();
+  /** Those of the slices as they are; made when they are asked for. */
+  #pools: DevicePools | undefined;
 
   constructor(informers: Informers) {
     this.#claims = informers.for(resourceClaims);
@@ -31,6 +33,10 @@ export class DeviceState implements DeviceLookup {
       if (claim.status?.allocation !== undefined) this.#pending.delete(claim.metadata.uid ?? '');
       changed();
     };
+    const published = (): void => {
+      this.#pools = undefined;
+      changed();
+    };
     const registrations = [
       this.#claims.addHandler({
         add: settled,
@@ -41,7 +47,7 @@ export class DeviceState implements DeviceLookup {
         },
       }),
       this.#classes.addHandler({ add: changed, update: changed }),
-      this.#slices.addHandler({ add: changed, update: changed, delete: changed }),
+      this.#slices.addHandler({ add: published, update: published, delete: published }),
     ];
     return () => {
       for (const registration of registrations) registration.remove();
@@ -74,8 +80,9 @@ export class DeviceState implements DeviceLookup {
     return this.#classes.get('', name);
   }
 
-  deviceSlices(): readonly ResourceSlice[] {
-    return this.#slices.list();
+  devicePools(): DevicePools {
+    this.#pools ??= new DevicePools(this.#slices.list());
+    return this.#pools;
   }
 
   isBeingAllocated(claimUid: string): boolean {

@@ -8,8 +8,8 @@ import type { DeviceLookup } from '../cluster-state.ts';
 import type { NodeInfo } from '../node-info.ts';
 import type { PodInfo } from '../pod-info.ts';
 import { allocateDevices, type AllocationOutcome } from './device-allocator.ts';
-import { poolsFor } from './device-pools.ts';
 import { type DeviceAllocation, requestsOf } from './device-requests.ts';
+import { SearchBudget } from './search-budget.ts';
 
 /** The pods that may share a claim. */
 const MOST_CONSUMERS = 256;
@@ -84,15 +84,18 @@ export function allocateOn(
   node: NodeInfo,
   open: readonly ResourceClaim[],
   lookup: DeviceLookup,
-  allocated: ReadonlySet<string>,
+  { allocated, budget }: { readonly allocated: ReadonlySet<string>; readonly budget: SearchBudget },
 ): AllocationOutcome {
-  return allocateDevices({
-    claims: open,
-    pools: poolsFor(node, lookup.deviceSlices(), allocated),
-    allocated,
-    deviceClass: (name) => lookup.deviceClass(name),
-    selection: lookup.deviceSelection,
-  });
+  return budget.onNode((share) =>
+    allocateDevices({
+      claims: open,
+      pools: lookup.devicePools().for(node, allocated),
+      allocated,
+      deviceClass: (name) => lookup.deviceClass(name),
+      selection: lookup.deviceSelection,
+      budget: share,
+    }),
+  );
 }
 
 /** Returns the claims of a pod that is about to run on the node, or `undefined` if the node has not got the devices any more. */
@@ -102,7 +105,7 @@ export function reserveOn(pod: PodInfo, node: NodeInfo, lookup: DeviceLookup): r
   const { allocated, open } = devices;
   const reserved = allocated.map((claim) => ({ claim, allocation: undefined }));
   if (open.length === 0) return reserved;
-  const outcome = allocateOn(node, open, lookup, lookup.allocatedDevices());
+  const outcome = allocateOn(node, open, lookup, { allocated: lookup.allocatedDevices(), budget: new SearchBudget() });
   if (outcome.kind !== 'allocated') return undefined;
   return [...reserved, ...open.map((claim, index) => ({ claim, allocation: outcome.allocations[index] }))];
 }

@@ -1,5 +1,6 @@
 /** Whether a node has the devices that the pod claims. */
 import { allocateOn, devicesOf, isUsableOn } from '../devices/pod-devices.ts';
+import { SearchBudget } from '../devices/search-budget.ts';
 import { unresolvable, type FilterPlugin } from '../plugin.ts';
 
 export const dynamicResources: FilterPlugin = {
@@ -10,11 +11,11 @@ export const dynamicResources: FilterPlugin = {
     if (typeof devices === 'string') return unresolvable(devices);
     const { allocated, open } = devices;
     if (allocated.length + open.length === 0) return undefined;
-    const taken = cluster.allocatedDevices();
+    const search = { allocated: cluster.allocatedDevices(), budget: new SearchBudget() };
     return {
       check(node) {
         if (open.length > 0) {
-          const outcome = allocateOn(node, open, cluster, taken);
+          const outcome = allocateOn(node, open, cluster, search);
           if (outcome.kind === 'invalid') return unresolvable(outcome.message);
           if (outcome.kind === 'unavailable') return unresolvable('cannot allocate all claims');
         }

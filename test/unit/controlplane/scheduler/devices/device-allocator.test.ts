@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { DeviceClass, ResourceClaim, ResourceSlice } from '../../../../../api/machinery/kinds.ts';
 import { allocateDevices } from '../../../../../controlplane/scheduler/devices/device-allocator.ts';
-import { poolsFor } from '../../../../../controlplane/scheduler/devices/device-pools.ts';
+import { DevicePools } from '../../../../../controlplane/scheduler/devices/device-pools.ts';
 import { DeviceSelection } from '../../../../../controlplane/scheduler/devices/device-selection.ts';
+import { SearchBudget, SearchExhausted } from '../../../../../controlplane/scheduler/devices/search-budget.ts';
 
 const DRIVER = 'gpu.example.com';
 const NODE = { name: 'n1', labels: { zone: 'a' } };
@@ -49,16 +50,22 @@ function outcomeOf(
   claims: readonly ResourceClaim[],
   slices: readonly ResourceSlice[],
   allocated: readonly string[] = [],
+  selection = new DeviceSelection(),
 ) {
   const taken = new Set(allocated.map((name) => `${DRIVER}/p/${name}`));
-  return allocateDevices({
-    claims,
-    pools: poolsFor(NODE, slices, taken),
-    allocated: taken,
-    deviceClass: (name) =>
-      CLASSES[name] === undefined ? undefined : ({ metadata: { name }, spec: CLASSES[name] } as unknown as DeviceClass),
-    selection: new DeviceSelection(),
-  });
+  return new SearchBudget().onNode((budget) =>
+    allocateDevices({
+      claims,
+      pools: new DevicePools(slices).for(NODE, taken),
+      allocated: taken,
+      deviceClass: (name) =>
+        CLASSES[name] === undefined
+          ? undefined
+          : ({ metadata: { name }, spec: CLASSES[name] } as unknown as DeviceClass),
+      selection,
+      budget,
+    }),
+  );
 }
 
 /** `request=device` of all claims, or the kind of failure. */
@@ -237,14 +244,65 @@ describe('the devices of a claim', () => {
   ] as const) {
     it(what, () => assert.equal(devices(claims, slices, allocated), expected));
   }
+});
 
-  it('are found, or not, in bounded time', () => {
-    const many = slice(Array.from({ length: 128 }, (_, index) => gpu(`d${index}`, { n: { int: index } })));
-    const constraints = [{ matchAttribute: `${DRIVER}/n` }];
-    const requests = Array.from({ length: 30 }, (_, index) => exactly(`r${index}`));
-    const began = performance.now();
-    assert.equal(devices([claim(requests, { constraints })], [many]), 'unavailable');
-    assert.ok(performance.now() - began < 10_000);
+describe('the search for devices', () => {
+  /** Devices, and how often their attributes have been looked at. */
+  function counted(count: number): { readonly slices: readonly ResourceSlice[]; readonly reads: () => number } {
+    let reads = 0;
+    const devices = Array.from({ length: count }, (_, index) => {
+      const attributes = { n: { int: index }, same: { int: index % 15 } };
+      return Object.defineProperty({ name: `d${index}` }, 'attributes', {
+        get: () => {
+          reads += 1;
+          return attributes;
+        },
+      });
+    });
+    return { slices: [slice(devices)], reads: () => reads };
+  }
+
+  it('gives up where the constraints of a claim leave too many possibilities', () => {
+    const { slices, reads } = counted(1_000);
+    const constraints = Array.from({ length: 32 }, (_, index) => ({
+      distinctAttribute: `${DRIVER}/${index < 31 ? 'n' : 'same'}`,
+    }));
+    assert.equal(devices([claim([exactly('r', { count: 16 })], { constraints })], slices), 'unavailable');
+    assert.ok(reads() < 200_000, `${reads()} looks at attributes`);
+  });
+
+  it('evaluates some of many expressions, and the others when it is repeated', () => {
+    const { slices, reads } = counted(500);
+    const selectors = Array.from({ length: 32 }, (_, index) => ({
+      cel: { expression: `device.attributes["${DRIVER}"].all(a, a.size() > 0 || ${index} == 99)` },
+    }));
+    const claims = [claim([exactly('r', { selectors })])];
+    const selection = new DeviceSelection();
+    assert.equal(outcomeOf(claims, slices, [], selection).kind, 'unavailable');
+    const first = reads();
+    assert.ok(first < 5_000, `${first} evaluations`);
+    const kinds = new Set<string>();
+    for (let search = 0; search < 50; search += 1) kinds.add(outcomeOf(claims, slices, [], selection).kind);
+    assert.deepEqual([...kinds], ['unavailable', 'allocated']);
+    assert.ok(reads() > first);
+  });
+
+  it('costs a pod no more on many nodes', () => {
+    const budget = new SearchBudget(100_000);
+    const spendAll = (): void => {
+      assert.throws(
+        () =>
+          budget.onNode((share) => {
+            for (;;) share.spend(1);
+          }),
+        SearchExhausted,
+      );
+    };
+    budget.onNode((share) => share.spend(10));
+    spendAll();
+    budget.onNode((share) => share.spend(40_000));
+    spendAll();
+    assert.throws(() => budget.onNode((share) => share.spend(1)), SearchExhausted);
   });
 });
 
