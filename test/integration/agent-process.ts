@@ -28,8 +28,11 @@ export async function restartRuntime(on: RuntimeName, between: () => Promise<voi
   await until('the end of the daemon', () => (isAlive() ? undefined : true));
   // Where nobody buries dead processes their numbers would look taken.
   for (const left of [`${on}.pid`, 'exec/containerd/containerd.pid']) rmSync(join(directory, left), { force: true });
-  await between();
-  run(join(import.meta.dirname, '../../scripts', `${on}-private`), ['start', directory]);
+  try {
+    await between();
+  } finally {
+    run(join(import.meta.dirname, '../../scripts', `${on}-private`), ['start', directory]);
+  }
 }
 
 export class AgentProcess {

@@ -90,6 +90,15 @@ function powerCuts(on: RuntimeName, cidr: string): void {
     (await runtime.listContainers()).filter(
       ({ state, labels }) => state === 'running' && labels['io.kubernetes.pod.name'] === name,
     );
+  /**
+   * How often the process of the pod may have been started: once, and once more for each start that the runtime cancelled
+   * because the agent that had asked for it was killed. A cancelled process may have run for a moment.
+   */
+  const mostStarts = async (uid: string): Promise<number> => {
+    const own = (await runtime.listContainers()).filter(({ labels }) => labels['io.kubernetes.pod.uid'] === uid);
+    const statuses = await Promise.all(own.map(({ id }) => runtime.containerStatus(id)));
+    return 1 + statuses.filter(({ reason }) => reason === 'StartError').length;
+  };
   const shell = async (id: ContainerStatus['id'], command: string): Promise<string> =>
     (await runtime.execSync(id, ['sh', '-c', command], { timeoutMs: 30_000 })).stdout.toString();
 
@@ -189,14 +198,10 @@ function powerCuts(on: RuntimeName, cidr: string): void {
     });
     // A container runs a while before its first process has said so.
     for (const name of kept) await until(`a word of ${name}`, () => countOf(name) > 0);
-    const started = Object.fromEntries(
-      readdirSync(counts).map((name) => [name, readFileSync(join(counts, name), 'utf8').length]),
-    );
-    assert.deepEqual(
-      started,
-      Object.fromEntries(Object.keys(started).map((name) => [name, 1])),
-      'a container ran more than once',
-    );
+    for (const uid of readdirSync(counts)) {
+      const starts = readFileSync(join(counts, uid), 'utf8').length;
+      assert.ok(starts <= (await mostStarts(uid)), `the container of pod ${uid} ran ${starts} times`);
+    }
     for (const name of kept) {
       const containers = await running(name);
       assert.equal(containers.length, 1);
@@ -246,7 +251,7 @@ function powerCuts(on: RuntimeName, cidr: string): void {
       const attempts = (await running(name)).map(({ attempt }) => String(attempt));
       assert.deepEqual([field(name, '.status.containerStatuses[0].restartCount')], attempts);
       await until(`a word of ${name}`, () => countOf(name) > 0);
-      assert.equal(countOf(name), 1);
+      assert.ok(countOf(name) <= (await mostStarts(field(name, '.metadata.uid'))), `${name} ran more than once`);
     }
   });
 }
