@@ -156,7 +156,7 @@ export class SyncLoop {
   }
 
   #reject(pod: Pod, { reason, message }: Refusal): void {
-    this.#inBackground(this.#options.sync.reject(pod, reason, message), pod, 'Reporting the rejection of a pod');
+    this.#options.sync.reject(pod, reason, message);
   }
 
   async #terminate(pod: Pod): Promise<void> {

@@ -19,11 +19,8 @@ import { missingPullSecrets } from '../../runtime/images/pull-credentials.ts';
 import { apiPodStatus } from '../../runtime/kuberuntime/api-status.ts';
 import type { KubeRuntime } from '../../runtime/kuberuntime/kube-runtime.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
-import {
-  emptyRuntimeStatus,
-  readRuntimeStatus,
-  type RuntimePodStatus,
-} from '../../runtime/kuberuntime/runtime-status.ts';
+import { qosClass } from '../../runtime/kuberuntime/resources.ts';
+import { readRuntimeStatus, type RuntimePodStatus } from '../../runtime/kuberuntime/runtime-status.ts';
 import { terminationMessage } from '../../runtime/kuberuntime/termination-message.ts';
 import type { ContainerStatus, Runtime } from '../../runtime/runtime.ts';
 import type { PodAllocations } from './pod-allocation.ts';
@@ -183,15 +180,16 @@ export class PodSync implements PodSyncer {
     statuses.terminate(pod);
   }
 
-  /** Reports a rejected pod, of which nothing was ever started. */
-  async reject(pod: Pod, reason: string, message: string): Promise<void> {
-    const empty = emptyRuntimeStatus(pod.metadata.uid, pod.metadata.name, pod.metadata.namespace);
+  /** Reports a rejected pod, of which nothing was ever started: like the kubelet, without conditions and containers of its own. */
+  reject(pod: Pod, reason: string, message: string): void {
+    const { generation } = pod.metadata;
     this.#options.events.event(pod, 'Warning', reason, message);
     this.#options.statuses.set(pod, {
-      ...(await this.#apiStatus(pod, empty, { terminal: true })),
       phase: 'Failed',
       reason,
       message: `Pod was rejected: ${message}`,
+      qosClass: qosClass(pod),
+      ...(generation === undefined ? {} : { observedGeneration: generation }),
     });
   }
 

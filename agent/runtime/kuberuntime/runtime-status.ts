@@ -16,10 +16,6 @@ export interface RuntimePodStatus {
   readonly ips: readonly string[];
 }
 
-export function emptyRuntimeStatus(uid: string, name: string, namespace: string): RuntimePodStatus {
-  return { uid, name, namespace, sandboxes: [], containers: [], ips: [] };
-}
-
 export async function readRuntimeStatus(
   runtime: Runtime,
   pod: { readonly uid: string; readonly name: string; readonly namespace: string },
