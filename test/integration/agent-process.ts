@@ -91,6 +91,11 @@ export class AgentProcess {
     }
   }
 
+  /** What all launches have logged, or the end of it. */
+  get log(): string {
+    return this.#log;
+  }
+
   /** Throws, with what it said last, when it ended by itself. */
   assertAlive(): void {
     if (this.#child?.exitCode !== null) throw new Ended(`the agent ended:\n${this.#log}`);

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { after, afterEach, before, describe, test, type TestContext } from 'node:test';
 import { systemClock } from '../../api/machinery/clock.ts';
 import type { ContainerStatus, Runtime } from '../../agent/runtime/runtime.ts';
 import { AgentProcess, restartRuntime, type RuntimeName } from './agent-process.ts';
@@ -116,6 +116,9 @@ function powerCuts(on: RuntimeName, cidr: string): void {
       const ready = run(['get', 'pods', '-o', 'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}']);
       return ready === 'True True' ? true : undefined;
     });
+  });
+  afterEach((context) => {
+    if (!(context as TestContext).passed) console.log(`The agent's log:\n${agent.log}`);
   });
   after(async () => {
     await runtime?.close();
