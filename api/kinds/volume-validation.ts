@@ -10,8 +10,6 @@ import {
   type FieldError,
 } from '../meta/field-error.ts';
 import { dnsLabelErrors, dnsSubdomainErrors } from '../meta/names.ts';
-import { validateLabels } from '../meta/selector.ts';
-import { validateAnnotations } from '../meta/validation.ts';
 import { parseQuantity } from '../meta/quantity.ts';
 import { claimSpecErrors } from './claim-validation.ts';
 import type { VolumeKinds } from './container-context.ts';
@@ -32,6 +30,7 @@ import {
   quobyteErrors,
   storageOsErrors,
 } from './volume-source-validation.ts';
+import { templateMetadataErrors } from './template-metadata-validation.ts';
 
 /** The volumes without an error by name. Only these can be mounted by containers. */
 export interface CheckedVolumes {
@@ -344,18 +343,8 @@ function ephemeralErrors(source: NonNullable<Volume['ephemeral']>, at: string): 
   const template = source.volumeClaimTemplate;
   const path = `${at}.volumeClaimTemplate`;
   if (template === undefined) return [required(path)];
-  const errors: FieldError[] = [
-    ...validateAnnotations(
-      template.metadata?.annotations as Record<string, string> | undefined,
-      `${path}.metadata.annotations`,
-    ),
-    ...validateLabels(template.metadata?.labels as Record<string, string> | undefined, `${path}.metadata.labels`),
+  return [
+    ...templateMetadataErrors(template.metadata, `${path}.metadata`),
+    ...claimSpecErrors(template.spec ?? {}, `${path}.spec`),
   ];
-  for (const [field, value] of Object.entries(template.metadata ?? {})) {
-    if (field !== 'labels' && field !== 'annotations' && value !== undefined && value !== null) {
-      errors.push(forbidden(`${path}.metadata.${field}`, 'cannot be set'));
-    }
-  }
-  errors.push(...claimSpecErrors(template.spec ?? {}, `${path}.spec`));
-  return errors;
 }

@@ -152,6 +152,10 @@ function rangeErrors({ spec }: ServiceCidr): FieldError[] {
 }
 
 function rangeUpdateErrors(object: ServiceCidr, old: ServiceCidr): FieldError[] {
+  return [...rangeErrors(object), ...rangeChangeErrors(object, old)];
+}
+
+function rangeChangeErrors(object: ServiceCidr, old: ServiceCidr): FieldError[] {
   const cidrs = object.spec?.cidrs ?? [];
   const before = old.spec?.cidrs ?? [];
   if (before.length === cidrs.length) {

@@ -202,7 +202,6 @@ function allocationErrors(allocation: Allocation, at: string, names: RequestName
       ...poolErrors(`${own}.pool`, result.pool ?? ''),
       ...labelErrors(`${own}.device`, result.device ?? ''),
       ...bindingConditionErrors(result.bindingConditions ?? [], result.bindingFailureConditions ?? [], own),
-      ...(result.tolerations ?? []).flatMap((one, index) => tolerationErrors(one, `${own}.tolerations[${index}]`)),
       ...(result.shareID === undefined ? [] : uidErrors(`${own}.shareID`, result.shareID)),
     ]),
     ...listErrors(`${at}.devices.config`, config, 2 * MAX_CONFIGS, ({ source = '', requests = [], opaque }, own) => [

@@ -79,6 +79,16 @@ export function listErrors<Item>(
   return items.flatMap((item, index) => itemErrors(item, `${field}[${index}]`));
 }
 
+const MIN_SHOWN_KEY = 16;
+
+/** Returns the path of a map's entry. Of a key that is longer than `max`, it shows the two ends. */
+export function entryPath(field: string, key: string, max: number): string {
+  const limit = Math.max(max, MIN_SHOWN_KEY);
+  if (key.length <= limit) return `${field}[${key}]`;
+  const kept = limit - 3;
+  return `${field}[${key.slice(0, Math.ceil(kept / 2))}...${key.slice(key.length - Math.floor(kept / 2))}]`;
+}
+
 /** Validates each item as `listErrors` does, and refuses duplicate keys. */
 export function setErrors<Item>(
   field: string,
@@ -107,16 +117,17 @@ export function selectorErrors(check: ExpressionChecker, field: string, selector
   });
 }
 
-/** Validates the parameters of a driver, which must be an object. Its content is opaque. */
+/** Validates the parameters of a driver, which must be an object. Its content is opaque, and its size is limited to `max`. */
 export function opaqueErrors(
   opaque: { driver?: string | undefined; parameters?: unknown } | undefined,
   at: string,
+  max = MAX_PARAMETERS_BYTES,
 ): FieldError[] {
   if (opaque === undefined) return [required(`${at}.opaque`)];
   const { driver = '', parameters } = opaque;
   return [
     ...driverErrors(`${at}.opaque.driver`, driver),
-    ...rawObjectErrors(`${at}.opaque.parameters`, parameters, MAX_PARAMETERS_BYTES),
+    ...rawObjectErrors(`${at}.opaque.parameters`, parameters, max),
   ];
 }
 
@@ -135,13 +146,15 @@ const OPERATORS = ['Equal', 'Exists'];
 const effectErrors = (field: string, effect: string): FieldError[] =>
   EFFECTS.includes(effect) ? [] : [notSupported(field, effect, EFFECTS)];
 
-export function taintErrors(taint: Taint, at: string): FieldError[] {
+/** Validates a taint. The effect is not checked if it is that of `old`. */
+export function taintErrors(taint: Taint, at: string, old?: Taint): FieldError[] {
   const { key = '', value = '', effect = '' } = taint;
-  return [
+  const errors = [
     ...invalidFor(`${at}.key`, key, qualifiedNameErrors(key)),
     ...(value === '' ? [] : invalidFor(`${at}.value`, value, labelValueErrors(value))),
-    ...(effect === '' ? [required(`${at}.effect`)] : effectErrors(`${at}.effect`, effect)),
   ];
+  if (old !== undefined && (old.effect ?? '') === effect) return errors;
+  return [...errors, ...(effect === '' ? [required(`${at}.effect`)] : effectErrors(`${at}.effect`, effect))];
 }
 
 export function tolerationErrors(toleration: Toleration, at: string): FieldError[] {

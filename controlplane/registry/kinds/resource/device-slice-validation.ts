@@ -4,10 +4,17 @@ import { nodeSelectorErrors } from '../../../../api/kinds/scheduling-validation.
 import { invalid, required, tooLong, tooMany, type FieldError } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { dnsSubdomainErrors } from '../../../../api/meta/names.ts';
-import { addQuantities, compareQuantities, parseQuantity, subtractQuantities } from '../../../../api/meta/quantity.ts';
+import {
+  addQuantities,
+  compareQuantities,
+  formatQuantity,
+  parseQuantity,
+  wholeUnits,
+} from '../../../../api/meta/quantity.ts';
 import {
   bindingConditionErrors,
   driverErrors,
+  entryPath,
   labelErrors,
   listErrors,
   poolErrors,
@@ -27,6 +34,9 @@ const MAX_COUNTERS = 32;
 const MAX_CONSUMPTIONS = 2;
 const MAX_PROPERTIES = 32;
 const MAX_VALUE_BYTES = 64;
+/** The longest names of properties and counters that errors show whole. */
+const MAX_PROPERTY_NAME = 96;
+const MAX_COUNTER_NAME = 63;
 const MAX_TAINTS = 16;
 const MAX_OPTIONS = 10;
 const WAYS = 'exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required';
@@ -109,7 +119,7 @@ function counterErrors(
   const field = `${at}.counters`;
   if (names.length === 0) errors.push(required(field));
   else if (names.length > MAX_COUNTERS) errors.push(tooMany(field, names.length, MAX_COUNTERS));
-  else for (const counter of names) errors.push(...labelErrors(field, counter));
+  else for (const counter of names) errors.push(...labelErrors(entryPath(field, counter, MAX_COUNTER_NAME), counter));
   return errors;
 }
 
@@ -121,20 +131,17 @@ function deviceErrors(device: Device, old: Device | undefined, at: string, perDe
     const text = `the total number of attributes and capacities must not exceed ${MAX_PROPERTIES}`;
     errors.push(invalid(at, properties, text));
   }
-  for (const key of Object.keys(attributes).sort())
-    errors.push(
-      ...qualifiedErrors(`${at}.attributes`, key),
-      ...attributeErrors(attributes[key] ?? {}, `${at}.attributes[${key}]`),
-    );
-  if (old === undefined || !semanticEqual(old.capacity, device.capacity)) {
-    for (const key of Object.keys(capacity).sort())
-      errors.push(
-        ...qualifiedErrors(`${at}.capacity`, key),
-        ...capacityErrors(capacity[key] ?? {}, `${at}.capacity[${key}]`, device.allowMultipleAllocations === true),
-      );
+  for (const key of Object.keys(attributes).sort()) {
+    const own = entryPath(`${at}.attributes`, key, MAX_PROPERTY_NAME);
+    errors.push(...qualifiedErrors(own, key), ...attributeErrors(attributes[key] ?? {}, own));
+  }
+  const shared = device.allowMultipleAllocations === true;
+  for (const key of Object.keys(capacity).sort()) {
+    const own = entryPath(`${at}.capacity`, key, MAX_PROPERTY_NAME);
+    errors.push(...qualifiedErrors(own, key), ...capacityErrors(capacity[key] ?? {}, own, shared));
   }
   if (old === undefined || !semanticEqual(old.taints, device.taints))
-    errors.push(...listErrors(`${at}.taints`, taints, MAX_TAINTS, taintErrors));
+    errors.push(...listErrors(`${at}.taints`, taints, MAX_TAINTS, (taint, own) => taintErrors(taint, own)));
   errors.push(
     ...setErrors(`${at}.consumesCounters`, consumesCounters, MAX_CONSUMPTIONS, {
       item: ({ counterSet = '', counters = {} }, own) => counterErrors(counterSet, counters, own, 'counterSet'),
@@ -225,7 +232,7 @@ function optionErrors(standard: string, options: readonly string[], max: string,
     ...setErrors(field, options, MAX_OPTIONS, {
       item: (option, at) =>
         compare(option, max) > 0 ? [invalid(at, option, `option is larger than capacity value: ${max}`)] : [],
-      key: (option) => String(parseQuantity(option).nano),
+      key: (option) => String(wholeUnits(parseQuantity(option))),
     }),
   );
   if (!options.some((option) => compare(option, standard) === 0))
@@ -242,11 +249,11 @@ function rangeErrors(standard: string, { min, max, step }: Range, limit: string,
     errors.push(invalid(`${field}.${name}`, value, why));
   };
   if (compare(min, limit) > 0) refuse('min', min, `min is larger than capacity value: ${limit}`);
-  if (compare(standard, min) < 0) refuse('default', standard, `default is less than min: ${min}`);
+  if (compare(standard, min) < 0) refuse('min', standard, `default is less than min: ${min}`);
   if (max !== undefined) {
     if (compare(min, max) > 0) refuse('max', min, `min is larger than max: ${max}`);
     if (compare(max, limit) > 0) refuse('max', max, `max is larger than capacity value: ${limit}`);
-    if (compare(standard, max) > 0) refuse('default', standard, `default is more than max: ${max}`);
+    if (compare(standard, max) > 0) refuse('max', standard, `default is more than max: ${max}`);
   }
   if (step === undefined) return errors;
   const stride = parseQuantity(step);
@@ -256,10 +263,10 @@ function rangeErrors(standard: string, { min, max, step }: Range, limit: string,
   }
   const first = addQuantities(parseQuantity(min), stride);
   if (compareQuantities(first, parseQuantity(limit)) > 0)
-    refuse('step', step, `one step is larger than capacity value: ${limit}`);
+    refuse('step', step, `one step ${formatQuantity(first)} is larger than capacity value: ${limit}`);
+  const units = (text: string): bigint => wholeUnits(parseQuantity(text));
   for (const value of max === undefined ? [standard] : [standard, max]) {
-    const distance = subtractQuantities(parseQuantity(value), parseQuantity(min));
-    if (distance.nano % stride.nano !== 0n)
+    if ((units(value) - units(min)) % units(step) !== 0n)
       refuse('step', value, `value is not a multiple of a given step (${step}) from (${min})`);
   }
   return errors;

@@ -4,8 +4,7 @@
  */
 import { invalid, type FieldError } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
-import { validateAnnotations } from '../../../../api/meta/validation.ts';
-import { validateLabels } from '../../../../api/meta/selector.ts';
+import { templateMetadataErrors } from '../../../../api/kinds/template-metadata-validation.ts';
 import { isExtendedResource } from '../../../../api/kinds/resource-validation.ts';
 import { deviceClassColumns, resourceClaimColumns, resourceSliceColumns } from './columns.ts';
 import { specAndStatus, specChanged, statusWithoutMetadata } from '../../generic-strategy.ts';
@@ -82,14 +81,9 @@ function claimTemplates(check: ExpressionChecker, options: KindOptions): Strateg
   return {
     applyDefaults: (object) => claimDefaults(object.spec?.spec),
     validateCreate({ spec = {} }, context) {
-      const metadata = (spec.metadata ?? {}) as {
-        labels?: Record<string, string>;
-        annotations?: Record<string, string>;
-      };
       return [
         ...adminErrors(spec.spec, context, options),
-        ...validateAnnotations(metadata.annotations, 'spec.metadata.annotations'),
-        ...validateLabels(metadata.labels, 'spec.metadata.labels'),
+        ...templateMetadataErrors(spec.metadata, 'spec.metadata'),
         ...deviceClaimErrors(check, spec.spec?.devices ?? {}, 'spec.spec.devices'),
       ];
     },
@@ -102,9 +96,12 @@ function claimTemplates(check: ExpressionChecker, options: KindOptions): Strateg
 function classErrors(check: ExpressionChecker, { spec = {} }: DeviceClass, old?: DeviceClass): FieldError[] {
   // Unchanged selectors are not compiled again.
   const known = old !== undefined && semanticEqual(spec.selectors, old.spec?.selectors);
+  const sameConfig = old !== undefined && semanticEqual(spec.config, old.spec?.config);
   const errors = [
     ...selectorErrors(known ? () => undefined : check, 'spec.selectors', spec.selectors ?? []),
-    ...listErrors('spec.config', spec.config ?? [], MAX_CONFIGS, ({ opaque }, at) => opaqueErrors(opaque, at)),
+    ...listErrors('spec.config', spec.config ?? [], MAX_CONFIGS, ({ opaque }, at) =>
+      opaqueErrors(opaque, at, sameConfig ? Number.POSITIVE_INFINITY : undefined),
+    ),
   ];
   const name = spec.extendedResourceName;
   if (name !== undefined && !isExtendedResource(name))
@@ -163,14 +160,14 @@ const slices: Strategy<ResourceSlice> = {
 
 const taintsOf = (object: ResourceSlice): Taint[] => (object.spec?.devices ?? []).flatMap(({ taints }) => taints ?? []);
 
-function taintRuleErrors({ spec = {} }: DeviceTaintRule): FieldError[] {
+function taintRuleErrors({ spec = {} }: DeviceTaintRule, old?: DeviceTaintRule): FieldError[] {
   const { driver, pool, device } = spec.deviceSelector ?? {};
   const at = 'spec.deviceSelector';
   return [
     ...(driver === undefined ? [] : driverErrors(`${at}.driver`, driver)),
     ...(pool === undefined ? [] : poolErrors(`${at}.pool`, pool)),
     ...(device === undefined ? [] : labelErrors(`${at}.device`, device)),
-    ...taintErrors(spec.taint ?? {}, 'spec.taint'),
+    ...taintErrors(spec.taint ?? {}, 'spec.taint', old?.spec?.taint),
   ];
 }
 
@@ -187,8 +184,8 @@ const taintRules: Strategy<DeviceTaintRule> = {
     specAndStatus.prepareForUpdate(object, old);
     dateRule(object, context);
   },
-  validateCreate: taintRuleErrors,
-  validateUpdate: taintRuleErrors,
+  validateCreate: (object) => taintRuleErrors(object),
+  validateUpdate: (object, old) => taintRuleErrors(object, old),
   returnsDeleted: true,
   columns: deviceClassColumns,
   status: statusWithoutMetadata as UpdateStrategy<DeviceTaintRule>,

@@ -189,6 +189,7 @@ export const capacities: Strategy<Capacity> = {
   requiresResourceVersion: true,
   validateCreate: capacityErrors,
   validateUpdate: (object, old) => [
+    ...capacityErrors(object),
     ...immutable('nodeTopology', object.nodeTopology, old.nodeTopology),
     ...immutable('storageClassName', object.storageClassName, old.storageClassName),
   ],

@@ -91,6 +91,7 @@ export const storageClasses: Strategy<StorageClass> = {
   },
   validateCreate: classErrors,
   validateUpdate: (object, old) => [
+    ...classErrors(object),
     ...immutable('parameters', object.parameters ?? null, old.parameters ?? null),
     ...immutable('provisioner', object.provisioner, old.provisioner),
     ...immutable('reclaimPolicy', object.reclaimPolicy, old.reclaimPolicy),
@@ -122,12 +123,15 @@ function topologyWarnings(object: StorageClass): string[] {
 
 type AttributesClass = Kind<Pick<V1VolumeAttributesClass, 'driverName' | 'parameters'>>;
 
+const attributesClassErrors = (object: AttributesClass): FieldError[] => [
+  ...provisionerErrors('driverName', object.driverName ?? ''),
+  ...parameterErrors(texts(object.parameters), { needed: true }),
+];
+
 export const attributesClasses: Strategy<AttributesClass> = {
-  validateCreate: (object) => [
-    ...provisionerErrors('driverName', object.driverName ?? ''),
-    ...parameterErrors(texts(object.parameters), { needed: true }),
-  ],
+  validateCreate: attributesClassErrors,
   validateUpdate: (object, old) => [
+    ...attributesClassErrors(object),
     ...(object.driverName === old.driverName ? [] : [forbidden('driverName', 'updates to driverName are forbidden.')]),
     ...(jsonEqual(object.parameters ?? {}, old.parameters ?? {})
       ? []

@@ -37,6 +37,9 @@ const levels = rulesOf(flowControlKinds, 'flowcontrol.apiserver.k8s.io', 'priori
 const devices = deviceKinds(() => undefined, options);
 const claims = rulesOf(devices, 'resource.k8s.io', 'resourceclaims');
 const slices = rulesOf(devices, 'resource.k8s.io', 'resourceslices');
+const claimTemplates = rulesOf(devices, 'resource.k8s.io', 'resourceclaimtemplates');
+const deviceClasses = rulesOf(devices, 'resource.k8s.io', 'deviceclasses');
+const taintRules = rulesOf(devices, 'resource.k8s.io', 'devicetaintrules');
 
 // --- nodes
 
@@ -170,6 +173,69 @@ test('devices of a slice are for nodes that are named in one way', () => {
   assert.deepEqual(slices.create({ spec: { ...slice, nodeName: 'n', allNodes: true } }).errors, [
     `spec: Invalid value: "{\`nodeName\`, \`allNodes\`}": ${way}, but multiple fields are set`,
   ]);
+});
+
+const poolOf = { driver: 'd.example.com', pool: { name: 'p', generation: 1, resourceSliceCount: 1 }, nodeName: 'n' };
+const device = (fields: object) => ({ spec: { ...poolOf, devices: [{ name: 'd', ...fields }] } });
+
+test('wrong names of properties and counters are shown with their entry', () => {
+  const long = `${'a'.repeat(40)}-${'b'.repeat(40)}`;
+  const identifier = 'a valid C identifier must start with alphabetic character or';
+  const { errors } = slices.create(
+    device({ attributes: { 'a-b': { bool: true } }, capacity: { '1': { value: '1' } } }),
+  );
+  assert.equal(errors.length, 2);
+  assert.ok(
+    errors[0]?.startsWith(`spec.devices[0].attributes[a-b]: Invalid value: "a-b": ${identifier}`),
+    errors.join(),
+  );
+  assert.ok(errors[1]?.startsWith(`spec.devices[0].capacity[1]: Invalid value: "1": ${identifier}`), errors.join());
+  const counters = { spec: { ...poolOf, sharedCounters: [{ name: 'c', counters: { [long]: { value: '1' } } }] } };
+  assert.deepEqual(slices.create(counters).errors, [
+    `spec.sharedCounters[0].counters[${'a'.repeat(30)}...${'b'.repeat(30)}]: Invalid value: "${long}": must be no more than 63 characters`,
+  ]);
+});
+
+test('the policy of a capacity is checked on each update, and names what is wrong', () => {
+  const policy = (requestPolicy: object) =>
+    device({ allowMultipleAllocations: true, capacity: { memory: { value: '10Gi', requestPolicy } } });
+  const at = 'spec.devices[0].capacity[memory].requestPolicy';
+  const range = policy({ default: '512Mi', validRange: { min: '1Gi', max: '8Gi', step: '10Gi' } });
+  const wrong = [
+    `${at}.validRange.min: Invalid value: "512Mi": default is less than min: 1Gi`,
+    `${at}.validRange.step: Invalid value: "10Gi": one step 11Gi is larger than capacity value: 10Gi`,
+    `${at}.validRange.step: Invalid value: "512Mi": value is not a multiple of a given step (10Gi) from (1Gi)`,
+    `${at}.validRange.step: Invalid value: "8Gi": value is not a multiple of a given step (10Gi) from (1Gi)`,
+  ];
+  assert.deepEqual(slices.create(range).errors, wrong);
+  assert.deepEqual(slices.update(range, range).errors, wrong);
+  assert.deepEqual(slices.create(policy({ default: '9Gi', validRange: { min: '1Gi', max: '8Gi' } })).errors, [
+    `${at}.validRange.max: Invalid value: "9Gi": default is more than max: 8Gi`,
+  ]);
+  assert.deepEqual(slices.create(policy({ default: '1Gi', validValues: ['1Gi', '1024Mi'] })).errors, [
+    `${at}.validValues[1]: Duplicate value: "1073741824"`,
+  ]);
+});
+
+test('the template of a claim has labels and annotations only', () => {
+  const spec = { devices: { requests: [{ name: 'a', exactly: { deviceClassName: 'c' } }] } };
+  const metadata = { finalizers: ['a/b'], uid: 'u', name: 'x', labels: { a: 'b' }, creationTimestamp: null };
+  assert.deepEqual(claimTemplates.create({ spec: { metadata, spec } }).errors, [
+    'spec.metadata.name: Forbidden: cannot be set',
+    'spec.metadata.uID: Forbidden: cannot be set',
+    'spec.metadata.finalizers: Forbidden: cannot be set',
+  ]);
+});
+
+test('what is stored of classes and taints is not measured again', () => {
+  const config = [{ opaque: { driver: 'd.example.com', parameters: { text: 'x'.repeat(10 * 1024) } } }];
+  assert.deepEqual(deviceClasses.create({ spec: { config } }).errors, [
+    'spec.config[0].opaque.parameters: Too long: may not be more than 10240 bytes',
+  ]);
+  assert.deepEqual(deviceClasses.update({ spec: { config } }, { spec: { config } }).errors, []);
+  const taint = (effect: string) => ({ spec: { taint: { key: 'k', effect } } });
+  assert.deepEqual(taintRules.update(taint('Later'), taint('Later')).errors, []);
+  assert.equal(taintRules.update(taint('NoSchedule'), taint('Later')).errors.length, 1);
 });
 
 test('a claim of the older form comes back as it was', () => {

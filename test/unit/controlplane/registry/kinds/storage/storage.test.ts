@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { storageKinds } from '../../../../../../controlplane/registry/kinds/storage/storage.ts';
 import { specDiff } from '../../../../../../controlplane/registry/kinds/spec-diff.ts';
+import { rulesOf, type Draft } from '../strategy-fixture.ts';
 import { openFixture, refusal, type Fixture } from '../../registry-fixture.ts';
 
 const CLAIMS = 'v1/persistentvolumeclaims';
@@ -129,5 +131,23 @@ describe('columns', () => {
   it('of a quota keep requests and limits apart', () => {
     const status = { hard: { pods: '5', 'limits.cpu': '2' }, used: { pods: '1', 'limits.cpu': '500m' } };
     assert.deepEqual(cells('', 'v1', 'resourcequotas', { status })?.slice(1, 3), ['pods: 1/5', 'limits.cpu: 500m/2']);
+  });
+});
+
+describe('rules of storage', () => {
+  const update = (resource: string, before: Draft, after: Draft = before) =>
+    rulesOf(storageKinds, 'storage.k8s.io', resource).update(before, after).errors;
+
+  it('check classes and capacities whole on each update', () => {
+    const bad = { provisioner: 'a.b', reclaimPolicy: 'Later', volumeBindingMode: 'Immediate' };
+    assert.deepEqual(update('storageclasses', bad), [
+      'reclaimPolicy: Unsupported value: "Later": supported values: "Delete", "Retain"',
+    ]);
+    assert.deepEqual(update('volumeattributesclasses', { driverName: 'a.b' }), [
+      'parameters: Required value: must contain at least one key/value pair',
+    ]);
+    assert.deepEqual(update('csistoragecapacities', { storageClassName: 'a', capacity: '-1' }), [
+      'capacity: Invalid value: "-1": must be greater than or equal to 0',
+    ]);
   });
 });
