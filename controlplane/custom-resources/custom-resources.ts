@@ -152,8 +152,11 @@ export class CustomResources {
         { ...structuredClone(definition), status },
         { subresource: 'status' },
       );
-      // Serves at once; the reader shows the same state a little later.
-      if (isTrue(written as Definition, 'Established')) await this.#serve(name, written as Definition);
+      // Serves at once; the reader may show the same state a little later. Where it does, its object is the one that is kept.
+      const shown = this.#options.definitions.get('', name);
+      const isShown = shown?.metadata.resourceVersion === written.metadata.resourceVersion;
+      const newest = (isShown ? shown : written) as Definition;
+      if (isTrue(newest, 'Established')) await this.#serve(name, newest);
     } catch (error) {
       if (!isNotFound(error) && !isConflict(error)) throw error;
       if (isConflict(error) && this.#options.definitions.get('', name) === definition) throw error;

@@ -13,6 +13,21 @@ export function structTypeOf(gvk: GroupVersionKind, schema: JsonSchema, metadata
 }
 
 function structOf(name: string, schema: JsonSchema, metadata: StructType): StructType {
+  let fields: ReadonlyMap<string, Field> | undefined;
+  return {
+    name,
+    /** Built on first use: a large cluster has many definitions whose objects nobody writes. */
+    get fields() {
+      fields ??= fieldsOf(name, schema, metadata);
+      return fields;
+    },
+    ...(schema['x-kubernetes-map-type'] === 'atomic' ? { mapType: 'atomic' } : {}),
+    ...(schema[PRESERVES] === true ? { preserveUnknown: true } : {}),
+    ...(schema['x-kubernetes-embedded-resource'] === true ? { embeddedResource: true } : {}),
+  };
+}
+
+function fieldsOf(name: string, schema: JsonSchema, metadata: StructType): ReadonlyMap<string, Field> {
   const fields = new Map<string, Field>();
   const required = new Set(schema.required);
   if (schema['x-kubernetes-embedded-resource'] === true) {
@@ -25,13 +40,7 @@ function structOf(name: string, schema: JsonSchema, metadata: StructType): Struc
     if (fields.has(member)) continue;
     fields.set(member, fieldOf(`${name}.${member}`, member, inner, required.has(member), metadata));
   }
-  return {
-    name,
-    fields,
-    ...(schema['x-kubernetes-map-type'] === 'atomic' ? { mapType: 'atomic' } : {}),
-    ...(schema[PRESERVES] === true ? { preserveUnknown: true } : {}),
-    ...(schema['x-kubernetes-embedded-resource'] === true ? { embeddedResource: true } : {}),
-  };
+  return fields;
 }
 
 function fieldOf(path: string, name: string, schema: JsonSchema, required: boolean, metadata: StructType): Field {

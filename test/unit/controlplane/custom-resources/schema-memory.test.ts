@@ -1,0 +1,103 @@
+/** What a definition keeps in memory beside its own object. Clusters have hundreds of them, with large schemas. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import type { TypeNode } from '../../../../api/schema/schema.ts';
+import {
+  CustomResources,
+  type CustomResourcesOptions,
+} from '../../../../controlplane/custom-resources/custom-resources.ts';
+import type { JsonSchema } from '../../../../controlplane/custom-resources/json-schema.ts';
+import { structTypeOf } from '../../../../controlplane/custom-resources/schema-type.ts';
+import { ServedDefinitions } from '../../../../controlplane/custom-resources/served-definitions.ts';
+import { createCatalog } from '../../../../controlplane/registry/resource-catalog.ts';
+import { openMemoryStorage } from '../../../../controlplane/storage/memory.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+const metadata = { name: 'ObjectMeta', fields: new Map() };
+
+describe('the type of a custom resource', () => {
+  it('is built as far as it is used', () => {
+    let reads = 0;
+    const inner: JsonSchema = {
+      type: 'object',
+      get properties() {
+        reads += 1;
+        return { size: { type: 'integer' } } as const;
+      },
+    };
+    const schema: JsonSchema = { type: 'object', properties: { spec: { type: 'object', properties: { inner } } } };
+    const struct = structTypeOf({ group: 'example.com', version: 'v1', kind: 'Thing' }, schema, metadata);
+    const member = (type: TypeNode | undefined, name: string): TypeNode | undefined =>
+      type?.kind === 'struct' ? type.struct.fields.get(name)?.type : undefined;
+    const found = member(member({ kind: 'struct', struct }, 'spec'), 'inner');
+    assert.equal(reads, 0);
+    assert.deepEqual(member(found, 'size'), { kind: 'scalar', scalar: 'int64' });
+    assert.deepEqual(member(found, 'size'), { kind: 'scalar', scalar: 'int64' });
+    assert.equal(reads, 1);
+  });
+});
+
+const NAME = 'things.example.com';
+
+function definition(resourceVersion: string, status?: object): KubeObject {
+  const schema = { type: 'object', properties: { spec: { type: 'object' } } };
+  return {
+    apiVersion: 'apiextensions.k8s.io/v1',
+    kind: 'CustomResourceDefinition',
+    metadata: { name: NAME, uid: 'u', resourceVersion },
+    spec: {
+      group: 'example.com',
+      scope: 'Namespaced',
+      names: { kind: 'Thing', plural: 'things', singular: 'thing', listKind: 'ThingList' },
+      versions: [{ name: 'v1', served: true, storage: true, schema: { openAPIV3Schema: schema } }],
+    },
+    ...(status === undefined ? {} : { status }),
+  } as KubeObject;
+}
+
+type Versioned = { readonly spec: { readonly versions: { readonly schema: { readonly openAPIV3Schema: object } }[] } };
+const schemaIn = (object: KubeObject | undefined): unknown =>
+  (object as Versioned | undefined)?.spec.versions[0]?.schema.openAPIV3Schema;
+
+describe('a definition that is accepted', () => {
+  it('is served from the object of the reader, and not from a second one', async () => {
+    const abort = new AbortController();
+    const clock = new FakeClock();
+    const served = new ServedDefinitions();
+    const catalog = createCatalog();
+    let shown = definition('1');
+    // As in the control plane: the reader shows a write before the writer is answered, by an object of its own.
+    const client = {
+      update: (_resource: unknown, object: KubeObject) => {
+        const status = object['status'] as object;
+        shown = definition('2', status);
+        return Promise.resolve(definition('2', status));
+      },
+    };
+    const resources = new CustomResources({
+      catalog,
+      served,
+      storage: openMemoryStorage({ clock }),
+      clock,
+      logger: silentLogger,
+      client,
+      signal: abort.signal,
+      metadata,
+      fieldManagement: () => ({}),
+      decoder: {},
+      definitions: {
+        get: () => shown,
+        list: () => [shown],
+        subscribe: (listener: (change: { current: KubeObject; previous: undefined }) => void) =>
+          listener({ current: shown, previous: undefined }),
+      },
+    } as unknown as CustomResourcesOptions);
+    await resources.start();
+    const [info] = catalog.resources();
+    assert.ok(info !== undefined, 'the resource is served');
+    assert.equal(served.schemaOf(info), schemaIn(shown));
+    abort.abort();
+  });
+});
