@@ -2,10 +2,9 @@
  * Stops the node of `orchlet up`: cordons it, deletes its pods and waits for them. It is uncordoned at the end, or by the next
  * start if the stop was interrupted.
  */
-import type { Agent } from '../agent/main.ts';
 import type { Logger } from '../api/component/logger.ts';
 import type { Client } from '../api/machinery/client.ts';
-import { systemClock } from '../api/machinery/clock.ts';
+import type { Clock } from '../api/machinery/clock.ts';
 import { nodes, pods } from '../api/machinery/resources.ts';
 import type { KubeObject } from '../api/meta/object.ts';
 import { isNotFound, tolerate } from '../api/meta/status-error.ts';
@@ -25,23 +24,28 @@ interface NodeSpec {
   readonly taints?: readonly { readonly key: string; readonly value?: string; readonly effect: string }[];
 }
 
+export interface StopOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
 /**
  * Deletes the pods of this node with a short grace period, and waits for them; the node accepts no new ones in the meantime.
  * Their controllers recreate them as pending pods for the next start.
  */
-export async function stopPods(client: Client, agent: Agent, logger: Logger): Promise<void> {
-  const fieldSelector = `spec.nodeName=${agent.nodeName}`;
+export async function stopPods(client: Client, nodeName: string, { clock, logger }: StopOptions): Promise<void> {
+  const fieldSelector = `spec.nodeName=${nodeName}`;
   const deleted = new Set<string>();
   try {
-    await closeNode(client, agent.nodeName);
-    const deadline = systemClock.monotonic() + STOP_WITHIN_MS;
+    await closeNode(client, nodeName);
+    const deadline = clock.monotonic() + STOP_WITHIN_MS;
     for (;;) {
       const left = (await client.list(pods, { fieldSelector })).items.filter(
         (pod) => pod.metadata.annotations?.['kubernetes.io/config.mirror'] === undefined,
       );
-      if (left.length === 0 || systemClock.monotonic() >= deadline) break;
+      if (left.length === 0 || clock.monotonic() >= deadline) break;
       await Promise.all(left.map((pod) => deleteSoon(client, pod, deleted)));
-      await systemClock.sleep(100);
+      await clock.sleep(100);
     }
   } catch (error) {
     logger.warn({ err: error instanceof Error ? error.message : error }, 'Not all pods could be stopped');

@@ -173,7 +173,7 @@ export const up: Command = {
       const keepsPods = values.keepPods || ended === KEEP_PODS_SIGNAL;
       logger.info({ signal: ended }, keepsPods ? 'Stopping; pods keep running' : 'Stopping, with all pods');
       if (!keepsPods && agent !== undefined) {
-        await stopPods(plane.client, agent, logger);
+        await stopPods(plane.client, agent.nodeName, { clock: systemClock, logger });
         // The node takes pods again only once the agent is closed, so that none starts here in between.
         await agent.close({ hostCleared: true });
         await openNode(plane.client, agent.nodeName);
