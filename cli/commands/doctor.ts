@@ -1,27 +1,16 @@
 /** `orchlet doctor`: checks the host, one line for each check, with a remedy where something is missing. */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { quoteText } from '../../api/meta/quote.ts';
-import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync, statfsSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { createServer, connect } from 'node:net';
-import { hostname } from 'node:os';
-import { dirname, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { request } from '../../api/machinery/node-http.ts';
 import { flag, type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
-import { systemClock } from '../../api/machinery/clock.ts';
 import type { Command } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
+import { checkHost, type Finding, localHost, type Verdict } from '../host-checks.ts';
 import { examineData, type ExaminedData } from '../examine-data.ts';
 import type { CommandIo } from '../io.ts';
-
-type Verdict = 'ok' | 'warn' | 'fail';
-
-interface Finding {
-  readonly name: string;
-  readonly verdict: Verdict;
-  readonly text: string;
-  readonly remedy?: string;
-}
 
 function portFault(text: string): string | undefined {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
@@ -63,115 +52,6 @@ const flags = {
     help: 'Form of the report.',
   }),
 } as const;
-
-const read = (path: string): string => {
-  try {
-    return readFileSync(path, 'utf8').trim();
-  } catch {
-    return '';
-  }
-};
-
-const has = (command: string): boolean => spawnSync('sh', ['-c', `command -v ${command}`]).status === 0;
-
-function checkUser(): Finding {
-  const isRoot = process.getuid?.() === 0;
-  return isRoot
-    ? { name: 'user', verdict: 'ok', text: 'root' }
-    : {
-        name: 'user',
-        verdict: 'warn',
-        text: 'not root: volumes, cgroups and networks cannot be set up',
-        remedy: 'run the agent as root (the control plane alone needs no rights)',
-      };
-}
-
-function checkCgroups(): Finding {
-  if (existsSync('/sys/fs/cgroup/cgroup.controllers')) {
-    const controllers = read('/sys/fs/cgroup/cgroup.controllers').split(' ');
-    const missing = ['cpu', 'memory', 'pids'].filter((name) => !controllers.includes(name));
-    if (missing.length === 0) return { name: 'cgroups', verdict: 'ok', text: 'v2 with cpu, memory and pids' };
-    return {
-      name: 'cgroups',
-      verdict: 'fail',
-      text: `v2 without ${missing.join(', ')}`,
-      remedy: `boot with cgroup_enable=${missing[0] ?? ''} or a kernel that has it`,
-    };
-  }
-  const missing = ['cpu', 'memory', 'pids'].filter((name) => !existsSync(`/sys/fs/cgroup/${name}`));
-  if (missing.length === 0) return { name: 'cgroups', verdict: 'ok', text: 'v1 with cpu, memory and pids' };
-  return {
-    name: 'cgroups',
-    verdict: 'fail',
-    text: `no ${missing.join(', ')}`,
-    remedy: 'mount the cgroup file systems (systemd does), or boot with cgroup_enable=memory',
-  };
-}
-
-function checkModule(name: string, path: string, why: string): Finding {
-  if (existsSync(path)) return { name, verdict: 'ok', text: 'there' };
-  return { name, verdict: 'warn', text: `missing: ${why}`, remedy: `modprobe ${name}` };
-}
-
-function checkForwarding(): Finding {
-  if (read('/proc/sys/net/ipv4/ip_forward') === '1') return { name: 'ip_forward', verdict: 'ok', text: 'on' };
-  return {
-    name: 'ip_forward',
-    verdict: 'warn',
-    text: 'off: pods cannot reach other hosts',
-    remedy: 'sysctl -w net.ipv4.ip_forward=1',
-  };
-}
-
-function checkSwap(): Finding {
-  const used = read('/proc/swaps').split('\n').length > 1;
-  return used
-    ? {
-        name: 'swap',
-        verdict: 'warn',
-        text: 'in use: memory limits are less exact',
-        remedy: 'swapoff -a, or --fail-swap-on=false knowingly',
-      }
-    : { name: 'swap', verdict: 'ok', text: 'off' };
-}
-
-function checkDisk(directory: string): Finding {
-  let place = directory;
-  while (!existsSync(place) && place !== '/') place = dirname(place);
-  const { bavail, bsize, ffree } = statfsSync(place);
-  const freeGib = (bavail * bsize) / 2 ** 30;
-  if (freeGib >= 5 && (ffree === 0 || ffree > 50_000))
-    return { name: 'disk', verdict: 'ok', text: `${freeGib.toFixed(0)} GiB free at ${place}` };
-  return {
-    name: 'disk',
-    verdict: freeGib < 1 ? 'fail' : 'warn',
-    text: `${freeGib.toFixed(1)} GiB and ${ffree} inodes free at ${place}`,
-    remedy: 'free some, or choose another --data-dir',
-  };
-}
-
-function checkTime(): Finding {
-  if (systemClock.now() < Date.parse('2026-01-01T00:00:00Z'))
-    return {
-      name: 'clock',
-      verdict: 'fail',
-      text: `the host believes it is ${new Date(systemClock.now()).toISOString()}`,
-      remedy: 'set the time (timedatectl set-ntp true): certificates are not valid yet',
-    };
-  return { name: 'clock', verdict: 'ok', text: new Date(systemClock.now()).toISOString() };
-}
-
-function checkHostName(): Finding {
-  const name = hostname().toLowerCase();
-  if (/^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/.test(name) && name !== 'localhost')
-    return { name: 'host name', verdict: 'ok', text: name };
-  return {
-    name: 'host name',
-    verdict: 'fail',
-    text: `${quoteText(name)} cannot be the name of a node`,
-    remedy: 'hostnamectl set-hostname NAME, or --hostname-override',
-  };
-}
 
 function socketAnswers(socketPath: string): Promise<boolean> {
   return new Promise((resolve) => {
@@ -229,17 +109,6 @@ function checkPort(port: number): Promise<Finding> {
   });
 }
 
-function checkTools(): Finding {
-  const missing = ['mount', 'umount', 'nsenter', 'iptables'].filter((tool) => !has(tool));
-  if (missing.length === 0) return { name: 'tools', verdict: 'ok', text: 'mount, nsenter and iptables are there' };
-  return {
-    name: 'tools',
-    verdict: 'warn',
-    text: `missing: ${missing.join(', ')}`,
-    remedy: 'apt-get install mount util-linux iptables',
-  };
-}
-
 const SIGNS: Readonly<Record<Verdict, string>> = { ok: '✓', warn: '!', fail: '✗' };
 
 /** Describes the host for a reader of the report elsewhere. */
@@ -285,16 +154,7 @@ export const doctor: Command = {
     if (parsed.values['export'] !== '') throw new UsageError('--export goes with --data');
     const findings: Finding[] = [
       await describeHost(),
-      checkUser(),
-      checkHostName(),
-      checkTime(),
-      checkCgroups(),
-      checkModule('overlay', '/sys/module/overlay', 'containers take much more disk'),
-      checkModule('br_netfilter', '/proc/sys/net/bridge', 'network policies and services may not see bridged packets'),
-      checkForwarding(),
-      checkSwap(),
-      checkDisk(String(parsed.values['dataDir'])),
-      checkTools(),
+      ...checkHost(localHost(io.clock), String(parsed.values['dataDir'])),
       await checkRuntime(),
       ...(await Promise.all((parsed.values['ports'] as readonly string[]).map((port) => checkPort(Number(port))))),
     ];

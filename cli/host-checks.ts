@@ -1,0 +1,183 @@
+/**
+ * What orchlet needs of a host that can be read without changing or calling anything: user, name, time, cgroups, kernel,
+ * swap, disk and tools. Each check returns one finding; a finding that is not `ok` names a remedy. `orchlet doctor` prints them.
+ */
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync, statfsSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { dirname } from 'node:path';
+import type { Clock } from '../api/machinery/clock.ts';
+import { quoteText } from '../api/meta/quote.ts';
+
+export type Verdict = 'ok' | 'warn' | 'fail';
+
+export interface Finding {
+  readonly name: string;
+  readonly verdict: Verdict;
+  readonly text: string;
+  readonly remedy?: string;
+}
+
+/** The host as the checks see it. */
+export interface Host {
+  readonly isRoot: boolean;
+  readonly name: string;
+  readonly clock: Clock;
+  exists(path: string): boolean;
+  /** Without spaces at its ends; `''` for a file that cannot be read. */
+  read(path: string): string;
+  hasCommand(name: string): boolean;
+  /** Of the file system of an existing path. `inodes` is 0 where the file system has no limit. */
+  space(path: string): { readonly freeBytes: number; readonly freeInodes: number };
+}
+
+export function localHost(clock: Clock): Host {
+  return {
+    isRoot: process.getuid?.() === 0,
+    name: hostname(),
+    clock,
+    exists: existsSync,
+    read(path) {
+      try {
+        return readFileSync(path, 'utf8').trim();
+      } catch {
+        return '';
+      }
+    },
+    hasCommand: (name) => spawnSync('sh', ['-c', `command -v ${name}`]).status === 0,
+    space(path) {
+      const { bavail, bsize, ffree } = statfsSync(path);
+      return { freeBytes: bavail * bsize, freeInodes: ffree };
+    },
+  };
+}
+
+/** `directory`: the data directory, which need not exist. */
+export function checkHost(host: Host, directory: string): readonly Finding[] {
+  return [
+    checkUser(host),
+    checkHostName(host),
+    checkTime(host),
+    checkCgroups(host),
+    checkModule(host, 'overlay', '/sys/module/overlay', 'containers take much more disk'),
+    checkModule(
+      host,
+      'br_netfilter',
+      '/proc/sys/net/bridge',
+      'network policies and services may not see bridged packets',
+    ),
+    checkForwarding(host),
+    checkSwap(host),
+    checkDisk(host, directory),
+    checkTools(host),
+  ];
+}
+
+function checkUser({ isRoot }: Host): Finding {
+  return isRoot
+    ? { name: 'user', verdict: 'ok', text: 'root' }
+    : {
+        name: 'user',
+        verdict: 'warn',
+        text: 'not root: volumes, cgroups and networks cannot be set up',
+        remedy: 'run the agent as root (the control plane alone needs no rights)',
+      };
+}
+
+function checkCgroups({ exists, read }: Host): Finding {
+  if (exists('/sys/fs/cgroup/cgroup.controllers')) {
+    const controllers = read('/sys/fs/cgroup/cgroup.controllers').split(' ');
+    const missing = ['cpu', 'memory', 'pids'].filter((name) => !controllers.includes(name));
+    if (missing.length === 0) return { name: 'cgroups', verdict: 'ok', text: 'v2 with cpu, memory and pids' };
+    return {
+      name: 'cgroups',
+      verdict: 'fail',
+      text: `v2 without ${missing.join(', ')}`,
+      remedy: `boot with cgroup_enable=${missing[0] ?? ''} or a kernel that has it`,
+    };
+  }
+  const missing = ['cpu', 'memory', 'pids'].filter((name) => !exists(`/sys/fs/cgroup/${name}`));
+  if (missing.length === 0) return { name: 'cgroups', verdict: 'ok', text: 'v1 with cpu, memory and pids' };
+  return {
+    name: 'cgroups',
+    verdict: 'fail',
+    text: `no ${missing.join(', ')}`,
+    remedy: 'mount the cgroup file systems (systemd does), or boot with cgroup_enable=memory',
+  };
+}
+
+function checkModule({ exists }: Host, name: string, path: string, why: string): Finding {
+  if (exists(path)) return { name, verdict: 'ok', text: 'there' };
+  return { name, verdict: 'warn', text: `missing: ${why}`, remedy: `modprobe ${name}` };
+}
+
+function checkForwarding({ read }: Host): Finding {
+  if (read('/proc/sys/net/ipv4/ip_forward') === '1') return { name: 'ip_forward', verdict: 'ok', text: 'on' };
+  return {
+    name: 'ip_forward',
+    verdict: 'warn',
+    text: 'off: pods cannot reach other hosts',
+    remedy: 'sysctl -w net.ipv4.ip_forward=1',
+  };
+}
+
+function checkSwap({ read }: Host): Finding {
+  const used = read('/proc/swaps').split('\n').length > 1;
+  return used
+    ? {
+        name: 'swap',
+        verdict: 'warn',
+        text: 'in use: memory limits are less exact',
+        remedy: 'swapoff -a, or accept it with --fail-swap-on=false',
+      }
+    : { name: 'swap', verdict: 'ok', text: 'off' };
+}
+
+function checkDisk({ exists, space }: Host, directory: string): Finding {
+  let place = directory;
+  while (!exists(place) && place !== '/') place = dirname(place);
+  const { freeBytes, freeInodes } = space(place);
+  const freeGib = freeBytes / 2 ** 30;
+  if (freeGib >= 5 && (freeInodes === 0 || freeInodes > 50_000))
+    return { name: 'disk', verdict: 'ok', text: `${freeGib.toFixed(0)} GiB free at ${place}` };
+  return {
+    name: 'disk',
+    verdict: freeGib < 1 ? 'fail' : 'warn',
+    text: `${freeGib.toFixed(1)} GiB and ${freeInodes} inodes free at ${place}`,
+    remedy: 'make room on this disk, or choose another --data-dir',
+  };
+}
+
+function checkTime({ clock }: Host): Finding {
+  if (clock.now() < Date.parse('2026-01-01T00:00:00Z'))
+    return {
+      name: 'clock',
+      verdict: 'fail',
+      text: `the clock of the host shows ${new Date(clock.now()).toISOString()}`,
+      remedy: 'set the time (timedatectl set-ntp true): certificates are not valid yet',
+    };
+  return { name: 'clock', verdict: 'ok', text: new Date(clock.now()).toISOString() };
+}
+
+function checkHostName(host: Host): Finding {
+  const name = host.name.toLowerCase();
+  if (/^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/.test(name) && name !== 'localhost')
+    return { name: 'host name', verdict: 'ok', text: name };
+  return {
+    name: 'host name',
+    verdict: 'fail',
+    text: `${quoteText(name)} cannot be the name of a node`,
+    remedy: 'hostnamectl set-hostname NAME, or --hostname-override',
+  };
+}
+
+function checkTools({ hasCommand }: Host): Finding {
+  const missing = ['mount', 'umount', 'nsenter', 'iptables'].filter((tool) => !hasCommand(tool));
+  if (missing.length === 0) return { name: 'tools', verdict: 'ok', text: 'mount, nsenter and iptables are there' };
+  return {
+    name: 'tools',
+    verdict: 'warn',
+    text: `missing: ${missing.join(', ')}`,
+    remedy: 'apt-get install mount util-linux iptables',
+  };
+}
