@@ -13,6 +13,8 @@ import { createDialer, type Dialer, type Purpose } from '../../api/machinery/dia
 import { Agent as HttpAgent } from '../../api/machinery/node-http.ts';
 import type { RequestObserver } from '../../api/machinery/request-observer.ts';
 
+import { connectionProblem } from './connection-error.ts';
+
 const MAX_ANSWER_BYTES = 3 * 1024 * 1024;
 
 export interface WebhookEndpoint {
@@ -120,7 +122,7 @@ export class WebhookClient {
     return new Promise((resolve, reject) => {
       const fail = (error: Error): void => {
         if (request.signal.aborted) reject(request.signal.reason as Error);
-        else reject(new WebhookCallError('unreachable', error.message, { cause: error }));
+        else reject(new WebhookCallError('unreachable', connectionProblem(error), { cause: error }));
       };
       const onResponse = (response: IncomingMessage): void => {
         readBody(response, request.maxBytes ?? MAX_ANSWER_BYTES).then(

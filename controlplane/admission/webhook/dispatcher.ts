@@ -4,7 +4,7 @@
  */
 import { quoteText } from '../../../api/meta/quote.ts';
 import { newBadRequest, newForbidden, newInternalError, type StatusError } from '../../../api/meta/status-error.ts';
-import { WebhookCallError, withTimeout, type WebhookClient } from '../../authentication/webhook-client.ts';
+import { withTimeout, type WebhookClient } from '../../authentication/webhook-client.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 import { endpointOf, shownUrl, type EndpointOptions } from './endpoint.ts';
 import type { RegisteredWebhook, Webhook } from './matching.ts';
@@ -154,7 +154,12 @@ export class Dispatcher {
       const endpoint = await endpointOf(webhook.clientConfig, seconds, this.#options);
       answer = await this.#options.client.call(endpoint, { method: 'POST', body: review.body, signal: deadline });
     } catch (error) {
-      const why = deadline.aborted && !signal.aborted ? 'context deadline exceeded' : describe(error);
+      const why =
+        deadline.aborted && !signal.aborted
+          ? 'context deadline exceeded'
+          : error instanceof Error
+            ? error.message
+            : String(error);
       const url = quoteText(shownUrl(webhook.clientConfig, seconds));
       throw new CallFailure(`failed to call webhook: Post ${url}: ${why}`, 503, { cause: error });
     }
@@ -176,15 +181,6 @@ function versionFor({ admissionReviewVersions = [] }: Webhook): (typeof REVIEW_V
   const known: readonly string[] = REVIEW_VERSIONS;
   const found = admissionReviewVersions.find((one) => known.includes(one));
   return REVIEW_VERSIONS.find((one) => one === found);
-}
-
-function describe(error: unknown): string {
-  const cause = error instanceof WebhookCallError ? error.cause : error;
-  if (cause instanceof Error && 'code' in cause && cause.code === 'ECONNREFUSED') {
-    const { address, port } = cause as { address?: string; port?: number };
-    return `dial tcp ${address}:${port}: connect: connection refused`;
-  }
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** Formats an unsuccessful response like client-go. */
