@@ -37,6 +37,24 @@ export function eventsOf(given: string): { readonly source: string; readonly eve
   }
 }
 
+const MARKER = /(?:^|[\n\r])(---|\.\.\.)(?=\s|$)/g;
+/** A line that is neither blank nor a comment nor a directive. */
+const CONTENT = /^[^\S\n\r]*[^\s#%]/m;
+
+/** The text up to the marker that ends its first document. A marker ends every node, also block scalars and quotes. */
+export function firstDocument(text: string): string {
+  let isOpen = false;
+  let from = 0;
+  for (const { 0: match, 1: marker = '', index } of text.matchAll(MARKER)) {
+    const at = index + match.length - marker.length;
+    isOpen ||= CONTENT.test(text.slice(from, at));
+    if (isOpen) return text.slice(0, at);
+    isOpen = marker === '---';
+    from = at + marker.length;
+  }
+  return text;
+}
+
 /**
  * Indents the line of `position`, which is inside brackets or quotes, where leading blanks have no meaning. Also indents the
  * following lines that only close brackets.

@@ -25,7 +25,7 @@ import {
 import type { JsonValue } from '../meta/object.ts';
 import { setMember } from './json.ts';
 import { MAX_VALUES, TOO_MANY_VALUES } from './limits.ts';
-import { MAX_DEPTH, eventsOf, keepMissingLineEnd } from './yaml-events.ts';
+import { MAX_DEPTH, eventsOf, firstDocument, keepMissingLineEnd } from './yaml-events.ts';
 
 export interface ParsedYaml {
   readonly value: JsonValue;
@@ -149,9 +149,12 @@ export function parseYamlDocuments(text: string | Uint8Array): JsonValue[] {
   return load(sourceOf(text)).documents;
 }
 
-/** Returns the first document, or null if there is none. Throws `YamlSyntaxError`. */
+/**
+ * Returns the first document, or null if there is none. The documents after it are not read, as in kube-apiserver. Throws
+ * `YamlSyntaxError`.
+ */
 export function parseYaml(text: string | Uint8Array): ParsedYaml {
-  const { documents, source, events } = load(sourceOf(text));
+  const { documents, source, events } = load(firstDocument(sourceOf(text)));
   return { value: documents[0] ?? null, duplicates: findDuplicates(source, events) };
 }
 

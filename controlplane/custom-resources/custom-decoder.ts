@@ -10,13 +10,13 @@ import type { Decoder, ExpectedKind } from '../registry/object-decoding.ts';
 
 export function customDecoder(inner: Decoder): Decoder {
   return {
-    decodeBody(context, body, expected, validation) {
+    *decodeBody(context, body, expected, validation) {
       checkKind(body.value, expected);
-      return inner.decodeBody(context, body, expected, validation);
+      return yield* inner.decodeBody(context, body, expected, validation);
     },
-    decodePatched(context, patched, expected, validation) {
+    *decodePatched(context, patched, expected, validation) {
       checkPatchedKind(patched.value, expected);
-      return inner.decodePatched(context, patched, expected, validation);
+      return yield* inner.decodePatched(context, patched, expected, validation);
     },
   };
 }

@@ -43,7 +43,7 @@ export interface ValidationOptions {
 export const validateCustomObject = (...args: Parameters<typeof customObjectErrors>): FieldError[] =>
   atOnce(customObjectErrors(...args));
 
-/** Like `validateCustomObject`, but yields the event loop between expensive rules. */
+/** Like `validateCustomObject`, but yields the event loop between expensive rules, and between the steps for a large object. */
 export const validateCustomObjectInTurns = (
   ...args: Parameters<typeof customObjectErrors>
 ): FieldError[] | Promise<FieldError[]> => inTurns(customObjectErrors(...args));
@@ -57,9 +57,13 @@ function* customObjectErrors(
   const members = object as unknown as JsonObject;
   const before = old as unknown as JsonObject | undefined;
   const { schema, rules, scale } = validator;
+  const isLarge = hasMoreValues(members, MANY_VALUES);
+  if (isLarge) yield;
   const errors = statusOnly ? statusErrors(members, before, schema) : schemaErrors(members, before, schema);
+  if (isLarge) yield;
   if (scale !== undefined) errors.push(...validateScaleFields(object, scale, { statusOnly }));
   if (!statusOnly) errors.push(...embeddedErrors(members, schema, '', true));
+  if (isLarge) yield;
   // A list that already had duplicate items may keep them.
   if (before === undefined || repeatedItems(before, schema).length === 0)
     errors.push(...repeatedItems(members, schema));
@@ -68,6 +72,23 @@ function* customObjectErrors(
     else errors.push(...(yield* ruleErrors(rules, members, before, { warn })));
   }
   return errors;
+}
+
+/** Objects with more values are validated in several turns of the event loop. */
+const MANY_VALUES = 5000;
+
+/** Counts no further than `most`. */
+function hasMoreValues(value: JsonValue | undefined, most: number): boolean {
+  let left = most;
+  const count = (one: JsonValue | undefined): boolean => {
+    left -= 1;
+    if (typeof one !== 'object' || one === null) return left < 0;
+    if (Array.isArray(one)) return one.some(count);
+    // `Object.values` of a wide object would itself be expensive.
+    for (const key in one) if (left < 0 || count(one[key])) return true;
+    return left < 0;
+  };
+  return count(value);
 }
 
 function schemaErrors(object: JsonObject, old: JsonObject | undefined, schema: JsonSchema): FieldError[] {

@@ -14,16 +14,19 @@ import { prune } from './pruning.ts';
 /** `schema` is that of the version; `metadata` the type of object metadata. */
 export function createSchemaReader(schema: JsonSchema, metadata: StructType): SchemaReader {
   return {
-    conform(value) {
+    *conform(value) {
       if (typeof value !== 'object' || value === null || Array.isArray(value)) {
         const type = Array.isArray(value) ? 'array' : value === null ? 'null' : typeof value;
         throw new DecodeError(`json: cannot unmarshal ${type} into Go value of type map[string]interface {}`);
       }
       const pruned = prune(value as JsonObject, schema);
+      yield;
       const meta = decodeStruct(metadata, (value as JsonObject)['metadata']);
       const own = cloneJson(pruned.value);
+      yield;
       const embedded: string[] = [];
       conformEmbedded(own, schema, '', { metadata, unknown: embedded, isRoot: true });
+      yield;
       const unknown = [...meta.unknown.map((path) => `metadata.${path}`), ...[...pruned.unknown, ...embedded].sort()];
       const object = { ...own, metadata: meta.value } as unknown as KubeObject;
       return { object, unknown };

@@ -36,6 +36,8 @@ export type VersionLookup = (apiVersion: string) => OtherVersion | undefined;
 export interface FieldManagement {
   /** Returns `object` with the managed fields of this write; `live` is the stored object and is not changed. Never throws. */
   update(live: KubeObject | undefined, object: KubeObject, write: ManagedWrite): KubeObject;
+  /** As `update`, but others get the event loop between its steps: for large objects. */
+  updateInTurns(...args: Parameters<FieldManagement['update']>): KubeObject | Promise<KubeObject>;
   /** Returns the applied object, decoded and defaulted. Throws conflicts (409) and schema errors. */
   apply(live: KubeObject | undefined, patch: Extract<Patch, { type: 'apply' }>, write: ApplyWrite): KubeObject;
   /** As `apply`, but others get the event loop between its steps: for large objects. */
@@ -45,6 +47,7 @@ export interface FieldManagement {
 /** No fields are owned, and apply is refused: for tests of the registry alone. */
 export const withoutFieldManagement: FieldManagement = {
   update: (_live, object) => object,
+  updateInTurns: (_live, object) => object,
   apply: refuseApply,
   applyInTurns: refuseApply,
 };

@@ -11,8 +11,14 @@ import { encodeObject } from '../storage/object-bytes.ts';
 /** Larger writes are split into turns. */
 export const LARGE_BYTES = 128 * 1024;
 
-/** Yields to the event loop. State that was read before may be stale afterwards. */
-export const nextTurn = (): Promise<void> => setImmediate();
+/**
+ * Yields to the event loop. State that was read before may be stale afterwards. The first `setImmediate` may still run in the
+ * turn of the input that the caller handles, so only the second one lets other requests proceed.
+ */
+export async function nextTurn(): Promise<void> {
+  await setImmediate();
+  await setImmediate();
+}
 
 /** The limit is that of bodies, because patches could grow an object without limit. */
 const MAX_OBJECT_BYTES = 3 * 1024 * 1024;

@@ -110,9 +110,16 @@ function takeFrom(owners: Owners, seenBy: (owner: Owner) => Changes, except: str
 }
 
 /** Ownership after a plain write; changes `owners`. Returns whether the write changed anything that can be owned. */
-export function ownUpdate(type: MergeType, old: JsonObject, next: JsonObject, owners: Owners, writer: Writer): boolean {
+export function* ownUpdate(
+  type: MergeType,
+  old: JsonObject,
+  next: JsonObject,
+  owners: Owners,
+  writer: Writer,
+): Pausing<boolean> {
   const { own, seenBy } = changesIn(type, old, next, writer);
   const { written, removed } = own;
+  yield;
   takeFrom(owners, seenBy, undefined);
   const owned = difference(written, UNOWNED);
   const changed = !isEmptySet(owned) || !isEmptySet(difference(removed, UNOWNED));

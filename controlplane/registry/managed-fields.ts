@@ -53,7 +53,8 @@ export function createFieldManagement(clock: Clock, expected: ExpectedKind, othe
   const applied = (...[live, patch, write]: Parameters<FieldManagement['apply']>): Pausing<KubeObject> =>
     applyManaged({ type, expected, live, patch, write, writer: writerOf(write) });
   return {
-    update: (live, object, write) => updateManaged(type, live, object, writerOf(write)),
+    update: (live, object, write) => atOnce(updateManaged(type, live, object, writerOf(write))),
+    updateInTurns: (live, object, write) => inTurns(updateManaged(type, live, object, writerOf(write))),
     apply: (...args) => atOnce(applied(...args)),
     applyInTurns: (...args) => inTurns(applied(...args)),
   };
@@ -110,7 +111,13 @@ function startingOwners(live: KubeObject | undefined, object: KubeObject, subres
   return readOwners(live?.metadata.managedFields) ?? new Map();
 }
 
-function updateManaged(type: MergeType, live: KubeObject | undefined, object: KubeObject, writer: Writer): KubeObject {
+/** Pauses after each step that walks the whole object. */
+function* updateManaged(
+  type: MergeType,
+  live: KubeObject | undefined,
+  object: KubeObject,
+  writer: Writer,
+): Pausing<KubeObject> {
   const owners = startingOwners(live, object, writer.subresource);
   if (owners.size === 0 && live?.metadata.uid !== undefined) return withManagedFields(object, undefined);
   dropForeign(owners, writer);
@@ -118,12 +125,17 @@ function updateManaged(type: MergeType, live: KubeObject | undefined, object: Ku
     return withManagedFields(object, writeOwners(owners));
   const before = new Map(owners);
   try {
-    ownUpdate(type, withoutManagedFields(live ?? NOTHING), withoutManagedFields(object), owners, writer);
+    const next = withoutManagedFields(object);
+    yield;
+    yield* ownUpdate(type, withoutManagedFields(live ?? NOTHING), next, owners, writer);
   } catch (error) {
     if (!(error instanceof PathElementError)) throw error;
     return withManagedFields(object, writeOwners(before));
   }
-  return withManagedFields(object, entriesOf(owners, live));
+  yield;
+  const entries = entriesOf(owners, live);
+  yield;
+  return withManagedFields(object, entries);
 }
 
 /** A Scale shows the owners of the replicas alone. Where there are none, kube-apiserver tracks nothing, as for any object. */
@@ -175,7 +187,7 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   yield;
   const current = withoutManagedFields(live ?? emptyOf(expected));
   if (owners.size === 0 && live !== undefined) {
-    ownUpdate(type, withoutManagedFields(NOTHING), current, owners, { ...writer, manager: BEFORE_FIRST_APPLY });
+    yield* ownUpdate(type, withoutManagedFields(NOTHING), current, owners, { ...writer, manager: BEFORE_FIRST_APPLY });
   }
   const { object, conflicts } = yield* ownApply(type, current, config, owners, writer);
   yield;
@@ -187,7 +199,7 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
     // The store may modify the result, so it must not share parts with the cached object.
     return withManagedFields(cloneJson(live), entriesOf(owners, live));
   }
-  const made = conform(expected, withLastApplied(object, config, live, writer.manager));
+  const made = yield* conform(expected, withLastApplied(object, config, live, writer.manager));
   yield;
   const unchanged = live !== undefined && jsonEqual(withoutManagedFields(made), current);
   return withManagedFields(made, unchanged ? entriesOf(owners, live) : writeOwners(stamped(owners, writer)));
@@ -247,12 +259,13 @@ function refuseDuplicates({ patch, write }: ApplyRequest): void {
   if (write.validation === 'Warn') for (const text of duplicateWarnings(patch.duplicates)) write.warn(text);
 }
 
-function conform(expected: ExpectedKind, merged: JsonObject): KubeObject {
+function* conform(expected: ExpectedKind, merged: JsonObject): Pausing<KubeObject> {
   try {
-    const { object } = expected.reader.conform(merged, expected.struct);
+    const { object } = yield* expected.reader.conform(merged, expected.struct);
     object.apiVersion = apiVersionOf(expected);
     object.kind = expected.kind;
     object.metadata ??= {};
+    yield;
     expected.reader.applyDefaults(object, expected.struct);
     expected.applyDefaults?.(object);
     return object;

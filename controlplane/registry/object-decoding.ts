@@ -19,15 +19,18 @@ import { invalid } from '../../api/meta/field-error.ts';
 import { newBadRequest, newInvalid, type StatusError } from '../../api/meta/status-error.ts';
 import type { Schema, StructType, TypeNode } from '../../api/schema/schema.ts';
 import type { Body, FieldValidation, RequestContext } from '../model/rest.ts';
+import type { Pausing } from './pausing.ts';
+
+export interface Conformed {
+  readonly object: KubeObject;
+  /** The paths of what the schema does not know. */
+  readonly unknown: readonly string[];
+}
 
 /** How JSON becomes an object of a type. */
 export interface SchemaReader {
-  /** A new value that has the struct's shape, and paths of what it does not know. Throws `DecodeError` for a mistyped field. */
-  conform(
-    value: unknown,
-    struct: StructType,
-    decimals?: ReadonlyMap<string, string>,
-  ): { readonly object: KubeObject; readonly unknown: readonly string[] };
+  /** A new value that has the struct's shape. Throws `DecodeError` for a mistyped field. */
+  conform(value: unknown, struct: StructType, decimals?: ReadonlyMap<string, string>): Pausing<Conformed>;
   applyDefaults(object: KubeObject, struct: StructType): void;
   /** Drops nulls that stand for absence and were not replaced by a default. Nulls that are applied are kept and validated. */
   dropNulls?(object: KubeObject): void;
@@ -35,8 +38,9 @@ export interface SchemaReader {
 
 /** Of the built-in types. */
 export const builtInReader: SchemaReader = {
-  conform(value, struct, decimals) {
+  *conform(value, struct, decimals) {
     const { value: object, unknown } = decodeStruct(struct, value, decimals);
+    yield;
     dropNulls(struct, object);
     return { object: object as unknown as KubeObject, unknown };
   },
@@ -77,14 +81,19 @@ export interface ExpectedKind {
 
 export interface Decoder {
   /** Of POST and PUT. Throws 400. */
-  decodeBody(context: RequestContext, body: Body, expected: ExpectedKind, validation: FieldValidation): KubeObject;
+  decodeBody(
+    context: RequestContext,
+    body: Body,
+    expected: ExpectedKind,
+    validation: FieldValidation,
+  ): Pausing<KubeObject>;
   /** What a patch made of an object. `shown`: how the errors of kube-apiserver show it. Throws 422. */
   decodePatched(
     context: RequestContext,
     patched: PatchedObject,
     expected: ExpectedKind,
     validation: FieldValidation,
-  ): KubeObject;
+  ): Pausing<KubeObject>;
 }
 
 export interface PatchedObject {
@@ -112,34 +121,37 @@ const RETIRED: ReadonlyMap<string, readonly string[]> = new Map(
 );
 
 export function createDecoder(schema: Schema): Decoder {
-  function conform(
+  function* conform(
     value: unknown,
     expected: ExpectedKind,
     decimals?: ReadonlyMap<string, string>,
-  ): { object: KubeObject; unknown: readonly string[] } {
-    const { object, unknown } = expected.reader.conform(value, expected.struct, decimals);
+  ): Pausing<Conformed> {
+    const { object, unknown } = yield* expected.reader.conform(value, expected.struct, decimals);
     object.apiVersion = apiVersionOf(expected);
     object.kind = expected.kind;
     object.metadata ??= {};
     return { object, unknown };
   }
 
-  function withDefaults(object: KubeObject, expected: ExpectedKind): KubeObject {
+  function* withDefaults(object: KubeObject, expected: ExpectedKind): Pausing<KubeObject> {
+    yield;
     expected.reader.applyDefaults(object, expected.struct);
+    yield;
     expected.reader.dropNulls?.(object);
     expected.applyDefaults?.(object);
     return object;
   }
 
   return {
-    decodeBody(context, body, expected, validation) {
+    *decodeBody(context, body, expected, validation) {
       checkKind(schema, body.value, expected);
-      let conformed: { object: KubeObject; unknown: readonly string[] };
+      let conformed: Conformed;
       try {
-        conformed = conform(body.value, expected, body.decimals);
+        conformed = yield* conform(body.value, expected, body.decimals);
       } catch (error) {
         throw unreadable(expected, messageOf(error));
       }
+      yield;
       // Unknown fields of custom resources are found after their text has been read.
       const inOrder = expected.reader === builtInReader ? body.value : undefined;
       const faults = strictErrors(inOrder, body.duplicates, conformed.unknown);
@@ -148,16 +160,16 @@ export function createDecoder(schema: Schema): Decoder {
       }
       if (validation === 'Warn')
         for (const text of strictWarnings(inOrder, body.duplicates, conformed.unknown)) context.warn(text);
-      return withDefaults(conformed.object, expected);
+      return yield* withDefaults(conformed.object, expected);
     },
 
-    decodePatched(context, patched, expected, validation) {
+    *decodePatched(context, patched, expected, validation) {
       const refuse = (why: string): StatusError =>
         newInvalid({ group: '', resource: '' }, '', [invalid('patch', patched.shown(), why)]);
-      let conformed: { object: KubeObject; unknown: readonly string[] };
+      let conformed: Conformed;
       try {
         checkPatchedKind(schema, patched.value, expected);
-        conformed = conform(patched.value, expected);
+        conformed = yield* conform(patched.value, expected);
       } catch (error) {
         throw refuse(messageOf(error));
       }
@@ -170,7 +182,7 @@ export function createDecoder(schema: Schema): Decoder {
         for (const text of own) context.warn(text);
         warnOf(context, patched.duplicates, unknown);
       }
-      return withDefaults(conformed.object, expected);
+      return yield* withDefaults(conformed.object, expected);
     },
   };
 }

@@ -20,7 +20,13 @@ export function inTurns<Result>(work: Pausing<Result>): Result | Promise<Result>
   return done === true ? value : rest(work);
 }
 
+/** In turns if the work is large, else at once. */
+export const inTurnsIf = <Result>(isLarge: boolean | undefined, work: Pausing<Result>): Result | Promise<Result> =>
+  isLarge === true ? inTurns(work) : atOnce(work);
+
 async function rest<Result>(work: Pausing<Result>): Promise<Result> {
+  // The first one may still be in the turn of the input that the work began with.
+  await setImmediate();
   for (;;) {
     await setImmediate();
     const { done, value } = work.next();

@@ -10,6 +10,7 @@ import type { SubresourceInfo } from '../../api/schema/schema.ts';
 import { nextTurn } from './large-object.ts';
 import { dropRepeatedOwners, matchName, matchNamespace, wipeSystemFields } from './object-identity.ts';
 import { patchObject } from './object-patching.ts';
+import { inTurnsIf } from './pausing.ts';
 import type { ManagedWrite } from './field-management.ts';
 import type {
   Body,
@@ -171,12 +172,16 @@ async function create(
   options: WriteOptions,
 ): Promise<Entry> {
   const { version, endpoint, edge } = path;
-  const object = version.decoder.decodeBody(context, body, version.expected, options.fieldValidation);
+  const object = await inTurnsIf(
+    context.isLarge,
+    version.decoder.decodeBody(context, body, version.expected, options.fieldValidation),
+  );
   matchNamespace(object, version.info, namespace);
   wipeSystemFields(object);
   dropRepeatedOwners(object, context, false);
   if (context.isLarge === true) await nextTurn();
-  const managed = version.fieldManagement.update(undefined, object, managedWrite(path, context));
+  const manage = context.isLarge === true ? 'updateInTurns' : 'update';
+  const managed = await version.fieldManagement[manage](undefined, object, managedWrite(path, context));
   if (context.isLarge === true) await nextTurn();
   const target = {
     endpoint,
@@ -205,24 +210,28 @@ async function update(
 ): Promise<Written> {
   const { version, edge } = path;
   const { strategy } = version.store;
-  const decode = (): KubeObject => {
-    const object = version.decoder.decodeBody(context, body, version.expected, options.fieldValidation);
+  const decode = async (): Promise<KubeObject> => {
+    const object = await inTurnsIf(
+      context.isLarge,
+      version.decoder.decodeBody(context, body, version.expected, options.fieldValidation),
+    );
     matchName(object, target.name);
     matchNamespace(object, version.info, target.namespace);
     dropRepeatedOwners(object, context, false);
     return object;
   };
-  let first: KubeObject | undefined = decode();
+  let first: KubeObject | undefined = await decode();
   const { uid } = first.metadata;
   const change: Change = {
     creates: CREATING.has(path.endpoint.subresource) && strategy.allowCreateOnUpdate === true,
     authorizeCreate: () => authorizeCreate(path, context, target),
-    async compute(current) {
-      const object = first ?? decode();
+    async compute(current, { isLarge }) {
+      const object = first ?? (await decode());
       first = undefined;
       if (context.isLarge === true) await nextTurn();
       const live = current === undefined ? undefined : await edge.live(current);
-      return await edge.toStored(version.fieldManagement.update(live, object, managedWrite(path, context)));
+      const manage = isLarge ? 'updateInTurns' : 'update';
+      return await edge.toStored(await version.fieldManagement[manage](live, object, managedWrite(path, context)));
     },
     ...(uid === undefined || uid === '' ? {} : { uid }),
   };
@@ -254,13 +263,15 @@ async function applyPatch(
         });
       } else {
         const patched = patchObject(live ?? { metadata: {} }, patch, expected);
-        object = decoder.decodePatched(context, patched, expected, options.fieldValidation);
+        if (isLarge) await nextTurn();
+        object = await inTurnsIf(isLarge, decoder.decodePatched(context, patched, expected, options.fieldValidation));
       }
       matchName(object, target.name);
       matchNamespace(object, version.info, target.namespace);
       dropRepeatedOwners(object, context, false);
       if (isLarge) await nextTurn();
-      if (!apply) object = fieldManagement.update(live, object, managedWrite(path, context));
+      const manage = isLarge ? 'updateInTurns' : 'update';
+      if (!apply) object = await fieldManagement[manage](live, object, managedWrite(path, context));
       return await edge.toStored(object);
     },
   };

@@ -7,6 +7,7 @@ import { newInvalid } from '../../api/meta/status-error.ts';
 import type { Schema, SubresourceInfo } from '../../api/schema/schema.ts';
 import { builtInReader, type ExpectedKind } from './object-decoding.ts';
 import { patchObject } from './object-patching.ts';
+import { atOnce } from './pausing.ts';
 import { writeOptionsObject } from './resource-rest.ts';
 import type { ServedVersion } from './version-edge.ts';
 import type { Body, Entry, Patch, RequestContext, Rest, WriteOptions } from '../model/rest.ts';
@@ -111,7 +112,7 @@ class ScaleWrites {
   /** Decodes a Scale that a client sent for `target`. Throws a 400 if it names another object. */
   decode(context: RequestContext, target: Target, body: Body, options: WriteOptions): Scale {
     const { decoder, info } = this.#version;
-    const scale = decoder.decodeBody(context, body, this.expected, options.fieldValidation) as Scale;
+    const scale = atOnce(decoder.decodeBody(context, body, this.expected, options.fieldValidation)) as Scale;
     matchName(scale, target.name);
     matchNamespace(scale, info, target.namespace);
     return scale;
@@ -176,7 +177,7 @@ export function createScaleRest(
           ? writes.apply(context, target, patch, options)
           : writes.rescale(context, (current) => {
               const patched = patchObject(current, patch, writes.expected);
-              return decoder.decodePatched(context, patched, writes.expected, options.fieldValidation) as Scale;
+              return atOnce(decoder.decodePatched(context, patched, writes.expected, options.fieldValidation)) as Scale;
             });
       const entry = await writes.write(context, target, options, 'PatchOptions', { compute });
       return { entry: view(entry), created: false };

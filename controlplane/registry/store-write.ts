@@ -80,7 +80,9 @@ async function createAdmitted(
     if (errors.length > 0) throw newInvalid(kindSubjectOf(info), metadata.name ?? '', errors);
     const servedErrors = (await strategy.validateServed?.(object, undefined)) ?? [];
     if (servedErrors.length > 0) throw newInvalid(kindSubjectOf(info), metadata.name ?? '', servedErrors);
+    if (context.isLarge === true) await nextTurn();
     for (const text of strategy.warningsOnCreate?.(object, forStrategy) ?? []) context.warn(text);
+    if (context.isLarge === true) await nextTurn();
     strategy.canonicalise?.(object);
     if (context.isLarge === true) await nextTurn();
     const entry = await writeAdmitted(store, context, target, { object, old: undefined }, () => {
@@ -271,6 +273,7 @@ async function prepareChange(
     ...(validated instanceof Promise ? await validated : validated),
   ];
   if (errors.length > 0) throw newInvalid(kindSubjectOf(store.info), target.name, errors);
+  if (context.isLarge === true) await nextTurn();
   for (const text of endpoint.warningsOnUpdate?.(object, old, forStrategy) ?? []) context.warn(text);
   store.strategy.canonicalise?.(object);
 }

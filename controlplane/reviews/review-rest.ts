@@ -15,6 +15,7 @@ import type { FieldManagement } from '../registry/field-management.ts';
 import { builtInReader, createDecoder, type Decoder, type ExpectedKind } from '../registry/object-decoding.ts';
 import { fillSystemFields, matchNamespace } from '../registry/object-identity.ts';
 import type { RequestContext, Rest } from '../model/rest.ts';
+import { inTurnsIf } from '../registry/pausing.ts';
 import { admissionAttributes, looseEntry } from '../registry/store.ts';
 
 export interface ReviewRequest {
@@ -82,7 +83,7 @@ function reviewRest(
     info,
     subresource,
     async create(context, namespace, name, body, { dryRun, fieldValidation }) {
-      const decoded = decoder.decodeBody(context, body, expected, fieldValidation);
+      const decoded = await inTurnsIf(context.isLarge, decoder.decodeBody(context, body, expected, fieldValidation));
       matchNamespace(decoded, info, namespace);
       if (subresource === undefined && namespace !== '' && !info.namespaced) delete decoded.metadata.namespace;
       if (subresource !== undefined) fillSystemFields(decoded, options.clock.now());

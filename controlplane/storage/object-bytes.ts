@@ -8,6 +8,7 @@ import type { JsonObject, KubeObject } from '../../api/meta/object.ts';
 /** Keys of metadata that come first, in this order; the rest follows as it is. */
 const LEADING_METADATA = ['name', 'generateName', 'namespace', 'labels'] as const;
 
+const LEADING: ReadonlySet<string> = new Set(['kind', 'apiVersion', 'metadata']);
 const METADATA = Buffer.from('"metadata":{');
 const RESOURCE_VERSION = Buffer.from('"resourceVersion":"');
 const CLOSING_BRACE = 0x7d;
@@ -19,14 +20,20 @@ const SEARCH_LIMIT = 1024;
 
 /** The bytes to store: without a resourceVersion, kind and apiVersion first. */
 export function encodeObject(object: KubeObject): Buffer {
-  const { kind, apiVersion, metadata, ...rest } = object;
+  const { kind, apiVersion, metadata } = object;
   const { name, generateName, namespace, labels, resourceVersion: _dropped, ...others } = metadata;
   const leading: JsonObject = {};
   const known = { name, generateName, namespace, labels };
   for (const key of LEADING_METADATA) {
     if (known[key] !== undefined) leading[key] = known[key];
   }
-  return Buffer.from(escapeMarkup(stringifyJson({ kind, apiVersion, metadata: { ...leading, ...others }, ...rest })));
+  let text = stringifyJson({ kind, apiVersion, metadata: { ...leading, ...others } }).slice(0, -1);
+  // Member by member: a copy of an object with tens of thousands of members takes longer than its text.
+  for (const key of Object.keys(object)) {
+    const value = object[key];
+    if (value !== undefined && !LEADING.has(key)) text += `,${stringifyJson(key)}:${stringifyJson(value)}`;
+  }
+  return Buffer.from(escapeMarkup(`${text}}`));
 }
 
 /** Where the first member of `metadata` stands. */

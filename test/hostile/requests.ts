@@ -412,7 +412,7 @@ const yaml: readonly HostileRequest[] = [
   { ...post('3 MiB of one quoted line', MAPS, () => `"${'x '.repeat(LIMIT_BYTES / 2 - 1)}"`, 400), type: YAML_TYPE },
   { ...post('3 MiB of blank lines', MAPS, () => '\n'.repeat(LIMIT_BYTES), 422), type: YAML_TYPE },
   { ...post('3 MiB of quoted blank lines', MAPS, () => `"${'\n'.repeat(LIMIT_BYTES - 2)}"`, 400), type: YAML_TYPE },
-  { ...post('3 MiB of documents', MAPS, () => '---\n'.repeat(LIMIT_BYTES / 4), 400), type: YAML_TYPE },
+  { ...post('3 MiB of documents', MAPS, () => '---\n'.repeat(LIMIT_BYTES / 4), 422), type: YAML_TYPE },
   { ...post('3 MiB of comments', MAPS, () => '#\n'.repeat(LIMIT_BYTES / 2), 422), type: YAML_TYPE },
   { ...post('3 MiB of tags', MAPS, () => '!a '.repeat(LIMIT_BYTES / 3), 400), type: YAML_TYPE },
   patch('anchors that explode in an apply', `${MAPS}/patched?fieldManager=h`, APPLY_PATCH, () => bomb(9), 400),

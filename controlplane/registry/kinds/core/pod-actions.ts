@@ -15,6 +15,7 @@ import type { Schema, SubresourceInfo, ResourceInfo } from '../../../../api/sche
 import { builtInReader, type Decoder, type ExpectedKind } from '../../object-decoding.ts';
 import { matchNamespace } from '../../object-identity.ts';
 import { writeOptionsObject } from '../../resource-rest.ts';
+import { atOnce } from '../../pausing.ts';
 import type { Entry, RequestContext, Rest, WriteOptions } from '../../../model/rest.ts';
 import { changeEntry } from '../../store-write.ts';
 import { admissionAttributes, looseEntry, unexplained, type Endpoint, type Store } from '../../store.ts';
@@ -54,7 +55,7 @@ export function createBindingRest(
     info,
     subresource,
     async create(context, namespace, name, body, options) {
-      const binding = parts.decoder.decodeBody(context, body, expected, options.fieldValidation) as Binding;
+      const binding = atOnce(parts.decoder.decodeBody(context, body, expected, options.fieldValidation)) as Binding;
       matchNamespace(binding, parts.pods.info, namespace);
       const target = subresource === undefined ? (binding.metadata.name ?? '') : name;
       await admit(

@@ -13,6 +13,7 @@ import { isConflict, newBadRequest, newStatusError } from '../../../../api/meta/
 import type { SubresourceInfo, ResourceInfo } from '../../../../api/schema/schema.ts';
 import { matchNamespace, wipeSystemFields } from '../../object-identity.ts';
 import type { Body, DeleteOptions, RequestContext, Rest, WriteOptions } from '../../../model/rest.ts';
+import { atOnce } from '../../pausing.ts';
 import { deleteEntry } from '../../store-delete.ts';
 import { currentEntry, listEntries } from '../../store-read.ts';
 import { changeEntry } from '../../store-write.ts';
@@ -32,7 +33,7 @@ export function createEvictionRest(parts: ActionParts, info: ResourceInfo, subre
     info,
     subresource,
     async create(context, namespace, name, body: Body, options) {
-      const eviction = parts.decoder.decodeBody(context, body, expected, options.fieldValidation) as Eviction;
+      const eviction = atOnce(parts.decoder.decodeBody(context, body, expected, options.fieldValidation)) as Eviction;
       matchNamespace(eviction, info, namespace);
       wipeSystemFields(eviction);
       await admit(parts.pods, context, endpoint, eviction, { namespace, name }, options, () => {

@@ -37,6 +37,26 @@ test('keys that stand twice are reported with their line, and the last value win
   assert.deepEqual(duplicates, ['line 4: key "c" already set in map', 'line 5: key "a" already set in map']);
 });
 
+for (const [text, value] of [
+  ['a: 1\n---\n[', { a: 1 }],
+  ['a: 1\r\n...\r\n"', { a: 1 }],
+  ['# c\n%YAML 1.1\n---\na: 1\n--- b', { a: 1 }],
+  ['--- {a: 1}\n---\n', { a: 1 }],
+  ['---\n---\na: 1', null],
+  ['...\na: 1', { a: 1 }],
+  ['a: |\n  ---\n  x\nb: "--- "', { a: '---\nx\n', b: '--- ' }],
+] as const)
+  test(`nothing is read behind the first document of ${JSON.stringify(text)}`, () =>
+    assert.deepEqual(parseYaml(text).value, value));
+
+test('hundreds of thousands of documents behind the first one cost nothing', () => {
+  const text = `a: 1\n${'---\n'.repeat(700_000)}`;
+  const from = process.cpuUsage();
+  assert.deepEqual(parseYaml(text).value, { a: 1 });
+  const { user, system } = process.cpuUsage(from);
+  assert.ok(user + system < 150_000, `${user + system} µs`);
+});
+
 test('reads every document', () => assert.deepEqual(parseYamlDocuments('a: 1\n---\nb: 2\n'), [{ a: 1 }, { b: 2 }]));
 
 test('merge keys merge', () =>

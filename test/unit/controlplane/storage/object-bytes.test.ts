@@ -35,3 +35,37 @@ describe('the labels of an object', () => {
     assert.equal(textOf({ ...metadata, labels: {} }), '{}');
   });
 });
+
+describe('the bytes of an object', () => {
+  it('have its members in their order, without those that are undefined', () => {
+    const object = {
+      a: 1,
+      metadata: { name: 'n', resourceVersion: '5' },
+      b: undefined,
+      kind: 'K',
+      '"': [{ c: 10n ** 18n }],
+    };
+    assert.equal(
+      encodeObject({ ...object, apiVersion: 'v1' } as unknown as KubeObject).toString(),
+      '{"kind":"K","apiVersion":"v1","metadata":{"name":"n"},"a":1,"\\"":[{"c":1000000000000000000}]}',
+    );
+  });
+
+  it('of tens of thousands of members take as long as their text, and no copies', () => {
+    const wide: KubeObject = { kind: 'K', apiVersion: 'v1', metadata: { name: 'n' } };
+    for (let at = 0; at < 90_000; at += 1) wide[`u${at}`] = 1;
+    const usedMs = (work: () => unknown): number => {
+      let least = Infinity;
+      for (let attempt = 0; attempt < 5; attempt += 1) {
+        const from = process.threadCpuUsage();
+        work();
+        const { user, system } = process.threadCpuUsage(from);
+        least = Math.min(least, (user + system) / 1000);
+      }
+      return least;
+    };
+    const copyMs = usedMs(() => ({ ...wide }));
+    const tookMs = usedMs(() => encodeObject(wide));
+    assert.ok(tookMs < 1.5 * copyMs, `${tookMs} ms, a copy takes ${copyMs} ms`);
+  });
+});
