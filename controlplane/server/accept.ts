@@ -1,7 +1,7 @@
-/** Parses the clauses of an `Accept` header, best first, for documents whose media types are not those of objects. */
+/** Parses the clauses of an `Accept` header, best first, for documents with media types other than those of objects. */
 
 export interface AcceptClause {
-  /** Lower case. */
+  /** The media type in lower case. */
   readonly type: string;
   readonly params: ReadonlyMap<string, string>;
 }

@@ -10,7 +10,7 @@ import type { ApiRequest } from './request.ts';
 
 const MAX_BODY_BYTES = 3 * 1024 * 1024;
 
-/** Parsers of text to a value; `duplicates` are its duplicate fields. They throw `JsonSyntaxError` and `YamlSyntaxError`. */
+/** Parsers of text to a value. `duplicates` are the duplicate fields. They throw `JsonSyntaxError` and `YamlSyntaxError`. */
 export interface TextDecoders {
   json(text: string): Body;
   yaml(text: string): Body;
@@ -22,7 +22,7 @@ export interface BodyOptions {
   readonly protobuf: boolean;
 }
 
-/** Throws a 413, a 415, or a 400 with kube-apiserver's message for a body that is no object. */
+/** Throws a 413, a 415, or a 400 with kube-apiserver's message for a body that is not an object. */
 export async function readBody(request: ApiRequest, rest: Rest, options: BodyOptions): Promise<Body> {
   const format = inputFormat(request.header('content-type'), options);
   const bytes = await receiveBody(request);
@@ -42,7 +42,7 @@ export async function readBody(request: ApiRequest, rest: Rest, options: BodyOpt
 }
 
 /**
- * Returns the bytes of a body once they are received and the request may continue; records whether the body is processed in
+ * Returns the bytes of a body once they are received and the request may continue. Records whether the body is processed in
  * several turns of the event loop. Throws a 413 and `TooManyRequests`.
  */
 export async function receiveBody(request: ApiRequest): Promise<Buffer> {
@@ -91,7 +91,7 @@ export function jsonType(value: unknown): 'object' | 'array' | 'string' | 'numbe
   return typeof value === 'object' ? 'object' : 'number';
 }
 
-/** Decodes DeleteOptions; `undefined` without a body. */
+/** Decodes DeleteOptions. Returns `undefined` without a body. */
 export async function readDeleteOptions(
   request: ApiRequest,
   options: BodyOptions,

@@ -1,8 +1,8 @@
 /**
- * Bytes that are kept compressed in runs, which can be concatenated in any order to one gzip stream: a document is assembled
- * from the runs of its parts without touching their bytes, and only changed parts are compressed again.
+ * Keeps bytes compressed in runs, which can be concatenated in any order to one gzip stream. A document is assembled from the
+ * runs of its parts without copying their content, and only changed parts are compressed again.
  *
- * A run is a raw deflate stream that ends at a byte boundary and has no last block (RFC 1951); the checksum of the whole is
+ * A run is a raw deflate stream that ends at a byte boundary and has no last block (RFC 1951). The checksum of the whole is
  * computed from those of the runs (RFC 1952). Clients that do not accept gzip get the inflated runs.
  */
 import { createHash } from 'node:crypto';
@@ -14,7 +14,7 @@ const inflate = promisify<Buffer, object, Buffer>(inflateRaw);
 const OPEN_END = { finishFlush: constants.Z_SYNC_FLUSH, level: 6 };
 
 export interface Run {
-  /** Of the plain bytes. */
+  /** The size of the uncompressed bytes. */
   readonly sizeBytes: number;
   readonly crc: number;
   readonly deflated: Buffer;
@@ -28,7 +28,7 @@ export async function compressRun(bytes: Buffer | string): Promise<Run> {
   return { sizeBytes: plain.length, crc: crc32(plain), deflated, digest: createHash('sha512').update(plain).digest() };
 }
 
-/** Modification time, flags and system are those of no file. */
+/** A gzip header without the modification time and other facts of a file. */
 const HEADER = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]);
 /** An empty last block. */
 const LAST_BLOCK = Buffer.from([3, 0]);
@@ -46,12 +46,12 @@ export function gzipOf(runs: readonly Run[]): Buffer {
   return Buffer.concat([HEADER, ...runs.map(({ deflated }) => deflated), LAST_BLOCK, trailer]);
 }
 
-/** The plain bytes, run by run. */
+/** Yields the uncompressed bytes, run by run. */
 export async function* plainBytes(runs: readonly Run[]): AsyncGenerator<Buffer> {
   for (const { deflated } of runs) yield await inflate(deflated, OPEN_END);
 }
 
-/** Equal for equal runs in equal order; upper-case hexadecimal. */
+/** Returns upper-case hexadecimal digits, which are the same for equal runs in the same order. */
 export function digestOf(runs: readonly Run[]): string {
   const hash = createHash('sha512');
   for (const { digest } of runs) hash.update(digest);
@@ -61,7 +61,7 @@ export function digestOf(runs: readonly Run[]): string {
 const POLYNOMIAL = 0xedb88320;
 const HIGHEST = 0x80000000;
 
-/** Product of two polynomials over GF(2), modulo the one of CRC-32, bits reversed. */
+/** Multiplies two polynomials over GF(2), modulo the one of CRC-32, with reversed bits. */
 function product(a: number, b: number): number {
   let result = 0;
   let factor = b;
@@ -79,10 +79,10 @@ const POWERS: readonly number[] = (() => {
   return powers;
 })();
 
-/** The checksum of bytes that have `first`, followed by `sizeBytes` that have `second`. */
+/** Returns the checksum of bytes with the checksum `first`, followed by `sizeBytes` with the checksum `second`. */
 function combinedCrc(first: number, second: number, sizeBytes: number): number {
   let shift = HIGHEST;
-  // Eight bits a byte: x to the power of 8 is the fourth of the powers.
+  // A byte has eight bits, and x to the power of 8 is the fourth of the powers.
   for (let rest = sizeBytes, n = 3; rest > 0; rest = Math.floor(rest / 2), n += 1) {
     if (rest % 2 === 1) shift = product(POWERS[n % 32] ?? 0, shift);
   }

@@ -1,7 +1,7 @@
 /**
- * How many connections the port holds at a time, so that no client takes the descriptors and the memory of all others. When
- * there are too many, the client address that has most of them loses its newest connection: clients that are connected already
- * stay, and a client with fewer connections than another gets in. An IPv6 client counts by its network of 64 bits.
+ * Limits the number of connections, so that no client takes the descriptors and the memory of all others. If there are too
+ * many, the client address with most connections loses its newest one. So connected clients stay, and a client with few
+ * connections gets in. An IPv6 client counts by its /64 network.
  */
 import { readFileSync } from 'node:fs';
 import type { Logger } from '../../api/component/logger.ts';
@@ -10,7 +10,7 @@ import { addressKey } from '../../api/machinery/address-class.ts';
 
 /** A connection takes up to 150 KB with TLS. */
 const MAX_CONNECTIONS = 5000;
-/** Of the descriptors of the process: the others are for storage, logs, and connections to nodes and webhooks. */
+/** The share of the descriptors of the process. The others are for storage, logs, and connections to nodes and webhooks. */
 const SHARE_OF_DESCRIPTORS = 0.6;
 const WARN_EVERY_MS = 60_000;
 
@@ -23,12 +23,12 @@ export interface Connection {
 export interface ConnectionLimitOptions {
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Absent: by the limit of descriptors. */
+  /** If absent, the limit follows from the descriptors. */
   readonly most?: number | undefined;
 }
 
 export class ConnectionLimit {
-  /** The connections of each client, the oldest first. */
+  /** The connections of each client, oldest first. */
   readonly #byClient = new Map<string, Set<Connection>>();
   readonly #options: ConnectionLimitOptions;
   readonly #most: number;
@@ -81,7 +81,7 @@ export class ConnectionLimit {
 /** The address in hexadecimal: 8 digits of IPv4, the first 16 of the 32 of IPv6. */
 const clientOf = (address: string): string => addressKey(address).slice(0, 16);
 
-/** The soft limit of open files. Where it cannot be read, the bound of connections alone counts. */
+/** Returns the soft limit of open files. If it cannot be read, only the limit of connections counts. */
 function descriptors(): number {
   try {
     const found = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'));

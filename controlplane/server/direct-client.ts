@@ -1,6 +1,6 @@
 /**
- * The client of controllers in the control plane's own process: the same resources with the same authorization and admission as
- * over HTTP, but without sockets and serialization.
+ * Implements the client of controllers in the control plane's own process. It serves the same resources with the same
+ * authorization and admission as HTTP, but without sockets and serialization.
  *
  * Objects that it returns are copies that the caller owns, and objects that it receives are copied before the registry uses
  * them. A watch pauses while its reader is behind.
@@ -43,15 +43,15 @@ export interface DirectClientOptions {
   readonly authorizer: Authorizer;
   readonly clock: Clock;
   readonly user: UserInfo;
-  /** Stands in managed fields, and before the slash of the user agent. */
+  /** The manager in managed fields, and the text before the slash of the user agent. */
   readonly fieldManager: string;
-  /** Shared by all clients of the process: together they leave the event loop to others in time. */
+  /** All clients of the process share it, so that together they yield to the event loop in time. */
   readonly turns?: LoopTurns;
-  /** Lists and watches give out the cache's own objects, which must never be changed: for informers. */
+  /** Lists and watches return the cache's own objects, which must never be modified. Informers use it. */
   readonly shared?: boolean;
 }
 
-/** Events that may wait for the reader of a watch. */
+/** The number of events that may wait for the reader of a watch. */
 const MAX_QUEUED_EVENTS = 1000;
 const NEVER = new AbortController().signal;
 
@@ -239,7 +239,7 @@ class DirectClient implements Client {
   }
 }
 
-/** What a watch has delivered and its reader has not taken. */
+/** The events that a watch has delivered and its reader has not taken. */
 class WatchQueue {
   #events: WatchEvent[] = [];
   #next = 0;
@@ -259,7 +259,7 @@ class WatchQueue {
     this.#wake?.();
   }
 
-  /** `undefined` at the end; what came before it is delivered first. */
+  /** Resolves to the next event, or to `undefined` after the last one. */
   async next(handle: WatchHandle): Promise<WatchEvent | undefined> {
     for (;;) {
       const event = this.#events[this.#next];

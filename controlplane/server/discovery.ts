@@ -1,7 +1,8 @@
 /**
- * Discovery: `/api`, `/apis` and the paths below list what is served, as does aggregated discovery in one document.
+ * Serves discovery: `/api`, `/apis` and the paths below list the served resources, and aggregated discovery lists all of them
+ * in one document.
  *
- * Documents are built from the rows of the catalog at the first use after a change, in the requested encoding, and cached.
+ * Documents are built from the rows of the catalog on the first use after a change, in the requested encoding, and cached.
  */
 import { trimEnd } from '../../api/component/trim.ts';
 import { createHash } from 'node:crypto';
@@ -25,7 +26,7 @@ export interface DiscoveryOptions {
   readonly protobuf: ProtobufCodec;
   /** The `host:port` that discovery publishes for clients outside of the cluster. */
   readonly serverAddress: string;
-  /** What other servers serve. */
+  /** The groups and resources of aggregated servers. */
   readonly aggregated?: {
     versions(): readonly AggregatedVersion[];
     onChange(listener: () => void): void;
@@ -43,15 +44,15 @@ const TYPES: Readonly<Record<Format, string>> = { json: JSON_TYPE, yaml: YAML_TY
 
 interface Wanted {
   readonly format: Format;
-  /** Version of `apidiscovery.k8s.io` for the aggregated document, `''` for the plain one. */
+  /** The version of `apidiscovery.k8s.io` for the aggregated document, or an empty text for the plain one. */
   readonly aggregated: '' | 'v2';
 }
 
 interface Group {
   readonly name: string;
-  /** Preferred first. */
+  /** The versions, preferred first. */
   readonly versions: ReadonlyMap<string, readonly ResourceInfo[]>;
-  /** Versions whose server does not answer. */
+  /** The versions whose server does not respond. */
   readonly stale: ReadonlySet<string>;
 }
 
@@ -107,7 +108,10 @@ class Discovery {
     await sendDocument(request, document, { negotiated: aggregates, tagged: wanted.aggregated !== '' });
   }
 
-  /** A version that a built-in group lacks is a Status; anything else that is missing is plain text, as kube-apiserver answers. */
+  /**
+   * The response to a missing version of a built-in group is a Status. For anything else that is missing it is plain text, as
+   * in kube-apiserver.
+   */
   #missing(request: ApiRequest, path: string): void | Promise<void> {
     const [root, group = ''] = path.split('/').filter((part) => part !== '');
     const rows = [...(this.#grouped().get(group)?.versions.values() ?? [])].flat();
@@ -192,11 +196,11 @@ class Discovery {
   }
 }
 
-/** Throws 406. */
+/** Throws a 406. */
 function negotiate(accept: string | undefined, aggregates: boolean): Wanted {
   checkProduced(accept, [JSON_TYPE, YAML_TYPE, PROTOBUF_TYPE]);
   const found = acceptClauses(accept).map((clause) => satisfy(clause, aggregates));
-  // kube-apiserver looks for the aggregated form in every clause before it considers a plain one.
+  // kube-apiserver searches every clause for the aggregated form before it considers a plain one.
   const wanted =
     found.find((one) => one !== undefined && one.aggregated !== '') ?? found.find((one) => one !== undefined);
   if (wanted !== undefined) return wanted;
@@ -220,8 +224,8 @@ function satisfy({ type, params }: AcceptClause, aggregates: boolean): Wanted | 
 const CUSTOM_PRIORITY = { groupPriority: 1000, versionPriority: 100 };
 
 /**
- * Built-in groups in the catalog's order; after them the others by what their APIServices say, then by name, and their
- * versions likewise, the newest first.
+ * Sorts built-in groups in the catalog's order. The others follow by the priorities of their APIServices and then by name.
+ * Their versions are sorted likewise, newest first.
  */
 function groupsOf(rows: readonly ResourceInfo[], aggregated: readonly AggregatedVersion[]): ReadonlyMap<string, Group> {
   const builtIn = new Map<string, Map<string, readonly ResourceInfo[]>>();
@@ -279,7 +283,7 @@ function groupDocument({ name, versions }: Group): object {
   return { name, versions: all, preferredVersion: all[0] };
 }
 
-/** The version that a group's objects are stored in is its preferred one that has the resource. */
+/** Returns the version in which the objects are stored: the preferred version of the group that has the resource. */
 function storageVersion(group: Group, row: ResourceInfo): string {
   for (const [version, rows] of group.versions) {
     if (rows.some(({ resource }) => resource === row.resource)) return version;
@@ -301,7 +305,7 @@ function resourceDocument(row: ResourceInfo, stored: string): Named {
     verbs: row.verbs,
     ...(row.shortNames.length === 0 ? {} : { shortNames: row.shortNames }),
     ...(row.categories.length === 0 ? {} : { categories: row.categories }),
-    // What is not stored (reviews, bindings) has no storage version.
+    // Resources that are not stored (reviews, bindings) have no storage version.
     ...(row.verbs.includes('list') && row.resource !== 'componentstatuses'
       ? { storageVersionHash: versionHash(row.group, stored, row.kind) }
       : {}),

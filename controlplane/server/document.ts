@@ -1,6 +1,6 @@
 /**
- * Documents that are the same for everybody until the set of resources changes (discovery, OpenAPI), answered with `ETag`.
- * Small ones are bytes, whose hash and compressed form are computed on first use; large ones are assembled from runs.
+ * Serves documents that are the same for all clients until the set of resources changes (discovery, OpenAPI), with `ETag`.
+ * Small ones are bytes whose hash and compressed form are computed on first use. Large ones are assembled from runs.
  */
 import { createHash } from 'node:crypto';
 import { gzip } from 'node:zlib';
@@ -13,14 +13,14 @@ import type { ApiRequest } from './request.ts';
 const compress = promisify(gzip);
 const GZIP_FROM_BYTES = 1400;
 
-/** What `sendDocument` sends. */
+/** A document for `sendDocument`. */
 export interface SendableDocument {
   readonly contentType: string;
-  /** Upper-case hexadecimal SHA-512 that identifies the content. */
+  /** Upper-case hexadecimal SHA-512 of the content. */
   readonly hash: string;
   readonly sizeBytes: number;
   zipped(): Promise<Buffer> | Buffer;
-  /** The content as it is: whole, or in order. */
+  /** Returns the uncompressed content, whole or in parts. */
   plain(): Buffer | AsyncIterable<Buffer>;
 }
 
@@ -54,7 +54,7 @@ export class Document implements SendableDocument {
   }
 }
 
-/** Keeps nothing but the compressed runs of its parts. */
+/** Keeps only the compressed runs of its parts. */
 export class RunDocument implements SendableDocument {
   readonly contentType: string;
   readonly hash: string;
@@ -78,11 +78,11 @@ export class RunDocument implements SendableDocument {
 }
 
 export interface SendDocumentOptions {
-  /** Another answer's `Accept` may not be answered from a cache of this one. */
+  /** The response depends on the `Accept` header, so caches must keep responses apart. */
   readonly negotiated: boolean;
-  /** The address holds the hash: it never changes. */
+  /** The URL contains the hash, so the content never changes. */
   readonly immutable?: boolean;
-  /** Answered with `ETag`, and 304 where the client has it. */
+  /** The response has an `ETag`, and is a 304 if the client has the content. */
   readonly tagged: boolean;
 }
 

@@ -1,53 +1,53 @@
 /**
- * One HTTP request and its answer, whichever protocol carries it. `http1.ts` and `http2.ts` implement it; the handler chain
- * and the verbs know nothing else of HTTP.
+ * Defines an HTTP request and its response for both protocols. `http1.ts` and `http2.ts` implement it. The handler chain and
+ * the verbs use no other part of HTTP.
  *
- * An answer is either sent whole (`send`) or started and written in pieces (`start`, `write`, `end`). After the client has
- * gone every call is a no-op, so that nobody needs to ask first.
+ * A response is either sent whole (`send`) or started and written in pieces (`start`, `write`, `end`). Once the client is
+ * disconnected, every call does nothing, so that callers need not check first.
  */
 import type { Duplex } from 'node:stream';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { X509Certificate } from 'node:crypto';
 
 export type RequestHeaders = Readonly<Record<string, string | string[] | undefined>>;
-/** Lower-case names. */
+/** The names are in lower case. */
 export type ResponseHeaders = Record<string, string | string[] | number>;
 
 export interface Exchange {
   readonly method: string;
-  /** Path and query as they were sent. */
+  /** The path and query as the client sent them. */
   readonly target: string;
   readonly headers: RequestHeaders;
-  /** Names and values alternating as they came, where the protocol keeps them apart. */
+  /** Alternating names and values as they were received. Absent if the protocol joins them. */
   readonly rawHeaders?: readonly string[];
   readonly protocol: 'HTTP/1.1' | 'HTTP/2.0';
   readonly remoteAddress: string;
-  /** Whether a body follows the headers; it may turn out to be empty. */
+  /** Whether a body follows the headers. It may be empty. */
   readonly hasBody: boolean;
-  /** Whether an answer has begun. */
+  /** Whether a response has begun. */
   readonly answered: boolean;
-  /** Whether the answer is complete, or the client gone. */
+  /** Whether the response is complete or the client is disconnected. */
   readonly closed: boolean;
-  /** The client's certificate; the handshake proved the key but verified no chain. */
+  /** Returns the client's certificate. The handshake proved possession of the key but verified no chain. */
   peerCertificate(): X509Certificate | undefined;
-  /** Rejects with 413 when the body is longer than `limit` bytes. `count` gets the bytes of each part. */
+  /** Rejects with a 413 if the body is longer than `limit` bytes. `count` receives the size of each part. */
   readBody(limit: number, count?: (bytes: number) => void): Promise<Buffer>;
-  /** The body as it comes, for what is passed on. */
+  /** Returns the body as a stream, for forwarding. */
   bodyStream(): AsyncIterable<Buffer>;
   send(status: number, headers: ResponseHeaders, body: Buffer | string | undefined): void;
   start(status: number, headers: ResponseHeaders): void;
   /** Returns `false` if the caller must wait for `onDrain`. */
   write(chunk: Buffer | string): boolean;
   end(): void;
-  /** Replaces the one listener. */
+  /** Sets the listener, and replaces an earlier one. */
   onDrain(listener: () => void): void;
-  /** Called once: answered completely, or the client is gone. */
+  /** Called once, when the response is complete or the client is disconnected. */
   onClose(listener: () => void): void;
-  /** Breaks off an answer that was started, so that the client sees that it is incomplete. */
+  /** Aborts a response that was started, so that the client notices that it is incomplete. */
   abort(): void;
-  /** The client asks for an HTTP/1.1 upgrade whose socket nobody has taken yet. */
+  /** Whether the client requests an HTTP/1.1 upgrade whose socket was not taken yet. */
   readonly canUpgrade: boolean;
-  /** HTTP/1.1 upgrades: the socket, once; `undefined` elsewhere. */
+  /** Returns the socket of an HTTP/1.1 upgrade once, and `undefined` otherwise. */
   takeUpgrade(): Upgrade | undefined;
 }
 
@@ -55,6 +55,6 @@ export interface Upgrade {
   readonly message: IncomingMessage;
   readonly socket: Duplex;
   readonly head: Buffer;
-  /** Holds the socket until it is detached. */
+  /** Owns the socket until it is detached. */
   readonly response: ServerResponse;
 }

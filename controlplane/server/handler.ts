@@ -1,6 +1,6 @@
 /**
- * The handler chain of the API server, as one list, and what stands behind it: the verbs for resources, path handlers for
- * the rest.
+ * Defines the handler chain of the API server as one list, and the handlers behind it: the verbs for resources, and path
+ * handlers for other paths.
  */
 import { isLongRunning } from './long-running.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -47,12 +47,12 @@ export interface HandlerOptions {
   readonly observer: RequestObserver;
   readonly audit: AuditSink | undefined;
   readonly requestTimeoutMs: number;
-  /** `undefined`: requests in flight are only counted. */
+  /** If `undefined`, requests in flight are only counted. */
   readonly fairness: PriorityAndFairnessOptions | undefined;
   readonly inFlight: InFlightOptions;
-  /** Warning for a resource that is going away; `''` for others. */
+  /** Returns the warning for a deprecated resource. It is empty for others. */
   readonly deprecation: (group: string, version: string, resource: string) => string;
-  /** Takes requests for what other servers serve; `undefined` for all others. */
+  /** Handles requests for aggregated servers. Returns `undefined` for all others. */
   readonly aggregated?: ((request: ApiRequest) => MaybePromise<void> | undefined) | undefined;
 }
 
@@ -106,7 +106,7 @@ function dispatcher(options: HandlerOptions): Handler {
   };
 }
 
-/** `/api` and `/apis/<served group>` are the API's: what is missing there is missing in its own words. */
+/** `/api` and `/apis/<served group>` belong to the API, which has its own error for missing paths. */
 function servePath(request: ApiRequest, paths: PathHandlers, router: Router): MaybePromise<void> {
   const { path } = request.info;
   const handler = paths.find(path);

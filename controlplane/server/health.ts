@@ -1,5 +1,5 @@
 /**
- * `/healthz`, `/livez` and `/readyz`: named checks, each also under a path of its own, with kube-apiserver's texts
+ * Serves `/healthz`, `/livez` and `/readyz`: named checks, each also under its own path, with kube-apiserver's texts
  * (`verbose`, `exclude`).
  */
 import { quoteText } from '../../api/meta/quote.ts';
@@ -15,9 +15,9 @@ export interface HealthCheck {
 
 export interface HealthOptions {
   readonly logger: Logger;
-  /** Shown at all three paths, in this order, after `ping`. */
+  /** The checks of all three paths, in this order, after `ping`. */
   readonly checks: readonly HealthCheck[];
-  /** At `/readyz` alone: what must have happened once, or ends when the server ends. */
+  /** The checks of `/readyz` only: events that must have happened once, and the shutdown of the server. */
   readonly readiness: readonly HealthCheck[];
 }
 
@@ -31,7 +31,7 @@ export function installHealth(paths: PathHandlers, options: HealthOptions): void
 }
 
 function install(paths: PathHandlers, name: string, checks: readonly HealthCheck[], logger: Logger): void {
-  // Load balancers ask with HEAD. kube-apiserver answers every method.
+  // Load balancers use HEAD, and kube-apiserver accepts every method.
   paths.exact(`/${name}`, allChecks(name, checks, logger));
   for (const one of checks) paths.exact(`/${name}/${one.name}`, singleCheck(one));
 }

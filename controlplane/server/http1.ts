@@ -1,4 +1,4 @@
-/** `Exchange` over HTTP/1.1, and the only one that can be upgraded to a raw connection. */
+/** Implements `Exchange` over HTTP/1.1, the only protocol whose requests can be upgraded to a raw connection. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { X509Certificate } from 'node:crypto';
 import type { TLSSocket } from 'node:tls';
@@ -59,7 +59,7 @@ export class Http1Exchange implements Exchange {
     if (this.answered || this.closed) return;
     const bytes = typeof body === 'string' ? Buffer.from(body) : body;
     headers['content-length'] = bytes?.length ?? 0;
-    // A body that was not read to its end would be taken for the next request.
+    // The rest of an unread body would be parsed as the next request.
     if (!this.#request.complete) headers['connection'] = 'close';
     this.#response.writeHead(status, headers);
     this.#response.end(this.method === 'HEAD' ? undefined : bytes);
@@ -90,7 +90,7 @@ export class Http1Exchange implements Exchange {
       listener();
       return;
     }
-    // A taken connection outlives the response, which is never closed once it is detached.
+    // A taken connection outlives the response, which is never closed after it is detached.
     const gone = (): void => {
       this.#response.off('close', answered);
       socket.off('close', gone);

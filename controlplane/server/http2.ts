@@ -1,6 +1,6 @@
 /**
- * `Exchange` over HTTP/2: on the stream itself, without node's request and response objects, which cost more than all the
- * rest of a small read.
+ * Implements `Exchange` over HTTP/2 on the stream itself, because Node.js' request and response objects cost more than the
+ * whole rest of a small read.
  */
 import {
   constants,
@@ -14,13 +14,16 @@ import type { TLSSocket } from 'node:tls';
 import { readWhole } from './whole-body.ts';
 import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './exchange.ts';
 
-/** Different in every answer: kept out of the compression's table, which it would fill, and searched in vain each time. */
+/**
+ * These headers differ in every response. They are kept out of the compression table, because they would fill it and never
+ * match.
+ */
 const UNINDEXED = ['audit-id'];
 
 export interface Arrival {
   readonly rawHeaders: readonly string[];
   readonly socket: TLSSocket;
-  /** The request has ended with its headers. */
+  /** Whether the request ended with its headers. */
   readonly bodyless: boolean;
 }
 
@@ -129,7 +132,7 @@ export class Http2Exchange implements Exchange {
     return !this.closed;
   }
 
-  /** What has come is dropped; what has not come is not waited for: the stream would stay open for as long as the client likes. */
+  /** Drops the received data and does not wait for more, because the stream would stay open as long as the client wants. */
   #refuseRest(): void {
     this.#stream.resume();
     this.#stream.close(constants.NGHTTP2_NO_ERROR);

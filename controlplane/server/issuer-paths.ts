@@ -1,13 +1,13 @@
-/** The issuer's discovery document and its keys, by which others verify service account tokens. */
+/** Serves the issuer's discovery document and its keys, with which other programs verify service account tokens. */
 import { type PathHandler, type PathHandlers, reading } from './path-handlers.ts';
 
 export interface IssuerDocuments {
-  /** JSON. */
+  /** The document as JSON. */
   discoveryDocument(): string;
   keySet(): string;
 }
 
-/** Verifiers may cache them, because keys change rarely. */
+/** Verifiers may cache the responses, because keys change rarely. */
 const CACHING = 'public, max-age=3600';
 
 export function installIssuer(paths: PathHandlers, issuer: IssuerDocuments): void {

@@ -34,9 +34,9 @@ export interface ListenerOptions {
   readonly logger: Logger;
   readonly onExchange: (exchange: Exchange) => void;
   readonly onHandshakeError?: (() => void) | undefined;
-  /** Within which a request's headers must have come. */
+  /** The time in which the headers of a request must arrive. */
   readonly headersTimeoutMs?: number | undefined;
-  /** Connections at a time; absent: by the limit of descriptors. */
+  /** The maximum number of connections. If absent, it follows from the limit of descriptors. */
   readonly maxConnections?: number | undefined;
 }
 
@@ -46,7 +46,7 @@ const IDLE_TIMEOUT_MS = 180_000;
 const CONNECTION_CHECK_MS = 5_000;
 const MAX_HEADER_BYTES = 1 << 20;
 const MAX_CONCURRENT_STREAMS = 250;
-/** What a client may send ahead: enough for one whole body. */
+/** The amount of data that a client may send in advance: enough for one whole body. */
 const WINDOW_BYTES = 1 << 20;
 
 export class Listener {
@@ -74,7 +74,7 @@ export class Listener {
       (socket) => this.#accept(socket),
     );
     const limit = new ConnectionLimit({ ...options, most: options.maxConnections });
-    // Before the handshake: a connection that sends nothing counts as well.
+    // Connections are counted before the handshake, so that those that send nothing count, too.
     this.#tls.on('connection', (socket: Socket) => limit.add(socket));
     this.#tls.on('tlsClientError', (error) => {
       options.onHandshakeError?.();
@@ -88,14 +88,14 @@ export class Listener {
       this.#tls.listen({ port, host, backlog: 1024 }, () => {
         this.#tls.removeListener('error', reject);
         this.#tls.on('error', (error) => this.#options.logger.error({ err: error }, 'The listener failed'));
-        // node looks for slow headers only on servers that listen themselves.
+        // Node.js checks for slow headers only on servers that have emitted this event.
         this.#http.emit('listening');
         resolve(this.#tls.address() as AddressInfo);
       });
     });
   }
 
-  /** New connections get the new certificate. */
+  /** Sets the certificate for new connections. */
   replaceCertificate(certificate: ServingCertificate): void {
     this.#tlsOptions = { ...this.#tlsOptions, ...certificate };
     this.#tls.setSecureContext(secureContextOf(this.#tlsOptions));
@@ -149,7 +149,7 @@ export class Listener {
     });
   }
 
-  /** One for all streams: a listener of its own would be one more allocation a request. */
+  /** All streams share this listener, because a listener for each would be one more allocation for each request. */
   readonly #streamFailed = (error: Error): void =>
     this.#options.logger.debug({ err: error }, 'An HTTP/2 stream failed');
 
@@ -159,11 +159,11 @@ export class Listener {
       {
         maxHeaderSize: MAX_HEADER_BYTES,
         headersTimeout: headersTimeoutMs,
-        // Bodies are timed by the handler chain; watches have none to wait for.
+        // The handler chain limits the time of bodies, and watches have none.
         requestTimeout: 0,
         keepAliveTimeout: IDLE_TIMEOUT_MS,
         connectionsCheckingInterval: Math.min(CONNECTION_CHECK_MS, headersTimeoutMs),
-        // Only what the connect verbs and watches take is an upgrade; `h2c` and others are plain requests.
+        // Only requests of the connect verbs and watches are upgraded. Others, such as `h2c`, are plain requests.
         shouldUpgradeCallback: (request: IncomingMessage) => isUpgrade(request),
       },
       (request, response) => this.#options.onExchange(new Http1Exchange(request, response)),

@@ -1,4 +1,7 @@
-/** Long-running requests: they have no timeout and are not counted in flight, but a watch takes seats until it has begun. */
+/**
+ * Detects long-running requests. They have no timeout and are not counted in flight, but a watch takes seats until it has
+ * begun.
+ */
 import type { RequestInfo } from './request-info.ts';
 
 const STREAMS: ReadonlySet<string> = new Set(['attach', 'exec', 'proxy', 'log', 'portforward']);

@@ -1,8 +1,8 @@
 /**
  * Negotiates encodings by `Accept` and `Content-Type`.
  *
- * There are two stages with different errors, like in kube-apiserver: the route checks which media types it can send at all,
- * then the encoder selects the first clause that it can satisfy with its parameters (`as=Table;g=meta.k8s.io;v=v1`).
+ * As in kube-apiserver, there are two stages with different errors. The route checks which media types it can send at all. Then
+ * the encoder selects the first clause that it can satisfy with its parameters (`as=Table;g=meta.k8s.io;v=v1`).
  */
 import {
   newNotAcceptable,
@@ -51,14 +51,14 @@ interface Clause {
 export interface NegotiationScope {
   /** `false` for custom resources. */
   readonly protobuf: boolean;
-  /** Whether a Table may be asked for. */
+  /** Whether a client may request a Table. */
   readonly table: boolean;
   readonly watch: 'never' | 'possible' | 'now';
-  /** The route checks first, with a text of its own. Custom resources have no such routes. */
+  /** Whether the route checks first, with a message of its own. Custom resources have no such routes. */
   readonly routeCheck: boolean;
 }
 
-/** Throws 406. */
+/** Throws a 406. */
 export function negotiateOutput(accept: string | undefined, scope: NegotiationScope): OutputMediaType {
   if (accept === undefined || accept === '' || accept === JSON_TYPE || accept === '*/*') return DEFAULT;
   if (accept === PROTOBUF_TYPE && scope.protobuf) return PLAIN.protobuf;
@@ -71,7 +71,7 @@ export function negotiateOutput(accept: string | undefined, scope: NegotiationSc
   throw newNotAcceptable(`only the following media types are accepted: ${offered.join(', ')}`);
 }
 
-/** Where nothing can be negotiated an error goes out as JSON. */
+/** If no format can be negotiated, an error is sent as JSON. */
 export function negotiateError(accept: string | undefined): Format {
   if (accept === undefined || accept === '' || accept === JSON_TYPE) return 'json';
   for (const clause of parseAccept(accept)) {
@@ -108,7 +108,7 @@ function checkRoute(accept: string, scope: NegotiationScope): void {
   checkProduced(accept, scope.watch === 'never' ? PRODUCED : [...PRODUCED, ...STREAMED]);
 }
 
-/** What a route can send, without parameters of media types. Throws 406. */
+/** Checks what a route can send, without the parameters of media types. Throws a 406. */
 export function checkProduced(accept: string | undefined, produced: readonly string[]): void {
   if (accept === undefined) return;
   for (const part of accept.split(',')) {
@@ -118,7 +118,7 @@ export function checkProduced(accept: string | undefined, produced: readonly str
   throw routeError(406, 'NotAcceptable', `406: Not Acceptable\n\nAvailable representations: ${produced.join(', ')}`);
 }
 
-/** The route's errors have details, though empty ones. */
+/** The errors of routes have details, although they are empty. */
 export function routeError(code: number, reason: string, message: string): StatusError {
   return newStatusError(code, reason, message, { details: {} });
 }
@@ -143,7 +143,7 @@ function parseAccept(accept: string): Clause[] {
   return clauses.sort((a, b) => b.quality - a.quality || vague(a.type) - vague(b.type));
 }
 
-/** The encoding of a body of a create, an update or a delete; throws 415. */
+/** Returns the encoding of the body of a create, an update or a delete. Throws a 415. */
 export function inputFormat(contentType: string | undefined, scope: { readonly protobuf: boolean }): Format {
   if (contentType === undefined || contentType === '' || contentType === JSON_TYPE) return 'json';
   const format = FORMATS.get((contentType.split(';')[0] ?? '').trim().toLowerCase());
@@ -154,7 +154,7 @@ export function inputFormat(contentType: string | undefined, scope: { readonly p
   );
 }
 
-/** Whether a client may have the answer compressed. */
+/** Whether the client accepts a compressed response. */
 export function acceptsGzip(acceptEncoding: string | undefined): boolean {
   if (acceptEncoding === undefined) return false;
   return acceptEncoding.split(',').some((part) => part.trim().split(';')[0] === 'gzip');

@@ -1,6 +1,6 @@
 /**
- * The options of a request in its query or, for deletions, in its body: parsed, converted and validated with kube-apiserver's
- * errors (400 if a value cannot be parsed, 422 if it is not allowed).
+ * Parses, converts and validates the options of a request in its query or, for deletions, in its body. The errors are those of
+ * kube-apiserver (400 if a value cannot be parsed, 422 if it is not allowed).
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { parseSelector } from '../../api/meta/selector-parser.ts';
@@ -20,7 +20,7 @@ export interface ListRequest extends ListOptions {
   readonly timeoutSeconds: number | undefined;
 }
 
-/** Throws 400 for values that do not parse, 422 for combinations that are not allowed. */
+/** Throws a 400 for values that cannot be parsed, and a 422 for combinations that are not allowed. */
 export function parseListOptions(query: URLSearchParams): ListRequest {
   const timeout = query.get('timeoutSeconds');
   const initial = query.get('sendInitialEvents');
@@ -105,7 +105,7 @@ export function watchOptionsOf(options: ListRequest, name: string): WatchOptions
   };
 }
 
-/** Whole numbers as the query's reader takes them, with its text when they are none. */
+/** Parses a whole number as kube-apiserver does, with its error. */
 function parseInteger(text: string): number {
   if (!/^[+-]?\d+$/.test(text)) throw newBadRequest(`strconv.ParseInt: parsing ${quoteText(text)}: invalid syntax`);
   const value = Number(text);
@@ -121,13 +121,13 @@ function flag(query: URLSearchParams, name: string): boolean {
 
 export interface WriteRequest extends WriteOptions {
   readonly fieldManager: string;
-  /** Of apply; `undefined` where not given. */
+  /** The option of apply. It is `undefined` if it is not set. */
   readonly force: boolean | undefined;
 }
 
 export type WriteOptionsKind = 'CreateOptions' | 'UpdateOptions' | 'PatchOptions';
 
-/** Throws 422. */
+/** Throws a 422. */
 export function parseWriteOptions(query: URLSearchParams, kind: WriteOptionsKind, apply = false): WriteRequest {
   const fieldManager = query.get('fieldManager') ?? '';
   const validation = query.get('fieldValidation') ?? '';
@@ -173,7 +173,7 @@ function fieldManagerErrors(fieldManager: string): FieldError[] {
   return errors;
 }
 
-/** Letters, marks, numbers, punctuation, symbols and the ASCII space. */
+/** Matches letters, marks, numbers, punctuation, symbols and the ASCII space. */
 function isPrintable(char: string): boolean {
   return char === ' ' || /^[\p{L}\p{M}\p{N}\p{P}\p{S}]$/u.test(char);
 }
@@ -183,7 +183,7 @@ function dryRunErrors(values: readonly string[]): FieldError[] {
   return [notSupported('dryRun', values, ['All'])];
 }
 
-/** DeleteOptions from the query (`body` absent) or from a decoded body. Throws 400 and 422. */
+/** Parses DeleteOptions from the query (without `body`) or from a decoded body. Throws a 400 and a 422. */
 export function parseDeleteOptions(query: URLSearchParams, body: Record<string, unknown> | undefined): DeleteOptions {
   const raw = body === undefined ? fromQuery(query) : fromBody(body);
   const errors: FieldError[] = [];

@@ -13,12 +13,12 @@ export class PathHandlers {
   readonly #exact = new Map<string, PathHandler>();
   readonly #trees: { readonly prefix: string; readonly handler: PathHandler }[] = [];
 
-  /** `/version`; a slash at the end of the request's path does not matter. */
+  /** Handles a path such as `/version`. A trailing slash of the request's path is ignored. */
   exact(path: string, handler: PathHandler): void {
     this.#exact.set(path, handler);
   }
 
-  /** Everything below `prefix`, which ends in a slash. */
+  /** Handles all paths below `prefix`, which must end with a slash. */
   tree(prefix: string, handler: PathHandler): void {
     this.#trees.push({ prefix, handler });
     this.#trees.sort((a, b) => b.prefix.length - a.prefix.length);
@@ -36,7 +36,7 @@ export class PathHandlers {
   }
 }
 
-/** For paths that are only read. */
+/** Wraps a handler of a path that is only read. */
 export function reading(handler: PathHandler): PathHandler {
   return (request) => {
     if (request.exchange.method !== 'GET') throw methodNotAllowed();

@@ -1,12 +1,12 @@
 /**
- * The body of a large response as parts of buffers that others own: the parts are copied once, when they are sent, into chunks
- * of a suitable size. `response.ts` creates it.
+ * Assembles the body of a large response from parts of other buffers. The parts are copied once, when they are sent, into
+ * chunks of a suitable size. `response.ts` creates it.
  */
 
-/** Commas and braces are set faster than copied. */
+/** Assigning bytes is faster than copying for commas and braces. */
 const SHORT = 2;
 
-/** Parts in order. A list of thousands of objects has two or three for each, so a part is no object of its own. */
+/** The parts in order. A list of thousands of objects has two or three parts for each, so a part is not an object. */
 export class Pieces {
   readonly #buffers: Buffer[] = [];
   readonly #starts: number[] = [];
@@ -18,12 +18,12 @@ export class Pieces {
     return pieces;
   }
 
-  /** Length of all. */
+  /** The total length. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** What `buffer` has from `start` on. */
+  /** Adds the bytes of `buffer` from `start` on. */
   add(buffer: Buffer, start = 0): void {
     this.#buffers.push(buffer);
     this.#starts.push(start);
@@ -36,7 +36,7 @@ export class Pieces {
     return this.#join(0, this.#buffers.length, this.#bytes);
   }
 
-  /** Chunks of at least `bytes`, but for the last. */
+  /** Yields chunks of at least `bytes`, except for the last. */
   *chunks(bytes: number): Generator<Buffer> {
     let from = 0;
     let size = 0;

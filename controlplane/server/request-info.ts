@@ -1,6 +1,6 @@
 /**
- * The resource and the verb of a request, from its method, its parsed path and its query. Authorization and routing both use
- * this value.
+ * Determines the resource and the verb of a request from its method, its parsed path and its query. Authorization and routing
+ * both use this value.
  */
 import { parseFieldSelector } from '../../api/meta/field-selector.ts';
 import type { RequestPath } from '../../api/machinery/request-path.ts';
@@ -8,20 +8,20 @@ import { isStatusError, newBadRequest } from '../../api/meta/status-error.ts';
 
 export interface RequestInfo {
   readonly isResource: boolean;
-  /** `get`, `list`, `watch`, …; the lower-case method for other paths. */
+  /** `get`, `list`, `watch` and others. For other paths it is the lower-case method. */
   readonly verb: string;
-  /** Percent-decoded, without the query. */
+  /** The percent-decoded path without the query. */
   readonly path: string;
   readonly group: string;
   readonly version: string;
   readonly namespace: string;
   readonly resource: string;
   readonly subresource: string;
-  /** Of the path, or of `metadata.name=` in the field selector of a list: what authorization sees. */
+  /** The name in the path, or that of `metadata.name=` in the field selector of a list. Authorization uses it. */
   readonly name: string;
-  /** Segments from the resource on. */
+  /** The segments from the resource on. */
   readonly parts: readonly string[];
-  /** `/api/v1/watch/…`: the older form of watching. */
+  /** Whether the path is `/api/v1/watch/…`, the older form of a watch. */
   readonly watchPrefix: boolean;
 }
 
@@ -36,7 +36,7 @@ const METHOD_VERBS: ReadonlyMap<string, string> = new Map([
   ['DELETE', 'delete'],
 ]);
 
-/** Throws 400 where the path ends after `/watch`. */
+/** Throws a 400 if the path ends after `/watch`. */
 export function parseRequestInfo(method: string, from: RequestPath, query: () => URLSearchParams): RequestInfo {
   const { decoded: path, segments } = from;
   const prefix = segments[0];
@@ -104,7 +104,7 @@ function nonResource(method: string, path: string): RequestInfo {
   };
 }
 
-/** As query parameters become booleans: only `false` and `0` are false. */
+/** Converts a query parameter to a boolean: only `false` and `0` are false. */
 export function queryBoolean(value: string): boolean {
   return value !== '0' && value.toLowerCase() !== 'false';
 }
@@ -114,14 +114,17 @@ function wantsWatch(query: URLSearchParams): boolean {
   return value !== null && queryBoolean(value);
 }
 
-/** The name that a field selector requires, where it is one that could stand in a path; `''` also for a wrong selector. */
+/**
+ * Returns the name that a field selector requires if it could be a segment of a path. It is empty otherwise, and for an invalid
+ * selector.
+ */
 function selectedName(selector: string): string {
   if (!selector.includes('metadata.name')) return '';
   let name: string;
   try {
     name = parseFieldSelector(selector).exactValue('metadata.name') ?? '';
   } catch (error) {
-    // The verb refuses the selector later; authorization sees a request for all names.
+    // The verb refuses the selector later. Authorization checks a request for all names.
     if (isStatusError(error)) return '';
     throw error;
   }

@@ -11,13 +11,13 @@ import { reading, type PathHandlers } from './path-handlers.ts';
 import type { ApiRequest } from './request.ts';
 
 export interface RequestObserver {
-  /** A long-running request begins: a watch, a log, a tunnel. `done` follows. */
+  /** Called when a long-running request begins: a watch, a log or a tunnel. `done` follows. */
   longRunning(request: ApiRequest): void;
-  /** The handler chain has ended; a stream's handler returns when the stream ends. */
+  /** Called when the handler chain has ended. The handler of a stream returns when the stream ends. */
   done(request: ApiRequest): void;
   /** Returns the function that counts each event of a watch, with its size in bytes. */
   watched(rest: Rest): (bytes: number) => void;
-  /** The client used a deprecated path; `removedRelease` is '' if none is set. */
+  /** Called when a client used a deprecated path. `removedRelease` is empty if none is set. */
   deprecated(request: ApiRequest, removedRelease: string): void;
 }
 
@@ -31,7 +31,7 @@ export const noObserver: RequestObserver = {
 const LABELS = ['verb', 'dry_run', 'group', 'version', 'resource', 'subresource', 'scope', 'component'];
 const WITHOUT_DRY_RUN = LABELS.filter((label) => label !== 'dry_run');
 const DURATIONS = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60];
-/** Up to the largest body that is accepted, and from 1 KiB to 128 KiB. */
+/** The buckets reach up to the largest accepted body, and include 1 KiB to 128 KiB. */
 const BODY_SIZES = Array.from({ length: 31 }, (_, step) => 50_000 + step * 100_000);
 const EVENT_SIZES = Array.from({ length: 8 }, (_, power) => 1024 * 2 ** power);
 const FIELD_VALIDATION: ReadonlySet<string> = new Set(['Ignore', 'Warn', 'Strict']);
@@ -208,7 +208,7 @@ function longRunningLabels(request: ApiRequest): readonly string[] {
 
 const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS', 'CONNECT']);
 
-/** `GET`, `LIST`, `WATCH`, `APPLY`, …; unknown methods share one name. */
+/** Returns `GET`, `LIST`, `WATCH`, `APPLY` and others. Unknown methods share one name. */
 function verbLabel(request: ApiRequest): string {
   const { info, exchange } = request;
   if (!METHODS.has(exchange.method)) return 'OTHER';

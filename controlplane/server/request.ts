@@ -1,6 +1,6 @@
 /**
- * A request in the handler chain: filters fill it in order, verbs read it, and the registry gets it as its `RequestContext`.
- * Each request has its own; nothing in it is shared.
+ * Represents a request in the handler chain. Filters fill it in order, verbs read it, and the registry gets it as its
+ * `RequestContext`. No two requests share any part of it.
  */
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -14,35 +14,35 @@ import type { RequestInfo } from './request-info.ts';
 
 export type MaybePromise<T> = T | Promise<T>;
 export type Handler = (request: ApiRequest) => MaybePromise<void>;
-/** Calls `next`, or answers itself. Throws `StatusError`s; the first filter turns them into answers. */
+/** Calls `next` or sends a response itself. Throws `StatusError`s, which the first filter converts to responses. */
 export type Filter = (request: ApiRequest, next: Handler) => MaybePromise<void>;
 
 /** Receives the bodies of a request for its audit record, which keeps those that its level requires. */
 export interface RequestAudit {
   bodyIs(value: unknown): void;
   answerIs(object: Buffer | object | (() => object)): void;
-  /** A `Status` is the answer. */
+  /** The response is a `Status`. */
   statusIs(status: object): void;
-  /** The answer begins; `status` stands in the request. */
+  /** The response begins. The request has its status code. */
   answering(): void;
   /** The handler failed with an unexpected error. */
   panicked(error: unknown): void;
 }
 
-/** Reads a body as a whole and reports the bytes of each part as it comes. */
+/** Reads a body as a whole and reports the size of each part as it arrives. */
 export type ReadCounted = (count: (bytes: number) => void) => Promise<Buffer>;
 
 /** The place of a request in API priority and fairness. */
 export interface RequestPlace {
-  /** Reads the body; resolves when the request may go on. */
+  /** Reads the body. Resolves when the request may continue. */
   receive(read: ReadCounted): Promise<Buffer>;
-  /** Resolves when a request may go on whose body is passed on instead of read. */
+  /** Resolves when a request whose body is forwarded may continue. */
   enter(): Promise<void>;
-  /** Gives back what the request holds, before its end; idempotent. */
+  /** Releases what the request holds before the request ends. Idempotent. */
   leave(): void;
 }
 
-/** What answers report of the flow schema that a request belongs to. */
+/** The headers that name the flow schema of the request. */
 export interface RequestFlow {
   readonly uid: string;
   readonly level: { readonly uid: string };
@@ -67,32 +67,32 @@ const NOT_READ: RequestInfo = {
 export class ApiRequest implements RequestContext {
   readonly exchange: Exchange;
   readonly auditId: string;
-  /** As sent: percent-encoded, without the query. */
+  /** The percent-encoded path without the query, as the client sent it. */
   readonly rawPath: string;
-  /** Without the question mark. */
+  /** The query without the question mark. */
   readonly rawQuery: string;
-  /** Monotonic milliseconds. */
+  /** The start of the request in monotonic milliseconds. */
   readonly startedMs: number;
-  /** Wall-clock milliseconds at which it came. */
+  /** The time of arrival in wall-clock milliseconds. */
   readonly nowMs: number;
   info: RequestInfo = NOT_READ;
   user: UserInfo = NOBODY;
-  /** Who authenticated, where `user` is impersonated. */
+  /** The authenticated user if `user` is impersonated. */
   impersonator: UserInfo | undefined;
-  /** The resource that answers, once it is known. */
+  /** The resource that handles the request, once it is known. */
   rest: Rest | undefined;
-  /** Of a body that was received. */
+  /** The size of a received body. */
   requestBytes: number | undefined;
   responseBytes = 0;
   isLarge = false;
-  /** Audit annotations. */
+  /** The audit annotations. */
   annotations: Map<string, string> | undefined;
-  /** The watches of objects: only events with bodies count. */
+  /** Annotations of watched objects, which only events with bodies contain. */
   bodyAnnotations: Map<string, string> | undefined;
-  /** Under API priority and fairness, except for streams. */
+  /** Set under API priority and fairness, except for streams. */
   flow: RequestFlow | undefined;
   place: RequestPlace | undefined;
-  /** Where the request is audited. */
+  /** Set if the request is audited. */
   audited: RequestAudit | undefined;
   #status = 0;
   readonly #authorizer: Authorizer;
@@ -114,7 +114,7 @@ export class ApiRequest implements RequestContext {
     this.rawQuery = query;
   }
 
-  /** Of the answer; 0 before it. */
+  /** The status code of the response. It is 0 before the response. */
   get status(): number {
     return this.#status;
   }
@@ -125,7 +125,7 @@ export class ApiRequest implements RequestContext {
     if (isFirst && this.audited !== undefined) this.audited.answering();
   }
 
-  /** The path that authorization, routing and proxies use. Throws 400 where it cannot be read. */
+  /** The path for authorization, routing and proxies. Throws a 400 if it is invalid. */
   get path(): RequestPath {
     try {
       this.#path ??= parseRequestPath(this.rawPath);
@@ -158,7 +158,7 @@ export class ApiRequest implements RequestContext {
     return this.#fieldManager;
   }
 
-  /** Aborts when the client has gone or the request has taken too long. */
+  /** Aborts when the client is disconnected or the request has timed out. */
   get signal(): AbortSignal {
     if (this.#abort === undefined) {
       const controller = new AbortController();
@@ -203,7 +203,7 @@ export class ApiRequest implements RequestContext {
     return decision.decision === 'allow';
   }
 
-  /** The headers that every answer has. */
+  /** Returns the headers of every response. */
   responseHeaders(contentType: string): ResponseHeaders {
     const headers: ResponseHeaders = {
       'content-type': contentType,
@@ -225,14 +225,14 @@ export class ApiRequest implements RequestContext {
   }
 }
 
-/** What stands before the first slash of the User-Agent. */
+/** Returns the text before the first slash of the User-Agent. */
 function managerOf(userAgent: string): string {
   const slash = userAgent.indexOf('/');
   const name = slash < 0 ? userAgent : userAgent.slice(0, slash);
   return name.slice(0, 128);
 }
 
-/** Longer texts are cut, and then dropped, so that the headers stay within what clients accept. */
+/** Longer warnings are truncated and then dropped, so that the headers stay within the limits of clients. */
 const MAX_WARNING_CHARS = 256;
 const MAX_WARNINGS_CHARS = 4096;
 
@@ -250,7 +250,7 @@ function warningHeaders(warnings: readonly string[]): string[] {
 }
 
 function escapeWarning(text: string): string {
-  // Control characters cannot stand in a header, and neither can what is no Latin-1: it goes out as UTF-8 bytes.
+  // A header cannot contain control characters. Characters beyond Latin-1 are sent as UTF-8 bytes.
   const clean = text.replaceAll(/\p{Cc}+/gu, ' ').replaceAll(/[\\"]/g, '\\$&');
   return Buffer.from(clean, 'utf8').toString('latin1');
 }

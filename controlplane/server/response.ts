@@ -1,6 +1,6 @@
 /**
- * Answers in the encoding that was negotiated: one object, a list, a Status. JSON answers are the entries' own bytes,
- * spliced; every other encoding comes from `Encodings`.
+ * Sends responses in the negotiated encoding: one object, a list or a Status. JSON responses are spliced from the entries' own
+ * bytes. `Encodings` provides every other encoding.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { createGzip, constants as zlib } from 'node:zlib';
@@ -132,7 +132,10 @@ interface ItemHead {
 
 const heads = new WeakMap<ResourceInfo, { readonly head: ItemHead | undefined }>();
 
-/** Items of built-in lists stand without kind and version: what their bytes begin with is cut off. Custom resources keep both. */
+/**
+ * Items of built-in lists have no kind and version, so the beginning of their bytes is cut off. Items of custom resources keep
+ * both.
+ */
 function itemHead(encodings: Encodings, info: ResourceInfo): ItemHead | undefined {
   let known = heads.get(info);
   if (known === undefined) {
@@ -161,14 +164,14 @@ function pushItem(pieces: Pieces, entry: Entry, head: ItemHead | undefined): voi
   pieces.add(encodeJson(rest));
 }
 
-/** A loop: a call of `compare` costs more than these few bytes. */
+/** Uses a loop, because a call of `compare` costs more than these few bytes. */
 function startsWith(bytes: Buffer, prefix: Buffer): boolean {
   if (bytes.length < prefix.length) return false;
   for (let at = prefix.length - 1; at >= 0; at -= 1) if (bytes[at] !== prefix[at]) return false;
   return true;
 }
 
-/** `always` shows an empty `continue` too, as in lists of custom resources. A dry run has no resource version. */
+/** `always` includes an empty `continue`, as in lists of custom resources. A dry run has no resource version. */
 export function listMetadata(metadata: ListMetadata, always = false): string {
   const members: string[] = [];
   if (metadata.resourceVersion !== '') members.push(`"resourceVersion":${quoteText(metadata.resourceVersion)}`);
@@ -178,7 +181,7 @@ export function listMetadata(metadata: ListMetadata, always = false): string {
   return `{${members.join(',')}}`;
 }
 
-/** `includeObject`; throws 400. */
+/** Parses `includeObject`. Throws a 400. */
 export function includeObject(request: ApiRequest): IncludeObject {
   const given = request.query.get('includeObject') ?? '';
   if (given === '' || given === 'Metadata') return 'Metadata';
@@ -215,7 +218,7 @@ function table(
   return pieces;
 }
 
-/** Any object with kind and version, as JSON value. */
+/** Sends any object with kind and version as JSON. */
 export function sendObject(
   request: ApiRequest,
   encodings: Encodings,
@@ -251,7 +254,7 @@ export function sendStatus(request: ApiRequest, encodings: Encodings, status: St
   sendObject(request, encodings, status.code, status, { format, pretty: false });
 }
 
-/** As a query asks for it, and for people with a browser or a command-line client. */
+/** Whether to indent the response: the query requests it, or the client is a browser or a command-line tool. */
 function wantsPretty(request: ApiRequest): boolean {
   if (request.rawQuery !== '') {
     const given = request.query.get('pretty');
@@ -278,7 +281,9 @@ function sendJson(
   sendBody(request, status, contentTypeOf(media.format), Pieces.of([Buffer.from(text)]));
 }
 
-/** Small bodies go out at once; large ones in chunks that wait for the client, compressed where it accepts that. */
+/**
+ * Sends small bodies at once. Large ones are sent in chunks that wait for the client, and are compressed if it accepts that.
+ */
 function sendBody(request: ApiRequest, status: number, contentType: string, pieces: Pieces): void {
   const size = pieces.bytes;
   const compress =

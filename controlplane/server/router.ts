@@ -1,6 +1,6 @@
 /**
- * Finds the resource and the verb that answer a request, or kube-apiserver's 404 and 405. Reads nothing but the
- * `RequestInfo` that authorization has read before.
+ * Finds the resource and the verb for a request, or returns kube-apiserver's 404 and 405. It reads only the `RequestInfo` that
+ * authorization has used.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { newNotFound, type StatusError } from '../../api/meta/status-error.ts';
@@ -32,19 +32,19 @@ export class Router {
     });
   }
 
-  /** Whether the path is the API's: anything of a built-in group, and custom resources that are served in that scope. */
+  /** Whether the path belongs to the API: any path of a built-in group, and custom resources that are served in that scope. */
   serves(info: RequestInfo): boolean {
     if (this.servesGroup(info.group)) return true;
     const rest = this.#catalog.find(info.group, info.version, info.resource, '');
     return rest !== undefined && scopeFits(rest, info);
   }
 
-  /** The API answers paths of a built-in group that it lacks with a Status, and paths of other groups as plain text. */
+  /** The API responds with a Status to unknown paths of a built-in group, and with plain text to paths of other groups. */
   servesGroup(group: string): boolean {
     return group === '' || this.#groups.has(group);
   }
 
-  /** Throws 404 and 405. */
+  /** Throws a 404 and a 405. */
   route(method: string, info: RequestInfo): Route {
     const rest = this.#find(info);
     const fits = rest !== undefined && scopeFits(rest, info);
@@ -88,7 +88,7 @@ const VERB_OF_METHOD: ReadonlyMap<string, string> = new Map(
   Object.entries({ POST: 'create', PUT: 'update', PATCH: 'patch' }),
 );
 
-/** Custom resources name the verb, as kube-apiserver's handler of definitions does. */
+/** For custom resources the error names the verb, as that of kube-apiserver's handler of definitions does. */
 function unsupported(method: string, { info }: Rest): StatusError {
   const verb = VERB_OF_METHOD.get(method) ?? method.toLowerCase();
   const kind = `${info.resource}.${info.group}`;

@@ -1,6 +1,6 @@
 /**
- * The API server: `createServer` binds the handler chain to a port. It owns connections and requests; other parts own objects,
- * users and rules.
+ * Binds the handler chain to a port (`createServer`). It owns connections and requests. Other components own objects, users and
+ * rules.
  */
 import type { AddressInfo } from 'node:net';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -39,27 +39,27 @@ export interface ServerOptions {
   readonly connector: Connector;
   readonly observer?: RequestObserver;
   readonly audit?: AuditSink;
-  /** `--request-timeout`. */
+  /** The value of `--request-timeout`. */
   readonly requestTimeoutMs?: number;
-  /** Within which a request's headers must have come. */
+  /** The time in which the headers of a request must arrive. */
   readonly headersTimeoutMs?: number;
-  /** API priority and fairness; absent: requests in flight are only counted, up to the two numbers that follow. */
+  /** API priority and fairness. Without it, requests in flight are only counted, up to the two following numbers. */
   readonly fairness?: PriorityAndFairnessOptions;
-  /** `--max-requests-inflight`, `--max-mutating-requests-inflight`. */
+  /** The values of `--max-requests-inflight` and `--max-mutating-requests-inflight`. */
   readonly maxReading?: number;
   readonly maxMutating?: number;
-  /** Warning for a resource that is going away, `''` for others; absent: those of the built-in resources. */
+  /** Returns the warning for a deprecated resource, or an empty text. The default covers the built-in resources. */
   readonly deprecation?: (group: string, version: string, resource: string) => string;
-  /** Takes requests for what other servers serve; `undefined` for all others. */
+  /** Handles requests for aggregated servers. Returns `undefined` for all others. */
   readonly aggregated?: (request: ApiRequest) => MaybePromise<void> | undefined;
 }
 
 export interface ApiServer {
-  /** Port 0 picks one. */
+  /** Port 0 selects a free port. */
   listen(port: number, host: string): Promise<AddressInfo>;
-  /** For connections made from now on. */
+  /** Sets the certificate for new connections. */
   replaceCertificate(certificate: ServingCertificate): void;
-  /** Ends when the connections have ended, or after `graceMs`. */
+  /** Resolves when all connections have ended, or after `graceMs`. */
   close(graceMs?: number): Promise<void>;
 }
 
@@ -83,7 +83,7 @@ export function createServer(options: ServerOptions): ApiServer {
     headersTimeoutMs: options.headersTimeoutMs,
     onHandshakeError: options.onHandshakeError,
     onExchange: (exchange: Exchange) => {
-      // The outermost filter answers every error; only a fault of that filter itself gets here.
+      // The outermost filter responds to every error, so only an error of that filter itself arrives here.
       const answering = handler(new ApiRequest(exchange, options.authorizer, options.clock));
       if (answering !== undefined) background(answering, whenAnsweringFails);
     },

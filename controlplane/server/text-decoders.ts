@@ -1,4 +1,4 @@
-/** Bodies in JSON and YAML as values. */
+/** Decodes bodies in JSON and YAML to values. */
 import { parseJson, setMember } from '../../api/codec/json.ts';
 import { parseYaml } from '../../api/codec/yaml.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
@@ -12,7 +12,7 @@ export const textDecoders: TextDecoders = {
   },
 };
 
-/** kube-apiserver turns YAML into JSON with sorted keys before it decodes it, so errors come in that order. */
+/** kube-apiserver converts YAML to JSON with sorted keys before it decodes it, so errors have that order. */
 function inKeyOrder(value: JsonValue): JsonValue {
   if (Array.isArray(value)) return value.map(inKeyOrder);
   if (typeof value !== 'object' || value === null) return value;

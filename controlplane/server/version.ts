@@ -1,4 +1,4 @@
-/** `/version`: which release of the API this is. */
+/** Serves `/version`, the release of the API. */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { checkProduced } from './media-type.ts';
 import { reading, type PathHandlers } from './path-handlers.ts';

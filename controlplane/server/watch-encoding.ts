@@ -1,6 +1,6 @@
 /**
- * How watch events look on the wire. A batch that goes to many watches is encoded once for each encoding and kept for as
- * long as the batch itself is.
+ * Encodes watch events. A batch for many watches is encoded once for each encoding, and the result is kept as long as the
+ * batch.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { encodeJson } from '../../api/codec/json.ts';
@@ -10,10 +10,10 @@ import type { Entry, Rest, WatchEvent } from '../model/rest.ts';
 import type { Encodings, IncludeObject } from '../model/encoding.ts';
 import type { OutputMediaType } from './media-type.ts';
 
-/** One watch's encoder; only that of a Table has a state (columns go with the first event alone). */
+/** The encoder of one watch. Only that of a Table has state, because only the first event has columns. */
 export interface WatchEncoder {
   encode(events: readonly WatchEvent[]): Buffer;
-  /** The frames one by one, for carriers that keep them apart (WebSocket). */
+  /** Returns the frames separately, for carriers that keep them apart (WebSocket). */
   frames(events: readonly WatchEvent[]): Buffer[];
 }
 
@@ -23,7 +23,7 @@ export interface WatchEncoding {
   readonly include: IncludeObject;
   readonly encodings: Encodings;
   readonly nowMs: () => number;
-  /** Is notified of the size of each event that is sent. */
+  /** Called with the size of each sent event. */
   readonly sent: (bytes: number) => void;
 }
 
@@ -109,7 +109,7 @@ function jsonFrame(type: WatchEvent['type'], object: Buffer): Buffer {
   return Buffer.concat([OPEN[type], object, CLOSE]);
 }
 
-/** Four bytes of length, most significant first. */
+/** Prefixes the message with its length in four bytes, most significant first. */
 function lengthPrefixed(message: Buffer): Buffer {
   const framed = Buffer.allocUnsafe(message.length + 4);
   framed.writeUInt32BE(message.length, 0);
@@ -150,7 +150,7 @@ const errorBytes = (error: Error): Buffer => encodeJson(errorStatus(error));
 
 type ObjectEvent = Exclude<WatchEvent, { type: 'ERROR' }>;
 
-/** A bookmark is an object of the watched kind with nothing but its version. */
+/** A bookmark is an object of the watched kind that has only a resource version. */
 function entryOf(event: ObjectEvent, rest: Rest): Entry {
   if (event.type !== 'BOOKMARK') return event.entry;
   const object: KubeObject = {

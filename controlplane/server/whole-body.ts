@@ -1,7 +1,7 @@
 /** Reads the whole body of a request within a size limit, for both protocols. */
 import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
 
-/** Rejects with 413 when it is longer than `limit` bytes. `count` gets the bytes of each part. */
+/** Rejects with a 413 if the body is longer than `limit` bytes. `count` receives the size of each part. */
 export async function readWhole(
   body: AsyncIterable<Buffer>,
   limit: number,

@@ -1,4 +1,6 @@
-/** Forwards requests for groups that another server serves, byte for byte as they were authorized, and its answers back. */
+/**
+ * Forwards requests for groups that another server serves, byte for byte as they were authorized, and returns its responses.
+ */
 import type { Dialer } from '../../../api/machinery/dialer.ts';
 import { parseJson } from '../../../api/codec/json.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -12,12 +14,14 @@ import { passBody, requestTarget } from './passed-response.ts';
 import { tunnel } from './tunnel.ts';
 
 const CHECK_TIMEOUT_MS = 5000;
-/** More than the OpenAPI document of kube-apiserver itself has, which is parsed in one stretch. */
+/**
+ * A response with more values is refused. The OpenAPI document of kube-apiserver itself has fewer, and it is parsed at once.
+ */
 const MAX_ANSWER_VALUES = 400_000;
 
 /**
- * Takes the request if an APIService names another server for its group and version, also for the OpenAPI document of that
- * group; returns `undefined` for all others. Throws 400 for a path that servers might read differently.
+ * Handles the request if an APIService names another server for its group and version, also for the OpenAPI document of that
+ * group. Returns `undefined` for all others. Throws a 400 for a path that servers might interpret differently.
  */
 export function passAggregated(
   aggregator: Pick<Aggregator, 'find' | 'isAvailable' | 'target'>,
@@ -67,7 +71,7 @@ async function passed(
   const { clock, stripped, dialer } = options;
   const { tls, serverName } = aggregated;
   const { exchange } = request;
-  // The other server limits its watches itself.
+  // The other server limits its own watches.
   if (request.info.verb === 'watch') request.place?.leave();
   await request.place?.enter();
   const headers = forwardedHeaders(request, stripped);
@@ -96,8 +100,8 @@ const dialingOf = ({ host, port, service }: AggregatedTarget, dialer: Dialer) =>
   ({ dialer, purpose: 'aggregation', name: service, origin: { secure: true, host, port } }) as const;
 
 /**
- * For checks, discovery and controllers: returns the JSON of a response of 200. Any other is a `StatusError` with its code, and
- * one of more than `maxBytes` an error.
+ * For checks, discovery and controllers. Returns the JSON of a response with code 200. Any other response is a `StatusError`
+ * with its code, and one with more than `maxBytes` is an error.
  */
 export async function fetchAggregated(
   dialer: Dialer,

@@ -1,6 +1,6 @@
 /**
- * Streams to agents and proxies: the resource locates the target of a request (`Rest.connect`); the connector tunnels an
- * upgrade byte for byte, streams a log, or forwards a plain request.
+ * Connects clients to agents and proxy targets. The resource finds the target of a request (`Rest.connect`). The connector
+ * tunnels an upgrade byte for byte, streams a log, or forwards a plain request.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Dialer } from '../../../api/machinery/dialer.ts';
@@ -25,17 +25,20 @@ export interface AgentCredentials {
   /** PEM. */
   readonly cert: string | Buffer;
   readonly key: string | Buffer;
-  /** Whose serving certificates are accepted; absent: any (as kube-apiserver without `--kubelet-certificate-authority`). */
+  /**
+   * The CAs of accepted serving certificates. Without them, any certificate is accepted (as in kube-apiserver without
+   * `--kubelet-certificate-authority`).
+   */
   readonly ca?: string | Buffer;
 }
 
-/** Segments from the resource to the subresource: `pods/p/proxy`. */
+/** The number of segments from the resource to the subresource: `pods/p/proxy`. */
 const PROXY_PARTS = 3;
 
 export interface ConnectorOptions {
   readonly dialer: Dialer;
   readonly stripped: StrippedHeaders;
-  /** Read for each connection, as certificates are rotated. */
+  /** Called for each connection, because certificates are rotated. */
   readonly agentCredentials: () => AgentCredentials | undefined;
   readonly clock: Clock;
   readonly logger: Logger;

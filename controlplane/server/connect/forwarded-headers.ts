@@ -1,6 +1,6 @@
 /**
- * The headers that a forwarded request keeps. Headers of the connection, credentials of the caller, and headers by which a
- * front proxy names a user never reach a target: one list serves proxies, tunnels and aggregation.
+ * Selects the headers that a forwarded request keeps. Headers of the connection, credentials of the client, and headers by
+ * which a front proxy names a user never reach a target. One list serves proxies, tunnels and aggregation.
  */
 import type { IncomingMessage } from 'node:http';
 import type { Origin } from '../../model/rest.ts';
@@ -28,7 +28,7 @@ export interface StrippedHeaders {
   readonly prefixes: readonly string[];
 }
 
-/** The names that a front proxy is configured with, beside those that backends believe by default. */
+/** Returns the configured names of the front proxy and those that backends trust by default. */
 export function strippedHeaders(configured: {
   readonly names: readonly string[];
   readonly prefixes: readonly string[];
@@ -41,7 +41,7 @@ export function strippedHeaders(configured: {
   };
 }
 
-/** Pairs of name and value, in the order in which they are sent. */
+/** Returns pairs of name and value in the order in which they are sent. */
 export function forwardedHeaders(request: ApiRequest, stripped: StrippedHeaders): [string, string][] {
   const pairs: [string, string][] = [];
   const { headers, remoteAddress } = request.exchange;
@@ -62,7 +62,7 @@ function isStripped(name: string, { names, prefixes }: StrippedHeaders): boolean
   return HOP_BY_HOP.has(name) || names.has(name) || prefixes.some((prefix) => name.startsWith(prefix));
 }
 
-/** `undefined` where nothing but the token was offered. */
+/** Returns `undefined` if the client offered nothing but the token. */
 function withoutToken(protocols: string): string | undefined {
   if (!protocols.includes(TOKEN_PROTOCOL)) return protocols;
   const kept = protocols
@@ -72,13 +72,13 @@ function withoutToken(protocols: string): string | undefined {
   return kept.length === 0 ? undefined : kept.join(', ');
 }
 
-/** Headers that the sender declared to be of its connection alone. */
+/** Returns the headers that the sender declared as headers of its connection. */
 function connectionNames(headers: RequestHeaders): ReadonlySet<string> {
   const value = headers['connection'];
   return new Set(typeof value === 'string' ? value.split(',').map((name) => name.trim().toLowerCase()) : []);
 }
 
-/** The headers of a target's answer that its client gets. */
+/** Returns the headers of a target's response that the client gets. */
 export function answerHeaders(request: ApiRequest, message: IncomingMessage): ResponseHeaders {
   const headers: ResponseHeaders = { 'audit-id': request.auditId };
   for (const [name, value] of Object.entries(message.headers)) {
@@ -87,7 +87,7 @@ export function answerHeaders(request: ApiRequest, message: IncomingMessage): Re
   return headers;
 }
 
-/** The value of the `Host` header: the port is left out where it is the scheme's own. */
+/** Returns the value of the `Host` header, without the default port of the scheme. */
 export function hostOf({ secure, host, port }: Origin): string {
   const name = host.includes(':') ? `[${host}]` : host;
   return port === (secure ? 443 : 80) ? name : `${name}:${port}`;

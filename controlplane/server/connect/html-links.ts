@@ -1,21 +1,24 @@
 /**
- * Rewrites the links in pages that a proxied target sends: a link from the root of the target goes through the proxy, so that a
- * person can follow it. Everything else of a page passes unchanged.
+ * Rewrites the links in pages from a proxied target. A link from the root of the target leads through the proxy, so that a
+ * browser can follow it. The rest of a page passes unchanged.
  */
 import { posix } from 'node:path';
 
 export interface ProxiedPlace {
-  /** The path of the proxy, without a slash at its end. */
+  /** The path of the proxy without a trailing slash. */
   readonly prefix: string;
-  /** What the target is reached by, with its port. */
+  /** The host and port of the target. */
   readonly targetHost: string;
-  /** What the client reached us by. */
+  /** The host by which the client reached this server. */
   readonly requestHost: string;
 }
 
 const LINK = /^(?:[a-z][a-z0-9+.-]*:)?(?:\/\/([^/?#]*))?([^?#]*)(.*)$/is;
 
-/** A link as it must stand behind the proxy: unchanged if it is relative, of another host, or through the proxy already. */
+/**
+ * Returns the link that leads through the proxy. A link that is relative, of another host, or already through the proxy stays
+ * unchanged.
+ */
 export function throughProxy(link: string, { prefix, targetHost, requestHost }: ProxiedPlace): string {
   const [, host = '', path = '', rest = ''] = LINK.exec(link) ?? [];
   if (!path.startsWith('/') || (host !== '' && host !== targetHost && host !== requestHost)) return link;
@@ -23,7 +26,7 @@ export function throughProxy(link: string, { prefix, targetHost, requestHost }: 
   return `${origin}${path.startsWith(prefix) ? path : posix.join(prefix, path)}${rest}`;
 }
 
-/** Attributes that hold links, by HTML 4 and 5. */
+/** The attributes that contain links, by HTML 4 and 5. */
 const LINKS: ReadonlyMap<string, readonly string[]> = new Map(
   Object.entries({
     a: ['href'],
@@ -54,12 +57,12 @@ const LINKS: ReadonlyMap<string, readonly string[]> = new Map(
   }),
 );
 
-/** What stands between these and their end tags is no markup. */
+/** The content of these elements is not markup. */
 const RAW: ReadonlySet<string> = new Set(
   'iframe noembed noframes noscript plaintext script style textarea title xmp'.split(' '),
 );
 
-/** A longer tag passes unchanged, so that a page cannot make the proxy keep more of it. */
+/** A longer tag passes unchanged, so that a page cannot make the proxy buffer more of it. */
 const LONGEST_TAG = 16_384;
 
 const COMMENT = '<!--';
@@ -68,20 +71,20 @@ const isLetter = (char: string): boolean => (char >= 'a' && char <= 'z') || (cha
 const isSpace = (char: string): boolean =>
   char === ' ' || char === '\n' || char === '\t' || char === '\r' || char === '\f';
 
-/** Where in the page the scanner stands. Each state keeps what it needs to go on in the middle of it. */
+/** The state of the scanner. Each state keeps what it needs to continue in the middle of a piece. */
 type State =
   | { readonly at: 'text' }
-  /** After `<`, or within `<!--`. */
+  /** The scanner is after `<`, or within `<!--`. */
   | { readonly at: 'opening'; text: string }
   | { readonly at: 'tag'; text: string; quote: string; afterEquals: boolean }
-  /** Until `needle`, of which the last `matched` characters were seen. */
+  /** The scanner searches for `needle` and has matched its first `matched` characters. */
   | { readonly at: 'raw'; readonly needle: string; readonly restarts: readonly number[]; matched: number };
 
 const TEXT: State = { at: 'text' };
 
 /**
- * Rewrites a page in pieces: `push` returns what is certain, `end` the rest. Every character is looked at once, whatever the
- * page and however it is cut, so that the time is linear in its length.
+ * Rewrites a page in pieces. `push` returns what is certain and `end` returns the rest. Every character is read once, however
+ * the page is split, so the time is linear in its length.
  */
 export class HtmlLinks {
   readonly #turn: (link: string) => string;
@@ -135,7 +138,7 @@ export class HtmlLinks {
     return state.at === 'opening' || state.at === 'tag' ? state.text : '';
   }
 
-  /** Decides after `<` what begins: how many characters that took (0 or 1), and what passes. */
+  /** Decides what begins after `<`. Returns how many characters it consumed (0 or 1) and the text that passes. */
   #open(state: Extract<State, { at: 'opening' }>, char: string): readonly [0 | 1, string] {
     if (state.text === '<' && isLetter(char)) {
       this.#state = { at: 'tag', text: `<${char}`, quote: '', afterEquals: false };
@@ -151,7 +154,7 @@ export class HtmlLinks {
     return [1, COMMENT];
   }
 
-  /** The whole tag with its links rewritten. */
+  /** Returns the whole tag with its links rewritten. */
   #close(tag: string): string {
     let end = 1;
     while (end < tag.length && !isSpace(tag.charAt(end)) && tag[end] !== '/' && tag[end] !== '>') end += 1;
@@ -201,7 +204,7 @@ function skip(text: string, from: number, wanted: (char: string) => boolean): nu
   return at;
 }
 
-/** Goes on to the character after the tag's `>`, or to `end`. Quotes count only at the start of a value. */
+/** Advances to the character after the tag's `>`, or to `end`. Quotes count only at the start of a value. */
 function scanTag(state: Extract<State, { at: 'tag' }>, text: string, from: number, end: number): number {
   for (let at = from; at < end; at += 1) {
     const char = text.charAt(at);
@@ -217,7 +220,7 @@ function scanTag(state: Extract<State, { at: 'tag' }>, text: string, from: numbe
   return end;
 }
 
-/** A search that goes on where the last piece of the page ended (the algorithm of Knuth, Morris and Pratt). */
+/** Starts a search that continues at the next piece of the page (the Knuth-Morris-Pratt algorithm). */
 function rawUntil(needle: string): State {
   const restarts = [0];
   for (let at = 1, matched = 0; at < needle.length; at += 1) {
@@ -228,7 +231,7 @@ function rawUntil(needle: string): State {
   return { at: 'raw', needle, restarts, matched: 0 };
 }
 
-/** Goes on to the character after the needle, or to the end of the text. */
+/** Advances to the character after the needle, or to the end of the text. */
 function scanRaw(state: Extract<State, { at: 'raw' }>, text: string, from: number): number {
   const { needle, restarts } = state;
   for (let at = from; at < text.length; at += 1) {

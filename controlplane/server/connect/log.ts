@@ -1,4 +1,4 @@
-/** `log`: passes the agent's response on, as text or as messages of a WebSocket; an error of the agent becomes a Status. */
+/** Serves `log`: passes the agent's response on as text or as WebSocket messages. An error of the agent becomes a Status. */
 import type { IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { type WebSocket, WebSocketServer } from 'ws';
@@ -9,7 +9,7 @@ import type { ApiRequest } from '../request.ts';
 import { type OpenTarget, passBody, requestTarget } from './passed-response.ts';
 
 const MAX_REASON_CHARS = 2048;
-/** Bytes that may wait for a slow client before the log is read no further. */
+/** The number of bytes that may wait for a slow client before reading the log pauses. */
 const HIGH_WATER_BYTES = 1 << 20;
 const BASE64_PROTOCOL = 'base64.binary.k8s.io';
 const PROTOCOLS: ReadonlySet<string> = new Set(['binary.k8s.io', BASE64_PROTOCOL]);
@@ -45,7 +45,7 @@ export async function streamLog(request: ApiRequest, rest: Rest, target: OpenTar
   await passBody(message, request.exchange);
 }
 
-/** Each piece is a message: binary, or text in base64 for browsers. Resolves when either side has ended. */
+/** Each piece becomes a message: binary, or base64 text for browsers. Resolves when either side has closed. */
 function passMessages(message: IncomingMessage, upgrade: Upgrade): Promise<void> {
   return new Promise((resolve) => {
     const gone = (): void => {

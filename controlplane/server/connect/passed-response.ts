@@ -12,7 +12,7 @@ export interface TargetTls {
   readonly key?: string | Buffer;
   readonly ca?: string | Buffer;
   readonly rejectUnauthorized: boolean;
-  /** The name that the certificate of the target must have. Absent: the name is not verified. */
+  /** The name that the target's certificate must have. If absent, the name is not verified. */
   readonly servername?: string;
 }
 
@@ -26,13 +26,13 @@ export interface OpenTarget extends ConnectTarget {
 export interface TargetDialing {
   readonly dialer: Dialer;
   readonly purpose: Purpose;
-  /** As `DialTarget` has it. */
+  /** The `name` of the `DialTarget`. */
   readonly name?: string;
 }
 
 export interface TargetRequest extends TargetDialing {
   readonly origin: Origin;
-  /** Path and query, percent-encoded; sent as they are. */
+  /** The percent-encoded path and query, which are sent unchanged. */
   readonly target: string;
   readonly method: string;
   readonly headers: readonly [string, string][];
@@ -41,7 +41,7 @@ export interface TargetRequest extends TargetDialing {
   readonly signal: AbortSignal;
 }
 
-/** Agents and pods are identified by their address, not by their name. */
+/** Agents and pods are identified by their address, and not by their name. */
 export const ANY_NAME = { checkServerIdentity: () => undefined };
 
 /** Throws a 503 if the target is unreachable, and a 400 if its address is refused. */

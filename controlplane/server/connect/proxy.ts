@@ -1,6 +1,6 @@
 /**
- * `proxy`: a plain request passed on to a pod, a service or a node, and the answer back. Redirects are not followed; where
- * they point at the target itself, they are turned to point at the proxy's path, and so are the links of pages.
+ * Serves `proxy`: forwards a plain request to a pod, a service or a node, and returns the response. Redirects are not followed.
+ * A redirect to the target itself is rewritten to the path of the proxy, and so are the links of pages.
  */
 import type { IncomingMessage } from 'node:http';
 import { pipeline, type Readable, Transform } from 'node:stream';
@@ -42,7 +42,7 @@ export async function proxyRequest(request: ApiRequest, target: OpenTarget, stri
   await passBody(page ?? message, exchange);
 }
 
-/** How a page is written; none that is missing here can be read. */
+/** The supported content encodings of pages. Pages with another encoding pass unchanged. */
 const ENCODINGS: ReadonlyMap<string, () => [first: Transform, last: Transform] | []> = new Map(
   Object.entries({
     '': () => [],
@@ -51,13 +51,13 @@ const ENCODINGS: ReadonlyMap<string, () => [first: Transform, last: Transform] |
   }),
 );
 
-/** The page with its links turned; `undefined` for what is no page that can be read. */
+/** Returns the page with rewritten links, or `undefined` if the response is not a page that can be read. */
 function linkedPage(message: IncomingMessage, place: ProxiedPlace): Readable | undefined {
   if (message.headers['content-type']?.split(';')[0]?.trim() !== 'text/html') return undefined;
   const coding = ENCODINGS.get(message.headers['content-encoding'] ?? '')?.();
   if (coding === undefined) return undefined;
   const links = new HtmlLinks((link) => throughProxy(link, place));
-  // Latin 1 keeps each byte, whatever the page is written in.
+  // Latin-1 preserves each byte, whatever the encoding of the page.
   const turning = new Transform({
     transform: (chunk: Buffer, _encoding, done) =>
       done(null, Buffer.from(links.push(chunk.toString('latin1')), 'latin1')),
@@ -77,7 +77,7 @@ function redirectToSlash(request: ApiRequest): void {
   request.exchange.send(301, headers, undefined);
 }
 
-/** The path up to what the target sees as its root. */
+/** Returns the path up to the root of the target. */
 function proxyPath(request: ApiRequest): string {
   const { path, parts } = request.info;
   const rest = parts.slice(3).join('/');

@@ -1,8 +1,8 @@
 /**
- * An upgrade (SPDY/3.1 or WebSocket alike) passed on to a target. The tunnel opens only after the target has answered 101:
- * then both sides' bytes pass untouched. Any other answer goes to the client as it is and ends the connection, so that what
- * the client sends next on it never reaches the target. Node.js' HTTP client writes the request and parses the answer: it
- * refuses header values with control characters.
+ * Tunnels an upgrade (SPDY/3.1 or WebSocket) to a target. The tunnel opens only after the target has responded with 101. Then
+ * the bytes of both sides pass unchanged. Any other response goes to the client and ends the connection, so that later data of
+ * the client never reaches the target. The HTTP client of Node.js writes the request and parses the response. It refuses header
+ * values with control characters.
  */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
@@ -15,7 +15,7 @@ import type { ApiRequest } from '../request.ts';
 import { answerHeaders } from './forwarded-headers.ts';
 import { ANY_NAME, passBody, type TargetDialing, type TargetTls } from './passed-response.ts';
 
-/** From dialing to the head of the answer. */
+/** The time limit from dialing to the head of the response. */
 const ANSWER_TIMEOUT_MS = 30_000;
 
 /** How long one side may take to end after the other has closed. */
@@ -23,15 +23,15 @@ const LINGER_MS = 5_000;
 
 export interface TunnelTarget extends TargetDialing {
   readonly origin: Origin;
-  /** Path and query, percent-encoded; sent as they are. */
+  /** The percent-encoded path and query, which are sent unchanged. */
   readonly target: string;
   readonly tls: TargetTls;
-  /** `host` is among them. */
+  /** The headers, `host` among them. */
   readonly headers: readonly (readonly [string, string])[];
   readonly clock: Clock;
 }
 
-/** Throws 500 where the target cannot be reached or does not answer, 400 where it may not be reached. */
+/** Throws a 500 if the target is unreachable or does not respond, and a 400 if its address is refused. */
 export async function tunnel(request: ApiRequest, target: TunnelTarget): Promise<void> {
   let answer: Answer;
   try {
@@ -60,7 +60,7 @@ type Answer =
   | { readonly message: IncomingMessage; readonly socket: Duplex; readonly head: Buffer }
   | { readonly message: IncomingMessage; readonly socket: undefined };
 
-/** The target's answer; its socket where that is 101. */
+/** Resolves to the target's response, with the socket if the code is 101. */
 function ask(request: ApiRequest, options: TunnelTarget): Promise<Answer> {
   const { dialer, purpose, name, origin, target, tls, headers, clock } = options;
   return new Promise((resolve, reject) => {
@@ -94,14 +94,14 @@ function ask(request: ApiRequest, options: TunnelTarget): Promise<Answer> {
   });
 }
 
-/** The client's connection ends after the answer: the server closes connections whose upgrade nobody took. */
+/** The client's connection ends after the response, because the server closes connections whose upgrade was not taken. */
 async function passRefusal(request: ApiRequest, message: IncomingMessage): Promise<void> {
   request.status = message.statusCode ?? 502;
   request.exchange.start(request.status, { ...answerHeaders(request, message), connection: 'close' });
   await passBody(message, request.exchange);
 }
 
-/** Everything else of the answer's head is for this connection alone. */
+/** Returns the head of the switching response. All other headers belong to the connection to the target. */
 function switchingHead({ rawHeaders }: IncomingMessage): string {
   const lines = ['HTTP/1.1 101 Switching Protocols'];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2)
@@ -110,9 +110,9 @@ function switchingHead({ rawHeaders }: IncomingMessage): string {
 }
 
 /**
- * Ends when both sides have closed. What one side had sent before it closed is written to the other, which then has
- * `LINGER_MS` to close. Input of a client whose target has closed is read and dropped: a client that is blocked in a write
- * does not see the end, and its connection would stay open.
+ * Ends when both sides have closed. Data that one side sent before it closed is written to the other, which then has
+ * `LINGER_MS` to close. Data of a client whose target has closed is read and dropped, because a client that is blocked in a
+ * write would not notice the end, and its connection would stay open.
  */
 function join(client: Duplex, backend: Duplex, clock: Clock): Promise<void> {
   return new Promise((resolve) => {

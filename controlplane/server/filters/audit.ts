@@ -1,10 +1,10 @@
-/** The audit filter, between authentication and impersonation. Without a sink it costs nothing. */
+/** The audit filter, which runs between authentication and impersonation. Without a sink it costs nothing. */
 import type { ApiRequest, Filter } from '../request.ts';
 
 export interface AuditSink {
   /**
    * Called once the user is known or refused. The sink sets `request.audited` to record later stages. If it returns a promise,
-   * the request waits for it; a rejection is the response.
+   * the request waits for it, and a rejection becomes the response.
    */
   received(request: ApiRequest): void | Promise<void>;
 }

@@ -8,7 +8,7 @@ import type { ApiRequest, Filter, Handler, MaybePromise } from '../request.ts';
 export interface AuthenticationOptions {
   readonly authenticator: Authenticator;
   readonly logger: Logger;
-  /** Called for requests that are refused here; other parts get requests after this filter. */
+  /** Called for requests that are refused here. The audit filter handles all others. */
   readonly audit?: AuditSink | undefined;
 }
 

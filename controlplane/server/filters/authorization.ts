@@ -1,4 +1,4 @@
-/** Authorizes the request; a refusal has kube-apiserver's sentence. */
+/** Authorizes the request. A refusal has kube-apiserver's message. */
 import { newForbidden, newStatusError, type StatusError, isStatusError } from '../../../api/meta/status-error.ts';
 import type {
   AuthorizationAttributes,
@@ -25,8 +25,8 @@ export function authorizationFilter(authorizer: Authorizer): Filter {
 const STREAMS: ReadonlySet<string> = new Set(['exec', 'attach', 'portforward']);
 
 /**
- * WebSocket clients open a stream by GET; reading permissions alone must not run commands in a pod. The proxy to a node reaches
- * the streams of its agent, which sees the identity of the API server only.
+ * WebSocket clients open a stream with GET, but the permission to read must not allow commands in a pod. The proxy to a node also
+ * reaches the streams of its agent, which sees only the identity of the API server.
  */
 function opensStream(
   { exchange }: ApiRequest,
@@ -88,7 +88,7 @@ export function attributesOf(request: ApiRequest): AuthorizationAttributes {
 
 const SELECTING: ReadonlySet<string> = new Set(['list', 'watch', 'deletecollection']);
 
-/** A selector that does not parse is left to the verb to refuse. */
+/** The verb refuses a selector that cannot be parsed. */
 function requirements(
   text: string | null,
   read: (text: string) => SelectorRequirement[],
@@ -102,7 +102,7 @@ function requirements(
   }
 }
 
-/** 403; the reason of the authorizer follows the sentence. */
+/** Returns a 403. The reason of the authorizer follows the message. */
 export function forbiddenError(attributes: AuthorizationAttributes, reason: string): StatusError {
   const sentence = forbiddenMessage(attributes);
   const why = reason === '' ? sentence : `${sentence}: ${reason}`;

@@ -1,4 +1,4 @@
-/** Makes one handler of a list of filters: the first stands outermost. */
+/** Combines a list of filters and a handler into one handler. The first filter is the outermost. */
 import type { Filter, Handler } from '../request.ts';
 
 export function chain(filters: readonly Filter[], last: Handler): Handler {

@@ -61,8 +61,8 @@ function expire(request: ApiRequest, options: GuardOptions): void {
 }
 
 /**
- * If the response cannot be sent, the exchange is closed: the client must not wait for it, and the error must not exit the
- * process.
+ * If the response cannot be sent, the exchange is closed, because the client must not wait for it and the error must not exit
+ * the process.
  */
 function answer(request: ApiRequest, status: Status, { encodings, logger }: GuardOptions): void {
   try {
@@ -100,7 +100,7 @@ function toStatus(request: ApiRequest, error: unknown, options: GuardOptions): S
   return newInternalError(error instanceof Error ? error.message : 'unknown').status;
 }
 
-/** Depth is bounded where text is read; what is left are more errors in one object than a call takes arguments. */
+/** The parsers limit the depth. What remains are objects with more errors than a call can take as arguments. */
 function exhaustsStack(error: unknown): boolean {
   return error instanceof RangeError && error.message === 'Maximum call stack size exceeded';
 }

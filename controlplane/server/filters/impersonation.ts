@@ -1,9 +1,9 @@
 /**
- * Impersonation by `Impersonate-*` headers.
+ * Implements impersonation by `Impersonate-*` headers.
  *
- * The constrained modes come first: each needs `impersonate-on:<mode>:<verb>` on the request itself and
- * `impersonate:<mode>` on the wanted user; the legacy verb `impersonate` comes last. The mode by which a caller succeeded is
- * tried first for the caller's next request, and a refusal carries the message of the first mode.
+ * The constrained modes come first. Each requires `impersonate-on:<mode>:<verb>` on the request itself and `impersonate:<mode>`
+ * on the requested user. The legacy verb `impersonate` comes last. The mode that succeeded for a caller is tried first for the
+ * caller's next request. A refusal has the message of the first mode.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
@@ -25,7 +25,7 @@ const NODE_GROUPS: readonly string[] = ['system:nodes'];
 /** The constrained modes never grant this group. */
 const MASTERS = 'system:masters';
 const AUTHENTICATION_GROUP = 'authentication.k8s.io';
-/** Callers whose last mode is remembered; the oldest is forgotten. */
+/** The number of callers whose last mode is remembered. The oldest is dropped. */
 const REMEMBERED_CALLERS = 1024;
 
 interface Wanted {
@@ -44,11 +44,11 @@ interface Check {
 }
 
 interface Mode {
-  /** `''`: the legacy verb. */
+  /** Empty for the legacy verb. */
   readonly name: string;
-  /** The groups of a user that is impersonated by this mode without naming groups; absent: none beside the usual ones. */
+  /** The groups of a user that is impersonated by this mode without naming groups, in addition to the default ones. */
   readonly groups?: readonly string[];
-  /** The permissions that the caller needs; `undefined` where the mode does not apply. */
+  /** Returns the permissions that the caller needs, or `undefined` if the mode does not apply. */
   checks(wanted: Wanted, caller: UserInfo): readonly Check[] | undefined;
 }
 
@@ -202,7 +202,7 @@ async function refusalOf(
   return undefined;
 }
 
-/** `undefined` without impersonation. Throws a 400 if headers of a user are present without its name. */
+/** Returns `undefined` without impersonation. Throws a 400 if headers of a user are present without its name. */
 function readHeaders(request: ApiRequest): Wanted | undefined {
   const { headers } = request.exchange;
   const name = request.header(USER_HEADER) ?? '';
@@ -220,7 +220,7 @@ function readHeaders(request: ApiRequest): Wanted | undefined {
   throw newBadRequest(`requested ${describe(uid, groups, extra ?? new Map())} without impersonating a user name`);
 }
 
-/** Every value separately: in a joined header, a value with a comma is ambiguous. */
+/** Returns every value separately, because a joined header is ambiguous if a value contains a comma. */
 function valuesOf({ headers, rawHeaders }: Exchange, header: string): string[] {
   const value = headers[header];
   if (value === undefined || value === '') return [];
@@ -232,7 +232,7 @@ function valuesOf({ headers, rawHeaders }: Exchange, header: string): string[] {
   return values;
 }
 
-/** Keys are percent-encoded if a header name cannot contain them; an invalid encoding is kept unchanged. */
+/** Keys are percent-encoded if a header name cannot contain them. An invalid encoding is kept unchanged. */
 function unescapeKey(key: string): string {
   try {
     return decodeURIComponent(key);
@@ -242,7 +242,7 @@ function unescapeKey(key: string): string {
   }
 }
 
-/** The user as kube-apiserver prints it in its message. */
+/** Formats the user as kube-apiserver does in its message. */
 function describe(uid: string, groups: readonly string[], extra: ReadonlyMap<string, readonly string[]>): string {
   const list = (values: readonly string[]): string => `[]string{${values.map((value) => quoteText(value)).join(', ')}}`;
   const groupText = groups.length === 0 ? '[]string(nil)' : list(groups);

@@ -1,12 +1,12 @@
 /**
- * Bounds the requests in flight, separately for those that read and those that write; applies without API priority and
- * fairness. Long-running requests, health checks and `system:masters` are not counted.
+ * Limits the requests in flight, separately for those that read and those that write, if API priority and fairness is off.
+ * Long-running requests, health checks and `system:masters` are not counted.
  */
 import { TooManyRequests } from '../flowcontrol/too-many-requests.ts';
 import type { Filter } from '../request.ts';
 import { isLongRunning } from '../long-running.ts';
 
-/** 0: no limit. */
+/** 0 means no limit. */
 export interface InFlightOptions {
   readonly maxReading: number;
   readonly maxMutating: number;

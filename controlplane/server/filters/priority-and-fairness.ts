@@ -1,11 +1,11 @@
 /**
- * API priority and fairness as a filter: classifies a request, gives it seats of its priority level or has it wait for them,
- * and takes the seats back when it has been answered. Streams that are no watches take none; a watch gives its seats back as
- * soon as it has begun.
+ * Implements API priority and fairness as a filter. It classifies a request, gives it seats of its priority level or lets it
+ * wait for them, and takes the seats back after the response. Streams other than watches take no seats. A watch returns its
+ * seats as soon as it has begun.
  *
- * A request with a body that is read as a whole takes its seats after the body has come (`RequestPlace.receive`), which is
- * where this differs from kube-apiserver: there a slow body holds a seat. Until then the body counts for the intake of the
- * level. A body that is passed on to an aggregated API is not gathered, so that request is seated first, as there.
+ * A request with a body that is read as a whole takes its seats after the body has arrived (`RequestPlace.receive`). In
+ * kube-apiserver, a slow body holds a seat. Until then the body counts for the intake of the level. A body that is forwarded to
+ * an aggregated API is not read here, so that request gets its seats first, as in kube-apiserver.
  */
 import type { Reception } from '../flowcontrol/body-intake.ts';
 import type { FlowControl, LevelFlow } from '../flowcontrol/flow-control.ts';
@@ -20,11 +20,11 @@ export interface PriorityAndFairnessOptions {
   readonly control: FlowControl;
   readonly metrics: FlowMetrics;
   readonly countObjects: CountObjects;
-  /** How long a request may wait for its seats. */
+  /** The time that a request may wait for its seats. */
   readonly waitLimitMs: number;
 }
 
-/** Verbs whose handlers read the body as a whole, or pass it on (`RequestPlace.enter`). */
+/** The verbs whose handlers read the body as a whole or forward it (`RequestPlace.enter`). */
 const READ_WHOLE: ReadonlySet<string> = new Set(['create', 'update', 'patch', 'delete', 'deletecollection']);
 
 const READS: ReadonlySet<string> = new Set(['get', 'list', 'watch', 'head', 'options']);
@@ -62,7 +62,7 @@ function finishing(place: Place, next: Handler, request: ApiRequest): MaybePromi
   return pending.finally(() => place.leave());
 }
 
-/** What one request holds of its priority level: a body that comes in, a place in a queue, seats. */
+/** What a request holds of its priority level: an incoming body, a place in a queue, or seats. */
 class Place implements RequestPlace {
   readonly #request: ApiRequest;
   readonly #flow: LevelFlow;
@@ -71,7 +71,7 @@ class Place implements RequestPlace {
   #expectsBody = false;
   #reception: Reception | undefined;
   #ticket: Ticket | undefined;
-  /** Set when the body has to yield to others; `#yield` is set when a caller waits for that. */
+  /** Set when the body must yield to others. `#yield` is set when a caller waits for that. */
   #yielded: TooManyRequests | undefined;
   #yield: ((error: TooManyRequests) => void) | undefined;
 
@@ -82,7 +82,7 @@ class Place implements RequestPlace {
     this.#kind = READS.has(request.info.verb) ? 'readOnly' : 'mutating';
   }
 
-  /** Throws where the body finds no room. */
+  /** Throws if there is no room for the body. */
   expectBody(): void {
     this.#expectsBody = true;
     const { level } = this.#flow.schema;
@@ -128,7 +128,7 @@ class Place implements RequestPlace {
     this.#request.abort(error);
   }
 
-  /** `undefined`: seated at once. Throws, or rejects with, `TooManyRequests`. */
+  /** Returns `undefined` if the request gets its seats at once. Throws, or rejects with, `TooManyRequests`. */
   take(): Promise<void> | undefined {
     const { level } = this.#flow.schema;
     const { countObjects, metrics, waitLimitMs } = this.#options;

@@ -1,12 +1,12 @@
 /**
- * The bodies of one priority level that are being received or wait for a seat. Receiving takes no seat, so that a slow
- * client holds none; what it takes instead is memory, and this bounds it.
+ * Tracks the bodies of one priority level that are being received or wait for a seat. Receiving a body takes no seat, so that a
+ * slow client holds none. It takes memory instead, which this limits.
  *
- * When the budget is used up, the user who holds most of it loses the body that began last: a user may take all of an idle
- * level, and yields to others as soon as they need it.
+ * When the budget is used up, the user with the largest share loses the newest body. So a user may use all of an idle level,
+ * and yields to others as soon as they need it.
  */
 
-/** What a request costs before any byte of its body has come. */
+/** The cost of a request before any byte of its body has arrived. */
 const OVERHEAD_BYTES = 16 * 1024;
 
 interface Holder {
@@ -14,11 +14,11 @@ interface Holder {
   readonly receiving: Set<Reception>;
 }
 
-/** One body on its way in. */
+/** A body that is being received. */
 export class Reception {
   readonly #intake: BodyIntake;
   readonly user: string;
-  /** Ends the request; called at most once, perhaps while the reception is opened. */
+  /** Ends the request. It is called at most once, and possibly while the reception is opened. */
   readonly refuse: () => void;
   bytes = 0;
   isClosed = false;
@@ -29,17 +29,17 @@ export class Reception {
     this.refuse = refuse;
   }
 
-  /** Counts bytes that have come. */
+  /** Counts received bytes. */
   add(bytes: number): void {
     if (!this.isClosed) this.#intake.grow(this, bytes);
   }
 
-  /** The whole body has come: it still counts, and is not refused any more. */
+  /** The whole body has arrived. It still counts, but is no longer refused. */
   complete(): void {
     this.#intake.settle(this);
   }
 
-  /** The body holds nothing any more; idempotent. */
+  /** The body no longer counts. Idempotent. */
   close(): void {
     if (!this.isClosed) this.#intake.drop(this);
   }
@@ -98,7 +98,7 @@ export class BodyIntake {
     return fresh;
   }
 
-  /** The newest body of the user who holds most among those who still receive one. */
+  /** Returns the newest body of the user with the largest share, among users who are still sending one. */
   #victim(): Reception | undefined {
     let most: Holder | undefined;
     for (const holder of this.#holders.values())

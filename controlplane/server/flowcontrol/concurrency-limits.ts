@@ -1,21 +1,24 @@
 /**
- * How the seats of the server are divided among priority levels: nominal limits by shares, and how far each level may lend
- * and borrow, as kube-apiserver computes both (KEP-1040).
+ * Divides the seats of the server among priority levels: nominal limits by shares, and how far each level may lend and borrow,
+ * as kube-apiserver computes both (KEP-1040).
  */
 import type { PriorityLevelSpec } from '../../registry/kinds/flowcontrol/flowcontrol-types.ts';
 
-/** Seats. */
+/** All values are numbers of seats. */
 export interface ConcurrencyBounds {
   readonly nominal: number;
-  /** What stays when everything lendable is lent. */
+  /** The limit when all lendable seats are lent. */
   readonly lower: number;
-  /** What it may grow to by borrowing. */
+  /** The limit to which the level may grow by borrowing. */
   readonly upper: number;
 }
 
 const DEFAULT_SHARES = 30;
 
-/** Bounds of each level when `total` seats are divided; the sum of nominal limits may exceed `total` by rounding up. */
+/**
+ * Returns the bounds of each level when `total` seats are divided. The sum of nominal limits may exceed `total` because of
+ * rounding up.
+ */
 export function concurrencyBounds<Name>(
   specs: ReadonlyMap<Name, PriorityLevelSpec>,
   total: number,
@@ -56,8 +59,8 @@ export interface Allocation {
 const SMALLEST_TARGET = 0.001;
 
 /**
- * The fair division of `total`: every item gets the same proportion of its target, clamped to its bounds, such that the
- * sum is `total`. A total outside what the bounds allow gives every item its nearest bound.
+ * Divides `total` fairly. Every item gets the same proportion of its target, clamped to its bounds, such that the sum is
+ * `total`. If the bounds do not allow `total`, every item gets its nearest bound.
  */
 export function allocateFairly(total: number, items: readonly AllocationItem[]): Allocation {
   const targets = items.map(({ target }) => Math.max(target, SMALLEST_TARGET));

@@ -1,6 +1,6 @@
 /**
- * The seconds that a refused client of a priority level is asked to wait. The number doubles while requests keep being
- * refused (at most once in that many seconds) and goes down by one when few are, as in kube-apiserver.
+ * Computes the Retry-After seconds for the refused clients of a priority level. The number doubles while requests are being
+ * refused (at most once in that many seconds) and decreases by one when few are, as in kube-apiserver.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 
@@ -8,7 +8,7 @@ const MAX_SECONDS = 32;
 
 export class DroppedRequests {
   readonly #clock: Clock;
-  /** Refusals by second, oldest first. */
+  /** The refusals by second, oldest first. */
   #history: { readonly second: number; count: number }[] = [];
   #current = { second: 0, count: 0 };
   #raisedAt = 0;
@@ -18,7 +18,7 @@ export class DroppedRequests {
     this.#clock = clock;
   }
 
-  /** Counts a refusal and gives the value of its Retry-After. */
+  /** Counts a refusal. Returns the value of its Retry-After header. */
   record(): number {
     const second = Math.floor(this.#clock.now() / 1000);
     if (second === this.#current.second) {

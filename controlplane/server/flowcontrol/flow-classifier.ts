@@ -1,14 +1,13 @@
 /**
- * Which flow schema a request belongs to. Schemas are compiled once for each change of the configuration; which of them
- * concern a user is worked out once for each user, so that classifying a request costs a few set look-ups and allocates
- * nothing.
+ * Finds the flow schema of a request. Schemas are compiled once for each change of the configuration. The schemas that concern
+ * a user are computed once for each user, so that classifying a request takes a few set lookups and allocates nothing.
  */
 import type { FlowSchema } from '../../registry/kinds/flowcontrol/flowcontrol-types.ts';
 import type { UserInfo } from '../../authentication/authentication.ts';
 import type { RequestInfo } from '../request-info.ts';
 import { dealHand } from './shuffle-sharding.ts';
 
-/** The queues of a level as flows need them. */
+/** The queues of a level from which flows get theirs. */
 export interface DealtLevel {
   readonly queues: number;
   readonly handSize: number;
@@ -18,7 +17,7 @@ export interface DealtLevel {
 export interface Flow<Level> {
   readonly schema: CompiledSchema<Level>;
   readonly distinguisher: string;
-  /** Queues that its requests may wait in. */
+  /** The queues in which its requests may wait. */
   readonly hand: readonly number[];
 }
 
@@ -41,7 +40,7 @@ type Subject =
   | { readonly kind: 'group'; readonly name: string }
   | { readonly kind: 'account'; readonly name: string; readonly namespace: string };
 
-/** `undefined`: everything. */
+/** `undefined` matches everything. */
 type Names = ReadonlySet<string> | undefined;
 
 interface ResourceRule {
@@ -63,7 +62,7 @@ interface Candidate<Level> {
   readonly schema: CompiledSchema<Level>;
   readonly resources: readonly ResourceRule[];
   readonly paths: readonly PathRule[];
-  /** If the schema does not distinguish namespaces. */
+  /** Set if the schema does not distinguish namespaces. */
   readonly flow: Flow<Level> | undefined;
 }
 
@@ -72,7 +71,7 @@ interface KnownUser<Level> {
   readonly candidates: readonly Candidate<Level>[];
 }
 
-/** Users and flows by namespace that are remembered; the oldest are forgotten first. */
+/** The number of users, and of flows by namespace, that are remembered. The oldest are dropped first. */
 const MAX_REMEMBERED = 1024;
 
 export class FlowClassifier<Level extends DealtLevel> {
@@ -81,7 +80,7 @@ export class FlowClassifier<Level extends DealtLevel> {
   readonly #users = new Map<string, KnownUser<Level>>();
   readonly #byNamespace = new Map<CompiledSchema<Level>, Map<string, Flow<Level>>>();
 
-  /** `fallback` takes what no schema matches. */
+  /** `fallback` is the schema of requests that no schema matches. */
   constructor(schemas: readonly CompiledSchema<Level>[], fallback: CompiledSchema<Level>) {
     this.#schemas = schemas;
     this.#fallback = fallback;
@@ -183,9 +182,7 @@ function isPathMatch(rule: PathRule | undefined, { verb, path }: RequestInfo): b
   return rule.isEvery || rule.exact.has(path) || rule.prefixes.some((prefix) => path.startsWith(prefix));
 }
 
-// --- compilation
-
-/** Schemas in the order in which they are tried; those of levels that are missing are left out. */
+/** Returns the schemas in the order of matching, without those of missing levels. */
 export function compileSchemas<Level>(
   schemas: readonly FlowSchema[],
   levels: ReadonlyMap<string, Level>,

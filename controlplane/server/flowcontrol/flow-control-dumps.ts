@@ -1,4 +1,4 @@
-/** `/debug/api_priority_and_fairness/`: levels, queues and waiting requests as tables, in kube-apiserver's format. */
+/** Serves `/debug/api_priority_and_fairness/`: levels, queues and waiting requests as tables in kube-apiserver's format. */
 import { formatMicroTime } from '../../../api/machinery/clock.ts';
 import { pageNotFound, reading, sendText, type PathHandlers } from '../path-handlers.ts';
 import type { FlowControl } from './flow-control.ts';
@@ -37,7 +37,7 @@ export function installFlowControlDumps(paths: PathHandlers, control: FlowContro
   );
 }
 
-/** `undefined`: there is no dump of that name. */
+/** Returns `undefined` if there is no dump with that name. */
 function dump(name: string, levels: readonly PriorityLevel[], query: URLSearchParams): readonly Row[] | undefined {
   if (name === 'dump_priority_levels') return [LEVEL_COLUMNS, ...levels.map(levelRow)];
   if (name === 'dump_queues') return [QUEUE_COLUMNS, ...levels.flatMap(queueRows)];
@@ -91,7 +91,7 @@ function detailsOf({ subject: { user, info } }: Ticket): Row {
 
 const COLUMN_CHARS = 8;
 
-/** Cells end in a comma and are padded to the width of their column; the last is not. */
+/** Cells end with a comma and are padded to the width of their column, except for the last one. */
 function tableText(rows: readonly Row[]): string {
   const widths: number[] = [];
   for (const row of rows)

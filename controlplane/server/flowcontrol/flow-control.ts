@@ -1,9 +1,8 @@
 /**
- * API priority and fairness: the configuration made of FlowSchemas and PriorityLevelConfigurations, the priority levels that
- * live through changes of it, and the periodic lending of seats between them.
+ * Implements API priority and fairness: the configuration from FlowSchemas and PriorityLevelConfigurations, the priority
+ * levels, which survive changes of it, and the periodic lending of seats between them.
  *
- * The mandatory objects apply whether or not they are stored. A level that is deleted serves the requests that it holds and
- * takes no more.
+ * The mandatory objects apply whether or not they are stored. A deleted level serves its present requests and accepts no more.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { MANDATORY_LEVELS, MANDATORY_SCHEMAS } from '../../registry/kinds/flowcontrol/flowcontrol-defaults.ts';
@@ -18,9 +17,9 @@ import { PriorityLevel } from './priority-level.ts';
 
 export interface FlowControlOptions {
   readonly clock: Clock;
-  /** Seats of the server. */
+  /** The number of seats of the server. */
   readonly totalSeats: number;
-  /** Of bodies that a level receives or that wait for its seats; absent: 64 MiB. */
+  /** The size of the bodies that a level receives or that wait for its seats. The default is 64 MiB. */
   readonly intakeBytes?: number;
 }
 
@@ -34,12 +33,12 @@ export class FlowControl {
   readonly #clock: Clock;
   readonly #intakeBytes: number;
   readonly totalSeats: number;
-  /** Requests by kind, of all levels. */
+  /** The requests of all levels by kind. */
   readonly executing = { readOnly: 0, mutating: 0 };
   readonly waiting = { readOnly: 0, mutating: 0 };
   readonly #levels = new Map<string, PriorityLevel>();
   #classifier: FlowClassifier<PriorityLevel>;
-  /** Of the last adjustment: the proportion of its demand that a level gets. */
+  /** The proportion of its demand that a level gets, by the last adjustment. */
   fairProportion = 1;
 
   constructor({ clock, totalSeats, intakeBytes = INTAKE_BYTES }: FlowControlOptions) {
@@ -53,7 +52,7 @@ export class FlowControl {
     return this.#levels;
   }
 
-  /** Takes the stored objects as they are now. */
+  /** Applies the stored objects as they are now. */
   configure(schemas: readonly FlowSchema[], levels: readonly PriorityLevelObject[]): void {
     this.#classifier = this.#digest(schemas, levels);
   }
@@ -62,7 +61,7 @@ export class FlowControl {
     return this.#classifier.classify(user, info);
   }
 
-  /** Lends seats by the demand of the period that ends now. */
+  /** Lends seats according to the demand of the period that ends now. */
   adjust(): void {
     const nowMs = this.#clock.monotonic();
     const levels = [...this.#levels.values()];

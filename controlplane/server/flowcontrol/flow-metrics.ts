@@ -1,7 +1,7 @@
 /**
- * Metrics of API priority and fairness, by the names of kube-apiserver. The series of a flow schema are looked up once and
- * kept with it; a request costs additions. What describes levels is set when metrics are read; distributions over time are
- * sampled by `sample`.
+ * Records the metrics of API priority and fairness under the names of kube-apiserver. The series of a flow schema are looked up
+ * once and kept with it, so a request costs a few additions. Gauges of levels are set when metrics are read. Distributions over
+ * time are sampled by `sample`.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Counter, Gauge, Histogram, MetricsRegistry } from '../../../api/component/metrics.ts';
@@ -37,7 +37,7 @@ export class FlowMetrics {
   readonly #create: (level: string, schema: string) => Series;
   readonly #rejected: (level: string, schema: string, reason: string) => Counter;
   readonly #series = new WeakMap<CompiledSchema<PriorityLevel>, Series>();
-  /** Records the levels' utilization as it is now. */
+  /** Samples the current utilization of the levels. */
   readonly sample: () => void;
 
   constructor(registry: MetricsRegistry, control: FlowControl, clock: Clock) {
@@ -84,7 +84,7 @@ export class FlowMetrics {
     (isWatch ? series.watch : series.regular).observe((this.#clock.monotonic() - ticket.startedMs) / 1000);
   }
 
-  /** `ticket`: of a request that waited before. */
+  /** `ticket` is present for a request that has waited. */
   refused(flow: LevelFlow, reason: RefusalReason, ticket: Ticket | undefined): void {
     const { level, name } = flow.schema;
     this.#rejected(level.name, name, reason).inc();

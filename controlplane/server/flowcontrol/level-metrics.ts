@@ -1,4 +1,4 @@
-/** Metrics of priority levels: limits and demand as they are when metrics are read, and utilization as it is sampled. */
+/** Records the metrics of priority levels: limits and demand when metrics are read, and utilization when it is sampled. */
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { FlowControl } from './flow-control.ts';
 import type { PriorityLevel } from './priority-level.ts';
@@ -6,7 +6,7 @@ import type { PriorityLevel } from './priority-level.ts';
 const RATIOS = [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1];
 const DEMAND_RATIOS = [0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.4, 1.7, 2, 2.8, 4, 6];
 
-/** Name, help and value of each gauge by level. */
+/** The name, help and value of each gauge by level. */
 const GAUGES: readonly (readonly [string, string, (level: PriorityLevel) => number])[] = [
   ['nominal_limit_seats', 'Seats of the level by its shares.', ({ bounds }) => bounds.nominal],
   ['lower_limit_seats', 'Seats that the level keeps when it lends all it may.', ({ bounds }) => bounds.lower],
@@ -21,7 +21,7 @@ const GAUGES: readonly (readonly [string, string, (level: PriorityLevel) => numb
   ['target_seats', 'Seats that the last adjustment aimed at.', ({ target }) => target],
 ];
 
-/** Returns what records a sample. */
+/** Returns the function that records a sample. */
 export function installLevelMetrics(registry: MetricsRegistry, control: FlowControl): () => void {
   const gauges = GAUGES.map(([name, help, value]) => ({
     family: registry.gauge({ name: `apiserver_flowcontrol_${name}`, help, labels: ['priority_level'] }),

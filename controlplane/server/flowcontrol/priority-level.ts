@@ -1,4 +1,4 @@
-/** The state of one priority level: its queues and seats, the bodies that it receives, its limits, and its counters. */
+/** Holds the state of one priority level: its queues and seats, the bodies that it receives, its limits, and its counters. */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { PriorityLevelSpec } from '../../registry/kinds/flowcontrol/flowcontrol-types.ts';
 import { BodyIntake } from './body-intake.ts';
@@ -7,7 +7,7 @@ import { DroppedRequests } from './dropped-requests.ts';
 import { QueueSet } from './queue-set.ts';
 import type { DemandStatistics } from './seat-demand.ts';
 
-/** How much of the smoothed demand is left after one period. */
+/** The share of the smoothed demand that remains after one period. */
 const SMOOTHING = 0.977;
 
 export class PriorityLevel {
@@ -19,10 +19,10 @@ export class PriorityLevel {
   isExempt = false;
   queues = 0;
   handSize = 0;
-  /** Requests that its queues hold together. */
+  /** The number of requests in all its queues. */
   waitingRoom = 0;
   bounds: ConcurrencyBounds = { nominal: 0, lower: 0, upper: 0 };
-  /** Seats after lending and borrowing. */
+  /** The number of seats after lending and borrowing. */
   current = 0;
   demand: DemandStatistics = { average: 0, deviation: 0, highWatermark: 0 };
   smoothedDemand = 0;
@@ -56,20 +56,23 @@ export class PriorityLevel {
     if (this.isExempt) this.set.setLimit(Number.POSITIVE_INFINITY);
   }
 
-  /** Seats from now on. */
+  /** Sets the number of seats. */
   limit(seats: number): void {
     this.current = seats;
     if (!this.isExempt) this.set.setLimit(seats);
   }
 
-  /** Ends a period of observation: the demand of the last one, and the smoothed demand that follows rises at once and falls slowly. */
+  /** Ends a period of observation. The smoothed demand rises at once to the demand of the period, and falls slowly. */
   observe(nowMs: number): void {
     this.demand = this.set.demand.reset(nowMs);
     const envelope = this.demand.average + this.demand.deviation;
     this.smoothedDemand = Math.max(envelope, SMOOTHING * this.smoothedDemand + (1 - SMOOTHING) * envelope);
   }
 
-  /** The seats that it keeps in the next period, whatever other levels demand: its recent use, within its own seats. */
+  /**
+   * The seats that the level keeps in the next period, whatever the demand of other levels: its recent use, within its own
+   * seats.
+   */
   get floor(): number {
     return Math.max(this.bounds.lower, Math.min(this.bounds.nominal, this.demand.highWatermark));
   }

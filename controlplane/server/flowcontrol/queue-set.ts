@@ -1,19 +1,19 @@
 /**
- * The seats of one priority level and the queues of requests that wait for them.
+ * Manages the seats of one priority level and the queues of requests that wait for them.
  *
- * Requests are dispatched by fair queuing: virtual time advances by the seat-milliseconds that each active queue is entitled
- * to, every queue carries the virtual time at which its next request may start, and the queue whose next request would finish
- * first in virtual time is served first. The duration of a request is estimated at its dispatch and corrected when it ends.
- * No request overtakes a wider one of the queue that is served next, so that wide requests do not starve.
+ * Requests are dispatched by fair queuing. Virtual time advances by the seat-milliseconds to which each active queue is
+ * entitled. Every queue has the virtual time at which its next request may start, and the queue whose next request would finish
+ * first in virtual time is served first. The duration of a request is estimated at its dispatch and corrected when it ends. No
+ * request overtakes a wider one of the queue that is served next, so that wide requests do not starve.
  *
- * A request that finds a free seat and nobody waiting gets its seat synchronously.
+ * A request gets its seats synchronously if they are free and no request is waiting.
  */
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import type { ApiRequest } from '../request.ts';
 import { SeatDemand } from './seat-demand.ts';
 
 export interface QueuingConfig {
-  /** 0: nothing waits; what finds no seat is refused. */
+  /** 0 means that nothing waits, and requests without a free seat are refused. */
   readonly queues: number;
   readonly queueLengthLimit: number;
 }
@@ -21,12 +21,12 @@ export interface QueuingConfig {
 export type Grant = 'execute' | 'time-out' | 'cancelled';
 
 export interface SeatRequest {
-  /** Seats that it takes. */
+  /** The number of seats that the request takes. */
   readonly width: number;
-  /** Indexes of the queues that it may wait in. */
+  /** The indexes of the queues in which it may wait. */
   readonly hand: readonly number[];
   readonly waitLimitMs: number;
-  /** What dumps show of it. */
+  /** The description of the request in dumps. */
   readonly subject: ApiRequest;
   readonly flow: { readonly distinguisher: string; readonly schema: { readonly name: string } };
 }
@@ -37,20 +37,20 @@ interface Queue {
   seatsWaiting: number;
   executing: number;
   seatsInUse: number;
-  /** Virtual time at which its next request may start. */
+  /** The virtual time at which its next request may start. */
   nextDispatch: number;
 }
 
-/** What fair queuing takes a request to last until it has ended. */
+/** The estimated duration of a request until it has ended. */
 const ESTIMATED_MS = 3;
 
-/** A request's claim on seats: it waits, executes, or is through. */
+/** The claim of a request on seats. It is waiting, executing or finished. */
 export class Ticket {
   readonly width: number;
   readonly subject: ApiRequest;
   readonly flow: SeatRequest['flow'];
   readonly arrivedMs: number;
-  /** Virtual time of the arrival. */
+  /** The virtual time of the arrival. */
   readonly arrivedAt: number;
   readonly queue: Queue | undefined;
   readonly #set: QueueSet;
@@ -68,12 +68,12 @@ export class Ticket {
     this.arrivedAt = at.virtual;
   }
 
-  /** Gives the seats back; idempotent. */
+  /** Returns the seats. Idempotent. */
   release(): void {
     if (this.state === 'executing') this.#set.finish(this);
   }
 
-  /** Leaves the queue, where it still waits. */
+  /** Leaves the queue if it is still waiting. */
   cancel(): void {
     if (this.state === 'waiting') this.#set.giveUp(this, 'cancelled');
   }
@@ -89,7 +89,7 @@ export class QueueSet {
   #virtual = 0;
   #lastMs: number;
   #robin = 0;
-  /** Virtual time at which the last request was due that was dispatched. */
+  /** The virtual time at which the last dispatched request was due. */
   lastDispatch = 0;
   seatsInUse = 0;
   seatsWaiting = 0;
@@ -114,7 +114,7 @@ export class QueueSet {
     return this.#queues;
   }
 
-  /** Estimated seat-milliseconds of the requests that wait in it. */
+  /** The estimated seat-milliseconds of the waiting requests. */
   workOf(queue: Queue): number {
     return queue.seatsWaiting * ESTIMATED_MS;
   }
@@ -134,7 +134,7 @@ export class QueueSet {
     this.#dispatch();
   }
 
-  /** `undefined`: refused, because no seat is free and the queue is full or there are no queues. */
+  /** Returns `undefined` if the request is refused, because no seat is free and the queue is full or there are no queues. */
   acquire(request: SeatRequest): Ticket | undefined {
     const nowMs = this.#advance();
     const at = { ms: nowMs, virtual: this.#virtual };
@@ -167,7 +167,7 @@ export class QueueSet {
     if (queue !== undefined) {
       queue.executing -= 1;
       queue.seatsInUse -= ticket.width;
-      // The dispatch charged the estimate; the queue pays what the request really took.
+      // The dispatch charged the estimate, and now the queue is charged for the real duration.
       queue.nextDispatch += (nowMs - ticket.startedMs - ESTIMATED_MS) * ticket.width;
       this.#settle(queue);
     }
@@ -185,7 +185,7 @@ export class QueueSet {
     this.#observe();
   }
 
-  /** Returns the monotonic time to which virtual time was brought. */
+  /** Returns the monotonic time to which virtual time was advanced. */
   #advance(): number {
     const nowMs = this.#clock.monotonic();
     const elapsedMs = nowMs - this.#lastMs;
@@ -219,7 +219,7 @@ export class QueueSet {
     return chosen;
   }
 
-  /** A queue that was idle has saved nothing up and owes nothing. */
+  /** A queue that was idle has no credit and no debt. */
   #activate(queue: Queue): void {
     queue.nextDispatch = this.#virtual;
     this.#active += 1;
@@ -232,7 +232,7 @@ export class QueueSet {
       return;
     }
     const [oldest] = queue.waiting;
-    // A queue cannot start a request before it arrived: what it did not use then is not saved up.
+    // A queue cannot start a request before it arrived, so it gets no credit for that time.
     if (oldest !== undefined && queue.nextDispatch < oldest.arrivedAt) queue.nextDispatch = oldest.arrivedAt;
   }
 
@@ -286,7 +286,7 @@ export class QueueSet {
     }
   }
 
-  /** The queue whose oldest request would finish first in virtual time; equal ones take turns. */
+  /** Returns the queue whose oldest request would finish first in virtual time. Equal queues take turns. */
   #next(): Queue | undefined {
     const count = this.#queues.length;
     let best: Queue | undefined;
@@ -305,7 +305,7 @@ export class QueueSet {
     return best;
   }
 
-  /** Queues beyond the configured number go when they are empty. */
+  /** Queues beyond the configured number are removed when they are empty. */
   #dropIdleTail(): void {
     for (
       let last = this.#queues.at(-1);

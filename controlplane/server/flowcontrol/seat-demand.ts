@@ -1,6 +1,6 @@
 /**
- * The seats that a priority level asked for over time: average, standard deviation and highest value between two resets,
- * weighted by how long each value lasted. The periodic adjustment of limits reads it.
+ * Measures the seats that a priority level requested over time: average, standard deviation and maximum between two resets,
+ * weighted by the duration of each value. The periodic adjustment of limits reads it.
  */
 export interface DemandStatistics {
   readonly average: number;
@@ -30,7 +30,7 @@ export class SeatDemand {
     if (value > this.#highest) this.#highest = value;
   }
 
-  /** What was seen since the last reset; the current value is the first of the next period. */
+  /** Returns the statistics since the last reset. The current value is the first of the next period. */
   reset(nowMs: number): DemandStatistics {
     this.#integrate(nowMs);
     const highWatermark = this.#highest;

@@ -1,10 +1,10 @@
 /**
- * Shuffle sharding: the queues that the requests of a flow may wait in. Each flow gets a hand of distinct queues chosen by
- * a hash of its name, so that two flows rarely share all of theirs and a flow that floods its own leaves others a free one.
+ * Implements shuffle sharding, which selects the queues for the requests of a flow. Each flow gets a hand of distinct queues by
+ * a hash of its name. So two flows rarely share all their queues, and a flow that floods its own leaves a free one for others.
  */
 import { createHash } from 'node:crypto';
 
-/** `handSize` distinct indexes below `queues`, the same for the same flow. */
+/** Returns `handSize` distinct indexes below `queues`, which are always the same for a flow. */
 export function dealHand(flow: string, queues: number, handSize: number): readonly number[] {
   let entropy = createHash('sha256').update(flow).digest().readBigUInt64LE(0);
   const hand: number[] = [];

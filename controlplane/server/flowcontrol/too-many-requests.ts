@@ -1,5 +1,5 @@
 /**
- * The error of a request that is rejected by priority and fairness; the outermost filter responds with a 429 like
+ * The error of a request that priority and fairness rejects. The outermost filter responds with a 429 like that of
  * kube-apiserver.
  */
 import type { ApiRequest } from '../request.ts';

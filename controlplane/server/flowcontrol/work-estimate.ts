@@ -1,6 +1,6 @@
 /**
- * The seats that a request takes: one, and more for lists that read much, by the number and size of the stored objects, as
- * in kube-apiserver.
+ * Estimates the seats of a request: one, and more for lists that read much, by the number and size of the stored objects, as in
+ * kube-apiserver.
  */
 import { queryBoolean } from '../request-info.ts';
 import type { ApiRequest } from '../request.ts';
@@ -10,19 +10,19 @@ export interface ObjectStatistics {
   readonly averageBytes: number;
 }
 
-/** `undefined`: unknown here, as of resources that another server serves. */
+/** Returns `undefined` if the numbers are unknown, as for resources of aggregated servers. */
 export type CountObjects = (group: string, resource: string) => ObjectStatistics | undefined;
 
 const BYTES_PER_SEAT = 100_000;
-/** A list is streamed from the cache and never wholly in memory. */
+/** The maximum size that counts for a list, because a list is streamed from the cache and never wholly in memory. */
 const MAX_STREAMED_BYTES = 1_000_000;
 const MAX_LIST_SEATS = 100;
-/** Of a level's nominal seats, for one list. */
+/** The share of a level's nominal seats that one list may take. */
 const MAX_SHARE = 0.15;
 
 /**
- * A watch that sends the existing objects first does the work of a list. kube-apiserver counts only those that ask for it by
- * `sendInitialEvents`; a watch that names no version gets them as well.
+ * A watch that sends the existing objects first does the work of a list. kube-apiserver counts only watches with
+ * `sendInitialEvents`, but a watch without a resource version also gets the existing objects.
  */
 function sendsExisting(query: URLSearchParams): boolean {
   const initial = query.get('sendInitialEvents');
@@ -42,7 +42,7 @@ export function seatsOf(request: ApiRequest, nominalSeats: number, countObjects:
   const most = Math.min(MAX_LIST_SEATS, Math.max(1, Math.ceil(nominalSeats * MAX_SHARE)));
   const { count, averageBytes } = statistics;
   let objects = count;
-  // A selector is held against every object, however few the client wants.
+  // A selector is evaluated for every object, even if the client requests few.
   if (request.rawQuery !== '' && !SELECTORS.some((name) => request.query.has(name))) {
     const limit = Number(request.query.get('limit') ?? 0);
     if (limit > 0) objects = Math.min(count, limit);

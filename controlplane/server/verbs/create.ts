@@ -1,4 +1,4 @@
-/** POST: to a collection, or to a subresource that is created on an object. */
+/** Handles POST to a collection, or to a subresource that creates something on an object. */
 import type { CreatedAs, Entry } from '../../model/rest.ts';
 import { readBody } from '../body.ts';
 import { parseWriteOptions } from '../options.ts';

@@ -1,4 +1,4 @@
-/** DELETE of a collection: answers with the list of what was deleted. */
+/** Handles DELETE of a collection. The response lists the deleted objects. */
 import { readDeleteOptions } from '../body.ts';
 import { parseDeleteOptions, parseListOptions, validateListOptions } from '../options.ts';
 import { sendList } from '../response.ts';

@@ -1,4 +1,4 @@
-/** DELETE of one object: the response is the remaining object or a Status. */
+/** Handles DELETE of one object. The response is the remaining object or a Status. */
 import type { Deleted, Rest } from '../../model/rest.ts';
 import { readDeleteOptions } from '../body.ts';
 import { parseDeleteOptions } from '../options.ts';
@@ -18,7 +18,7 @@ export const remove: VerbHandler = async (request, rest, context) => {
     sendObject(request, context.encodings, 200, successStatus(request, rest, deleted), media);
     return;
   }
-  // For the older field `orphanDependents: false`, kube-apiserver answers that the deletion was accepted.
+  // For the older field `orphanDependents: false`, kube-apiserver responds that the deletion was accepted.
   const accepted = deleted.state === 'marked' && options.orphanDependents === false;
   sendEntry(request, context.encodings, accepted ? 202 : 200, rest, entry, media);
 };

@@ -1,4 +1,4 @@
-/** GET of a collection. */
+/** Handles GET of a collection. */
 import type { ListResult } from '../../model/rest.ts';
 import { parseListOptions, validateListOptions } from '../options.ts';
 import { sendList } from '../response.ts';

@@ -1,4 +1,4 @@
-/** PATCH in its four types, which the media type of the body distinguishes. */
+/** Handles PATCH with its four types, which the media type of the body selects. */
 import { newBadRequest, newUnsupportedMediaType } from '../../../api/meta/status-error.ts';
 import { JsonSyntaxError } from '../../../api/codec/json.ts';
 import { YamlSyntaxError } from '../../../api/codec/yaml.ts';

@@ -1,4 +1,4 @@
-/** PUT of an object; 201 if it created one. */
+/** Handles PUT of an object. The response is a 201 if it created the object. */
 import { readBody } from '../body.ts';
 import { parseWriteOptions } from '../options.ts';
 import { sendEntry } from '../response.ts';

@@ -1,4 +1,4 @@
-/** The parts of the server that verbs use. */
+/** Defines the parts of the server that verbs use. */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Rest } from '../../model/rest.ts';
 import type { TextDecoders } from '../body.ts';
@@ -28,7 +28,7 @@ function scopesOf(rest: Rest, encodings: Encodings): Scopes {
   let known = scopes.get(rest);
   if (known === undefined) {
     const protobuf = hasProtobuf(rest, encodings);
-    // what is only created (reviews, tokens, bindings) is answered, not kept: there are no rows of it
+    // Resources that are only created (reviews, tokens, bindings) are not stored, so they have no Tables.
     const table = rest.get !== undefined || rest.list !== undefined;
     const base = { protobuf, table, routeCheck: protobuf };
     const possible = rest.watch === undefined ? 'never' : 'possible';
@@ -42,12 +42,12 @@ function scopesOf(rest: Rest, encodings: Encodings): Scopes {
   return known;
 }
 
-/** Of the objects that the resource takes and gives; custom resources have none. */
+/** Whether the objects of the resource have a protobuf form. Custom resources have none. */
 export function hasProtobuf(rest: Rest, encodings: Encodings): boolean {
   return encodings.hasProtobuf(rest.info.group, rest.info.version, rest.info.kind);
 }
 
-/** Negotiates the encoding of the response; throws a 406. */
+/** Negotiates the encoding of the response. Throws a 406. */
 export function outputOf(
   request: ApiRequest,
   rest: Rest,
@@ -57,9 +57,9 @@ export function outputOf(
   return negotiateOutput(request.header('accept'), scopesOf(rest, context.encodings)[use]);
 }
 
-/** Name of the object in the path. */
+/** Returns the name in the path. */
 export const pathName = (request: ApiRequest): string => request.info.parts[1] ?? '';
 
-/** The namespace of the path; objects of the cluster have none, also namespaces themselves. */
+/** Returns the namespace in the path. Cluster-scoped objects have none, namespaces included. */
 export const pathNamespace = (request: ApiRequest, rest: Rest): string =>
   rest.info.namespaced ? request.info.namespace : '';

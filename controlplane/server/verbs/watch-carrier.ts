@@ -1,10 +1,10 @@
-/** The interface of what carries the events of a watch to its client: a response body or a WebSocket. */
+/** Defines the carrier of watch events to a client: a response body or a WebSocket. */
 import type { WatchEvent } from '../../model/rest.ts';
 
-/** Where frames go. */
+/** Sends the events of a watch. */
 export interface WatchCarrier {
   start(contentType: string): void;
-  /** `false`: wait. */
+  /** Returns `false` if the watch must pause. */
   write(events: readonly WatchEvent[]): boolean;
   end(): void;
   onDrain(listener: () => void): void;

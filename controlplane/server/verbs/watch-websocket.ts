@@ -1,11 +1,11 @@
-/** A watch whose events are messages of a WebSocket: JSON as text, protobuf as binary. */
+/** Sends the events of a watch as WebSocket messages: JSON as text, and protobuf as binary. */
 import { WebSocketServer, type WebSocket } from 'ws';
 import type { WatchEvent } from '../../model/rest.ts';
 import type { Upgrade } from '../exchange.ts';
 import type { WatchEncoder } from '../watch-encoding.ts';
 import type { WatchCarrier } from './watch-carrier.ts';
 
-/** Bytes that may wait for a slow client before the watch pauses. */
+/** The number of bytes that may wait for a slow client before the watch pauses. */
 const HIGH_WATER_BYTES = 1 << 20;
 
 const server = new WebSocketServer({ noServer: true, perMessageDeflate: false });

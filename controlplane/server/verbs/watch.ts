@@ -1,6 +1,6 @@
 /**
- * GET of changes: a stream that begins with code 200 and ends with the client, its timeout, or the compaction of the history
- * that it needs. Errors after the beginning are ERROR events.
+ * Handles watches: a stream that begins with code 200 and ends with the client, its timeout, or the compaction of the history
+ * that it needs. Later errors are ERROR events.
  */
 import { isExpired, newMethodNotSupported, newStatusError } from '../../../api/meta/status-error.ts';
 import type { Rest, WatchHandle, WatchOptions, WatchSink } from '../../model/rest.ts';
@@ -13,9 +13,9 @@ import { createWatchEncoder, type WatchEncoder } from '../watch-encoding.ts';
 import { outputOf, pathNamespace, type VerbContext, type VerbHandler } from './verb.ts';
 import type { WatchCarrier } from './watch-carrier.ts';
 
-/** Without a timeout of its own a watch ends after a time in this range, so that clients spread over servers and time. */
+/** A watch without a timeout ends after a time in this range, so that clients spread over servers and time. */
 const SHORTEST_DEFAULT_S = 1800;
-/** How long before its end a watch sends its last bookmark. */
+/** The time between the last bookmark of a watch and its end. */
 const LAST_BOOKMARK_MS = 2000;
 
 export const watch: VerbHandler = async (request, rest, context) => {
@@ -26,7 +26,7 @@ export const watch: VerbHandler = async (request, rest, context) => {
   validateListOptions(list);
   const timeoutS = list.timeoutSeconds ?? 0;
   const timeoutMs = (timeoutS > 0 ? timeoutS : SHORTEST_DEFAULT_S * (1 + Math.random())) * 1000;
-  // A name in the path (`/watch/…/name`) selects like a field does.
+  // A name in the path (`/watch/…/name`) selects like a field selector.
   const options = watchOptionsOf(list, request.info.parts[1] ?? '');
   const carried = carrierOf(request, rest, media, context);
   const carrier = carried instanceof Promise ? await carried : carried;
@@ -118,7 +118,7 @@ async function stream({ request, rest, options, carrier, context, media, timeout
     onEvents(events) {
       if (over) return true;
       start();
-      // An event is no list, so kube-apiserver fails to encode the first one and ends the watch.
+      // An event is not a list, so kube-apiserver fails to encode the first one and ends the watch.
       if (media.as === 'PartialObjectMetadataList') {
         finish();
         return true;
@@ -150,7 +150,7 @@ async function stream({ request, rest, options, carrier, context, media, timeout
     over = true;
     throw error;
   }
-  // The work of a watch is its beginning; what follows takes no seats.
+  // The work of a watch is its beginning, so it takes no seats afterwards.
   request.place?.leave();
   if (over) handle?.close();
   else start();
