@@ -2,12 +2,14 @@
  * Maintains an APIService for each group and version of a CustomResourceDefinition, so that one list shows everything that is
  * served. It changes back and deletes only the APIServices that it created.
  *
- * One name is reconciled at a time, from the newest state of both informers; failures are retried.
+ * A name is reconciled by one worker at a time, from the newest state of both informers; failures are retried with a backoff.
  */
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { apiServices } from '../../api/machinery/resources.ts';
+import { runWorkers, WorkQueue } from '../../api/machinery/work-queue.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import type { Source } from '../readers/sources.ts';
@@ -37,47 +39,32 @@ interface ApiService extends KubeObject {
 }
 
 const MANAGED = 'kube-aggregator.kubernetes.io/automanaged';
-const RETRY_MS = 1000;
+const RETRY = { baseDelayMs: 100, maxDelayMs: 30_000 };
+/** Writes of several names share a commit. */
+const WORKERS = 10;
 /** The group sorts after all built-in ones; versions are ordered by their names. */
 const PRIORITIES = { groupPriorityMinimum: 1000, versionPriority: 100 };
 
 export function startAutoRegistration(options: AutoRegistrationOptions): void {
   const { definitions, services, clock, logger, signal } = options;
-  const working = new Map<string, { again: boolean }>();
-
-  async function work(name: string, state: { again: boolean }): Promise<void> {
-    do {
-      state.again = false;
-      await sync(name, options);
-    } while (state.again && !signal.aborted);
-  }
-
-  function wake(name: string): void {
-    const state = working.get(name);
-    if (state !== undefined) {
-      state.again = true;
-      return;
-    }
-    const fresh = { again: false };
-    working.set(name, fresh);
-    work(name, fresh)
-      .catch((error: unknown) => {
-        if (signal.aborted) return;
-        const expected = isConflict(error) || isNotFound(error) || isAlreadyExists(error);
-        if (!expected) logger.warn({ err: error, apiService: name }, 'An API service could not be kept');
-        clock.after(RETRY_MS, () => {
-          if (!signal.aborted) wake(name);
-        });
-      })
-      .finally(() => working.delete(name));
-  }
-
+  const queue = new WorkQueue({ clock, ...RETRY });
+  const workers = runWorkers({
+    queue,
+    workers: WORKERS,
+    signal,
+    reconcile: (name) => sync(name, options),
+    onError: (error, name) => {
+      const expected = isConflict(error) || isNotFound(error) || isAlreadyExists(error);
+      if (!expected) logger.warn({ err: error, apiService: name }, 'An API service could not be kept');
+    },
+  });
+  background(workers, { logger, what: 'Keeping the API services', signal });
   definitions.subscribe(({ current, previous }) => {
-    for (const name of new Set([...namesOf(current), ...namesOf(previous)])) wake(name);
+    for (const name of new Set([...namesOf(current), ...namesOf(previous)])) queue.add(name);
   });
   services.subscribe(({ current, previous }) => {
     const { name = '', labels } = (current ?? previous)?.metadata ?? {};
-    if (labels?.[MANAGED] === 'true') wake(name);
+    if (labels?.[MANAGED] === 'true') queue.add(name);
   });
 }
 

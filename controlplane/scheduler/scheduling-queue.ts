@@ -2,6 +2,7 @@
  * Pods that wait for a node: active ones by priority and age, ones that back off after a failure, and unschedulable ones that
  * wait, at most five minutes, for a change of a kind that concerns the filters that rejected them.
  */
+import { backoffDelay } from '../../api/machinery/backoff.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { Heap } from '../../api/machinery/heap.ts';
 import type { PodInfo } from './pod-info.ts';
@@ -48,8 +49,7 @@ const HELPFUL: ReadonlyMap<string, readonly Change[]> = new Map(
   }),
 );
 
-const FIRST_BACKOFF_MS = 1000;
-const LONGEST_BACKOFF_MS = 10_000;
+const BACKOFF = { firstMs: 1000, longestMs: 10_000 };
 const LONGEST_WAIT_MS = 5 * 60_000;
 /** Pods that are due about the same time wake together. */
 const WAKE_STEP_MS = 100;
@@ -177,8 +177,7 @@ export class SchedulingQueue {
   #backOff(uid: string): Queued | undefined {
     const queued = this.#pods.get(uid);
     if (queued === undefined) return undefined;
-    const delayMs = Math.min(LONGEST_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** (queued.attempts - 1));
-    queued.backoffUntilMs = this.#clock.now() + delayMs;
+    queued.backoffUntilMs = this.#clock.now() + backoffDelay(queued.attempts, BACKOFF);
     return queued;
   }
 

@@ -1,5 +1,6 @@
 /** The decisions of jobs: which pods count, whether and why the job is finished, and how many pods it needs. Pure. */
 import type { V1PodFailurePolicyRule } from '@kubernetes/client-node';
+import { backoffDelay } from '../../../api/machinery/backoff.ts';
 import type { Job, Pod, Wire } from '../../../api/machinery/kinds.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { isPodTerminating, podCondition } from '../pod-state.ts';
@@ -155,13 +156,12 @@ export function wantedActive(
   return Math.max(0, Math.min(parallelism, completions - done));
 }
 
-const FIRST_BACKOFF_MS = 10_000;
-const LONGEST_BACKOFF_MS = 600_000;
+const BACKOFF = { firstMs: 10_000, longestMs: 600_000 };
 
 /** The delay after a failure before the next pod is created. */
 export function backoffMs(consecutiveFailures: number): number {
   if (consecutiveFailures <= 0) return 0;
-  return Math.min(FIRST_BACKOFF_MS * 2 ** Math.min(consecutiveFailures - 1, 20), LONGEST_BACKOFF_MS);
+  return backoffDelay(consecutiveFailures, BACKOFF);
 }
 
 /** The time at which a pod terminated, by the statuses of its containers. */
