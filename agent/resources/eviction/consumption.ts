@@ -4,6 +4,7 @@ import type { PodStorage } from '../statistics/storage-usage.ts';
 import type { UsageSnapshot } from '../statistics/usage.ts';
 import type { ContainerConsumption } from './messages.ts';
 import type { PodConsumption } from './ranking.ts';
+import type { StorageLayout } from './signals.ts';
 import type { Signal } from './thresholds.ts';
 
 export interface Consumption {
@@ -13,20 +14,16 @@ export interface Consumption {
 
 type Part = 'layers' | 'logs' | 'volumes';
 
-/** The parts of a pod's storage that count: those on the filesystem that runs full. */
-export function partsOn(
-  signal: Signal,
-  layout: { readonly dedicatedImages: boolean; readonly splitContainers: boolean },
-): readonly Part[] {
-  if (!layout.dedicatedImages && !layout.splitContainers) return ['layers', 'logs', 'volumes'];
-  if (signal.startsWith('nodefs.'))
-    return layout.splitContainers && !layout.dedicatedImages
-      ? ['layers', 'logs', 'volumes']
-      : layout.splitContainers
-        ? ['layers', 'logs', 'volumes']
-        : ['logs', 'volumes'];
-  if (signal.startsWith('containerfs.')) return ['layers'];
-  return layout.splitContainers ? [] : ['layers'];
+const ALL_PARTS: readonly Part[] = ['layers', 'logs', 'volumes'];
+
+/**
+ * The parts of a pod's storage by which pods are ranked under a signal, as the kubelet ranks them. On a node whose images have a
+ * filesystem of their own without writable layers, pods cannot use that filesystem.
+ */
+export function partsOn(signal: Signal, { dedicatedImages, splitContainers }: StorageLayout): readonly Part[] {
+  if (!dedicatedImages) return ALL_PARTS;
+  if (splitContainers) return signal.startsWith('imagefs.') ? [] : ALL_PARTS;
+  return signal.startsWith('nodefs.') ? ['logs', 'volumes'] : ['layers'];
 }
 
 export function consumptionFrom(

@@ -54,11 +54,14 @@ export async function observeSignals(sources: SignalSources): Promise<HostObserv
   return { observations: found, storage };
 }
 
-/** Images lie on another file system than the root directory; writable layers on another than that. */
-export function layoutOf(storage: NodeStorage): {
+export interface StorageLayout {
+  /** Images are on another filesystem than the root directory. */
   readonly dedicatedImages: boolean;
+  /** Writable layers are on another filesystem than images. */
   readonly splitContainers: boolean;
-} {
+}
+
+export function layoutOf(storage: NodeStorage): StorageLayout {
   const [root, images, containers] = [
     storage.root?.device,
     storage.images.filesystem?.device,
@@ -72,13 +75,16 @@ export function layoutOf(storage: NodeStorage): {
 
 export type ReclaimStep = 'dead-containers' | 'unused-images';
 
-/** What the node removes of its own under a signal before pods are evicted. Nothing of it gives memory or processes back. */
+/** What the node removes under a signal before pods are evicted. That frees neither memory nor processes. */
 export function reclaimSteps(
   signal: Signal,
-  { dedicatedImages, splitContainers }: ReturnType<typeof layoutOf>,
+  { dedicatedImages, splitContainers }: StorageLayout,
 ): readonly ReclaimStep[] {
   if (signal.startsWith('containerfs.')) return ['dead-containers'];
-  const onNode = signal.startsWith('nodefs.');
-  if (!signal.startsWith('imagefs.') && !(onNode && !dedicatedImages)) return [];
-  return !splitContainers || onNode ? ['dead-containers', 'unused-images'] : ['unused-images'];
+  if (signal.startsWith('imagefs.'))
+    return dedicatedImages && splitContainers ? ['unused-images'] : ['dead-containers', 'unused-images'];
+  if (!signal.startsWith('nodefs.')) return [];
+  if (!dedicatedImages) return ['dead-containers', 'unused-images'];
+  // The writable layers are then on the filesystem of the root directory.
+  return splitContainers ? ['dead-containers'] : [];
 }
