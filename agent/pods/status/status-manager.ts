@@ -57,6 +57,8 @@ export interface StatusManager {
 /** What the status manager needs from the pod workers before it deletes a pod from the API server. */
 export interface PodDeletionSafety {
   podCouldHaveRunningContainers(pod: Pod): boolean;
+  /** Its volumes are being unmounted, and have not failed to. */
+  podIsCleaningUp(pod: Pod): boolean;
   podIsFinished(pod: Pod): boolean;
 }
 
@@ -165,7 +167,7 @@ class PodStatusManager implements StatusManager {
     const kept = this.#kept.get(pod.metadata.uid);
     // An unsent status will be sent anyway. A status that was just sent comes back here and is equal.
     if (kept === undefined || kept.sent !== kept.version) return;
-    const mayStillRun = this.#options.safety.podCouldHaveRunningContainers(kept.pod);
+    const mayStillRun = this.#mayNotBeOver(kept.pod);
     if (this.#patchFor(pod, kept, mayStillRun) !== undefined) this.#mark(pod.metadata.uid);
   }
 
@@ -219,6 +221,13 @@ class PodStatusManager implements StatusManager {
     await Promise.allSettled(running);
   }
 
+  /** A final phase waits for the end of the containers; that of a deleted pod also for its volumes, as in the kubelet. */
+  #mayNotBeOver(pod: Pod): boolean {
+    const { safety } = this.#options;
+    if (safety.podCouldHaveRunningContainers(pod)) return true;
+    return pod.metadata.deletionTimestamp !== undefined && safety.podIsCleaningUp(pod);
+  }
+
   /** The resync retries after errors, with the newest status. */
   async #sync(client: Client, uid: string, signal: AbortSignal): Promise<void> {
     const kept = this.#kept.get(uid);
@@ -236,7 +245,7 @@ class PodStatusManager implements StatusManager {
       // The mirror is of an earlier manifest and is about to be replaced. Its successor gets the status.
       if (isStatic(kept.pod) && !isMirrorOf(remote, kept.pod)) return;
       // The pod may end while the patch is on its way: what it left out is judged by the state in which it was made.
-      const mayStillRun = this.#options.safety.podCouldHaveRunningContainers(kept.pod);
+      const mayStillRun = this.#mayNotBeOver(kept.pod);
       const patch = this.#patchFor(remote, kept, mayStillRun);
       if (patch !== undefined) {
         const { status } = kept;

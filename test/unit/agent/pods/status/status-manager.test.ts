@@ -27,14 +27,18 @@ function setUp(t: TestContext, pod = podOf('u'), logger: Logger = silentLogger) 
   const clock = new FakeClock();
   const client = new FakeClient(clock);
   client.seed(pods, structuredClone(pod) as unknown as KubeObject);
-  const safety = { mayRun: false, finished: false };
+  const safety = { mayRun: false, cleaning: false, finished: false };
   const mirrors: { current: Pod | undefined } = { current: undefined };
   const manager = createStatusManager({
     client,
     clock,
     logger,
     mirrorOf: () => mirrors.current,
-    safety: { podCouldHaveRunningContainers: () => safety.mayRun, podIsFinished: () => safety.finished },
+    safety: {
+      podCouldHaveRunningContainers: () => safety.mayRun,
+      podIsCleaningUp: () => safety.cleaning,
+      podIsFinished: () => safety.finished,
+    },
   });
   const stop = new AbortController();
   const running = manager.run(stop.signal);
