@@ -1,10 +1,10 @@
 /**
- * Groups and versions that other servers serve: their APIServices, whether the servers are available, what they serve, and
- * where a request for them is forwarded. The server authenticates this one by the front-proxy certificate, and gets the user in
- * headers.
+ * Tracks the groups and versions that other servers serve: their APIServices, whether the servers are available, what they
+ * serve, and where a request for them is forwarded. The other server authenticates this one by the front-proxy certificate and
+ * receives the user in headers.
  *
- * Availability is checked on every change and every half a minute. Discovery shows what the server returned last, marked as
- * stale while it is unavailable; a group stays as long as its APIService exists.
+ * Availability is checked on every change and every half a minute. Discovery shows the last response of the server, marked as
+ * stale while the server is unavailable. A group is served as long as its APIService exists.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
@@ -102,7 +102,7 @@ interface Known {
 const CHECK_MS = 30_000;
 const MEGABYTE = 1024 * 1024;
 const MAX_DISCOVERY_BYTES = MEGABYTE;
-/** What is parsed is parsed in one stretch. */
+/** The limit of a response, because it is parsed at once. */
 const MAX_ANSWER_BYTES = 8 * MEGABYTE;
 const UNKNOWN: Known = { rows: [], stale: true, openApi: undefined };
 
@@ -112,7 +112,7 @@ export class Aggregator {
   readonly #known = new Map<string, Known>();
   readonly #listeners: (() => void)[] = [];
   readonly #checking = new Set<string>();
-  /** An APIService changed during the check. */
+  /** The APIServices that changed during the check. */
   readonly #waiting = new Set<string>();
 
   constructor(options: AggregatorOptions) {
@@ -256,7 +256,7 @@ export class Aggregator {
     await this.#write(name, state);
   }
 
-  /** Whether the server responds at all, with any certificate; the certificate is verified for requests. */
+  /** Checks that the server responds, with any certificate. The certificate is verified for requests. */
   async #probe(service: ApiService): Promise<void> {
     const target = this.target(service);
     const path = pathOf(service);
@@ -271,7 +271,7 @@ export class Aggregator {
     }
   }
 
-  /** What the server serves; the previous result if discovery fails. */
+  /** Reads what the server serves. Returns the previous result if discovery fails. */
   async #learn(service: ApiService, before: Known): Promise<Known> {
     const { group = '', version = '' } = service.spec ?? {};
     const fetchPath = (path: string): Promise<unknown> => {

@@ -1,12 +1,13 @@
 /**
- * Reads the discovery of an aggregated server as rows like those of the catalog. Everything here becomes part of the discovery of
- * the whole cluster, which every client reads, so a server is refused whose answer has other types or is larger than any group.
+ * Reads the discovery of an aggregated server as rows like those of the catalog. The rows become part of the discovery of the
+ * whole cluster, which every client reads. So a server is refused if its response has other types or is larger than any real
+ * group.
  */
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 
-/** Resources and subresources of a version. */
+/** The maximum number of resources and subresources of a version. */
 const MOST_RESOURCES = 1000;
-/** Verbs, short names or categories of a resource. */
+/** The maximum number of verbs, short names or categories of a resource. */
 const MOST_WORDS = 50;
 const LONGEST_WORD = 253;
 

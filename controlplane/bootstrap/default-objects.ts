@@ -33,8 +33,6 @@ export async function ensureDefaultObjects(client: Client, options: DefaultObjec
   ]);
 }
 
-// --- priority classes
-
 async function ensurePriorityClasses(client: Client): Promise<void> {
   const existing = await objectsByName(client, priorityClasses);
   if (existing === undefined) return;
@@ -67,8 +65,6 @@ async function ensureTokenTracking(client: Client, nowMs: number): Promise<void>
     data: { since },
   } as KubeObject);
 }
-
-// --- API services
 
 const MANAGED = 'kube-aggregator.kubernetes.io/automanaged';
 const ON_START = 'onstart';

@@ -76,8 +76,6 @@ function followsDefinition({ metadata }: KubeObject): boolean {
   return value === undefined ? metadata.generation === 1 : value === 'true';
 }
 
-// --- status
-
 const DANGLING = 'Dangling';
 const STATUS_MANAGER = 'api-priority-and-fairness-config-consumer-v1';
 

@@ -6,10 +6,10 @@ import type { Entry } from './rest.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 
 export type IncludeObject = 'None' | 'Metadata' | 'Object';
-/** Of `meta.k8s.io`. */
+/** The version of `meta.k8s.io`. */
 export type MetaVersion = 'v1' | 'v1beta1';
 
-/** `metadata` of a list, as it goes out. */
+/** The `metadata` of a list in the response. */
 export interface ListMetadata {
   readonly resourceVersion: string;
   readonly continue: string;
@@ -17,26 +17,26 @@ export interface ListMetadata {
 }
 
 export interface Encodings {
-  /** Whether the kind has a protobuf form (custom resources have none). `kind` may be one that is no resource (`Scale`). */
+  /** Whether the kind has a protobuf form (custom resources have none). `kind` may be a kind without a resource (`Scale`). */
   hasProtobuf(group: string, version: string, kind: string): boolean;
 
-  /** JSON array of the column definitions of the resource's Table. */
+  /** Returns the column definitions of the resource's Table as a JSON array. */
   tableColumns(info: ResourceInfo): Buffer;
-  /** JSON of one row: `{"cells":[…],"object":…}`. Ages are as of `nowMs`. */
+  /** Returns one row as JSON: `{"cells":[…],"object":…}`. Ages are relative to `nowMs`. */
   tableRow(info: ResourceInfo, entry: Entry, include: IncludeObject, version: MetaVersion, nowMs: number): Buffer;
 
-  /** JSON of the object's PartialObjectMetadata. */
+  /** Returns the object's PartialObjectMetadata as JSON. */
   metadata(entry: Entry, version: MetaVersion): Buffer;
 
-  /** The whole response with its envelope. */
+  /** Returns the whole response with its envelope. */
   protobuf(entry: Entry): Buffer;
   protobufList(info: ResourceInfo, entries: readonly Entry[], metadata: ListMetadata): readonly Buffer[];
   /** `PartialObjectMetadata` of one, `PartialObjectMetadataList` of a list. */
   protobufMetadata(entry: Entry, version: MetaVersion): Buffer;
   protobufMetadataList(entries: readonly Entry[], metadata: ListMetadata, version: MetaVersion): readonly Buffer[];
-  /** Any JSON object with `apiVersion` and `kind` that the schema knows (Status, DeleteOptions, …), with its envelope. */
+  /** Encodes a JSON object with `apiVersion` and `kind` that the schema has (Status, DeleteOptions, …), with its envelope. */
   protobufOf(object: object): Buffer;
-  /** One `WatchEvent` message around the enveloped object, without the length before it. */
+  /** Encodes a `WatchEvent` message around the enveloped object, without its length prefix. */
   protobufWatchEvent(type: string, envelopedObject: Buffer): Buffer;
   /** Opens the envelope and decodes its content. Throws a 400. */
   decodeProtobuf(bytes: Buffer): unknown;

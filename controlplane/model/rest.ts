@@ -43,7 +43,7 @@ export interface RequestContext {
 export type FieldValidation = 'Ignore' | 'Warn' | 'Strict';
 
 export interface GetOptions {
-  /** `''`: the newest state; `'0'`: any state; otherwise a state that is not older. */
+  /** Empty for the newest state, `'0'` for any state, and otherwise a revision than which the state must not be older. */
   readonly resourceVersion: string;
 }
 
@@ -67,12 +67,14 @@ export interface ListResult {
 export interface WatchOptions {
   readonly labelSelector: Selector;
   readonly fieldSelector: FieldSelector;
-  /** `''` and `'0'`: first the existing objects (synthetic ADDED events); otherwise the events after it. */
+  /**
+   * If it is empty or `'0'`, the existing objects come first (synthetic ADDED events). Otherwise the events after it follow.
+   */
   readonly resourceVersion: string;
   readonly resourceVersionMatch: '' | 'NotOlderThan' | 'Exact';
   readonly allowWatchBookmarks: boolean;
   readonly sendInitialEvents: boolean | undefined;
-  /** The name when one object is watched by its path. */
+  /** The name if a single object is watched by its path. */
   readonly name: string;
 }
 
@@ -92,7 +94,10 @@ export interface WatchSink {
 
 export interface WatchHandle {
   resume(): void;
-  /** The server will end the watch shortly: sends a bookmark where the watch takes bookmarks and has not shown the newest revision yet. */
+  /**
+   * Called shortly before the server ends the watch. Sends a bookmark if the watch takes bookmarks and has not shown the newest
+   * revision yet.
+   */
   bookmark?(): void;
   close(): void;
 }
@@ -151,7 +156,10 @@ export interface Rest {
   get?(context: RequestContext, namespace: string, name: string, options: GetOptions): Promise<Entry> | Entry;
   list?(context: RequestContext, namespace: string, options: ListOptions): Promise<ListResult> | ListResult;
   watch?(context: RequestContext, namespace: string, options: WatchOptions, sink: WatchSink): Promise<WatchHandle>;
-  /** `name`: only for subresources that are created on an object (`pods/x/binding`). `status` of the answer may differ from 201. */
+  /**
+   * `name` is set only for subresources that are created on an object (`pods/x/binding`). The `status` of the response may
+   * differ from 201.
+   */
   create?(
     context: RequestContext,
     namespace: string,
@@ -174,7 +182,7 @@ export interface Rest {
     options: WriteOptions,
   ): Promise<Written>;
   delete?(context: RequestContext, namespace: string, name: string, options: DeleteOptions): Promise<Deleted>;
-  /** Resolves to what was deleted, as a list. */
+  /** Resolves to the list of the deleted objects. */
   deleteCollection?(
     context: RequestContext,
     namespace: string,
@@ -182,8 +190,8 @@ export interface Rest {
     options: DeleteOptions,
   ): Promise<ListResult>;
   /**
-   * `exec`, `attach`, `portforward`, `proxy`, `log`: where the stream goes. The server does the streaming. `empty`: there is
-   * nothing to stream yet, and that is the answer.
+   * Returns the target of the stream (`exec`, `attach`, `portforward`, `proxy`, `log`). The server streams the data. `empty`
+   * means that there is nothing to stream yet, and the response is empty.
    */
   connect?(
     context: RequestContext,
@@ -200,38 +208,38 @@ export interface CreatedAs {
 
 export interface ConnectRequest {
   readonly method: string;
-  /** The path after the subresource `proxy`, percent-decoded, with its leading slash: what admission sees. */
+  /** The percent-decoded path after the subresource `proxy`, with its leading slash. Admission sees it. */
   readonly path: string;
-  /** The same path as the client sent it: what goes on to the target. */
+  /** The same path as the client sent it. It is forwarded to the target. */
   readonly rawPath: string;
   readonly query: URLSearchParams;
-  /** Without the question mark. */
+  /** The query without the question mark. */
   readonly rawQuery: string;
 }
 
 /** The server at the other end of a connection. */
 export interface Origin {
   readonly secure: boolean;
-  /** A name or an address; IPv6 addresses stand without brackets. */
+  /** A name or an address. IPv6 addresses have no brackets. */
   readonly host: string;
   readonly port: number;
 }
 
 export interface ConnectTarget {
   readonly origin: Origin;
-  /** The path and query of the request there, percent-encoded: `/exec/ns/pod/container?command=ls`. */
+  /** The percent-encoded path and query of the request: `/exec/ns/pod/container?command=ls`. */
   readonly target: string;
-  /** Which addresses are allowed. Only a `kubelet` is shown the identity towards kubelets. */
+  /** Determines the allowed addresses. Only a `kubelet` receives the API server's kubelet client certificate. */
   readonly purpose: 'kubelet' | 'proxy';
-  /** The node whose agent is called: `node/n1`. */
+  /** The name of the target for the loopback exceptions: `node/n1`. */
   readonly name?: string;
-  /** Only a plain GET is proxied (logs). */
+  /** Whether only a plain GET is proxied (logs). */
   readonly plain: boolean;
-  /** Whatever certificate the target shows (`insecureSkipTLSVerifyBackend`). */
+  /** Whether any certificate of the target is accepted (`insecureSkipTLSVerifyBackend`). */
   readonly anyCertificate?: boolean;
 }
 
-/** Everything that is served. Rows come and go at run time (custom resources). */
+/** Everything that is served. Rows are added and removed at run time (custom resources). */
 export interface ResourceCatalog {
   /** `subresource` `''` is the resource itself. */
   find(group: string, version: string, resource: string, subresource: string): Rest | undefined;

@@ -1,5 +1,5 @@
 /** The identity under which the API server itself reads and writes: the one of kube-apiserver's loopback client. */
 export const SYSTEM_USER = { name: 'system:apiserver', groups: ['system:masters', 'system:authenticated'] } as const;
 
-/** How the API server stands in managed fields. */
+/** The name of the API server in managed fields. */
 export const SYSTEM_FIELD_MANAGER = 'kube-apiserver';

@@ -1,4 +1,4 @@
-/** What may be stored. */
+/** Defines the flags of admission. */
 import { flag } from '../../api/component/flags.ts';
 
 const ADMISSION = 'Admission';

@@ -1,4 +1,4 @@
-/** What the API serves. */
+/** Defines the flags that select the served APIs. */
 import { flag } from '../../api/component/flags.ts';
 import { checkRuntimeConfig } from '../registry/runtime-config.ts';
 import { checkPortRange } from './port-range.ts';

@@ -1,4 +1,4 @@
-/** What is recorded of requests. */
+/** Defines the flags of audit logs and webhooks. */
 import { flag } from '../../api/component/flags.ts';
 
 const AUDIT = 'Audit';

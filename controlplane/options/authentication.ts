@@ -1,4 +1,4 @@
-/** Who a caller is. */
+/** Defines the flags of authentication. */
 import { flag } from '../../api/component/flags.ts';
 
 const AUTHENTICATION = 'Authentication';

@@ -1,4 +1,4 @@
-/** What a caller may do. */
+/** Defines the flags of authorization. */
 import { flag } from '../../api/component/flags.ts';
 
 const AUTHORIZATION = 'Authorization';

@@ -1,4 +1,4 @@
-/** The controllers and the scheduler. */
+/** Defines the flags of the controllers and the scheduler. */
 import { quoteText } from '../../api/meta/quote.ts';
 import { flag, type FlagValues } from '../../api/component/flags.ts';
 import { parseCidr } from '../../api/meta/ip-addresses.ts';
@@ -6,10 +6,12 @@ import { checkControllers } from '../controllers/controller-names.ts';
 import type { ControllerOptions } from '../controllers/options.ts';
 
 const CONTROLLERS = 'Controllers';
-/** Bits by which a node's part may be longer than the cluster's prefix, as kube-controller-manager limits them. */
+/**
+ * The maximum number of bits by which the prefix of a node is longer than that of the cluster, as in kube-controller-manager.
+ */
 const LONGEST_SPLIT = 16;
 
-/** One range, or one of each family. */
+/** Validates that there is one range, or one of each family. */
 function checkClusterCidrs(cidrs: readonly string[]): string | undefined {
   const parsed = cidrs.map(parseCidr);
   const wrong = cidrs.find((_, at) => parsed[at] === undefined);
@@ -284,7 +286,7 @@ export const controllersFlags = {
   }),
 } as const;
 
-/** Why the sizes of the nodes' parts do not fit the cluster's ranges; `undefined` when they do. */
+/** Returns why the prefix sizes of the nodes do not fit the ranges of the cluster, or `undefined` if they do. */
 export function clusterCidrProblem(flags: FlagValues<typeof controllersFlags>): string | undefined {
   for (const text of flags.clusterCidr) {
     const cidr = parseCidr(text);
@@ -300,7 +302,7 @@ export function clusterCidrProblem(flags: FlagValues<typeof controllersFlags>): 
   return undefined;
 }
 
-/** As the controllers want them. */
+/** Returns the options of the controllers. */
 export function controllerOptions(flags: FlagValues<typeof controllersFlags>): ControllerOptions {
   return {
     ...flags,

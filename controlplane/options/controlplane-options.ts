@@ -1,6 +1,7 @@
 /**
- * The flags of the control plane: names and meanings of the API server's and the controller manager's, plus `--data-dir`.
- * `--help`, completion and docs derive from this table; its groups stand in `options/`.
+ * Defines the flags of the control plane. They have the names and meanings of the flags of kube-apiserver and
+ * kube-controller-manager, plus `--data-dir`. `--help`, completion and the docs derive from this table. The other files of this
+ * folder define the groups.
  */
 import type { FlagValues } from '../../api/component/flags.ts';
 import { admissionFlags } from './admission.ts';

@@ -1,4 +1,4 @@
-/** Limits of requests: how many are executed at a time, and how long they may take. */
+/** Defines the flags that limit requests: how many run at a time, and how long they may take. */
 import { flag } from '../../api/component/flags.ts';
 
 const LIMITS = 'Limits';

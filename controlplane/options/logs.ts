@@ -1,4 +1,4 @@
-/** The log of the process. */
+/** Defines the flags of the log. */
 import { flag } from '../../api/component/flags.ts';
 
 const LOGS = 'Logs';

@@ -1,11 +1,11 @@
-/** Ranges of ports, as `--service-node-port-range` takes them. */
+/** Parses ranges of ports, such as the value of `--service-node-port-range`. */
 
 export interface PortRange {
   readonly from: number;
   readonly to: number;
 }
 
-/** `30000-32767`, or `30000+2767`. */
+/** Parses `30000-32767` or `30000+2767`. */
 export function parsePortRange(text: string): PortRange | undefined {
   const [, first, separator, second] = /^(\d+)([-+])(\d+)$/.exec(text) ?? [];
   if (first === undefined || second === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** How the API is served: addresses, ports, TLS. */
+/** Defines the flags of serving: addresses, ports and TLS. */
 import { flag } from '../../api/component/flags.ts';
 
 const SERVING = 'Serving';

@@ -1,4 +1,4 @@
-/** Where objects are kept. */
+/** Defines the flags of the storage. */
 import { flag } from '../../api/component/flags.ts';
 
 const STORAGE = 'Storage';

@@ -19,7 +19,7 @@ import { NodeInfo } from './node-info.ts';
 import { PodInfo } from './pod-info.ts';
 import type { NamespaceLabels } from './pod-selection.ts';
 
-/** Look-ups of volumes and of what they depend on. */
+/** Looks up volumes and the objects on which they depend. */
 export interface VolumeLookup {
   claim(namespace: string, name: string): PersistentVolumeClaim | undefined;
   volume(name: string): PersistentVolume | undefined;
@@ -28,12 +28,12 @@ export interface VolumeLookup {
   csiNode(name: string): CSINode | undefined;
 }
 
-/** Look-ups of devices and of the claims for them. */
+/** Looks up devices and the claims for them. */
 export interface DeviceLookup {
   deviceClaim(namespace: string, name: string): ResourceClaim | undefined;
   deviceClass(name: string): DeviceClass | undefined;
   devicePools(): DevicePools;
-  /** The keys of all devices that claims have, also of those whose allocation is being written. */
+  /** Returns the keys of all allocated devices, those of claims whose allocation is being written included. */
   allocatedDevices(): ReadonlySet<string>;
   /** Whether the allocation of the claim with that UID is being written. */
   isBeingAllocated(claimUid: string): boolean;
@@ -42,18 +42,18 @@ export interface DeviceLookup {
   knowsDevices(): boolean;
 }
 
-/** What filters and scores see. */
+/** The view of the cluster that filters and scores read. */
 export interface Cluster extends VolumeLookup, DeviceLookup, NamespaceLabels {
-  /** Nodes of different zones take turns, so that any stretch of the list is spread over the zones. */
+  /** The nodes in an order that alternates between zones, so that any part of the list is spread over the zones. */
   readonly nodes: readonly NodeInfo[];
   node(name: string): NodeInfo | undefined;
 }
 
 export class ClusterState {
   readonly #nodes = new Map<string, NodeInfo>();
-  /** Pods on nodes that the API has not shown. */
+  /** The pods on nodes that the API has not shown yet. */
   readonly #homeless = new Map<string, Map<string, PodInfo>>();
-  /** Name of the node of each pod by UID, assumed ones included. */
+  /** The name of each pod's node by UID, assumed pods included. */
   readonly #nodeOfPod = new Map<string, string>();
   readonly #assumed = new Set<string>();
   #list: readonly NodeInfo[] | undefined;
@@ -83,20 +83,20 @@ export class ClusterState {
     this.#list = undefined;
   }
 
-  /** A pod that the API shows on a node. */
+  /** Sets a pod that the API shows on a node. */
   setPod(pod: Pod): void {
     const info = new PodInfo(pod);
     this.#assumed.delete(info.uid);
     this.#place(info, pod.spec?.nodeName ?? '');
   }
 
-  /** A pod that is about to be bound. */
+  /** Adds a pod that is about to be bound. */
   assume(info: PodInfo, node: string): void {
     this.#assumed.add(info.uid);
     this.#place(info, node);
   }
 
-  /** The binding failed. */
+  /** Removes an assumed pod whose binding failed. */
   forget(uid: string): void {
     if (this.#assumed.delete(uid)) this.removePod(uid);
   }

@@ -29,19 +29,19 @@ export interface ClusterWatch {
   budgets(): readonly PodDisruptionBudget[];
   /** Whether the informer still shows the pod. */
   exists(pod: PodInfo): boolean;
-  /** Pods for which a preemption makes room on that node. */
+  /** Returns the pods that are nominated to the node, because a preemption makes room for them there. */
   nominatedTo(node: string): readonly PodInfo[];
-  /** `''` withdraws the nomination. */
+  /** Nominates the pod to a node. An empty name withdraws the nomination. */
   nominate(info: PodInfo, node: string): void;
   /** Delays changes until `decide` has ended. */
   hold(decide: () => Promise<void>): Promise<void>;
-  /** Applies a change of the state or the queue now, or after the decision that is under way. */
+  /** Applies a change of the state or the queue now, or after the current decision. */
   change(apply: () => void): void;
   synced(signal: AbortSignal): Promise<void>;
   stop(): void;
 }
 
-/** Pods that wait for this scheduler. */
+/** Whether the pod is pending and belongs to this scheduler. */
 function isOurs(pod: Pod): boolean {
   return (
     (pod.spec?.nodeName ?? '') === '' &&
@@ -129,7 +129,7 @@ interface Handler<T> {
   delete(object: T): void;
 }
 
-/** Applies changes in the order in which they come, and not while a decision is under way. */
+/** Applies changes in the order of their arrival, but not during a decision. */
 export class ChangeGate {
   readonly #logger: Logger;
   #waiting: (() => void)[] | undefined;
@@ -143,7 +143,7 @@ export class ChangeGate {
     else this.#waiting.push(apply);
   }
 
-  /** A change that fails is logged, so that it stops neither the changes after it nor the scheduler. */
+  /** Logs a change that fails, so that it affects neither later changes nor the scheduler. */
   async hold(decide: () => Promise<void>): Promise<void> {
     this.#waiting = [];
     try {
@@ -206,7 +206,7 @@ function nodeHandler(state: ClusterState, queue: SchedulingQueue) {
       queue.changed('node-added');
     },
     update: (previous: Node, current: Node): void => {
-      // Heartbeats change neither.
+      // Heartbeats do not change the node for scheduling.
       const changes = nodeChanges(previous, current);
       const images = !jsonEqual(previous.status?.images ?? [], current.status?.images ?? []);
       if (changes.length === 0 && !images) return;
@@ -253,7 +253,7 @@ function podHandler(state: ClusterState, queue: SchedulingQueue, nominations: No
       queue.remove(uid);
       return;
     }
-    // A pod whose binding is under way comes back to the queue if that fails.
+    // A pod that is being bound returns to the queue if the binding fails.
     if (state.isAssumed(uid)) return;
     const info = new PodInfo(pod);
     nominations.set(info, pod.status?.nominatedNodeName ?? '');
@@ -269,7 +269,7 @@ function podHandler(state: ClusterState, queue: SchedulingQueue, nominations: No
   return { add: (pod: Pod) => take(undefined, pod), update: take, delete: gone };
 }
 
-/** Whether more than what the scheduler itself writes has changed. */
+/** Whether fields have changed that the scheduler itself does not write. */
 function changedByOthers(previous: Pod, current: Pod): boolean {
   const { labels = {}, annotations = {} } = previous.metadata;
   return !(

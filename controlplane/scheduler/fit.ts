@@ -21,7 +21,7 @@ import type { NodeInfo } from './node-info.ts';
 import type { PodInfo } from './pod-info.ts';
 import type { FilterPlugin, PreparedFilter, Rejection } from './plugin.ts';
 
-/** In this order; a node's first rejection is the one that is reported. */
+/** The filters in order. The first rejection of a node is the one that is reported. */
 const plugins: readonly FilterPlugin[] = [
   nodeUnschedulable,
   nodeName,
@@ -46,26 +46,26 @@ export interface NodeRejection extends Rejection {
 export interface Fit {
   readonly nodes: readonly NodeInfo[];
   readonly rejections: readonly NodeRejection[];
-  /** Names of the filters that rejected something. */
+  /** The names of the filters that rejected a node. */
   readonly rejectedBy: ReadonlySet<string>;
-  /** Why a filter refused the pod as a whole; '' when none did. */
+  /** The reason why a filter refused the pod as a whole. Empty if none did. */
   readonly refusal: string;
-  /** For trials; absent when the pod was refused as a whole. */
+  /** The trials for preemption. Absent if the pod was refused as a whole. */
   readonly trials: Trials | undefined;
-  /** Number of nodes that were looked at, from the first one on. */
+  /** The number of examined nodes, from the first one on. */
   readonly examined: number;
 }
 
-/** The nominated pods that count on a node for the pod to be scheduled. */
+/** Returns the nominated pods that count on a node for the scheduled pod. */
 export type Nominated = (node: NodeInfo) => readonly PodInfo[];
 
 export interface Search {
   readonly cluster: Cluster;
   readonly nominated: Nominated;
   readonly slice: TimeSlice;
-  /** Index of the node to begin with: turns about, so that all nodes of a large cluster get pods. */
+  /** The index of the node with which to begin. It changes, so that all nodes of a large cluster get pods. */
   readonly first: number;
-  /** Name of a node that suffices when the pod fits there. */
+  /** The name of a node that suffices if the pod fits there. */
   readonly preferred: string;
 }
 
@@ -74,7 +74,7 @@ interface Rejected {
   readonly rejection: Rejection;
 }
 
-/** The prepared filters of one pod, kept true to the pods that a trial moves. */
+/** The prepared filters of one pod, which are updated for the pods that a trial moves. */
 export class Trials {
   readonly #filters: readonly { readonly name: string; readonly filter: PreparedFilter }[];
   readonly #nominated: Nominated;
@@ -84,7 +84,7 @@ export class Trials {
     this.#nominated = nominated;
   }
 
-  /** Why the pod does not fit, with the pods that are nominated to the node and without them. */
+  /** Returns why the pod does not fit, with the pods that are nominated to the node or without them. */
   rejectionOn(node: NodeInfo): Rejected | undefined {
     const rejected = this.#rejectionNow(node);
     if (rejected !== undefined) return rejected;
@@ -97,7 +97,7 @@ export class Trials {
     return rejectedThen;
   }
 
-  /** `node` is a clone: the cluster's own nodes stay as they are. */
+  /** Adds a pod to `node`, which is a clone, because the cluster's own nodes must not change. */
   add(pod: PodInfo, node: NodeInfo): void {
     node.add(pod);
     for (const { filter } of this.#filters) filter.moved?.({ pod, node, by: 1 });
@@ -163,14 +163,17 @@ function refused(cluster: Cluster, name: string, rejection: Rejection): Fit {
 
 const FEWEST_TO_FIND = 100;
 
-/** kube-scheduler's default for `percentageOfNodesToScore`: 50 % less 1 % for each 125 nodes, at least 5 % and 100 nodes. */
+/**
+ * Returns kube-scheduler's default for `percentageOfNodesToScore`: 50 % minus 1 % for each 125 nodes, but at least 5 % and 100
+ * nodes.
+ */
 export function nodesToFind(count: number): number {
   if (count < FEWEST_TO_FIND) return count;
   const percentage = Math.max(5, 50 - Math.floor(count / 125));
   return Math.max(FEWEST_TO_FIND, Math.floor((count * percentage) / 100));
 }
 
-/** `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable.` */
+/** Formats `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable.` */
 export function unavailableText(nodeCount: number, reasons: readonly string[], refusal = ''): string {
   const start = `0/${nodeCount} nodes are available:`;
   if (refusal !== '') return `${start} ${refusal}.`;

@@ -1,4 +1,4 @@
-/** A node with the pods on it and their sums. Filters read it; preemption changes copies of it. */
+/** Holds a node with its pods and the sums of their requests. Filters read it, and preemption modifies copies of it. */
 import type { Node } from '../../api/machinery/kinds.ts';
 import { PodInfo } from './pod-info.ts';
 import { amountOf, resourcesOf, type Resources } from './pod-requests.ts';
@@ -9,19 +9,19 @@ export class NodeInfo {
   readonly labels: Readonly<Record<string, string>>;
   readonly allocatable: Resources;
   readonly allowedPods: number;
-  /** Bytes of each image, by every name of the image. */
+  /** The size of each image in bytes, by every name of the image. */
   readonly images: ReadonlyMap<string, number>;
   readonly pods: Map<string, PodInfo>;
-  /** Those of `pods` with required anti-affinity: few, and every pod to be scheduled has to ask them. */
+  /** The pods with required anti-affinity. There are few, and each must be checked for every scheduled pod. */
   readonly antiAffine: Map<string, PodInfo>;
-  /** Those of `pods` whose terms change scores of other pods. */
+  /** The pods whose terms change the scores of other pods. */
   readonly attracting: Map<string, PodInfo>;
-  /** Number of pods of each controlling owner. */
+  /** The number of pods of each controlling owner. */
   readonly podsOfController: Map<string, number>;
   readonly requested: Resources;
   readonly requestedForScoring: Resources;
 
-  /** `like`: an earlier state of the same node; its pods are taken over. */
+  /** `like` is an earlier state of the same node, whose pods are kept. */
   constructor(node: Node, like?: NodeInfo) {
     this.node = node;
     this.name = node.metadata.name ?? '';

@@ -1,14 +1,14 @@
 /**
- * The interfaces of filters and scores. A filter is prepared once for a pod and a state of the cluster, then called for each
- * node. Trials (nominated pods, preemption) move pods and report each move, so that nothing is prepared twice. All of them are
- * pure.
+ * Defines the interfaces of filters and scores. A filter is prepared once for a pod and a state of the cluster, and then called
+ * for each node. Trials (nominated pods, preemption) move pods and report each move, so that nothing is prepared twice. All
+ * filters and scores are pure.
  */
 import type { Cluster } from './cluster-state.ts';
 import type { NodeInfo } from './node-info.ts';
 import type { PodInfo } from './pod-info.ts';
 
 export interface Rejection {
-  /** `unresolvable`: removing other pods would not help. */
+  /** `unresolvable` means that evicting other pods would not help. */
   readonly kind: 'unschedulable' | 'unresolvable';
   readonly reasons: readonly string[];
 }
@@ -21,7 +21,7 @@ export function unresolvable(...reasons: string[]): Rejection {
   return { kind: 'unresolvable', reasons };
 }
 
-/** A pod that a trial puts on a node (`by` 1) or takes from it (`by` -1). */
+/** A pod that a trial adds to a node (`by` 1) or removes from it (`by` -1). */
 export interface PodMove {
   readonly pod: PodInfo;
   readonly node: NodeInfo;
@@ -30,19 +30,19 @@ export interface PodMove {
 
 export interface PreparedFilter {
   check(node: NodeInfo): Rejection | undefined;
-  /** Updates what was prepared over all nodes. Absent where `check` reads everything from the node. */
+  /** Updates what was prepared over all nodes. Absent if `check` reads everything from the node. */
   moved?(move: PodMove): void;
 }
 
 export interface FilterPlugin {
   readonly name: string;
-  /** `undefined`: the filter does not concern this pod. A rejection counts for all nodes. */
+  /** Returns `undefined` if the filter does not concern this pod. A rejection counts for all nodes. */
   prepare(pod: PodInfo, cluster: Cluster): PreparedFilter | Rejection | undefined;
 }
 
 export interface ScorePlugin {
   readonly name: string;
   readonly weight: number;
-  /** Scores 0 to 100, one for each of `nodes`; `undefined`: the plugin does not concern this pod. */
+  /** Returns a score from 0 to 100 for each of `nodes`, or `undefined` if the plugin does not concern this pod. */
   score(pod: PodInfo, nodes: readonly NodeInfo[], cluster: Cluster): readonly number[] | undefined;
 }

@@ -12,7 +12,7 @@ export interface HostPort {
 
 export interface WeightedTerm {
   readonly term: PodTerm;
-  /** Negative for anti-affinity. */
+  /** The weight, which is negative for anti-affinity. */
   readonly weight: number;
 }
 
@@ -31,9 +31,9 @@ export class PodInfo {
   readonly requiredAffinity: readonly PodTerm[];
   readonly requiredAntiAffinity: readonly PodTerm[];
   readonly preferences: readonly WeightedTerm[];
-  /** Terms that raise or lower the score of a node for another pod while this one runs there. */
+  /** The terms that change the score of a node for another pod while this one runs there. */
   readonly attractions: readonly WeightedTerm[];
-  /** UID of the controlling owner. */
+  /** The UID of the controlling owner. */
   readonly controller: string | undefined;
 
   constructor(pod: Pod) {

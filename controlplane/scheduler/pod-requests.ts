@@ -1,23 +1,23 @@
 /**
- * What a pod asks of a node: the sum of its containers and sidecars, at least the most that its init sequence needs, as
- * overridden by pod-level resources, plus overhead (specification of pod resources; a resize counts with the larger side).
+ * Computes the resource requests of a pod: the sum of its containers and sidecars, but at least the maximum of its init
+ * sequence, overridden by pod-level resources, plus overhead. During a resize, the larger value counts.
  */
 import { approximate, parseQuantity } from '../../api/meta/quantity.ts';
 import type { Pod } from '../../api/machinery/kinds.ts';
 
-/** cpu in thousandths, everything else in units. */
+/** CPU is in thousandths, and all other resources are in units. */
 export type Resources = Map<string, number>;
 
 type Container = NonNullable<Pod['spec']>['containers'][number];
 type ResourceTexts = Readonly<Record<string, string>> | undefined;
 
-/** What scoring assumes of containers that ask for nothing. */
+/** The requests that scoring assumes for containers without requests. */
 const ASSUMED: Readonly<Record<string, number>> = { cpu: 100, memory: 200 * 1024 * 1024 };
 
 const amounts = new Map<string, number>();
 const AMOUNTS_KEPT = 4096;
 
-/** `cpu` in thousandths (rounded up), else the value rounded up. */
+/** Returns `cpu` in thousandths and other resources in units, rounded up. */
 export function amountOf(resource: string, text: string): number {
   const key = resource === 'cpu' ? `c${text}` : text;
   const known = amounts.get(key);
@@ -51,7 +51,7 @@ function sum(a: Resources, b: Resources): Resources {
 
 export interface PodRequests {
   readonly actual: Resources;
-  /** With the assumed amounts where a container names none; cpu and memory only. */
+  /** The requests with the assumed amounts for containers without requests. CPU and memory only. */
   readonly forScoring: Resources;
 }
 
@@ -65,7 +65,7 @@ function containerRequests(container: Container, pod: Pod): Resources {
   const requests = resourcesOf(container.resources?.requests);
   const statuses = [...(pod.status?.containerStatuses ?? []), ...(pod.status?.initContainerStatuses ?? [])];
   const status = statuses.find((one) => one.name === container.name);
-  // While a resize is under way the node must hold both what is wanted and what is still allocated.
+  // During a resize, the node must have room for both the desired and the allocated resources.
   if (status?.allocatedResources !== undefined) atLeast(requests, resourcesOf(status.allocatedResources));
   if (status?.resources?.requests !== undefined) atLeast(requests, resourcesOf(status.resources.requests));
   return requests;

@@ -1,4 +1,7 @@
-/** Which pods a term of pod affinity or a spread constraint selects. Pure; a term is parsed once for the pod that has it. */
+/**
+ * Finds the pods that a term of pod affinity or a spread constraint selects. Pure. A term is parsed once for the pod that has
+ * it.
+ */
 import {
   fromLabelSelector,
   newSelector,
@@ -15,7 +18,7 @@ export type AffinityTerm = NonNullable<
   NonNullable<NonNullable<Spec['affinity']>['podAffinity']>['requiredDuringSchedulingIgnoredDuringExecution']
 >[number];
 
-/** The parts of a pod that a term looks at. */
+/** The parts of a pod that a term reads. */
 export interface SelectablePod {
   readonly namespace: string;
   readonly labels: Labels;
@@ -50,7 +53,7 @@ export function podTerm(term: AffinityTerm, owner: SelectablePod): PodTerm {
   };
 }
 
-/** The selector that also requires the owner's values of `keys` and excludes its values of `otherKeys`. */
+/** Returns the selector that also requires the owner's values of `keys` and excludes its values of `otherKeys`. */
 export function mergedSelector(
   selector: LabelSelector,
   owner: SelectablePod,
@@ -68,7 +71,7 @@ export function mergedSelector(
     for (const key of list) {
       const value = ownMember(owner.labels, key);
       const requirement: LabelRequirement = { key, operator, values: [value ?? ''] };
-      // The API server merges them into the selector when it stores a pod; pods stored by older versions lack them.
+      // The API server merges them into the selector when it stores a pod. Pods that older versions stored lack them.
       if (value !== undefined && !has(requirement)) more.push(requirement);
     }
   }

@@ -1,4 +1,4 @@
-/** Everything that the scheduler writes: bindings, volume decisions, conditions, nominations and evictions of victims. */
+/** Implements all writes of the scheduler: bindings, volume decisions, conditions, nominations and evictions of victims. */
 import { isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import { formatTime, type Clock } from '../../api/machinery/clock.ts';
 import type { PersistentVolumeClaim, Pod, ResourceClaim } from '../../api/machinery/kinds.ts';
@@ -18,14 +18,17 @@ export interface SchedulingFailure {
 export interface PodWrites {
   bind(pod: PodInfo, node: string): Promise<void>;
   bindVolumes(decision: VolumeDecision, node: string): Promise<void>;
-  /** Condition PodScheduled; `nominated` also sets the nomination (`''` clears it). Nothing is written when nothing changes. */
+  /**
+   * Writes the condition PodScheduled. `nominated` also sets the nomination, and an empty text clears it. Nothing is written if
+   * nothing changes.
+   */
   markUnschedulable(pod: Pod, failure: SchedulingFailure): Promise<void>;
   clearNomination(pod: Pod): Promise<void>;
   evict(victim: PodInfo): Promise<void>;
   /** Writes the allocation of a claim if it is new, and reserves the claim for the pod. */
   reserve(claim: ReservedClaim, pod: Pod): Promise<void>;
   unreserve(claim: ResourceClaim, pod: Pod): Promise<void>;
-  /** Takes the devices from a claim that nobody uses. */
+  /** Removes the devices of a claim that no pod uses. */
   deallocate(claim: ResourceClaim): Promise<void>;
 }
 
@@ -70,7 +73,7 @@ export function podWrites(client: TypedClient, clock: Clock): PodWrites {
   };
 }
 
-/** Reserves the matched volumes for their claims, and asks provisioners for the others on `node`. */
+/** Reserves the matched volumes for their claims, and requests the others on `node` from provisioners. */
 async function bindVolumes(client: TypedClient, { matches, provision }: VolumeDecision, node: string): Promise<void> {
   for (const { claim, volume } of matches) {
     const patch = {

@@ -1,7 +1,7 @@
 /**
- * Preemption: selects the pods of lower priority to evict, and the node, so that a pod fits: as few and as unimportant pods as
- * possible, with respect for disruption budgets where possible. It works in time slices and, like kube-scheduler, stops at a
- * tenth of the nodes (at least a hundred). It changes nothing; `scheduler.ts` evicts the pods.
+ * Selects the node and the pods of lower priority to evict, so that a pod fits. It evicts as few and as unimportant pods as
+ * possible, and respects disruption budgets if possible. It works in time slices and, like kube-scheduler, stops at a tenth of
+ * the nodes (at least a hundred). It changes nothing, and `scheduler.ts` evicts the pods.
  */
 import type { PodDisruptionBudget } from '../../api/machinery/kinds.ts';
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';
@@ -13,16 +13,16 @@ import type { PodInfo } from './pod-info.ts';
 
 export interface Preemption {
   readonly node: NodeInfo;
-  /** The most important one first; at least one. */
+  /** The victims, the most important one first. There is at least one. */
   readonly victims: readonly PodInfo[];
-  /** Number of victims whose disruption budgets do not allow it. */
+  /** The number of victims whose disruption budgets do not allow the eviction. */
   readonly violations: number;
 }
 
 export interface PreemptionContext {
   readonly cluster: Cluster;
   readonly budgets: readonly PodDisruptionBudget[];
-  /** Gives 0 to below 1; chooses the node to begin with. */
+  /** Returns a number from 0 to below 1. It selects the node with which to begin. */
   readonly random: () => number;
   readonly slice: TimeSlice;
 }
@@ -30,7 +30,7 @@ export interface PreemptionContext {
 const CANDIDATES_SHARE = 0.1;
 const FEWEST_CANDIDATES = 100;
 
-/** A text says why nothing is preempted. */
+/** Returns a text that says why nothing is preempted, or the preemption. */
 export async function preempt(pod: PodInfo, fit: Fit, context: PreemptionContext): Promise<Preemption | string> {
   const { cluster, budgets, random, slice } = context;
   const ineligible = ineligibility(pod, fit, cluster);
@@ -65,7 +65,7 @@ function ineligibility(pod: PodInfo, fit: Fit, cluster: Cluster): string | undef
   if (pod.pod.spec?.preemptionPolicy === 'Never') return 'not eligible due to preemptionPolicy=Never.';
   const nominated = cluster.node(pod.pod.status?.nominatedNodeName ?? '');
   if (nominated === undefined) return undefined;
-  // That node can no longer be made to fit, so another one may be.
+  // The pod can no longer fit on that node, so another one may be preempted.
   if (fit.rejections.some(({ node, kind }) => node === nominated && kind === 'unresolvable')) return undefined;
   for (const other of nominated.pods.values()) {
     if (other.priority < pod.priority && isTerminatingByPreemption(other))
@@ -82,7 +82,7 @@ function isTerminatingByPreemption({ pod }: PodInfo): boolean {
   );
 }
 
-/** The victims on a node, or the reasons why evicting pods does not help there. */
+/** Returns the victims on a node, or the reasons why evicting pods does not help there. */
 function victimsOn(
   node: NodeInfo,
   pod: PodInfo,
@@ -99,7 +99,7 @@ function victimsOn(
     if (rejected !== undefined) return rejected.rejection.reasons;
     const { violating, others } = byBudget(lower.sort(moreImportantFirst), allowances);
     const violators = new Set(violating);
-    // Pods that should stay most are put back first.
+    // The pods that should be kept first are put back first.
     for (const other of [...violating, ...others]) {
       trials.add(other, tried);
       if (trials.rejectionOn(tried) === undefined) gone.delete(other);
@@ -128,14 +128,14 @@ interface Allowance {
   readonly selector: Selector;
 }
 
-/** Disruption budgets by namespace. */
+/** The disruption budgets by namespace. */
 type Allowances = ReadonlyMap<string, readonly Allowance[]>;
 
 function allowancesOf(budgets: readonly PodDisruptionBudget[]): Allowances {
   const allowances = new Map<string, Allowance[]>();
   for (const budget of budgets) {
     const selector = fromLabelSelector(budget.spec?.selector as Parameters<typeof fromLabelSelector>[0]);
-    // Preemption takes an empty selector to match nothing.
+    // In preemption, an empty selector matches nothing.
     if (selector.isEmpty) continue;
     const { namespace = '' } = budget.metadata;
     const known = allowances.get(namespace);
@@ -145,7 +145,7 @@ function allowancesOf(budgets: readonly PodDisruptionBudget[]): Allowances {
   return allowances;
 }
 
-/** Pods whose budgets allow no further disruption, and the others. */
+/** Splits the pods into those whose budgets allow no further disruption, and the others. */
 function byBudget(pods: readonly PodInfo[], allowances: Allowances) {
   const left = new Map<Allowance, number>();
   const violating: PodInfo[] = [];
@@ -165,7 +165,7 @@ function byBudget(pods: readonly PodInfo[], allowances: Allowances) {
   return { violating, others };
 }
 
-/** Fewer violations, then a lower highest priority, a lower sum of priorities, fewer victims, a later start. */
+/** Prefers fewer violations, then a lower highest priority, a lower sum of priorities, fewer victims, and a later start. */
 export function isBetter(a: Preemption, b: Preemption): boolean {
   const [rankA, rankB] = [rank(a), rank(b)];
   for (const [at, value] of rankA.entries()) {
@@ -175,13 +175,13 @@ export function isBetter(a: Preemption, b: Preemption): boolean {
 }
 
 function rank({ violations, victims }: Preemption): number[] {
-  // Makes every priority positive, so that few pods of negative priority do not rank behind many.
+  // The offset makes every priority positive, so that a few pods of negative priority do not rank behind many.
   const offset = 2 ** 31;
   const sum = victims.reduce((total, { priority }) => total + priority + offset, 0);
   return [violations, victims[0]?.priority ?? 0, sum, victims.length];
 }
 
-/** Of the victims with the highest priority. */
+/** Returns the earliest start of the victims with the highest priority. */
 function earliestStart({ victims }: Preemption): string {
   let earliest = NOT_STARTED;
   for (const victim of victims) {

@@ -1,5 +1,5 @@
 /**
- * The scheduler: takes pods from the queue one by one, selects a node from its view of the cluster, assumes the result, and
+ * Schedules pods: takes them from the queue one by one, selects a node in its view of the cluster, assumes the result, and
  * binds in the background. It works in time slices, so that requests get the event loop during an expensive decision. A pod
  * that fits no node gets an event and a condition with the reasons, and waits for a change.
  */
@@ -32,19 +32,19 @@ export interface SchedulerOptions {
   readonly informers: Informers;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** 0 to below 1; chooses among equally good nodes. */
+  /** Returns a number from 0 to below 1. It selects one of several equally good nodes. */
   readonly random: () => number;
   readonly recorder?: EventRecorder;
 }
 
 export interface Scheduler {
-  /** Resolves when everything under way has ended. */
+  /** Resolves when all running work has ended. */
   stop(): Promise<void>;
 }
 
-/** Most bindings under way. */
+/** The maximum number of concurrent bindings. */
 const BINDINGS = 64;
-/** The reports of kube-scheduler's first post-filter (dynamic resources). */
+/** The message of kube-scheduler's first post-filter plugin (dynamic resources). */
 const NO_DEVICES = 'no new claims to deallocate';
 const DEVICES_KEPT = 'still not schedulable';
 const DEVICES_FREED = 'deallocation of ResourceClaim completed';
@@ -71,7 +71,7 @@ class RunningScheduler implements Scheduler {
   #bindings = 0;
   #ready = false;
   #running = false;
-  /** Index of the node with which the next decision begins. */
+  /** The index of the node with which the next decision begins. */
   #firstNode = 0;
 
   constructor(options: SchedulerOptions) {
@@ -118,7 +118,7 @@ class RunningScheduler implements Scheduler {
     try {
       // Changes that arrive together are in the state before the first decision.
       await this.#slice.pause();
-      // A binding that ends wakes it again.
+      // A finished binding wakes the loop again.
       while (this.#bindings < BINDINGS && !this.#abort.signal.aborted) {
         const pod = this.#queue.pop();
         if (pod === undefined) break;
@@ -194,7 +194,7 @@ class RunningScheduler implements Scheduler {
     this.#track(this.#evictVictims(pod, preemption));
   }
 
-  /** Pods of lower priority that were nominated to this node lose the room there, and look for another node. */
+  /** Pods of lower priority that were nominated to this node lose the room there and are scheduled again. */
   #withdrawNominations(pod: PodInfo, node: NodeInfo): void {
     for (const other of this.#watch.nominatedTo(node.name)) {
       if (other.uid === pod.uid || other.priority >= pod.priority) continue;
@@ -221,7 +221,7 @@ class RunningScheduler implements Scheduler {
     }
   }
 
-  /** `nominated`: the node that will have room; `undefined` keeps the present nomination. */
+  /** `nominated` is the node that will have room. `undefined` keeps the present nomination. */
   #reject(pod: PodInfo, rejectedBy: ReadonlySet<string>, message: string, nominated: string | undefined): void {
     this.#queue.unschedulable(pod.uid, rejectedBy);
     this.#recorder.event(referenceTo(pod.pod, pods), 'Warning', 'FailedScheduling', message, { action: 'Scheduling' });
@@ -300,7 +300,7 @@ class RunningScheduler implements Scheduler {
     } catch (error) {
       await this.#unreserve(pod, claims);
       this.#watch.change(() => {
-        // A written allocation holds until the informer shows it.
+        // A written allocation stays in the view until the informer shows it.
         this.#watch.devices.forget(claims.filter((claim) => !written.has(claim)));
         this.#state.forget(pod.uid);
         this.#queue.changed('pod-gone');
@@ -313,7 +313,7 @@ class RunningScheduler implements Scheduler {
     }
   }
 
-  /** The claims keep their allocations, which the next attempt uses. */
+  /** The claims keep their allocations, and the next attempt uses them. */
   async #unreserve(pod: PodInfo, claims: readonly ReservedClaim[]): Promise<void> {
     for (const { claim } of claims) {
       try {

@@ -1,13 +1,13 @@
 /**
- * Pods that wait for a node: active ones by priority and age, ones that back off after a failure, and unschedulable ones that
- * wait, at most five minutes, for a change of a kind that concerns the filters that rejected them.
+ * Queues the pods that wait for a node: active ones by priority and age, ones in backoff after a failure, and unschedulable
+ * ones. The latter wait, at most five minutes, for a change that concerns the filters that rejected them.
  */
 import { backoffDelay } from '../../api/machinery/backoff.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { Heap } from '../../api/machinery/heap.ts';
 import type { PodInfo } from './pod-info.ts';
 
-/** A change in the cluster, as coarse as filters care. */
+/** A change in the cluster, as coarse as the filters need it. */
 export type Change =
   | 'node-added'
   | 'node-allocatable'
@@ -51,12 +51,12 @@ const HELPFUL: ReadonlyMap<string, readonly Change[]> = new Map(
 
 const BACKOFF = { firstMs: 1000, longestMs: 10_000 };
 const LONGEST_WAIT_MS = 5 * 60_000;
-/** Pods that are due about the same time wake together. */
+/** Pods that are due at about the same time wake together. */
 const WAKE_STEP_MS = 100;
 
 interface Queued {
   info: PodInfo;
-  /** Of the first arrival: among equals the oldest goes first. */
+  /** The number of the first arrival. Of equal pods, the oldest comes first. */
   readonly order: number;
   attempts: number;
   place: 'active' | 'backoff' | 'unschedulable' | 'in-flight' | 'removed';
@@ -70,9 +70,9 @@ export class SchedulingQueue {
   readonly #clock: Clock;
   readonly #onActive: () => void;
   readonly #pods = new Map<string, Queued>();
-  /** May hold pods that are no longer active; `pop` skips them. */
+  /** May contain pods that are no longer active. `pop` skips them. */
   readonly #active = new Heap<Queued>(goesBefore);
-  /** Unschedulable ones by the filters that rejected them, so that a change costs as much as the pods that it may help. */
+  /** The unschedulable pods by the filters that rejected them, so that a change costs only the pods that it may help. */
   readonly #waiting = new Map<string, Set<Queued>>();
   #order = 0;
   #timer: Timer | undefined;
@@ -87,7 +87,7 @@ export class SchedulingQueue {
     return this.#pods.size;
   }
 
-  /** A new pod, or a change of one: a pod that waits is tried again when `mayHelp`. */
+  /** Adds or updates a pod. A waiting pod is retried if `mayHelp` is set. */
   put(info: PodInfo, options: { readonly mayHelp: boolean }): void {
     const known = this.#pods.get(info.uid);
     if (known === undefined) {
@@ -118,7 +118,7 @@ export class SchedulingQueue {
     known.place = 'removed';
   }
 
-  /** The next pod to schedule; it stays known until `remove`, `unschedulable` or `failed`. */
+  /** Returns the next pod to schedule. It stays known until `remove`, `unschedulable` or `failed`. */
   pop(): PodInfo | undefined {
     for (let next = this.#active.pop(); next !== undefined; next = this.#active.pop()) {
       next.isInHeap = false;
@@ -130,7 +130,7 @@ export class SchedulingQueue {
     return undefined;
   }
 
-  /** No node fits because of filters with these names. */
+  /** Records that no node fits because of the filters with these names. */
   unschedulable(uid: string, rejectedBy: ReadonlySet<string>): void {
     const queued = this.#backOff(uid);
     if (queued === undefined) return;
@@ -145,9 +145,9 @@ export class SchedulingQueue {
     this.#arm(queued.waitingSinceMs + LONGEST_WAIT_MS);
   }
 
-  /** Another error occurred: the pod is retried after its backoff. */
+  /** Records another error. The pod is retried after its backoff. */
   failed(uid: string): void {
-    // Another change may have made it active already.
+    // Another change may have made the pod active already.
     if (this.#pods.get(uid)?.place === 'active') return;
     const queued = this.#backOff(uid);
     if (queued !== undefined) this.#retry(queued);

@@ -1,4 +1,7 @@
-/** Scores of the nodes that passed: 0 to 100 each, weighted and added up; the best one wins, ties by chance. Pure. */
+/**
+ * Scores the nodes that passed the filters. Each score is 0 to 100, and they are weighted and added. The best node wins, and
+ * ties are broken at random. Pure.
+ */
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';
 import type { Cluster } from './cluster-state.ts';
 import type { NodeInfo } from './node-info.ts';
@@ -11,7 +14,7 @@ import { spreadsOf } from './filters/topology-spread.ts';
 const MAX = 100;
 const BALANCED = ['cpu', 'memory'] as const;
 
-/** As shares of the highest. */
+/** Scales the scores to shares of the highest. */
 function normalized(scores: readonly number[]): number[] {
   const highest = Math.max(0, ...scores);
   return scores.map((score) => (highest === 0 ? 0 : Math.floor((score * MAX) / highest)));
@@ -59,7 +62,7 @@ const imageLocality: ScorePlugin = {
     );
     return nodes.map((node) => {
       let there = 0;
-      // An image that few nodes have counts less, or all pods would heap up on those.
+      // An image on few nodes counts less, because all pods would otherwise gather on those nodes.
       for (const name of names) there += (node.images.get(name) ?? 0) * (share.get(name) ?? 0);
       const most = MOST_IMAGE * Math.max(1, containers.length);
       return Math.floor((MAX * (Math.min(Math.max(there, LEAST_IMAGE), most) - LEAST_IMAGE)) / (most - LEAST_IMAGE));
@@ -121,7 +124,7 @@ const podTopologySpread: ScorePlugin = {
   },
 };
 
-/** The default: pods of one owner apart, by host and by zone. */
+/** The default spreading: separates the pods of one owner by host and by zone. */
 function spreadOfOwner(pod: PodInfo, nodes: readonly NodeInfo[], cluster: Cluster): readonly number[] | undefined {
   const { controller } = pod;
   if (controller === undefined) return undefined;
@@ -150,7 +153,7 @@ const interPodAffinity: ScorePlugin = {
   name: 'InterPodAffinity',
   weight: 2,
   score(pod, nodes, cluster) {
-    /** Points by topology value, by topology key. */
+    /** The points by topology key and then by topology value. */
     const points = new Map<string, Map<string, number>>();
     const addPoints = (key: string, node: NodeInfo, weight: number): void => {
       const value = ownMember(node.labels, key);
@@ -197,12 +200,12 @@ const plugins: readonly ScorePlugin[] = [
 
 export interface Choice {
   readonly cluster: Cluster;
-  /** Gives 0 to below 1. */
+  /** Returns a number from 0 to below 1. */
   readonly random: () => number;
   readonly slice: TimeSlice;
 }
 
-/** The best of `nodes`, of which there is at least one. */
+/** Returns the best of `nodes`, which must not be empty. */
 export async function bestNode(
   pod: PodInfo,
   nodes: readonly NodeInfo[],

@@ -1,6 +1,6 @@
 /**
- * Claims of a pod as the scheduler sees them: bound ones tie it to nodes, unbound ones of classes that wait for a consumer
- * are matched with a free volume or left to a provisioner. Pure; used by the volume filters and the binder.
+ * Evaluates the claims of a pod for the scheduler. Bound claims restrict the pod to nodes. Unbound claims of classes that wait
+ * for a consumer are matched with a free volume or left to a provisioner. Pure. The volume filters and the binder use it.
  */
 import { fromLabelSelector } from '../../api/meta/selector.ts';
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from '../../api/machinery/kinds.ts';
@@ -16,17 +16,17 @@ const NO_PROVISIONER = 'kubernetes.io/no-provisioner';
 
 export interface PodClaims {
   readonly bound: readonly PersistentVolumeClaim[];
-  /** Of classes that bind when a pod uses them. */
+  /** The unbound claims of classes that bind when a pod uses them. */
   readonly waiting: readonly PersistentVolumeClaim[];
 }
 
-/** What to do with the waiting claims of a pod on a node. */
+/** The decision for the waiting claims of a pod on a node. */
 export interface VolumeDecision {
   readonly matches: readonly { readonly claim: PersistentVolumeClaim; readonly volume: PersistentVolume }[];
   readonly provision: readonly PersistentVolumeClaim[];
 }
 
-/** A text says why no node will do. */
+/** Returns the claims, or a text that says why no node suits. */
 export function claimsOf(pod: PodInfo, lookup: VolumeLookup): PodClaims | string {
   const bound: PersistentVolumeClaim[] = [];
   const waiting: PersistentVolumeClaim[] = [];
@@ -68,7 +68,7 @@ export function volumeFitsNode(volume: PersistentVolume, node: NodeInfo): boolea
   return required === undefined || matchesNodeSelector(required as NodeSelector, node);
 }
 
-/** `undefined` when a claim finds neither a volume nor a provisioner there. */
+/** Returns `undefined` if there is neither a volume nor a provisioner for a claim on the node. */
 export function decide(
   claims: readonly PersistentVolumeClaim[],
   node: NodeInfo,

@@ -1,4 +1,4 @@
-/** What the scheduler writes to resource claims: allocations and reservations. */
+/** Writes allocations and reservations of resource claims. */
 import { formatTime, type Clock } from '../../../api/machinery/clock.ts';
 import type { Pod, ResourceClaim } from '../../../api/machinery/kinds.ts';
 import { resourceClaims } from '../../../api/machinery/resources.ts';
@@ -6,7 +6,7 @@ import type { TypedClient } from '../../../api/machinery/typed-client.ts';
 import { isConflict, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import type { ReservedClaim } from './pod-devices.ts';
 
-/** Keeps a claim from being removed while it has devices. */
+/** The finalizer that keeps a claim from being removed while it has devices. */
 const FINALIZER = 'resource.kubernetes.io/delete-protection';
 const ATTEMPTS = 5;
 
@@ -39,7 +39,7 @@ export function claimWrites(client: TypedClient, clock: Clock) {
     await client.update(resourceClaims, { ...current, status: next }, { subresource: 'status' });
   };
   return {
-    /** Tries again when somebody else writes the claim at the same time. */
+    /** Retries if another client writes the claim at the same time. */
     async reserve(reserved: ReservedClaim, pod: Pod): Promise<void> {
       for (let attempt = 1; ; attempt += 1) {
         try {

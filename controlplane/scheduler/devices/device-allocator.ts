@@ -1,6 +1,6 @@
 /**
- * Allocates devices of one node to claims: a search over the requests in order and, for each, over its alternatives and the
- * devices that suit. Pure.
+ * Allocates devices of one node to claims. It searches the requests in order and, for each of them, its alternatives and the
+ * suitable devices. Pure.
  */
 import type { DeviceClass, ResourceClaim } from '../../../api/machinery/kinds.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
@@ -20,21 +20,21 @@ import { type SearchBudget, SearchExhausted } from './search-budget.ts';
 export interface AllocationInput {
   readonly claims: readonly ResourceClaim[];
   readonly pools: readonly DevicePool[];
-  /** The keys of the devices that are allocated already. */
+  /** The keys of the devices that are already allocated. */
   readonly allocated: ReadonlySet<string>;
   readonly deviceClass: (name: string) => DeviceClass | undefined;
   readonly selection: DeviceSelection;
-  /** A search that exhausts it finds nothing. */
+  /** A search that exhausts the budget finds nothing. */
   readonly budget: SearchBudget;
 }
 
 export type AllocationOutcome =
-  /** In the order of the claims. */
+  /** The allocations in the order of the claims. */
   | { readonly kind: 'allocated'; readonly allocations: readonly DeviceAllocation[] }
   | { readonly kind: 'unavailable' }
   | { readonly kind: 'invalid'; readonly message: string };
 
-/** The devices of one claim, as the API bounds them. */
+/** The API's limit for the devices of one claim. */
 const MOST_DEVICES = 32;
 
 interface Pick {
@@ -43,7 +43,7 @@ interface Pick {
   readonly pooled: PooledDevice;
 }
 
-/** One request of one claim. */
+/** A request of a claim. */
 interface Slot {
   readonly claim: number;
   readonly alternatives: readonly DeviceAlternative[];
@@ -69,7 +69,7 @@ export function allocateDevices(input: AllocationInput): AllocationOutcome {
 }
 
 class Search {
-  /** The claim that is being allocated. */
+  /** The index of the claim that is being allocated. */
   claim = 0;
   readonly picks: Pick[] = [];
   readonly #input: AllocationInput;
@@ -92,7 +92,7 @@ class Search {
     );
   }
 
-  /** Allocates the slots from this one on. Without success, everything is as before. */
+  /** Allocates the slots from this one on. On failure, the state is as before. */
   from(at: number): boolean {
     const slot = this.#slots[at];
     if (slot === undefined) return true;
@@ -100,7 +100,7 @@ class Search {
     return slot.alternatives.some((alternative) => {
       const suitable = this.#suitableFor(alternative);
       if (alternative.allocationMode !== 'All') return this.#choose(at, alternative, alternative.count ?? 1, 0);
-      // All devices that suit, wherever they are: what a pool is about to publish, or what another claim has, is missing.
+      // This alternative needs all suitable devices. Devices that a pool will publish or that another claim has may be missing.
       if (suitable.length === 0 || this.#input.pools.some(({ isIncomplete }) => isIncomplete)) return false;
       const before = this.picks.length;
       if (suitable.every((found) => this.#take(slot.claim, alternative, found)) && this.from(at + 1)) return true;
@@ -109,7 +109,7 @@ class Search {
     });
   }
 
-  /** Takes so many of the devices from an index on, then allocates the next slots. */
+  /** Takes `count` of the devices from an index on, and then allocates the next slots. */
   #choose(at: number, alternative: DeviceAlternative, count: number, first: number): boolean {
     if (count === 0) return this.from(at + 1);
     const claim = this.#slots[at]?.claim ?? 0;
@@ -143,7 +143,7 @@ class Search {
     return suitable;
   }
 
-  /** With access for administration, a device may be in use. */
+  /** Takes a device. With admin access, the device may be in use. */
   #take(
     claim: number,
     alternative: DeviceAlternative,
@@ -167,7 +167,10 @@ class Search {
     return true;
   }
 
-  /** Each constraint compares the device with those picked before, and each counter is added up. */
+  /**
+   * Returns the units that checking a device costs. Each constraint compares it with the devices that were chosen before, and each counter is
+   * updated.
+   */
   #costOf(claim: number, { device }: PooledDevice): number {
     const constraints = this.#input.claims[claim]?.spec?.devices?.constraints?.length ?? 0;
     const counters = (device.consumesCounters ?? []).map((consumed) => Object.keys(consumed.counters).length);
@@ -214,7 +217,9 @@ function meets(
   return value !== undefined && others.every((other) => attributeOf(other, distinctAttribute) !== value);
 }
 
-/** Values of different types differ. Attributes without a domain are of the driver's domain. */
+/**
+ * Returns an attribute as text. Values of different types differ. Attributes without a domain belong to the driver's domain.
+ */
 function attributeOf({ driver, device }: PooledDevice, name: string): string | undefined {
   const short = name.startsWith(`${driver}/`) ? name.slice(driver.length + 1) : undefined;
   const found =
@@ -263,7 +268,7 @@ function allocationOf(
   } as DeviceAllocation;
 }
 
-/** The nodes that can use all devices: one node, those that all selectors select, or every node. */
+/** Returns the nodes that can use all devices: one node, those that all selectors select, or every node. */
 function nodesOf(devices: readonly PooledDevice[]): object | undefined {
   const local = devices.find(({ nodes }) => nodes !== undefined && 'name' in nodes)?.nodes;
   if (local !== undefined && 'name' in local) {
@@ -274,7 +279,7 @@ function nodesOf(devices: readonly PooledDevice[]): object | undefined {
     nodes !== undefined && 'selector' in nodes ? [nodes.selector] : [],
   );
   if (selectors.length === 0) return undefined;
-  // The API allows one term in the selector of a slice, so that the terms of several slices can be joined.
+  // The API allows one term in the selector of a slice, so the terms of several slices can be merged.
   const terms = selectors.flatMap(({ nodeSelectorTerms }) => nodeSelectorTerms.slice(0, 1));
   const unique = <T>(entries: readonly T[]): T[] =>
     entries.filter((entry, index) => entries.findIndex((other) => semanticEqual(other, entry)) === index);

@@ -1,6 +1,6 @@
 /**
- * The devices that drivers publish in ResourceSlices, by the nodes that can use them. A pool is usable once all slices of its
- * newest generation are there. Pure.
+ * Groups the devices of ResourceSlices by the nodes that can use them. A pool is usable once all slices of its newest
+ * generation exist. Pure.
  */
 import { matchesNodeSelector, type NodeSelector, type SelectableNode } from '../../../api/kinds/node-selection.ts';
 import type { ResourceSlice } from '../../../api/machinery/kinds.ts';
@@ -14,21 +14,21 @@ export interface PooledDevice {
   readonly driver: string;
   readonly pool: string;
   readonly device: Device;
-  /** What limits an allocated device to nodes; absent if every node can use it. */
+  /** The nodes that can use the allocated device. Absent if every node can. */
   readonly nodes: { readonly name: string } | { readonly selector: NodeSelector } | undefined;
 }
 
 export interface DevicePool {
   readonly driver: string;
   readonly name: string;
-  /** The slices of its newest generation are not all there. */
+  /** Whether slices of its newest generation are missing. */
   readonly isIncomplete: boolean;
   readonly devices: readonly PooledDevice[];
-  /** The counters that are left of each set, which partitions of one device share. */
+  /** The remaining counters of each set, which the partitions of one device share. */
   readonly counters: ReadonlyMap<string, ReadonlyMap<string, Quantity>>;
 }
 
-/** Identifies a device by driver, pool and name. */
+/** Returns a key from driver, pool and name. */
 export function deviceKey({ driver, pool, device }: { driver: string; pool: string; device: string }): string {
   return `${driver}/${pool}/${device}`;
 }
@@ -37,13 +37,13 @@ export function deviceKey({ driver, pool, device }: { driver: string; pool: stri
 interface Published {
   readonly members: readonly SliceSpec[];
   readonly isIncomplete: boolean;
-  /** The devices of one node each, by its name. */
+  /** The devices of single nodes, by the name of the node. */
   readonly local: ReadonlyMap<string, readonly PooledDevice[]>;
-  /** The devices that several nodes may use. */
+  /** The devices that several nodes can use. */
   readonly shared: readonly PooledDevice[];
 }
 
-/** The pools of some slices, indexed by node: a node is asked for without a look at the devices of the others. */
+/** The pools of some slices, indexed by node, so that the devices of other nodes cost nothing. */
 export class DevicePools {
   readonly #byNode = new Map<string, Published[]>();
   readonly #shared: Published[] = [];
@@ -60,7 +60,7 @@ export class DevicePools {
     }
   }
 
-  /** Returns the pools that have something for the node. Allocated devices have used their counters. */
+  /** Returns the pools with devices for the node. Allocated devices have consumed their counters. */
   for(node: SelectableNode, allocated: ReadonlySet<string>): readonly DevicePool[] {
     const candidates = new Set([...(this.#byNode.get(node.name) ?? []), ...this.#shared]);
     return [...candidates].flatMap(({ members, isIncomplete, local, shared }) => {
@@ -128,7 +128,9 @@ function countersLeft(
   return left;
 }
 
-/** Adds what the device consumes to the counters (`by` 1), or takes it (`by` -1). Returns whether no counter is overdrawn. */
+/**
+ * Adds what the device consumes to the counters (`by` 1), or subtracts it (`by` -1). Returns whether no counter is overdrawn.
+ */
 export function consume(
   counters: ReadonlyMap<string, Map<string, Quantity>>,
   { consumesCounters = [] }: Device,

@@ -1,4 +1,4 @@
-/** The requests of a claim in the form in which they are allocated: each with its alternatives, the preferred one first. Pure. */
+/** Converts the requests of a claim to the form of the allocator: each with its alternatives, the preferred one first. Pure. */
 import type { ResourceClaim } from '../../../api/machinery/kinds.ts';
 
 type DeviceClaim = NonNullable<NonNullable<ResourceClaim['spec']>['devices']>;

@@ -1,4 +1,4 @@
-/** Judges whether a device suits a request: selectors of the request and its class, taints, and the capacity. */
+/** Decides whether a device suits a request, by the selectors of the request and its class, taints and the capacity. */
 import { compile, type Program } from '../../../api/cel/cel.ts';
 import { DEVICE_ENVIRONMENT, deviceValue } from '../../../api/cel/device-environment.ts';
 import type { DeviceClass } from '../../../api/machinery/kinds.ts';
@@ -8,20 +8,20 @@ import type { DeviceAlternative } from './device-requests.ts';
 import type { Device, PooledDevice } from './device-pools.ts';
 import type { SearchBudget } from './search-budget.ts';
 
-/** The error of an expression, by which a claim cannot be allocated anywhere. */
+/** The error of an expression. A claim with such an expression cannot be allocated anywhere. */
 export class SelectorError extends Error {}
 
-/** The programs that are kept, and the results of all of them. Users write the expressions. */
+/** The number of programs that are kept with their results. Users write the expressions. */
 const MOST_PROGRAMS = 1_000;
 const MOST_RESULTS = 1_000_000;
-/** The cost of CEL that takes as long as one unit of a search. */
+/** The CEL cost that takes as long as one unit of a search. */
 const CEL_COST_A_UNIT = 4;
-/** What it takes to make the value of a device, in units of a search. */
+/** The cost of creating the value of a device, in units of a search. */
 const VALUE_UNITS = 30;
 
 interface Selector {
   readonly program: Program;
-  /** Kept, since devices do not change and are judged for many pods. */
+  /** The results are kept, because devices do not change and are evaluated for many pods. */
   readonly results: WeakMap<Device, boolean>;
 }
 
@@ -34,7 +34,7 @@ export class DeviceSelection {
   readonly #selectors = new Map<string, Selector>();
   #results = 0;
 
-  /** Throws `SelectorError` and `SearchExhausted`. After the latter, what was judged is known the next time. */
+  /** Throws `SelectorError` and `SearchExhausted`. After the latter, the results so far are kept for the next attempt. */
   suits(pooled: PooledDevice, alternative: DeviceAlternative, { deviceClass, budget }: SuitOptions): boolean {
     const { device } = pooled;
     const selectors = [...(deviceClass.spec?.selectors ?? []), ...(alternative.selectors ?? [])];

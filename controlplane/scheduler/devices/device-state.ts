@@ -1,6 +1,6 @@
 /**
- * The scheduler's view of devices: classes, slices and claims from the informers, with the allocations that are being written.
- * `cluster-watch.ts` owns it.
+ * Holds the scheduler's view of devices: classes, slices and claims from the informers, and the allocations that are being
+ * written. `cluster-watch.ts` owns it.
  */
 import type { Informer, Informers } from '../../../api/machinery/informer.ts';
 import type { DeviceClass, ResourceClaim, ResourceSlice } from '../../../api/machinery/kinds.ts';
@@ -18,7 +18,7 @@ export class DeviceState implements DeviceLookup {
   readonly #slices: Informer<ResourceSlice>;
   /** The allocations that are being written, by UID of the claim. */
   readonly #pending = new Map<string, DeviceAllocation>();
-  /** Those of the slices as they are; made when they are asked for. */
+  /** The pools of the current slices. They are built on demand. */
   #pools: DevicePools | undefined;
 
   constructor(informers: Informers) {
@@ -27,7 +27,7 @@ export class DeviceState implements DeviceLookup {
     this.#slices = informers.for(resourceSlices);
   }
 
-  /** Calls back when devices or claims change in a way that may help a pod. Returns a function that ends this. */
+  /** Calls back when devices or claims change in a way that may help a pod. Returns a function that removes the callback. */
   onChange(changed: () => void): () => void {
     const settled = (claim: ResourceClaim): void => {
       if (claim.status?.allocation !== undefined) this.#pending.delete(claim.metadata.uid ?? '');
@@ -67,7 +67,7 @@ export class DeviceState implements DeviceLookup {
       if (allocation !== undefined) this.#pending.set(claim.metadata.uid ?? '', allocation);
   }
 
-  /** Takes back allocations that could not be written. */
+  /** Removes allocations that could not be written. */
   forget(reserved: readonly ReservedClaim[]): void {
     for (const { claim } of reserved) this.#pending.delete(claim.metadata.uid ?? '');
   }

@@ -1,6 +1,6 @@
 /**
- * The resource claims of a pod: which of them are allocated, and what to allocate to the others on a node. Pure; the filter and
- * the scheduler use it.
+ * Evaluates the resource claims of a pod: which are allocated, and what to allocate to the others on a node. Pure. The filter
+ * and the scheduler use it.
  */
 import { matchesNodeSelector, type NodeSelector } from '../../../api/kinds/node-selection.ts';
 import type { ResourceClaim } from '../../../api/machinery/kinds.ts';
@@ -11,23 +11,23 @@ import { allocateDevices, type AllocationOutcome } from './device-allocator.ts';
 import { type DeviceAllocation, requestsOf } from './device-requests.ts';
 import { SearchBudget } from './search-budget.ts';
 
-/** The pods that may share a claim. */
+/** The maximum number of pods that may share a claim. */
 const MOST_CONSUMERS = 256;
 
 export interface PodDevices {
   readonly allocated: readonly ResourceClaim[];
-  /** Claims that the scheduler allocates. */
+  /** The claims that the scheduler allocates. */
   readonly open: readonly ResourceClaim[];
 }
 
-/** A claim that the pod gets on its node. */
+/** A claim that is reserved for the pod on its node. */
 export interface ReservedClaim {
   readonly claim: ResourceClaim;
-  /** What the claim gets; absent if it is allocated already. */
+  /** The allocation of the claim. Absent if it is already allocated. */
   readonly allocation: DeviceAllocation | undefined;
 }
 
-/** A text says why no node will do. */
+/** Returns the claims of the pod, or a text that says why no node suits. */
 export function devicesOf(pod: PodInfo, lookup: DeviceLookup): PodDevices | string {
   const allocated: ResourceClaim[] = [];
   const open: ResourceClaim[] = [];
@@ -47,7 +47,7 @@ export function devicesOf(pod: PodInfo, lookup: DeviceLookup): PodDevices | stri
   return { allocated, open };
 }
 
-/** A claim that is not needed for the pod has no name. */
+/** Returns the name of the claim. A claim that the pod does not need has none. */
 function claimName(
   { pod }: PodInfo,
   { name, resourceClaimName }: { readonly name: string; readonly resourceClaimName?: string | undefined },
@@ -98,7 +98,7 @@ export function allocateOn(
   );
 }
 
-/** Returns the claims of a pod that is about to run on the node, or `undefined` if the node has not got the devices any more. */
+/** Returns the claims of a pod that is about to run on the node, or `undefined` if the node no longer has the devices. */
 export function reserveOn(pod: PodInfo, node: NodeInfo, lookup: DeviceLookup): readonly ReservedClaim[] | undefined {
   const devices = devicesOf(pod, lookup);
   if (typeof devices === 'string') return undefined;
@@ -110,7 +110,7 @@ export function reserveOn(pod: PodInfo, node: NodeInfo, lookup: DeviceLookup): r
   return [...reserved, ...open.map((claim, index) => ({ claim, allocation: outcome.allocations[index] }))];
 }
 
-/** Returns an allocated claim of the pod that no pod uses, and that keeps the pod from a node. */
+/** Returns an allocated claim of the pod that no pod uses and that keeps the pod from a node. */
 export function claimInTheWay(
   pod: PodInfo,
   nodes: readonly NodeInfo[],

@@ -1,15 +1,15 @@
 /**
- * What a search for devices may cost. Users write claims and expressions, and drivers publish devices, so a search may have more
- * possibilities than can be tried, and nothing else runs meanwhile. One unit is one comparison of two devices, about a
- * microsecond.
+ * Limits the cost of a search for devices. Users write claims and expressions, and drivers publish devices, so a search may
+ * have more possibilities than can be tried, and it blocks the event loop. One unit is one comparison of two devices, which
+ * takes about a microsecond.
  */
 
-/** The search has cost what it may. */
+/** The error of a search that has used up its budget. */
 export class SearchExhausted extends Error {}
 
-/** A twentieth of a second, or a little more, on one node. */
+/** The budget for one node, about a twentieth of a second. */
 const MOST_ON_NODE = 50_000;
-/** On all nodes for one pod, so that its claims do not keep the scheduler from other pods. */
+/** The budget for all nodes and one pod, so that its claims do not keep the scheduler from other pods. */
 const MOST_FOR_POD = 2_000_000;
 
 export class SearchBudget {
@@ -25,7 +25,7 @@ export class SearchBudget {
     if (this.#left < 0) throw new SearchExhausted();
   }
 
-  /** Runs a search on one node with its share of what is left. The share that is not used is left to other nodes. */
+  /** Runs a search on one node with its share of the remaining budget. The unused part remains for other nodes. */
   onNode<T>(search: (share: SearchBudget) => T): T {
     const share = new SearchBudget(Math.min(MOST_ON_NODE, Math.max(0, this.#left)));
     const before = share.#left;

@@ -1,4 +1,4 @@
-/** Whether a node has the devices that the pod claims. */
+/** Filters nodes that have the devices that the pod claims. */
 import { allocateOn, devicesOf, isUsableOn } from '../devices/pod-devices.ts';
 import { SearchBudget } from '../devices/search-budget.ts';
 import { unresolvable, type FilterPlugin } from '../plugin.ts';

@@ -1,6 +1,6 @@
 /**
- * Required pod affinity and anti-affinity, of the pod towards running pods and of running pods towards it: counts matching pods
- * by topology value once, after which each node costs a few look-ups and each moved pod a few selector matches.
+ * Filters by required pod affinity and anti-affinity, of the pod towards running pods and of running pods towards it. It counts
+ * matching pods by topology value once. After that, each node costs a few lookups, and each moved pod a few selector matches.
  */
 import { ownMember } from '../../../api/meta/own-member.ts';
 import type { Cluster } from '../cluster-state.ts';
@@ -18,7 +18,7 @@ export const interPodAffinity: FilterPlugin = {
   },
 };
 
-/** Matching pods by value of the topology label of one term. */
+/** Counts matching pods by the value of the topology label of one term. */
 class TopologyCounts {
   readonly term: PodTerm;
   readonly #counts = new Map<string, number>();
@@ -50,7 +50,7 @@ class AffinityCounts implements PreparedFilter {
   readonly #cluster: Cluster;
   readonly #affinity: readonly TopologyCounts[];
   readonly #antiAffinity: readonly TopologyCounts[];
-  /** Pods that do not want this one near, by `key=value` of their terms' topology. */
+  /** The number of pods with anti-affinity to this pod, by `key=value` of the topology of their terms. */
   readonly #repelling = new Map<string, Map<string, number>>();
   readonly #matchesItself: boolean;
 
@@ -89,11 +89,11 @@ class AffinityCounts implements PreparedFilter {
     if (this.#affinity.length === 0) return true;
     if (!this.#affinity.every(({ term }) => Object.hasOwn(node.labels, term.topologyKey))) return false;
     if (this.#affinity.every((counts) => counts.has(node))) return true;
-    // The first of a group of pods that want to be together may go anywhere.
+    // The first of a group of pods with affinity to each other may run anywhere.
     return this.#matchesItself && this.#affinity.every((counts) => counts.isEmpty);
   }
 
-  /** A pod must match all affinity terms to count for any of them; anti-affinity terms count one by one. */
+  /** A pod must match all affinity terms to count for any of them. Anti-affinity terms count separately. */
   #countMatching(other: PodInfo, node: NodeInfo, by: 1 | -1): void {
     if (this.#affinity.length > 0 && this.#affinity.every(({ term }) => term.selects(other, this.#cluster))) {
       for (const counts of this.#affinity) counts.change(node, by);

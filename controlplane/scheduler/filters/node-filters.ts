@@ -1,4 +1,4 @@
-/** Filters that look at one node alone: its name, readiness for pods, labels, taints, ports and resources. */
+/** Filters that read only the node: its name, readiness, labels, taints, ports and resources. */
 import type { NodeInfo } from '../node-info.ts';
 import type { HostPort, PodInfo } from '../pod-info.ts';
 import { podSelectsNode, toleratesTaint, type Taint } from '../../../api/kinds/node-selection.ts';
@@ -52,7 +52,7 @@ export const nodeAffinity: FilterPlugin = {
   },
 };
 
-/** The node declares the features of the pod's specification. A node with an older agent would ignore them. */
+/** The node must declare the features that the pod's spec needs, because a node with an older agent would ignore them. */
 export const nodeDeclaredFeatures: FilterPlugin = {
   name: 'NodeDeclaredFeatures',
   prepare({ pod }) {
@@ -102,7 +102,7 @@ export const nodeResourcesFit: FilterPlugin = {
   },
 };
 
-/** Names every resource that is short. Where the node could never give that much, no removal of pods helps. */
+/** Reports every resource that is insufficient. If the node's capacity is too small, no eviction helps. */
 function fits(pod: PodInfo, node: NodeInfo): Rejection | undefined {
   const reasons: string[] = [];
   let hopeless = false;

@@ -1,4 +1,7 @@
-/** Topology spread constraints with `DoNotSchedule`: no topology value may get more than `maxSkew` above the least one. */
+/**
+ * Filters by topology spread constraints with `DoNotSchedule`: no topology value may exceed the least one by more than
+ * `maxSkew`.
+ */
 import type { Selector } from '../../../api/meta/selector.ts';
 import type { Cluster } from '../cluster-state.ts';
 import type { NodeInfo } from '../node-info.ts';
@@ -42,7 +45,7 @@ class SpreadLimits implements PreparedFilter {
   }
 }
 
-/** Matching pods of one constraint by topology value, over the nodes that take part. */
+/** Counts the matching pods of one constraint by topology value, over the nodes that count. */
 export class Spread {
   readonly constraint: Constraint;
   readonly selector: Selector;
@@ -62,7 +65,7 @@ export class Spread {
     );
   }
 
-  /** Pods of the emptiest topology value; 0 while there are fewer values than `minDomains`. */
+  /** The number of pods of the emptiest topology value. It is 0 while there are fewer values than `minDomains`. */
   get least(): number {
     this.#least ??= this.counts.size < (this.constraint.minDomains ?? 1) ? 0 : smallest(this.counts.values());
     return this.#least;
@@ -113,7 +116,7 @@ export function spreadsOf(pod: PodInfo, cluster: Cluster, action: Constraint['wh
   });
 }
 
-/** Whether the node takes part, by the constraint's node policies. */
+/** Whether the node counts according to the constraint's node policies. */
 function isCounted(constraint: Constraint, pod: PodInfo, node: NodeInfo): boolean {
   if ((constraint.nodeAffinityPolicy ?? 'Honor') === 'Honor' && !podSelectsNode(pod.pod, node)) return false;
   if (constraint.nodeTaintsPolicy !== 'Honor') return true;

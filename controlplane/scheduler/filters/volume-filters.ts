@@ -1,4 +1,7 @@
-/** Filters by the pod's claims: what bound volumes allow, where unbound ones could be bound, and how many a node can hold. */
+/**
+ * Filters by the pod's claims: the nodes that bound volumes allow, those where unbound ones can be bound, and the number of
+ * volumes that a node can hold.
+ */
 import { ownMember } from '../../../api/meta/own-member.ts';
 import type { Cluster } from '../cluster-state.ts';
 import type { NodeInfo } from '../node-info.ts';
@@ -20,7 +23,7 @@ export const volumeRestrictions: FilterPlugin = {
     let users = 0;
     for (const node of cluster.nodes) for (const other of node.pods.values()) if (uses(other)) users += 1;
     return {
-      // One user anywhere bars every node; only where it runs would its removal help.
+      // One user of the volume excludes every node. Evicting it helps only on its own node.
       check(node) {
         if (users === 0) return undefined;
         return isUsedOn(node) ? unschedulable(reason) : unresolvable(reason);
@@ -55,7 +58,7 @@ export const nodeVolumeLimits: FilterPlugin = {
   },
 };
 
-/** Driver of each volume that the pod has attached, by a handle that equal volumes share. */
+/** Returns the driver of each attached volume of the pod, by a handle that equal volumes share. */
 function attachedBy(pod: PodInfo, cluster: Cluster): Map<string, string> {
   const drivers = new Map<string, string>();
   for (const name of pod.claimNames) {
