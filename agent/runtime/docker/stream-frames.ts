@@ -35,18 +35,16 @@ export async function* readFrames(source: AsyncIterable<Buffer>): AsyncGenerator
   }
 }
 
-function written(target: NodeJS.WritableStream, payload: Buffer): Promise<void> | undefined {
-  if (target.write(payload)) return undefined;
+/** Resolves when the target takes more, has closed, or the signal aborts. */
+function drained(target: NodeJS.WritableStream, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {
-      target.removeListener('drain', done);
-      target.removeListener('close', done);
-      target.removeListener('error', done);
+      for (const event of ['drain', 'close', 'error']) target.removeListener(event, done);
+      signal.removeEventListener('abort', done);
       resolve();
     };
-    target.once('drain', done);
-    target.once('close', done);
-    target.once('error', done);
+    for (const event of ['drain', 'close', 'error']) target.once(event, done);
+    signal.addEventListener('abort', done, { once: true });
   });
 }
 
@@ -67,10 +65,10 @@ export async function carryStreams(connection: NodeJS.ReadWriteStream, io: Strea
   }
   try {
     if (io.tty) {
-      for await (const chunk of hijacked) await write(io.stdout, chunk);
+      for await (const chunk of hijacked) await write(io.stdout, chunk, io.signal);
     } else {
       for await (const frame of readFrames(hijacked))
-        await write(frame.stream === 'stderr' ? io.stderr : io.stdout, frame.payload);
+        await write(frame.stream === 'stderr' ? io.stderr : io.stdout, frame.payload, io.signal);
     }
   } catch (error) {
     if (!io.signal.aborted) throw error;
@@ -81,10 +79,10 @@ export async function carryStreams(connection: NodeJS.ReadWriteStream, io: Strea
   }
 }
 
-async function write(target: NodeJS.WritableStream | undefined, payload: Buffer): Promise<void> {
-  if (target === undefined) return;
-  const waiting = written(target, payload);
-  if (waiting !== undefined) await waiting;
+/** Output for a client that has gone is dropped: a stream that is closed reports nothing any more. */
+async function write(target: NodeJS.WritableStream | undefined, payload: Buffer, signal: AbortSignal): Promise<void> {
+  if (target === undefined || !target.writable || signal.aborted) return;
+  if (!target.write(payload)) await drained(target, signal);
 }
 
 /** Collects the bytes written to a writable up to a limit, and drops the rest. */
