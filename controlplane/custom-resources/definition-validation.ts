@@ -24,6 +24,7 @@ import { validateAuthorityBundle } from './authority-bundle.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { selectableFieldErrors } from './selectable-fields.ts';
 import { type SchemaPlace, validateSchema } from './schema-validation.ts';
+import { innerSchemas } from './structural-schema.ts';
 
 type Spec = Definition['spec'];
 
@@ -35,6 +36,11 @@ export function validateDefinition(definition: Definition): FieldError[] {
   }
   errors.push(...validateSpec(spec, undefined), ...validateStatus(definition));
   return [...errors, ...validateApproval(definition, undefined), ...validatePreserving(spec, undefined)];
+}
+
+/** Validates an update of the status. The stored versions are validated with the spec only. */
+export function validateDefinitionStatus({ status }: Definition): FieldError[] {
+  return status?.acceptedNames === undefined ? [] : validateNames(status.acceptedNames, 'status.acceptedNames');
 }
 
 export function validateDefinitionUpdate(definition: Definition, old: Definition): FieldError[] {
@@ -139,6 +145,10 @@ function validateVersions(spec: Spec, inner: readonly Parts[], old: Spec | undef
     if (version.schema?.openAPIV3Schema === undefined)
       errors.push(required(`spec.versions[${index}].schema.openAPIV3Schema`));
   });
+  if (spec.preserveUnknownFields === true && versions.some(({ schema }) => hasDefault(schema?.openAPIV3Schema))) {
+    const why = 'must be false in order to use defaults in the schema';
+    errors.push(invalid('spec.preserveUnknownFields', true, why));
+  }
   versions.forEach((version, index) => {
     const path = `spec.versions[${index}]`;
     const texts = rfc1035LabelErrors(version.name);
@@ -159,6 +169,11 @@ function validateVersions(spec: Spec, inner: readonly Parts[], old: Spec | undef
   const texts = first === undefined ? [] : rfc1035LabelErrors(first.name);
   if (texts.length > 0) errors.push(invalid('spec.version', first?.name, texts.join(',')));
   return errors;
+}
+
+function hasDefault(schema: JsonSchema | undefined): boolean {
+  if (schema === undefined) return false;
+  return schema.default !== undefined || [...innerSchemas(schema)].some(hasDefault);
 }
 
 /** The internal form of a version, which kube-apiserver has in messages. */
@@ -309,8 +324,10 @@ function validateConversion(conversion: DefinitionConversion | undefined): Field
 
 function validateStatus(definition: Definition): FieldError[] {
   const { status, spec } = definition;
-  const errors = status?.acceptedNames === undefined ? [] : validateNames(status.acceptedNames, 'status.acceptedNames');
-  return [...errors, ...validateStoredVersions(status?.storedVersions ?? [], spec.versions)];
+  return [
+    ...validateDefinitionStatus(definition),
+    ...validateStoredVersions(status?.storedVersions ?? [], spec.versions),
+  ];
 }
 
 function validateStoredVersions(stored: readonly string[], versions: readonly DefinitionVersion[]): FieldError[] {

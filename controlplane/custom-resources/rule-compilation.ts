@@ -83,7 +83,7 @@ interface At extends Place {
   readonly isRoot?: boolean;
   readonly isResource: boolean;
   readonly count: Count;
-  /** The list whose items cannot be matched with those of the old object. */
+  /** The list or atomic map whose parts cannot be matched with those of the old object. */
   readonly uncorrelated?: string | undefined;
   /** Rules are not allowed inside `allOf` and similar keywords. */
   readonly nested?: boolean;
@@ -114,7 +114,8 @@ function nodeOf(schema: JsonSchema, at: At, walk: Walk): RuleNode | undefined {
   for (const [name, inner] of Object.entries(schema.properties ?? {})) {
     const ofObject = (at.isRoot === true || at.isResource) && OF_OBJECTS.has(name);
     const noDefault = ofObject && at.isRoot === true ? { noDefault: `in top-level ${name}` } : {};
-    const more = ofObject ? { insideMetadata: true, ...noDefault } : {};
+    const whole = schema['x-kubernetes-map-type'] === 'atomic' ? { uncorrelated: at.uncorrelated ?? path } : {};
+    const more = { ...whole, ...(ofObject ? { insideMetadata: true, ...noDefault } : {}) };
     const node = enter(inner, `properties[${name}]`, more);
     if (node !== undefined) properties.set(name, node);
   }

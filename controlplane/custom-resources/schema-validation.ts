@@ -26,13 +26,19 @@ const ROOT_WORDS: ReadonlySet<string> = new Set(
   ),
 );
 
+/** Keywords of which kube-apiserver tells `false` apart from none. */
+const TRISTATE: ReadonlySet<string> = new Set(['default', 'additionalProperties', 'additionalItems']);
+
+const isGiven = (name: string, value: unknown): boolean =>
+  value !== undefined && value !== null && value !== '' && (value !== false || TRISTATE.has(name));
+
 export function validateSchema(
   schema: JsonSchema,
   { schemaPath: path, hasStatus, isKnown }: SchemaPlace,
 ): FieldError[] {
   const errors: FieldError[] = [];
   if (hasStatus) {
-    const other = Object.entries(schema).find(([name, value]) => !ROOT_WORDS.has(name) && value !== undefined);
+    const other = Object.entries(schema).find(([name, value]) => !ROOT_WORDS.has(name) && isGiven(name, value));
     if (schema.type && schema.type !== 'object') {
       const why = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled';
       errors.push(invalid(`${path}.type`, schema.type, why));

@@ -22,7 +22,7 @@ function isSet(value: unknown): boolean {
   return typeof value !== 'object' || Object.keys(value).length > 0;
 }
 
-function* innerSchemas(schema: JsonSchema): Generator<JsonSchema> {
+export function* innerSchemas(schema: JsonSchema): Generator<JsonSchema> {
   yield* Object.values(schema.properties ?? {});
   if (typeof schema.additionalProperties === 'object') yield schema.additionalProperties;
   const items = itemsOf(schema);

@@ -2,6 +2,7 @@
  * Defines the strategies of webhook configurations, admission policies and their bindings. `admission/` applies the stored
  * objects.
  */
+import { conditionErrors, type CommonCondition } from '../../../../api/meta/conditions.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { required, type FieldError } from '../../../../api/meta/field-error.ts';
@@ -105,13 +106,15 @@ function validatingPolicies(check: ExpressionChecker): Strategy<ValidatingPolicy
 }
 
 function statusErrors({ status }: ValidatingPolicy): FieldError[] {
-  return (status?.typeChecking?.expressionWarnings ?? []).flatMap(({ warning = '', fieldRef = '' }, index) => {
+  const errors = (status?.typeChecking?.expressionWarnings ?? []).flatMap(({ warning = '', fieldRef = '' }, index) => {
     const at = `status.typeChecking.expressionWarnings[${index}]`;
     return [
       ...(warning === '' ? [required(`${at}.warning`)] : []),
       ...(fieldRef.trim() === '' ? [required(`${at}.fieldRef`)] : []),
     ];
   });
+  const conditions = (status?.conditions ?? []) as readonly CommonCondition[];
+  return [...errors, ...conditionErrors(conditions, 'status.conditions')];
 }
 
 function mutatingPolicies(check: ExpressionChecker): Strategy<MutatingPolicy> {

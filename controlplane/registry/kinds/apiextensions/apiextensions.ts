@@ -4,7 +4,11 @@
 import { quote } from '../../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import { CLEANUP_FINALIZER, type Definition, setCondition } from '../../../custom-resources/definition.ts';
-import { validateDefinition, validateDefinitionUpdate } from '../../../custom-resources/definition-validation.ts';
+import {
+  validateDefinition,
+  validateDefinitionStatus,
+  validateDefinitionUpdate,
+} from '../../../custom-resources/definition-validation.ts';
 import { unknownFormats } from '../../../custom-resources/formats.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 
@@ -49,6 +53,7 @@ const status: UpdateStrategy<Definition> = {
     // The current storage version is always a stored version.
     if ((definition.status?.storedVersions ?? []).length === 0) rememberStoredVersion(definition);
   },
+  validateUpdate: validateDefinitionStatus,
   resetFields: [
     ['metadata', 'labels'],
     ['metadata', 'annotations'],

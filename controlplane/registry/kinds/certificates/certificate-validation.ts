@@ -110,10 +110,16 @@ function specErrors({ spec }: SigningRequest, old: SigningRequest | undefined): 
 function requestFault(base64: string): string | undefined {
   try {
     const request = parseCsr(Buffer.from(base64, 'base64').toString('latin1'));
-    return request.signatureValid ? undefined : 'x509: the signature of the request does not verify';
+    return request.signatureValid ? undefined : signatureFault(request.publicKey.asymmetricKeyType);
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }
+}
+
+/** Returns Go's error for a signature that does not verify. */
+function signatureFault(keyType: string | undefined): string {
+  if (keyType === 'ec') return 'x509: ECDSA verification failure';
+  return keyType === 'ed25519' ? 'x509: Ed25519 verification failure' : 'crypto/rsa: verification error';
 }
 
 /** Validates a signer name, for example `example.com/signer-name`. */

@@ -131,13 +131,13 @@ function endpointErrors(endpoint: Endpoint, at: string, type: string, known: Rea
     if (type === 'FQDN') errors.push(...fullyQualifiedDomainErrors(own, address));
     else if (family !== undefined) errors.push(...familyErrors(field, own, address, { family, known }));
   }
+  if (nodeName !== undefined) errors.push(...invalidFor(`${at}.nodeName`, nodeName, dnsSubdomainErrors(nodeName)));
   const topology = `${at}.deprecatedTopology`;
   const labels = Object.keys(deprecatedTopology ?? {});
   errors.push(
     ...maxItems(topology, labels, MAX_TOPOLOGY_LABELS),
     ...validateLabels(deprecatedTopology as Record<string, string> | undefined, topology),
   );
-  if (nodeName !== undefined) errors.push(...invalidFor(`${at}.nodeName`, nodeName, dnsSubdomainErrors(nodeName)));
   if (hostname !== undefined) errors.push(...invalidFor(`${at}.hostname`, hostname, dnsLabelErrors(hostname)));
   if (hints !== undefined) errors.push(...hintErrors(hints, `${at}.hints`));
   return errors;

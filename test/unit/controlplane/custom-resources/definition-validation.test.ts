@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { validateDefinition } from '../../../../controlplane/custom-resources/definition-validation.ts';
+import {
+  validateDefinition,
+  validateDefinitionStatus,
+} from '../../../../controlplane/custom-resources/definition-validation.ts';
 import type { Definition, DefinitionVersion } from '../../../../controlplane/custom-resources/definition.ts';
 import type { JsonSchema } from '../../../../controlplane/custom-resources/json-schema.ts';
 
@@ -13,8 +16,11 @@ const schemaOf = (...fields: readonly string[]): { openAPIV3Schema: JsonSchema }
   },
 });
 
-function faults(versions: readonly Partial<DefinitionVersion>[]): string[] {
-  const definition: Definition = {
+const faults = (versions: readonly Partial<DefinitionVersion>[], spec: Partial<Definition['spec']> = {}): string[] =>
+  validateDefinition(definitionOf(versions, spec)).map(String);
+
+function definitionOf(versions: readonly Partial<DefinitionVersion>[], spec: Partial<Definition['spec']>): Definition {
+  return {
     apiVersion: 'apiextensions.k8s.io/v1',
     kind: 'CustomResourceDefinition',
     metadata: { name: 'things.example.com' },
@@ -28,10 +34,10 @@ function faults(versions: readonly Partial<DefinitionVersion>[]): string[] {
         storage: index === 0,
         ...version,
       })),
+      ...spec,
     },
     status: { storedVersions: ['v1'] },
   };
-  return validateDefinition(definition).map(String);
 }
 
 test('selectable fields that all versions share need a schema that all versions share', () => {
@@ -60,5 +66,49 @@ test('selectable fields of one version need a schema of that version alone', () 
       { schema, selectableFields: b },
     ]),
     [`spec.versions[0].selectableFields: ${text}`, `spec.versions[1].selectableFields: ${text}`],
+  );
+});
+
+test('defaults cannot be used if unknown fields are preserved', () => {
+  const schema: { openAPIV3Schema: JsonSchema } = {
+    openAPIV3Schema: { type: 'object', properties: { a: { type: 'array', items: { type: 'string', default: 'x' } } } },
+  };
+  assert.deepEqual(faults([{ schema }], { preserveUnknownFields: true }), [
+    'spec.preserveUnknownFields: Invalid value: true: must be false in order to use defaults in the schema',
+    'spec.preserveUnknownFields: Invalid value: true: cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead',
+  ]);
+});
+
+test('a root that is not nullable may say so beside a status', () => {
+  const schema = { openAPIV3Schema: { ...schemaOf('a').openAPIV3Schema, nullable: false } };
+  assert.deepEqual(faults([{ schema, subresources: { status: {} } }]), []);
+});
+
+test('the members of an atomic map cannot be compared with their old values', () => {
+  const openAPIV3Schema: JsonSchema = {
+    type: 'object',
+    properties: {
+      spec: {
+        type: 'object',
+        'x-kubernetes-map-type': 'atomic',
+        properties: { a: { type: 'integer', 'x-kubernetes-validations': [{ rule: 'self >= oldSelf' }] } },
+      },
+    },
+  };
+  const at = 'spec.validation.openAPIV3Schema.properties[spec]';
+  assert.deepEqual(faults([{ schema: { openAPIV3Schema } }]), [
+    `${at}.properties[a].x-kubernetes-validations[0].rule: Invalid value: "self >= oldSelf": oldSelf cannot be used on the uncorrelatable portion of the schema within ${at}`,
+  ]);
+});
+
+test('the accepted names of a status are checked', () => {
+  const definition = definitionOf([{ schema: schemaOf('a') }], {});
+  const acceptedNames = { plural: 'Things', kind: 'Thing', listKind: 'Thing' };
+  const errors = validateDefinitionStatus({ ...definition, status: { acceptedNames } }).map(String);
+  assert.equal(errors.length, 2);
+  assert.match(errors[0] ?? '', /^status\.acceptedNames\.plural: Invalid value: "Things": a DNS-1035 label/);
+  assert.equal(
+    errors[1],
+    'status.acceptedNames.listKind: Invalid value: "Thing": kind and listKind may not be the same',
   );
 });

@@ -47,7 +47,8 @@ export interface Ruled {
 /** The rules of one resource; `group` is that of the path. With a subresource, `update` is an update of that. */
 export function rulesOf(rows: readonly KindRow[], group: string, resource: string, subresource?: string) {
   const strategy = strategyOf(rows, resource);
-  const updates = subresource === undefined ? strategy : strategy.subresources?.[subresource];
+  const inner = subresource === 'status' ? strategy.status : strategy.subresources?.[subresource ?? ''];
+  const updates = subresource === undefined ? strategy : inner;
   if (updates === undefined) throw new Error(`no rules for ${resource}/${subresource ?? ''}`);
   const context = contextFor(group, resource);
   const made = (draft: Draft): KubeObject => {

@@ -155,3 +155,13 @@ test('a binding does not both deny and warn', () => {
   assert.equal(errors.length, 1);
   assert.match(errors[0] ?? '', /must not contain both Deny and Warn/);
 });
+
+test('the conditions of a policy are checked with its status', () => {
+  const status = rulesOf(rows, GROUP, 'validatingadmissionpolicies', 'status');
+  const conditions = [
+    { type: 'Ready', status: 'Maybe', reason: 'Because', lastTransitionTime: '2024-01-01T00:00:00Z' },
+  ];
+  assert.deepEqual(status.update(policy(), { ...policy(), status: { conditions } }).errors, [
+    'status.conditions[0].status: Unsupported value: "Maybe": supported values: "False", "True", "Unknown"',
+  ]);
+});
