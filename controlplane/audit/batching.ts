@@ -69,6 +69,8 @@ export class BatchingBackend implements AuditBackend {
     this.#timer = undefined;
     this.#sending ??= this.#send().finally(() => {
       this.#sending = undefined;
+      // An event that came in the moment before would wait for the next one.
+      if (this.#buffer.length > 0) this.#flush();
     });
   }
 

@@ -70,15 +70,24 @@ export class StateWriter {
   /** Resolves when the value that `value` returns at the time of the write is on disk. */
   write(value: () => object): Promise<void> {
     this.#next = value;
-    this.#running ??= this.#drain().finally(() => (this.#running = undefined));
+    this.#running ??= this.#drain();
     return this.#running;
   }
 
   async #drain(): Promise<void> {
-    for (let next = this.#next; next !== undefined; next = this.#next) {
-      this.#next = undefined;
-      await writeStateFile(this.#path, next()).catch(this.#onError);
+    try {
+      for (let next = this.#next; next !== undefined; next = this.#next) {
+        this.#next = undefined;
+        await this.#writeNow(next).catch(this.#onError);
+      }
+    } finally {
+      // In the same turn as no value was found: a later one begins another run.
+      this.#running = undefined;
     }
+  }
+
+  async #writeNow(value: () => object): Promise<void> {
+    await writeStateFile(this.#path, value());
   }
 }
 
