@@ -7,6 +7,7 @@ import type { ReferencedObjects } from '../model/referenced-objects.ts';
 import type { Payload, PayloadFile } from './atomic-writer.ts';
 import type { CredentialBundle, PodCertificateSource } from './pod-certificates.ts';
 import type { TrustBundleSource } from './trust-bundles.ts';
+import { ownMember } from '../../api/meta/own-member.ts';
 
 export interface TokenRequestSpec {
   readonly audience: string | undefined;
@@ -31,6 +32,29 @@ export interface PayloadSources {
   readonly resourceValue: (pod: Pod, container: Container, resource: string, divisor: string) => string;
 }
 
+/**
+ * The maximum number of files that the sources of a volume add, also of those that later sources replace: each of thousands of
+ * sources may name the same large object.
+ */
+const MOST_FILES = 200_000;
+const MOST_BYTES = 256 << 20;
+
+/** Counts what the sources of one volume add. */
+class Room {
+  #files = MOST_FILES;
+  #bytes = MOST_BYTES;
+
+  get isExceeded(): boolean {
+    return this.#files < 0 || this.#bytes < 0;
+  }
+
+  take(bytes: number): void {
+    this.#files -= 1;
+    this.#bytes -= bytes;
+    if (this.isExceeded) throw new Error(`the volume has more than ${MOST_FILES} files or ${MOST_BYTES >> 20} MiB`);
+  }
+}
+
 interface KeyToPath {
   key: string;
   path: string;
@@ -42,79 +66,89 @@ export async function volumePayload(pod: Pod, volume: Volume, sources: PayloadSo
   const namespace = pod.metadata.namespace;
   if (volume.configMap !== undefined) {
     const { name, items, defaultMode, optional } = volume.configMap;
-    return configMapFiles(namespace, name ?? '', items, defaultMode ?? 0o644, optional === true, sources);
+    const picked = { items, defaultMode: defaultMode ?? 0o644, optional: optional === true, room: new Room() };
+    return configMapFiles(namespace, name ?? '', picked, sources);
   }
   if (volume.secret !== undefined) {
     const { secretName, items, defaultMode, optional } = volume.secret;
-    return secretFiles(namespace, secretName ?? '', items, defaultMode ?? 0o644, optional === true, sources);
+    const picked = { items, defaultMode: defaultMode ?? 0o644, optional: optional === true, room: new Room() };
+    return secretFiles(namespace, secretName ?? '', picked, sources);
   }
   if (volume.downwardAPI !== undefined) {
-    return downwardFiles(pod, volume.downwardAPI.items ?? [], volume.downwardAPI.defaultMode ?? 0o644, sources);
+    const { items = [], defaultMode = 0o644 } = volume.downwardAPI;
+    return downwardFiles(pod, items, { defaultMode, room: new Room() }, sources);
   }
   if (volume.projected !== undefined) return projectedFiles(pod, volume, volume.projected, sources);
   return undefined;
 }
 
+/** Which keys of an object become files, and how. */
+interface Picked {
+  readonly items: readonly KeyToPath[] | undefined;
+  readonly defaultMode: number;
+  readonly optional: boolean;
+  readonly room: Room;
+}
+
 async function configMapFiles(
   namespace: string,
   name: string,
-  items: KeyToPath[] | undefined,
-  defaultMode: number,
-  optional: boolean,
+  picked: Picked,
   sources: PayloadSources,
 ): Promise<Map<string, PayloadFile>> {
   const configMap = await sources.objects.configMap(namespace, name);
   if (configMap === undefined) {
-    if (optional) return new Map();
+    if (picked.optional) return new Map();
     throw new Error(`configmap "${name}" not found`);
   }
-  const data = new Map<string, Buffer>();
-  for (const [key, value] of Object.entries((configMap['data'] ?? {}) as Record<string, string>))
-    data.set(key, Buffer.from(value));
-  for (const [key, value] of Object.entries((configMap['binaryData'] ?? {}) as Record<string, string>)) {
-    data.set(key, Buffer.from(value, 'base64'));
-  }
-  return pick(data, items, defaultMode, optional, 'configmap references non-existent config key');
+  const data = (configMap['data'] ?? {}) as Record<string, string>;
+  const binary = (configMap['binaryData'] ?? {}) as Record<string, string>;
+  const content = (key: string): Buffer | undefined => {
+    const encoded = ownMember(binary, key);
+    const text = ownMember(data, key);
+    if (encoded !== undefined) return Buffer.from(encoded, 'base64');
+    return text === undefined ? undefined : Buffer.from(text);
+  };
+  const keys = (): string[] => [...Object.keys(data), ...Object.keys(binary)];
+  return pick(keys, content, picked, 'configmap references non-existent config key');
 }
 
 async function secretFiles(
   namespace: string,
   name: string,
-  items: KeyToPath[] | undefined,
-  defaultMode: number,
-  optional: boolean,
+  picked: Picked,
   sources: PayloadSources,
 ): Promise<Map<string, PayloadFile>> {
   const secret = await sources.objects.secret(namespace, name);
   if (secret === undefined) {
-    if (optional) return new Map();
+    if (picked.optional) return new Map();
     throw new Error(`secret "${name}" not found`);
   }
-  const data = new Map<string, Buffer>();
-  for (const [key, value] of Object.entries((secret['data'] ?? {}) as Record<string, string>))
-    data.set(key, Buffer.from(value, 'base64'));
-  return pick(data, items, defaultMode, optional, 'references non-existent secret key');
+  const data = (secret['data'] ?? {}) as Record<string, string>;
+  const content = (key: string): Buffer | undefined => {
+    const encoded = ownMember(data, key);
+    return encoded === undefined ? undefined : Buffer.from(encoded, 'base64');
+  };
+  return pick(() => Object.keys(data), content, picked, 'references non-existent secret key');
 }
 
+/** Decodes only what is picked. `keys` is not called where the pod names the keys. */
 function pick(
-  data: ReadonlyMap<string, Buffer>,
-  items: KeyToPath[] | undefined,
-  defaultMode: number,
-  optional: boolean,
+  keys: () => readonly string[],
+  content: (key: string) => Buffer | undefined,
+  { items, defaultMode, optional, room }: Picked,
   missing: string,
 ): Map<string, PayloadFile> {
   const files = new Map<string, PayloadFile>();
-  if (items === undefined || items.length === 0) {
-    for (const [key, content] of data) files.set(key, { content, mode: defaultMode });
-    return files;
-  }
-  for (const item of items) {
-    const content = data.get(item.key);
-    if (content === undefined) {
+  const named = items !== undefined && items.length > 0 ? items : keys().map((key) => ({ key, path: key }));
+  for (const { key, path, mode = defaultMode } of named as readonly KeyToPath[]) {
+    const found = content(key);
+    if (found === undefined) {
       if (optional) continue;
-      throw new Error(`${missing}: ${item.key}`);
+      throw new Error(`${missing}: ${key}`);
     }
-    files.set(item.path, { content, mode: item.mode ?? defaultMode });
+    room.take(found.length);
+    files.set(path, { content: found, mode });
   }
   return files;
 }
@@ -124,7 +158,7 @@ type DownwardItem = NonNullable<NonNullable<Volume['downwardAPI']>['items']>[num
 function downwardFiles(
   pod: Pod,
   items: readonly DownwardItem[],
-  defaultMode: number,
+  { defaultMode, room }: Pick<Picked, 'defaultMode' | 'room'>,
   sources: PayloadSources,
 ): Map<string, PayloadFile> {
   const files = new Map<string, PayloadFile>();
@@ -139,6 +173,7 @@ function downwardFiles(
       const { resource, divisor } = item.resourceFieldRef;
       text = sources.resourceValue(pod, container, resource, divisor ?? '0');
     }
+    room.take(text.length);
     files.set(item.path, { content: Buffer.from(text), mode: item.mode ?? defaultMode });
   }
   return files;
@@ -153,6 +188,7 @@ async function projectedFiles(
   sources: PayloadSources,
 ): Promise<Map<string, PayloadFile>> {
   const files = new Map<string, PayloadFile>();
+  const room = new Room();
   const mode = projected.defaultMode ?? 0o644;
   const namespace = pod.metadata.namespace;
   const add = (more: ReadonlyMap<string, PayloadFile>): void => {
@@ -162,12 +198,14 @@ async function projectedFiles(
   const project = async (source: ProjectedSource, index: number): Promise<void> => {
     if (source.configMap !== undefined) {
       const { name, items, optional } = source.configMap;
-      add(await configMapFiles(namespace, name ?? '', items, mode, optional === true, sources));
+      const picked = { items, defaultMode: mode, optional: optional === true, room };
+      add(await configMapFiles(namespace, name ?? '', picked, sources));
     } else if (source.secret !== undefined) {
       const { name, items, optional } = source.secret;
-      add(await secretFiles(namespace, name ?? '', items, mode, optional === true, sources));
+      const picked = { items, defaultMode: mode, optional: optional === true, room };
+      add(await secretFiles(namespace, name ?? '', picked, sources));
     } else if (source.downwardAPI !== undefined) {
-      add(downwardFiles(pod, source.downwardAPI.items ?? [], mode, sources));
+      add(downwardFiles(pod, source.downwardAPI.items ?? [], { defaultMode: mode, room }, sources));
     } else if (source.serviceAccountToken !== undefined) {
       const { audience, expirationSeconds, path } = source.serviceAccountToken;
       const token = await sources.token(pod, { audience, expirationSeconds: expirationSeconds ?? 3600 });
@@ -185,10 +223,12 @@ async function projectedFiles(
     } else throw new Error(`projected sources of this kind are not known here: ${Object.keys(source).join(', ')}`);
   };
   // Reports everything that is missing in one error.
-  for (const [index, source] of (projected.sources ?? []).entries())
+  for (const [index, source] of (projected.sources ?? []).entries()) {
+    if (room.isExceeded) break;
     await project(source, index).catch((error: unknown) =>
       failures.push(error instanceof Error ? error.message : String(error)),
     );
+  }
   if (failures.length > 0) throw new Error(failures.length === 1 ? failures[0] : `[${failures.join(', ')}]`);
   return files;
 }

@@ -1,6 +1,6 @@
 /** Runs a probe once: resolves its port, host and command, and retries a probe that could not be executed. */
 import type { Container } from '../../model/pod.ts';
-import { expand } from '../../runtime/kuberuntime/environment.ts';
+import { expand, expandAll } from '../../runtime/kuberuntime/environment.ts';
 import type { ContainerId } from '../../runtime/runtime.ts';
 import { probeExec, probeGrpc, probeHttp, probeTcp, type ProbeOutcome } from './probes.ts';
 
@@ -90,7 +90,7 @@ function expandCommand(command: readonly string[], container: Container): string
   const values = new Map<string, string>();
   const lookup = (name: string): string | undefined => values.get(name);
   for (const { name, value } of container.env ?? []) values.set(name, expand(value ?? '', lookup));
-  return command.map((word) => expand(word, lookup));
+  return expandAll(command, lookup);
 }
 
 /** Resolves a port number or the name of a container's port. */

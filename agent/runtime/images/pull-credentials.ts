@@ -50,8 +50,7 @@ export async function pullCredentials(
   objects: ReferencedObjects,
 ): Promise<readonly PullCredential[]> {
   const found: Found[] = [];
-  for (const { name = '' } of pod.spec.imagePullSecrets ?? []) {
-    if (name === '') continue;
+  for (const name of pullSecretNames(pod)) {
     const secret = await objects.secret(pod.metadata.namespace, name);
     if (secret === undefined) continue;
     const data = (secret['data'] ?? {}) as Record<string, string>;
@@ -61,13 +60,16 @@ export async function pullCredentials(
   return ordered(found);
 }
 
+/** Each name once, because a pod may name the same large secret thousands of times. */
+const pullSecretNames = (pod: Pod): ReadonlySet<string> =>
+  new Set((pod.spec.imagePullSecrets ?? []).flatMap(({ name = '' }) => (name === '' ? [] : name)));
+
 /** Returns the names of the pod's image pull secrets that do not exist or cannot be read. */
 export async function missingPullSecrets(pod: Pod, objects: Pick<ReferencedObjects, 'secret'>): Promise<string[]> {
   const missing: string[] = [];
-  for (const { name = '' } of pod.spec.imagePullSecrets ?? []) {
+  for (const name of pullSecretNames(pod)) {
     // The kube-apiserver may be unavailable. Pulling the image reports that.
-    if (name !== '' && (await objects.secret(pod.metadata.namespace, name).catch(() => undefined)) === undefined)
-      missing.push(name);
+    if ((await objects.secret(pod.metadata.namespace, name).catch(() => undefined)) === undefined) missing.push(name);
   }
   return missing;
 }

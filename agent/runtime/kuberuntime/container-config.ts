@@ -13,7 +13,7 @@ import type { DeviceRunOptions } from './device-options.ts';
 import type { ContainerConfig, ContainerId, ImageInfo, Mount, PortMapping, SandboxConfig } from '../runtime.ts';
 import { type DnsSettings, type DnsWarning, hostDns, podDns, podHostname } from './dns.ts';
 import { fieldValue, resourceValue } from './downward-api.ts';
-import { ContainerConfigError, type ServiceLister, containerEnvironment, expand } from './environment.ts';
+import { ContainerConfigError, type ServiceLister, containerEnvironment, expandAll } from './environment.ts';
 import { writeEtcHosts } from './etc-hosts.ts';
 import { HASH_ANNOTATION } from './pod-actions.ts';
 import { containerHash, type ContainerKind } from './pod-containers.ts';
@@ -156,8 +156,8 @@ export async function containerConfig(request: ContainerRequest, deps: ConfigDep
     attempt,
     image: request.image,
     userImage: container.image ?? '',
-    command: (container.command ?? []).map((word) => expand(word, lookup)),
-    args: (container.args ?? []).map((word) => expand(word, lookup)),
+    command: expandAll(container.command ?? [], lookup),
+    args: expandAll(container.args ?? [], lookup),
     workingDir: container.workingDir ?? '',
     // The container's own values are last and override the others.
     env: [...new Map([...(plugged?.env ?? []), ...env])].map(([name, value]) => ({ name, value })),

@@ -27,7 +27,34 @@ export class ContainerConfigError extends Error {
   override readonly name = 'ContainerConfigError';
 }
 
-/** Expands `$(NAME)` to the variable's value if it is set, and `$$` to a dollar sign. Everything else stays unchanged. */
+/**
+ * The maximum number of characters of an environment or a command line. Linux starts no program with more than 6 MiB of both.
+ * References multiply: each of thousands may name the same megabyte, and a variable may repeat the one before it.
+ */
+const MOST_CHARACTERS = 16 << 20;
+
+/** Counts the characters that references add, also of values that later ones replace. */
+class Room {
+  #left = MOST_CHARACTERS;
+
+  take(...texts: readonly string[]): void {
+    for (const text of texts) this.#left -= text.length;
+    if (this.#left < 0)
+      throw new ContainerConfigError(`the environment or the command is longer than ${MOST_CHARACTERS} characters`);
+  }
+}
+
+/** Expands the words of a command. Throws `ContainerConfigError` if they become too long together. */
+export function expandAll(words: readonly string[], lookup: (name: string) => string | undefined): string[] {
+  const room = new Room();
+  return words.map((word) => {
+    const expanded = expand(word, lookup);
+    room.take(expanded);
+    return expanded;
+  });
+}
+
+/** Expands `$(NAME)` to the variable's value if it is set, and `$$` to a dollar sign. Everything else stays unchanged. Throws if it is too long. */
 export function expand(text: string, lookup: (name: string) => string | undefined): string {
   let out = '';
   let at = 0;
@@ -43,6 +70,9 @@ export function expand(text: string, lookup: (name: string) => string | undefine
     if (next === '$') out += '$';
     else out += isReference ? (lookup(text.slice(dollar + 2, close)) ?? whole) : whole;
     at = end;
+    // Joined texts share their parts until somebody reads them, so that what is too long has not taken its memory yet.
+    if (out.length > MOST_CHARACTERS)
+      throw new ContainerConfigError(`an expanded text is longer than ${MOST_CHARACTERS} characters`);
   }
   return out + text.slice(at);
 }
@@ -53,9 +83,13 @@ export async function containerEnvironment(
   sources: EnvironmentSources,
 ): Promise<Map<string, string>> {
   const result = new Map<string, string>();
+  const room = new Room();
   const services = serviceEnvironment(pod, sources.services);
   for (const source of container.envFrom ?? []) {
-    for (const [name, value] of await variablesFrom(pod, source, sources)) result.set(name, value);
+    for (const [name, value] of await variablesFrom(pod, source, sources)) {
+      room.take(name, value);
+      result.set(name, value);
+    }
   }
   for (const variable of container.env ?? []) {
     const name = variable.name ?? '';
@@ -65,7 +99,9 @@ export async function containerEnvironment(
     } else if (variable.valueFrom !== undefined) {
       value = await variableFrom(pod, container, variable.valueFrom, sources);
     }
-    if (value !== undefined) result.set(name, value);
+    if (value === undefined) continue;
+    room.take(name, value);
+    result.set(name, value);
   }
   for (const [name, value] of services) if (!result.has(name)) result.set(name, value);
   return result;

@@ -290,7 +290,7 @@ class FollowedFile {
 function lineFilter(options: LogOptions, clock: Clock): LineFilter {
   let sinceMs = 0;
   if (options.sinceTime !== undefined) sinceMs = Date.parse(options.sinceTime);
-  else if (options.sinceSeconds !== undefined) sinceMs = clock.now() - options.sinceSeconds * 1000;
+  else if (options.sinceSeconds !== undefined) sinceMs = Math.max(0, clock.now() - options.sinceSeconds * 1000);
   const stream = options.stream === undefined || options.stream === 'All' ? undefined : options.stream.toLowerCase();
   return {
     sinceText: sinceMs === 0 ? '' : sinceText(sinceMs, options.sinceTime),

@@ -46,6 +46,8 @@ describe('reading a container log', () => {
     assert.equal(await read(line(1, 'x') + line(2, 'long ', 'P') + line(2, 'line'), { tailLines: 1 }), 'long line\n'));
   it('shows the lines since a time', async () =>
     assert.equal(await read(three, { sinceTime: '2026-01-02T03:04:02Z' }), 'b\nc\n'));
+  it('shows everything for any number of seconds', async () =>
+    assert.equal(await read(three, { sinceSeconds: Number.MAX_SAFE_INTEGER }), 'a\nb\nc\n'));
   it('ends at the limit of bytes', async () => assert.equal(await read(three, { limitBytes: 3 }), 'a\nb'));
   it('shows one stream', async () => assert.equal(await read(three, { stream: 'Stderr' }), 'b\n'));
   it('shows one time a line, with all nine digits, however the runtime cut it', async () => {
