@@ -130,9 +130,11 @@ type AnyContainer = NonNullable<PodSpec['containers']>[number] | NonNullable<Pod
 
 /** Returns all containers with their paths, in kube-apiserver's order. */
 export function containersOf(spec: PodSpec, path: string): (readonly [AnyContainer, string])[] {
-  return (['initContainers', 'containers', 'ephemeralContainers'] as const).flatMap((list) =>
-    (spec[list] ?? []).map((one, index) => [one, `${path}.${list}[${index}]`] as const),
-  );
+  const found: (readonly [AnyContainer, string])[] = [];
+  for (const list of ['initContainers', 'containers', 'ephemeralContainers'] as const) {
+    spec[list]?.forEach((one, index) => found.push([one, `${path}.${list}[${index}]`]));
+  }
+  return found;
 }
 
 /** Validates an update. Annotations that the kubelet has already read are immutable. */

@@ -97,9 +97,16 @@ export function sleepOn(clock: Clock, delayMs: number, signal?: AbortSignal): Pr
   });
 }
 
+/** The second that was formatted last. A write formats the current time several times. */
+let formatted = { second: Number.NaN, text: '' };
+
 /** Formats a time as RFC 3339 with seconds, like `metav1.Time`: `2026-01-02T03:04:05Z`. */
 export function formatTime(epochMs: number): string {
-  return `${new Date(epochMs).toISOString().slice(0, 19)}Z`;
+  const second = Math.floor(epochMs / 1000);
+  if (second !== formatted.second) {
+    formatted = { second, text: `${new Date(epochMs).toISOString().slice(0, 19)}Z` };
+  }
+  return formatted.text;
 }
 
 /** Formats a time as RFC 3339 with microseconds, like `metav1.MicroTime`. */

@@ -88,11 +88,11 @@ export function cloneJson<T>(value: T): T {
 function cloneValue(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return value.map(cloneValue);
-  const source = value as Record<string, unknown>;
-  const copy: Record<string, unknown> = {};
-  for (const key of Object.keys(source)) {
-    if (key === '__proto__') defineMember(copy, key, cloneValue(source[key]));
-    else copy[key] = cloneValue(source[key]);
+  // The spread defines every member, `__proto__` as well, as an own member. An assignment to an own member keeps it one.
+  const copy: Record<string, unknown> = { ...value };
+  for (const key in copy) {
+    const member = copy[key];
+    if (typeof member === 'object' && member !== null) copy[key] = cloneValue(member);
   }
   return copy;
 }

@@ -51,8 +51,27 @@ const PLAIN = /^(?:0|[1-9][0-9]{0,2}(?:[numkMGTPE]|[KMGTPE]i)?)$/;
 
 const zero: Quantity = { nano: 0n, format: 'DecimalSI' };
 
+/**
+ * The quantities that were parsed, by their text. Objects repeat a few texts, and defaults, validation, warnings and admission each
+ * parse them. Only short texts are kept: a substring of more than 12 characters would keep the whole text of its body in memory.
+ */
+const parsed = new Map<string, Quantity>();
+const MOST_PARSED = 1000;
+const LONGEST_KEPT = 12;
+
 /** Throws `QuantityError`. */
 export function parseQuantity(text: string): Quantity {
+  const known = parsed.get(text);
+  if (known !== undefined) return known;
+  const quantity = readQuantity(text);
+  if (text.length <= LONGEST_KEPT) {
+    if (parsed.size >= MOST_PARSED) parsed.clear();
+    parsed.set(text, quantity);
+  }
+  return quantity;
+}
+
+function readQuantity(text: string): Quantity {
   if (text.length > MAX_LENGTH) throw new QuantityError(NUMERIC_TEXT);
   const parts = /^([+-]?)([0-9]*)(?:\.([0-9]*))?((?:[eEinumkKMGTP]+[-+]?[0-9]*|[-+][0-9]*)?)$/.exec(text);
   if (text === '' || parts === null) {

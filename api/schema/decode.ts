@@ -47,18 +47,30 @@ export function decodeStruct(
  * had been read from the store.
  */
 export function completeStruct(struct: StructType, value: JsonObject): void {
-  for (const field of struct.fields.values()) {
-    const member = value[field.name];
-    if (member !== undefined && member !== null && keeps(field, member)) {
+  const { fields } = struct;
+  // A type has many fields and an object has few of them, so this visits the members of the object.
+  for (const name in value) {
+    const field = fields.get(name);
+    const member = value[name];
+    if (field === undefined || member === undefined) continue;
+    if (member !== null && keeps(field, member)) {
       complete(field.type, member);
       continue;
     }
-    const wanted = field.presence === 'null' ? null : field.presence === 'print' ? zeroValue(field.type) : undefined;
+    const wanted = printedValue(field);
     // A complete value is never modified, because it may be shared and frozen.
-    if (wanted === undefined) {
-      if (member !== undefined) delete value[field.name];
-    } else if (member !== wanted) value[field.name] = wanted;
+    if (wanted === undefined) delete value[name];
+    else if (member !== wanted) value[name] = wanted;
   }
+  for (const field of printedFields(struct)) {
+    if (value[field.name] === undefined) value[field.name] = printedValue(field) ?? null;
+  }
+}
+
+/** Returns the value of an absent field that is always serialized, and `undefined` for other fields. */
+function printedValue({ presence, type }: Field): JsonValue | undefined {
+  if (presence === 'null') return null;
+  return presence === 'print' ? zeroValue(type) : undefined;
 }
 
 function complete(type: TypeNode, value: JsonValue): void {
@@ -160,7 +172,7 @@ class Walk {
     this.#path.length = depth;
     this.#struct = around;
     for (const field of printedFields(struct)) {
-      if (out[field.name] === undefined) out[field.name] = field.presence === 'null' ? null : zeroValue(field.type);
+      if (out[field.name] === undefined) out[field.name] = printedValue(field) ?? null;
     }
     return out;
   }

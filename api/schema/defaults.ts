@@ -2,6 +2,7 @@
  * Applies the defaults in the schema itself (OpenAPI's `default`). The code of each kind applies the others
  * (`controlplane/registry/kinds`).
  */
+import { cloneJson } from '../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import type { Field, StructType, TypeNode } from './schema.ts';
 
@@ -18,7 +19,7 @@ const leads = new WeakMap<StructType, boolean>();
 export function applyTableDefaults(struct: StructType, value: JsonObject): void {
   const plan = planOf(struct);
   for (const { name, value: preset } of plan.defaults) {
-    if (value[name] === undefined || value[name] === null) value[name] = structuredClone(preset);
+    if (value[name] === undefined || value[name] === null) value[name] = cloneJson(preset);
   }
   for (const { name, type } of plan.inner) {
     const member = value[name];

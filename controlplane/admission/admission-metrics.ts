@@ -1,7 +1,7 @@
 /** Metrics of the admission chain and of webhooks, by their names in kube-apiserver. */
-import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import type { Histogram, MetricsRegistry } from '../../api/component/metrics.ts';
 import type { AdmissionAttributes } from './admission.ts';
-import type { ChainMetrics } from './chain.ts';
+import type { ChainMetrics, Observe } from './chain.ts';
 import type { PodSecurityMetrics } from './pod-security/pod-security.ts';
 import type { WebhookMetrics } from './webhook/dispatcher.ts';
 
@@ -24,9 +24,18 @@ export function chainMetrics(registry: MetricsRegistry): ChainMetrics {
     buckets: CONTROLLER_BUCKETS,
   });
   return {
-    observeStep: (type, operation, rejected, seconds) => steps.with(type, operation, String(rejected)).observe(seconds),
-    observe: (plugin, type, operation, rejected, seconds) =>
-      durations.with(plugin, type, operation, String(rejected)).observe(seconds),
+    plugin: (name, type, operation) => observer((rejected) => durations.with(name, type, operation, rejected)),
+    step: (type, operation) => observer((rejected) => steps.with(type, operation, rejected)),
+  };
+}
+
+/** Returns an observer that keeps its two series. Each series is created by the first call that it counts. */
+function observer(series: (rejected: string) => Histogram): Observe {
+  let refused: Histogram | undefined;
+  let passed: Histogram | undefined;
+  return (rejected, seconds) => {
+    if (rejected) (refused ??= series('true')).observe(seconds);
+    else (passed ??= series('false')).observe(seconds);
   };
 }
 

@@ -49,9 +49,10 @@ export const builtInReader: SchemaReader = {
 
 /** Strategies see absence in one form only; what is printed as null comes back before the object is stored. */
 function dropNulls(struct: StructType, object: JsonObject): void {
-  for (const [name, value] of Object.entries(object)) {
+  for (const name in object) {
     const field = struct.fields.get(name);
     if (field === undefined) continue;
+    const value = object[name];
     if (value === null) delete object[name];
     else if (value !== undefined) dropNullsWithin(field.type, value);
   }

@@ -60,7 +60,7 @@ function takeWhole(type: MergeType, value: JsonValue, set: FieldSetBuilder): voi
       return;
     case 'map':
       if (!isObject(value)) return;
-      for (const name of Object.keys(value)) {
+      for (const name in value) {
         const member = value[name];
         if (member !== undefined) takeChild(type.values, member, `f:${name}`, set);
       }
@@ -76,7 +76,7 @@ function takeChild(type: MergeType, value: JsonValue, element: string, set: Fiel
 }
 
 function takeMembers(type: StructMergeType, value: JsonObject, set: FieldSetBuilder): void {
-  for (const name of Object.keys(value)) {
+  for (const name in value) {
     const given = value[name];
     const member = type.members.get(name);
     const inner = member?.type ?? type.others;

@@ -84,7 +84,7 @@ function addRequirements(
 
 /** Copies the profile of the deprecated annotation into the field. */
 function profilesFromAnnotations(pod: Pod, warn: (text: string) => void): void {
-  if (pod.spec?.os?.name === 'windows') return;
+  if (pod.metadata.annotations === undefined || pod.spec?.os?.name === 'windows') return;
   const ofPod = pod.spec?.securityContext?.appArmorProfile;
   for (const [container] of containersOf(pod.spec ?? {}, 'spec')) {
     const key = `${APP_ARMOR_ANNOTATION}${container.name ?? ''}`;

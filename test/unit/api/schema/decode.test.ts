@@ -142,6 +142,21 @@ test('a decoded value that lost parts gets back what is always printed', () => {
   assert.deepEqual(value, whole);
 });
 
+test('completing an object drops what became empty, prints what the type always has, and leaves unknown members', () => {
+  const value = {
+    metadata: {},
+    unknown: [],
+    spec: { containers: [{ name: 'c', env: [], tty: false }], volumes: null },
+  };
+  completeStruct(pod, value);
+  assert.deepEqual(value, {
+    metadata: {},
+    unknown: [],
+    spec: { containers: [{ name: 'c', resources: {} }] },
+    status: {},
+  });
+});
+
 test('completing a decoded object changes nothing, for every type', () => {
   const schema = loadSchema();
   for (const name of schema.structNames()) {
