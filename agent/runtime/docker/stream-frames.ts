@@ -2,6 +2,7 @@
  * Decodes Docker's multiplexed streams: frames of `[stream, 0, 0, 0, length(4, big endian)]` and a payload, or raw bytes with a
  * terminal. Reading applies back-pressure and buffers at most one chunk.
  */
+import { writeOut } from '../../../api/machinery/back-pressure.ts';
 import type { StreamIo } from '../runtime.ts';
 
 export interface Frame {
@@ -35,19 +36,6 @@ export async function* readFrames(source: AsyncIterable<Buffer>): AsyncGenerator
   }
 }
 
-/** Resolves when the target takes more, has closed, or the signal aborts. */
-function drained(target: NodeJS.WritableStream, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      for (const event of ['drain', 'close', 'error']) target.removeListener(event, done);
-      signal.removeEventListener('abort', done);
-      resolve();
-    };
-    for (const event of ['drain', 'close', 'error']) target.once(event, done);
-    signal.addEventListener('abort', done, { once: true });
-  });
-}
-
 type Hijacked = NodeJS.ReadWriteStream & AsyncIterable<Buffer> & { destroy(error?: Error): void };
 
 /** Copies the streams of an exec or attach connection until the process's output ends or the caller aborts. */
@@ -59,16 +47,19 @@ export async function carryStreams(connection: NodeJS.ReadWriteStream, io: Strea
   hijacked.on('error', () => undefined);
   if (io.signal.aborted) stop();
   const { stdin } = io;
+  const output = async (target: NodeJS.WritableStream | undefined, payload: Buffer): Promise<void> => {
+    if (target !== undefined) await writeOut(target, payload, io.signal);
+  };
   if (stdin !== undefined) {
     stdin.on('error', () => hijacked.end());
     stdin.pipe(hijacked);
   }
   try {
     if (io.tty) {
-      for await (const chunk of hijacked) await write(io.stdout, chunk, io.signal);
+      for await (const chunk of hijacked) await output(io.stdout, chunk);
     } else {
       for await (const frame of readFrames(hijacked))
-        await write(frame.stream === 'stderr' ? io.stderr : io.stdout, frame.payload, io.signal);
+        await output(frame.stream === 'stderr' ? io.stderr : io.stdout, frame.payload);
     }
   } catch (error) {
     if (!io.signal.aborted) throw error;
@@ -77,12 +68,6 @@ export async function carryStreams(connection: NodeJS.ReadWriteStream, io: Strea
     stdin?.unpipe(hijacked);
     hijacked.destroy();
   }
-}
-
-/** Output for a client that has gone is dropped: a stream that is closed reports nothing any more. */
-async function write(target: NodeJS.WritableStream | undefined, payload: Buffer, signal: AbortSignal): Promise<void> {
-  if (target === undefined || !target.writable || signal.aborted) return;
-  if (!target.write(payload)) await drained(target, signal);
 }
 
 /** Collects the bytes written to a writable up to a limit, and drops the rest. */

@@ -5,6 +5,7 @@
 import type { FileHandle } from 'node:fs/promises';
 import { watch } from 'node:fs';
 import { dirname } from 'node:path';
+import { writeOut } from '../../../api/machinery/back-pressure.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { openLog } from './log-files.ts';
 
@@ -64,7 +65,7 @@ export async function readLog(
     if (text === undefined) return true;
     const kept = text.subarray(0, leftBytes);
     leftBytes -= kept.length;
-    if (kept.length > 0) await write(out, kept, signal);
+    if (kept.length > 0) await writeOut(out, kept, signal);
     return leftBytes > 0 && !signal.aborted;
   };
   const reader = options.follow ? await openWhenThere(path, deps, signal) : await FollowedFile.open(path);
@@ -346,21 +347,4 @@ function utcText(time: string): string | undefined {
   if (time.endsWith('Z')) return time.slice(0, -1);
   const fraction = time.slice(19, 20 + FRACTION_DIGITS);
   return `${new Date(time).toISOString().slice(0, 19)}${fraction}`;
-}
-
-async function write(out: NodeJS.WritableStream, data: Buffer, signal: AbortSignal): Promise<void> {
-  if (out.write(data)) return;
-  await new Promise<void>((resolve) => {
-    const done = (): void => {
-      out.removeListener('drain', done);
-      out.removeListener('close', done);
-      out.removeListener('error', done);
-      signal.removeEventListener('abort', done);
-      resolve();
-    };
-    out.once('drain', done);
-    out.once('close', done);
-    out.once('error', done);
-    signal.addEventListener('abort', done, { once: true });
-  });
 }

@@ -34,6 +34,18 @@ describe('reading a container log', () => {
     return Buffer.concat(chunks).toString();
   }
 
+  it('ends with a client that has gone, and with a request that was aborted', { timeout: 20_000 }, async () => {
+    const path = join(directory, 'unread.log');
+    await writeFile(path, line(1, 'a'.repeat(100_000)) + line(2, 'b'));
+    const clock = { clock: systemClock, isRunning: () => Promise.resolve(false) };
+    const gone = new PassThrough();
+    gone.destroy();
+    await once(gone, 'close');
+    await readLog(path, plain, gone, clock, new AbortController().signal);
+    const stuck = new Writable({ highWaterMark: 1, write() {} });
+    await readLog(path, plain, stuck, clock, AbortSignal.abort());
+  });
+
   const three = line(1, 'a') + line(2, 'b', 'F', 'stderr') + line(3, 'c');
   it('shows the text of every line', async () => assert.equal(await read(three, {}), 'a\nb\nc\n'));
   it('shows timestamps on request', async () =>
