@@ -1,6 +1,7 @@
 /**
- * What other commands of this host read about a running agent: its process id in the root directory, and that directory in a
- * record below `/run`. SIGUSR2 requests that it terminates its pods like at a shutdown of the host (`orchlet stop --pods`).
+ * Reads what other commands of this host need to know about a running agent: its process id in the root directory, and that
+ * directory in a record below `/run`. SIGUSR2 requests that it terminates its pods like at a shutdown of the host (`orchlet
+ * stop --pods`).
  */
 import { mkdir, readFile } from 'node:fs/promises';
 import { isAbsolute, join } from 'node:path';
@@ -11,7 +12,7 @@ import { replaceFile } from '../api/machinery/replace-file.ts';
 import { runningProcess, writePid } from './processes.ts';
 
 export const AGENT_PID_FILE = 'orchlet-agent.pid';
-/** Where the units and `orchlet up` keep the agent's state. */
+/** The directory in which the units and `orchlet up` keep the agent's state. */
 export const AGENT_DIRECTORY = '/var/lib/orchlet/agent';
 const RECORD_DIRECTORY = '/run/orchlet';
 const RECORD = 'agent-directory';

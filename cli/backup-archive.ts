@@ -13,7 +13,7 @@ import { pipeline } from 'node:stream/promises';
 import { createGunzip, createGzip } from 'node:zlib';
 import { tarEntries } from '../api/codec/tar-entries.ts';
 
-/** Of each file but the storage. */
+/** The size limit of each file except the storage. */
 const MAX_FILE_BYTES = 1 << 20;
 const MAX_FILES = 1000;
 
@@ -24,7 +24,7 @@ export interface BackupLayout {
   readonly rest: readonly string[];
 }
 
-/** Writes the files of the directories, each path relative to the directory that is given for it, to a new file. */
+/** Writes the files of the directories to a new file. Each path is relative to its directory. */
 export async function writeBackupArchive(
   file: string,
   sources: readonly { readonly directory: string; readonly path: string }[],
@@ -72,7 +72,7 @@ export async function readBackupArchive(file: string, directory: string, layout:
     if (type === 'directory') continue;
     await checkSize(path, sizeBytes, { directory, isStorage: path === layout.storage });
     await pipeline(content, createWriteStream(target, { flags: 'wx', mode: 0o600 }));
-    // No archive creates a file that others can write, or one with set-user-ID or set-group-ID.
+    // Files from an archive are never writable by others, and never have set-user-ID or set-group-ID.
     await chmod(target, mode & 0o644);
   }
 }

@@ -21,7 +21,9 @@ export interface ArchiveSources {
   readonly scratch: string;
 }
 
-/** Writes the archive to a new file: the copy of the storage under its name, then the rest from where it is. */
+/**
+ * Writes the archive to a new file: the copy of the storage under its name, and then the other files from their directories.
+ */
 export async function writeArchive(file: string, { directory, storage, scratch }: ArchiveSources): Promise<void> {
   const stage = await mkdtemp(join(scratch, 'stage-'));
   try {

@@ -1,4 +1,6 @@
-/** Where scheduled backups are kept: a directory of this host, or a bucket. Both list and remove files by their names. */
+/**
+ * Defines the places of scheduled backups: a directory of this host, or a bucket. Both list and remove files by their names.
+ */
 import { mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../api/machinery/clock.ts';
@@ -11,7 +13,7 @@ export const BACKUP_PREFIX = 'orchlet-';
 export interface BackupPlace {
   /** The name that `orchlet backup` and `orchlet restore` accept. */
   target(name: string): string;
-  /** Creates what is required before the first backup. */
+  /** Creates what the first backup requires. */
   prepare(): Promise<void>;
   names(): Promise<readonly string[]>;
   remove(name: string): Promise<void>;

@@ -64,7 +64,9 @@ export async function withKubeconfig<T>(
   }
 }
 
-/** A server that cannot be reached, or that does not know the client, is no fault of the program: says where it was sought. */
+/**
+ * A server that is unreachable, or that does not know the client, is not a bug. The error says where the server was configured.
+ */
 function withRemedy(error: unknown, server: string, files: readonly string[]): unknown {
   const place = `the API server ${server} of ${files.join(', ')}`;
   const remedy = 'another cluster is named with --kubeconfig or KUBECONFIG';

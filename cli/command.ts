@@ -21,7 +21,7 @@ export interface Command {
 
 /** The words after the flags. A wrong number of them is a usage error. */
 export interface CommandArguments {
-  /** As `--help` shows them: `[NAME…]`. */
+  /** The arguments as `--help` shows them: `[NAME…]`. */
   readonly usage: string;
   readonly least: number;
   readonly most: number;

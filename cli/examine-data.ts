@@ -17,7 +17,7 @@ export interface ExaminedData {
   readonly lastRevision: number;
   /** Sentences for a person. */
   readonly damage: readonly string[];
-  /** What the archive contains; `undefined` without an archive. */
+  /** The content of the archive. `undefined` without an archive. */
   readonly exported: { readonly file: string; readonly objects: number } | undefined;
 }
 

@@ -1,6 +1,7 @@
 /**
- * What orchlet needs of a host that can be read without changing or calling anything: user, name, time, cgroups, kernel,
- * swap, disk and tools. Each check returns one finding; a finding that is not `ok` names a remedy. `orchlet doctor` prints them.
+ * Checks the requirements of orchlet that can be read without changing or calling anything: user, name, time, cgroups, kernel,
+ * swap, disk and tools. Each check returns one finding. A finding that is not `ok` names a remedy. `orchlet doctor` prints
+ * them.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
@@ -24,10 +25,10 @@ export interface Host {
   readonly name: string;
   readonly clock: Clock;
   exists(path: string): boolean;
-  /** Without spaces at its ends; `''` for a file that cannot be read. */
+  /** Returns the text of a file without surrounding white space. It is empty if the file cannot be read. */
   read(path: string): string;
   hasCommand(name: string): boolean;
-  /** Of the file system of an existing path. `inodes` is 0 where the file system has no limit. */
+  /** Returns the free space of the file system that contains the path. `inodes` is 0 if the file system has no limit. */
   space(path: string): { readonly freeBytes: number; readonly freeInodes: number };
 }
 

@@ -1,4 +1,4 @@
-/** What a command uses of the process that runs it. Tests run commands in their own process with streams of their own. */
+/** Defines what a command uses of its process. Tests run commands in their own process with other streams. */
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
 
 export interface CommandIo {

@@ -28,7 +28,7 @@ export function installLastResort(): void {
   process.on('uncaughtException', exitUnexpectedly);
 }
 
-/** For commands with a log of their own, from then on. */
+/** For commands with a log of their own. Later last-resort errors go to that log. */
 export function logLastResortTo(logger: Pick<Logger, 'error'>): void {
   current = logger;
 }

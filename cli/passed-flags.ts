@@ -2,14 +2,14 @@
 import { type FlagTable, type FlagValues, parseFlags, UsageError } from '../api/component/flags.ts';
 
 export interface PassedFlags<Table> {
-  /** Only the flags that were given. */
+  /** The values of the flags that were set. */
   readonly values: Partial<FlagValues<Table>>;
   readonly warnings: readonly string[];
 }
 
 /**
- * `texts` are `name=value`, or the name alone for what may stand without a value; dashes before the name are taken as well.
- * `kept` are keys that the command sets itself. Throws `UsageError`, which names `through`.
+ * `texts` are `name=value`, or the name alone for flags that need no value. Dashes before the name are accepted. `kept` are
+ * keys that the command sets itself. Throws `UsageError`, which names `through`.
  */
 export function passedFlags<const Table extends FlagTable>(
   through: string,

@@ -70,7 +70,7 @@ function namingFlag(error: unknown, { flags }: Command, values: Readonly<Record<
   return error;
 }
 
-/** The path of the system call that failed, also where another error was made of it. */
+/** Returns the path of the system call that failed, also if another error wraps it. */
 function failedPath(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   if ('syscall' in error && 'path' in error && typeof error.path === 'string') return resolve(error.path);

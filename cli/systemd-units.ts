@@ -5,10 +5,10 @@ import { existsSync, readFileSync } from 'node:fs';
 /** The units that come with orchlet. */
 const UNITS = ['orchlet.service', 'orchlet-agent.service', 'orchlet-controlplane.service'] as const;
 
-/** What is asked of the host. */
+/** The interface to the host. */
 export interface SystemdHost {
   readonly isRunning: boolean;
-  /** The output of `systemctl`; `undefined` where it fails. */
+  /** Returns the output of `systemctl`, or `undefined` if it fails. */
   systemctl(...args: readonly string[]): string | undefined;
   /** `/proc/PID/cgroup`; `undefined` where the process is gone. */
   cgroupOf(pid: number): string | undefined;
@@ -31,8 +31,8 @@ export const systemdHost: SystemdHost = {
 };
 
 /**
- * The unit that starts a process again when it ends: the service of systemd itself, whatever its name, whose main process it is. A
- * process that somebody started in a shell belongs to the service of that shell (ssh, cron) and has no such unit.
+ * Returns the unit that restarts a process when it exits: the systemd service, of any name, whose main process it is. A process
+ * that a user started in a shell belongs to the service of that shell (ssh, cron) and has no such unit.
  */
 export function unitOf(pid: number, host: SystemdHost): string | undefined {
   if (!host.isRunning) return undefined;

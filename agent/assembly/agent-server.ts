@@ -147,7 +147,7 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
 type Exposure = Pick<AssembledServerOptions, 'flags' | 'client' | 'effective'>;
 
 /**
- * Without an API server no client is authorized, and with the kubelet's defaults everybody who reaches the port could run
+ * Without an API server no client is authorized, and with the kubelet's defaults every client that reaches the port could run
  * commands in pods. Explicit settings of the administrator apply unchanged.
  */
 export function anonymousAccess({ flags, client, effective }: Exposure): 'none' | 'health' | 'any' {

@@ -52,7 +52,9 @@ import type { AgentRegistries } from './registries.ts';
 import { type AssembledResourceManagers, cpuQuota, createResourceManagers } from './resource-managers.ts';
 import { createVolumes, type AgentVolumes } from './volumes.ts';
 
-/** What exists before the parts: the container runtime, the connections to the API server, the metrics. */
+/**
+ * The connections to the outside, which are created before all other parts: the container runtime, the API server, the metrics.
+ */
 export interface Outside {
   readonly version: string;
   readonly runtime: Runtime;
@@ -157,7 +159,7 @@ function createStateParts(
   return { podConfig, submitted, state, podMetrics: metrics };
 }
 
-/** What pods use: volumes, resources of the host, images. */
+/** The parts that pods use: volumes, resources of the host, images. */
 interface ResourceParts {
   readonly volumes: AgentVolumes;
   readonly resources: AssembledResourceManagers;
@@ -261,7 +263,7 @@ function createPlugins(
   });
 }
 
-/** What runs the pods and what stops them. */
+/** The parts that run and stop pods. */
 interface PodParts {
   readonly pods: Pods;
   readonly pressure: NodePressure;

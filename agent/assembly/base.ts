@@ -1,4 +1,4 @@
-/** What every part of the agent gets. */
+/** Defines what every part of the agent receives. */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Verbosity } from '../../api/component/logging.ts';
 import type { Clock } from '../../api/machinery/clock.ts';

@@ -10,7 +10,7 @@ import type { Part } from './lifecycle.ts';
 
 export interface Checkpoints extends Part {
   readonly pods: PodCheckpoints;
-  /** For config maps, secrets, claims, volumes and tokens. */
+  /** The client for config maps, secrets, claims, volumes and tokens. */
   readonly client: Client;
 }
 

@@ -24,7 +24,7 @@ export interface ClusterServices {
   readonly nameServers: () => readonly string[];
   /** Empty if there is none. */
   readonly clusterDomain: () => string;
-  /** With `hostCleared`, no pods are left on this host that need the rules of services. */
+  /** With `hostCleared`, no pods remain on this host that need the rules of services. */
   close(how: { readonly hostCleared: boolean }): Promise<void>;
 }
 

@@ -7,7 +7,7 @@ import type { Logger } from '../../api/component/logger.ts';
 
 /** How the agent stops. */
 export interface Closing {
-  /** No pods are left on the host: the agent also removes what it has set up for them, such as service rules. */
+  /** No pods remain on the host, so the agent also removes what it has set up for them, such as service rules. */
   readonly hostCleared: boolean;
 }
 
@@ -22,7 +22,7 @@ export class Lifecycle {
   readonly #abort = new AbortController();
   readonly #parts: { readonly part: Part; running: Promise<unknown> | undefined }[] = [];
 
-  /** Aborts with the given signal too. */
+  /** `signal` also aborts the lifecycle. */
   constructor(logger: Logger, signal: AbortSignal | undefined) {
     this.#logger = logger;
     signal?.addEventListener('abort', () => this.#abort.abort(signal.reason), { once: true });

@@ -8,7 +8,9 @@ import { shutdownPeriods } from '../node/shutdown/shutdown-order.ts';
 import type { PodWorkers } from '../pods/workers/pod-workers.ts';
 import type { Base } from './base.ts';
 
-/** In the root directory. `orchlet stop --pods` waits until it has an end time. */
+/**
+ * The file in the root directory with the state of a graceful shutdown. `orchlet stop --pods` waits until it has an end time.
+ */
 export const SHUTDOWN_STATE_FILE = 'graceful_node_shutdown_state';
 
 export interface ShutdownParts {

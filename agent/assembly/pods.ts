@@ -1,4 +1,7 @@
-/** What runs the pods: probes, the container runtime's manager, the steps of the workers, the sync loop and housekeeping. */
+/**
+ * Builds the parts that run pods: probes, the container runtime's manager, the steps of the workers, the sync loop and
+ * housekeeping.
+ */
 import { join } from 'node:path';
 import type { Client } from '../../api/machinery/client.ts';
 import { hasAppArmor } from '../host/host-facts.ts';

@@ -1,4 +1,7 @@
-/** What protects the node and measures it: usage statistics, the eviction manager and the cgroups of allocatable resources. */
+/**
+ * Builds the parts that protect and measure the node: usage statistics, the eviction manager and the cgroups of allocatable
+ * resources.
+ */
 import { pause } from '../../api/machinery/clock.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import { createCgroupReader } from '../resources/statistics/cgroup-reader.ts';
@@ -144,7 +147,7 @@ export function createEviction({ nodeName, clock, logger }: Base, deps: Eviction
     activePods: () => table.active(),
     evict: async (pod, { gracePeriodSeconds, message }) => {
       await workers.kill(pod, { gracePeriodSeconds, status: { reason: 'Evicted', message } });
-      // What the pod has written, to memory too, is free when its volumes are removed.
+      // The data of the pod, also in memory, is freed when its volumes are removed.
       await workers.finished(pod.metadata.uid);
     },
     events,

@@ -123,7 +123,7 @@ export class Directory {
     return names;
   }
 
-  /** Opens the current parent of this directory, which changes if somebody moves it. */
+  /** Opens the current parent of this directory, which changes if another process moves it. */
   async outer(): Promise<Directory> {
     return new Directory(await open(`${this.#self()}/..`, O_PATH | O_DIRECTORY));
   }
@@ -282,7 +282,7 @@ export class Directory {
     return /^mnt_id:\s*(\d+)$/m.exec(facts)?.[1];
   }
 
-  /** Whether nothing stands at the name any more. */
+  /** Whether the name no longer exists. */
   async #unlinkUnlessDirectory(name: string): Promise<boolean> {
     try {
       await unlink(this.#at(name));

@@ -8,7 +8,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 /** How long a list waits for one status. */
 const LIMIT_MS = 5_000;
 
-/** Resolves to the result of `asked`, or to `instead()` if that fails or takes longer than five seconds. */
+/** Resolves to the result of `asked`, or to `instead()` if it fails or takes longer than five seconds. */
 export async function soonOr<T>(clock: Clock, asked: Promise<T>, instead: () => T): Promise<T> {
   const limit = new AbortController();
   try {

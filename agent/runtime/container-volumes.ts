@@ -1,4 +1,4 @@
-/** What the runtime needs from the volumes of a pod to configure its containers. The volume manager implements it. */
+/** Defines what the runtime needs from the volumes of a pod to configure its containers. The volume manager implements it. */
 import type { Container, Pod } from '../model/pod.ts';
 import type { Device, Mount } from './runtime.ts';
 

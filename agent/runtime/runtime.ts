@@ -165,7 +165,7 @@ export interface ContainerSecurity {
 
 export interface ContainerConfig {
   readonly name: string;
-  /** For metrics; the runtime does not get it. */
+  /** The kind of the container, for metrics. The runtime does not receive it. */
   readonly kind: 'regular' | 'init' | 'ephemeral';
   readonly attempt: number;
   /** An image id from `images.ensure`, or a reference. */

@@ -22,7 +22,7 @@ export interface AccessOptions {
   readonly clock: Clock;
   readonly nodeName: string;
   readonly hasClientCa: boolean;
-  /** What clients without credentials may request before authorization: nothing, the health of the agent, or anything. */
+  /** The requests without credentials that reach authorization: none, those for the health of the agent, or all. */
   readonly anonymous: 'none' | 'health' | 'any';
   /** `--authentication-token-webhook`. */
   readonly tokenWebhook: boolean;
@@ -175,7 +175,7 @@ function verbOf(method: string): string {
   }
 }
 
-/** What a path is of: `nodes/<subresource>`, the narrowest first. */
+/** Returns the subresources of a path: `nodes/<subresource>`, the most specific first. */
 export function subresourcesOf(path: string): string[] {
   const under = (prefix: string): boolean => path === prefix || path.startsWith(`${prefix}/`);
   if (under('/stats')) return ['stats'];

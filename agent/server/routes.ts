@@ -37,7 +37,7 @@ export interface RoutesOptions {
 
 const TEXT_TYPE = 'text/plain; charset=utf-8';
 
-/** Installs the routes that anybody may read on port 10255, and authorized clients on port 10250. */
+/** Installs the routes that all clients may read on port 10255, and authorized clients on port 10250. */
 export function installReading(app: FastifyInstance, options: RoutesOptions): void {
   const { host, statistics } = options;
   app.get('/pods', (_request, reply) => reply.send(podList(host.pods())));

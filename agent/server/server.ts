@@ -76,7 +76,7 @@ const NO_SCHEMAS = { buildValidator: () => noSchemas, buildSerializer: () => noS
 /** Resolves when all ports listen. Throws an error that names the port if one is in use. */
 export async function startAgentServer(options: AgentServerOptions): Promise<AgentServer> {
   const { tls } = options;
-  // All of it is given again when a part is replaced.
+  // The whole context is set again when one of its members changes.
   let context: SecureContextOptions = {
     cert: tls.cert,
     key: tls.key,

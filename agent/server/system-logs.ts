@@ -61,8 +61,8 @@ async function findFile(directory: string, path: string): Promise<readonly strin
 }
 
 /**
- * Opens what was found. Pods with host paths may write there: no link that is swapped in meanwhile is followed, and nothing but
- * regular files and directories is opened, so that a FIFO keeps no thread waiting.
+ * Opens a file or directory that was found. Pods with host paths may write there. So links that are swapped in meanwhile are
+ * not followed, and only regular files and directories are opened, because a FIFO would block a thread.
  */
 async function openFound(directory: string, parts: readonly string[]): Promise<FileHandle | readonly Dirent[]> {
   const name = parts.at(-1);
@@ -150,7 +150,7 @@ async function copyFile(directory: string, service: string, out: PassThrough, si
   out.write(`\nlog not found for ${service}\n`);
 }
 
-/** The units that the journal has lines of; '' where there is no journal. */
+/** Returns the units with lines in the journal, or an empty text if there is no journal. */
 async function journalUnits(journalctl: string, signal: AbortSignal): Promise<string> {
   const collected = new PassThrough();
   const chunks: Buffer[] = [];
@@ -174,7 +174,7 @@ function journalArguments(query: LogQuery, services: readonly string[]): string[
   ];
 }
 
-/** In UTC, as the arguments say. */
+/** Formats a time in UTC for the arguments of journalctl. */
 function journalTime(ms: number): string {
   return new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
 }

@@ -85,8 +85,8 @@ async function reportLastKnown(
 }
 
 /**
- * The copies of cached pods with the annotation of their source, so that each pod is copied once. The annotation of the
- * object is replaced, because whoever creates a pod can write it: a pod that passed as static would be critical to its node.
+ * The copies of cached pods with the annotation of their source, so that each pod is copied once. The annotation of the object
+ * is replaced, because clients can write it: a pod that counts as static would be critical to its node.
  */
 const noted = new WeakMap<object, Pod>();
 

@@ -15,7 +15,7 @@ export interface PayloadFile {
   readonly uid?: number;
 }
 
-/** By path relative to the volume, with `/` between parts; never `..`. */
+/** Files by their path relative to the volume, with `/` between parts and without `..`. */
 export type Payload = ReadonlyMap<string, PayloadFile>;
 
 const DATA_LINK = '..data';

@@ -13,7 +13,7 @@ import { bindSubPath } from './subpath.ts';
 export interface ContainerMountsOptions {
   readonly pod: Pod;
   readonly container: Container;
-  /** Of the container, for `subPathExpr`. */
+  /** The environment of the container, for `subPathExpr`. */
   readonly env: ReadonlyMap<string, string>;
   readonly ready: ReadonlyMap<string, ReadyVolume>;
   readonly podDirectory: string;
@@ -91,7 +91,7 @@ async function bound(
     mounts.note(target);
     return hostPath;
   } catch (error) {
-    // Only the log gets the details of the error, because they could reveal files of the host.
+    // Only the log contains the details of the error, because they could reveal files of the host.
     logger.error({ pod: pod.metadata.name, err: error }, 'Cannot prepare a subPath');
     throw new VolumeError(
       `failed to prepare subPath for volumeMount "${wanted.name}" of container "${container.name}"`,

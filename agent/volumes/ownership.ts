@@ -27,7 +27,7 @@ export async function setVolumeOwnership(root: string, options: OwnershipOptions
   });
 }
 
-/** Lets everybody write. The root of a file system that allows it already keeps its mode, such as the sticky bit of a tmpfs. */
+/** Lets all users write. The root of a file system that allows it already keeps its mode, such as the sticky bit of a tmpfs. */
 export async function openToAll(directory: Directory): Promise<void> {
   if (((await directory.stat()).mode & 0o777) !== 0o777) await directory.chmod(0o777);
 }

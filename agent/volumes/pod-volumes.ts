@@ -1,4 +1,4 @@
-/** The interface of the volume manager, and what it reports of the volumes of a pod. */
+/** Defines the interface of the volume manager, and what it reports about the volumes of a pod. */
 import type { Pod } from '../model/pod.ts';
 import type { ContainerVolumes } from '../runtime/container-volumes.ts';
 

@@ -83,7 +83,7 @@ async function resolveInside(root: string, subPath: string): Promise<readonly st
 
 /** Returns `undefined` if there is no link. `openInside` then checks what exists. */
 async function linkOf(directory: string, name: string): Promise<string | undefined> {
-  // Nothing stands there, or no link: what does is checked when it is opened.
+  // The name does not exist or is not a link. It is checked when it is opened.
   return inDirectory(directory, (opened) => opened.readlink(name)).catch(() => undefined);
 }
 

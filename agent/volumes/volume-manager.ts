@@ -228,7 +228,7 @@ class HostVolumes implements VolumeManager {
       });
   }
 
-  /** Logs a volume that cannot be refreshed, and goes on with the others. */
+  /** Logs a volume that cannot be refreshed, and continues with the others. */
   async #refreshVolume(state: PodVolumes, volume: Volume): Promise<void> {
     try {
       state.ready.set(volume.name, await this.#make(state.pod, volume, new AbortController().signal));
@@ -241,7 +241,7 @@ class HostVolumes implements VolumeManager {
     for (const uid of uids) {
       const state = this.#pods.get(uid);
       if (state === undefined) continue;
-      // What was missing may exist now, so the delays begin again.
+      // A missing object may exist now, so the delays begin again.
       state.failures = 0;
       if (state.ready.size > 0) this.#refresh(state);
     }

@@ -70,7 +70,7 @@ export const agent: Command = {
   },
 };
 
-/** As the kubelet prints its version; `raw` with all that is known. */
+/** Formats the version as the kubelet prints it, or with all details for `raw`. */
 function versionText(form: string): string {
   return form === 'raw'
     ? `${stringifyJson({ gitVersion: AGENT_VERSION, platform: `linux/${process.arch}`, nodeVersion: process.version })}\n`

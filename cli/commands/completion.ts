@@ -8,7 +8,7 @@ interface Completed {
   readonly name: string;
   readonly summary: string;
   readonly flags: readonly AnyFlag[];
-  /** Words that may stand as arguments. */
+  /** The words that are allowed as arguments. */
   readonly words: readonly string[];
 }
 

@@ -12,7 +12,7 @@ import type { S3Settings } from './settings.ts';
 const PART_BYTES = 8 << 20;
 /** S3's own bound. */
 const MAX_PARTS = 10_000;
-/** Of a thousand names each. */
+/** The maximum number of pages, with a thousand names each. */
 const MAX_PAGES = 100;
 
 export interface S3Bucket {

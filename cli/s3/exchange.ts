@@ -10,9 +10,9 @@ import { CommandError } from '../command.ts';
 import type { S3Settings } from './settings.ts';
 import { encodePath, encodeQuery, signedHeaders } from './signature.ts';
 
-/** Without a byte in either direction. */
+/** The time limit without a byte in either direction. */
 const IDLE_MS = 30_000;
-/** From the start of a request until its answer begins; a part of 8 MiB then needs 14 KiB/s. */
+/** The time limit from the start of a request to the start of its response. A part of 8 MiB then needs 14 KiB/s. */
 const ANSWER_MS = 10 * 60_000;
 const MAX_ANSWER_BYTES = 1 << 20;
 const RETRY_DELAYS_MS = [1000, 4000, 10_000];
@@ -122,7 +122,7 @@ export class S3Exchange {
     const late = this.#clock.after(this.#times.answerMs, () =>
       sent.destroy(new Error(`no answer within ${this.#times.answerMs / 1000} s`)),
     );
-    // Also applies while the body is read: a response that stalls is aborted.
+    // This also applies while the body is read, so a response that stalls is aborted.
     sent.on('timeout', () => sent.destroy(new Error(`nothing came for ${this.#times.idleMs / 1000} s`)));
     sent.on('error', answered.reject);
     sent.on('response', answered.resolve);

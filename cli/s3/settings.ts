@@ -19,12 +19,12 @@ export interface S3Flags {
 
 export interface S3Location {
   readonly bucket: string;
-  /** Without a slash at its ends; `''`: the bucket itself. */
+  /** The prefix without a trailing slash. It is empty for the bucket itself. */
   readonly key: string;
 }
 
 export interface S3Settings {
-  /** Where the bucket is: the path ends without a slash. */
+  /** The URL of the bucket, whose path has no trailing slash. */
   readonly url: URL;
   readonly region: string;
   readonly credentials: S3Credentials;
@@ -64,7 +64,7 @@ export async function s3Settings(bucket: string, flags: S3Flags, env: Environmen
   };
 }
 
-/** Amazon's buckets are hosts; other servers are asked for a path, which all of them know. */
+/** Amazon's buckets have host names. Requests to other servers have the bucket in the path, which all of them support. */
 function bucketUrl(bucket: string, region: string, endpoint: string | undefined): URL {
   if (endpoint === undefined)
     return bucket.includes('.')

@@ -7,15 +7,15 @@ import { createHash, createHmac } from 'node:crypto';
 export interface S3Credentials {
   readonly accessKeyId: string;
   readonly secretAccessKey: string;
-  /** Of temporary credentials. */
+  /** The session token of temporary credentials. */
   readonly sessionToken?: string;
 }
 
 export interface SignableRequest {
   readonly method: string;
-  /** With the port where it is not the scheme's own, as in the header `Host`. */
+  /** The host with its port if that is not the default of the scheme, as in the header `Host`. */
   readonly host: string;
-  /** Not encoded. */
+  /** The path without encoding. */
   readonly path: string;
   readonly query: Readonly<Record<string, string>>;
   readonly body: Buffer;
@@ -37,7 +37,7 @@ export const encodeRfc3986 = (text: string): string =>
 
 export const encodePath = (path: string): string => path.split('/').map(encodeRfc3986).join('/');
 
-/** In the order of the signature, which is also how it is sent. */
+/** Encodes the query in the order of the signature, in which it is also sent. */
 export const encodeQuery = (query: Readonly<Record<string, string>>): string =>
   Object.entries(query)
     .map(([name, value]) => `${encodeRfc3986(name)}=${encodeRfc3986(value)}`)

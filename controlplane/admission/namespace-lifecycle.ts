@@ -40,8 +40,8 @@ export function namespaceLifecycle(
       refuseContent(attributes, namespace);
     },
     beforeWrite(attributes) {
-      // While webhooks were called, the namespace may have been emptied and removed. What is created in it then would stay, and
-      // would be there for whoever creates a namespace of that name.
+      // The namespace may have been emptied and removed while webhooks were called. An object that is created in it then would
+      // remain, and would be in the next namespace of that name.
       if (needsNamespace(attributes)) refuseContent(attributes, stored(attributes.namespace));
     },
   };

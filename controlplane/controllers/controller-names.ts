@@ -4,7 +4,7 @@
  */
 import { quoteText } from '../../api/meta/quote.ts';
 
-/** In the order of the table of controllers. */
+/** The names in the order of the table of controllers. */
 const CONTROLLER_NAMES = [
   'serviceaccount-controller',
   'serviceaccount-token-controller',

@@ -38,7 +38,7 @@ const ORPHANS = 'orphans-of-namespace';
 
 /**
  * Indexes objects by namespace and UID of their controller, and those without one by namespace. The namespace is part of the
- * key because anybody can write the UID of another namespace's controller into an owner reference.
+ * key, because users can write the UID of another namespace's controller into an owner reference.
  */
 export function indexByController<T extends KubeObject>(informer: Informer<T>): void {
   informer.addIndex(BY_CONTROLLER, (object) => {

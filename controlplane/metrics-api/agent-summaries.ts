@@ -15,7 +15,7 @@ export interface UsageFigures {
 
 export interface NodeSummary {
   readonly node: UsageFigures | undefined;
-  /** By uid. */
+  /** The summaries by pod uid. */
   readonly pods: ReadonlyMap<string, PodSummary>;
 }
 

@@ -15,7 +15,7 @@ import { isNotFound } from '../../api/meta/status-error.ts';
 import { SYSTEM_FIELD_MANAGER, SYSTEM_USER } from '../model/system-user.ts';
 import type { RequestContext, Rest, ResourceCatalog, WatchEvent } from '../model/rest.ts';
 
-/** `current` is absent after a deletion, `previous` for what is new. */
+/** `current` is absent after a deletion, and `previous` is absent for a new object. */
 export interface SourceChange<T> {
   readonly current: T | undefined;
   readonly previous: T | undefined;

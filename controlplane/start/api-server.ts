@@ -159,8 +159,8 @@ function servingCertificate({ tlsCertFile, tlsPrivateKeyFile }: ControlPlaneFlag
 }
 
 /**
- * By the names that probes of kube-apiserver ask for. A full disk fails `/readyz` alone: reads are answered, and a restart
- * would not help. A storage that failed, or whose thread does not answer, fails `/livez` as well.
+ * The checks have the names that probes of kube-apiserver use. A full disk fails only `/readyz`, because reads still work and a
+ * restart would not help. A storage that failed, or whose thread does not respond, fails `/livez` as well.
  */
 function healthChecks({
   logger,

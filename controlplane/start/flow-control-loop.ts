@@ -15,7 +15,7 @@ import { selectionOf } from '../storage/selection.ts';
 import type { WatchCache } from '../storage/watch-cache.ts';
 
 const SAMPLE_MS = 1000;
-/** In samples. */
+/** The interval of adjustments as a number of samples. */
 const ADJUST_EVERY = 10;
 const KEEP_EVERY = 60;
 
@@ -24,7 +24,7 @@ type FlowControlParts = Pick<
   'flags' | 'clock' | 'logger' | 'sources' | 'registry' | 'definitions' | 'metrics' | 'clients' | 'signal'
 >;
 
-/** `undefined`: `--enable-priority-and-fairness` is false. */
+/** Returns `undefined` if `--enable-priority-and-fairness` is false. */
 export function startFlowControl(parts: FlowControlParts): PriorityAndFairnessOptions | undefined {
   const { flags, clock, registry, definitions, logger, signal } = parts;
   if (!flags.enablePriorityAndFairness) return undefined;

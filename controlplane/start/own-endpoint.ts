@@ -7,7 +7,7 @@ const SERVICE_PORT = 443;
 export interface OwnEndpointOptions {
   /** `--secure-port`, until the server listens. */
   readonly port: number;
-  /** `--advertise-address` and the like, beside the addresses that the host has. */
+  /** Addresses such as that of `--advertise-address`, in addition to the addresses of the host. */
   readonly addresses: readonly string[];
   /** The service `kubernetes`. */
   readonly serviceIp: string | undefined;

@@ -56,7 +56,7 @@ export async function serve(parts: Parts): Promise<Serving> {
     ],
   });
   const customResources = customResourcesOf(parts, fieldManagement);
-  // Its sources were requested only now: names that are taken must be known before any is given.
+  // The informers were requested only now. Allocated names must be known before others are allocated.
   await parts.sources.synced();
   await customResources.start();
   startHooks.done('definitions');

@@ -1,4 +1,4 @@
-/** What every phase of the start uses. */
+/** Defines what every phase of the start uses. */
 import type { Logger } from '../../api/component/logger.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -16,7 +16,7 @@ export interface Setting {
   readonly logger: Logger;
   readonly metrics: MetricsRegistry;
   readonly schema: Schema;
-  /** Of the clients and the loops of this process. */
+  /** The turns of the event loop, which the clients and the loops of this process share. */
   readonly turns: LoopTurns;
   readonly dialer: Dialer;
   /** The addresses of this server, which the dialer refuses. */

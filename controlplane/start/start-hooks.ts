@@ -7,7 +7,7 @@ import type { HealthCheck } from '../server/health.ts';
 /** Steps of the start, in their order. */
 export type StartStep = 'admission' | 'definitions' | 'bootstrap' | 'aggregation' | 'loops';
 
-/** In kube-apiserver's order. */
+/** The hooks in kube-apiserver's order. */
 const HOOKS: readonly (readonly [string, StartStep])[] = [
   ['poststarthook/start-apiserver-admission-initializer', 'admission'],
   ['poststarthook/generic-apiserver-start-informers', 'admission'],

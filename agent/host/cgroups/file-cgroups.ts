@@ -148,12 +148,12 @@ export class FileCgroups implements CgroupManager {
   }
 }
 
-/** What the agent and runtimes set of pods; others are left as they are. */
+/** The controllers that the agent and runtimes configure for pods. Others stay unchanged. */
 const V2_CONTROLLERS = ['cpu', 'cpuset', 'memory', 'pids', 'io', 'hugetlb'];
 
 /**
- * On v2 a cgroup has only the controllers that all above it hand down: makes the cgroups of a path one after the other, and
- * has each hand down what it has. The last one's own children are the runtime's business.
+ * Creates the cgroups of a path one after another, and enables the controllers of each for its children. In version 2, a cgroup
+ * has only the controllers that all cgroups above it enable. The runtime manages the children of the last one.
  */
 export async function handDownControllers(mountPoint: string, path: string): Promise<void> {
   let directory = mountPoint;

@@ -136,13 +136,13 @@ export class SystemdCgroups implements CgroupManager {
       await this.#call('StartTransientUnit', 'ssa(sv)a(sa(sv))', [name, 'replace', ...counted(all), '0']);
     } catch (error) {
       if (!(error instanceof Error && /was already loaded|already exists/.test(error.message))) throw error;
-      // Of an agent before this one, or of the host's administrator, who may not have started it.
+      // An earlier agent or the administrator of the host created the unit, and it may not be started.
       await this.#change(name, properties);
       await this.#call('StartUnit', 'ss', [name, 'replace']);
     }
   }
 
-  /** Until the host goes down: the administrator's files stay as they are. */
+  /** Changes the unit until the host shuts down. The administrator's files stay unchanged. */
   #change(unit: string, properties: readonly Property[]): Promise<void> {
     return this.#call('SetUnitProperties', 'sba(sv)', [unit, 'true', ...counted(properties)]);
   }
@@ -185,7 +185,7 @@ function propertiesOf(resources: CgroupResources, version: 1 | 2): readonly Prop
     );
   if (cpuQuota !== undefined) {
     const { quotaUs, periodUs } = cpuQuota;
-    // Rounded up: containers within are to have what they were promised.
+    // The quota is rounded up, so that containers get at least their share.
     const perSecondUs = Math.ceil((quotaUs * 1_000_000) / periodUs / QUOTA_STEP_US) * QUOTA_STEP_US;
     if (periodUs !== DEFAULT_PERIOD_US) properties.push(['CPUQuotaPeriodUSec', 't', String(periodUs)]);
     properties.push(['CPUQuotaPerSecUSec', 't', limit(perSecondUs)]);

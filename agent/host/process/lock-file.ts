@@ -104,7 +104,7 @@ async function watchForOthers(
   }
 }
 
-/** Whether `/proc/locks` has somebody waiting for a lock of the file. Pure. */
+/** Whether `/proc/locks` shows a process that waits for a lock of the file. Pure. */
 export function waitsFor(locks: string, inode: number): boolean {
   return locks.split('\n').some((line) => /^\d+: ->\s+FLOCK\s/.test(line) && new RegExp(`:${inode}\\s`).test(line));
 }

@@ -57,7 +57,7 @@ const NOT_IMPLEMENTED = 4;
 
 type Transport = 'udp' | 'tcp';
 
-/** Where a query came from. */
+/** The client that sent a query. */
 interface Client {
   readonly address: string;
   readonly transport: Transport;

@@ -45,7 +45,7 @@ export async function readPair(directory: string, name: string): Promise<StoredP
 }
 
 async function storedAt(directory: string, name: string): Promise<number | undefined> {
-  // Without a link no pair is stored.
+  // Without the link there is no stored pair.
   const file = await readlink(currentPath(directory, name)).catch(() => '');
   const [, day, hour, minute, second] = /-(\d{4}-\d\d-\d\d)-(\d\d)-(\d\d)-(\d\d)\.pem$/.exec(file) ?? [];
   if (day === undefined) return undefined;

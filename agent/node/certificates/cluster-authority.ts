@@ -1,7 +1,7 @@
 /**
- * Follows the CAs of the cluster while they are rotated. `cluster-info` carries the new bundle, and users may write there: it is
- * believed only if a CA that is trusted so far signed it (`api/pki/ca-bundle.ts`) and no later one was taken before. Writes the
- * kubeconfig, and the file of client CAs where that holds the same bundle and is the agent's own.
+ * Follows the cluster's CAs while they are rotated. `cluster-info` contains the new bundle, but users may be able to write it.
+ * So a bundle is accepted only if a trusted CA signed it (`api/pki/ca-bundle.ts`) and no later one was accepted before. Writes
+ * the kubeconfig, and also the file of client CAs if that contains the same bundle and belongs to the agent.
  */
 import { readPem } from '../../../api/pki/pem.ts';
 import { X509Certificate } from 'node:crypto';
@@ -89,7 +89,7 @@ export class ClusterAuthority {
     }
   }
 
-  /** Takes a signed bundle if it is to be believed and later than the last; resolves to whether it changed what is trusted. */
+  /** Accepts a signed bundle if it is trustworthy and later than the last one. Resolves to whether the trusted CAs changed. */
   async take(signed: string): Promise<boolean> {
     const { logger } = this.#options;
     const bundle = verifyCaBundle(signed, this.#ca);
@@ -137,7 +137,7 @@ export class ClusterAuthority {
   }
 }
 
-/** Beside the key of the CA stands the control plane's own file, which the control plane alone writes. */
+/** The file beside the key of the CA belongs to the control plane, and only the control plane writes it. */
 async function isOfControlPlane(caFile: string): Promise<boolean> {
   return access(join(dirname(caFile), 'ca.key')).then(
     () => true,

@@ -80,7 +80,7 @@ export async function requestCertificate(
     try {
       status = ((await client.get(certificateSigningRequests, '', name, { signal }))['status'] ?? {}) as RequestStatus;
     } catch (error) {
-      // The request stands while the API server is away; a new one would need another approval.
+      // The request remains while the API server is unreachable. A new one would need another approval.
       if (signal.aborted || isNotFound(error)) throw error;
       logger.warn({ request: name, err: error }, 'Cannot read a certificate signing request, retrying');
       continue;
@@ -120,7 +120,7 @@ async function usagesFor(client: SigningClient, wish: CertificateWish, signal: A
   return ['key encipherment', ...wish.usages];
 }
 
-/** What keeps its release to itself is not: the usage is taken by all. */
+/** A server that hides its version does not count as recent, because every server accepts the older usage. */
 async function isRecent(client: SigningClient, signal: AbortSignal): Promise<boolean> {
   try {
     const { body } = await client.raw({ method: 'GET', path: '/version', signal });

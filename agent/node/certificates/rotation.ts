@@ -26,8 +26,8 @@ export interface RotationOptions {
 }
 
 /**
- * When to renew, in wall-clock milliseconds. Pure. Signers let certificates begin some minutes before they make them, which is
- * most of the life of a short one: what counts is what was left when it came.
+ * Returns the time of the renewal in wall-clock milliseconds. Pure. Signers backdate certificates by some minutes, which is
+ * most of the life of a short-lived one. So the remaining lifetime at its arrival counts.
  */
 export function renewalTime(
   { notBeforeMs, notAfterMs }: Pick<Certificate, 'notBeforeMs' | 'notAfterMs'>,
@@ -83,7 +83,7 @@ async function renewWhenDue(options: RotationOptions, share: number, signal: Abo
   const expires = stored === undefined ? undefined : new Date(stored.leaf.notAfterMs).toISOString();
   logger.info({ certificate: name, expires }, 'Renewed a certificate');
   const nextMs = leftMs(stored);
-  // Requesting again at once would flood a signer that gives less than was requested (names, life).
+  // Requesting again at once would flood a signer that issues less than was requested (names, lifetime).
   if (nextMs <= 0) throw new Error('the new certificate is not what was requested');
   return Math.min(nextMs, CHECK_MS);
 }

@@ -21,7 +21,7 @@ const REQUEST_TIMEOUT_MS = 15 * 60_000;
 
 export interface ServingOptions {
   readonly certificateDirectory: string;
-  /** `--tls-cert-file` and `--tls-private-key-file`; '' where not given. */
+  /** The values of `--tls-cert-file` and `--tls-private-key-file`, or empty texts. */
   readonly certificateFile: string;
   readonly keyFile: string;
   readonly nodeName: string;

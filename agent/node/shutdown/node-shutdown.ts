@@ -63,7 +63,7 @@ export class NodeShutdown {
     return this.#isShuttingDown;
   }
 
-  /** For the admission of pods. */
+  /** Returns why a pod is not admitted during the shutdown. */
   refusal(): Refusal | undefined {
     return this.#isShuttingDown ? REFUSAL : undefined;
   }

@@ -1,6 +1,6 @@
 /**
- * Keeps the node's Lease in the namespace kube-node-lease: renews it at a quarter of its duration, and creates it again after
- * somebody has deleted it. The node owns the lease, so that the lease is deleted with the node.
+ * Keeps the node's Lease in the namespace kube-node-lease: renews it at a quarter of its duration, and recreates it after it
+ * was deleted. The node owns the lease, so that the lease is deleted with the node.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';

@@ -69,7 +69,7 @@ export interface NodeStatusSource {
   deviceCapacity(): DeviceCapacity;
   /** Attached volumes that pods of the node use: nobody may detach them. */
   volumesInUse(): readonly string[];
-  /** The port that the agent's server listens on: not `--port` where that is 0. */
+  /** Returns the port on which the agent's server listens. It differs from `--port` if that is 0. */
   serverPort(): number;
 }
 
@@ -175,7 +175,7 @@ export class NodeManager implements NodeInfo {
     ]);
   }
 
-  /** Without an API server: the status serves the agent's own parts. */
+  /** Without an API server, the status serves only the agent's own parts. */
   async #keepLocalStatus(source: NodeStatusSource, signal: AbortSignal): Promise<void> {
     let isPrepared = true;
     await this.#loop.run(signal, async () => {
@@ -314,7 +314,7 @@ export class NodeManager implements NodeInfo {
     this.#reportTransitions(current, next);
   }
 
-  /** Reports when somebody cordons or uncordons the node. */
+  /** Reports when the node is cordoned or uncordoned. */
   #followCordon(node: NodeObject): void {
     const isCordoned = node.spec?.unschedulable === true;
     if (isCordoned === this.#isCordoned) return;

@@ -19,7 +19,7 @@ export interface NodeIdentity {
 }
 
 export interface Registration {
-  /** `--register-node`. If false, somebody else has to create the node. */
+  /** The value of `--register-node`. If false, another client must create the node. */
   readonly registerNode: boolean;
   /** Returns the node with its first status. */
   readonly firstStatus: (initial: NodeObject) => Promise<NodeObject>;

@@ -88,7 +88,8 @@ function mergeFiles(files: readonly ConfigFile[], hasFile: boolean): MergedFiles
   let fields: JsonObject = {};
   const origins = new Map<string, string>();
   for (const [index, { file, fields: patch }] of files.entries()) {
-    // A drop-in's thresholds come on top of the default ones, as the defaults stand in what it is merged into.
+    // The thresholds of a drop-in are added to the default ones, because the configuration that it is merged into has the
+    // defaults.
     const isDropIn = index > 0 || !hasFile;
     if (isDropIn && at(fields, 'evictionHard') === undefined)
       fields = applyMergePatch(fields, {
@@ -122,7 +123,10 @@ function fileValue(row: AnyOption, fields: JsonObject): FlagTypes[FlagType] | un
   return isDefault ? undefined : read.value;
 }
 
-/** What depends on other options: the certificates' directory, thresholds in their plain form, zeros that stand for defaults. */
+/**
+ * Completes options that depend on others: the certificates' directory, thresholds in their plain form, and zeros that mean the
+ * default.
+ */
 function completed(flags: AgentFlags, origins: Map<string, Origin>): AgentFlags {
   const defaults = plainThresholds(agentOptions.evictionHard.default);
   const hard = plainThresholds(flags.evictionHard);

@@ -60,7 +60,7 @@ function describe(json: unknown): string {
   return text.length > 60 ? `${text.slice(0, 57)}…` : text;
 }
 
-/** As Go's zero value: '', 0, false, an empty list or map. */
+/** Whether the value is a zero value in Go: '', 0, false, an empty list or map. */
 export function isZero(value: FlagTypes[FlagType]): boolean {
   if (typeof value === 'object') return Object.keys(value).length === 0;
   return value === '' || value === 0 || value === false;

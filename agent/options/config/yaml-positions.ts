@@ -19,7 +19,7 @@ const MAX_DEPTH = 1000;
 interface Open {
   readonly path: readonly string[];
   readonly kind: 'map' | 'list' | 'document';
-  /** In a map, the key whose value is next. */
+  /** In a map, the key of the next value. */
   key: string | undefined;
   index: number;
 }

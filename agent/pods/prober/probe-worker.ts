@@ -112,7 +112,7 @@ export class ProbeWorker {
     });
   }
 
-  /** Probes once. Resolves to whether the worker goes on. */
+  /** Probes once. Resolves to whether the worker continues. */
   async #probe(): Promise<boolean> {
     const { kind, probe, container, clock, pod } = this.#options;
     const status = this.#options.status(this.podUid);

@@ -54,7 +54,7 @@ export interface StatusManager {
   run(signal: AbortSignal): Promise<void>;
 }
 
-/** What the status manager needs from the pod workers before it deletes a pod from the API server. */
+/** The state of pod workers that the status manager checks before it deletes a pod from the API server. */
 export interface PodDeletionSafety {
   podCouldHaveRunningContainers(pod: Pod): boolean;
   /** Its volumes are being unmounted, and have not failed to. */
@@ -244,7 +244,7 @@ class PodStatusManager implements StatusManager {
       }
       // The mirror is of an earlier manifest and is about to be replaced. Its successor gets the status.
       if (isStatic(kept.pod) && !isMirrorOf(remote, kept.pod)) return;
-      // The pod may end while the patch is on its way: what it left out is judged by the state in which it was made.
+      // The pod may end during the patch. The state in which the patch was computed decides.
       const mayStillRun = this.#mayNotBeOver(kept.pod);
       const patch = this.#patchFor(remote, kept, mayStillRun);
       if (patch !== undefined) {

@@ -14,7 +14,7 @@ interface Need {
 
 export type PreemptionChoice =
   | { readonly kind: 'victims'; readonly pods: readonly Pod[] }
-  /** What would still be missing if every less important pod left. */
+  /** The resources that would still be missing without every less important pod. */
   | { readonly kind: 'impossible'; readonly missing: readonly Need[] };
 
 export function preemptionVictims(

@@ -1,4 +1,4 @@
-/** What the pod workers and the volumes read of the node that they run on. The node manager implements it. */
+/** Defines what the pod workers and the volumes read of their node. The node manager implements it. */
 import type { NodeObject } from '../../model/node.ts';
 
 export interface NodeInfo {

@@ -35,7 +35,7 @@ export class PodManager {
     }
   }
 
-  /** Without mirror pods. */
+  /** Returns all pods except mirror pods. */
   list(): readonly Pod[] {
     return [...this.#pods.values()];
   }

@@ -37,7 +37,10 @@ export function resourcesOf(pod: Pod): PodResources {
   };
 }
 
-/** What the status shows of a container that has run, and of a pod whose containers have; else the specification's values. */
+/**
+ * Returns the resources in the status of a container that has run, and of a pod whose containers have run. For others, returns
+ * those of the spec.
+ */
 export function lastResources(pod: Pod): PodResources {
   const statuses: readonly ContainerStatusJson[] = [
     ...(pod.status?.containerStatuses ?? []),

@@ -152,7 +152,7 @@ export class SpdyConnection {
     }
   }
 
-  /** For streams: the change of what they hold. */
+  /** Called by streams when the number of bytes that they hold changes. */
   held(bytes: number): void {
     this.#heldBytes += bytes;
     if (this.#heldBytes <= MOST_HELD_BYTES) this.#hasRoom?.();
@@ -183,7 +183,7 @@ export class SpdyConnection {
     this.#onStream(stream);
   }
 
-  /** For the client's side: a stream that the peer has accepted. */
+  /** Opens a stream on the client's side. Resolves when the peer has accepted it. */
   async open(headers: Readonly<Record<string, string>>): Promise<SpdyStream> {
     if (this.#ended) throw new Error('the connection is closed');
     const id = this.#nextId;
@@ -221,7 +221,7 @@ export class SpdyConnection {
         if (size > MOST_HEADER_BYTES) this.#inflate.destroy(new Error('a SPDY header block is too large'));
         else parts.push(part);
       };
-      // A codec that is closed meanwhile never calls back for what it was given.
+      // A codec that is closed meanwhile never calls back for its input.
       const onClose = (): void => reject(new Error('the connection is closed'));
       this.#inflate.once('error', reject).once('close', onClose);
       this.#inflate.on('data', onData);
@@ -264,7 +264,7 @@ export class SpdyConnection {
     });
   }
 
-  /** For streams: resolves when the transport takes more. */
+  /** Sends data of a stream. Resolves when the transport accepts more. */
   async sendData(id: number, chunk: Buffer, fin: boolean): Promise<void> {
     if (this.#ended) throw new Error('the connection is closed');
     let at = 0;
@@ -328,7 +328,7 @@ export class SpdyConnection {
   }
 
   /**
-   * For streams that end. A server that has ended a stream may have closed the connection as well: a client that resets
+   * Forgets a stream that ended. A server that has ended a stream may have closed the connection as well. A client that resets
    * the stream then breaks its own socket, and loses what it has not read of the other streams.
    */
   forget(id: number, end: { readonly isUnfinished: boolean; readonly hasPeerEnded: boolean }): void {

@@ -5,10 +5,10 @@
 import { Duplex } from 'node:stream';
 
 const STREAM_BUFFER_BYTES = 1 << 18;
-/** What a chunk takes besides its bytes: a peer may send single bytes. */
+/** The cost of a chunk besides its bytes, because a peer may send single bytes. */
 const CHUNK_BYTES = 128;
 
-/** What a stream needs of its connection. */
+/** Defines what a stream needs from its connection. */
 export interface StreamOwner {
   /** Resolves when the transport takes more. */
   sendData(id: number, chunk: Buffer, fin: boolean): Promise<void>;

@@ -138,7 +138,7 @@ function signalOf(name: string): Signal {
 function parseValue(written: string, signal: Signal, what: 'threshold' | 'reclaim'): ThresholdValue {
   const text = written.replace(/^</, '');
   if (text.endsWith('%')) {
-    // The kubelet counts in single precision, and what is allocatable shows it.
+    // The kubelet computes in single precision, and the allocatable resources show it.
     const percent = Math.fround(Number(text.slice(0, -1)) / 100);
     if (Number.isNaN(percent))
       throw new ThresholdError(`strconv.ParseFloat: parsing "${text.slice(0, -1)}": invalid syntax`);
@@ -170,7 +170,7 @@ function parseGrace(text: string): number {
   return total;
 }
 
-/** In units of the signal: bytes, inodes, processes. */
+/** Returns an amount in units of the signal: bytes, inodes, processes. */
 export function amountOf(value: ThresholdValue, capacity: number): number {
   // The kubelet computes percentages in single precision. The same precision gives the same amounts to the byte.
   return 'percent' in value ? Math.floor(capacity * Math.fround(value.percent)) : Number(wholeUnits(value.quantity));
@@ -181,7 +181,7 @@ export function formatValue(value: ThresholdValue): string {
   return 'percent' in value ? `${Number((value.percent * 100).toFixed(4))}%` : formatQuantity(value.quantity);
 }
 
-/** With the minimum reclaim a threshold counts as crossed until so much more is free. */
+/** With the minimum reclaim, a threshold counts as crossed until that much more is free. */
 export function isMet(
   threshold: Threshold,
   observation: Observation,
@@ -209,7 +209,7 @@ export const conditionOf = (signal: Signal): Condition => MEANINGS[signal].condi
 
 export const resourceOf = (signal: Signal): StarvedResource => MEANINGS[signal].resource;
 
-/** The most urgent first: memory cannot wait, then as they were given. */
+/** Sorts by urgency: memory comes first, and the others keep their order. */
 export function byUrgency(thresholds: readonly Threshold[]): readonly Threshold[] {
   const rank = (threshold: Threshold): number => (resourceOf(threshold.signal) === 'memory' ? 0 : 1);
   return thresholds.toSorted((a, b) => rank(a) - rank(b));

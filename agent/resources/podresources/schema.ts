@@ -35,7 +35,7 @@ export const POD_RESOURCES_METHODS = {
   get: ['v1.PodResourcesLister', 'GetPodResourcesRequest', 'GetPodResourcesResponse'],
 } as const;
 
-/** What older programs speak: fewer fields under the same numbers. */
+/** The methods for older clients, which have fewer fields under the same numbers. */
 export const ALPHA_METHODS = {
   list: ['v1alpha1.PodResourcesLister', 'ListPodResourcesRequest', 'ListPodResourcesResponse'],
 } as const;

@@ -153,7 +153,7 @@ export const IO: readonly (readonly [string, string, (device: DeviceIo) => numbe
   ['container_fs_writes_bytes_total', 'Cumulative count of bytes written', ({ writeBytes }) => writeBytes],
 ];
 
-/** What a container's processes have open. */
+/** Metrics of the processes and open files of a container. */
 export const PROCESSES: readonly (readonly [string, string, (usage: ProcessUsage) => number | undefined])[] = [
   ['container_processes', 'Number of processes running inside the container.', ({ processes }) => processes],
   [

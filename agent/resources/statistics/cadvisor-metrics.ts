@@ -28,11 +28,11 @@ import type { PodUsage, UsageSnapshot } from './usage.ts';
 export interface CadvisorFacts {
   /** `undefined` if the usage could not be read. */
   readonly usage: UsageSnapshot | undefined;
-  /** By container id. */
+  /** The usage by container id. */
   readonly processes: ReadonlyMap<string, ProcessUsage>;
   readonly storage: { readonly node: NodeStorage; readonly pods: ReadonlyMap<string, PodStorage> };
   readonly interfaces: readonly InterfaceCounters[];
-  /** By device number. */
+  /** The names by device number. */
   readonly deviceNames: ReadonlyMap<string, string>;
   readonly machine: {
     readonly bootId: string;

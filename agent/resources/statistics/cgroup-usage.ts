@@ -72,7 +72,7 @@ export async function readCgroupFile(path: string): Promise<string | undefined> 
   }
 }
 
-/** Reads files at the same time. The result has those that exist, by the given names. */
+/** Reads files concurrently. The result contains the existing ones by their names. */
 export async function readCgroupFiles(
   names: readonly string[],
   pathOf: (name: string) => string,

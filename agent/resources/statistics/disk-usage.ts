@@ -59,7 +59,7 @@ export async function diskUsage(path: string): Promise<DiskUsage> {
   }
 }
 
-/** Directories of this depth are held open while what is below them is measured. */
+/** The maximum depth at which directories stay open while their contents are measured. */
 const HELD_LEVELS = 128;
 
 /** A directory on the way down, with the names of its directories that are not measured yet. */
@@ -71,9 +71,9 @@ interface Level {
 }
 
 /**
- * A container chooses what is measured: the depth costs neither descriptors nor a path that the kernel refuses, and of a
- * directory only the names of its directories are in memory. Deep down, the walk returns by `..`. If a container has moved the
- * directory meanwhile, the walk goes on in the deepest directory that is held.
+ * Walks a directory that a container controls. The depth costs neither descriptors nor a path that the kernel refuses, and of
+ * each directory only the names of its subdirectories are in memory. Deep down, the walk returns by `..`. If a container has
+ * moved the directory meanwhile, the walk continues in the deepest directory that is open.
  */
 async function walk(root: string, device: number): Promise<DiskUsage> {
   const tally = new Tally(device);
@@ -153,7 +153,7 @@ class Tally implements DiskUsage {
     this.inodesUsed += 1;
   }
 
-  /** Counts what is no directory, and returns the names of the directories. */
+  /** Counts all entries except directories, and returns the names of the directories. */
   async scan(directory: Directory): Promise<string[]> {
     const directories: string[] = [];
     for await (const { name } of directory.scan()) {

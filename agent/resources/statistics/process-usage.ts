@@ -1,6 +1,6 @@
 /**
- * Counts the processes of a container and the files that they have open. Opening many files must not make a scrape slow,
- * so that what is counted is bounded.
+ * Counts the processes of a container and their open files. The count is limited, because a container that opens many files
+ * must not make a scrape slow.
  */
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -33,7 +33,7 @@ export interface CriEventsDeps {
   readonly onOwnChange: (listener: (begun?: Begun) => void) => () => void;
 }
 
-/** What a request of this agent started, so that no list is needed. */
+/** A container or sandbox that a request of this agent started. Its event needs no list. */
 export interface Begun {
   readonly id: string;
   readonly podUid: string;

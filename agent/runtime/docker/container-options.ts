@@ -13,7 +13,7 @@ import {
   type SecurityProfile,
 } from '../runtime.ts';
 
-/** What the host and the engine support. The runtime reads this once at start. */
+/** The capabilities of the host and the engine. The runtime reads them once at its start. */
 export interface EngineFacts {
   readonly swapLimit: boolean;
   /** The lowest oom_score_adj that containers can have. A negative value needs CAP_SYS_RESOURCE. */

@@ -38,7 +38,7 @@ export interface LogWriterDeps {
 
 interface Position {
   readonly time: string;
-  /** How many entries with exactly this time are already in the file. */
+  /** The number of entries with exactly this time that are already in the file. */
   readonly count: number;
 }
 

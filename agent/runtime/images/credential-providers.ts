@@ -46,7 +46,7 @@ interface Owned {
   readonly source: CredentialSource | undefined;
 }
 
-/** For whom credentials are requested: for no specific pod, or for a service account with its token. */
+/** The identity for which credentials are requested: none, or a service account with its token. */
 interface Identity {
   readonly token: string | undefined;
   readonly annotations: Readonly<Record<string, string>> | undefined;

@@ -56,7 +56,7 @@ export interface ImageManagerOptions {
 
 export interface ImageRequest {
   readonly pullPolicy: string;
-  /** `undefined`: not known. */
+  /** `undefined` means that this is unknown. */
   readonly isPresent: boolean | undefined;
   readonly isPullRequired: boolean | undefined;
 }
@@ -246,7 +246,7 @@ export class ImageManager {
     }
   }
 
-  /** Of the pod's secrets, the node and its plugins, in the order in which they are tried. */
+  /** Returns the credentials of the pod's secrets, the node and its plugins, in the order of the attempts. */
   async #credentials(reference: string, pod: Pod): Promise<readonly PullCredential[]> {
     try {
       const secrets = await pullCredentials(reference, pod, this.#options.objects);
@@ -348,9 +348,9 @@ export class ImageManager {
 }
 
 interface WantedImage {
-  /** As the pod names it. */
+  /** The reference as the pod names it. */
   readonly written: string;
-  /** With its tag. */
+  /** The reference with its tag. */
   readonly reference: string;
 }
 
@@ -359,7 +359,7 @@ interface Pulled {
   readonly used: PullCredential | undefined;
 }
 
-/** What CRI runtimes begin an error with that has a reason of its own, and how users read it. */
+/** Prefixes of CRI runtimes' errors that have a reason of their own, with the messages for users. */
 const MEANINGS = [
   ['RegistryUnavailable', 'the registry is unavailable'],
   ['SignatureValidationFailed', 'the signature validation failed'],

@@ -24,7 +24,7 @@ export interface PullServiceAccount {
   readonly name: string;
 }
 
-/** Who may use an image: every pod of the node, or pods with one of these credentials. */
+/** The pods that may use an image: all pods of the node, or those with one of these credentials. */
 export interface PullCredentials {
   readonly nodePodsAccessible?: boolean;
   readonly kubernetesSecrets?: readonly PullSecret[];

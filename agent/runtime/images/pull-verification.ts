@@ -236,7 +236,8 @@ export class PullVerification {
       const { kind: _kind, ...coordinates } = source;
       const secret = { ...coordinates, credentialHash: hash };
       if (!secrets.some((one) => isGood(one, secret))) continue;
-      // A secret of another name with what is good, or a new content of one that was: remembered, so that both hold next time.
+      // A new secret with valid credentials, or new content of a known secret, is recorded, so that both are accepted the next
+      // time.
       if (secrets.length < MOST_SECRETS_ADDED) await this.#remember(image, imageRef, secret);
       return 'credentialRecordFound';
     }
@@ -268,7 +269,7 @@ export class PullVerification {
   }
 }
 
-/** The same credentials under any name, or another content of the same secret. */
+/** Whether the credentials are the same under any name, or the secret is the same with other content. */
 function isGood(known: PullSecret, secret: PullSecret): boolean {
   return (known.credentialHash !== '' && known.credentialHash === secret.credentialHash) || isSame(known, secret);
 }

@@ -45,7 +45,7 @@ function parseResolvConf(text: string): DnsConfig {
 }
 
 export async function hostDns(settings: DnsSettings): Promise<DnsConfig> {
-  // Without a file names are the business of this host's own server.
+  // Without a file, the name server of this host resolves names.
   if (settings.resolvConf === '') return { servers: ['127.0.0.1'], searches: ['.'], options: [] };
   return parseResolvConf(await readFile(settings.resolvConf, 'utf8'));
 }
@@ -59,7 +59,7 @@ export function podDns(
   let policy = pod.spec.dnsPolicy ?? 'ClusterFirst';
   if (policy === 'ClusterFirst' && pod.spec.hostNetwork === true) policy = 'Default';
   if (policy === 'ClusterFirstWithHostNet') policy = 'ClusterFirst';
-  // Without a cluster DNS the host's is better than none.
+  // Without a cluster DNS, the DNS of the host is used.
   if (policy === 'ClusterFirst' && settings.clusterDns.length === 0) {
     const said = `kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`;
     warn('MissingClusterDNS', `pod: "${formatPod(pod)}". ${said}`);
@@ -94,7 +94,10 @@ export function podDns(
   return withinLimits(config, warn);
 }
 
-/** What resolvers can take of it: so many servers, so many search domains of so many characters together. */
+/**
+ * Truncates the configuration to the limits of resolvers: the number of servers, the number of search domains and their total
+ * length.
+ */
 function withinLimits({ servers, searches, options }: DnsConfig, warn: DnsWarning): DnsConfig {
   const kept = servers.slice(0, MAX_SERVERS);
   if (kept.length < servers.length)

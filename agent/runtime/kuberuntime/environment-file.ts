@@ -26,7 +26,7 @@ export function environmentFileValue(text: string, key: string): string {
     if (/[ \t]$/.test(name)) fail("whitespace before '=' is not allowed");
     const [first = ''] = stated.slice(equals + 1);
     if (first === ' ' || first === '\t') {
-      // As for a shell: nothing is assigned.
+      // As in a shell, a blank after the equals sign ends the value, which is empty.
       if (name === key) return '';
       at = end + 1;
       line += 1;

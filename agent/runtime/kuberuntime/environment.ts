@@ -58,7 +58,8 @@ export function expandAll(words: readonly string[], lookup: (name: string) => st
 export function expand(text: string, lookup: (name: string) => string | undefined): string {
   let out = '';
   let at = 0;
-  // Where the next reference ends. It is searched once for all that begin before it: a text may have many beginnings.
+  // The end of the next reference. It is searched once for all references that begin before it, because a text may have many
+  // beginnings.
   let close = 0;
   for (let dollar = text.indexOf('$'); dollar !== -1; dollar = text.indexOf('$', at)) {
     const next = text.charAt(dollar + 1);

@@ -64,7 +64,7 @@ function fetchOnce(
   return new Promise((resolve, reject) => {
     const headers: Record<string, string[]> = {};
     for (const { name, value } of target.headers) (headers[name] ??= []).push(value);
-    // Said to be empty: left out, instead of what is sent by default.
+    // An empty header in the probe removes the default header.
     const dropped = Object.keys(headers).filter(
       (name) => /^(accept|user-agent)$/i.test(name) && headers[name]?.every((value) => value === '') === true,
     );
@@ -118,7 +118,7 @@ function serverName(host: string): string {
   return isIP(name) === 0 ? name : '';
 }
 
-/** What TLS makes of the first bytes of an HTTP answer. */
+/** Whether the error is that of TLS for the first bytes of an HTTP response. */
 function isPlainHttp(error: unknown): boolean {
   const { code = '', message = '' } = error as NodeJS.ErrnoException;
   return (

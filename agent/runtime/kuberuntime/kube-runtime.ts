@@ -121,7 +121,7 @@ export class KubeRuntime {
 
   /**
    * Restarts all containers of the pod in its sandbox, init containers included, without running hooks. Removes the container
-   * that triggered the restart last, so that the next sync goes on if this one is interrupted.
+   * that triggered the restart last, so that the next sync continues an interrupted restart.
    */
   async #restartAll(pod: Pod, status: RuntimePodStatus, trigger: Container, signal: AbortSignal): Promise<SyncResult> {
     const { runtime, clock } = this.#options;

@@ -24,7 +24,7 @@ export type KillReason = 'startup-probe' | 'liveness-probe' | 'definition-change
 export interface ContainerToKill {
   readonly id: ContainerId;
   readonly container: Container;
-  /** For the event. */
+  /** The message of the event. */
   readonly message: string;
   readonly reason: KillReason;
 }
@@ -45,7 +45,7 @@ export interface PodActions {
 }
 
 export type ProbeLookup = (kind: ProbeKind, containerId: string) => ProbeResult | undefined;
-/** The action that gives a running container its allocated resources. */
+/** Returns the action that gives a running container its allocated resources. */
 export type ResizeLookup = (container: Container, status: ContainerStatus) => Resize;
 
 /** The inputs besides the specification and the runtime's containers. */

@@ -33,7 +33,7 @@ export function assembleRuntimeStatus(
   sandboxes: readonly SandboxStatus[],
   containers: readonly ContainerStatus[],
 ): RuntimePodStatus {
-  // By attempt first: the clock may have been set back in between.
+  // Sandboxes are sorted by attempt first, because the clock may have been set back.
   const ordered = sandboxes.toSorted((a, b) => b.pod.attempt - a.pod.attempt || b.createdAtMs - a.createdAtMs);
   const ready = ordered.find((sandbox) => sandbox.state === 'ready');
   return {

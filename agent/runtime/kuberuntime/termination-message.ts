@@ -47,7 +47,7 @@ export async function terminationMessage(status: ContainerStatus): Promise<strin
   ) {
     message = await logTail(status.logPath);
   }
-  // What the container has written follows what the runtime reports.
+  // The text of the container follows the message of the runtime.
   return [status.message, message].filter((part) => part !== '').join(': ');
 }
 

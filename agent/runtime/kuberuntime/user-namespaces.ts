@@ -112,8 +112,8 @@ function readMapping(text: string, path: string, { idsPerPod, range }: UserNames
 }
 
 /**
- * The ids that pods of this host may have: the subordinate ids of the user `kubelet` where there is one, else all but the first
- * and the last that one pod would have. Pure. Throws where they do not suffice.
+ * Returns the ids for pods of this host: the subordinate ids of the user `kubelet` if it has any, or else all except the first
+ * and the last range of one pod. Pure. Throws if they do not suffice.
  */
 export function podIdRange(
   files: { readonly passwd: string; readonly subuid: string; readonly subgid: string },

@@ -114,7 +114,7 @@ async function followLog(
   const watcher = watchFile(reader.path);
   try {
     while (!signal.aborted) {
-      // Asked before the read: what is written until then is read.
+      // This is read before the log, so that everything written until then is read.
       const running = await deps.isRunning();
       if (!(await drain(reader, emit))) return false;
       const rotation = await reader.rotated(deps.clock.monotonic());
@@ -164,11 +164,11 @@ function watchFile(path: string): {
 class FollowedFile {
   readonly path: string;
   #file: FileHandle;
-  /** What has taken its name, and since when the old one has been silent. */
+  /** The file that has taken the name, and the time since which the old one has had no new data. */
   #next: { readonly file: FileHandle; sinceMs: number } | undefined;
   #position = 0;
   #rest: Buffer = Buffer.alloc(0);
-  /** In the middle of a line that is longer than any runtime writes: its end is left out. */
+  /** Whether the reader is inside a line that is longer than any runtime writes. The end of such a line is omitted. */
   #skips = false;
 
   private constructor(path: string, file: FileHandle) {
@@ -214,7 +214,7 @@ class FollowedFile {
     let lines = 0;
     // An entry begins after the newline that ends the one before it.
     let entryEnd = size;
-    /** Of the entry whose beginning is still to come. */
+    /** The part of an entry whose beginning is in an earlier chunk, which is read next. */
     let carry: Buffer = Buffer.alloc(0);
     for (let end = size; end > 0; end = Math.max(0, end - CHUNK_BYTES)) {
       const start = Math.max(0, end - CHUNK_BYTES);
@@ -238,15 +238,15 @@ class FollowedFile {
         upTo = begin;
         if (begin === 0) break;
       }
-      // Of a line longer than any runtime writes only the beginning counts.
+      // Only the beginning of a line counts that is longer than any runtime writes.
       carry = Buffer.from(data.subarray(0, Math.min(upTo, LONGEST_LINE_BYTES)));
     }
     this.#position = 0;
   }
 
   /**
-   * Another file has taken the name: goes on with that, but not before the old one has been silent for a while: who writes
-   * changes over a moment after the new one is there.
+   * If another file has taken the name, continues with it once the old one has had no new data for a while, because writers
+   * switch a moment after the new file exists.
    */
   async rotated(nowMs: number): Promise<'none' | 'settling' | 'done'> {
     if (this.#next === undefined) {
@@ -267,7 +267,7 @@ class FollowedFile {
     return 'done';
   }
 
-  /** The file of that name, where it is not the one that is read. */
+  /** Returns the file of that name, unless it is the one that is being read. */
   async #namesake(): Promise<FileHandle | undefined> {
     let next: FileHandle;
     try {
@@ -315,7 +315,7 @@ function lineTag(line: Buffer): string {
   return line.toString('latin1', second + 1, second + 2);
 }
 
-/** What the reader sees of a CRI line; `undefined` where it is left out. A line that is not one is shown as it is. */
+/** Returns the CRI line as the client sees it, or `undefined` if it is omitted. A line in another format is shown unchanged. */
 function formatLine(line: Buffer, filter: LineFilter): Buffer | undefined {
   const first = line.indexOf(32);
   const second = first === -1 ? -1 : line.indexOf(32, first + 1);
@@ -341,7 +341,10 @@ function wholeFraction(time: string): string {
   return `${seconds}.${fraction.slice(0, FRACTION_DIGITS).padEnd(FRACTION_DIGITS, '0')}${zone}`;
 }
 
-/** Of a whole time, without the zone; runtimes write local time with an offset, too. `undefined`: it is no time. */
+/**
+ * Returns the time in UTC without its zone, for complete times only. Runtimes also write local time with an offset. Returns
+ * `undefined` if the text is not a time.
+ */
 function utcText(time: string): string | undefined {
   if (Number.isNaN(Date.parse(time))) return undefined;
   if (time.endsWith('Z')) return time.slice(0, -1);

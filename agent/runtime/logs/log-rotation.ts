@@ -93,7 +93,7 @@ export class LogRotation {
     // Names have a resolution of one second. A second rotation waits for the next check.
     const moved = `${log}.${timestamp(this.#options.clock.now())}`;
     if (rotated.includes(moved)) return;
-    // One place for the log, one for what it becomes now.
+    // One of the files is the current log, and another is the one that is being rotated.
     const excess = rotated.length - (this.#options.maxFiles - 2);
     for (const name of rotated.slice(0, Math.max(0, excess))) await folder.removeTree(name);
     for (const name of rotated.slice(Math.max(0, excess))) {

@@ -14,7 +14,7 @@ export const PORT_FORWARD_CHANNELS = ['v4.channel.k8s.io', 'v4.base64.channel.k8
 
 /** The maximum number of bytes that wait for ports that are not connected yet, over all ports. */
 const MOST_EARLY_BYTES = 1 << 20;
-/** What a message takes besides its bytes: a client may send single bytes. */
+/** The cost of a message besides its bytes, because a client may send single bytes. */
 const MESSAGE_BYTES = 128;
 
 const MOST_LISTENERS = 30;
@@ -94,7 +94,7 @@ function join(left: Duplex, right: Duplex): Promise<void> {
   });
 }
 
-/** What the pod sent last goes out before the stream is closed. */
+/** Resolves when the last data of the pod was written, before the stream is closed. */
 function drained(stream: Duplex): Promise<void> {
   if (stream.writableFinished || stream.destroyed) return Promise.resolve();
   return new Promise((resolve) => {
@@ -112,7 +112,7 @@ export function forwardOverChannels(
   const isBase64 = socket.protocol.includes('base64');
   const gone = new AbortController();
   const targets: (Duplex | undefined)[] = [];
-  /** What came before a port answered; `undefined` once it has, or will not. */
+  /** The data that arrived before a port responded. `undefined` once the port has responded or failed. */
   const waiting: (Buffer[] | undefined)[] = ports.map(() => []);
   let earlyBytes = 0;
   const send = channelSender(socket, { isBase64 });

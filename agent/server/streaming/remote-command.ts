@@ -69,7 +69,7 @@ export class SizeQueue implements AsyncIterable<TerminalSize> {
   #ended = false;
   #wake: () => void = () => undefined;
 
-  /** Ignores what is not a size. Never throws: the text comes from the client, and nobody catches. */
+  /** Ignores invalid sizes. Never throws, because the text comes from the client and no caller catches the error. */
   push(text: string): void {
     if (text.length > LONGEST_SIZE) return;
     let value: unknown;
@@ -106,7 +106,7 @@ export class SizeQueue implements AsyncIterable<TerminalSize> {
   }
 }
 
-/** Ends a stream and waits until what was written to it has gone out, or it broke. */
+/** Ends a stream. Resolves when its data was written or the stream broke. */
 export function endStream(stream: Writable | undefined): Promise<void> {
   if (stream === undefined || stream.destroyed || stream.writableFinished) return Promise.resolve();
   return new Promise((resolve) => {

@@ -32,7 +32,7 @@ export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams)
   const gone = new AbortController();
   const sizes = new SizeQueue();
   const stdin = wanted.stdin ? new PassThrough({ highWaterMark: MOST_BUFFERED_BYTES }) : undefined;
-  // A command that ends closes what it no longer reads.
+  // A command that exits closes the streams that it no longer reads.
   stdin?.on('error', () => undefined);
   const send = (channel: number, payload: Buffer, done: (error?: Error | null) => void): void => {
     if (socket.readyState !== socket.OPEN) {

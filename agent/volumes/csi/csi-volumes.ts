@@ -94,7 +94,7 @@ export class CsiVolumes {
   readonly #published = new Map<string, string>();
   /** The attachers' metadata for drivers, by the volume's name on the node. */
   readonly #attachments = new Map<string, Readonly<Record<string, string>>>();
-  /** By volume, because the driver's calls for one volume must not overlap. */
+  /** The queue by volume, because the driver's calls for one volume must not overlap. */
   readonly #turns = new KeyedQueue();
 
   constructor(options: CsiVolumesOptions) {

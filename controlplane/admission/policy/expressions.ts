@@ -94,7 +94,7 @@ export class Expression {
 
 export class ExpressionError extends Error {}
 
-/** Of all requests together: they share the event loop. */
+/** All requests share the slice, because they share the event loop. */
 const slice = new CostSlice();
 
 /** Evaluates an expression after giving the event loop to others where the expressions before it have cost much. */

@@ -10,7 +10,7 @@ import { ADMISSION_VARIABLES, authorizerFor, Bindings, Expression, requestValue,
 
 const MAX_EXPRESSIONS = 1000;
 
-/** For the webhook admission plugins. */
+/** Compiles match conditions of webhooks. */
 export function webhookConditions(authorizer: () => Authorizer): MatchConditions {
   const { object, oldObject, request, authorizer: decider } = ADMISSION_VARIABLES;
   const variables = {
@@ -76,7 +76,7 @@ const reviewType = struct('kubernetes.SubjectAccessReviewSpec', {
   uid: string,
 });
 
-/** For `--authorization-config`. Throws an error with the reason if an expression is invalid. */
+/** Compiles match conditions of `--authorization-config`. Throws an error with the reason if an expression is invalid. */
 export const authorizationCondition: MatchConditionCompiler = (expression) => {
   let program: Program;
   try {

@@ -1,6 +1,7 @@
 /**
- * Who writes an admission policy or a binding with parameters must be able to read them: messages and audit annotations of the
- * policy show them. Always on, as in kube-apiserver, where the strategies of policies and bindings check it.
+ * Requires that a client that writes an admission policy or a binding with parameters may read them, because messages and audit
+ * annotations of the policy show them. It is always on, as in kube-apiserver, where the strategies of policies and bindings
+ * check it.
  */
 import { resource as resourceOf } from '../../../api/machinery/resources.ts';
 import { forbidden } from '../../../api/meta/field-error.ts';
@@ -19,13 +20,13 @@ import type { Policy, PolicyBinding } from './policy-types.ts';
 export interface ParamsAuthorizationOptions {
   readonly sources: Sources;
   readonly authorizer: Authorizer;
-  /** What is served, to find the resource of a kind of parameters. */
+  /** Returns the served resources, to find the resource of a kind of parameters. */
   readonly resources: () => readonly ResourceInfo[];
 }
 
 const GROUP = 'admissionregistration.k8s.io';
 
-/** By the resource of the bindings: the resource and kind of their policies. */
+/** The resource and kind of the policies, by the resource of their bindings. */
 const POLICIES = {
   validatingadmissionpolicybindings: ['validatingadmissionpolicies', 'ValidatingAdmissionPolicy'],
   mutatingadmissionpolicybindings: ['mutatingadmissionpolicies', 'MutatingAdmissionPolicy'],

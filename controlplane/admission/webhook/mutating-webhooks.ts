@@ -30,7 +30,7 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
   async admit(attributes: AdmissionAttributes, signal: AbortSignal): Promise<void> {
     const candidates = this.candidates(attributes);
     if (candidates.length === 0) return;
-    /** The webhook was called already, and asks for reinvocation. */
+    /** The webhooks that were already called and request reinvocation. */
     const waiting = new Set<RegisteredWebhook>();
     const again = new Set<RegisteredWebhook>();
     const callAgain = (): void => {

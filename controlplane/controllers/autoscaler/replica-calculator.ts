@@ -12,7 +12,7 @@ export interface PodMetric {
   readonly windowMs: number;
 }
 
-/** By pod name. */
+/** The metrics by pod name. */
 export type PodMetrics = ReadonlyMap<string, PodMetric>;
 
 export interface Tolerances {
@@ -29,7 +29,7 @@ export interface CalculationOptions {
 
 export interface Proposal {
   readonly replicas: number;
-  /** The percentage of the requests; for utilization only. */
+  /** The percentage of the requests. Only resource metrics with a utilization target have it. */
   readonly utilization?: number;
   /** Per pod, or in total for values of objects. */
   readonly milli: number;

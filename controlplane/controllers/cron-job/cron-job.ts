@@ -93,8 +93,8 @@ class CronJobController {
   }
 
   /**
-   * Brings the list of active jobs up to date. Only jobs of the schedule are active: a job that somebody creates for the cron
-   * job by hand neither keeps the next one from starting nor is replaced by it.
+   * Updates the list of active jobs. Only jobs of the schedule are active. A job that a user creates for the cron job manually
+   * neither keeps the next one from starting nor is replaced by it.
    */
   async #noteJobs(cronJob: CronJob, own: readonly Job[]): Promise<CronJobStatus> {
     const status = structuredClone(cronJob.status ?? {});

@@ -1,6 +1,6 @@
 /**
- * How many replicas the controllers of pods want: of the built-in kinds from informers, of all others from their scale
- * subresource.
+ * Finds the number of replicas that the controllers of pods want: from informers for built-in kinds, and from the scale
+ * subresource for others.
  */
 import { parseApiVersion, type KubeObject, type OwnerReference } from '../../../api/meta/object.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';

@@ -65,8 +65,8 @@ class GarbageCollector {
 
   /**
    * Every object should be in the graph before any is deleted. A resource that cannot be listed must not block the collection
-   * for ever: after half a minute it proceeds, like kube-controller-manager; owners that are not in the graph are read from the
-   * API.
+   * forever, so after half a minute it proceeds, like kube-controller-manager. Owners that are not in the graph are read from
+   * the API.
    */
   async #graphFilled(signal: AbortSignal): Promise<void> {
     const { informers, clock, logger } = this.#environment;

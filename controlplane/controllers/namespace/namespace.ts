@@ -18,7 +18,7 @@ export const runNamespaces: RunController = (environment, signal) => new Namespa
 
 const FINALIZER = 'kubernetes';
 
-/** Not an error: content is still going away. */
+/** This is not an error: the content is still being deleted. */
 class ContentRemains extends Error {
   readonly waitSeconds: number;
 

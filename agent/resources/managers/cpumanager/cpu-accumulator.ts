@@ -183,7 +183,7 @@ export function takeDistributed(
 
 interface Wish {
   readonly count: number;
-  /** How many CPUs every node provides. */
+  /** The number of CPUs that every node provides. */
   readonly share: number;
   readonly groupSize: number;
   readonly freeOn: (node: number) => number;

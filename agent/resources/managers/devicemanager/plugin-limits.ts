@@ -1,15 +1,14 @@
 /**
- * What the agent accepts from device plugins. Their answers end up in the Node object, in the statuses of pods, in the
- * labels of metrics and in the checkpoint: one plugin must not make any of these too large or invalid for the API server.
- * Pure.
+ * Limits what the agent accepts from device plugins. Their responses appear in the Node object, in the statuses of pods, in the
+ * labels of metrics and in the checkpoint. One plugin must not make any of these too large or invalid for the API server. Pure.
  */
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import type { AllocateAnswer, PluginDevice } from './device-endpoint.ts';
 import { HEALTHY, UNHEALTHY } from './schema.ts';
 
-/** Of the node, with those that it had since the agent started. */
+/** The maximum number of resources of the node, those that it had since the start of the agent included. */
 export const MOST_RESOURCES = 256;
-/** Of all resources together. */
+/** The maximum number of devices of all resources together. */
 export const MOST_DEVICES = 100_000;
 /** Device ids appear in the statuses of pods. */
 const LONGEST_ID = 253;

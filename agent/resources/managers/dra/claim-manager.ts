@@ -1,7 +1,7 @@
 /**
- * Manages dynamic resources on the node. Before a pod's containers start, it has the drivers prepare the devices of the
- * pod's allocated ResourceClaims, and it gives the devices to the runtime as CDI device names. When the last pod of a
- * claim has terminated, it has the claim unprepared. Prepared claims survive a restart in `dra_manager_state`.
+ * Manages dynamic resources on the node. Before a pod's containers start, the drivers prepare the devices of the pod's
+ * allocated ResourceClaims, and the runtime receives the devices as CDI device names. When the last pod of a claim has
+ * terminated, the drivers unprepare it. Prepared claims survive a restart in `dra_manager_state`.
  */
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
@@ -70,11 +70,11 @@ const CALL = { timeoutMs: 45_000 };
 
 export class ClaimManager {
   readonly #options: ClaimManagerOptions;
-  /** The instances of each driver by name, the newest last: an update registers the new one before the old one goes. */
+  /** The instances of each driver by name, newest last. An update registers the new instance before it removes the old one. */
   readonly #drivers = new Map<string, readonly { readonly socket: string; readonly version: Version }[]>();
   /** Prepared claims by uid. */
   readonly #claims = new Map<string, PreparedClaim>();
-  /** By namespace and name: preparing and unpreparing one claim must not overlap. */
+  /** The queue by namespace and name, because preparing and unpreparing one claim must not overlap. */
   readonly #turns = new KeyedQueue();
   readonly #writer: StateWriter;
 
