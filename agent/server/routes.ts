@@ -165,8 +165,10 @@ export function allowedMethods(method: string, path: string, isReadOnly: boolean
   return allowed === undefined || allowed.split(', ').includes(method) ? undefined : allowed;
 }
 
+/** The items of a list do not repeat its version and kind. */
 function podList(pods: readonly Pod[]): object {
-  return { kind: 'PodList', apiVersion: 'v1', metadata: {}, items: pods };
+  const items = pods.map(({ apiVersion: _version, kind: _kind, ...pod }) => pod);
+  return { kind: 'PodList', apiVersion: 'v1', metadata: {}, items };
 }
 
 /** Serves `/podManifests`, the pods that are submitted to this node. PUT and POST replace a pod of the same name. */

@@ -101,11 +101,12 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
   const refused = referencesToApi(result.pod);
   if (refused.length > 0) throw new ManifestError(`${origin}: a static pod may not use ${refused.join(', ')}`);
   const pod = result.pod;
-  const uid =
-    (pod.metadata.uid ?? '') === '' ? digest([nodeName, source, origin, JSON.stringify(value)]) : pod.metadata.uid;
+  const isNamed = (pod.metadata.uid ?? '') !== '';
+  const uid = isNamed ? pod.metadata.uid : digest([nodeName, source, origin, JSON.stringify(value)]);
   const annotations = {
     ...pod.metadata.annotations,
-    [ANNOTATION_CONFIG_HASH]: digest([JSON.stringify(value)]),
+    // Like the kubelet's, it is the uid. A uid that the manifest names does not change with the content.
+    [ANNOTATION_CONFIG_HASH]: isNamed ? digest([JSON.stringify(value)]) : uid,
     [ANNOTATION_CONFIG_SOURCE]: source,
     [ANNOTATION_CONFIG_SEEN]: formatTime(clock.now()),
   };
