@@ -6,9 +6,11 @@
  * newer state arrives. `start/serve.ts` starts it before the server listens.
  */
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { type Clock, sleepOn } from '../../api/machinery/clock.ts';
 import { customResourceDefinitions } from '../../api/machinery/resources.ts';
+import { runWorkers, WorkQueue } from '../../api/machinery/work-queue.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isConflict, isNotFound } from '../../api/meta/status-error.ts';
@@ -58,32 +60,42 @@ interface Served {
 }
 
 const RETRY_MS = 1000;
+const LONGEST_RETRY_MS = 30_000;
+/** Writes of several definitions share a commit. */
+const WORKERS = 32;
 const POLL_MS = 100;
 
 export class CustomResources {
   readonly #options: CustomResourcesOptions;
   readonly #served = new Map<string, Served>();
   readonly #accepted = new Map<string, { readonly group: string; readonly names: DefinitionNames }>();
-  /** Definitions that a task handles; `again` is set when one changed meanwhile. */
-  readonly #working = new Map<string, { again: boolean; readonly done: Promise<void> }>();
+  /** Names of definitions. */
+  readonly #queue: WorkQueue;
   readonly #cleaning = new Set<string>();
 
   constructor(options: CustomResourcesOptions) {
     this.#options = options;
+    this.#queue = new WorkQueue({ clock: options.clock, baseDelayMs: RETRY_MS, maxDelayMs: LONGEST_RETRY_MS });
   }
 
   /** Resolves when all existing definitions are served. */
   async start(): Promise<void> {
-    const { definitions, signal } = this.#options;
+    const { definitions, logger, signal } = this.#options;
     for (const object of definitions.list()) {
       const { metadata, spec, status } = object as Definition;
       if (status?.acceptedNames !== undefined) {
         this.#accepted.set(metadata.name ?? '', { group: spec.group, names: status.acceptedNames });
       }
     }
+    const unserved = new Set(definitions.list().map(({ metadata }) => metadata.name ?? ''));
     definitions.subscribe(({ current, previous }) => this.#changed((current ?? previous)?.metadata.name ?? ''));
     signal.addEventListener('abort', () => this.#close(), { once: true });
-    await Promise.all([...this.#working.values()].map(({ done }) => done));
+    const served = Promise.withResolvers<void>();
+    const attempted = (name: string): void => {
+      if (unserved.delete(name) && unserved.size === 0) served.resolve();
+    };
+    background(this.#work(attempted).finally(served.resolve), { logger, what: 'Serving custom resources', signal });
+    if (unserved.size > 0) await served.promise;
   }
 
   #close(): void {
@@ -92,34 +104,21 @@ export class CustomResources {
   }
 
   #changed(name: string): void {
-    const working = this.#working.get(name);
-    if (working !== undefined) {
-      working.again = true;
-      return;
-    }
-    const done = Promise.withResolvers<void>();
-    const entry = { again: false, done: done.promise };
-    this.#working.set(name, entry);
-    void this.#work(name, entry).then(done.resolve, done.resolve);
+    this.#queue.add(name);
   }
 
-  async #work(name: string, entry: { again: boolean }): Promise<void> {
-    const { signal, logger, clock } = this.#options;
-    try {
-      do {
-        entry.again = false;
-        await this.#sync(name);
-      } while (entry.again && !signal.aborted);
-    } catch (error) {
-      if (!signal.aborted) {
+  /** `attempted` is called after each attempt, whether it succeeded or not. */
+  #work(attempted: (name: string) => void): Promise<void> {
+    const { signal, logger } = this.#options;
+    return runWorkers({
+      queue: this.#queue,
+      workers: WORKERS,
+      signal,
+      reconcile: (name) => this.#sync(name).finally(() => attempted(name)),
+      onError: (error, name) => {
         if (!isConflict(error)) logger.warn({ err: error, definition: name }, 'A custom resource could not be served');
-        clock.after(RETRY_MS, () => {
-          if (!signal.aborted) this.#changed(name);
-        });
-      }
-    } finally {
-      this.#working.delete(name);
-    }
+      },
+    });
   }
 
   async #sync(name: string): Promise<void> {
@@ -238,12 +237,12 @@ export class CustomResources {
   #cleanUp(name: string, definition: Definition): void {
     if (this.#cleaning.has(name)) return;
     this.#cleaning.add(name);
-    const { signal, logger, clock } = this.#options;
+    const { signal, logger } = this.#options;
     this.#deleteObjects(name, definition)
       .catch((error: unknown) => {
         if (signal.aborted || isNotFound(error)) return;
         logger.warn({ err: error, definition: name }, 'The objects of a custom resource could not be deleted');
-        clock.after(RETRY_MS, () => this.#changed(name));
+        this.#queue.addAfter(name, RETRY_MS);
       })
       .finally(() => this.#cleaning.delete(name));
   }
