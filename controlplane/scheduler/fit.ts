@@ -121,7 +121,7 @@ export async function fitOf(pod: PodInfo, search: Search): Promise<Fit> {
   const { cluster, nominated, slice } = search;
   const filters: { name: string; filter: PreparedFilter }[] = [];
   for (const plugin of plugins) {
-    const prepared = plugin.prepare(pod, cluster);
+    const prepared = await plugin.prepare(pod, cluster, slice);
     if (slice.isSpent) await slice.pause();
     if (prepared === undefined) continue;
     if ('reasons' in prepared) return refused(cluster, plugin.name, prepared);

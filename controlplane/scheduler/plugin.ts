@@ -1,8 +1,10 @@
 /**
  * Defines the interfaces of filters and scores. A filter is prepared once for a pod and a state of the cluster, and then called
  * for each node. Trials (nominated pods, preemption) move pods and report each move, so that nothing is prepared twice. All
- * filters and scores are pure.
+ * filters and scores are pure. A filter or score that
+ * compares all nodes or pods with each term of a pod pauses when its time slice is spent. The cluster does not change meanwhile.
  */
+import type { TimeSlice } from '../../api/machinery/time-slice.ts';
 import type { Cluster } from './cluster-state.ts';
 import type { NodeInfo } from './node-info.ts';
 import type { PodInfo } from './pod-info.ts';
@@ -34,15 +36,24 @@ export interface PreparedFilter {
   moved?(move: PodMove): void;
 }
 
+/** Is `undefined` if the filter does not concern the pod. A rejection counts for all nodes. */
+export type Prepared = PreparedFilter | Rejection | undefined;
+
 export interface FilterPlugin {
   readonly name: string;
-  /** Returns `undefined` if the filter does not concern this pod. A rejection counts for all nodes. */
-  prepare(pod: PodInfo, cluster: Cluster): PreparedFilter | Rejection | undefined;
+  prepare(pod: PodInfo, cluster: Cluster, slice: TimeSlice): Prepared | Promise<Prepared>;
+}
+
+export type Scores = readonly number[] | undefined;
+
+export interface ScoreContext {
+  readonly cluster: Cluster;
+  readonly slice: TimeSlice;
 }
 
 export interface ScorePlugin {
   readonly name: string;
   readonly weight: number;
   /** Returns a score from 0 to 100 for each of `nodes`, or `undefined` if the plugin does not concern this pod. */
-  score(pod: PodInfo, nodes: readonly NodeInfo[], cluster: Cluster): readonly number[] | undefined;
+  score(pod: PodInfo, nodes: readonly NodeInfo[], at: ScoreContext): Scores | Promise<Scores>;
 }

@@ -50,7 +50,7 @@ export async function preempt(pod: PodInfo, fit: Fit, context: PreemptionContext
   let found = 0;
   for (let at = 0; at < possible.length; at += 1) {
     const node = possible[(offset + at) % possible.length];
-    const candidate = node === undefined ? [] : victimsOn(node, pod, trials, allowances);
+    const candidate = node === undefined ? [] : await victimsOn(node, pod, { trials, allowances, slice });
     if ('victims' in candidate) {
       found += 1;
       if (best === undefined || isBetter(candidate, best)) best = candidate;
@@ -83,16 +83,22 @@ function isTerminatingByPreemption({ pod }: PodInfo): boolean {
 }
 
 /** Returns the victims on a node, or the reasons why evicting pods does not help there. */
-function victimsOn(
+async function victimsOn(
   node: NodeInfo,
   pod: PodInfo,
-  trials: Trials,
-  allowances: Allowances,
-): Preemption | readonly string[] {
+  {
+    trials,
+    allowances,
+    slice,
+  }: { readonly trials: Trials; readonly allowances: Allowances; readonly slice: TimeSlice },
+): Promise<Preemption | readonly string[]> {
   const lower = [...node.pods.values()].filter((other) => other.priority < pod.priority);
   if (lower.length === 0) return ['No preemption victims found for incoming pod'];
   const tried = node.clone();
-  for (const other of lower) trials.remove(other, tried);
+  for (const other of lower) {
+    trials.remove(other, tried);
+    if (slice.isSpent) await slice.pause();
+  }
   const gone = new Set(lower);
   try {
     const rejected = trials.rejectionOn(tried);
@@ -104,6 +110,7 @@ function victimsOn(
       trials.add(other, tried);
       if (trials.rejectionOn(tried) === undefined) gone.delete(other);
       else trials.remove(other, tried);
+      if (slice.isSpent) await slice.pause();
     }
     const victims = [...gone].sort(moreImportantFirst);
     if (victims.length === 0) return ['No preemption victims found for incoming pod'];

@@ -14,6 +14,19 @@ import { spreadsOf } from './filters/topology-spread.ts';
 const MAX = 100;
 const BALANCED = ['cpu', 'memory'] as const;
 
+async function scoreEach<T>(
+  nodes: readonly NodeInfo[],
+  slice: TimeSlice,
+  score: (node: NodeInfo) => T,
+): Promise<readonly T[]> {
+  const scores: T[] = [];
+  for (const node of nodes) {
+    scores.push(score(node));
+    if (slice.isSpent) await slice.pause();
+  }
+  return scores;
+}
+
 /** Scales the scores to shares of the highest. */
 function normalized(scores: readonly number[]): number[] {
   const highest = Math.max(0, ...scores);
@@ -54,13 +67,16 @@ const MOST_IMAGE = 1000 * MIB;
 const imageLocality: ScorePlugin = {
   name: 'ImageLocality',
   weight: 1,
-  score(pod, nodes, cluster) {
+  async score(pod, nodes, { cluster, slice }) {
     const containers = [...(pod.pod.spec?.initContainers ?? []), ...(pod.pod.spec?.containers ?? [])];
     const names = containers.map((container) => withTag(container.image ?? ''));
-    const share = new Map(
-      names.map((name) => [name, cluster.nodes.filter((node) => node.images.has(name)).length / cluster.nodes.length]),
-    );
-    return nodes.map((node) => {
+    const share = new Map<string, number>();
+    for (const name of names) {
+      if (share.has(name)) continue;
+      share.set(name, cluster.nodes.filter((node) => node.images.has(name)).length / cluster.nodes.length);
+      if (slice.isSpent) await slice.pause();
+    }
+    return await scoreEach(nodes, slice, (node) => {
       let there = 0;
       // An image on few nodes counts less, because all pods would otherwise gather on those nodes.
       for (const name of names) there += (node.images.get(name) ?? 0) * (share.get(name) ?? 0);
@@ -77,11 +93,13 @@ function withTag(image: string): string {
 const taintToleration: ScorePlugin = {
   name: 'TaintToleration',
   weight: 3,
-  score(pod, nodes) {
+  async score(pod, nodes, { slice }) {
     const tolerations = (pod.pod.spec?.tolerations ?? []).filter(
       ({ effect = '' }) => effect === '' || effect === 'PreferNoSchedule',
     );
-    const counts = nodes.map(
+    const counts = await scoreEach(
+      nodes,
+      slice,
       (node) =>
         node.taints.filter(
           (taint) => taint.effect === 'PreferNoSchedule' && !tolerations.some((one) => tolerates(one, taint)),
@@ -94,11 +112,11 @@ const taintToleration: ScorePlugin = {
 const nodeAffinity: ScorePlugin = {
   name: 'NodeAffinity',
   weight: 2,
-  score(pod, nodes) {
+  async score(pod, nodes, { slice }) {
     const terms = pod.pod.spec?.affinity?.nodeAffinity?.preferredDuringSchedulingIgnoredDuringExecution ?? [];
     if (terms.length === 0) return undefined;
     return normalized(
-      nodes.map((node) =>
+      await scoreEach(nodes, slice, (node) =>
         terms.reduce((sum, { weight, preference }) => sum + (matchesTerm(preference, node) ? weight : 0), 0),
       ),
     );
@@ -108,10 +126,10 @@ const nodeAffinity: ScorePlugin = {
 const podTopologySpread: ScorePlugin = {
   name: 'PodTopologySpread',
   weight: 2,
-  score(pod, nodes, cluster) {
-    const spreads = spreadsOf(pod, cluster, 'ScheduleAnyway');
-    if (spreads.length === 0) return spreadOfOwner(pod, nodes, cluster);
-    const raw = nodes.map((node) => {
+  async score(pod, nodes, at) {
+    const spreads = await spreadsOf(pod, at, 'ScheduleAnyway');
+    if (spreads.length === 0) return spreadOfOwner(pod, nodes, at.cluster);
+    const raw = await scoreEach(nodes, at.slice, (node) => {
       let score = 0;
       for (const { constraint, counts } of spreads) {
         const value = ownMember(node.labels, constraint.topologyKey);
@@ -152,7 +170,7 @@ function fewestFirst(raw: readonly (number | undefined)[]): number[] {
 const interPodAffinity: ScorePlugin = {
   name: 'InterPodAffinity',
   weight: 2,
-  score(pod, nodes, cluster) {
+  async score(pod, nodes, { cluster, slice }) {
     /** The points by topology key and then by topology value. */
     const points = new Map<string, Map<string, number>>();
     const addPoints = (key: string, node: NodeInfo, weight: number): void => {
@@ -167,15 +185,17 @@ const interPodAffinity: ScorePlugin = {
         for (const other of node.pods.values()) {
           for (const { term, weight } of pod.preferences)
             if (term.selects(other, cluster)) addPoints(term.topologyKey, node, weight);
+          if (slice.isSpent) await slice.pause();
         }
       }
       for (const other of node.attracting.values()) {
         for (const { term, weight } of other.attractions)
           if (term.selects(pod, cluster)) addPoints(term.topologyKey, node, weight);
+        if (slice.isSpent) await slice.pause();
       }
     }
     if (points.size === 0) return undefined;
-    const raw = nodes.map((node) => {
+    const raw = await scoreEach(nodes, slice, (node) => {
       let sum = 0;
       for (const [key, values] of points) {
         const value = ownMember(node.labels, key);
@@ -214,7 +234,7 @@ export async function bestNode(
   const totals = nodes.map(() => 0);
   if (nodes.length > 1) {
     for (const plugin of plugins) {
-      const scores = plugin.score(pod, nodes, cluster) ?? [];
+      const scores = (await plugin.score(pod, nodes, { cluster, slice })) ?? [];
       for (const [at, score] of scores.entries()) totals[at] = (totals[at] ?? 0) + score * plugin.weight;
       if (slice.isSpent) await slice.pause();
     }

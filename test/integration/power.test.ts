@@ -96,8 +96,9 @@ function powerCuts(on: RuntimeName, cidr: string): void {
    */
   const mostStarts = async (uid: string): Promise<number> => {
     const own = (await runtime.listContainers()).filter(({ labels }) => labels['io.kubernetes.pod.uid'] === uid);
-    const statuses = await Promise.all(own.map(({ id }) => runtime.containerStatus(id)));
-    return 1 + statuses.filter(({ reason }) => reason === 'StartError').length;
+    // One that the agent has removed meanwhile has no status any more.
+    const statuses = await Promise.all(own.map(({ id }) => runtime.containerStatus(id).catch(() => undefined)));
+    return 1 + statuses.filter((status) => status?.reason === 'StartError').length;
   };
   const shell = async (id: ContainerStatus['id'], command: string): Promise<string> =>
     (await runtime.execSync(id, ['sh', '-c', command], { timeoutMs: 30_000 })).stdout.toString();

@@ -2,6 +2,7 @@
  * Filters by required pod affinity and anti-affinity, of the pod towards running pods and of running pods towards it. It counts
  * matching pods by topology value once. After that, each node costs a few lookups, and each moved pod a few selector matches.
  */
+import type { TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import type { Cluster } from '../cluster-state.ts';
 import type { NodeInfo } from '../node-info.ts';
@@ -11,9 +12,9 @@ import type { PodTerm } from '../pod-selection.ts';
 
 export const interPodAffinity: FilterPlugin = {
   name: 'InterPodAffinity',
-  prepare(pod, cluster) {
+  async prepare(pod, cluster, slice) {
     const counts = new AffinityCounts(pod, cluster);
-    for (const node of cluster.nodes) counts.addNode(node);
+    for (const node of cluster.nodes) await counts.addNode(node, slice);
     return counts;
   },
 };
@@ -62,10 +63,16 @@ class AffinityCounts implements PreparedFilter {
     this.#matchesItself = pod.requiredAffinity.every((term) => term.selects(pod, cluster));
   }
 
-  addNode(node: NodeInfo): void {
-    for (const other of node.antiAffine.values()) this.#countRepelling(other, node, 1);
+  async addNode(node: NodeInfo, slice: TimeSlice): Promise<void> {
+    for (const other of node.antiAffine.values()) {
+      this.#countRepelling(other, node, 1);
+      if (slice.isSpent) await slice.pause();
+    }
     if (this.#affinity.length === 0 && this.#antiAffinity.length === 0) return;
-    for (const other of node.pods.values()) this.#countMatching(other, node, 1);
+    for (const other of node.pods.values()) {
+      this.#countMatching(other, node, 1);
+      if (slice.isSpent) await slice.pause();
+    }
   }
 
   moved({ pod, node, by }: PodMove): void {

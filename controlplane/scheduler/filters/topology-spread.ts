@@ -3,13 +3,19 @@
  * `maxSkew`.
  */
 import type { Selector } from '../../../api/meta/selector.ts';
-import type { Cluster } from '../cluster-state.ts';
 import type { NodeInfo } from '../node-info.ts';
 import { podSelectsNode, toleratesTaint } from '../../../api/kinds/node-selection.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import type { PodInfo } from '../pod-info.ts';
 import { mergedSelector, type Spec } from '../pod-selection.ts';
-import { unresolvable, unschedulable, type FilterPlugin, type PodMove, type PreparedFilter } from '../plugin.ts';
+import {
+  unresolvable,
+  unschedulable,
+  type FilterPlugin,
+  type PodMove,
+  type PreparedFilter,
+  type ScoreContext,
+} from '../plugin.ts';
 
 export type Constraint = NonNullable<Spec['topologySpreadConstraints']>[number];
 
@@ -17,8 +23,8 @@ const MISMATCH = "node(s) didn't match pod topology spread constraints";
 
 export const podTopologySpread: FilterPlugin = {
   name: 'PodTopologySpread',
-  prepare(pod, cluster) {
-    const spreads = spreadsOf(pod, cluster, 'DoNotSchedule');
+  async prepare(pod, cluster, slice) {
+    const spreads = await spreadsOf(pod, { cluster, slice }, 'DoNotSchedule');
     return spreads.length === 0 ? undefined : new SpreadLimits(pod, spreads);
   },
 };
@@ -104,16 +110,25 @@ function smallest(values: Iterable<number>): number {
   return least === Infinity ? 0 : least;
 }
 
-export function spreadsOf(pod: PodInfo, cluster: Cluster, action: Constraint['whenUnsatisfiable']): Spread[] {
+export async function spreadsOf(
+  pod: PodInfo,
+  { cluster, slice }: ScoreContext,
+  action: Constraint['whenUnsatisfiable'],
+): Promise<readonly Spread[]> {
   const constraints = (pod.pod.spec?.topologySpreadConstraints ?? []).filter((one) => one.whenUnsatisfiable === action);
-  const keys = constraints.map((constraint) => constraint.topologyKey);
-  return constraints.map((constraint) => {
+  const keys = [...new Set(constraints.map((constraint) => constraint.topologyKey))];
+  const spreads: Spread[] = [];
+  for (const constraint of constraints) {
     const takesPart = (node: NodeInfo): boolean =>
       keys.every((key) => Object.hasOwn(node.labels, key)) && isCounted(constraint, pod, node);
     const spread = new Spread(pod, constraint, takesPart);
-    for (const node of cluster.nodes) spread.addNode(node);
-    return spread;
-  });
+    for (const node of cluster.nodes) {
+      spread.addNode(node);
+      if (slice.isSpent) await slice.pause();
+    }
+    spreads.push(spread);
+  }
+  return spreads;
 }
 
 /** Whether the node counts according to the constraint's node policies. */
