@@ -42,7 +42,7 @@ export interface RequestPlace {
   leave(): void;
 }
 
-/** The headers that name the flow schema of the request. */
+/** The flow schema of a request and its priority level, which the headers of the response name. */
 export interface RequestFlow {
   readonly uid: string;
   readonly level: { readonly uid: string };
@@ -87,7 +87,7 @@ export class ApiRequest implements RequestContext {
   isLarge = false;
   /** The audit annotations. */
   annotations: Map<string, string> | undefined;
-  /** Annotations of watched objects, which only events with bodies contain. */
+  /** The audit annotations that only audit events with bodies contain. */
   bodyAnnotations: Map<string, string> | undefined;
   /** Set under API priority and fairness, except for streams. */
   flow: RequestFlow | undefined;

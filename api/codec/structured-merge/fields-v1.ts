@@ -38,7 +38,7 @@ export function encodeFieldsV1(set: FieldSet): JsonObject {
   return set.wire ?? encodeNode(set);
 }
 
-/** The buffer is shared and must not be modified. */
+/** The object is shared and must not be modified. */
 const NOTHING: JsonObject = Object.freeze({});
 
 function encodeNode(set: FieldSet): JsonObject {

@@ -100,7 +100,7 @@ class Search {
     return slot.alternatives.some((alternative) => {
       const suitable = this.#suitableFor(alternative);
       if (alternative.allocationMode !== 'All') return this.#choose(at, alternative, alternative.count ?? 1, 0);
-      // This alternative needs all suitable devices. Devices that a pool will publish or that another claim has may be missing.
+      // This alternative takes all suitable devices. It fails if a pool is incomplete or another claim has one of the devices.
       if (suitable.length === 0 || this.#input.pools.some(({ isIncomplete }) => isIncomplete)) return false;
       const before = this.picks.length;
       if (suitable.every((found) => this.#take(slot.claim, alternative, found)) && this.from(at + 1)) return true;

@@ -15,7 +15,8 @@ import { tunnel } from './tunnel.ts';
 
 const CHECK_TIMEOUT_MS = 5000;
 /**
- * A response with more values is refused. The OpenAPI document of kube-apiserver itself has fewer, and it is parsed at once.
+ * The maximum number of values in a response, because a response is parsed at once. The OpenAPI document of kube-apiserver has
+ * fewer.
  */
 const MAX_ANSWER_VALUES = 400_000;
 
@@ -100,7 +101,7 @@ const dialingOf = ({ host, port, service }: AggregatedTarget, dialer: Dialer) =>
   ({ dialer, purpose: 'aggregation', name: service, origin: { secure: true, host, port } }) as const;
 
 /**
- * For checks, discovery and controllers. Returns the JSON of a response with code 200. Any other response is a `StatusError`
+ * Sends a GET for checks, discovery and controllers. Returns the JSON of a response with code 200. Any other response is a `StatusError`
  * with its code, and one with more than `maxBytes` is an error.
  */
 export async function fetchAggregated(

@@ -12,7 +12,7 @@ const reference =
   (event: Event): string =>
     event.involvedObject?.[name] ?? '';
 
-/** Pairs of field names: the stored one, and the one of `events.k8s.io`. */
+/** The fields with different names: the stored name, and the name in `events.k8s.io`. */
 const RENAMED = [
   ['involvedObject', 'regarding'],
   ['message', 'note'],

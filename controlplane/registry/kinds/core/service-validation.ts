@@ -1,4 +1,4 @@
-/** Validates services, also against their previous state, and warns of values that are probably mistakes. */
+/** Validates services, also against their previous state, and warns about values that are probably mistakes. */
 import { cidrWarnings, ipWarnings } from '../../../../api/kinds/address-warnings.ts';
 import { duplicate, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
 import { cidrErrors, ipErrors, parseIp } from '../../../../api/meta/ip-addresses.ts';

@@ -85,7 +85,7 @@ type PriorityClass = Kind<Pick<V1PriorityClass, 'value' | 'globalDefault' | 'des
 const HIGHEST_OF_USERS = 1_000_000_000;
 const PREEMPTION = ['PreemptLowerPriority', 'Never'];
 
-/** The priority classes that every cluster has. Pods that must not be evicted name them. */
+/** The priority classes that every cluster has. Pods that the cluster needs have one of them. */
 export const SYSTEM_PRIORITY_CLASSES = [
   {
     name: 'system-node-critical',
