@@ -2,7 +2,7 @@
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { pods as podsResource } from '../../api/machinery/resources.ts';
-import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
+import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import type { NodeObject } from '../model/node.ts';
 import { ANNOTATION_CONFIG_HASH, ANNOTATION_CONFIG_MIRROR, isStaticPod } from '../model/pod-kinds.ts';
 import type { Pod, PodStatus } from '../model/pod.ts';
@@ -32,7 +32,8 @@ export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
       await client.delete(podsResource, namespace, name, { gracePeriodSeconds: 0, preconditions: { uid } });
       logger.debug({ pod: `${namespace}/${name}` }, 'Deleted a mirror pod');
     } catch (error) {
-      if (!isNotFound(error)) throw error;
+      // A conflict: a newer pod has this name, as its uid differs.
+      if (!isNotFound(error) && !isConflict(error)) throw error;
     }
   };
   return {
