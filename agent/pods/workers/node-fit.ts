@@ -136,11 +136,14 @@ function hostPorts(pod: Pod): readonly HostPort[] {
 function portsAreFree(pod: Pod, others: readonly Pod[]): boolean {
   const wanted = hostPorts(pod);
   if (wanted.length === 0) return true;
-  const taken = others.flatMap(hostPorts);
-  return !wanted.some(({ port, protocol, ip }) =>
-    taken.some(
-      (other) =>
-        protocol === other.protocol && port === other.port && (ip === other.ip || ip === '' || other.ip === ''),
-    ),
-  );
+  // Two pods may have tens of thousands of ports, so that pairs are not compared.
+  const addresses = new Map<string, Set<string>>();
+  for (const { port, protocol, ip } of wanted) {
+    const key = `${protocol} ${port}`;
+    addresses.set(key, (addresses.get(key) ?? new Set()).add(ip));
+  }
+  return !others.flatMap(hostPorts).some(({ port, protocol, ip }) => {
+    const own = addresses.get(`${protocol} ${port}`);
+    return own !== undefined && (ip === '' || own.has('') || own.has(ip));
+  });
 }

@@ -74,26 +74,40 @@ export const nodePorts: FilterPlugin = {
   name: 'NodePorts',
   prepare(pod) {
     if (pod.hostPorts.length === 0) return undefined;
+    const wanted = addressesOfPorts(pod.hostPorts);
     return {
       check: (node) =>
-        pod.hostPorts.some((port) => portTaken(node, port))
-          ? unschedulable("node(s) didn't have free ports for the requested pod ports")
-          : undefined,
+        hasPort(node, wanted) ? unschedulable("node(s) didn't have free ports for the requested pod ports") : undefined,
     };
   },
 };
 
-function portTaken(node: NodeInfo, wanted: HostPort): boolean {
+const ANY = '';
+const addressOf = ({ ip }: HostPort): string => (ip === '0.0.0.0' || ip === '::' ? ANY : ip);
+const keyOf = ({ protocol, port }: HostPort): string => `${protocol} ${port}`;
+
+/** The addresses of each protocol and port. Two pods may have tens of thousands of ports, so that pairs are not compared. */
+function addressesOfPorts(ports: readonly HostPort[]): ReadonlyMap<string, ReadonlySet<string>> {
+  const found = new Map<string, Set<string>>();
+  for (const port of ports) {
+    const addresses = found.get(keyOf(port));
+    if (addresses === undefined) found.set(keyOf(port), new Set([addressOf(port)]));
+    else addresses.add(addressOf(port));
+  }
+  return found;
+}
+
+function hasPort(node: NodeInfo, wanted: ReadonlyMap<string, ReadonlySet<string>>): boolean {
   for (const { hostPorts } of node.pods.values()) {
-    for (const { ip, protocol, port } of hostPorts) {
-      if (port !== wanted.port || protocol !== wanted.protocol) continue;
-      if (ip === wanted.ip || isAny(ip) || isAny(wanted.ip)) return true;
+    for (const port of hostPorts) {
+      const addresses = wanted.get(keyOf(port));
+      if (addresses === undefined) continue;
+      const address = addressOf(port);
+      if (address === ANY || addresses.has(ANY) || addresses.has(address)) return true;
     }
   }
   return false;
 }
-
-const isAny = (ip: string): boolean => ip === '' || ip === '0.0.0.0' || ip === '::';
 
 export const nodeResourcesFit: FilterPlugin = {
   name: 'NodeResourcesFit',

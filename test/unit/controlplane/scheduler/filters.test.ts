@@ -217,6 +217,18 @@ describe('the filters of the scheduler', () => {
     assert.deepEqual(await cluster.fits(podOf('q')), ['new', 'old']);
   });
 
+  it('compare tens of thousands of host ports of two pods in time that grows with their number', async () => {
+    const ports = (from: number): object => ({
+      containers: [{ name: 'c', ports: Array.from({ length: 25_000 }, (_, at) => ({ hostPort: from + at })) }],
+    });
+    const crowded = new SchedulerCluster().node('a').pod('other', 'a', { spec: ports(30_000) });
+    const from = process.cpuUsage();
+    assert.deepEqual(await crowded.fits(podOf('free', { spec: ports(1) })), ['a']);
+    assert.deepEqual(await crowded.fits(podOf('taken', { spec: ports(5001) })), []);
+    const { user, system } = process.cpuUsage(from);
+    assert.ok(user + system < 600_000, `${user + system} µs`);
+  });
+
   it('reckon with nominated pods, and without them', async () => {
     const nominated = new PodInfo(podOf('n', { cpu: '3', labels, priority: 10 }));
     const on = (name: string) => (node: { readonly name: string }) => (node.name === name ? [nominated] : []);

@@ -233,3 +233,14 @@ describe('a node takes a pod', () => {
     else it(`${what}: ${expected.split(':')[0] ?? ''}`, () => assert.equal(refusal(pod, host), expected));
   }
 });
+
+it('a node compares tens of thousands of host ports in time that grows with their number', () => {
+  const ports = (from: number): Pod =>
+    podOf({ containers: [{ name: 'c', ports: Array.from({ length: 25_000 }, (_, at) => ({ hostPort: from + at })) }] });
+  const other = ports(30_000);
+  const from = process.cpuUsage();
+  assert.equal(refusal(ports(1), { others: [other] }), 'taken');
+  assert.equal(refusal(ports(5001), { others: [other] }), PORTS);
+  const { user, system } = process.cpuUsage(from);
+  assert.ok(user + system < 600_000, `${user + system} µs`);
+});
