@@ -202,6 +202,18 @@ test('heavy packages are not loaded with the program', () => {
   assert.deepEqual(loaded, []);
 });
 
+test('a control plane starts without packages that only some of its requests and threads need', () => {
+  const byPath = new Map(sources.map((source) => [source.path, source]));
+  const loaded = new Set(['controlplane/main.ts']);
+  for (const path of loaded) for (const next of byPath.get(path)?.imports ?? []) loaded.add(next);
+  const heavy = [...loaded].flatMap((path) =>
+    (byPath.get(path)?.packages ?? [])
+      .filter((name) => name === 'better-sqlite3' || name === 'ws')
+      .map((name) => `${path} loads ${name}`),
+  );
+  assert.deepEqual(heavy, []);
+});
+
 test('time is passed in: no bare clock or timer outside clock.ts', () => {
   const bare = sources
     .filter(({ path }) => !path.startsWith('scripts/') && !path.endsWith('/clock.ts'))

@@ -9,7 +9,8 @@ import { type FlagTable, type ParsedFlags, UsageError } from '../../api/componen
 import { silentLogger } from '../../api/component/logger.ts';
 import { formatTime, systemClock } from '../../api/machinery/clock.ts';
 import { syncFolder } from '../../api/machinery/replace-file.ts';
-import { BACKED_UP, BACKUP_PATH, copyStorage, leapAhead, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { BACKED_UP, copyStorage, leapAhead, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { BACKUP_PATH } from '../../controlplane/backup/backup-endpoint.ts';
 import { storageFlags } from '../../controlplane/options/storage.ts';
 import { isStorageError } from '../../controlplane/storage/storage.ts';
 import { readArchive, verifyArchive, writeArchive } from '../backup-file.ts';

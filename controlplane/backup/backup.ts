@@ -1,25 +1,13 @@
 /**
- * Defines what a backup of the control plane contains, and the endpoint that returns a consistent copy of the storage of a
- * running one: no other process can read the file. `orchlet backup` and `orchlet restore` do the rest.
+ * Defines what a backup of the control plane contains, and works on copies of its storage and on the storage of a control plane
+ * that does not run. `orchlet backup` and `orchlet restore` do the rest.
  */
-import { stringifyJson } from '../../api/codec/json.ts';
-import { randomBytes } from 'node:crypto';
-import { mkdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import Database from 'better-sqlite3';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import type { PathHandlers } from '../server/path-handlers.ts';
-import { methodNotAllowed } from '../server/router.ts';
 import { openDatabase } from '../storage/sqlite/database.ts';
 import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
-import type { Storage } from '../storage/storage.ts';
-
-/**
- * Accepts POST and returns JSON: `{"file":"/var/lib/orchlet/backup/….db","revision":12}`. Callers need the permission to `post`
- * to this path.
- */
-export const BACKUP_PATH = '/orchlet/backup';
 
 /** Paths below the data directory. The storage file is copied separately. */
 export const BACKED_UP = ['pki', 'admin.kubeconfig'] as const;
@@ -30,23 +18,6 @@ export const STORAGE_FILE = 'storage/orchlet.db';
  * miss no lost change.
  */
 const REVISION_LEAP = 1_000_000;
-
-export function installBackup(paths: PathHandlers, storage: Storage, dataDirectory: string): void {
-  paths.exact(BACKUP_PATH, async (request) => {
-    if (request.exchange.method !== 'POST') throw methodNotAllowed();
-    const directory = join(dataDirectory, 'backup');
-    await mkdir(directory, { recursive: true, mode: 0o700 });
-    const file = join(directory, `${randomBytes(8).toString('hex')}.db`);
-    const revision = storage.revision();
-    try {
-      await storage.copyTo(file);
-    } catch (error) {
-      await rm(file, { force: true });
-      throw error;
-    }
-    request.send(200, 'application/json', stringifyJson({ file, revision }));
-  });
-}
 
 /** Copies the storage of a control plane that does not run. Throws `StorageError` `locked` if it runs. */
 export async function copyStorage(dataDirectory: string, file: string): Promise<void> {

@@ -4,7 +4,7 @@ import { stringifyYaml } from '../../api/codec/yaml.ts';
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Aggregator } from '../aggregation/aggregator.ts';
-import { installBackup } from '../backup/backup.ts';
+import { installBackup } from '../backup/backup-endpoint.ts';
 import { installReencrypt } from '../encryption/reencrypt.ts';
 import { startFlowControl } from './flow-control-loop.ts';
 import { primaryAddress } from './host-address.ts';
