@@ -27,6 +27,8 @@ export class StorageHealth {
   readonly #options: StorageHealthOptions;
   #failure: Error | undefined;
   #isFull = false;
+  /** Small writes succeed between others that find no room. Only a probe ends what the log says, and probes go on until one succeeds. */
+  #isReportedFull = false;
   #trouble: string | undefined;
   #probe: Timer | undefined;
   #ping: Promise<void> | undefined;
@@ -67,20 +69,23 @@ export class StorageHealth {
 
   /** Call after a write succeeded. */
   succeeded(): void {
-    if (!this.#isFull) return;
     this.#isFull = false;
-    if (this.#trouble === undefined) {
-      this.#probe?.cancel();
-      this.#probe = undefined;
-    }
-    this.#options.logger.info({}, 'There is room again: the storage takes writes');
   }
 
   /** Call after a write found no room. */
   foundFull(): void {
-    if (!this.#isFull) this.#options.logger.error({}, 'The disk is full: the storage is read-only until there is room');
+    const { logger } = this.#options;
+    if (!this.#isReportedFull) logger.error({}, 'The disk is full: writes that find no room are refused');
+    this.#isReportedFull = true;
     this.#isFull = true;
     this.#armProbe();
+  }
+
+  #foundRoom(): void {
+    this.#isFull = false;
+    if (!this.#isReportedFull) return;
+    this.#isReportedFull = false;
+    this.#options.logger.info({}, 'There is room again: the storage takes writes');
   }
 
   #armProbe(): void {
@@ -94,7 +99,7 @@ export class StorageHealth {
   async #probeRoom(): Promise<void> {
     try {
       await this.#options.backend?.probe(this.#options.lastRevision());
-      this.succeeded();
+      this.#foundRoom();
       if (this.#trouble !== undefined) this.#armProbe();
     } catch (error) {
       if (isStorageError(error, 'full')) this.#options.onFull();

@@ -304,6 +304,35 @@ describe('the health of the storage', { timeout: 10_000 }, () => {
     await log.check({ writes: true });
   });
 
+  it('is probed and reported once while small writes succeed between others that find no room', async () => {
+    const backend = new FakeLogBackend();
+    const lines: string[] = [];
+    const log = (_fields: object, message: string): void => void lines.push(message);
+    const logger = { ...silentLogger, error: log, info: log };
+    const { clock, log: storage } = open(backend, { logger });
+    let probes = 0;
+    const append = backend.append.bind(backend);
+    backend.append = (records) =>
+      records.some((record) => (record.value?.length ?? 0) > 10)
+        ? Promise.reject(new StorageError('full', 'the disk is full'))
+        : append(records);
+    backend.probe = () => {
+      probes += 1;
+      return Promise.reject(new StorageError('full', 'the disk is full'));
+    };
+    for (let second = 0; second < 30; second += 1) {
+      await assert.rejects(storage.create('/core/x/large', Buffer.alloc(100)), fails('full'));
+      await storage.create(`/core/x/${second}`, value);
+      await clock.advance(1000);
+    }
+    assert.ok(probes >= 5, `${probes} probes in 30 s`);
+    assert.equal(lines.filter((line) => line.includes('The disk is full')).length, 1);
+    assert.ok(storage.compactedRevision() > 2, 'history makes room');
+    backend.probe = () => Promise.resolve();
+    await clock.advance(10_000);
+    assert.equal(lines.at(-1), 'There is room again: the storage takes writes');
+  });
+
   it('fails for readiness while the write-ahead log cannot be moved into the file', async () => {
     const backend = new FakeLogBackend();
     const { log } = open(backend);
