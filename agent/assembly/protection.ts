@@ -163,6 +163,7 @@ export function createEviction({ nodeName, clock, logger }: Base, deps: Eviction
     startedAtMs: clock.now(),
     pods: () => table.pods(),
     mirrorCount: () => deps.desired.mirrors().length,
+    workingPods: () => workers.known(),
     workerState: (uid) => workers.state(uid),
     activePods: () => table.active(),
   });

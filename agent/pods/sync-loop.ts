@@ -167,10 +167,10 @@ export class SyncLoop {
     if (mirror !== undefined && desired.podOfMirror(mirror) === undefined) await this.deleteMirror(mirror);
   }
 
-  /** Deletes a mirror pod without a static pod. Housekeeping retries a failure. */
+  /** Deletes a mirror pod without a static pod, once nothing of that runs. Housekeeping retries it. */
   async deleteMirror(mirror: Pod): Promise<void> {
-    const { logger, mirrors, table } = this.#options;
-    if (!table.sourcesReady()) return;
+    const { logger, mirrors, table, workers } = this.#options;
+    if (!table.sourcesReady() || workers.mayStaticPodRun(mirror)) return;
     try {
       await mirrors?.delete(mirror);
     } catch (error) {

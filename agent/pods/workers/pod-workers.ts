@@ -164,6 +164,15 @@ export class PodWorkers {
     return kind === 'syncing' || kind === 'terminating';
   }
 
+  /** Whether a static pod of this name has containers that run, also one that was removed and is terminating. */
+  mayStaticPodRun({ metadata }: Pod): boolean {
+    for (const { pod, state } of this.#workers.values()) {
+      const isNamesake = pod.metadata.name === metadata.name && pod.metadata.namespace === metadata.namespace;
+      if (isNamesake && isStaticPod(pod) && (state.kind === 'syncing' || state.kind === 'terminating')) return true;
+    }
+    return false;
+  }
+
   /** Whether the pod's volumes and cgroup are being removed for the first time. */
   isCleaningUp(uid: string): boolean {
     const worker = this.#workers.get(uid);

@@ -16,6 +16,8 @@ export interface AgentFigures {
   /** The desired pods with their current statuses, without mirror pods. */
   readonly pods: () => readonly Pod[];
   readonly mirrorCount: () => number;
+  /** The pods that have a worker, by uid, with those that are terminating after they were removed. */
+  readonly workingPods: () => ReadonlyMap<string, Pod>;
   readonly workerState: (uid: string) => PodState | undefined;
   readonly activePods: () => readonly Pod[];
 }
@@ -53,15 +55,15 @@ export function registerAgentMetrics(metrics: MetricsRegistry, figures: AgentFig
       list.filter((pod) => isStaticPod(pod) === isStatic).length;
     const current = figures.activePods();
     for (const isStatic of [true, false]) {
-      const label = String(isStatic);
+      const label = isStatic ? 'true' : '';
       desired.with(label).set(count(pods, isStatic));
       active.with(label).set(count(current, isStatic));
-      for (const lifecycle of ['sync', 'terminating', 'terminated'] as const) {
-        const matching = pods.filter(
-          (pod) => isStaticPod(pod) === isStatic && lifecycleOf(figures.workerState(pod.metadata.uid)) === lifecycle,
-        );
-        working.with('desired', lifecycle, label).set(matching.length);
-      }
+    }
+    for (const labels of WORKING) working.with(...labels).set(0);
+    const wanted = new Set(pods.map(({ metadata }) => metadata.uid));
+    for (const [uid, pod] of figures.workingPods()) {
+      const lifecycle = lifecycleOf(figures.workerState(uid));
+      working.with(...workingLabels(pod, { isDesired: wanted.has(uid), lifecycle })).inc();
     }
     mirrors.set(figures.mirrorCount());
     running.set(pods.filter((pod) => runningContainers(pod).length > 0).length);
@@ -81,7 +83,23 @@ export function registerAgentMetrics(metrics: MetricsRegistry, figures: AgentFig
   registerProcess(metrics, figures.startedAtMs);
 }
 
-function lifecycleOf(state: PodState | undefined): string {
+const LIFECYCLES = ['sync', 'terminating', 'terminated'] as const;
+/** All series, which exist without pods too. */
+const WORKING = LIFECYCLES.flatMap((lifecycle) => [
+  ...['desired', 'orphan'].flatMap((config) => ['', 'true'].map((label) => [config, lifecycle, label] as const)),
+  ['runtime_only', lifecycle, 'unknown'] as const,
+]);
+
+function workingLabels(
+  pod: Pod,
+  { isDesired, lifecycle }: { readonly isDesired: boolean; readonly lifecycle: string },
+): readonly [config: string, lifecycle: string, isStatic: string] {
+  // What the agent knows from the runtime alone has no node in its specification.
+  if (!isDesired && pod.spec.nodeName === undefined) return ['runtime_only', lifecycle, 'unknown'];
+  return [isDesired ? 'desired' : 'orphan', lifecycle, isStaticPod(pod) ? 'true' : ''];
+}
+
+function lifecycleOf(state: PodState | undefined): (typeof LIFECYCLES)[number] {
   return state === undefined || state.kind === 'syncing' || state.kind === 'waiting'
     ? 'sync'
     : state.kind === 'terminating'
