@@ -5,7 +5,7 @@ import { compareVersions } from '../../api/meta/version-order.ts';
 import type { FieldManagement } from '../registry/field-management.ts';
 import type { Decoder, ExpectedKind } from '../registry/object-decoding.ts';
 import { createResourceRest, createSubresourceRest } from '../registry/resource-rest.ts';
-import type { ServedVersion } from '../registry/version-edge.ts';
+import type { ServedVersion } from '../registry/version-codec.ts';
 import type { Rest } from '../model/rest.ts';
 import { createScaleRest } from '../registry/scale-rest.ts';
 import type { Store } from '../registry/store.ts';

@@ -8,7 +8,7 @@ import type { ResourceInfo } from '../../api/schema/schema.ts';
 import { agentOrigin } from '../registry/kinds/core/connections.ts';
 import type { ListOptions, RequestContext, Rest } from '../model/rest.ts';
 import { currentEntry, listEntries } from '../registry/store-read.ts';
-import { looseEntry, type StoredResource } from '../registry/store.ts';
+import { unstoredEntry, type StoredResource } from '../registry/store.ts';
 import type { AgentSummaries, NodeSummary, UsageFigures } from './agent-summaries.ts';
 
 export const METRICS_API = { group: 'metrics.k8s.io', version: 'v1beta1' } as const;
@@ -92,14 +92,14 @@ function rest(
       const found = store.cache.get(namespace, name);
       const measured = found === undefined ? undefined : await measure(found.object);
       if (measured === undefined) throw newNotFound(subject, row.namespaced ? `${namespace}/${name}` : name);
-      return looseEntry(measured);
+      return unstoredEntry(measured);
     },
     async list(context: RequestContext, namespace: string, options: ListOptions) {
       const wanted = { ...options, resourceVersion: '', resourceVersionMatch: '' as const, limit: 0, continue: '' };
       const { entries } = await listEntries(store, context, { namespace }, wanted);
       const measured = await Promise.all(entries.map((entry) => measure(entry.object)));
       return {
-        entries: measured.flatMap((object) => (object === undefined ? [] : [looseEntry(object)])),
+        entries: measured.flatMap((object) => (object === undefined ? [] : [unstoredEntry(object)])),
         resourceVersion: '',
         continue: '',
         remainingItemCount: undefined,

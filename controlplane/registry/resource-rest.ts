@@ -1,6 +1,6 @@
 /**
- * A resource at the edge: one `Rest` for each served version and for each subresource that writes the same object. Decodes
- * bodies, applies patches, keeps managed fields, converts between the served and the stored version, and hands on to the
+ * A served resource: one `Rest` for each served version and for each subresource that writes the same object. Decodes
+ * bodies, applies patches, keeps managed fields, converts between the served and the stored version, and calls the
  * generic store.
  */
 import { quoteText } from '../../api/meta/quote.ts';
@@ -31,30 +31,30 @@ import type { WriteTarget } from './write-admission.ts';
 import { subjectOf, type Endpoint } from './store.ts';
 import type { UpdateStrategy } from './strategy.ts';
 import { matchingSink, storedSelectors } from './served-selection.ts';
-import { type ReadVersion, type ServedVersion, VersionEdge } from './version-edge.ts';
+import { type ReadVersion, type ServedVersion, VersionCodec } from './version-codec.ts';
 
 /** One endpoint of a version: the resource itself or a subresource that writes it. */
 interface WritePath {
   readonly version: ServedVersion;
-  readonly edge: VersionEdge;
+  readonly codec: VersionCodec;
   readonly endpoint: Endpoint;
 }
 
 /** A resource that is only read. */
 export function createReadingRest(version: ReadVersion): Rest {
-  return { info: version.info, subresource: undefined, ...readVerbs(version, new VersionEdge(version)) };
+  return { info: version.info, subresource: undefined, ...readVerbs(version, new VersionCodec(version)) };
 }
 
 export function createResourceRest(version: ServedVersion): Rest {
   const { store, info } = version;
-  const edge = new VersionEdge(version);
-  const path: WritePath = { version, edge, endpoint: endpointOf(version, '', store.strategy) };
+  const codec = new VersionCodec(version);
+  const path: WritePath = { version, codec, endpoint: endpointOf(version, '', store.strategy) };
   const { endpoint } = path;
   const verbs = new Set(info.verbs);
   return {
     info,
     subresource: undefined,
-    ...readVerbs(version, edge),
+    ...readVerbs(version, codec),
     ...(verbs.has('create')
       ? { create: (context, namespace, _name, body, options) => create(path, context, namespace, body, options) }
       : {}),
@@ -65,8 +65,8 @@ export function createResourceRest(version: ServedVersion): Rest {
             const target = { endpoint, namespace, name, optionsObject: deleteOptionsObject(options) };
             warnOfDependents(version, context, options);
             const deleted = await deleteEntry(store, context, target, options);
-            if (deleted.state === 'marked') return { state: 'marked', entry: await edge.later(deleted.entry) };
-            return { ...deleted, entry: deleted.entry === undefined ? undefined : await edge.later(deleted.entry) };
+            if (deleted.state === 'marked') return { state: 'marked', entry: await codec.later(deleted.entry) };
+            return { ...deleted, entry: deleted.entry === undefined ? undefined : await codec.later(deleted.entry) };
           },
         }
       : {}),
@@ -77,11 +77,11 @@ export function createResourceRest(version: ServedVersion): Rest {
             warnOfDependents(version, context, options);
             const page = (one: ListOptions): Promise<ListResult> | ListResult =>
               listEntries(store, context, { namespace }, one);
-            const isSelected = edge.matcher(list) !== undefined;
+            const isSelected = codec.matcher(list) !== undefined;
             // Without such selectors objects go away even if no webhook converts them.
-            const found = isSelected ? await edge.selected(list, page) : await page(edge.selecting(list));
+            const found = isSelected ? await codec.selected(list, page) : await page(codec.selecting(list));
             await deleteCollection(store, context, target, found, options);
-            return isSelected ? found : await edge.list(found);
+            return isSelected ? found : await codec.list(found);
           },
         }
       : {}),
@@ -94,24 +94,24 @@ function warnOfDependents({ store }: ServedVersion, context: RequestContext, opt
     context.warn(text);
 }
 
-function readVerbs(version: ReadVersion, edge: VersionEdge): Pick<Rest, 'get' | 'list' | 'watch'> {
+function readVerbs(version: ReadVersion, codec: VersionCodec): Pick<Rest, 'get' | 'list' | 'watch'> {
   const { store, info } = version;
   const verbs = new Set(info.verbs);
   return {
-    ...(verbs.has('get') ? getVerb({ version, edge }) : {}),
+    ...(verbs.has('get') ? getVerb({ version, codec }) : {}),
     ...(verbs.has('list')
       ? {
           list: (context, namespace, options) =>
-            edge.selected(options, (page) => listEntries(store, context, { namespace }, page)),
+            codec.selected(options, (page) => listEntries(store, context, { namespace }, page)),
         }
       : {}),
     ...(verbs.has('watch')
       ? {
           watch: (context, namespace, options, sink) => {
-            const matches = edge.matcher(options);
+            const matches = codec.matcher(options);
             const client = matches === undefined ? sink : matchingSink(sink, matches);
-            const stored = matches === undefined ? edge.selecting(options) : storedSelectors(options);
-            return edge.watch(client, (converted) => watchEntries(store, context, namespace, stored, converted));
+            const stored = matches === undefined ? codec.selecting(options) : storedSelectors(options);
+            return codec.watch(client, (converted) => watchEntries(store, context, namespace, stored, converted));
           },
         }
       : {}),
@@ -126,7 +126,7 @@ export function createSubresourceRest(
 ): Rest {
   const path: WritePath = {
     version,
-    edge: new VersionEdge(version),
+    codec: new VersionCodec(version),
     endpoint: endpointOf(version, subresource.name, strategy),
   };
   const verbs = new Set(subresource.verbs);
@@ -138,11 +138,11 @@ function endpointOf(version: ServedVersion, subresource: string, strategy: Updat
   return { info: version.info, subresource, kind: { group, version: name, kind }, strategy };
 }
 
-function getVerb(path: { readonly version: ReadVersion; readonly edge: VersionEdge }): Pick<Rest, 'get'> {
+function getVerb(path: { readonly version: ReadVersion; readonly codec: VersionCodec }): Pick<Rest, 'get'> {
   return {
     get: (context, namespace, name, options) => {
       const entry = getEntry(path.version.store, context, { namespace, name }, options);
-      return entry instanceof Promise ? entry.then((one) => path.edge.later(one)) : path.edge.later(entry);
+      return entry instanceof Promise ? entry.then((one) => path.codec.later(one)) : path.codec.later(entry);
     },
   };
 }
@@ -171,7 +171,7 @@ async function create(
   body: Body,
   options: WriteOptions,
 ): Promise<Entry> {
-  const { version, endpoint, edge } = path;
+  const { version, endpoint, codec } = path;
   const object = await inTurnsIf(
     context.isLarge,
     version.decoder.decodeBody(context, body, version.expected, options.fieldValidation),
@@ -190,7 +190,7 @@ async function create(
     options,
     optionsObject: writeOptionsObject('CreateOptions', options),
   };
-  return await edge.later(await createEntry(version.store, context, target, await edge.toStored(managed)));
+  return await codec.later(await createEntry(version.store, context, target, await codec.toStored(managed)));
 }
 
 /** PUT to `status` makes an object too, where the kind lets PUT do that. */
@@ -208,7 +208,7 @@ async function update(
   body: Body,
   options: WriteOptions,
 ): Promise<Written> {
-  const { version, edge } = path;
+  const { version, codec } = path;
   const { strategy } = version.store;
   const decode = async (): Promise<KubeObject> => {
     const object = await inTurnsIf(
@@ -229,9 +229,9 @@ async function update(
       const object = first ?? (await decode());
       first = undefined;
       if (context.isLarge === true) await nextTurn();
-      const live = current === undefined ? undefined : await edge.live(current);
+      const live = current === undefined ? undefined : await codec.live(current);
       const manage = isLarge ? 'updateInTurns' : 'update';
-      return await edge.toStored(await version.fieldManagement[manage](live, object, managedWrite(path, context)));
+      return await codec.toStored(await version.fieldManagement[manage](live, object, managedWrite(path, context)));
     },
     ...(uid === undefined || uid === '' ? {} : { uid }),
   };
@@ -245,14 +245,14 @@ async function applyPatch(
   patch: Patch,
   options: WriteOptions,
 ): Promise<Written> {
-  const { version, edge } = path;
+  const { version, codec } = path;
   const { expected, decoder, fieldManagement } = version;
   const apply = patch.type === 'apply';
   const change: Change = {
     creates: apply && path.endpoint.subresource === '',
     authorizeCreate: () => authorizeCreate(path, context, target),
     async compute(current, { isLarge }) {
-      const live = current === undefined ? undefined : await edge.live(current);
+      const live = current === undefined ? undefined : await codec.live(current);
       let object: KubeObject;
       if (patch.type === 'apply') {
         object = await fieldManagement[isLarge ? 'applyInTurns' : 'apply'](live, patch, {
@@ -272,7 +272,7 @@ async function applyPatch(
       if (isLarge) await nextTurn();
       const manage = isLarge ? 'updateInTurns' : 'update';
       if (!apply) object = await fieldManagement[manage](live, object, managedWrite(path, context));
-      return await edge.toStored(object);
+      return await codec.toStored(object);
     },
   };
   return await writeChange(path, context, target, change, writeOptionsObject('PatchOptions', options), options);
@@ -288,7 +288,7 @@ async function writeChange(
 ): Promise<Written> {
   const writeTarget: WriteTarget = { endpoint: path.endpoint, ...target, options, optionsObject };
   const written = await changeEntry(path.version.store, context, writeTarget, change);
-  return { entry: await path.edge.later(written.entry), created: written.created };
+  return { entry: await path.codec.later(written.entry), created: written.created };
 }
 
 async function authorizeCreate(path: WritePath, context: RequestContext, target: Target): Promise<void> {

@@ -9,14 +9,14 @@ import { builtInReader, type ExpectedKind } from './object-decoding.ts';
 import { patchObject } from './object-patching.ts';
 import { atOnce } from './pausing.ts';
 import { writeOptionsObject } from './resource-rest.ts';
-import type { ServedVersion } from './version-edge.ts';
+import type { ServedVersion } from './version-codec.ts';
 import type { Body, Entry, Patch, RequestContext, Rest, WriteOptions } from '../model/rest.ts';
 import { workloadScale, type Scale, type ScaleView } from './scale-view.ts';
 import { getEntry } from './store-read.ts';
 import { changeEntry, type Change } from './store-write.ts';
 import type { AdmissionView } from './write-admission.ts';
 import type { ManagedWrite } from './field-management.ts';
-import { looseEntry, type Endpoint } from './store.ts';
+import { unstoredEntry, type Endpoint } from './store.ts';
 import { matchName, matchNamespace } from './object-identity.ts';
 
 interface Target {
@@ -146,7 +146,7 @@ export function createScaleRest(
   const view = (entry: Entry): Entry => {
     let shown = views.get(entry);
     if (shown === undefined) {
-      shown = looseEntry(shape.scaleOf(entry.object));
+      shown = unstoredEntry(shape.scaleOf(entry.object));
       views.set(entry, shown);
     }
     return shown;

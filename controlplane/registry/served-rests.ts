@@ -19,7 +19,7 @@ import { type Registry, structOf } from './registry.ts';
 import { createResourceRest, createSubresourceRest } from './resource-rest.ts';
 import { createScaleRest } from './scale-rest.ts';
 import type { Store } from './store.ts';
-import type { ServedVersion } from './version-edge.ts';
+import type { ServedVersion } from './version-codec.ts';
 
 export interface ServeOptions {
   readonly schema: Schema;

@@ -1,7 +1,7 @@
 /**
  * Selects objects in the served version if a webhook converts between versions. Labels and fields may differ from the stored
  * ones, so a list reads further pages until it has enough entries, and a watch tracks which objects the client knows. If
- * versions differ only in their name, the cache selects (`version-edge.ts`).
+ * versions differ only in their name, the cache selects (`version-codec.ts`).
  */
 import { newFieldSelector } from '../../api/meta/field-selector.ts';
 import { everything } from '../../api/meta/selector.ts';

@@ -16,7 +16,7 @@ import {
   admissionAttributes,
   interpretStorageError,
   kindSubjectOf,
-  looseEntry,
+  unstoredEntry,
   strategyContext,
   type Endpoint,
   type Store,
@@ -123,7 +123,7 @@ async function write(
   object: KubeObject,
   dryRun: boolean,
 ): Promise<{ readonly entry: Entry; readonly stored: CacheEntry | undefined }> {
-  if (dryRun) return { entry: looseEntry(object), stored: undefined };
+  if (dryRun) return { entry: unstoredEntry(object), stored: undefined };
   if (jsonEqual(object, entry.object)) return { entry, stored: entry };
   const stored = store.cache.entryOf(await store.storage.update(entry.key, encodeObject(object), entry.revision));
   return { entry: stored, stored };
@@ -159,8 +159,8 @@ async function removeNow(
 ): Promise<Deleted> {
   await admitDelete(store, context, target, options, 'validate', entry.object);
   if (options.dryRun) return gone(store, entry);
-  const alongside = store.strategy.alongside?.(undefined, entry.object, store.clock.now());
-  const revision = await store.storage.delete(entry.key, entry.revision, alongside);
+  const transactionWrites = store.strategy.transactionWrites?.(undefined, entry.object, store.clock.now());
+  const revision = await store.storage.delete(entry.key, entry.revision, transactionWrites);
   store.strategy.afterDelete?.(entry.object);
   return gone(store, store.cache.deletedEntry(entry, revision));
 }
@@ -182,13 +182,13 @@ export async function finishDeletion(
   },
 ): Promise<Entry> {
   last.object.metadata.resourceVersion = String(last.revision);
-  if (last.options.dryRun) return looseEntry(last.object);
-  const alongside = store.strategy.alongside?.(undefined, last.object, store.clock.now());
+  if (last.options.dryRun) return unstoredEntry(last.object);
+  const transactionWrites = store.strategy.transactionWrites?.(undefined, last.object, store.clock.now());
   const key = store.cache.keyOf(last.namespace, last.name);
-  const revision = await store.storage.delete(key, last.revision, alongside);
+  const revision = await store.storage.delete(key, last.revision, transactionWrites);
   store.strategy.afterDelete?.(last.object);
   last.object.metadata.resourceVersion = String(revision);
-  return looseEntry(last.object);
+  return unstoredEntry(last.object);
 }
 
 function checkPreconditions(

@@ -19,7 +19,7 @@ import { fillSystemFields, matchNamespace, revisionOf } from './object-identity.
 import {
   interpretStorageError,
   kindSubjectOf,
-  looseEntry,
+  unstoredEntry,
   MODIFIED,
   notFoundIn,
   strategyContext,
@@ -121,7 +121,7 @@ async function putNew(store: Store, target: WriteTarget, object: KubeObject): Pr
   const key = store.cache.keyOf(target.namespace, name);
   if (target.options.dryRun) {
     if (store.cache.get(target.namespace, name) !== undefined) throw alreadyExists(store, target.namespace, name);
-    return looseEntry(object);
+    return unstoredEntry(object);
   }
   const stored = await store.storage.create(key, encodeBounded(object), storageOptions(store, object, undefined));
   return store.cache.entryOf(stored);
@@ -130,10 +130,10 @@ async function putNew(store: Store, target: WriteTarget, object: KubeObject): Pr
 function storageOptions(store: Store, object: KubeObject, old: KubeObject | undefined): StorageWriteOptions {
   const nowMs = store.clock.now();
   const lifeMs = store.strategy.timeToLiveMs?.(object);
-  const alongside = store.strategy.alongside?.(object, old, nowMs);
+  const transactionWrites = store.strategy.transactionWrites?.(object, old, nowMs);
   return {
     ...(lifeMs === undefined ? {} : { expiresAtMs: nowMs + lifeMs }),
-    ...(alongside === undefined ? {} : { alongside }),
+    ...(transactionWrites === undefined ? {} : { transactionWrites }),
   };
 }
 
@@ -311,7 +311,7 @@ async function putChanged(
   }
   object.metadata.resourceVersion = String(current.revision);
   if (jsonEqual(object, old)) return current;
-  if (target.options.dryRun) return looseEntry(object);
+  if (target.options.dryRun) return unstoredEntry(object);
   const stored = await store.storage.update(
     store.cache.keyOf(target.namespace, target.name),
     encodeBounded(object),

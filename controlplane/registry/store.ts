@@ -71,7 +71,7 @@ export function strategyContext(
 }
 
 /** An unstored entry (dry run). */
-export function looseEntry(object: KubeObject): Entry {
+export function unstoredEntry(object: KubeObject): Entry {
   const { resourceVersion } = object.metadata;
   if (resourceVersion === undefined) return { object, bytes: encodeObject(object) };
   const bytes = encodeObject(object);

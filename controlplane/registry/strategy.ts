@@ -10,7 +10,7 @@ import type { FieldError } from '../../api/meta/field-error.ts';
 import type { NameRule } from '../../api/meta/names.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
-import type { SideWrite } from '../storage/storage.ts';
+import type { TransactionWrite } from '../storage/storage.ts';
 import type { RequestContext } from '../model/rest.ts';
 
 /** The parts of the request that a strategy can use. */
@@ -117,7 +117,7 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
    * Returns operations on other objects in the same transaction, for objects that exist only together with this one. `object`
    * is undefined on deletion, and `old` on creation.
    */
-  alongside?(object: Object | undefined, old: Object | undefined, nowMs: number): readonly SideWrite[];
+  transactionWrites?(object: Object | undefined, old: Object | undefined, nowMs: number): readonly TransactionWrite[];
   validateCreate?(object: Object, context: StrategyContext): FieldError[] | Promise<FieldError[]>;
   warningsOnCreate?(object: Object, context: StrategyContext): string[];
   /** Converts a valid object to its stored form. */

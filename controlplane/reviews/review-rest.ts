@@ -16,7 +16,7 @@ import { builtInReader, createDecoder, type Decoder, type ExpectedKind } from '.
 import { fillSystemFields, matchNamespace } from '../registry/object-identity.ts';
 import type { RequestContext, Rest } from '../model/rest.ts';
 import { inTurnsIf } from '../registry/pausing.ts';
-import { admissionAttributes, looseEntry } from '../registry/store.ts';
+import { admissionAttributes, unstoredEntry } from '../registry/store.ts';
 
 export interface ReviewRequest {
   readonly user: UserInfo;
@@ -109,7 +109,7 @@ function reviewRest(
       const reviewed = attributes.object ?? object;
       const result = await endpoint.review({ user: context.user, namespace, name, object: reviewed, dryRun, context });
       await options.admission.validate(attributes, context.signal);
-      return looseEntry(result);
+      return unstoredEntry(result);
     },
   };
 }

@@ -50,9 +50,9 @@ export class CommitPipeline {
     return this.#queue.pendingOf(keys);
   }
 
-  /** Resolves to the revision of `write`. `sides` succeed or fail with it. None of the keys may have a running write. */
-  write(write: RequestedWrite, sides: readonly RequestedWrite[]): Promise<number> {
-    const written = this.#queue.add(write, sides);
+  /** Resolves to the revision of `write`. The `joined` writes succeed or fail with it. None of the keys may have a running write. */
+  write(write: RequestedWrite, joined: readonly RequestedWrite[]): Promise<number> {
+    const written = this.#queue.add(write, joined);
     if (!this.#isScheduled && this.#committing === undefined) {
       this.#isScheduled = true;
       setImmediate(() => {
@@ -151,7 +151,7 @@ export class CommitPipeline {
 function unitsOf(writes: readonly PendingWrite[]): PendingWrite[][] {
   const units: PendingWrite[][] = [];
   for (let at = 0; at < writes.length;) {
-    const end = at + 1 + (writes[at]?.alongside ?? 0);
+    const end = at + 1 + (writes[at]?.joinedWrites ?? 0);
     units.push(writes.slice(at, end));
     at = end;
   }

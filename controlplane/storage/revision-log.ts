@@ -20,7 +20,7 @@ import {
   futureError,
   isStorageError,
   StorageError,
-  type SideWrite,
+  type TransactionWrite,
   type Storage,
   type StorageList,
   type StorageWatch,
@@ -169,24 +169,28 @@ export class RevisionLog implements Storage {
   }
 
   async create(key: string, value: Buffer, options: WriteOptions = {}): Promise<StoredValue> {
-    return this.#whenSettled(key, options.alongside, (sides) => {
+    return this.#whenSettled(key, options.transactionWrites, (joined) => {
       const current = this.#versions.get(key);
       if (current !== undefined) throw new StorageError('exists', `${key} exists`, { current });
-      return this.#put({ key, value, previous: undefined, expiresAtMs: options.expiresAtMs }, sides);
+      return this.#put({ key, value, previous: undefined, expiresAtMs: options.expiresAtMs }, joined);
     });
   }
 
   async update(key: string, value: Buffer, expectedRevision: number, options: WriteOptions = {}): Promise<StoredValue> {
-    return this.#whenSettled(key, options.alongside, (sides) => {
+    return this.#whenSettled(key, options.transactionWrites, (joined) => {
       const previous = this.#expect(key, expectedRevision);
-      return this.#put({ key, value, previous, expiresAtMs: options.expiresAtMs }, sides);
+      return this.#put({ key, value, previous, expiresAtMs: options.expiresAtMs }, joined);
     });
   }
 
-  async delete(key: string, expectedRevision: number, alongside?: readonly SideWrite[]): Promise<number> {
-    return this.#whenSettled(key, alongside, (sides) => {
+  async delete(
+    key: string,
+    expectedRevision: number,
+    transactionWrites?: readonly TransactionWrite[],
+  ): Promise<number> {
+    return this.#whenSettled(key, transactionWrites, (joined) => {
       const previous = this.#expect(key, expectedRevision);
-      return this.#commits.write({ key, value: undefined, previous, expiresAtMs: undefined }, sides());
+      return this.#commits.write({ key, value: undefined, previous, expiresAtMs: undefined }, joined());
     });
   }
 
@@ -296,20 +300,20 @@ export class RevisionLog implements Storage {
   /** Runs `write` in the turn in which no write of any of the keys is running. */
   async #whenSettled<T>(
     key: string,
-    alongside: readonly SideWrite[] = [],
-    write: (sides: () => readonly RequestedWrite[]) => Promise<T>,
+    transactionWrites: readonly TransactionWrite[] = [],
+    write: (joined: () => readonly RequestedWrite[]) => Promise<T>,
   ): Promise<T> {
     this.#assertWritable();
-    const keys = [key, ...alongside.map((side) => side.key)];
+    const keys = [key, ...transactionWrites.map((one) => one.key)];
     for (let before = this.#commits.pendingOf(keys); before !== undefined; before = this.#commits.pendingOf(keys)) {
       await before;
       this.#assertWritable();
     }
-    return write(() => this.#sides(alongside));
+    return write(() => this.#joined(transactionWrites));
   }
 
-  #sides(alongside: readonly SideWrite[]): readonly RequestedWrite[] {
-    return alongside.flatMap(({ key, value }): RequestedWrite[] => {
+  #joined(transactionWrites: readonly TransactionWrite[]): readonly RequestedWrite[] {
+    return transactionWrites.flatMap(({ key, value }): RequestedWrite[] => {
       const previous = this.#versions.get(key);
       if (value === undefined) return previous === undefined ? [] : [{ key, value, previous, expiresAtMs: undefined }];
       if (previous !== undefined) throw new StorageError('occupied', `${key} exists`, { current: previous });
@@ -326,10 +330,10 @@ export class RevisionLog implements Storage {
 
   async #put(
     write: RequestedWrite & { readonly value: Buffer },
-    sides: () => readonly RequestedWrite[],
+    joined: () => readonly RequestedWrite[],
   ): Promise<StoredValue> {
     const { key, value, previous } = write;
-    const revision = await this.#commits.write(write, sides());
+    const revision = await this.#commits.write(write, joined());
     const stored = this.#versions.get(key);
     if (stored?.revision === revision) return stored;
     // The key was written again in the turn that made this value visible.

@@ -29,7 +29,7 @@ export interface TimedRevision {
  * Another operation of one transaction: either all operations are committed or none. With a value, the key must not exist (the
  * write throws `occupied`). Without one, the key is removed if it exists.
  */
-export interface SideWrite {
+export interface TransactionWrite {
   readonly key: string;
   readonly value: Buffer | undefined;
 }
@@ -37,7 +37,7 @@ export interface SideWrite {
 export interface WriteOptions {
   /** The wall-clock time at which the key is removed automatically (events). */
   readonly expiresAtMs?: number;
-  readonly alongside?: readonly SideWrite[];
+  readonly transactionWrites?: readonly TransactionWrite[];
 }
 
 export interface StorageWatch {
@@ -73,7 +73,7 @@ export interface Storage {
   /** Updates a key. Throws `conflict` if the key has another revision, and `not-found` if it does not exist. */
   update(key: string, value: Buffer, expectedRevision: number, options?: WriteOptions): Promise<StoredValue>;
   /** Deletes a key. Resolves to the revision of the deletion. Throws as `update` does. */
-  delete(key: string, expectedRevision: number, alongside?: readonly SideWrite[]): Promise<number>;
+  delete(key: string, expectedRevision: number, transactionWrites?: readonly TransactionWrite[]): Promise<number>;
   /** Delivers the events above `afterRevision`, beginning with past ones. Throws `compacted`. */
   watch(options: { readonly prefix: string; readonly afterRevision: number }, observer: WatchObserver): StorageWatch;
   /** Drops versions that were superseded up to `revision`, and stores the newest revision with the time. */

@@ -14,7 +14,7 @@ export interface RequestedWrite {
 
 export interface PendingWrite extends RequestedWrite {
   /** The number of following writes in the queue that belong to the same transaction. */
-  readonly alongside: number;
+  readonly joinedWrites: number;
   resolve(revision: number): void;
   reject(error: StorageError): void;
 }
@@ -34,17 +34,17 @@ export class WriteQueue {
     return this.#waiting.length;
   }
 
-  /** Resolves to the revision of `write`. `sides` have the same outcome. */
-  add(write: RequestedWrite, sides: readonly RequestedWrite[]): Promise<number> {
-    const written = this.#enqueue(write, sides.length);
+  /** Resolves to the revision of `write`. The `joined` writes have the same outcome. */
+  add(write: RequestedWrite, joined: readonly RequestedWrite[]): Promise<number> {
+    const written = this.#enqueue(write, joined.length);
     // All operations of the transaction share the outcome of `write`, so a failure is reported there.
-    for (const side of sides) this.#enqueue(side, 0).catch(() => undefined);
+    for (const one of joined) this.#enqueue(one, 0).catch(() => undefined);
     return written;
   }
 
-  #enqueue(write: RequestedWrite, alongside: number): Promise<number> {
+  #enqueue(write: RequestedWrite, joinedWrites: number): Promise<number> {
     const written = new Promise<number>((resolve, reject) => {
-      this.#waiting.push({ ...write, alongside, resolve, reject });
+      this.#waiting.push({ ...write, joinedWrites, resolve, reject });
     });
     const settle = (): void => undefined;
     this.#underWay.set(write.key, written.then(settle, settle));
@@ -69,7 +69,7 @@ export class WriteQueue {
     let bytes = 0;
     let taken = 0;
     while (taken < this.#waiting.length) {
-      const joined = 1 + (this.#waiting[taken]?.alongside ?? 0);
+      const joined = 1 + (this.#waiting[taken]?.joinedWrites ?? 0);
       for (let at = taken; at < taken + joined; at++) bytes += this.#waiting[at]?.value?.length ?? 0;
       if (taken >= COMMIT_RECORDS || (taken > 0 && bytes > COMMIT_BYTES)) break;
       taken += joined;

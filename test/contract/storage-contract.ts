@@ -104,24 +104,24 @@ function writes(with_: With): void {
     const again = await storage.create('/core/x/a', bytes('2'));
     assert.equal(again.createRevision, again.revision);
   });
-  with_('what is written alongside is there with the write, or neither is', async ({ storage }) => {
+  with_('the writes of a transaction are all stored, or none is', async ({ storage }) => {
     const seen = record(storage, '/core/');
-    const alongside = [{ key: '/core/y/1', value: bytes('side') }];
-    const first = await storage.create('/core/x/a', bytes('1'), { alongside });
+    const transactionWrites = [{ key: '/core/y/1', value: bytes('side') }];
+    const first = await storage.create('/core/x/a', bytes('1'), { transactionWrites });
     assert.equal((await storage.get('/core/y/1'))?.value.toString(), 'side');
-    await assert.rejects(storage.create('/core/x/b', bytes('2'), { alongside }), failsWith('occupied'));
+    await assert.rejects(storage.create('/core/x/b', bytes('2'), { transactionWrites }), failsWith('occupied'));
     await assert.rejects(
-      storage.create('/core/x/a', bytes('2'), { alongside: [{ key: '/core/y/2', value: bytes('side') }] }),
+      storage.create('/core/x/a', bytes('2'), { transactionWrites: [{ key: '/core/y/2', value: bytes('side') }] }),
       failsWith('exists'),
     );
     await assert.rejects(
       storage.update('/core/x/a', bytes('2'), first.revision + 9, {
-        alongside: [{ key: '/core/y/1', value: undefined }],
+        transactionWrites: [{ key: '/core/y/1', value: undefined }],
       }),
       failsWith('conflict'),
     );
     const second = await storage.update('/core/x/a', bytes('2'), first.revision, {
-      alongside: [
+      transactionWrites: [
         { key: '/core/y/1', value: undefined },
         { key: '/core/y/3', value: bytes('side') },
         { key: '/core/y/never-there', value: undefined },
@@ -139,10 +139,10 @@ function writes(with_: With): void {
       'delete /core/y/3',
     ]);
   });
-  with_('of writes that want one key alongside at the same time one succeeds', async ({ storage }) => {
-    const alongside = [{ key: '/core/y/1', value: bytes('side') }];
+  with_('of concurrent transactions that create one key, one succeeds', async ({ storage }) => {
+    const transactionWrites = [{ key: '/core/y/1', value: bytes('side') }];
     const results = await Promise.allSettled([
-      ...Array.from({ length: 10 }, (_, i) => storage.create(`/core/x/${i}`, bytes('1'), { alongside })),
+      ...Array.from({ length: 10 }, (_, i) => storage.create(`/core/x/${i}`, bytes('1'), { transactionWrites })),
       storage.create('/core/y/1', bytes('by itself')),
     ]);
     assert.equal(results.filter((one) => one.status === 'fulfilled').length, 1);

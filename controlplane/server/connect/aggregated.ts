@@ -101,8 +101,8 @@ const dialingOf = ({ host, port, service }: AggregatedTarget, dialer: Dialer) =>
   ({ dialer, purpose: 'aggregation', name: service, origin: { secure: true, host, port } }) as const;
 
 /**
- * Sends a GET for checks, discovery and controllers. Returns the JSON of a response with code 200. Any other response is a `StatusError`
- * with its code, and one with more than `maxBytes` is an error.
+ * Sends a GET for checks, discovery and controllers. Returns the JSON of a response with code 200. Any other response is a
+ * `StatusError` with its code, and one with more than `maxBytes` is an error.
  */
 export async function fetchAggregated(
   dialer: Dialer,

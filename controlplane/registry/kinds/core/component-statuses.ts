@@ -6,7 +6,7 @@ import type { ResourceInfo } from '../../../../api/schema/schema.ts';
 import { column, nameColumn, nameOf } from '../../columns/column.ts';
 import type { Rest } from '../../../model/rest.ts';
 import type { TableColumns } from '../../strategy.ts';
-import { looseEntry } from '../../store.ts';
+import { unstoredEntry } from '../../store.ts';
 
 const COMPONENTS = ['controller-manager', 'etcd-0', 'scheduler'];
 
@@ -36,7 +36,7 @@ export function createComponentStatusRest(info: ResourceInfo): Rest {
     subresource: undefined,
     get(_context, _namespace, name) {
       if (!COMPONENTS.includes(name)) throw newNotFound({ group: '', resource: 'componentstatuses' }, name);
-      return looseEntry(statusOf(name));
+      return unstoredEntry(statusOf(name));
     },
     list(_context, _namespace, { labelSelector, fieldSelector }) {
       for (const { field } of fieldSelector.requirements) {
@@ -50,7 +50,7 @@ export function createComponentStatusRest(info: ResourceInfo): Rest {
           labelSelector.matches(undefined) && fieldSelector.matches((field) => (field === 'metadata.name' ? name : '')),
       );
       return {
-        entries: chosen.map((name) => looseEntry(statusOf(name))),
+        entries: chosen.map((name) => unstoredEntry(statusOf(name))),
         resourceVersion: '',
         continue: '',
         remainingItemCount: undefined,

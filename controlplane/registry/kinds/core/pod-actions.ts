@@ -18,7 +18,7 @@ import { writeOptionsObject } from '../../resource-rest.ts';
 import { atOnce } from '../../pausing.ts';
 import type { Entry, RequestContext, Rest, WriteOptions } from '../../../model/rest.ts';
 import { changeEntry } from '../../store-write.ts';
-import { admissionAttributes, looseEntry, unexplained, type Endpoint, type Store } from '../../store.ts';
+import { admissionAttributes, unstoredEntry, unexplained, type Endpoint, type Store } from '../../store.ts';
 
 type Binding = Kind<Pick<V1Binding, 'target'>>;
 
@@ -31,7 +31,7 @@ export interface ActionParts {
 
 /** Returns the response to a successful action. */
 export function done(): Entry {
-  return looseEntry({ kind: 'Status', apiVersion: 'v1', metadata: {}, status: 'Success', code: 201 });
+  return unstoredEntry({ kind: 'Status', apiVersion: 'v1', metadata: {}, status: 'Success', code: 201 });
 }
 
 export function expectedOf(schema: Schema, group: string, version: string, kind: string): ExpectedKind {

@@ -7,7 +7,7 @@ import { formatTime } from '../../../../api/machinery/clock.ts';
 import { canonicalIp, parseIp } from '../../../../api/meta/ip-addresses.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { encodeObject } from '../../../storage/object-bytes.ts';
-import type { SideWrite } from '../../../storage/storage.ts';
+import type { TransactionWrite } from '../../../storage/storage.ts';
 import { newUid } from '../../object-identity.ts';
 import type { StoredResource } from '../../store.ts';
 import type { IpAddress } from '../networking/networking-types.ts';
@@ -60,11 +60,11 @@ export function addressWrites(
   service: Service | undefined,
   old: Service | undefined,
   nowMs: number,
-): readonly SideWrite[] {
+): readonly TransactionWrite[] {
   const before = clusterAddresses(old);
   const now = clusterAddresses(service);
   const keyOf = (name: string): string => addresses.cache.keyOf('', name);
-  const writes: SideWrite[] = [];
+  const writes: TransactionWrite[] = [];
   for (const name of now) {
     if (service === undefined || before.includes(name)) continue;
     const object = ipAddressOf(name, service);

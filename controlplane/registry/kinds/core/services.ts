@@ -89,7 +89,7 @@ export function serviceKinds(options: KindOptions): KindRow[] {
       if (service.spec?.type !== 'LoadBalancer' && old.spec?.type === 'LoadBalancer')
         service.status = { ...service.status, loadBalancer: {} };
     },
-    alongside: (service, old, nowMs) =>
+    transactionWrites: (service, old, nowMs) =>
       addressWrites(options.stores.get('networking.k8s.io', 'ipaddresses'), service, old, nowMs),
     validateCreate: (service) => serviceErrors(service),
     validateUpdate: serviceUpdateErrors,

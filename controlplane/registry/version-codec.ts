@@ -13,7 +13,7 @@ import { convertWatch } from './converted-watch.ts';
 import type { Entry, ListOptions, ListResult, WatchEvent, WatchHandle, WatchSink } from '../model/rest.ts';
 import { listMatching, servedMatcher, type Matches } from './served-selection.ts';
 import { checkFields } from './store-read.ts';
-import { looseEntry, type Store, type StoredResource } from './store.ts';
+import { unstoredEntry, type Store, type StoredResource } from './store.ts';
 import type { Conversion } from './strategy.ts';
 
 /** The dependencies of reads of a version. */
@@ -32,7 +32,7 @@ export interface ServedVersion extends ReadVersion {
 }
 
 /** Converts entries to the served version. Each entry of the cache has one result, which lives as long as the entry. */
-export class VersionEdge {
+export class VersionCodec {
   /** The batches of events that were converted once for all watches of the version. */
   readonly #batches = new WeakMap<readonly WatchEvent[], readonly WatchEvent[]>();
   readonly #version: ReadVersion;
@@ -48,7 +48,7 @@ export class VersionEdge {
     let served = this.#served.get(stored);
     if (served === undefined) {
       const same = conversion.isServed?.(stored.object) === true;
-      served = same ? stored : looseEntry(conversion.fromStored(cloneJson(stored.object)));
+      served = same ? stored : unstoredEntry(conversion.fromStored(cloneJson(stored.object)));
       this.#served.set(stored, served);
     }
     return served;
@@ -64,7 +64,7 @@ export class VersionEdge {
     return conversion.convertAll(objects, 'served').then((converted) => {
       missing.forEach((entry, index) => {
         const object = converted[index];
-        if (object !== undefined) this.#served.set(entry, object === objects[index] ? entry : looseEntry(object));
+        if (object !== undefined) this.#served.set(entry, object === objects[index] ? entry : unstoredEntry(object));
       });
     });
   }
