@@ -457,7 +457,7 @@ const LOSSY_JSON: Readonly<Record<string, string>> = {
   'controlplane/authorization/webhook.ts': 'a SubjectAccessReview has no numbers',
   'controlplane/metrics-api/agent-summaries.ts': 'measurements are doubles',
   'controlplane/registry/continue-token.ts': 'a token of this server; its revision is a safe integer',
-  'controlplane/registry/kinds/spec-diff.ts': 'a message that shows a difference',
+  'api/schema/spec-diff.ts': 'a message that shows a difference',
   'controlplane/storage/cached-object.ts': 'labels are texts',
 };
 

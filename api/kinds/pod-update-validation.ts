@@ -4,6 +4,9 @@
  */
 import { stringifyJson } from '../codec/json.ts';
 import { duplicate, forbidden, invalid, required, type FieldError } from '../meta/field-error.ts';
+import { internalForm } from '../schema/internal-form.ts';
+import { specDiff } from '../schema/spec-diff.ts';
+import { podSpecForm } from './pod-internal-form.ts';
 import { cloneJson, semanticEqual } from '../meta/json-equality.ts';
 import { dnsSubdomainErrors, qualifiedNameErrors, rangeError } from '../meta/names.ts';
 import { imageSpaceErrors } from './container-validation.ts';
@@ -41,7 +44,8 @@ export function podUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   if (semanticEqual(spec, before)) return errors;
   const munged = mungedSpec(spec, before);
   if ((before.schedulingGates ?? []).length > 0) errors.push(...gatedErrors(munged, before));
-  if (!semanticEqual(munged, before)) errors.push(forbidden('spec', `${MUTABLE}\n@@ the fields differ @@`));
+  if (!semanticEqual(munged, before))
+    errors.push(forbidden('spec', `${MUTABLE}${specDiff(podSpecForm(before), podSpecForm(munged))}`));
   return errors;
 }
 
@@ -286,13 +290,17 @@ export function ephemeralContainerUpdateErrors(pod: Pod, old: Pod): FieldError[]
           `existing ephemeral containers ${stringifyJson(container.name)} may not be removed\n`,
         ),
       );
-    else if (!semanticEqual(now, container)) errors.push(forbidden('spec.ephemeralContainers', changed(container)));
+    else if (!semanticEqual(now, container))
+      errors.push(forbidden('spec.ephemeralContainers', changed(container, now)));
   }
   return errors;
 }
 
-const changed = (container: EphemeralContainer): string =>
-  `existing ephemeral containers ${stringifyJson(container.name)} may not be changed\n@@ the fields differ @@`;
+const EPHEMERAL = 'io.k8s.api.core.v1.EphemeralContainer';
+
+const changed = (old: EphemeralContainer, now: EphemeralContainer): string =>
+  `existing ephemeral containers ${stringifyJson(old.name)} may not be changed` +
+  specDiff(internalForm(EPHEMERAL, old), internalForm(EPHEMERAL, now));
 
 const RESIZABLE: ReadonlySet<string> = new Set(['cpu', 'memory']);
 

@@ -6,6 +6,14 @@
 import type { Field, StructType, TypeNode } from './schema.ts';
 import { loadSchema } from './table.ts';
 
+const words = (text: string): readonly string[] => text.split(' ');
+
+const CONTAINER = words(
+  'name image command args workingDir ports envFrom env resources resizePolicy restartPolicy restartPolicyRules ' +
+    'volumeMounts volumeDevices livenessProbe readinessProbe startupProbe lifecycle terminationMessagePath ' +
+    'terminationMessagePolicy imagePullPolicy securityContext stdin stdinOnce tty',
+);
+
 /** The field orders of Go types that differ from the order of the protobuf numbers. */
 const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
   [
@@ -13,6 +21,38 @@ const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
     ['capabilities', 'privileged', 'seLinuxOptions', 'windowsOptions', 'runAsUser', 'runAsGroup'],
   ],
   ['io.k8s.api.core.v1.PersistentVolumeClaimSpec', ['accessModes', 'selector']],
+  [
+    'io.k8s.api.core.v1.PodSpec',
+    words(
+      'volumes initContainers containers ephemeralContainers restartPolicy terminationGracePeriodSeconds ' +
+        'activeDeadlineSeconds dnsPolicy nodeSelector serviceAccountName automountServiceAccountToken nodeName ' +
+        'securityContext imagePullSecrets hostname subdomain setHostnameAsFQDN affinity schedulerName tolerations ' +
+        'hostAliases priorityClassName priority preemptionPolicy dnsConfig readinessGates runtimeClassName overhead ' +
+        'enableServiceLinks topologySpreadConstraints os schedulingGates resourceClaims',
+    ),
+  ],
+  ['io.k8s.api.core.v1.Container', CONTAINER],
+  ['io.k8s.api.core.v1.EphemeralContainer', CONTAINER],
+  [
+    'io.k8s.api.core.v1.Probe',
+    words('exec httpGet tcpSocket grpc initialDelaySeconds timeoutSeconds periodSeconds successThreshold'),
+  ],
+  ['io.k8s.api.core.v1.VolumeMount', words('name readOnly recursiveReadOnly mountPath subPath mountPropagation')],
+  [
+    'io.k8s.api.core.v1.Volume',
+    words(
+      'name hostPath emptyDir gcePersistentDisk awsElasticBlockStore gitRepo secret nfs iscsi glusterfs ' +
+        'persistentVolumeClaim rbd quobyte flexVolume cinder cephfs flocker downwardAPI fc azureFile configMap ' +
+        'vsphereVolume azureDisk photonPersistentDisk projected portworxVolume scaleIO storageos csi ephemeral image',
+    ),
+  ],
+  [
+    'io.k8s.api.core.v1.PodSecurityContext',
+    words(
+      'seLinuxOptions windowsOptions runAsUser runAsGroup runAsNonRoot supplementalGroups supplementalGroupsPolicy ' +
+        'fsGroup fsGroupChangePolicy sysctls seccompProfile appArmorProfile seLinuxChangePolicy',
+    ),
+  ],
 ]);
 
 /** The abbreviations that a Go name begins with in capital letters. */

@@ -16,7 +16,7 @@ import { claimColumns } from '../storage/columns.ts';
 import { restore, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 import { forbidden, IMMUTABLE, immutable, invalid, invalidFor, notSupported, required } from '../field-rules.ts';
-import { specDiff } from '../spec-diff.ts';
+import { specDiff } from '../../../../api/schema/spec-diff.ts';
 
 export type Claim = KubeObject & { spec?: ClaimSpec; status?: Wire<V1PersistentVolumeClaimStatus> };
 

@@ -14,7 +14,7 @@ import { volumeColumns } from '../storage/columns.ts';
 import { restore, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type StrategyContext, type UpdateStrategy } from '../../strategy.ts';
 import { dnsSubdomain, forbidden, immutable, invalid, notSupported, required } from '../field-rules.ts';
-import { specDiff } from '../spec-diff.ts';
+import { specDiff } from '../../../../api/schema/spec-diff.ts';
 import { VOLUME_SOURCES, volumeSourceErrors, type VolumeSpec } from './persistent-volume-sources.ts';
 
 export type Volume = Kind<{ spec: V1PersistentVolumeSpec; status: V1PersistentVolumeStatus }>;

@@ -1,7 +1,11 @@
 /** Updates of pods: what they cost, and what may not change. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { podStatusUpdateErrors, podUpdateErrors } from '../../../../api/kinds/pod-update-validation.ts';
+import {
+  ephemeralContainerUpdateErrors,
+  podStatusUpdateErrors,
+  podUpdateErrors,
+} from '../../../../api/kinds/pod-update-validation.ts';
 import type { Pod } from '../../../../api/kinds/pod-types.ts';
 import { assertLinearTime } from '../../../fuzz/growth.ts';
 
@@ -55,5 +59,52 @@ describe('the statuses of containers', () => {
       return podStatusUpdateErrors(pod, pod);
     };
     await assertLinearTime(run, { minBytes: 16_384, maxBytes: 16_384, noticeableMs: 250 });
+  });
+});
+
+describe('a refused change of a pod', () => {
+  const last = (errors: readonly unknown[]): string => String(errors.at(-1));
+  const shown = (text: string): string => text.slice(text.indexOf('\n'));
+  test('is shown line by line in the internal form', () => {
+    const pod = podWith({ hostNetwork: true, serviceAccount: 'a', serviceAccountName: 'a' });
+    assert.equal(
+      shown(last(podUpdateErrors(pod, podWith({ serviceAccount: 'a', serviceAccountName: 'a' })))),
+      `
+@@ -44,7 +44,7 @@
+  "AutomountServiceAccountToken": null,
+  "NodeName": "",
+  "SecurityContext": {
+-  "HostNetwork": false,
++  "HostNetwork": true,
+   "HostPID": false,
+   "HostIPC": false,
+   "ShareProcessNamespace": null,
+`,
+    );
+  });
+  test('is shown for an ephemeral container alone', () => {
+    const using = (image: string): Pod => podWith({ ephemeralContainers: [{ name: 'e', image }] });
+    assert.equal(
+      shown(last(ephemeralContainerUpdateErrors(using('b'), using('a')))),
+      `
+@@ -1,6 +1,6 @@
+ {
+  "Name": "e",
+- "Image": "a",
++ "Image": "b",
+  "Command": null,
+  "Args": null,
+  "WorkingDir": "",
+`,
+    );
+  });
+  test('costs little, however much of it there is', () => {
+    const args = (text: string): Pod =>
+      podWith({ containers: [{ name: 'c', image: 'i', args: numbered(20_000, (index) => `${text}${index}`) }] });
+    const [pod, old] = [args('b'), args('a')];
+    const start = performance.now();
+    const text = last(podUpdateErrors(pod, old));
+    assert.ok(text.includes('"a19999"') && text.includes('"b19999"'));
+    assert.ok(performance.now() - start < 2000);
   });
 });

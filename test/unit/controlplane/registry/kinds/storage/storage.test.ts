@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { storageKinds } from '../../../../../../controlplane/registry/kinds/storage/storage.ts';
-import { specDiff } from '../../../../../../controlplane/registry/kinds/spec-diff.ts';
+import { specDiff } from '../../../../../../api/schema/spec-diff.ts';
 import { rulesOf, type Draft } from '../strategy-fixture.ts';
 import { openFixture, refusal, type Fixture } from '../../registry-fixture.ts';
 

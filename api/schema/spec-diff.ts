@@ -21,8 +21,29 @@ function linesOf(value: unknown): string[] {
   return JSON.stringify(value ?? null, null, 1).split('\n');
 }
 
-/** Compares by the longest common subsequence. Its quadratic cost is acceptable, because specs are short. */
+/** The largest product of two line counts that are compared exactly. Longer texts are shown as replaced. */
+const MAX_COMPARISONS = 4_000_000;
+
+/** Compares what is between the first and the last difference. */
 function diffLines(a: readonly string[], b: readonly string[]): Line[] {
+  const shorter = Math.min(a.length, b.length);
+  let start = 0;
+  while (start < shorter && a[start] === b[start]) start++;
+  let tail = 0;
+  while (tail < shorter - start && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
+  const same = (text: string): Line => ({ sign: ' ', text });
+  const [from, to] = [a.slice(start, a.length - tail), b.slice(start, b.length - tail)];
+  return [...a.slice(0, start).map(same), ...changedLines(from, to), ...a.slice(a.length - tail).map(same)];
+}
+
+/** Compares by the longest common subsequence, whose cost is quadratic. */
+function changedLines(a: readonly string[], b: readonly string[]): Line[] {
+  if (a.length * b.length > MAX_COMPARISONS) {
+    const line =
+      (sign: Line['sign']) =>
+      (text: string): Line => ({ sign, text });
+    return [...a.map(line('-')), ...b.map(line('+'))];
+  }
   const width = b.length + 1;
   const lengths = new Uint32Array((a.length + 1) * width);
   const at = (i: number, j: number): number => lengths[i * width + j] ?? 0;
