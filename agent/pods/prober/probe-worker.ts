@@ -2,6 +2,7 @@
  * The worker of one probe of one container. It lives as long as its pod is known, and follows the container's id, so that a new
  * container starts without results. Liveness and readiness probes wait until the startup probe has succeeded.
  */
+import { byName } from '../../runtime/kuberuntime/by-name.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import type { PodEventRecorder } from '../../model/pod-events.ts';
@@ -118,9 +119,9 @@ export class ProbeWorker {
     const status = this.#options.status(this.podUid);
     if (status === undefined) return true;
     if (status.phase === 'Failed' || status.phase === 'Succeeded') return false;
-    const found = [...(status.containerStatuses ?? []), ...(status.initContainerStatuses ?? [])].find(
-      (candidate) => candidate.name === container.name,
-    );
+    const found =
+      byName(status.containerStatuses ?? []).get(container.name) ??
+      byName(status.initContainerStatuses ?? []).get(container.name);
     const id = found?.containerID ?? '';
     if (found === undefined || id === '') return true;
     if (id !== this.#containerId) this.#follow(id);

@@ -122,18 +122,19 @@ function listChanges(
   before: readonly Entry[],
   after: readonly Entry[],
 ): Record<string, JsonValue> {
-  const find = (entries: readonly Entry[], key: JsonValue | undefined): Entry | undefined =>
-    entries.find((entry) => entry[mergeKey] === key);
+  const byKey = (of: readonly Entry[]): ReadonlyMap<JsonValue | undefined, Entry> =>
+    new Map(of.map((entry) => [entry[mergeKey], entry] as const).toReversed());
+  const [previous, next] = [byKey(before), byKey(after)];
   const entries: JsonValue[] = [];
   for (const entry of after) {
-    const was = find(before, entry[mergeKey]);
+    const was = previous.get(entry[mergeKey]);
     if (was !== undefined && jsonEqual(was, entry)) continue;
     const gone = Object.keys(was ?? {}).filter((key) => entry[key] === undefined);
     entries.push({ ...entry, ...Object.fromEntries(gone.map((key) => [key, null])) });
   }
   for (const entry of before) {
     const key = entry[mergeKey] ?? null;
-    if (find(after, key) === undefined) entries.push({ [mergeKey]: key, $patch: 'delete' });
+    if (!next.has(key)) entries.push({ [mergeKey]: key, $patch: 'delete' });
   }
   if (entries.length === 0 && list === 'conditions') return {};
   const order = after.map((entry) => ({ [mergeKey]: entry[mergeKey] ?? null }));

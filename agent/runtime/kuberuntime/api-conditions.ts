@@ -2,6 +2,7 @@
  * Computes the agent's conditions of a pod from the states of its containers. Conditions of other writers stay. Pure.
  * `api-status.ts` calls it after it has computed the container statuses and the phase.
  */
+import { byName } from './by-name.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Container, Pod, PodCondition, PodStatus } from '../../model/pod.ts';
 import { restartAllTrigger, sandboxChanged } from './pod-actions.ts';
@@ -142,7 +143,7 @@ function initialized(pod: Pod, status: PodStatus): Verdict {
   if (status.phase === 'Succeeded') return { status: 'True', reason: 'PodCompleted' };
   const statuses = status.initContainerStatuses ?? [];
   const done = (container: Container): boolean => {
-    const found = statuses.find((entry) => entry.name === container.name);
+    const found = byName(statuses).get(container.name);
     return isSidecar(container) ? found?.started === true : found?.ready === true;
   };
   const incomplete = (pod.spec.initContainers ?? [])

@@ -8,6 +8,7 @@ import type { Container, ContainerStatusJson, Pod, PodStatus } from '../../model
 import type { ProbeResults } from './probe-results.ts';
 import type { ContainerStatus } from '../runtime.ts';
 import { type ConditionsInput, podConditions } from './api-conditions.ts';
+import { byName } from './by-name.ts';
 import type { WaitingReason } from './container-starter.ts';
 import { allContainers, type ContainerKind, isSidecar, restartsAfter, shouldStart } from './pod-containers.ts';
 import { podPhase } from './pod-phase.ts';
@@ -235,12 +236,14 @@ function missingContainer(
   return { ...base, state, lastState: old?.lastState ?? {} } as ContainerStatusJson;
 }
 
+const NONE: readonly ContainerStatusJson[] = [];
+
 function previousOf(previous: PodStatus | undefined, name: string): ContainerStatusJson | undefined {
-  return [
-    ...(previous?.containerStatuses ?? []),
-    ...(previous?.initContainerStatuses ?? []),
-    ...(previous?.ephemeralContainerStatuses ?? []),
-  ].find((entry) => entry.name === name);
+  return (
+    byName(previous?.containerStatuses ?? NONE).get(name) ??
+    byName(previous?.initContainerStatuses ?? NONE).get(name) ??
+    byName(previous?.ephemeralContainerStatuses ?? NONE).get(name)
+  );
 }
 
 function stateOf(input: StatusInput, status: ContainerStatus): State {

@@ -1,5 +1,6 @@
 /** Computes the phase of a pod from its containers' states. Pure. */
 import type { Container, ContainerStatusJson, Pod } from '../../model/pod.ts';
+import { byName } from './by-name.ts';
 import { isSidecar, restartsAfter } from './pod-containers.ts';
 
 interface Counts {
@@ -63,7 +64,7 @@ function initState(
 }
 
 function find(statuses: readonly ContainerStatusJson[], container: Container): ContainerStatusJson | undefined {
-  return statuses.find((status) => status.name === container.name);
+  return byName(statuses).get(container.name);
 }
 
 function count(pod: Pod, statuses: readonly ContainerStatusJson[]): Counts {

@@ -3,6 +3,7 @@
  * conditions `ContainersReady` and `Ready`. Pure. `api-status.ts` applies it to each computed status, and the status manager
  * to its last status when a probe reports a new result or the API server has new conditions.
  */
+import { byName } from './by-name.ts';
 import type { Container, ContainerStatusJson, Pod, PodCondition, PodStatus } from '../../model/pod.ts';
 import type { ProbeResults } from './probe-results.ts';
 import { isSidecar } from './pod-containers.ts';
@@ -40,7 +41,7 @@ export function withProbeResults(
     state: (spec: Container, container: ContainerStatusJson) => Readiness,
   ): ContainerStatusJson[] =>
     list.map((container) => {
-      const spec = specs.find(({ name }) => name === container.name);
+      const spec = byName(specs).get(container.name);
       return spec === undefined ? container : { ...container, ...state(spec, container) };
     });
   const probed = (spec: Container, container: ContainerStatusJson): Readiness =>
@@ -92,7 +93,7 @@ function sameContainer(
   statuses: readonly ContainerStatusJson[],
   { containerID }: ContainerStatusJson,
 ): ContainerStatusJson | undefined {
-  return statuses.find((candidate) => candidate.containerID !== undefined && candidate.containerID === containerID);
+  return containerID === undefined ? undefined : statuses.find((candidate) => candidate.containerID === containerID);
 }
 
 /**
@@ -112,8 +113,9 @@ function containersVerdict(pod: Pod, status: PodStatus): Verdict {
   if (status.phase === 'Failed') return { status: 'False', reason: 'PodFailed' };
   const statuses = [...(status.initContainerStatuses ?? []), ...(status.containerStatuses ?? [])];
   const names = [...(pod.spec.initContainers ?? []).filter(isSidecar), ...pod.spec.containers].map(({ name }) => name);
-  const unknown = names.filter((name) => !statuses.some((entry) => entry.name === name));
-  const unready = names.filter((name) => statuses.some((entry) => entry.name === name && !entry.ready));
+  const found = byName(statuses);
+  const unknown = names.filter((name) => !found.has(name));
+  const unready = names.filter((name) => found.has(name) && found.get(name)?.ready !== true);
   return verdict('ContainersNotReady', [...containersWith('unknown', unknown), ...containersWith('unready', unready)]);
 }
 

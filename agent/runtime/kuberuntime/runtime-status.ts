@@ -2,6 +2,7 @@
  * Reads the state of a pod from the runtime: its sandboxes and containers, the newest first. Every decision about the pod begins
  * with it.
  */
+import { byName } from './by-name.ts';
 import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime.ts';
 
 export interface RuntimePodStatus {
@@ -48,5 +49,5 @@ export function assembleRuntimeStatus(
 
 /** The newest of that name. */
 export function findContainer(status: RuntimePodStatus, name: string): ContainerStatus | undefined {
-  return status.containers.find((container) => container.name === name);
+  return byName(status.containers).get(name);
 }

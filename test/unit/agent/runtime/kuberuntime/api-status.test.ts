@@ -181,3 +181,15 @@ describe('a pod with pod-level resources', () => {
     assert.deepEqual(resourcesOf(done), [{ limits: { cpu: '2' }, requests: { cpu: '2' } }, { cpu: '2' }]);
   });
 });
+
+describe('the status of a pod with thousands of containers', () => {
+  it('takes time that grows with their number, also where the previous status has them', () => {
+    const containers = Array.from({ length: 12_000 }, (_, at) => ({ name: `c${at}`, image: 'i' }));
+    const from = process.cpuUsage();
+    const first = statusOf({ containers }, { recursiveReadOnly: false });
+    const second = statusOf({ containers }, { recursiveReadOnly: false, previous: first });
+    const { user, system } = process.cpuUsage(from);
+    assert.equal(second.containerStatuses?.length, 12_000);
+    assert.ok(user + system < 1_500_000, `${user + system} µs`);
+  });
+});
