@@ -36,22 +36,22 @@ export function computeSubsets(service: Service, members: readonly Pod[]): Subse
   for (const pod of members) {
     const ip = addressOf(pod, family);
     if (ip === undefined || !belongsToEndpoints(pod, { includeTerminating: everyone })) continue;
-    const ports = [];
+    const found = [];
     for (const port of service.spec?.ports ?? []) {
       const number = targetPortIn(pod, port);
       if (number === undefined) continue;
       const { name, appProtocol, protocol = 'TCP' } = port;
-      ports.push({
+      const order = stringifyJson([name, protocol, number]);
+      const entry = {
         ...(name === undefined ? {} : { name }),
         port: number,
         protocol,
         ...(appProtocol === undefined ? {} : { appProtocol }),
-      });
+      };
+      found.push({ order, entry });
     }
-    if (ports.length === 0 && (service.spec?.ports ?? []).length > 0) continue;
-    ports.sort((a, b) =>
-      stringifyJson([a.name, a.protocol, a.port]) < stringifyJson([b.name, b.protocol, b.port]) ? -1 : 1,
-    );
+    if (found.length === 0 && (service.spec?.ports ?? []).length > 0) continue;
+    const ports = found.toSorted((a, b) => (a.order < b.order ? -1 : 1)).map(({ entry }) => entry);
     const key = stringifyJson(ports);
     let subset = subsets.get(key);
     if (subset === undefined) {

@@ -32,13 +32,25 @@ export function belongsToEndpoints(pod: Pod, options: { readonly includeTerminat
 export function targetPortIn(pod: Pod, port: ServicePort): number | undefined {
   const target = port.targetPort ?? port.port;
   if (typeof target === 'number') return target === 0 ? port.port : target;
+  return namedPorts(pod).get(`${port.protocol ?? 'TCP'} ${target}`);
+}
+
+const portsOfPods = new WeakMap<Pod, ReadonlyMap<string, number>>();
+
+/** The container ports by protocol and name. A service and a pod may both have thousands, so that pairs are not compared. */
+function namedPorts(pod: Pod): ReadonlyMap<string, number> {
+  const known = portsOfPods.get(pod);
+  if (known !== undefined) return known;
   const sidecars = (pod.spec?.initContainers ?? []).filter((container) => container.restartPolicy === 'Always');
+  const found = new Map<string, number>();
   for (const container of [...(pod.spec?.containers ?? []), ...sidecars]) {
-    for (const { name, containerPort, protocol = 'TCP' } of container.ports ?? []) {
-      if (name === target && protocol === (port.protocol ?? 'TCP')) return containerPort;
+    for (const { name = '', containerPort, protocol = 'TCP' } of container.ports ?? []) {
+      const key = `${protocol} ${name}`;
+      if (name !== '' && !found.has(key)) found.set(key, containerPort);
     }
   }
-  return undefined;
+  portsOfPods.set(pod, found);
+  return found;
 }
 
 export function addressOf(pod: Pod, family: 'IPv4' | 'IPv6'): string | undefined {

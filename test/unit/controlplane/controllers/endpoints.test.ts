@@ -38,6 +38,23 @@ const pod = (name: string, ip: string, { ready = true, port = 8080 } = {}): Pod 
 });
 
 describe('endpoints of a service', () => {
+  test('take time that grows with the ports of the service and of the pod', () => {
+    const names = Array.from({ length: 16_000 }, (_, at) => `p${at}`);
+    const wide = service({
+      ports: names.map((name, at) => ({ name, port: at + 1, targetPort: name, protocol: 'TCP' })),
+    });
+    const one = pod('a', '10.1.0.1');
+    const ports = names.map((name, at) => ({ name, containerPort: at + 1, protocol: 'TCP' }));
+    const crowded = { ...one, spec: { ...one.spec, containers: [{ name: 'c', ports }] } };
+    const from = process.cpuUsage();
+    const [subset] = computeSubsets(wide, [crowded]);
+    const [group] = groupEndpoints(wide, [crowded], () => undefined);
+    const { user, system } = process.cpuUsage(from);
+    assert.equal(subset?.ports?.length, 16_000);
+    assert.equal(group?.ports.at(-1)?.port, 16_000);
+    assert.ok(user + system < 500_000, `${user + system} µs`);
+  });
+
   test('tell ready pods and others apart, by the port that the name means in each', () => {
     const members = [
       pod('a', '10.1.0.1'),
