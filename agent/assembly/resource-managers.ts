@@ -185,7 +185,7 @@ function createTopologyManager(
 }
 
 function createMemoryManager(
-  { flags, logger, rootDirectory, effective: { gates } }: Base,
+  { flags, clock, logger, rootDirectory, effective: { gates } }: Base,
   { settings }: ResourceManagerDeps,
   host: HostTopology,
   affinity: TopologyManager,
@@ -199,6 +199,7 @@ function createMemoryManager(
   return MemoryManager.start({
     policy: gates.enabled('MemoryManager') && flags.memoryManagerPolicy === 'Static' ? 'Static' : 'None',
     rootDirectory,
+    clock,
     logger,
     numaNodes: host.numaNodes,
     reserved: flags.reservedMemory,

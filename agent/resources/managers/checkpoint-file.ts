@@ -9,6 +9,9 @@
 import { mkdir } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { ifMissing, inDirectory } from '../../files/beneath.ts';
+import type { Logger } from '../../../api/component/logger.ts';
+import { background } from '../../../api/machinery/background.ts';
+import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
 
 /** The 32-bit FNV-1a hash of the text's UTF-8 bytes. */
@@ -55,19 +58,40 @@ async function writeStateFile(path: string, value: object): Promise<void> {
   await replaceFile(path, JSON.stringify(value), { mode: 0o600 });
 }
 
-/** Serializes the writes of one file. Of several pending writes only the newest is executed. */
+/** Of the state of a manager, which belongs to its policy. */
+export interface StateOptions {
+  readonly directory: string;
+  readonly policy: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+export interface StateWriterOptions {
+  readonly path: string;
+  /** The object of the sentence in the log, such as 'the state of the CPU manager'. */
+  readonly what: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+const RETRY_MS = 10_000;
+
+/**
+ * Serializes the writes of one file. Of several pending writes only the newest is executed. A write that fails, for example on a
+ * full disk, is tried again until one succeeds: otherwise a restarted agent would not know what was allocated meanwhile.
+ */
 export class StateWriter {
-  readonly #path: string;
-  readonly #onError: (error: unknown) => void;
+  readonly #options: StateWriterOptions;
   #next: (() => object) | undefined;
   #running: Promise<void> | undefined;
+  #retry: Timer | undefined;
+  #isFailing = false;
 
-  constructor(path: string, onError: (error: unknown) => void) {
-    this.#path = path;
-    this.#onError = onError;
+  constructor(options: StateWriterOptions) {
+    this.#options = options;
   }
 
-  /** Resolves when the value that `value` returns at the time of the write is on disk. */
+  /** Resolves when the value that `value` returns at the time of the write is on disk, or the attempt has failed. */
   write(value: () => object): Promise<void> {
     this.#next = value;
     this.#running ??= this.#drain();
@@ -78,7 +102,7 @@ export class StateWriter {
     try {
       for (let next = this.#next; next !== undefined; next = this.#next) {
         this.#next = undefined;
-        await this.#writeNow(next).catch(this.#onError);
+        await this.#writeNow(next);
       }
     } finally {
       // In the same turn as no value was found: a later one begins another run.
@@ -87,7 +111,19 @@ export class StateWriter {
   }
 
   async #writeNow(value: () => object): Promise<void> {
-    await writeStateFile(this.#path, value());
+    const { path, what, clock, logger } = this.#options;
+    try {
+      await writeStateFile(path, value());
+      this.#retry?.cancel();
+      if (this.#isFailing) logger.info({ path }, `Wrote ${what} again`);
+      this.#isFailing = false;
+    } catch (error) {
+      if (!this.#isFailing) logger.error({ err: error, path }, `Cannot write ${what}, retrying`);
+      this.#isFailing = true;
+      // A later value, which fails or succeeds, begins the wait anew.
+      this.#retry?.cancel();
+      this.#retry = clock.after(RETRY_MS, () => background(this.write(value), { logger, what: `Writing ${what}` }));
+    }
   }
 }
 

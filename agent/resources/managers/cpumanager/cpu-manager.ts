@@ -66,7 +66,7 @@ export class CpuManager implements HintProvider {
 
   /** Throws `StateError` or `PolicyOptionError`. */
   static async start(options: CpuManagerOptions): Promise<CpuManager> {
-    const state = await CpuState.load(options.rootDirectory, options.policy, options.logger);
+    const state = await CpuState.load({ ...options, directory: options.rootDirectory });
     const manager = new CpuManager(options, state);
     await state.save();
     return manager;

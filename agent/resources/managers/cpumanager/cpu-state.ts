@@ -4,8 +4,15 @@
  * start.
  */
 import { join } from 'node:path';
-import type { Logger } from '../../../../api/component/logger.ts';
-import { fnv32a, goMap, goStruct, readStateFile, StateError, StateWriter } from '../checkpoint-file.ts';
+import {
+  fnv32a,
+  goMap,
+  goStruct,
+  readStateFile,
+  StateError,
+  type StateOptions,
+  StateWriter,
+} from '../checkpoint-file.ts';
 import { type CpuSet, formatCpuSet, NO_CPUS, parseCpuSet } from '../cpu-set.ts';
 
 const FILE = 'cpu_manager_state';
@@ -24,17 +31,15 @@ export class CpuState {
   readonly #writer: StateWriter;
   readonly #assigned = new Map<string, Map<string, CpuSet>>();
 
-  private constructor(directory: string, policy: string, logger: Logger) {
+  private constructor({ directory, policy, clock, logger }: StateOptions) {
     this.path = join(directory, FILE);
     this.#policy = policy;
-    this.#writer = new StateWriter(this.path, (error) =>
-      logger.error({ err: error, path: this.path }, 'Cannot write the state of the CPU manager'),
-    );
+    this.#writer = new StateWriter({ path: this.path, what: 'the state of the CPU manager', clock, logger });
   }
 
   /** Throws `StateError` if the file belongs to another policy or is corrupted. */
-  static async load(directory: string, policy: string, logger: Logger): Promise<CpuState> {
-    const state = new CpuState(directory, policy, logger);
+  static async load(options: StateOptions): Promise<CpuState> {
+    const state = new CpuState(options);
     try {
       const json = await readStateFile(state.path);
       if (json !== undefined) state.#restore(json);

@@ -77,9 +77,8 @@ export class DeviceManager implements HintProvider {
       },
     });
     const path = join(options.directory, CHECKPOINT_NAME);
-    this.#writer = new StateWriter(path, (error) =>
-      options.logger.error({ err: error, path }, 'Cannot write the checkpoint of devices'),
-    );
+    const { clock, logger } = options;
+    this.#writer = new StateWriter({ path, what: 'the checkpoint of devices', clock, logger });
   }
 
   static async start(options: DeviceManagerOptions): Promise<DeviceManager> {

@@ -80,10 +80,9 @@ export class ClaimManager {
 
   private constructor(options: ClaimManagerOptions) {
     this.#options = options;
-    const path = join(options.rootDirectory, STATE_FILE);
-    this.#writer = new StateWriter(path, (error) =>
-      options.logger.error({ err: error, path }, 'Cannot write the checkpoint of resource claims'),
-    );
+    const { clock, logger, rootDirectory } = options;
+    const path = join(rootDirectory, STATE_FILE);
+    this.#writer = new StateWriter({ path, what: 'the checkpoint of resource claims', clock, logger });
   }
 
   static async start(options: ClaimManagerOptions): Promise<ClaimManager> {

@@ -4,6 +4,7 @@
  * managers call it.
  */
 import type { Logger } from '../../../../api/component/logger.ts';
+import type { Clock } from '../../../../api/machinery/clock.ts';
 import { background } from '../../../../api/machinery/background.ts';
 import type { Container, Pod } from '../../../model/pod.ts';
 import type { AffinityStore, HintProvider } from '../hint-provider.ts';
@@ -17,6 +18,7 @@ export interface MemoryManagerOptions {
   readonly policy: 'None' | 'Static';
   readonly rootDirectory: string;
   readonly logger: Logger;
+  readonly clock: Clock;
   readonly numaNodes: readonly NumaNode[];
   /** The value of `--reserved-memory`. */
   readonly reserved: string;
@@ -40,10 +42,10 @@ export class MemoryManager implements HintProvider {
 
   /** Throws `StateError`. */
   static async start(options: MemoryManagerOptions): Promise<MemoryManager> {
-    const { policy, rootDirectory, logger, numaNodes, reserved, nodeReserved, affinity } = options;
+    const { policy, rootDirectory, clock, logger, numaNodes, reserved, nodeReserved, affinity } = options;
     const isStatic = policy === 'Static';
     const empty = isStatic ? emptyMachineState(numaNodes, reservedMemory(reserved, numaNodes, nodeReserved)) : {};
-    const state = await MemoryState.load(rootDirectory, policy, logger);
+    const state = await MemoryState.load({ directory: rootDirectory, policy, clock, logger });
     const manager = new MemoryManager(
       logger,
       state,

@@ -3,8 +3,16 @@
  * kubelet's format and with its checksum. Only the static policy changes it.
  */
 import { join } from 'node:path';
-import type { Logger } from '../../../../api/component/logger.ts';
-import { fnv32a, goMap, goSlice, goStruct, readStateFile, StateError, StateWriter } from '../checkpoint-file.ts';
+import {
+  fnv32a,
+  goMap,
+  goSlice,
+  goStruct,
+  readStateFile,
+  StateError,
+  type StateOptions,
+  StateWriter,
+} from '../checkpoint-file.ts';
 
 const FILE = 'memory_manager_state';
 
@@ -48,17 +56,15 @@ export class MemoryState {
   readonly #writer: StateWriter;
   readonly #blocks = new Map<string, Map<string, readonly MemoryBlock[]>>();
 
-  private constructor(directory: string, policy: string, logger: Logger) {
+  private constructor({ directory, policy, clock, logger }: StateOptions) {
     this.path = join(directory, FILE);
     this.#policy = policy;
-    this.#writer = new StateWriter(this.path, (error) =>
-      logger.error({ err: error, path: this.path }, 'Cannot write the state of the memory manager'),
-    );
+    this.#writer = new StateWriter({ path: this.path, what: 'the state of the memory manager', clock, logger });
   }
 
   /** Throws `StateError` if the file belongs to another policy or is corrupted. */
-  static async load(directory: string, policy: string, logger: Logger): Promise<MemoryState> {
-    const state = new MemoryState(directory, policy, logger);
+  static async load(options: StateOptions): Promise<MemoryState> {
+    const state = new MemoryState(options);
     try {
       const json = (await readStateFile(state.path)) as MemoryStateJson | undefined;
       if (json !== undefined) state.#restore(json);

@@ -12,6 +12,7 @@ import {
 import type { HostTopology } from '../../../../../agent/resources/managers/topology/host-topology.ts';
 import { maskOf } from '../../../../../agent/resources/managers/topology/numa-mask.ts';
 import { exclusivePod, resourcePod } from '../../../../fakes/resource-pod.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { hostOf } from '../../../../fakes/sysfs-tree.ts';
 
 const GIB = 2 ** 30;
@@ -25,6 +26,7 @@ async function start(options: Partial<MemoryManagerOptions> = {}): Promise<Memor
   return MemoryManager.start({
     policy: 'Static',
     rootDirectory: await mkdtemp(join(tmpdir(), 'memory-')),
+    clock: new FakeClock(),
     logger: silentLogger,
     numaNodes: (await host()).numaNodes,
     affinity: ANY,

@@ -82,6 +82,7 @@ async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' 
   const memory = await MemoryManager.start({
     policy: 'Static',
     rootDirectory,
+    clock,
     logger: silentLogger,
     numaNodes: host.numaNodes,
     reserved: '0:memory=1Gi',

@@ -7,6 +7,7 @@ import { test } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { StateError } from '../../../../../agent/resources/managers/checkpoint-file.ts';
 import { cpuStateChecksum, CpuState } from '../../../../../agent/resources/managers/cpumanager/cpu-state.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { parseCpuSet } from '../../../../../agent/resources/managers/cpu-set.ts';
 import {
   deviceChecksum,
@@ -17,6 +18,7 @@ import {
   MemoryState,
 } from '../../../../../agent/resources/managers/memorymanager/memory-state.ts';
 
+const at = (root: string) => ({ directory: root, clock: new FakeClock(), logger: silentLogger });
 const directory = (): Promise<string> => mkdtemp(join(tmpdir(), 'state-'));
 
 test("checksums of CPU states equal those of the kubelet's files", () => {
@@ -56,7 +58,7 @@ test("the checksum of the device checkpoint equals that of the kubelet's file", 
 
 test("the CPU state is written in the kubelet's format and can be read again", async () => {
   const root = await directory();
-  const state = await CpuState.load(root, 'static', silentLogger);
+  const state = await CpuState.load({ ...at(root), policy: 'static' });
   state.shared = parseCpuSet('0,13');
   state.assign('6c5f3038-adfc-485d-9943-3fd5e825300d', 'app', parseCpuSet('14-27'));
   state.assign('55784671-0e4e-49e2-b4d6-c0377ca14c81', 'app', parseCpuSet('1-12'));
@@ -65,7 +67,7 @@ test("the CPU state is written in the kubelet's format and can be read again", a
     await readFile(join(root, 'cpu_manager_state'), 'utf8'),
     '{"policyName":"static","defaultCpuSet":"0,13","entries":{"55784671-0e4e-49e2-b4d6-c0377ca14c81":{"app":"1-12"},"6c5f3038-adfc-485d-9943-3fd5e825300d":{"app":"14-27"}},"checksum":3558029577}',
   );
-  const again = await CpuState.load(root, 'static', silentLogger);
+  const again = await CpuState.load({ ...at(root), policy: 'static' });
   assert.deepEqual(again.exclusive('55784671-0e4e-49e2-b4d6-c0377ca14c81', 'app'), parseCpuSet('1-12'));
   assert.deepEqual(again.shared, parseCpuSet('0,13'));
 });
@@ -74,7 +76,7 @@ test('a corrupted state or one of another policy is rejected with the file and t
   const root = await directory();
   const file = join(root, 'cpu_manager_state');
   const refused = (why: RegExp): Promise<void> =>
-    assert.rejects(CpuState.load(root, 'static', silentLogger), (error: unknown) => {
+    assert.rejects(CpuState.load({ ...at(root), policy: 'static' }), (error: unknown) => {
       assert.ok(error instanceof StateError);
       assert.match(error.message, why);
       assert.match(
@@ -93,9 +95,9 @@ test('a corrupted state or one of another policy is rejected with the file and t
 
 test('without a policy the memory state only records the policy', async () => {
   const root = await directory();
-  await (await MemoryState.load(root, 'None', silentLogger)).save();
+  await (await MemoryState.load({ ...at(root), policy: 'None' })).save();
   const text = await readFile(join(root, 'memory_manager_state'), 'utf8');
   assert.match(text, /^\{"policyName":"None","machineState":\{\},"checksum":\d+\}$/);
-  await MemoryState.load(root, 'None', silentLogger);
-  await assert.rejects(MemoryState.load(root, 'Static', silentLogger), /configured policy "Static" differs/);
+  await MemoryState.load({ ...at(root), policy: 'None' });
+  await assert.rejects(MemoryState.load({ ...at(root), policy: 'Static' }), /configured policy "Static" differs/);
 });
