@@ -2,7 +2,7 @@
  * Provides the encodings of an entry other than its plain JSON: rows of a Table, metadata only, protobuf, YAML.
  *
  * Each encoding of an entry is computed once and kept as long as the entry, so that lists splice finished bytes. A Table row is
- * kept with the texts of its ages, and is encoded again only if one of them has changed. The server calls this.
+ * kept with the time until which the texts of its ages stay the same, and is encoded again after that. The server calls this.
  */
 import { encodeJson, stringifyJson } from '../../api/codec/json.ts';
 import { MAX_VALUES } from '../../api/codec/limits.ts';
@@ -12,7 +12,7 @@ import type { ResourceInfo, Schema } from '../../api/schema/schema.ts';
 import type { Encodings, IncludeObject, ListMetadata, MetaVersion } from '../model/encoding.ts';
 import { defaultColumns } from './columns/default-columns.ts';
 import { scaleColumns } from './columns/scale-columns.ts';
-import { humanDuration } from './columns/human-duration.ts';
+import { humanDuration, humanDurationLasts } from './columns/human-duration.ts';
 import type { Entry } from '../model/rest.ts';
 import type { Cell, Elapsed, TableColumn, TableColumns } from './strategy.ts';
 
@@ -41,7 +41,9 @@ export interface EncodingsOptions {
 }
 
 interface Row {
-  readonly ages: readonly string[];
+  /** The times between which the ages of the row have the texts that `bytes` contains. The second is exclusive. */
+  readonly fromMs: number;
+  readonly untilMs: number;
   readonly bytes: Buffer;
 }
 
@@ -106,16 +108,14 @@ class KeptEncodings implements Encodings {
       cached.conditions = conditions.length === 0 ? '' : `,"conditions":${stringifyJson(conditions)}`;
       delete cached.rows;
     }
-    const cells = cached.cells ?? [];
-    const ages: string[] = [];
-    for (const cell of cells) if (isElapsed(cell)) ages.push(elapsedText(cell, nowMs));
     const form = include === 'Metadata' ? version : include;
     cached.rows ??= new Map();
     const kept = cached.rows.get(form);
-    if (kept !== undefined && sameTexts(kept.ages, ages)) return kept.bytes;
+    if (kept !== undefined && nowMs >= kept.fromMs && nowMs < kept.untilMs) return kept.bytes;
+    const cells = cached.cells ?? [];
     const object = include === 'None' ? undefined : include === 'Object' ? entry.bytes : this.metadata(entry, version);
-    const bytes = encodeRow(cells, ages, cached.conditions ?? '', object);
-    cached.rows.set(form, { ages, bytes });
+    const bytes = encodeRow(cells, nowMs, cached.conditions ?? '', object);
+    cached.rows.set(form, { fromMs: nowMs, untilMs: unchangedUntilMs(cells, nowMs), bytes });
     return bytes;
   }
 
@@ -207,18 +207,17 @@ function elapsedText(cell: Elapsed, nowMs: number): string {
   return `${cell.before ?? ''}${humanDuration(nowMs - cell.sinceMs)}${cell.after ?? ''}`;
 }
 
-function sameTexts(a: readonly string[], b: readonly string[]): boolean {
-  return a.length === b.length && a.every((text, index) => text === b[index]);
+/** Returns the time at which the text of the first age changes; infinity without ages. */
+function unchangedUntilMs(cells: readonly Cell[], nowMs: number): number {
+  let untilMs = Number.POSITIVE_INFINITY;
+  for (const cell of cells) {
+    if (isElapsed(cell)) untilMs = Math.min(untilMs, nowMs + humanDurationLasts(nowMs - cell.sinceMs));
+  }
+  return untilMs;
 }
 
-function encodeRow(
-  cells: readonly Cell[],
-  ages: readonly string[],
-  conditions: string,
-  object: Buffer | undefined,
-): Buffer {
-  let next = 0;
-  const values = cells.map((cell) => (isElapsed(cell) ? ages[next++] : cell));
+function encodeRow(cells: readonly Cell[], nowMs: number, conditions: string, object: Buffer | undefined): Buffer {
+  const values = cells.map((cell) => (isElapsed(cell) ? elapsedText(cell, nowMs) : cell));
   const head = `{"cells":${stringifyJson(values)}${conditions}`;
   if (object === undefined) return Buffer.from(`${head},"object":null}`);
   return Buffer.concat([Buffer.from(`${head},"object":`), object, Buffer.from('}')]);

@@ -19,6 +19,18 @@ export function humanDuration(durationMs: number): string {
   return `${years}y`;
 }
 
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** Returns for how many milliseconds the text of a duration that grows stays the same; 0 for a duration below zero. */
+export function humanDurationLasts(durationMs: number): number {
+  if (durationMs < 0) return 0;
+  const unit = durationMs < 10 * MINUTE ? SECOND : durationMs < 8 * HOUR ? MINUTE : durationMs < 8 * DAY ? HOUR : DAY;
+  return unit - (durationMs % unit);
+}
+
 function pair(large: number, largeUnit: string, small: number, smallUnit: string): string {
   return small === 0 ? `${large}${largeUnit}` : `${large}${largeUnit}${small}${smallUnit}`;
 }

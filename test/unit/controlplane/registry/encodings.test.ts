@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import type { ResourceInfo, Schema } from '../../../../api/schema/schema.ts';
+import type { Entry } from '../../../../controlplane/model/rest.ts';
+import { createEncodings, type ProtobufCodec } from '../../../../controlplane/registry/encodings.ts';
+
+const CREATED_MS = Date.parse('2026-01-02T03:04:05Z');
+const MINUTE_MS = 60_000;
+const object = { apiVersion: 'v1', kind: 'Thing', metadata: { name: 'a' } } as unknown as KubeObject;
+const entry = { object, bytes: Buffer.from('{}') } as unknown as Entry;
+const info = { group: '', kind: 'Thing' } as ResourceInfo;
+
+function encodings() {
+  return createEncodings({
+    schema: {} as Schema,
+    protobuf: {} as ProtobufCodec,
+    yaml: String,
+    columnsOf: () => ({
+      columns: [],
+      cells: ({ metadata }) => [
+        metadata.name ?? '',
+        { sinceMs: CREATED_MS, before: 'up ' },
+        { sinceMs: CREATED_MS + 500 },
+      ],
+    }),
+  });
+}
+
+test('a row of a table is encoded again exactly when one of its ages has another text', () => {
+  const { tableRow } = bound(encodings());
+  const first = tableRow(CREATED_MS + 11 * MINUTE_MS + 600);
+  assert.equal(String(first), '{"cells":["a","up 11m","11m"],"object":null}');
+  assert.equal(tableRow(CREATED_MS + 12 * MINUTE_MS - 1), first);
+  const second = tableRow(CREATED_MS + 12 * MINUTE_MS);
+  assert.equal(String(second), '{"cells":["a","up 12m","11m"],"object":null}');
+  assert.equal(tableRow(CREATED_MS + 12 * MINUTE_MS + 499), second);
+  assert.equal(String(tableRow(CREATED_MS + 12 * MINUTE_MS + 500)), '{"cells":["a","up 12m","12m"],"object":null}');
+});
+
+test('a row is right after the clock was set back, also to before the creation', () => {
+  const { tableRow } = bound(encodings());
+  tableRow(CREATED_MS + 12 * MINUTE_MS);
+  assert.equal(String(tableRow(CREATED_MS + 3_600)), '{"cells":["a","up 3s","3s"],"object":null}');
+  assert.equal(String(tableRow(CREATED_MS - 9_000)), '{"cells":["a","up <invalid>","<invalid>"],"object":null}');
+});
+
+function bound(all: ReturnType<typeof encodings>) {
+  return { tableRow: (nowMs: number) => all.tableRow(info, entry, 'None', 'v1', nowMs) };
+}
