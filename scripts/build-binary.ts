@@ -23,7 +23,7 @@ function filesBelow(directory: string): string[] {
   });
 }
 
-/** A line of JSON with names and sizes, then the contents; compressed. */
+/** The compressed asset: a line of JSON with names and sizes, then the contents. */
 function pack(program: string): { readonly archive: Buffer; readonly hash: string } {
   const files = filesBelow(program).sort();
   const index = files.map((file) => ({ name: relative(program, file), size: statSync(file).size }));
@@ -32,7 +32,7 @@ function pack(program: string): { readonly archive: Buffer; readonly hash: strin
   return { archive, hash: createHash('sha256').update(plain).digest('hex').slice(0, 16) };
 }
 
-/** The program of the executable: unpacks what is not there yet, and hands over. */
+/** The program of the executable: unpacks the bundle unless it is there, and runs it. */
 function loader(hash: string): string {
   return `'use strict';
 const { getRawAsset } = require('node:sea');
@@ -40,7 +40,7 @@ const { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } = require('no
 const { dirname, join } = require('node:path');
 const { zstdDecompressSync } = require('node:zlib');
 const { createRequire, enableCompileCache } = require('node:module');
-// As bin/orchlet: the node agent's code must be far hotter before it is compiled for speed.
+// The same limits as in bin/orchlet: V8 compiles code of the node agent later than by default, which saves memory.
 if (process.argv[2] === 'agent') for (const tier of ['turbofan', 'maglev', 'osr', 'maglev-osr']) require('node:v8').setFlagsFromString('--invocation-count-for-' + tier + '=1000000');
 const base = process.env.ORCHLET_UNPACK_DIR || (process.getuid && process.getuid() === 0 ? '/var/lib/orchlet/program' : join(process.env.XDG_CACHE_HOME || join(process.env.HOME || '/tmp', '.cache'), 'orchlet'));
 const directory = join(base, '${hash}');
@@ -55,7 +55,7 @@ if (!existsSync(join(directory, 'main.js'))) {
     writeFileSync(file, plain.subarray(at, at + size));
     at += size;
   }
-  // Another process may have been faster: its copy is the same.
+  // Another process may have written the directory first; its copy is the same.
   try { renameSync(fresh, directory); } catch (error) { rmSync(fresh, { recursive: true, force: true }); if (!existsSync(join(directory, 'main.js'))) throw error; }
 }
 enableCompileCache(join(directory, '.compiled'));
@@ -75,7 +75,7 @@ function makeExecutable(work: string): string {
     output: executable,
     disableExperimentalSEAWarning: true,
     useCodeCache: false,
-    // As bin/orchlet for a control plane.
+    // The same as bin/orchlet does for a control plane.
     execArgv: ['--expose-gc', '--max-semi-space-size=16', '--v8-pool-size=2', '--disable-warning=ExperimentalWarning'],
     assets: { program: join(work, 'program.bin') },
   };

@@ -8,7 +8,7 @@ import { bundleProgram } from './program-bundle.ts';
 const ROOT = join(import.meta.dirname, '..');
 const [target] = process.argv.slice(2);
 const ENTRY = 'controlplane/main';
-/** Where somebody may run tests; Linux is where anything else runs. */
+/** The platforms on which somebody may run tests. Everything else runs on Linux only. */
 const ADDONS = ['linux-x64', 'linux-arm64', 'linuxmusl-x64', 'linuxmusl-arm64', 'darwin-x64', 'darwin-arm64'];
 
 /** The package.json of a checkout without its tools and without dependencies, which are in the bundle. */
@@ -25,7 +25,7 @@ function writeManifest(file: string): void {
   writeFileSync(file, `${JSON.stringify({ ...manifest, exports }, null, 2)}\n`);
 }
 
-/** Keeps the declarations that the entry's refer to, and no others: about ten of a thousand. */
+/** Keeps the declarations that those of the entry refer to, about ten of a thousand. */
 function writeTypes(folder: string): void {
   const all = mkdtempSync(join(tmpdir(), 'orchlet-types-'));
   try {
@@ -45,7 +45,7 @@ function reachable(folder: string, entry: string): ReadonlySet<string> {
   for (const file of found) {
     const text = readFileSync(join(folder, file), 'utf8');
     for (const [, specifier = ''] of text.matchAll(/(?:\bfrom|\bimport)\s*\(?\s*['"]([^'"]+)['"]/g)) {
-      // A package here would be one that the user must have.
+      // The user would have to install a package that is named here.
       if (!specifier.startsWith('.')) throw new Error(`${file} needs the types of ${specifier}`);
       found.add(join(dirname(file), specifier.replace(/\.[jt]s$/, '.d.ts')));
     }

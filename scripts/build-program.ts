@@ -10,7 +10,7 @@ const target = resolve(directory);
 
 mkdirSync(join(target, 'bin'), { recursive: true });
 cpSync(join(import.meta.dirname, '../bin/orchlet'), join(target, 'bin/orchlet'));
-// In a checkout it is a script that finds the executable.
+// In a checkout, bin/node is a script that finds the executable.
 writeFileSync(join(target, 'bin/node'), withoutSymbols(readFileSync(process.execPath)), { mode: 0o755 });
 await bundleProgram(join(target, 'dist/program'), {
   entries: { main: 'cli/main.ts' },

@@ -14,9 +14,9 @@ import { systemClock } from '../api/machinery/clock.ts';
 export interface FoundRuntime {
   /** `unix:///…/docker.sock`, or a CRI runtime's socket. */
   readonly endpoint: string;
-  /** The agent's flags for it. */
+  /** The agent's flags for this runtime. */
   readonly flags: readonly string[];
-  /** Ends what was started here. */
+  /** Stops the daemon, if this program started it. */
   stop(): void;
 }
 
@@ -38,8 +38,8 @@ function answersPing(socketPath: string): Promise<boolean> {
 }
 
 /**
- * Whether CRI is spoken there and pods would have a network: the containerd under a Docker is not meant. Nor is one with the
- * pods of another node agent, which ours would end.
+ * Whether the socket speaks CRI and pods get a network there, unlike on the containerd of a Docker Engine. A runtime with the
+ * pods of another node agent does not count either, because our agent would remove those pods.
  */
 async function servesPods(path: string, isNew: boolean): Promise<boolean> {
   if (!existsSync(path)) return false;
@@ -53,7 +53,7 @@ async function servesPods(path: string, isNew: boolean): Promise<boolean> {
       await runtime.close();
     }
   } catch {
-    // Whatever is wrong with it: it is not the one.
+    // A runtime that fails here cannot be used, whatever the reason is.
     return false;
   }
 }
@@ -68,12 +68,12 @@ const cri = (path: string, stop: () => void = () => undefined): FoundRuntime => 
   return { endpoint, flags: ['--container-runtime', 'remote', '--container-runtime-endpoint', endpoint], stop };
 };
 
-/** `directory`: of a private daemon. `say` tells what is being done. Throws with a remedy where nothing can be done. */
+/** `directory` is that of a private daemon. `say` reports each step. Throws an error with a remedy if no runtime can be started. */
 export async function findRuntime(options: {
   readonly directory: string;
   readonly say: (text: string) => void;
   readonly privately?: boolean;
-  /** No agent has run pods from here before. */
+  /** Whether no agent has run pods from this checkout before. */
   readonly isNew?: boolean;
 }): Promise<FoundRuntime> {
   const fromEnvironment = (process.env['DOCKER_HOST'] ?? '').replace(/^unix:\/\//, '');
@@ -103,7 +103,7 @@ export function installPackages(packages: readonly string[], why: string): void 
     return done.status === 0 ? '' : `${done.stderr}${done.stdout}`.trim();
   };
   const install = ['install', '-y', '-q', '--no-install-recommends', ...packages];
-  // The list of packages may be missing or old: fetched only when it is needed.
+  // The list of packages may be missing or old. It is fetched only if the installation fails without it.
   if (run(install) === '') return;
   run(['update', '-q']);
   const problem = run(install);

@@ -1,6 +1,6 @@
 /**
  * Removes the symbol tables and the debugging information of an executable, which the loader does not read: 33 of the 150 MB of
- * a Node.js. Does what `strip` does, on hosts that lack binutils. The symbols that addons link to stay: those are dynamic ones.
+ * a Node.js. It does the work of `strip` on hosts without binutils. The dynamic symbols, to which addons link, stay.
  */
 
 /** Offsets in the header of a 64-bit ELF file (System V ABI, ELF-64 object file format). */
@@ -14,7 +14,7 @@ const SECTION_NAMES_AT = 62;
 const SEGMENT_OFFSET_AT = 8;
 const SEGMENT_FILE_SIZE_AT = 32;
 
-/** Returns another kind of file as it is. */
+/** Returns a file of another kind unchanged. */
 export function withoutSymbols(file: Buffer): Buffer {
   // ELF, 64 bits, little-endian.
   if (file.subarray(0, 6).toString('latin1') !== '\x7fELF\x02\x01') return file;
@@ -27,7 +27,7 @@ export function withoutSymbols(file: Buffer): Buffer {
     end = Math.max(end, offset + Number(file.readBigUInt64LE(at + SEGMENT_FILE_SIZE_AT)));
   }
   const kept = Buffer.from(file.subarray(0, end));
-  // Section headers stand at the end and describe what is gone; segments are what the loader maps.
+  // The section headers at the end describe the removed parts. The loader maps segments and does not read them.
   kept.writeBigUInt64LE(0n, SECTION_HEADERS_AT);
   kept.writeUInt16LE(0, SECTION_HEADER_COUNT_AT);
   kept.writeUInt16LE(0, SECTION_NAMES_AT);

@@ -2,9 +2,9 @@
  * Makes `api/schema/table.json` and `api/schema/resources.json` from the facts in `api/schema/facts` and the official
  * client package's models (which are loaded here only; the running program never does).
  *
- * The facts say what the models cannot: protobuf numbers, list types, merge keys, defaults, what an empty field becomes.
- * The models prove the facts whole: every field of a model must be in the facts with the same JSON type and the other way
- * round, else nothing is written. `--check` writes nothing and fails where the files differ from what would be written.
+ * The facts hold what the models lack: protobuf numbers, list types, merge keys, defaults, what an empty field becomes. The
+ * models prove that the facts are complete: every field of a model must be in the facts with the same JSON type, and the other
+ * way round; otherwise nothing is written. `--check` writes nothing and fails if the files are out of date.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
@@ -287,7 +287,7 @@ async function loadModels(): Promise<Map<string, readonly Attribute[]>> {
   return classes;
 }
 
-/** Where facts and models disagree. */
+/** Lists the differences between facts and models. */
 export async function disagreements(): Promise<string[]> {
   const classes = await loadModels();
   const known = new Set(classes.keys());

@@ -39,7 +39,7 @@ export async function bundleProgram(folder: string, { entries, addons, node }: B
     minifyWhitespace: true,
     metafile: true,
     plugins: [withoutUnusedParts, addonBeside, namedExports],
-    // CommonJS packages inside of the bundle ask for built-in modules by require.
+    // CommonJS packages in the bundle load built-in modules with require.
     banner: {
       js: "import { createRequire as __createRequire } from 'node:module';import { fileURLToPath as __path } from 'node:url';import { dirname as __dirnameOf } from 'node:path';const require = __createRequire(import.meta.url);const __filename = __path(import.meta.url);const __dirname = __dirnameOf(__filename);",
     },
@@ -52,7 +52,7 @@ export async function bundleProgram(folder: string, { entries, addons, node }: B
   writeFileSync(join(folder, 'licenses.txt'), licencesOf([...packagesIn(metafile), ADDON, MODELS]));
 }
 
-/** The same parts that a checkout's dockerode does without. */
+/** Parts of dockerode that the program does not use, and that a checkout does not install either. */
 const withoutUnusedParts: Plugin = {
   name: 'without-unused-parts',
   setup: ({ onLoad }) =>
@@ -122,7 +122,7 @@ function versionOf(name: string): string {
   return version;
 }
 
-/** Names, versions and licence texts, as the licences of the packages demand of every copy. */
+/** Names, versions and licence texts of the packages: their licences require them in every copy. */
 function licencesOf(packages: readonly string[]): string {
   const texts = packages.toSorted().map((name) => {
     const folder = join(ROOT, 'node_modules', name);

@@ -128,7 +128,7 @@ function usesRuntimes(file: string, seen = new Set<string>()): boolean {
 
 /** How often files that failed run again. */
 const MOST_REPEATS = 2;
-/** More failed files than this are a defect, and no flaky tests. */
+/** If more files than this fail, the tests are not flaky, but there is a defect. */
 const MOST_REPEATED_FILES = 5;
 
 /** The test files to repeat: a failed test of a shared suite is repeated through the files that use the suite. */

@@ -1,4 +1,4 @@
-/** The rules of the house, as data: who may import whom, no cycles between files, nobody's file forgotten, nothing global. */
+/** The architecture's rules as data: allowed imports, no cycles between files, no file that nothing imports, no global state. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** Tar archives that lead out of themselves, hold what they must not hold, or are not whole: for all that reads archives. */
+/** Tar archives with paths that lead out of them, with forbidden entries, or cut off: for the tests of all readers of archives. */
 import { type Header, pack } from 'tar-stream';
 
 export interface ArchivePart {
@@ -6,7 +6,7 @@ export interface ArchivePart {
   readonly content?: string | Buffer;
 }
 
-/** The end of a refusal. `outside` is a directory that nothing may be written to. */
+/** `refusal` matches the end of the error. The archive tries to write to the directory `outside`. */
 export interface HostileArchive {
   readonly what: string;
   readonly refusal: RegExp;
@@ -34,7 +34,7 @@ async function headerOfHugeFile(name: string): Promise<Buffer> {
   return header;
 }
 
-/** Each begins as `whole`, a good archive, does. `name` is one that a good archive may have. */
+/** Each archive begins like `whole`, a valid archive. `name` is a name that a valid archive may contain. */
 export function hostileArchives(whole: readonly ArchivePart[], name: string): readonly HostileArchive[] {
   const added = (what: string, refusal: RegExp, ...parts: ((outside: string) => ArchivePart)[]): HostileArchive => ({
     what,

@@ -1,15 +1,18 @@
 /**
- * The one way in which tests wait for what goes on in real time: for a condition, looked at again and again. The limit is for
- * what never comes, on a machine that is busy; nothing may depend on how soon a condition holds.
+ * The one way in which tests wait in real time: they check a condition again and again. The limit ends a wait that never
+ * succeeds, also on a busy machine; no test may depend on how soon a condition holds.
  */
 import { systemClock } from '../api/machinery/clock.ts';
 
-/** What is waited for can no longer come. */
+/** Thrown by a check whose condition can no longer hold: ends the wait at once. */
 export class Ended extends Error {}
 
 const LONGEST_PAUSE_MS = 100;
 
-/** What `look` finds: `undefined` and `false` are not yet, and so are errors, of which the last is told in the end. */
+/**
+ * Resolves to the first result of `look` that is neither `undefined` nor `false`. An error of `look` counts as "not yet"; the last
+ * one is the cause of the error after the time limit.
+ */
 export async function until<T>(
   what: string,
   look: () => Promise<T | undefined | false> | T | undefined | false,

@@ -27,7 +27,7 @@ interface Row {
 interface Side {
   readonly name: string;
   readonly program: string;
-  /** The figures of each row, one a round. */
+  /** The measurements of each row, one of each round. */
   readonly figures: Map<string, { readonly unit: string; readonly all: number[] }>;
 }
 

@@ -34,7 +34,7 @@ const MIB = 1024 * 1024;
 const SETTLE_MS = 20_000;
 const WINDOW_MS = 60_000;
 const LIMIT_MS = 300_000;
-/** The agent's own folder watch and the look at the witnesses: how exact a figure is. */
+/** The resolution of a measurement: the agent's watch of the folder, and the poll of the witnesses. */
 const LOOK_MS = 5;
 
 export async function agent(print: Print): Promise<void> {

@@ -1,4 +1,4 @@
-/** What it costs to know who asks and whether they may: the authorizer and the authenticators in this process, audit on a server. */
+/** The cost of authentication and authorization: the authorizer and the authenticators in this process, audit on a server. */
 import { generateKeyPairSync } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** A flame graph as one HTML file without scripts: callers above, what they call below, widths by share; a frame's title has its figures. */
+/** A flame graph as one HTML file without scripts: callers above, what they call below, widths by share; a frame's title has its measurements. */
 import type { CallTree } from './call-tree.ts';
 
 const WIDTH = 1600;
@@ -10,7 +10,7 @@ const CHARACTER = 6.6;
 export interface FlameGraph {
   readonly title: string;
   readonly tree: CallTree;
-  /** The figure of a frame, with its unit. */
+  /** The measurement of a frame, with its unit. */
   readonly format: (amount: number) => string;
   /** Shortens the file of a frame. */
   readonly place: (url: string, line: number) => string;

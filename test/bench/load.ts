@@ -1,4 +1,4 @@
-/** Load on a server: h2load for figures, a small HTTP/2 client for what has to be set up first. */
+/** Load on a server: h2load for measurements, and a small HTTP/2 client that creates the objects before them. */
 import { execFile } from 'node:child_process';
 import { rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:http2';

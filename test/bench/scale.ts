@@ -17,7 +17,7 @@ const CONTENT = 'example.com/app:1';
 
 interface Step {
   readonly name: string;
-  /** Resolves when what was asked for is done; how many units that were, where a rate says something. */
+  /** Resolves when the work is done, to the number of units for which a rate is printed. */
   run(http: Http): Promise<number | undefined>;
 }
 

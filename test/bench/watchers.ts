@@ -1,6 +1,6 @@
 /**
  * A process that holds many watches of one collection and counts what comes; the first of them reads the time that each
- * object carries. Tells its parent when all have begun and when all have everything. Started by `bench.ts`.
+ * object carries. Notifies its parent when all watches have begun and when all have received everything. Started by `bench.ts`.
  */
 import { connect, type ClientHttp2Session } from 'node:http2';
 import { TOKEN } from './server.ts';

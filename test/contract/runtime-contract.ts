@@ -223,7 +223,7 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
       await until('the connection', () => Promise.resolve(connected));
       const id = await run(['sh', '-c', 'exit 0']);
       await until('the end', () => Promise.resolve(seen.includes(`stopped ${sandboxConfig.pod.uid} ${id}`)));
-      // What is told is there to be seen at once.
+      // The state that the event reports can be read at once.
       assert.equal(
         (await runtime.listContainers({ podUid: sandboxConfig.pod.uid })).find((entry) => entry.id === id)?.state,
         'exited',

@@ -114,7 +114,7 @@ function bodyOf(answer: BusAnswer): { readonly signature: string; readonly body:
   return { signature: answer.variant === true ? 'v' : answer.signature, body: body.string(answer.value).take() };
 }
 
-/** Resolves when the name has been asked for; the socket's end ends the service. */
+/** Resolves when the name has been requested. The service ends when the socket does. */
 export async function serveOnBus(
   socketPath: string,
   name: string,

@@ -1,5 +1,5 @@
 /**
- * A CSI driver: a real gRPC server on a unix socket, with its registration socket beside where it is asked for. It keeps
+ * A CSI driver: a real gRPC server on a unix socket, with its registration socket beside it on request. It keeps
  * volumes as directories below its own, remembers every call, and fails or hangs as a test says.
  */
 import { mkdir, rm, writeFile } from 'node:fs/promises';

@@ -18,7 +18,7 @@ export interface Machine {
   /** Between nodes of one socket, and of two. */
   readonly distances?: readonly [near: number, far: number];
   readonly offline?: readonly number[];
-  /** The kernel tells of no NUMA nodes. */
+  /** The kernel reports no NUMA nodes. */
   readonly withoutNuma?: boolean;
 }
 

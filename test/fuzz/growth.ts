@@ -25,9 +25,9 @@ export interface Growth {
 
 export interface GrowthOptions {
   readonly maxBytes: number;
-  /** The first size; a run that is known not to be exponential can start large, where its time is judged best. */
+  /** The first size; a run that is known not to be exponential can start large, where its time is measured best. */
   readonly minBytes?: number;
-  /** What is faster than this even for the largest input is not judged. */
+  /** An input that is faster than this even at its largest size passes. */
   readonly noticeableMs?: number;
   readonly stopwatch?: Stopwatch;
 }

@@ -1,6 +1,6 @@
 /**
  * Attacks on every regular expression of the program: inputs of one repeated part that a backtracking engine may read in
- * more than linear time. The parts come from the expression itself: one character of each kind that it tells apart, and its
+ * more than linear time. The parts come from the expression itself: one character of each kind that it distinguishes, and its
  * literal words.
  */
 import { globSync, readFileSync } from 'node:fs';
@@ -77,7 +77,7 @@ function attacksOn(expression: RegExp): Attack[] {
   return pumps.flatMap((pump) => prefixes.flatMap((prefix) => suffixes.map((suffix) => ({ prefix, pump, suffix }))));
 }
 
-/** One character of each kind that the atoms of the expression tell apart. */
+/** One character of each kind that the atoms of the expression distinguish. */
 function kindsOf(source: string): string[] {
   const atoms = [...new Set(source.match(ATOM) ?? [])].flatMap((atom) => {
     const expression = expressionOf(`^${atom}$`, 'u') ?? expressionOf(`^${atom}$`, '');

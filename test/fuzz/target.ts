@@ -8,7 +8,7 @@ export interface Target {
   /** Inputs that no change of bytes would come to. */
   readonly generate?: (random: Random) => Buffer;
   /**
-   * Feeds one input; tells what came of it, in a word. Throws for anything that must not happen: errors of other than the
+   * Feeds one input, and returns the outcome in a word. Throws for anything that must not happen: errors of other than the
    * declared types, or broken laws.
    */
   execute(input: Buffer): string | Promise<string>;

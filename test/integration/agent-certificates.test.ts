@@ -1,4 +1,4 @@
-/** The agent's certificates: asked for with a bootstrap token, renewed before they expire, and used without a restart. */
+/** The agent's certificates: requested with a bootstrap token, renewed before they expire, and used without a restart. */
 import assert from 'node:assert/strict';
 import { mkdtemp, readlink, rm } from 'node:fs/promises';
 import { Agent as HttpsAgent, request } from 'node:https';
@@ -35,7 +35,7 @@ function ahead(ms: number): Clock {
 interface Joining {
   readonly plane: ControlPlane;
   readonly directory: string;
-  /** What an agent is told so that it joins. */
+  /** The flags with which an agent joins. */
   readonly flags: Partial<AgentFlags> & { readonly rootDir: string };
   readonly signal: AbortSignal;
 }

@@ -1,4 +1,4 @@
-/** The agent's promise under kills, for a minute: `npm run soak -- --agent docker|containerd` does the same for as long as one likes. */
+/** Kills the agent again and again for a minute, and checks what the pods recorded. `npm run soak -- --agent docker|containerd` does the same for longer. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { soakAgent } from '../soak/agent/run.ts';

@@ -1,6 +1,6 @@
 /**
- * What the agent says to an API server, as a recorder between the two hears it: objects in protobuf, and no path that the
- * reference's API server does not have. A kubeconfig is all it is given.
+ * The requests of the agent to an API server, as a recorder between the two reads them: objects in protobuf, and no path that
+ * kube-apiserver lacks. The agent gets a kubeconfig and nothing else.
  */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';

@@ -1,6 +1,6 @@
 /**
- * Nobody without credentials gets anything but health, version and what the cluster publishes: every path that the API server and
- * the agent serve, by their own tables, with every method.
+ * Requests without credentials get health, version and what the cluster publishes, and nothing else. The test sends every method to
+ * every path in the tables of the API server and of the agent.
  */
 import assert from 'node:assert/strict';
 import { connect, type ClientHttp2Session } from 'node:http2';

@@ -1,4 +1,4 @@
-/** What the flags of authentication mean together, on a running server with a certificate of its administrator's. */
+/** Combinations of the authentication flags, on a running server with a certificate of the administrator. */
 import assert from 'node:assert/strict';
 import { createPrivateKey } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

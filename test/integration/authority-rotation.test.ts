@@ -1,4 +1,4 @@
-/** The cluster's authority is replaced while a node and its clients go on: `orchlet certs rotate-ca`, stage by stage. */
+/** The cluster's CA is replaced while a node and its clients continue: `orchlet certs rotate-ca`, stage by stage. */
 import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';

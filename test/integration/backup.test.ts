@@ -66,7 +66,7 @@ describe('a backup of the control plane', { timeout: 120_000 }, () => {
     const stopped = orchlet('stop');
     assert.equal(stopped.code, 0, stopped.said);
     await plane.stop();
-    // Another authority than the backup's: it has to come back as well.
+    // The CA differs from that of the backup, and has to be restored as well.
     rmSync(join(plane.directory, 'pki'), { recursive: true });
     const restored = orchlet('restore', file);
     assert.equal(restored.code, 0, restored.said);
@@ -77,7 +77,7 @@ describe('a backup of the control plane', { timeout: 120_000 }, () => {
     assert.equal(plane.kubectl(['get', 'configmap', 'lost']).code, 1);
     assert.match(kubectl('get', 'secrets', '-n', 'kube-system'), /bootstrap-token-abcdef/);
     assert.ok(newestRevision() > newest + 1000);
-    // Whoever had seen more than the backup knows is told to list anew.
+    // A client that had seen later versions than the backup has must list again.
     const old = plane.kubectl([
       'get',
       '--raw',

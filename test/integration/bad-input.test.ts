@@ -1,6 +1,6 @@
 /**
- * A running control plane is fed what is meant to hurt it: each request has the answer that it deserves, the process stays,
- * prototypes stay clean, what is valid is kept to the last digit.
+ * Hostile requests to a running control plane: each gets the expected answer, the process goes on, no prototype of JavaScript
+ * changes, and valid data is stored to the last digit.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

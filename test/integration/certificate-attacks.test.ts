@@ -1,4 +1,4 @@
-/** Signing requests that ask for more than they may have: what comes of each in a running control plane. */
+/** Certificate signing requests for more than their author may have, and the answers of a running control plane. */
 import assert from 'node:assert/strict';
 import { request as httpsRequest } from 'node:https';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -185,7 +185,7 @@ test('a request that says it is an authority gets the certificate of a client, w
   // It is a client…
   const own = { cert: pem, key: privateKeyPem(keys.privateKey) };
   assert.equal((await call('GET', '/apis', own)).status, 200);
-  // …and not the authority of another one, even where its chain is shown.
+  // A certificate of another CA is not accepted, even if its chain is sent.
   const forgedKeys = await generateKey('ecdsa');
   const forged = createCertificate(
     {

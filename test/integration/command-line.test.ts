@@ -1,4 +1,4 @@
-/** The command as a person meets it: help, bad usage, and starts that cannot be. */
+/** The command in a process of its own: help, bad usage, and starts that fail. */
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';

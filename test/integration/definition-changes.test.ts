@@ -1,4 +1,4 @@
-/** What happens to those who watch custom resources when their definition changes, stops serving a version, or goes. */
+/** Watches of custom resources while their definition changes, stops serving a version, or is deleted. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { customResourceDefinitions } from '../../api/machinery/resources.ts';

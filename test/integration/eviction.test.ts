@@ -1,6 +1,6 @@
 /**
  * A node under real pressure, on both runtimes: memory of the pods' own cgroup filled by a pod, and a small file system as the
- * agent's directory filled by another. Who goes, what is told of it, who stays, and that the pressure passes.
+ * agent's directory filled by another. Checks which pods are evicted, how that is reported, which pods stay, and that the pressure passes.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -16,7 +16,7 @@ const MIB = 1024 * 1024;
 /** What pods may use together, and how little of it may be left. */
 const FOR_PODS_MIB = 500;
 const LEAST_MEMORY = '100Mi';
-/** When it is told: one block, held by who waits for a reader that never reads. */
+/** Fills the memory when the file exists: dd holds one block, and waits for a reader that never reads. */
 const FILL_MEMORY =
   'until [ -f /tmp/go ]; do sleep 1; done; mkfifo /tmp/f; sleep 1000 </tmp/f & exec dd if=/dev/zero bs=430M count=1 of=/tmp/f';
 /** The agent's file system, and how little of it may be left. */

@@ -64,7 +64,7 @@ interface Plugin {
   readonly client: HttpClient;
   /** How often the command was run. */
   runs(): number;
-  /** What it was told at last. */
+  /** The last input of the command. */
   told(): { readonly spec: { readonly cluster?: Readonly<Record<string, unknown>>; readonly interactive: boolean } };
   passTime(ms: number): void;
 }

@@ -1,4 +1,4 @@
-/** The one file of scripts/build-binary, as somebody has it who has nothing else: a cluster, on both runtimes, with logs as JSON. */
+/** The executable of scripts/build-binary without a checkout or a Node.js: a cluster on both runtimes, with logs as JSON. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';

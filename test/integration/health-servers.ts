@@ -1,5 +1,5 @@
 /**
- * Servers that probes and hooks of pods on the node's network ask: HTTP, HTTPS and gRPC, with what was asked. They run in a
+ * Servers that probes and hooks of pods on the node's network call: HTTP, HTTPS and gRPC. They record the requests. They run in a
  * thread of their own: the tests' own thread stands still while kubectl runs, and probes wait for nobody.
  */
 import { once } from 'node:events';

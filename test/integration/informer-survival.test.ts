@@ -1,6 +1,6 @@
 /**
  * Informers, those of the usual JavaScript client and our own, through disconnects, a restart and a compaction of what
- * they last saw: each change is told, and none twice.
+ * they last saw: each change is reported, and none twice.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -22,7 +22,7 @@ import { until } from '../until.ts';
 
 const DISCONNECTS = 10;
 
-/** Passes connections on to the control plane; cuts them when told. */
+/** Passes connections on to the control plane, and cuts them on request. */
 class Gate {
   readonly #sockets = new Set<Socket>();
   readonly #server = createServer((client) => {
@@ -63,7 +63,7 @@ class Gate {
   }
 }
 
-/** What was told, by name: `add 0`, `update 1`, `delete`. */
+/** The reported changes by name: `add 0`, `update 1`, `delete`. */
 type Told = Map<string, string[]>;
 
 function tell(told: Told, what: string, name: string | undefined, value: string | undefined): void {
@@ -108,7 +108,7 @@ async function watchWithUsualClient(
   return { stop, lists: () => lists };
 }
 
-/** Changes config maps and knows what an informer must tell of it. */
+/** Changes config maps, and records which changes an informer must report. */
 class Writer {
   readonly expected: Told = new Map();
   readonly #values = new Map<string, number>();

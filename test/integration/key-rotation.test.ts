@@ -1,4 +1,4 @@
-/** Keys and authorities are exchanged without anybody being locked out: both are good for a while, then the new one alone. */
+/** Keys and CAs are replaced without locking a client out: both are accepted for a while, then only the new one. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

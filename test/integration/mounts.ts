@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
-/** What a killed agent left mounted would keep the directory. */
+/** Unmounts what a killed agent has left below the directory, which could not be removed otherwise. */
 export function unmountBelow(directory: string): void {
   const points = readFileSync('/proc/self/mountinfo', 'utf8')
     .split('\n')

@@ -62,7 +62,7 @@ describe('a host that goes down', { skip: whyNot(), timeout: 120_000 }, () => {
   const alive = keepAlive();
   const directory = mkdtempSync(join(tmpdir(), 'shutdown-'));
   const children: ChildProcess[] = [];
-  /** What the state file said when systemd was asked to power off. */
+  /** The content of the state file at the call that powers the host off. */
   const statesAtPowerOff: string[] = [];
   let systemd: Socket;
   const previousBus = process.env['DBUS_SYSTEM_BUS_ADDRESS'];

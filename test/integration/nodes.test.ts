@@ -159,7 +159,7 @@ describe('three nodes', { skip: skipWithoutNamespaces, timeout: 280_000 }, () =>
     });
     const moved = await until('six pods without it', () => ready('web', 6));
     assert.deepEqual(nodesOf(moved), ['a', 'b']);
-    // Nobody can say that they have ended: they stay, deleted, until their node tells.
+    // Nobody knows whether they have terminated: they stay, marked for deletion, until their node reports.
     const waiting = pods('web').filter(({ spec }) => spec.nodeName === 'c');
     assert.deepEqual(
       waiting.map(({ metadata }) => metadata.uid).sort(),

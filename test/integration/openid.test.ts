@@ -1,4 +1,4 @@
-/** OpenID Connect against a real issuer (oidc-provider) over TLS: who is let in, who is not, and what happens when the issuer is away. */
+/** OpenID Connect against a real issuer (oidc-provider) over TLS: which tokens are accepted, which are refused, and what happens while the issuer does not answer. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -276,7 +276,7 @@ test('a server takes issuers and anonymous paths from its configuration file, an
     await until('a change of who is anonymous is refused', async () => (await reloads('failure')) === 2);
     assert.equal((await whoIs(token)).username, 'new:ann');
     assert.equal((await call('/version')).status, 401);
-    // Without an issuer its tokens are worth nothing, however lately they were looked at.
+    // Without the issuer its tokens are refused, however recently they were verified.
     writeConfiguration(path, { prefix: 'new:', issuers: false });
     await until('the issuer is gone', async () => (await call('/version', token)).status === 401);
   } finally {

@@ -1,6 +1,6 @@
 /**
  * All recorded pods at once on a cluster of one node: each must come to be as the kubelet showed it. Every
- * status that a pod goes through is looked at, so that what lasts only a moment is seen, however fast or slow the host is.
+ * status of a pod is compared, so that a status that lasts only a moment is found on a fast and on a slow host.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';

@@ -92,7 +92,7 @@ function powerCuts(on: RuntimeName, cidr: string): void {
     );
   /**
    * How often the process of the pod may have been started: once, and once more for each start that the runtime cancelled
-   * because the agent that had asked for it was killed. A cancelled process may have run for a moment.
+   * because the agent that had requested it was killed. A cancelled process may have run for a moment.
    */
   const mostStarts = async (uid: string): Promise<number> => {
     const own = (await runtime.listContainers()).filter(({ labels }) => labels['io.kubernetes.pod.uid'] === uid);

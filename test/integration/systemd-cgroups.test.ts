@@ -38,7 +38,7 @@ describe('cgroups that systemd owns', { skip, timeout: 120_000 }, () => {
     const [controller, name] = v1.split('/');
     return `/sys/fs/cgroup/${isV2 ? `${path}/${v2}` : `${controller}/${path}/${name}`}`;
   };
-  /** systemd does what it was asked after it answered. */
+  /** systemd answers a request before it carries it out. */
   const reads = (path: string, expected: string): Promise<true> =>
     until(`${expected} in ${path}`, () => (host.sh(`cat ${path}`).said === expected ? true : undefined));
 

@@ -82,7 +82,7 @@ function recordedProjects(): string[] {
 const matching = (outcomes: readonly Outcome[]): string[] =>
   outcomes.filter(({ matches }) => matches).map(({ title }) => title);
 
-/** Prints which documents no longer match, and which listed ones now do; rewrites the list if asked to. */
+/** Prints which documents no longer match, and which listed ones now do; rewrites the list on request. */
 function settle(outcomes: readonly Outcome[], projects: readonly string[], options: ManifestOptions): number {
   const known = readDiffering();
   const lost = outcomes.filter(({ title, matches }) => !matches && !known.has(title));

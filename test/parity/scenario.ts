@@ -7,7 +7,7 @@ export interface Scenario {
   readonly name: string;
   /** Must not run beside others. */
   readonly serial?: boolean;
-  /** `ca`: the key of the authority that signs client certificates. */
+  /** `ca`: the key of the CA that signs client certificates. */
   readonly needs?: string;
   /** `false`: without a namespace of its own. */
   readonly namespace?: boolean;
@@ -58,9 +58,9 @@ export interface Step {
   /** Milliseconds before the step. */
   readonly wait?: number;
   readonly decode?: { readonly x509?: string; readonly jwt?: string };
-  /** Compares what a webhook was asked. */
+  /** Compares the requests that a webhook received. */
   readonly calls?: string;
-  /** Forgets what the webhooks were asked so far. */
+  /** Forgets the requests that the webhooks have received so far. */
   readonly forget?: boolean;
   readonly want?: Outcome;
 }

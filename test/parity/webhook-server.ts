@@ -1,4 +1,4 @@
-/** The webhooks that scenarios register: answers by rule, and remembers what it was asked. */
+/** The webhooks that scenarios register: answers by rule, and records the requests that it receives. */
 import { createServer, type Server } from 'node:https';
 import { randomBytes } from 'node:crypto';
 import { text } from 'node:stream/consumers';

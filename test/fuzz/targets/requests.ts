@@ -94,7 +94,7 @@ export const paths: Target = {
         outcome(() => `out ${negotiateOutput(accept, scope).format}`, [StatusError]),
         outcome(() => `in ${inputFormat(accept, { protobuf: true })} ${negotiateError(accept)}`, [StatusError]),
       ]
-        // Messages show parts of the input; what is new is told by the beginning.
+        // Messages show parts of the input, so that only their beginning shows whether an outcome is new.
         .map((text) => Buffer.from(text.slice(0, 24)).toString())
         .join('; ')
     );

@@ -55,7 +55,7 @@ export interface Facts {
 
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 
-/** runc 1.1, which was recorded, and 1.3 tell of one failure in other words. */
+/** runc 1.1, which was recorded, and runc 1.3 report one failure in different words. */
 function runtimeWords(message: string): string {
   return message.replace('error during container init: ', '').replace(/(no such file or directory): unknown$/, '$1');
 }
@@ -89,7 +89,7 @@ function placeholders(value: string, pod: KubeObject): string {
   return result;
 }
 
-/** The recorded runtime, containerd 1.6, does not tell which user a container runs as; newer ones do. */
+/** The recorded runtime, containerd 1.6, does not report which user a container runs as; newer ones do. */
 const UNRECORDED: ReadonlySet<string> = new Set(['user']);
 
 function walk(value: unknown, text: (value: string) => string, without: ReadonlySet<string> = new Set()): unknown {

@@ -34,7 +34,7 @@ function seen(type: WatchFrame['type'], pod: PodObject): SeenPod {
   return {
     type: type as SeenPod['type'],
     name: metadata.name,
-    // A mirror pod that was recreated is another object, with a status that begins anew.
+    // A mirror pod that was recreated is another object, whose status begins again.
     uid: metadata.uid,
     phase: status?.phase ?? '',
     restarts: new Map(containers.map(({ name, restartCount }) => [name, restartCount])),

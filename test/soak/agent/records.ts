@@ -9,7 +9,7 @@ export interface Mark {
   readonly what: 'started' | 'alive' | 'exited' | 'stopped';
   /** Of the host's uptime clock. */
   readonly atSeconds: number;
-  /** Tells the processes of one container apart: the time at which each started. */
+  /** Distinguishes the processes of one container by the time at which each started. */
   readonly process: string;
 }
 

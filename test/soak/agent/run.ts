@@ -1,6 +1,6 @@
 /**
  * A soak of the agent: it is killed at one step after the other while pods come, go, crash and are resized. Now and then it may
- * run until everything is settled; then the host, the API server and what the containers recorded are judged.
+ * run until everything is settled; then the test checks the host, the API server and what the containers recorded.
  */
 import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -145,7 +145,7 @@ async function live(scene: Scene): Promise<void> {
   scene.options.onProgress?.(`killed ${isAtPoint ? `${death?.point} (${death?.turn})` : 'at a random moment'}`);
 }
 
-/** The agent runs undisturbed until all is as it should be, then everything is judged. */
+/** Lets the agent run without kills until everything is settled, then checks everything. */
 async function settle(scene: Scene): Promise<void> {
   const { node, violations, options } = scene;
   const startMs = performance.now();

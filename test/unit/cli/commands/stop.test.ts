@@ -1,4 +1,4 @@
-/** `orchlet stop` finds the processes of a data directory, has the pods ended first where that is asked, and waits. */
+/** `orchlet stop` finds the processes of a data directory, stops the pods first on request, and waits. */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** APIServices: where their backends are, what they serve, and what they are told of users. */
+/** APIServices: where their backends are, what they serve, and which headers about users they receive. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { EndpointSlice, Service } from '../../../../api/machinery/kinds.ts';

@@ -1,4 +1,4 @@
-/** What rules may cost at most, against the figures that kube-apiserver comes to for the same rules on the same schemas. */
+/** The largest cost of rules, compared with what kube-apiserver computes for the same rules on the same schemas. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { compile } from '../../../../api/cel/cel.ts';

@@ -231,7 +231,7 @@ test('schemas that cannot be served are refused', () => {
   const [pattern] = validateSchema(ofSpec(object({ a: { type: 'string', pattern: '[' } })), place);
   assert.match(String(pattern), /must be a valid regular expression, but isn't: error parsing regexp/);
   assert.deepEqual(validateSchema(ofSpec(object({ a: text })), place), []);
-  // What junctions below the root name need not be told outside; what stands for an int or a string may have types.
+  // Fields in junctions below the root need no declaration outside of them; the branches of an int-or-string may have types.
   const loose = object(
     { a: { 'x-kubernetes-int-or-string': true, anyOf: [{ type: 'integer' }, { type: 'string' }] } },
     { oneOf: [{ properties: { b: { minLength: 1 } } }] },

@@ -1,4 +1,4 @@
-/** What clients may ask for, and what they are told when they cannot have it. */
+/** The media types that clients may request, and the answer to others. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isStatusError } from '../../../../api/meta/status-error.ts';

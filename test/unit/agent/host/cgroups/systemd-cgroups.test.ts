@@ -1,4 +1,4 @@
-/** What systemd is asked for pods, their classes and what is reserved: the arguments of `busctl`, word for word. */
+/** The calls of systemd for pods, QoS classes and reserved resources: the arguments of `busctl`, word for word. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -44,7 +44,7 @@ function podOf(resources: object, uid = '1234-5678'): Pod {
 }
 const BURSTABLE = { limits: { cpu: '255m', memory: '64Mi' }, requests: { cpu: '250m', memory: '32Mi' } };
 
-/** A host whose systemd makes the directories of slices, and takes no property if told so. */
+/** A host whose systemd makes the directories of slices, and on request accepts no property. */
 async function hostOf(t: TestContext, version: 1 | 2) {
   const root = await mkdtemp(join(tmpdir(), 'slices-'));
   t.after(() => rm(root, { recursive: true, force: true }));

@@ -82,7 +82,7 @@ async function setUp(t: TestContext, lifeMs: number, { fits, metrics }: SetUpOpt
     await running;
     await rm(directory, { recursive: true, force: true });
   });
-  /** Moves time in steps of which the real file work keeps up, until so many were asked for. */
+  /** Advances the time in small steps, so that real file operations keep up, until this number of certificates was requested. */
   const until = async (asked: number, stepMs: number): Promise<number> => {
     let steps = 0;
     while (state.asked < asked) {

@@ -19,7 +19,7 @@ interface Told {
   readonly error: string;
 }
 
-/** A plugin's registration socket: what it says of itself, and what it was told. */
+/** A plugin's registration socket: what it reports of itself, and the notifications that it received. */
 async function plugin(socket: string, info: object): Promise<{ readonly told: Told[]; stop: () => Promise<void> }> {
   const told: Told[] = [];
   const stop = await serveGrpc(socket, [

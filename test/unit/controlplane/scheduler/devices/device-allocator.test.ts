@@ -247,7 +247,7 @@ describe('the devices of a claim', () => {
 });
 
 describe('the search for devices', () => {
-  /** Devices, and how often their attributes have been looked at. */
+  /** Devices, and how often their attributes have been read. */
   function counted(count: number): { readonly slices: readonly ResourceSlice[]; readonly reads: () => number } {
     let reads = 0;
     const devices = Array.from({ length: count }, (_, index) => {

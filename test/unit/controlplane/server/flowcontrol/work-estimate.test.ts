@@ -1,4 +1,4 @@
-/** The seats of lists: by what they read, in whatever spelling they are asked for. */
+/** The seats of a list depend on what it reads, in whatever spelling it is requested. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { RequestInfo } from '../../../../../controlplane/server/request-info.ts';
