@@ -86,7 +86,7 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
       assert.deepEqual(await runtime.listSandboxes({ podUid: 'nobody' }), []);
     });
 
-    it('tells what is not there', async () => {
+    it('reports objects that do not exist', async () => {
       const nobody = '0'.repeat(64);
       const notFound = (error: unknown): boolean => error instanceof RuntimeError && error.code === 'not-found';
       await assert.rejects(runtime.sandboxStatus(nobody as SandboxId), notFound);
@@ -191,7 +191,7 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
       await runtime.stopContainer(id, 0);
     });
 
-    it('tells how each of fifty commands at once ended, with all they said', async () => {
+    it('reports the exit code and the whole output of each of fifty simultaneous commands', async () => {
       if (under.simulated) return;
       const id = await run(['sleep', '1000']);
       const one = async (code: number): Promise<readonly [number, string]> => {
@@ -211,7 +211,7 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
       await runtime.stopContainer(id, 0);
     });
 
-    it('tells of starts and ends', async () => {
+    it('reports starts and exits', async () => {
       const abort = new AbortController();
       const seen: string[] = [];
       let connected = false;

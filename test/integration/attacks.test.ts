@@ -156,7 +156,7 @@ async function whoAmI(
   return { username: userInfo.username, groups: userInfo.groups };
 }
 
-test('a certificate of the clients’ authority is its subject', async () => {
+test('a certificate of the CA of clients authenticates its subject', async () => {
   const who = await whoAmI({ identity: await makeIdentity(clients, 'ann') });
   assert.deepEqual(who, { username: 'ann', groups: ['system:masters', 'system:authenticated'] });
 });
@@ -434,7 +434,7 @@ test('1,000 wrong tokens are refused one by one while the right one stays good',
   assert.deepEqual(await right(), before);
 });
 
-test('certificates are revoked with their authority: out of the file, no longer believed', async () => {
+test('certificates are revoked with their CA: once it is removed from the file, they are not accepted', async () => {
   const identity = await makeIdentity(clients, 'ann');
   assert.equal((await call('/api/v1/secrets', { identity })).status, 200);
   const next = await makeAuthority('clients');

@@ -30,7 +30,7 @@ const certificatesOf = (pem: string): X509Certificate[] =>
     (block) => new X509Certificate(block),
   );
 
-describe("the cluster's authority", { timeout: 200_000 }, () => {
+describe("the cluster's CA", { timeout: 200_000 }, () => {
   const alive = keepAlive();
   const directory = mkdtempSync(join(tmpdir(), 'authority-'));
   const kubeconfig = join(directory, 'kubeconfig');

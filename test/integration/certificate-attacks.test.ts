@@ -173,7 +173,7 @@ const failureOf = (status: SigningRequest['status']): string => {
   return failed?.message ?? '';
 };
 
-test('a request that says it is an authority gets the certificate of a client, which nobody can sign with', async () => {
+test('a request for a CA certificate gets a client certificate, with which nobody can sign', async () => {
   const extensions = [basicConstraintsExtension({ isCa: true }), keyUsageExtension(['cert sign'])];
   const { name, status } = await ask({ subject: { commonName: 'ann' }, extensions });
   assert.equal(status, 201);

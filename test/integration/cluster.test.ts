@@ -84,7 +84,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
         assert.match(run(['get', 'nodes']), /NAME +STATUS +ROLES +AGE +VERSION\n\S+ +Ready/);
       });
 
-      test('describe tells the events', async () => {
+      test('describe shows the events', async () => {
         await until(
           'the events',
           () => (/Started/.test(run(['describe', 'pod', podName()])) ? true : undefined),
@@ -150,7 +150,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
         run(['scale', 'deploy/hello', '--replicas=1']);
       });
 
-      test('top tells what nodes, pods and containers use', async () => {
+      test('top shows the usage of nodes, pods and containers', async () => {
         const top = (...args: string[]): Promise<string> =>
           until(`top ${args.join(' ')}`, () => cluster.kubectl(['top', ...args], { path }).stdout || undefined);
         assert.match(await top('node', '--no-headers'), /^\S+ +\d+m +\d+% +\d+Mi +\d+% *$/m);

@@ -27,14 +27,14 @@ describe('the command', () => {
   });
   after(() => rmSync(directory, { recursive: true, force: true }));
 
-  test('shows the commands of a group, and help for the one that is asked for', () => {
+  test('shows the commands of a group, and the help of the requested command', () => {
     const group = orchlet(['token', '--help']);
     assert.equal(group.code, 0);
     assert.match(group.stdout, /token create .*\n {2}token list/);
     assert.equal(orchlet(['help', 'token', 'list']).stdout, orchlet(['token', 'list', '--help']).stdout);
   });
 
-  test('tells a failure of the system in one line with its file', () => {
+  test('reports a failed system call in one line with its file', () => {
     const { code, stderr } = orchlet(['controlplane', '--data-dir', '/etc/passwd']);
     assert.equal(code, 1);
     assert.match(stderr, /^orchlet: .*\/etc\/passwd.*\n$/);

@@ -139,7 +139,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
     },
   }));
   nodes.prepare('too-long', { spec: { hostname: 'h'.repeat(50), subdomain: 'below', setHostnameAsFQDN: true } });
-  test('names are resolved as the pod says, and what does not fit is told', async () => {
+  test('names are resolved as the pod specifies, and what does not fit is reported', async () => {
     await nodes.each('resolver', async (pod) => {
       const resolver = nodes.shell(pod, 'cat /etc/resolv.conf');
       assert.match(resolver, /^search default\.svc\.cluster\.local svc\.cluster\.local cluster\.local .*more\.test$/m);

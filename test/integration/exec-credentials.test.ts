@@ -152,7 +152,7 @@ test('a token is cached until it expires, and the command gets the cluster', asy
   }
 });
 
-test('a token that the server refuses is asked for again, once', async () => {
+test('a token that the server refuses is requested again once', async () => {
   const made = await plugin('refused', [{ token: 'old' }, { token: 'ann-token' }]);
   try {
     assert.equal(await whoAmI(made.client), 'ann');

@@ -267,7 +267,7 @@ test('what a webhook held up is not created in a namespace that terminates meanw
 
 test('nobody followed the redirect', () => assert.deepEqual(followed, []));
 
-test('a webhook that proves itself with another authority is not told of the object', async () => {
+test('a webhook with a certificate of another CA does not receive the object', async () => {
   const other = await generateKey('ecdsa');
   const stranger = createCertificate(
     {

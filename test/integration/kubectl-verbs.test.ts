@@ -58,7 +58,7 @@ function verbs(server: () => ControlPlaneProcess, path: string, namespace: strin
     assert.equal(run(['get', 'configmap', 'applied', '-o', 'jsonpath={.data.a}']), '2');
   });
 
-  test('diff tells with its exit code', () => {
+  test('diff reports a difference by its exit code', () => {
     run(['apply', '-f', '-'], configMap('compared', { a: '1' }));
     assert.equal(kubectl(['diff', '-f', '-'], configMap('compared', { a: '1' })).code, 0);
     const differs = kubectl(['diff', '-f', '-'], configMap('compared', { a: '2' }));

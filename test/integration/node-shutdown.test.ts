@@ -171,7 +171,7 @@ describe('a host that goes down', { skip: whyNot(), timeout: 120_000 }, () => {
     }
   });
 
-  test('goes down when the last pod has ended, and the agent tells when that was', async () => {
+  test('powers off when the last pod has terminated, and the agent reports that time', async () => {
     const [state = '{}'] = await until('the power off', () =>
       statesAtPowerOff.length > 0 ? statesAtPowerOff : undefined,
     );

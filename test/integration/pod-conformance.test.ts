@@ -104,7 +104,7 @@ describe('pods as they are watched', { skip, timeout: 240_000 }, () => {
     cluster.run(['delete', 'pod', 'blocked', '--wait=false']);
   });
 
-  test('a pod that is deleted while it fails has told its end, and never runs again', async () => {
+  test('a pod that is deleted while it fails has reported its end, and never runs again', async () => {
     const names = Array.from({ length: 5 }, (_none, index) => `failing-${index}`);
     for (const name of names) create(name, { restartPolicy: 'Never' }, { command: ['false'] });
     for (const name of names) {

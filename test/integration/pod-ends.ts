@@ -163,7 +163,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
       ];
     }
 
-    test('startup is asked before the others; each of them counts to its own threshold', async () => {
+    test('the startup probe runs before the others; each probe counts to its own threshold', async () => {
       await cluster.eventually('questions for startup', () => askedFor('http GET /started').length >= 3);
       assert.deepEqual([askedFor('https'), askedFor('grpc')], [[], []]);
       assert.equal(watch.container('asked')?.started, false);
@@ -203,7 +203,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
       );
     });
 
-    test('commands, TCP and HTTP are asked inside a pod', async () => {
+    test('probes by command, TCP and HTTP run inside a pod', async () => {
       await cluster.eventually('a running pod', () => watch.phase('inside') === 'Running');
       assert.equal(watch.container('inside')?.started, false);
       cluster.shell('inside', 'touch /tmp/started');

@@ -170,7 +170,7 @@ export function podStreams(on: RuntimeName, skip: string | false): void {
       }
     });
 
-    test('logs are shown from where, as far and as they are asked for', async () => {
+    test('logs are shown from the requested beginning, up to the requested end and in the requested form', async () => {
       const logs = (...args: string[]): string => cluster.run(['logs', 'lines', ...args]);
       const whole = 'out 1\nout 2\nout 3\nout 4\nout 5\nerr\n';
       await cluster.eventually('all lines', () => logs().split('\n').length === 7);

@@ -216,7 +216,7 @@ function powerCuts(on: RuntimeName, cidr: string): void {
     }
   });
 
-  test('restarts what ends while the API server is away, and tells it afterwards', async () => {
+  test('restarts containers that exit while the API server does not answer, and reports that afterwards', async () => {
     const [before] = await running('a-0');
     assert.ok(before);
     await plane.stop('SIGKILL');

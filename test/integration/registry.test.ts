@@ -303,7 +303,7 @@ for (const [on, skip] of [
       assert.match(await isRunning('pinned'), /sha256:[0-9a-f]{64}$/);
     });
 
-    test('a tag that is not there is told by its name', async () => {
+    test('a tag that does not exist is reported by its name', async () => {
       run('missing', `${registry.address}/team/app:none`, { imagePullSecrets: [{ name: 'pull' }] });
       const failed = await until('the failure', () => {
         const found = waiting('missing');

@@ -68,13 +68,13 @@ describe('cgroups that systemd owns', { skip, timeout: 120_000 }, () => {
     assert.deepEqual(shown(SLICE, ['ControlGroup', 'Transient']), [`/${PATH}`, 'yes']);
   });
 
-  test('systemd keeps them when it reads its units anew', async () => {
+  test('systemd keeps them when it reloads its units', async () => {
     host.must('systemctl daemon-reload');
     await reads(file(PATH, 'memory.max', 'memory/memory.limit_in_bytes'), '67108864');
     await reads(file('kubepods.slice', 'memory.max', 'memory/memory.limit_in_bytes'), '1073741824');
   });
 
-  test('an agent that starts anew changes what was resized', async () => {
+  test('an agent that starts again updates what was resized', async () => {
     agent({ ensure: podOf({ limits: { memory: '128Mi' }, requests: { cpu: '500m' } }) });
     await reads(file(PATH, 'memory.max', 'memory/memory.limit_in_bytes'), '134217728');
     await reads(file(PATH, 'cpu.max', 'cpu/cpu.cfs_quota_us'), isV2 ? 'max 100000' : '-1');

@@ -253,7 +253,7 @@ for (const [on, skip, cidr] of [
       );
     });
 
-    test('a type of a path that is not there is told, and the pod waits for it', async () => {
+    test('a path that does not have the required type is reported, and the pod waits for it', async () => {
       const path = join(cluster.directory, 'comes-later');
       apply(podOf('typed', [{ name: 'v', mountPath: '/v' }], [{ name: 'v', hostPath: { path, type: 'Directory' } }]));
       await until(

@@ -149,7 +149,7 @@ describe('certificates of pods', () => {
       'Failed PodCertificateRequest ns/req-1 failed, reason="No", message="not you"',
     ],
   ] as const) {
-    it(`are not asked for again once ${type}`, async () => {
+    it(`are not requested again once ${type}`, async () => {
       const { requests, events, look } = setUp(() => ({ conditions: [{ type, reason: 'No', message: 'not you' }] }));
       await assert.rejects(look(), { message: said });
       await assert.rejects(look(), { message: said });

@@ -85,7 +85,7 @@ test('a refusal is one line, and leaves what is there as it is', async () => {
   assert.match(bare.stderr, /names a bucket: name a file in it/);
 });
 
-test('what comes back from a bucket is judged as any other file', async () => {
+test('a file from a bucket is checked like any other file', async () => {
   server.objects.set('/backups/cluster.tgz', Buffer.from('not an archive'));
   const restored = await run('restore', 's3://backups/cluster.tgz');
   assert.equal(restored.code, 1);

@@ -62,7 +62,7 @@ test('types that both have are shared, others of the same name are renamed with 
   assert.deepEqual(Object.keys(own['paths'] as object), ['/api/v1/pods', '/apis/a.io/v1/things']);
 });
 
-test('a document is fetched again only when its hash has changed; one without OpenAPI 3 is asked each time', async () => {
+test('a document is fetched again only when its hash has changed; a server without OpenAPI 3 is called each time', async () => {
   const asked: string[] = [];
   let url = '/openapi/v3/apis/a.io/v1?hash=1';
   const fetch = (path: string): Promise<unknown> => {

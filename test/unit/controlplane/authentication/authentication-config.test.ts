@@ -10,7 +10,7 @@ const load = (rest: string): ReturnType<typeof loadAuthenticationConfig> =>
   );
 const issuer = 'issuer: {url: "https://issuer.example", audiences: [a]}';
 
-test('claims are checked, mapped and the user judged by expressions', () => {
+test('expressions check and map claims, and validate the user', () => {
   const { jwt } = load(`jwt:
 - ${issuer}
   claimValidationRules:

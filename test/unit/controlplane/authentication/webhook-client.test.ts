@@ -104,7 +104,7 @@ for (const [why, asked, reason] of [
   ['without the port', () => endpointTo({ ports: [{ port: 80 }] }), /^no service port 443 found for service "s"$/],
   ['without endpoints', () => endpointTo({ ports: [{ port: 443 }] }), /^no endpoints available for service "s"$/],
 ] as const) {
-  test(`a service ${why} is told`, () => assert.rejects(asked(), (error: Error) => reason.test(error.message)));
+  test(`a service ${why} is reported`, () => assert.rejects(asked(), (error: Error) => reason.test(error.message)));
 }
 
 test('a service that leads to the metadata address, or to a name of this host, is not called', async () => {

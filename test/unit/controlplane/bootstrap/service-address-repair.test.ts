@@ -84,7 +84,7 @@ test('an object that is deleted or changed by hand is made again', async () => {
   await t.stop();
 });
 
-test('two services with one address are told of, and nothing is taken from either', async () => {
+test('two services with one address are reported, and both keep it', async () => {
   const t = repairing([
     [serviceCIDRs, range],
     [services, service('a', '10.96.0.1')],

@@ -76,7 +76,7 @@ async function setStatus(test: ControllerTest, resource: Resource, name: string,
 }
 
 describe('the attach/detach controller', () => {
-  it('attaches a volume to the node of its pod, and tells the node and the pod when that is done', async (t) => {
+  it('attaches a volume to the node of its pod, and then updates the node and records an event of the pod', async (t) => {
     const test = await running(t, [pods, podOn('n1')]);
     const [attachment] = await attachments(test);
     assert.equal(attachment?.metadata.name, NAME);
@@ -91,7 +91,7 @@ describe('the attach/detach controller', () => {
     assert.deepEqual(test.events(), ['Normal SuccessfulAttachVolume AttachVolume.Attach succeeded for volume "v"']);
   });
 
-  it('tells the pod why a volume could not be attached', async (t) => {
+  it('records in an event of the pod why a volume could not be attached', async (t) => {
     const test = await running(t, [pods, podOn('n1')]);
     await setStatus(test, volumeAttachments, NAME, { attached: false, attachError: { message: 'no disk' } });
     assert.deepEqual(test.events(), ['Warning FailedAttachVolume AttachVolume.Attach failed for volume "v" : no disk']);

@@ -121,7 +121,7 @@ describe('steadying', () => {
   const bounds = { min: 1, max: 20 };
   const input = (current: number, desired: number) => ({ current, desired, bounds, nowMs: NOW });
 
-  test('replicas stay as long as something recent asked for more', () => {
+  test('replicas stay as long as a recent recommendation was higher', () => {
     const decision = decide(input(5, 2), history(5), 300_000);
     assert.equal(decision.replicas, 5);
     assert.equal(decision.able.reason, 'ScaleDownStabilized');

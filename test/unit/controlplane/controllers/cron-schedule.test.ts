@@ -34,7 +34,7 @@ describe('a schedule', () => {
     assert.equal(next('0 9 * * *', '2026-07-02T00:00:00Z', 'Europe/Berlin'), '2026-07-02T07:00');
     assert.equal(next('15 5 * * *', '2026-01-02T00:00:00Z', 'Asia/Kolkata'), '2026-01-02T23:45');
   });
-  test('that counts seconds goes on from where it is asked', () => {
+  test('that counts seconds continues from the given time', () => {
     const schedule = parseSchedule('@every 1m30s');
     assert.equal(schedule.next(Date.parse('2026-01-02T00:00:00Z')), Date.parse('2026-01-02T00:01:30Z'));
   });

@@ -78,7 +78,7 @@ test('a new deployment gets a replica set with its pods, and is complete when th
   await t.stop();
 });
 
-test('a rolling update never has more than surge allows nor fewer available than asked for', async () => {
+test('a rolling update never has more pods than the surge allows, nor fewer available ones than required', async () => {
   const t = controllerTest({ objects: [[deployments, deployment()]] });
   await t.start(runDeployments, runReplicaSets);
   await t.advance(100);

@@ -74,7 +74,7 @@ describe('metrics of adapters', () => {
     });
   });
 
-  test('are asked for in the older version where the newer is not served', async () => {
+  test('are requested in the older version where the newer one is not served', async () => {
     const metric: Metric = {
       type: 'Object',
       object: {
@@ -101,7 +101,7 @@ describe('metrics of adapters', () => {
     assert.deepEqual(status.external?.current, { averageValue: '60500m' });
   });
 
-  test('that cannot be had are told with their reason', async () => {
+  test('that are not available are reported with the reason', async () => {
     const metric: Metric = {
       type: 'External',
       external: { metric: { name: 'queue' }, target: { type: 'Value', value: '30' } },

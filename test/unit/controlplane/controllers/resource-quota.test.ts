@@ -33,7 +33,7 @@ test('names tell whose objects they count', () => {
   assert.equal(countedBy('something'), undefined);
 });
 
-test('a new quota tells what is used', async () => {
+test('a new quota shows the usage', async () => {
   const t = controllerTest({
     objects: [
       [resourceQuotas, quota({ pods: '5', 'requests.cpu': '2', configmaps: '3', 'count/widgets.example.com': '1' })],

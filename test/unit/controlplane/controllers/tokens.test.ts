@@ -100,7 +100,7 @@ describe('tokens that were made by themselves', () => {
     assert.equal(verdict({ [INVALID_SINCE]: day(now - year - 2 * DAY) }), 'delete');
   });
 
-  test('are told from others by their account, and are left where a pod mounts them', async () => {
+  test('are recognized by their account, and stay while a pod mounts them', async () => {
     const secret = (name: string): Secret => ({
       metadata: { ...token({}).metadata, name, annotations: { 'kubernetes.io/service-account.name': 'robot' } },
       type: 'kubernetes.io/service-account-token',

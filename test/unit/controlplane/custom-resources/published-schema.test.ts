@@ -34,7 +34,7 @@ test('members that every object has are included, with the schema of the version
   }
 });
 
-test('version 2 tells no members of an object that keeps unknown ones, since kubectl would refuse the rest', () => {
+test('version 2 lists no members of an object that keeps unknown ones, because kubectl would refuse the others', () => {
   const root = published({ type: 'object', [OPEN]: true, properties: { a: { type: 'string' } } });
   assert.deepEqual(Object.keys(root.v2), ['type', 'x-kubernetes-group-version-kind']);
   assert.equal(root.v3[OPEN], true);

@@ -21,7 +21,7 @@ const rules = (...all: JsonObject[]): Pick<JsonSchema, 'x-kubernetes-validations
   'x-kubernetes-validations': all,
 });
 
-describe('a rule that fails is told', () => {
+describe('a rule that fails is reported', () => {
   const number: JsonSchema = { type: 'integer', ...rules({ rule: 'self > 0' }) };
   const of = (value: JsonSchema): JsonSchema => schemaOf({ type: 'object', properties: { n: value } });
 
@@ -84,7 +84,7 @@ describe('the old value', () => {
     },
   });
 
-  test('is not asked about where there is none', () => {
+  test('does not run where the field is absent', () => {
     assert.deepEqual(check(schema, { spec: { fixed: 'a', once: 'x' } }), []);
   });
   test('binds what may not change', () => {
@@ -166,7 +166,7 @@ test('what failed before and has not changed is let through with a warning, also
   ]);
 });
 
-test('what goes wrong while a rule runs is told with the type of the value and what the rule says', () => {
+test('an error of a running rule is reported with the type of the value and the text of the rule', () => {
   const schema = schemaOf({
     type: 'object',
     properties: {

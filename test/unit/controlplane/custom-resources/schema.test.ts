@@ -248,7 +248,7 @@ test('schemas that cannot be served are refused', () => {
   );
 });
 
-test('of alternatives that do not fit, what the closest one misses is told too', () => {
+test('of alternatives that do not fit, the error names what the closest one lacks', () => {
   const alternatives: JsonSchema[] = [
     { required: ['a'] },
     { required: ['b', 'c'], properties: { b: { minLength: 2 } } },

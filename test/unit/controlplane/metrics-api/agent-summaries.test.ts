@@ -8,7 +8,7 @@ const usage = (nanoCores: number | undefined): object => ({
 });
 
 describe("an agent's summary", () => {
-  it('gives the figures of the node and of each pod by its uid', () => {
+  it('gives the usage of the node, and of each pod by its uid', () => {
     const summary = parseSummary({
       node: usage(5),
       pods: [{ podRef: { uid: 'u' }, containers: [{ name: 'main', ...usage(7) }] }],

@@ -43,14 +43,14 @@ async function isAuditedAsDeprecated(verb: string, path: string): Promise<boolea
   return (found()?.annotations as Record<string, string> | undefined)?.['k8s.io/deprecated'] === 'true';
 }
 
-test('a resource that stays is not told of', async () => {
+test('a resource that is not deprecated causes no warning', async () => {
   const path = '/api/v1/namespaces/n/configmaps';
   assert.equal((await fake.request('GET', path)).headers['warning'], undefined);
   assert.equal(await isAuditedAsDeprecated('list', path), false);
   assert.deepEqual(said(), []);
 });
 
-test('a deprecated resource is told of with every verb, also where nothing is found', async () => {
+test('a deprecated resource causes a warning with every verb, also where nothing is found', async () => {
   const all = '/api/v1/namespaces/n/endpoints';
   for (const [method, verb, path, status] of [
     ['GET', 'get', `${all}/a`, 200],

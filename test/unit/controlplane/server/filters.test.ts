@@ -39,7 +39,7 @@ function allowing(...allowed: string[]): Authorizer {
 
 const messageOf = (text: string): string => (JSON.parse(text) as { message: string }).message;
 
-test('who may not is told what', async () => {
+test('a refusal names the user, the verb and the resource', async () => {
   await withServer({ authorizer: allowing() }, async (fake) => {
     const answer = await fake.request('GET', PATH, { authorization: 'Bearer ann' });
     assert.equal(answer.status, 403);
@@ -186,7 +186,7 @@ const create = (
     JSON.stringify({ metadata: { name } }),
   );
 
-test('too many writes at a time are told to come back, administrators are not', async () => {
+test('too many simultaneous writes are answered with Retry-After, but not those of administrators', async () => {
   const slow = new SlowResource(fakeInfo('configmaps', 'ConfigMap'));
   const fake = await startFakeServer(new FakeCatalog([slow]), { maxMutating: 1 });
   try {

@@ -26,7 +26,7 @@ class SlowResource extends FakeResource {
 
 const turn = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
-test('over the bound of reads: 429 with Retry-After; watches are not counted, and health is always told', async () => {
+test('over the bound of reads: 429 with Retry-After; watches are not counted, and health checks are always answered', async () => {
   const slow = new SlowResource(fakeInfo('configmaps', 'ConfigMap'));
   const paths = new PathHandlers();
   installHealth(paths, { logger: silentLogger, checks: [], readiness: [] });

@@ -477,7 +477,7 @@ describe('the watch cache: watches', () => {
     assert.deepEqual([slow.recorder.ended, fast.recorder.ended], [true, false]);
   });
 
-  it('sends bookmarks about once a minute when there is something newer, and when asked', async () => {
+  it('sends bookmarks on request, about once a minute if there is a newer revision', async () => {
     const fixture = new Fixture();
     const cache = await fixture.open();
     const { recorder, handle } = watch(cache, byLabel({ v: '1' }), { bookmarks: true });

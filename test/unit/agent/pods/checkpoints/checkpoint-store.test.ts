@@ -116,7 +116,7 @@ describe('checkpoints', () => {
     );
   });
 
-  it('that the disk does not take are told once, kept, and written when it does', async () => {
+  it('that cannot be written to the disk are logged once, kept, and written when that is possible', async () => {
     const told: string[] = [];
     const logger = { ...silentLogger, error: (_fields: object, text: string) => void told.push(text) };
     // A file where the directory should be fails as a full disk does, for root as well.

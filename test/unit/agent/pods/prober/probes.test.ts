@@ -148,7 +148,7 @@ describe('a gRPC probe', () => {
     });
   });
 
-  it('tells errors of the service, and servers without one', async (t) => {
+  it('reports errors of the service, and servers without one', async (t) => {
     const port = await serveHealth(t, () => ({ code: grpcStatus.NOT_FOUND, details: 'no such service' }));
     assert.deepEqual(await probeGrpc('127.0.0.1', port, 'x', PATIENCE_MS), {
       result: 'failure',

@@ -67,7 +67,7 @@ function setUp(): { clock: FakeClock; syncer: Syncer; workers: PodWorkers; stop:
 }
 
 describe('pod workers', () => {
-  it('let a pod that is back start anew when its end is over, and no other that is wanted', async () => {
+  it('start a pod that is back once its termination is complete, and no other desired pod', async () => {
     const { clock, syncer, workers } = setUp();
     assert.equal(workers.isBack('a'), false);
     workers.update(pod('a', fileSource));
@@ -139,7 +139,7 @@ describe('pod workers', () => {
     await killed;
     assert.deepEqual(syncer.calls, ['sync a', 'terminate a', 'clean a']);
   });
-  it('terminate anew with a shorter grace, and close while containers take their time', async () => {
+  it('terminate again with a shorter grace period, and close while containers still stop', async () => {
     const { clock, syncer, workers, stop } = setUp();
     const deletionTimestamp = '2030-01-01T00:00:00Z';
     for (const uid of ['a', 'b']) workers.update(pod(uid, { deletionTimestamp, deletionGracePeriodSeconds: 30 }));

@@ -17,7 +17,7 @@ const pod = (runtimeClassName?: string): Pod => ({ metadata: {}, spec: { runtime
 describe('the handler of a pod', () => {
   it("is the runtime's own without a class", async () => assert.equal(await runtimeHandlerOf(pod(), client), ''));
   it('is the handler of its class', async () => assert.equal(await runtimeHandlerOf(pod('sandboxed'), client), 'kata'));
-  it("is the runtime's own where no API server is asked", async () =>
+  it('is the default of the runtime without an API server', async () =>
     assert.equal(await runtimeHandlerOf(pod('sandboxed'), undefined), ''));
   it('is not guessed for a class that is not there', () =>
     assert.rejects(runtimeHandlerOf(pod('gone'), client), /runtimeclasses.node.k8s.io "gone" not found/));

@@ -292,7 +292,7 @@ for (const way of ways) {
         const said = await run(way, protocol, { command: ['cat'], stdin: 'hello' });
         assert.deepEqual([said.stdout, JSON.parse(said.error)], ['hello', { metadata: {}, status: 'Success' }]);
       });
-      it(`over ${kind} is told the size of the terminal`, async () => {
+      it(`over ${kind} receives the size of the terminal`, async () => {
         const said = await run(way, protocol, { command: ['size'], size: { Width: 101, Height: 33 } });
         assert.equal(said.stdout, '101x33');
       });

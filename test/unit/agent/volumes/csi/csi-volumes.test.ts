@@ -157,7 +157,7 @@ describe('volumes of CSI drivers', () => {
     ['ReadWriteOnce', 'singleNodeMultiWriter', 7],
   ];
   for (const [mode, capability, number] of modes) {
-    it(`are ${mode} as CSI numbers it${capability === undefined ? '' : ' for a driver that tells single writers'}`, async (t) => {
+    it(`are ${mode} as CSI numbers it${capability === undefined ? '' : ' for a driver that distinguishes single writers'}`, async (t) => {
       const { volumes, published } = await setUp(t, { capabilities: capability === undefined ? [] : [capability] });
       await volumes.mount(persistent(podOf('a'), volumeOf('v', {}, { accessModes: [mode] })));
       assert.deepEqual(published<{ accessMode: object }>('volumeCapability').accessMode, { mode: number });

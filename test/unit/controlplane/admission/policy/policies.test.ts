@@ -119,7 +119,7 @@ describe('a validating policy', () => {
     };
     assert.equal((await refusal(spec, configMap('x', { a: '1' })))?.message, deny('limit 2'));
   });
-  test('is not asked where a condition does not hold, even if another one fails', async () => {
+  test('does not run where a condition does not hold, even if another one fails', async () => {
     const spec = {
       matchConditions: [
         { name: 'a', expression: 'object.none == 1' },
@@ -327,7 +327,7 @@ describe('expressions that cost much', () => {
   });
 });
 
-test('expressions that cannot be right for the kind are told', () => {
+test('expressions that cannot fit the kind are reported', () => {
   const schema = loadSchema();
   const struct = schema.kind('apps', 'v1', 'Deployment');
   assert.ok(struct !== undefined);

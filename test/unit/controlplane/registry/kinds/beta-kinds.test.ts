@@ -80,7 +80,7 @@ test('a trust bundle holds authorities, each once, and is read again only when i
   assert.deepEqual(bundles.update({ spec: { trustBundle: broken } }, { spec: { trustBundle: broken } }).errors, []);
 });
 
-test('a lease candidate tells versions that can be compared', () => {
+test('a lease candidate names versions that can be compared', () => {
   const spec = {
     leaseName: 'l',
     binaryVersion: '1.36.0',

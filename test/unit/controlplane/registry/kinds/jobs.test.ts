@@ -133,7 +133,7 @@ test('a zone in a schedule is left to those that had it', () => {
   assert.match(warnings[0] ?? '', /^cannot use TZ or CRON_TZ in spec\.spec\.schedule/);
 });
 
-test('time zones are told apart by case', () => {
+test('names of time zones are case-sensitive', () => {
   const spec = { schedule: '@daily', timeZone: 'america/new_york', jobTemplate: { spec: { template } } };
   assert.deepEqual(cronJobs.create({ spec }).errors, [
     'spec.timeZone: Invalid value: "america/new_york": unknown time zone america/new_york',

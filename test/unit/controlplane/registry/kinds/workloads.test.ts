@@ -20,7 +20,7 @@ test('without a selector no template matches', () => {
   ]);
 });
 
-test('an invalid selector is refused twice, and its template is not looked at', () => {
+test('an invalid selector gives two errors, and its template is not validated', () => {
   const { errors } = deployments.create({
     spec: { selector: { matchExpressions: [{ key: 'app', operator: 'Near' }] }, template: {} },
   });

@@ -114,7 +114,7 @@ test('rules look at verbs, groups, resources with subresources, namespaces, clus
   );
 });
 
-test('a user whose groups changed is classified anew, and a changed configuration applies at once', () => {
+test('a user whose groups changed is classified again, and a changed configuration applies at once', () => {
   const control = controlOf();
   const info = parseRequestInfo('GET', parseRequestPath(PODS), () => new URLSearchParams());
   assert.equal(control.classify({ user: alice, info }).schema.name, 'global-default');

@@ -224,7 +224,7 @@ test('custom resources have their own schemas, and a change of one is seen', asy
   assert.ok(at(v2, 'definitions', 'com.example.v1.Thing') !== undefined);
 });
 
-test('clients are told that custom resources take no strategic patches', async () => {
+test('the document shows that custom resources accept no strategic merge patches', async () => {
   const patchesOf = async (group: string, path: string): Promise<string[]> => {
     const root = await document(`/openapi/v3/apis/${group}`);
     return Object.keys(at(root, 'paths', `/apis/${group}/${path}`, 'patch', 'requestBody', 'content') as object);
