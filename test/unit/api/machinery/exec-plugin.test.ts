@@ -112,7 +112,7 @@ for (const [why, text, reason, config] of [
   ['nothing in it', credential({ token: '' }), /didn't return a token or cert\/key pair/, {}],
   ['a certificate without its key', credential({ clientCertificateData: 'c' }), /only certificate or key/, {}],
   ['a key without its certificate', credential({ clientKeyData: 'k' }), /only certificate or key/, {}],
-  ['an end that is no time', credential({ token: 't', expirationTimestamp: 'soon' }), /no RFC 3339 time/, {}],
+  ['an end that is no time', credential({ token: 't', expirationTimestamp: 'soon' }), /is not an RFC 3339 time/, {}],
   ['a failure', credential({ token: 't' }), /failed with exit code 3/, { env: [{ name: 'CODE', value: '3' }] }],
 ] as const) {
   test(`an answer with ${why} counts for nothing`, async () => {
