@@ -13,6 +13,7 @@ import { createIfMissing, objectsByName } from './existing-objects.ts';
 import { ensureFlowControl } from './flow-control-objects.ts';
 import { ensureDefaultRange } from './default-service-range.ts';
 import { SYSTEM_PRIORITY_CLASSES } from '../registry/kinds/policy/policy.ts';
+import { METRICS_API } from '../metrics-api/metrics-api.ts';
 import { localApiPriorities } from '../registry/kinds/apiregistration/api-service-priorities.ts';
 
 export interface DefaultObjectsOptions {
@@ -69,6 +70,11 @@ async function ensureTokenTracking(client: Client, nowMs: number): Promise<void>
 const MANAGED = 'kube-aggregator.kubernetes.io/automanaged';
 const ON_START = 'onstart';
 
+function isOurs(object: KubeObject): boolean {
+  const { group, service } = (object['spec'] ?? {}) as { group?: string; service?: object };
+  return object.metadata.labels?.[MANAGED] === ON_START || (group === METRICS_API.group && service === undefined);
+}
+
 /** Creates one for each group version that is served here, and deletes those of an earlier start that are no longer served. */
 async function ensureApiServices(client: Client, groupVersions: readonly GroupVersion[]): Promise<void> {
   const existing = await objectsByName(client, apiServices);
@@ -81,14 +87,14 @@ async function ensureApiServices(client: Client, groupVersions: readonly GroupVe
     const object = {
       apiVersion: 'apiregistration.k8s.io/v1',
       kind: 'APIService',
-      metadata: { name, labels: { [MANAGED]: ON_START } },
+      // Clusters get the metrics API from an add-on, whose API service has labels of its own.
+      metadata: group === METRICS_API.group ? { name } : { name, labels: { [MANAGED]: ON_START } },
       spec: { ...(group === '' ? {} : { group }), version, ...priorities },
     };
     writes.push(createIfMissing(client, apiServices, object));
   }
   for (const [name, object] of existing) {
-    if (!wanted.has(name) && object.metadata.labels?.[MANAGED] === ON_START)
-      writes.push(tolerateRaces(client.delete(apiServices, '', name)));
+    if (!wanted.has(name) && isOurs(object)) writes.push(tolerateRaces(client.delete(apiServices, '', name)));
   }
   await Promise.all(writes);
 }

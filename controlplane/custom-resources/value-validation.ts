@@ -204,8 +204,9 @@ function isMatch(value: string, source: string): boolean {
 function checkText(value: string, schema: JsonSchema, path: string, errors: FieldError[]): void {
   const { maxLength, minLength, pattern, format } = schema;
   const length = [...value].length;
+  // Only the first of these faults is reported.
   if (maxLength !== undefined && length > maxLength) errors.push(tooLong(path, maxLength));
-  if (minLength !== undefined && length < minLength) {
+  else if (minLength !== undefined && length < minLength) {
     errors.push(invalid(path, value, `${path} in body should be at least ${minLength} chars long`));
   } else if (pattern && !isMatch(value, pattern)) {
     errors.push(invalid(path, value, `${path} in body should match '${pattern}'`));

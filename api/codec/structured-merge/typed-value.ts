@@ -98,8 +98,12 @@ function check(type: MergeType, value: JsonValue, path: string, errors: string[]
       }
       for (const [name, member] of Object.entries(value)) {
         const inner = memberType(type, name);
-        if (inner === undefined) errors.push(`${path}.${name}: field not declared in schema`);
-        else if (member !== undefined) check(inner, member, `${path}.${name}`, errors);
+        if (inner === undefined) {
+          // As in kube-apiserver, an unknown member ends the check of the others.
+          errors.push(`${path}.${name}: field not declared in schema`);
+          return;
+        }
+        if (member !== undefined) check(inner, member, `${path}.${name}`, errors);
       }
   }
 }

@@ -34,6 +34,7 @@ test('single values are refused in the known words', () => {
     [{ s: 5 }, ['spec.s: Invalid value: "integer": spec.s in body must be of type string: "integer"']],
     [{ s: 'x' }, ['spec.s: Invalid value: "x": spec.s in body should be at least 2 chars long']],
     [{ s: 'abcde' }, ['spec.s: Too long: may not be more than 4 bytes']],
+    [{ s: 'ABCDE' }, ['spec.s: Too long: may not be more than 4 bytes']],
     [{ s: 'AB' }, ['spec.s: Invalid value: "AB": spec.s in body should match \'^[a-z]+$\'']],
     [{ i: 0 }, ['spec.i: Invalid value: 0: spec.i in body should be greater than or equal to 1']],
     [
