@@ -1,15 +1,14 @@
 /** `orchlet backup` and `orchlet restore`: all data of a control plane in one file. */
 import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream, existsSync, type Stats } from 'node:fs';
-import { chown, mkdir, mkdtemp, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
-import { basename, dirname, join, resolve } from 'node:path';
+import { chown, mkdir, mkdtemp, readdir, rename, rm, rmdir, stat, statfs } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
 import { json } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
 import { silentLogger } from '../../api/component/logger.ts';
-import { formatTime, systemClock } from '../../api/machinery/clock.ts';
 import { syncFolder } from '../../api/machinery/replace-file.ts';
-import { BACKED_UP, copyStorage, leapAhead, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { copyStorage, leapAhead, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { BACKUP_PATH } from '../../controlplane/backup/backup-endpoint.ts';
 import { storageFlags } from '../../controlplane/options/storage.ts';
 import { isStorageError } from '../../controlplane/storage/storage.ts';
@@ -18,6 +17,7 @@ import { makeBackupScratch, removeBackupLeftovers } from '../backup-scratch.ts';
 import { withKubeconfig } from '../cluster-access.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
+import { exchangeData } from '../exchange-data.ts';
 import type { CommandIo } from '../io.ts';
 import { runningProcess } from '../processes.ts';
 import { s3Bucket, type S3Bucket } from '../s3/bucket.ts';
@@ -147,7 +147,7 @@ export const restore: Command = {
       throw new CommandError(
         `the control plane of ${directory} runs (process ${pid}): stop it first, with 'orchlet stop'`,
       );
-    await mkdir(directory, { recursive: true, mode: 0o700 });
+    const isNew = (await mkdir(directory, { recursive: true, mode: 0o700 })) !== undefined;
     const fresh = await mkdtemp(join(directory, 'restoring-'));
     const file = download === undefined ? resolve(place) : `${fresh}.tgz`;
     try {
@@ -155,13 +155,15 @@ export const restore: Command = {
       await readArchive(file, fresh);
       const revision = checkedStorage(join(fresh, STORAGE_FILE));
       if (process.getuid?.() === 0) await giveToOwner(fresh, await stat(directory));
-      const old = await exchange(directory, fresh);
+      const old = await exchangeData(directory, fresh);
       io.stdout.write(
         `${directory} is as it was at revision ${revision}${old === undefined ? '' : `; what was there is in ${old}`}\n`,
       );
     } finally {
       await rm(fresh, { recursive: true, force: true });
       if (download !== undefined) await rm(file, { force: true });
+      // A directory that was made for a backup that cannot be used is empty.
+      if (isNew) await rmdir(directory).catch(() => undefined);
     }
     return 0;
   },
@@ -187,15 +189,4 @@ async function giveToOwner(path: string, { uid, gid }: { readonly uid: number; r
   await chown(path, uid, gid);
   if (!(await stat(path)).isDirectory()) return;
   for (const name of await readdir(path)) await giveToOwner(join(path, name), { uid, gid });
-}
-
-/** The existing data is moved aside and replaced by the extracted data. */
-async function exchange(directory: string, fresh: string): Promise<string | undefined> {
-  const names = [dirname(STORAGE_FILE), ...BACKED_UP];
-  const old = join(directory, `before-restore-${formatTime(systemClock.now()).replaceAll(':', '')}`);
-  const there = names.filter((name) => existsSync(join(directory, name)));
-  if (there.length > 0) await mkdir(old, { mode: 0o700 });
-  for (const name of there) await rename(join(directory, name), join(old, basename(name)));
-  for (const name of names) if (existsSync(join(fresh, name))) await rename(join(fresh, name), join(directory, name));
-  return there.length > 0 ? old : undefined;
 }

@@ -2,6 +2,7 @@
 import { access, constants, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { refuseUnfinishedRestore } from '../backup/unfinished-restore.ts';
 import { buildEncryption, type Encryption } from '../encryption/build.ts';
 import { type ControlPlaneFlags, parsePortRange } from '../options/controlplane-options.ts';
 import { openRegistry, type Registry } from '../registry/registry.ts';
@@ -62,6 +63,7 @@ async function prepareDirectory({ flags, onClose }: Setting): Promise<string> {
   const directory = resolve(flags.dataDir);
   await mkdir(directory, { recursive: true, mode: 0o700 });
   await access(directory, constants.W_OK);
+  refuseUnfinishedRestore(directory);
   return directory;
 }
 

@@ -118,6 +118,14 @@ describe('a backup', () => {
       assert.deepEqual(readdirSync(outside), []);
     });
 
+  it('that cannot be read leaves no data directory that was not there', async (t) => {
+    const { data, file } = scratch(t);
+    writeFileSync(file, 'no archive');
+    const { code } = await orchlet(['restore', file, '--data-dir', join(data, 'new')]);
+    assert.equal(code, 1);
+    assert.deepEqual(readdirSync(data), []);
+  });
+
   it('whose compressed bytes end early is refused in one line', async (t) => {
     const { data, file } = scratch(t);
     const bytes = gzipSync(await tarOf(whole));

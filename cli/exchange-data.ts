@@ -1,0 +1,50 @@
+/** Replaces the data of a stopped control plane by that of a backup. */
+import { existsSync } from 'node:fs';
+import { mkdtemp, open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { formatTime, systemClock } from '../api/machinery/clock.ts';
+import { replaceFile, syncFolder } from '../api/machinery/replace-file.ts';
+import { BACKED_UP, STORAGE_FILE } from '../controlplane/backup/backup.ts';
+import { UNFINISHED_RESTORE } from '../controlplane/backup/unfinished-restore.ts';
+
+/**
+ * Moves the existing data of a data directory aside and that of `fresh`, a directory in it, to its place. Resolves to the
+ * directory with the previous data, if there was any, when the new data is on the disk. Killed in between, it leaves the mark of
+ * an unfinished restore, and nothing is lost: it can be repeated.
+ */
+export async function exchangeData(directory: string, fresh: string): Promise<string | undefined> {
+  const names = [dirname(STORAGE_FILE), ...BACKED_UP];
+  const mark = join(directory, UNFINISHED_RESTORE);
+  await syncTree(fresh);
+  await replaceFile(mark, '', { mode: 0o600 });
+  const old = await moveAside(directory, names);
+  for (const name of names) if (existsSync(join(fresh, name))) await rename(join(fresh, name), join(directory, name));
+  await syncFolder(directory);
+  await rm(mark);
+  await syncFolder(directory);
+  return old;
+}
+
+async function moveAside(directory: string, names: readonly string[]): Promise<string | undefined> {
+  const there = names.filter((name) => existsSync(join(directory, name)));
+  if (there.length === 0) return undefined;
+  const time = formatTime(systemClock.now()).replaceAll(':', '');
+  const old = await mkdtemp(join(directory, `before-restore-${time}-`));
+  for (const name of there) await rename(join(directory, name), join(old, name));
+  await syncFolder(old);
+  return old;
+}
+
+async function syncTree(path: string): Promise<void> {
+  if ((await stat(path)).isDirectory()) {
+    for (const name of await readdir(path)) await syncTree(join(path, name));
+    await syncFolder(path);
+    return;
+  }
+  const file = await open(path, 'r');
+  try {
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
