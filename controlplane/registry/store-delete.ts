@@ -332,7 +332,7 @@ function setFinalizers(object: KubeObject, finalizers: string[]): void {
   else object.metadata.finalizers = finalizers;
 }
 
-/** Deletes the listed objects, several at a time. The response is the first failure, if there is one. */
+/** Deletes the listed objects, several at a time, and ignores those that are gone already. Throws the first other failure. */
 export async function deleteCollection(
   store: Store,
   context: RequestContext,

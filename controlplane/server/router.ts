@@ -1,6 +1,6 @@
 /**
- * Finds the resource and the verb for a request, or returns kube-apiserver's 404 and 405. It reads only the `RequestInfo` that
- * authorization has used.
+ * Finds the resource and the verb for a request, or throws kube-apiserver's 404 and 405. It reads only the `RequestInfo` that
+ * authorization has used, so that both decide about the same resource.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { newNotFound, type StatusError } from '../../api/meta/status-error.ts';

@@ -39,7 +39,7 @@ export interface RevisionLogOptions {
   readonly stamp?: Stamp | undefined;
   /** The maximum size of superseded values. Beyond it, the oldest history is compacted early. */
   readonly historyLimitBytes?: number;
-  /** Called if the outcome of a commit is unknown. The log accepts no more writes, and the process should restart. */
+  /** Called if the outcome of a commit is unknown or the backend is lost. Writes then fail until the process restarts. */
   readonly onFailure?: ((error: Error) => void) | undefined;
   /** Called when a watch failed and was closed. `resource` is a prefix of keys (`/core/pods/`). */
   readonly onWatchFailed?: ((resource: string) => void) | undefined;
@@ -230,7 +230,7 @@ export class RevisionLog implements Storage {
       this.#compacted = step;
       this.#watches.compacted(step);
       isAny ||= dropped.length > 0;
-      // This runs in the same turn, because another compaction may follow, and records are removed by revision.
+      // In the same turn, before another compaction drops later history, because records are removed in order of revision.
       if (dropped.length > 0) this.#obsolete(dropped.flatMap(superseded));
       if (step < revision) await new Promise(setImmediate);
     }
@@ -297,7 +297,7 @@ export class RevisionLog implements Storage {
     await this.#backend?.close();
   }
 
-  /** Runs `write` in the turn in which no write of any of the keys is running. */
+  /** Waits until no write of any of the keys is running, and then runs `write` in the same turn of the event loop. */
   async #whenSettled<T>(
     key: string,
     transactionWrites: readonly TransactionWrite[] = [],

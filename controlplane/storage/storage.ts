@@ -51,7 +51,10 @@ export interface WatchObserver {
    * `onEnd` is called.
    */
   onEvents(events: readonly VersionChange[]): void;
-  /** Called when the watch was closed: its observer threw (`unusable`), or the storage closed. */
+  /**
+   * Called when the storage ends the watch: its observer threw (`unusable`), or the storage closed. It is not called after
+   * `StorageWatch.close`.
+   */
   onEnd(error: StorageError | undefined): void;
   /** Called when the history up to `revision` was compacted. */
   onCompacted?(revision: number): void;

@@ -88,8 +88,8 @@ export class DiskRoom {
   }
 
   /**
-   * The log length at which a checkpoint begins. The whole log fits into half of the reserve. While the reserve is released,
-   * the log must not grow.
+   * The log length in pages at which a checkpoint begins. The whole log fits into half of the reserve. It is 0 while the
+   * reserve is released: a checkpoint then follows each transaction, so that the log does not grow.
    */
   get checkpointPages(): number {
     return this.#reserve.isReleased ? 0 : this.#logPages;

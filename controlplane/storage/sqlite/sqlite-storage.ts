@@ -37,7 +37,10 @@ export interface SqliteStorageOptions {
   /** Encrypts and decrypts values at rest. */
   readonly transformer?: ValueTransformer;
   readonly historyLimitBytes?: number;
-  /** Called if the outcome of a commit is unknown. The storage writes nothing more, and the process should exit. */
+  /**
+   * Called once if the outcome of a commit is unknown or the worker thread is lost. The storage writes nothing more, and the
+   * process should exit.
+   */
   readonly onFailure?: (error: Error) => void;
   /** Called when a watch failed and was closed. */
   readonly onWatchFailed?: (resource: string) => void;
