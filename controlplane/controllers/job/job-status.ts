@@ -141,11 +141,10 @@ export function computeVerdict(
     const met = successPolicyMet(job, counts.succeededIndexes);
     if (met !== undefined) return complete('SuccessPolicy', met);
   }
-  const active = pods.filter((pod) => outcomeOf(pod, job) === 'active').length;
-  const reached = completions === undefined ? counts.succeeded > 0 && active === 0 : counts.succeeded >= completions;
-  return reached && job.spec?.suspend !== true
-    ? complete('CompletionsReached', 'Reached expected number of succeeded pods')
-    : undefined;
+  // The active pods of a suspended job are deleted, so that it waits for none of them.
+  const isWaiting = job.spec?.suspend !== true && pods.some((pod) => outcomeOf(pod, job) === 'active');
+  const reached = completions === undefined ? counts.succeeded > 0 && !isWaiting : counts.succeeded >= completions;
+  return reached ? complete('CompletionsReached', 'Reached expected number of succeeded pods') : undefined;
 }
 
 export function withJobCondition(

@@ -148,10 +148,11 @@ class JobController {
     const verdict = computeVerdict(job, own, counts, status, nowMs);
     const active = own.filter((pod) => outcomeOf(pod, job) === 'active');
     let failure: unknown;
-    if (verdict !== undefined || (suspended && active.length > 0)) failure = await this.#deletePods(key, job, active);
+    if (verdict !== undefined) failure = await this.#deletePods(key, job, active);
+    else if (suspended && active.length > 0) failure = await this.#deleteUncounted(key, job, active);
     else if (this.#pending.settled(key) && job.metadata.deletionTimestamp === undefined)
       failure = await this.#manage(key, job, own, active, counts);
-    this.#noteSuspension(job, status, suspended, nowMs);
+    if (verdict === undefined) this.#noteSuspension(job, status, suspended, nowMs);
     const left = verdict === undefined && !suspended ? own.filter((pod) => outcomeOf(pod, job) === 'active') : [];
     Object.assign(status, { active: left.length, ready: left.filter(isPodReady).length });
     status.terminating = own.filter(
@@ -190,7 +191,7 @@ class JobController {
       const surplus = active
         .toSorted((a, b) => compareForDeletion(a, b, () => 0, clock.now()))
         .slice(0, active.length - wanted);
-      return this.#deletePods(key, job, surplus);
+      return this.#deleteUncounted(key, job, surplus);
     }
     const terminating = replacesOnlyFailed(job) ? own.filter((pod) => outcomeOf(pod, job) === 'terminating').length : 0;
     const missing = wanted - active.length - terminating;
@@ -241,6 +242,14 @@ class JobController {
       if (index !== undefined && (outcome === 'active' || outcome === 'terminating')) taken.add(index);
     }
     return missingIndexes(job.spec?.completions ?? 0, taken, missing);
+  }
+
+  /** Deletes pods that the job does not want now. Without their finalizer, they do not count as failures. */
+  async #deleteUncounted(key: string, job: Job, surplus: readonly Pod[]): Promise<unknown> {
+    const results = await Promise.allSettled(surplus.map((pod) => this.#removeFinalizer(pod)));
+    const error = results.find((result) => result.status === 'rejected')?.reason as unknown;
+    const released = surplus.filter((_, at) => results[at]?.status === 'fulfilled');
+    return (await this.#deletePods(key, job, released)) ?? error;
   }
 
   async #deletePods(key: string, job: Job, surplus: readonly Pod[]): Promise<unknown> {

@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import { formatTime } from '../../../../../api/machinery/clock.ts';
+import type { Job, Pod } from '../../../../../api/machinery/kinds.ts';
+import { jobs, pods } from '../../../../../api/machinery/resources.ts';
+import { runJobs } from '../../../../../controlplane/controllers/job/job.ts';
+import { controllerTest, type ControllerTest } from '../../../../fakes/fake-controllers.ts';
+
+async function startJob(spec: object): Promise<ControllerTest> {
+  const job = {
+    metadata: { name: 'work', namespace: 'shop', uid: 'job-uid' },
+    spec: {
+      parallelism: 2,
+      selector: { matchLabels: { job: 'work' } },
+      template: {
+        metadata: { labels: { job: 'work' } },
+        spec: { containers: [{ name: 'c', image: 'i' }], restartPolicy: 'Never' },
+      },
+      ...spec,
+    },
+  } as unknown as Job;
+  const t = controllerTest({ objects: [[jobs, job]] });
+  await t.start(runJobs);
+  await t.advance(100);
+  return t;
+}
+
+function theJob(t: ControllerTest): Job {
+  const job = t.client.peekAll(jobs)[0];
+  assert.ok(job !== undefined);
+  return job;
+}
+
+async function suspend(t: ControllerTest): Promise<void> {
+  const job = theJob(t);
+  await t.client.update(jobs, { ...job, spec: { ...job.spec, suspend: true } } as Job);
+}
+
+async function succeed(t: ControllerTest, pod: Pod | undefined): Promise<void> {
+  assert.ok(pod !== undefined);
+  const terminated = { exitCode: 0, finishedAt: formatTime(t.clock.now()) };
+  const status = { phase: 'Succeeded', containerStatuses: [{ name: 'c', state: { terminated } }] };
+  await t.client.update(pods, { ...pod, status } as unknown as Pod, { subresource: 'status' });
+}
+
+const conditionsOf = (t: ControllerTest): string[] =>
+  (theJob(t).status?.conditions ?? []).filter(({ status }) => status === 'True').map(({ type }) => type);
+
+it('a job whose last pod succeeds while it is suspended is complete', async () => {
+  const t = await startJob({ completions: 1, parallelism: 1 });
+  const pod = t.client.peekAll(pods)[0];
+  await succeed(t, pod);
+  await suspend(t);
+  await t.advance(5000);
+  assert.deepEqual(conditionsOf(t), ['SuccessCriteriaMet', 'Complete']);
+  assert.equal(theJob(t).status?.succeeded, 1);
+  await t.stop();
+});
+
+it('a job without completions that is suspended after a success is complete, and its other pods are deleted', async () => {
+  const t = await startJob({});
+  assert.equal(t.client.peekAll(pods).length, 2);
+  await succeed(t, t.client.peekAll(pods)[0]);
+  await t.advance(100);
+  await suspend(t);
+  await t.advance(5000);
+  assert.deepEqual(conditionsOf(t), ['SuccessCriteriaMet', 'Complete']);
+  assert.equal(t.client.peekAll(pods).filter(({ status }) => status?.phase !== 'Succeeded').length, 0);
+  await t.stop();
+});
+
+it('a suspended job that has not reached its completions stays suspended', async () => {
+  const t = await startJob({ completions: 3 });
+  await succeed(t, t.client.peekAll(pods)[0]);
+  await t.advance(100);
+  await suspend(t);
+  await t.advance(5000);
+  assert.deepEqual(conditionsOf(t), ['Suspended']);
+  await t.stop();
+});
+
+it('pods that are deleted because their job is suspended or runs fewer of them are no failures', async () => {
+  const t = await startJob({ completions: 6, parallelism: 3, backoffLimit: 0 });
+  await t.client.patch(jobs, 'shop', 'work', 'merge', { spec: { parallelism: 2 } });
+  await t.advance(5000);
+  await suspend(t);
+  await t.advance(5000);
+  assert.deepEqual(conditionsOf(t), ['Suspended']);
+  assert.equal(theJob(t).status?.failed, undefined);
+  await t.stop();
+});
