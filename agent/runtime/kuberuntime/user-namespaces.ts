@@ -113,7 +113,8 @@ function readMapping(text: string, path: string, { idsPerPod, range }: UserNames
 
 /**
  * Returns the ids for pods of this host: the subordinate ids of the user `kubelet` if it has any, or else all except the first
- * and the last range of one pod. Pure. Throws if they do not suffice.
+ * and the last range of one pod. Pure. Throws if the subordinate ids are unusable: those of users and groups differ, are not
+ * aligned to `idsPerPod`, begin in the first range, or do not suffice for `maxPods`.
  */
 export function podIdRange(
   files: { readonly passwd: string; readonly subuid: string; readonly subgid: string },

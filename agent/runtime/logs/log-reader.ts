@@ -342,7 +342,7 @@ function wholeFraction(time: string): string {
 }
 
 /**
- * Returns the time in UTC without its zone, for complete times only. Runtimes also write local time with an offset. Returns
+ * Converts a result of `wholeFraction` to UTC without the zone, because runtimes also write local time with an offset. Returns
  * `undefined` if the text is not a time.
  */
 function utcText(time: string): string | undefined {
