@@ -44,8 +44,8 @@ function modelsFolder(): string {
 }
 
 /**
- * Returns the possible class names, such as `CoreV1Event` and `V1Event`. A class has the name of its group only if two groups
- * have a type of the same name.
+ * Returns the possible class names in the order of the search: `CoreV1Event` before `V1Event`. A class has the name of its
+ * group only if two groups have a type of the same name.
  */
 function modelNames(structName: string): string[] {
   const parts = structName.split('.');

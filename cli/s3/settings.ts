@@ -19,7 +19,7 @@ export interface S3Flags {
 
 export interface S3Location {
   readonly bucket: string;
-  /** The prefix without a trailing slash. It is empty for the bucket itself. */
+  /** The key or prefix without leading and trailing slashes. It is empty for the bucket itself. */
   readonly key: string;
 }
 
