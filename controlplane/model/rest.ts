@@ -43,7 +43,7 @@ export interface RequestContext {
 export type FieldValidation = 'Ignore' | 'Warn' | 'Strict';
 
 export interface GetOptions {
-  /** Empty for the newest state, `'0'` for any state, and otherwise a revision than which the state must not be older. */
+  /** Empty for the newest state, `'0'` for any state, and otherwise a revision: the state must not be older than it. */
   readonly resourceVersion: string;
 }
 

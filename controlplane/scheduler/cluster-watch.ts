@@ -143,7 +143,10 @@ export class ChangeGate {
     else this.#waiting.push(apply);
   }
 
-  /** Logs a change that fails, so that it affects neither later changes nor the scheduler. */
+  /**
+   * Runs a decision and then applies the changes that arrived meanwhile. Rejects if the decision does. A change that fails is
+   * logged, so that it stops neither the changes after it nor the scheduler.
+   */
   async hold(decide: () => Promise<void>): Promise<void> {
     this.#waiting = [];
     try {

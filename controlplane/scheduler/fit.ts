@@ -84,7 +84,10 @@ export class Trials {
     this.#nominated = nominated;
   }
 
-  /** Returns why the pod does not fit, with the pods that are nominated to the node or without them. */
+  /**
+   * Returns why the pod does not fit on the node. It must fit without the pods that are nominated to the node, and also beside
+   * them, because they may or may not arrive.
+   */
   rejectionOn(node: NodeInfo): Rejected | undefined {
     const rejected = this.#rejectionNow(node);
     if (rejected !== undefined) return rejected;

@@ -1,4 +1,4 @@
-/** Filters nodes that have the devices that the pod claims. */
+/** Rejects nodes without the devices that the pod claims. */
 import { allocateOn, devicesOf, isUsableOn } from '../devices/pod-devices.ts';
 import { SearchBudget } from '../devices/search-budget.ts';
 import { unresolvable, type FilterPlugin } from '../plugin.ts';

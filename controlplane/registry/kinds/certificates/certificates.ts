@@ -31,7 +31,7 @@ function prepareForCreate(object: SigningRequest, context: StrategyContext): voi
   object.status = {} as Status;
 }
 
-/** Fills in the times of conditions. A condition whose status is unchanged keeps the time of its last transition. */
+/** Fills in the times that conditions lack. A condition whose status is unchanged keeps the time of its last transition. */
 function fillTimes(object: SigningRequest, old: SigningRequest, nowMs: number): void {
   const now = formatTime(nowMs);
   for (const condition of conditionsOf(object) as Condition[]) {
