@@ -1,7 +1,7 @@
 /**
  * Implements `Client` over HTTP(S). It builds the paths and query parameters of the API, and turns responses into objects and
- * `StatusError`s. Requests are rate limited. A request is repeated if the server asked for that or never received it. Watches
- * are read only as fast as the caller consumes them.
+ * `StatusError`s. Requests are rate limited. A request is repeated if the server asked for that or never received it, and a
+ * GET also once after any other failure of its connection. Watches are read only as fast as the caller consumes them.
  */
 import { stringifyJson } from '../codec/json.ts';
 import type { Readable } from 'node:stream';

@@ -24,7 +24,10 @@ export interface CacheWatchOptions {
 }
 
 export interface CacheWatchHandle extends WatchHandle {
-  /** Sends a bookmark unless the watch has shown the newest revision. The server calls it before a watch ends. */
+  /**
+   * Sends a bookmark if the watch takes bookmarks, is not behind, and has not shown the newest revision yet. The server calls it
+   * before a watch ends.
+   */
   bookmark(): void;
 }
 
@@ -34,7 +37,7 @@ const BATCH_EVENTS = 500;
 const RECENT_BATCHES = 128;
 
 interface Batch {
-  /** The revision of the newest change in the batch. */
+  /** The revision of the newest change of the commit, which `events` may lack because the group does not select it. */
   readonly revision: number;
   readonly events: readonly WatchEvent[];
 }
@@ -58,7 +61,7 @@ interface Member {
   /** The revision through which events were delivered. It is current only while the member is not live. */
   position: number;
   live: boolean;
-  /** The newest revision that the member has shown. */
+  /** The newest revision that events or bookmarks have shown to the member. */
   shown: number;
   closed: boolean;
 }
