@@ -51,6 +51,8 @@ class JobController {
   readonly #pods: Informer<Pod>;
   readonly #pending: PendingWrites<Pod>;
   readonly #podControl: PodControl<Job>;
+  /** The uids of pods that were deleted because their job did not want them: they are no failures of their index. */
+  readonly #uncounted = new Set<string>();
   /** The number of failures since the last success, and the time of the last failure. */
   readonly #failures = new Map<string, { readonly count: number; readonly lastMs: number }>();
 
@@ -81,7 +83,11 @@ class JobController {
       }
       this.#freeOrphan(pod);
     };
-    this.#pods.addHandler({ add: podChanged, update: (_, pod) => podChanged(pod), delete: podChanged });
+    const podDeleted = (pod: Pod): void => {
+      this.#uncounted.delete(pod.metadata.uid ?? '');
+      podChanged(pod);
+    };
+    this.#pods.addHandler({ add: podChanged, update: (_, pod) => podChanged(pod), delete: podDeleted });
     return this.#loop.run(signal, this.#jobs, this.#pods);
   }
 
@@ -143,7 +149,7 @@ class JobController {
       const limit = job.spec?.activeDeadlineSeconds;
       if (limit !== undefined) this.#loop.queue.addAfter(key, limit * 1000 + 50);
     }
-    const counts = countPods(job, own, status);
+    const counts = countPods(job, this.#countable(own), status);
     this.#noteFailures(key, own, counts, nowMs);
     const verdict = computeVerdict(job, own, counts, status, nowMs);
     const active = own.filter((pod) => outcomeOf(pod, job) === 'active');
@@ -213,7 +219,7 @@ class JobController {
   /** The failures of an index delay its own next pod, and not those of other indexes. */
   async #createIndependently(key: string, job: Job, own: readonly Pod[], free: readonly number[]): Promise<unknown> {
     const nowMs = this.#environment.clock.now();
-    const failures = failuresByIndex(job, own, nowMs);
+    const failures = failuresByIndex(job, this.#countable(own), nowMs);
     const waitMs = (index: number): number => {
       const { counted, ignored, lastMs } = failures.get(index) ?? { counted: 0, ignored: 0, lastMs: 0 };
       return lastMs + backoffMs(counted + ignored) - nowMs;
@@ -244,11 +250,16 @@ class JobController {
     return missingIndexes(job.spec?.completions ?? 0, taken, missing);
   }
 
+  #countable(own: readonly Pod[]): Pod[] {
+    return own.filter(({ metadata }) => !this.#uncounted.has(metadata.uid ?? ''));
+  }
+
   /** Deletes pods that the job does not want now. Without their finalizer, they do not count as failures. */
   async #deleteUncounted(key: string, job: Job, surplus: readonly Pod[]): Promise<unknown> {
     const results = await Promise.allSettled(surplus.map((pod) => this.#removeFinalizer(pod)));
     const error = results.find((result) => result.status === 'rejected')?.reason as unknown;
     const released = surplus.filter((_, at) => results[at]?.status === 'fulfilled');
+    for (const { metadata } of released) this.#uncounted.add(metadata.uid ?? '');
     return (await this.#deletePods(key, job, released)) ?? error;
   }
 

@@ -89,3 +89,20 @@ it('pods that are deleted because their job is suspended or runs fewer of them a
   assert.equal(theJob(t).status?.failed, undefined);
   await t.stop();
 });
+
+it('the indexes of pods that are deleted because their job is suspended have not failed, and start again', async () => {
+  const t = await startJob({ completionMode: 'Indexed', completions: 2, backoffLimitPerIndex: 0 });
+  for (const pod of t.client.peekAll(pods)) {
+    const running = { ...pod, spec: { ...pod.spec, nodeName: 'n' }, status: { phase: 'Running' } };
+    await t.client.update(pods, running as unknown as Pod);
+  }
+  await suspend(t);
+  await t.advance(5000);
+  assert.equal(t.client.peekAll(pods).filter(({ metadata }) => metadata.deletionTimestamp !== undefined).length, 2);
+  assert.deepEqual(conditionsOf(t), ['Suspended']);
+  await t.client.patch(jobs, 'shop', 'work', 'merge', { spec: { suspend: false } });
+  await t.advance(5000);
+  assert.equal(theJob(t).status?.failedIndexes ?? '', '');
+  assert.equal(t.client.peekAll(pods).filter(({ metadata }) => metadata.deletionTimestamp === undefined).length, 2);
+  await t.stop();
+});
