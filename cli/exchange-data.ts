@@ -9,8 +9,8 @@ import { UNFINISHED_RESTORE } from '../controlplane/backup/unfinished-restore.ts
 
 /**
  * Moves the existing data of a data directory aside and that of `fresh`, a directory in it, to its place. Resolves to the
- * directory with the previous data, if there was any, when the new data is on the disk. Killed in between, it leaves the mark of
- * an unfinished restore, and nothing is lost: it can be repeated.
+ * directory with the previous data, if there was any, when the new data is on the disk. Killed in between, it leaves the mark
+ * of an unfinished restore, and nothing is lost: it can be repeated.
  */
 export async function exchangeData(directory: string, fresh: string): Promise<string | undefined> {
   const names = [dirname(STORAGE_FILE), ...BACKED_UP];

@@ -1,4 +1,6 @@
-/** The units of systemd that run orchlet: which of them a process belongs to, and which of them systemd is about to start again. */
+/**
+ * The units of systemd that run orchlet: which of them a process belongs to, and which of them systemd is about to start again.
+ */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 

@@ -1,6 +1,6 @@
 /**
- * Starts the control plane: storage, registry, security, API server, controllers and scheduler in one process. The phases of the
- * start are in `start/`: stores, readers, security, admission, serve. The command and tests call `startControlPlane`.
+ * Starts the control plane: storage, registry, security, API server, controllers and scheduler in one process. The phases of
+ * the start are in `start/`: stores, readers, security, admission, serve. The command and tests call `startControlPlane`.
  */
 import { parseFlags } from '../api/component/flags.ts';
 import { type Logger, silentLogger } from '../api/component/logger.ts';
@@ -55,7 +55,9 @@ export interface ControlPlane {
   close(): Promise<void>;
 }
 
-/** Resolves when `/readyz` is ok. If the start fails, everything is closed again; a `StartError` has a message for the operator. */
+/**
+ * Resolves when `/readyz` is ok. If the start fails, everything is closed again; a `StartError` has a message for the operator.
+ */
 export async function startControlPlane(options: ControlPlaneOptions = {}): Promise<ControlPlane> {
   const { clock = systemClock, logger = silentLogger } = options;
   const defaults = parseFlags(controlPlaneFlags, []).values;

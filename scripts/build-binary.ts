@@ -1,8 +1,8 @@
 /**
  * `scripts/build-binary [DIR]`: one executable file with the runtime, the program and SQLite inside, at DIR/orchlet.
  *
- * The bundle of `program-bundle.ts` is packed into one asset of a Node.js without its symbols. At its first start the executable
- * unpacks the asset into a directory named by its hash, and runs from there.
+ * The bundle of `program-bundle.ts` is packed into one asset of a Node.js without its symbols. At its first start the
+ * executable unpacks the asset into a directory named by its hash, and runs from there.
  */
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';

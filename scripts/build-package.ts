@@ -1,4 +1,7 @@
-/** `build-package.ts DIR`: builds what the npm package holds, the bundle, the declarations of its entry and its package.json, in DIR. */
+/**
+ * `build-package.ts DIR`: builds what the npm package holds, the bundle, the declarations of its entry and its package.json, in
+ * DIR.
+ */
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

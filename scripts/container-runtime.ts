@@ -68,7 +68,9 @@ const cri = (path: string, stop: () => void = () => undefined): FoundRuntime => 
   return { endpoint, flags: ['--container-runtime', 'remote', '--container-runtime-endpoint', endpoint], stop };
 };
 
-/** `directory` is that of a private daemon. `say` reports each step. Throws an error with a remedy if no runtime can be started. */
+/**
+ * `directory` is that of a private daemon. `say` reports each step. Throws an error with a remedy if no runtime can be started.
+ */
 export async function findRuntime(options: {
   readonly directory: string;
   readonly say: (text: string) => void;

@@ -1,6 +1,6 @@
 /**
- * Writes `docs/agent-flags.md` and `docs/controlplane-flags.md` from the option tables. `--check` writes nothing and fails where
- * a page differs from what would be written.
+ * Writes `docs/agent-flags.md` and `docs/controlplane-flags.md` from the option tables. `--check` writes nothing and fails
+ * where a page differs from what would be written.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';

@@ -1,7 +1,8 @@
 /**
- * Bundles the program into one folder of JavaScript with everything that it loads at run time: `table.json`, `resources.json`, the
- * texts of the API's types (`models/`), the storage addon (`better-sqlite3/`), and the licences of the packages within. The executable,
- * the npm package and an installation are made of such a folder, so that none of them holds what the program does not run.
+ * Bundles the program into one folder of JavaScript with everything that it loads at run time: `table.json`, `resources.json`,
+ * the texts of the API's types (`models/`), the storage addon (`better-sqlite3/`), and the licences of the packages within. The
+ * executable, the npm package and an installation are made of such a folder, so that none of them holds what the program does
+ * not run.
  */
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire, isBuiltin } from 'node:module';
@@ -70,8 +71,9 @@ const addonBeside: Plugin = {
 };
 
 /**
- * A CommonJS package that is loaded on first use gets the named exports that Node.js finds in it. esbuild gives such an `import()` the
- * default export alone, so that `const { extract } = await import('tar-stream')` would be undefined in the bundle and only there.
+ * A CommonJS package that is loaded on first use gets the named exports that Node.js finds in it. esbuild gives such an
+ * `import()` the default export alone, so that `const { extract } = await import('tar-stream')` would be undefined in the
+ * bundle and only there.
  */
 const namedExports: Plugin = {
   name: 'named-exports',

@@ -1,4 +1,6 @@
-/** The architecture's rules as data: allowed imports, no cycles between files, no file that nothing imports, no global state. */
+/**
+ * The architecture's rules as data: allowed imports, no cycles between files, no file that nothing imports, no global state.
+ */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
@@ -24,7 +26,9 @@ const isScript = (path: string): boolean =>
   path.startsWith('scripts/') &&
   (existsSync(join(ROOT, path.replace(/\.ts$/, ''))) || path === 'scripts/images/build.ts');
 
-/** Packages that must not be loaded with the program: imported for types, or on first use. `node-http.ts` says why it is one. */
+/**
+ * Packages that must not be loaded with the program: imported for types, or on first use. `node-http.ts` says why it is one.
+ */
 const LAZY: readonly string[] = [
   'node:http',
   '@kubernetes/client-node',
@@ -529,6 +533,21 @@ const LONG: ReadonlyMap<string, string> = new Map([
   ],
   ['agent/resources/managers/manager-metrics.ts: registerManagerMetrics', 'a list of metrics with their help texts'],
 ]);
+
+/** Comments are read beside the code in narrow windows; only data and messages may be longer than this. */
+const COMMENT_COLUMNS = 128;
+
+test('no line of a comment is longer than 128 columns', () => {
+  const files = globSync('{api,agent,controlplane,cli,scripts,test}/**/*.ts', { cwd: ROOT });
+  const long = files.flatMap((path) =>
+    readFileSync(join(ROOT, path), 'utf8')
+      .split('\n')
+      .flatMap((line, index) =>
+        line.length > COMMENT_COLUMNS && /^\s*(\*|\/\/|\/\*)|\s\/\/ /.test(line) ? [`${path}:${index + 1}`] : [],
+      ),
+  );
+  assert.deepEqual(long, []);
+});
 
 /** One of the linter's findings, as far as it is used. */
 interface Finding {

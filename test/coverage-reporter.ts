@@ -1,6 +1,6 @@
 /**
- * Prints the share of lines that the tests of a run executed, for each top folder of the program. Files that no test loads count
- * as not executed. `scripts/test --coverage` adds it to the reporters.
+ * Prints the share of lines that the tests of a run executed, for each top folder of the program. Files that no test loads
+ * count as not executed. `scripts/test --coverage` adds it to the reporters.
  */
 import { globSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';

@@ -1,4 +1,6 @@
-/** Tar archives with paths that lead out of them, with forbidden entries, or cut off: for the tests of all readers of archives. */
+/**
+ * Tar archives with paths that lead out of them, with forbidden entries, or cut off: for the tests of all readers of archives.
+ */
 import { type Header, pack } from 'tar-stream';
 
 export interface ArchivePart {

@@ -10,8 +10,8 @@ export class Ended extends Error {}
 const LONGEST_PAUSE_MS = 100;
 
 /**
- * Resolves to the first result of `look` that is neither `undefined` nor `false`. An error of `look` counts as "not yet"; the last
- * one is the cause of the error after the time limit.
+ * Resolves to the first result of `look` that is neither `undefined` nor `false`. An error of `look` counts as "not yet"; the
+ * last one is the cause of the error after the time limit.
  */
 export async function until<T>(
   what: string,

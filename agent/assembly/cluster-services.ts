@@ -84,8 +84,8 @@ export async function clusterServices(
 }
 
 /**
- * The node also takes the domain from `kube-dns` if it takes the name servers from there. Otherwise short names of its pods would
- * not resolve.
+ * The node also takes the domain from `kube-dns` if it takes the name servers from there. Otherwise short names of its pods
+ * would not resolve.
  */
 export function clusterDomainOf(
   flags: Pick<AgentFlags, 'clusterDomain' | 'clusterDns'>,

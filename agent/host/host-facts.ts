@@ -1,5 +1,6 @@
 /**
- * Reads the facts of the host that the node's status reports, from /proc, /sys and /etc. Facts that do not change are read once.
+ * Reads the facts of the host that the node's status reports, from /proc, /sys and /etc. Facts that do not change are read
+ * once.
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
@@ -126,7 +127,10 @@ export function hostName(): string {
   return hostname();
 }
 
-/** Addresses of the host that others can reach: the first of each family of the interface that has the default route, then the others. */
+/**
+ * Addresses of the host that others can reach: the first of each family of the interface that has the default route, then the
+ * others.
+ */
 export function hostAddresses(): string[] {
   const route = readText('/proc/net/route') ?? '';
   const defaults = route

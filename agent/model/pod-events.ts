@@ -3,8 +3,8 @@ import type { Pod } from './pod.ts';
 
 export interface PodEventRecorder {
   /**
-   * Records an event. `fieldPath` names the container, for example `spec.containers{main}`. Events are bounded and rate limited.
-   * Never throws.
+   * Records an event. `fieldPath` names the container, for example `spec.containers{main}`. Events are bounded and rate
+   * limited. Never throws.
    */
   event(
     pod: Pod,

@@ -1,7 +1,7 @@
 /**
  * Authenticates requests to the agent's server by client certificates of `--client-ca-file`, by bearer tokens through
- * TokenReview, or as anonymous. Authorizes them by AlwaysAllow, or by SubjectAccessReview on `nodes/<subresource>`. Decisions are
- * cached, denials included.
+ * TokenReview, or as anonymous. Authorizes them by AlwaysAllow, or by SubjectAccessReview on `nodes/<subresource>`. Decisions
+ * are cached, denials included.
  */
 import type { TLSSocket } from 'node:tls';
 import type { IncomingMessage } from 'node:http';

@@ -1,7 +1,7 @@
 /**
- * Serves `POST /checkpoint/<namespace>/<pod>/<container>`. The runtime writes the container's state to an archive below the root
- * directory, and the response names the archive. Responds 404 for an unknown container, and 500 if the runtime fails or does not
- * support it.
+ * Serves `POST /checkpoint/<namespace>/<pod>/<container>`. The runtime writes the container's state to an archive below the
+ * root directory, and the response names the archive. Responds 404 for an unknown container, and 500 if the runtime fails or
+ * does not support it.
  */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * Replaces the CAs of clients while the agent runs. The file is checked through a work queue, as the kubelet does, whose metrics
- * show failures; a check that failed is repeated sooner.
+ * Replaces the CAs of clients while the agent runs. The file is checked through a work queue, as the kubelet does, whose
+ * metrics show failures; a check that failed is repeated sooner.
  */
 import { readFile } from 'node:fs/promises';
 import type { Logger } from '../../api/component/logger.ts';

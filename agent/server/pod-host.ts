@@ -17,8 +17,8 @@ import { type ContainerId, type Runtime, type SandboxId, type StreamIo, RuntimeE
 const PODS = { group: '', resource: 'pods' };
 
 /**
- * The operations on pods that the agent's server needs. Errors are `StatusError`s with the kubelet's messages, such as 404 for an
- * unknown pod or container and 400 for a container that waits to start.
+ * The operations on pods that the agent's server needs. Errors are `StatusError`s with the kubelet's messages, such as 404 for
+ * an unknown pod or container and 400 for a container that waits to start.
  */
 export interface PodHost {
   pods(): readonly Pod[];

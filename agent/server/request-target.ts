@@ -1,7 +1,7 @@
 /**
- * Parses the path and query of a request to the agent's server. Authorization, routing, streams and metrics use the same result.
- * A path that could be parsed differently (dot segments, empty segments, encoded slashes, backslashes) is rejected, because no
- * path of the agent has them.
+ * Parses the path and query of a request to the agent's server. Authorization, routing, streams and metrics use the same
+ * result. A path that could be parsed differently (dot segments, empty segments, encoded slashes, backslashes) is rejected,
+ * because no path of the agent has them.
  */
 import {
   apiForwardingFault,

@@ -158,7 +158,8 @@ const METHODS: typeof READING_METHODS = [
 ];
 
 /**
- * Returns the allowed methods of a path if the request has another method, else `undefined`. Called for requests without a route.
+ * Returns the allowed methods of a path if the request has another method, else `undefined`. Called for requests without a
+ * route.
  */
 export function allowedMethods(method: string, path: string, isReadOnly: boolean): string | undefined {
   const allowed = (isReadOnly ? READING_METHODS : METHODS).find(([pattern]) => pattern.test(path))?.[1];

@@ -1,6 +1,6 @@
 /**
- * The source of pods that the API server has bound to this node, mirror pods included. If the API server does not answer after a
- * start, the source reports the last known pods until it does.
+ * The source of pods that the API server has bound to this node, mirror pods included. If the API server does not answer after
+ * a start, the source reports the last known pods until it does.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';

@@ -6,8 +6,8 @@
  * handles each notification by itself. Here two notifications about the name within a second show it; a replacement by a rename
  * causes one.
  *
- * Names that begin with a dot are ignored. If a manifest is invalid, its last valid pod stays until the manifest is corrected or
- * removed.
+ * Names that begin with a dot are ignored. If a manifest is invalid, its last valid pod stays until the manifest is corrected
+ * or removed.
  */
 import { type FSWatcher, watch } from 'node:fs';
 import { readdir, readFile, realpath, stat } from 'node:fs/promises';
@@ -93,8 +93,8 @@ class FileSource implements PodSource {
   }
 
   /**
-   * Watches the path. A watcher reports nothing more once its directory is deleted or the path is a link to another one, so it is
-   * replaced.
+   * Watches the path. A watcher reports nothing more once its directory is deleted or the path is a link to another one, so it
+   * is replaced.
    */
   async #ensureWatch(): Promise<void> {
     try {

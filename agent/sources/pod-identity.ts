@@ -1,6 +1,6 @@
 /**
- * Checks the identity of pods. The name, namespace and uid become names of directories, files and containers, and a manifest may
- * have any text as uid. The mux calls it for the pods of all sources before they reach the sync loop.
+ * Checks the identity of pods. The name, namespace and uid become names of directories, files and containers, and a manifest
+ * may have any text as uid. The mux calls it for the pods of all sources before they reach the sync loop.
  */
 import type { Pod } from '../model/pod.ts';
 

@@ -195,8 +195,8 @@ function digest(parts: readonly string[]): string {
 }
 
 /**
- * Returns a prefix such as `line 12: ` if the lines have the field, else an empty string. Finds the field by its keys in order of
- * indentation.
+ * Returns a prefix such as `line 12: ` if the lines have the field, else an empty string. Finds the field by its keys in order
+ * of indentation.
  */
 export function lineOf(lines: readonly string[], field: string): string {
   const parts = field.split(/[.[\]]/).filter((part) => part !== '');

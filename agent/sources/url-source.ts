@@ -1,7 +1,7 @@
 /**
- * The source of static pods from a URL, which serves one pod or a list. It is requested at a fixed interval with the ETag of the
- * last response. Redirects are followed, except from TLS to plain text. The configured headers are sent to the host of the flag
- * only.
+ * The source of static pods from a URL, which serves one pod or a list. It is requested at a fixed interval with the ETag of
+ * the last response. Redirects are followed, except from TLS to plain text. The configured headers are sent to the host of the
+ * flag only.
  */
 import type { IncomingMessage } from 'node:http';
 import { createDialer, redirectTarget } from '../../api/machinery/dialer.ts';

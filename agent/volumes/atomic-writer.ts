@@ -2,7 +2,8 @@
  * Writes a set of files that a container sees change all at once. The files are in a time-stamped directory, `..data` is a link
  * to it, and the visible files are links through `..data`. Renaming that one link replaces the set.
  *
- * The writer opens everything through descriptors of the directories, so that a link that a container creates cannot redirect it.
+ * The writer opens everything through descriptors of the directories, so that a link that a container creates cannot redirect
+ * it.
  */
 import { randomBytes } from 'node:crypto';
 import { Directory, ifMissing, inDirectory } from '../files/beneath.ts';
@@ -70,7 +71,10 @@ async function giveToGroup(directory: Directory, gid: number | undefined): Promi
   await directory.chmod((mode & 0o7777) | 0o2550);
 }
 
-/** Whether the directory behind `..data` has exactly the payload. A link to anything but a time-stamped directory does not count. */
+/**
+ * Whether the directory behind `..data` has exactly the payload. A link to anything but a time-stamped directory does not
+ * count.
+ */
 async function isCurrent(volume: Directory, name: string, payload: Payload, gid: number | undefined): Promise<boolean> {
   if (!STAMPED.test(name)) return false;
   const stamped = await volume.enter(name).catch(ifMissing);

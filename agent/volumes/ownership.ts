@@ -1,7 +1,7 @@
 /**
  * The owners and modes of volumes. Everybody can write to a volume that the agent creates. `fsGroup` changes the group of the
- * volume's tree as the kubelet does: group rw, set-group-id on directories. Running containers can change the tree meanwhile, so
- * it is walked by descriptors: no link can redirect a change to a file of the host.
+ * volume's tree as the kubelet does: group rw, set-group-id on directories. Running containers can change the tree meanwhile,
+ * so it is walked by descriptors: no link can redirect a change to a file of the host.
  */
 import { chmod, chown } from 'node:fs/promises';
 import { descriptorPath, Directory, ifMissing, inDirectory } from '../files/beneath.ts';

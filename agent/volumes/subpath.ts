@@ -1,7 +1,7 @@
 /**
  * Binds sub-paths of volumes so that a container cannot use them against the host: links are resolved inside the volume only,
- * every part is opened through the descriptor of its parent, and the bind uses the opened descriptor instead of a path that could
- * change meanwhile.
+ * every part is opened through the descriptor of its parent, and the bind uses the opened descriptor instead of a path that
+ * could change meanwhile.
  */
 import { type FileHandle, mkdir, realpath, writeFile } from 'node:fs/promises';
 import { dirname, join, posix } from 'node:path';

@@ -66,7 +66,9 @@ export function certificateFileCredentials(
   };
 }
 
-/** Combines two providers. The values of the first one have precedence, and the second one fills in what the first one lacks. */
+/**
+ * Combines two providers. The values of the first one have precedence, and the second one fills in what the first one lacks.
+ */
 export function combinedCredentials(first: ClientCredentials, second: ClientCredentials): ClientCredentials {
   return {
     current: async () => ({ ...(await second.current()), ...(await first.current()) }),

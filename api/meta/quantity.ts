@@ -52,8 +52,9 @@ const PLAIN = /^(?:0|[1-9][0-9]{0,2}(?:[numkMGTPE]|[KMGTPE]i)?)$/;
 const zero: Quantity = { nano: 0n, format: 'DecimalSI' };
 
 /**
- * The quantities that were parsed, by their text. Objects repeat a few texts, and defaults, validation, warnings and admission each
- * parse them. Only short texts are kept: a substring of more than 12 characters would keep the whole text of its body in memory.
+ * The quantities that were parsed, by their text. Objects repeat a few texts, and defaults, validation, warnings and admission
+ * each parse them. Only short texts are kept: a substring of more than 12 characters would keep the whole text of its body in
+ * memory.
  */
 const parsed = new Map<string, Quantity>();
 const MOST_PARSED = 1000;

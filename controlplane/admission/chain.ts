@@ -9,7 +9,9 @@ import type { AdmissionAttributes, AdmissionChain, AdmissionPlugin, Operation } 
 const OPERATIONS: readonly Operation[] = ['CREATE', 'UPDATE', 'DELETE', 'CONNECT'];
 
 export interface ChainMetrics {
-  /** Returns the observer of the calls of one plugin. The chain requests it once, so that a call does not look up its series. */
+  /**
+   * Returns the observer of the calls of one plugin. The chain requests it once, so that a call does not look up its series.
+   */
   plugin(name: string, type: 'admit' | 'validate', operation: Operation): Observe;
   /** The same for the whole chain. */
   step(type: 'admit' | 'validate', operation: Operation): Observe;

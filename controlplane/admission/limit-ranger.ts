@@ -1,4 +1,6 @@
-/** LimitRanger: defaults, minimum, maximum and ratio of resources per container, pod and claim, from a namespace's LimitRanges. */
+/**
+ * LimitRanger: defaults, minimum, maximum and ratio of resources per container, pod and claim, from a namespace's LimitRanges.
+ */
 import type { LimitRange, PersistentVolumeClaim, Pod } from '../../api/machinery/kinds.ts';
 import { limitRanges } from '../../api/machinery/resources.ts';
 import { approximate, formatQuantity, milliUnits, parseQuantity, type Quantity } from '../../api/meta/quantity.ts';

@@ -62,7 +62,9 @@ function ownUrl(url: unknown, path: string): string {
 /** Every client of the whole document reads the part. */
 const MAX_PART_CHARACTERS = 2 * 1024 * 1024;
 
-/** Throws if the part is too large, is nested too deeply, or has too many values: whoever builds a document walks all of them. */
+/**
+ * Throws if the part is too large, is nested too deeply, or has too many values: whoever builds a document walks all of them.
+ */
 function bounded<T extends OpenApiPart>(part: T): T {
   const text = stringifyJson(part);
   if (text.length > MAX_PART_CHARACTERS) throw new Error(`the part has more than ${MAX_PART_CHARACTERS} characters`);

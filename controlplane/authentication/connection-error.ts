@@ -1,6 +1,6 @@
 /**
- * Describes why a connection to another server failed, in the words of Kubernetes, which clients and operators search for. Errors
- * that are not listed keep the words of the platform. Pure.
+ * Describes why a connection to another server failed, in the words of Kubernetes, which clients and operators search for.
+ * Errors that are not listed keep the words of the platform. Pure.
  */
 import { isIP } from 'node:net';
 

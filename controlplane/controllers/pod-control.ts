@@ -89,7 +89,10 @@ export function isNamespaceTerminating(error: unknown): boolean {
   );
 }
 
-/** Calls `create` `count` times in batches of 1, 2, 4, …; stops after a batch with failures. Resolves to the successes and the first error. */
+/**
+ * Calls `create` `count` times in batches of 1, 2, 4, …; stops after a batch with failures. Resolves to the successes and the
+ * first error.
+ */
 export async function inGrowingBatches(
   count: number,
   create: (index: number) => Promise<void>,

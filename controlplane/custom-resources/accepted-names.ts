@@ -2,8 +2,8 @@
  * Decides which names of a definition are accepted: those that neither a built-in resource nor another definition of its group
  * uses. Writes the result to the status, together with whether the definition is established.
  *
- * kube-apiserver accepts the names of built-in resources, but serves the built-in ones before custom ones and keeps their objects
- * apart. Here both would be the same objects, and a definition of reviews would answer who is authorized.
+ * kube-apiserver accepts the names of built-in resources, but serves the built-in ones before custom ones and keeps their
+ * objects apart. Here both would be the same objects, and a definition of reviews would answer who is authorized.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { builtinResources } from '../../api/schema/resources.ts';

@@ -1,5 +1,6 @@
 /**
- * The `scale` subresource: serves a workload as the `autoscaling/v1` Scale that `scale-view.ts` maps it to. Writes go through the resource's own update with only `spec.replicas` changed.
+ * The `scale` subresource: serves a workload as the `autoscaling/v1` Scale that `scale-view.ts` maps it to. Writes go through
+ * the resource's own update with only `spec.replicas` changed.
  */
 import { cloneJson } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';

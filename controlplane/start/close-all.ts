@@ -3,7 +3,10 @@ import type { Logger } from '../../api/component/logger.ts';
 
 export type Closing = () => Promise<void> | void;
 
-/** Empties the list. Never rejects: failures are logged, so that they neither skip other parts nor hide the cause of the closing. */
+/**
+ * Empties the list. Never rejects: failures are logged, so that they neither skip other parts nor hide the cause of the
+ * closing.
+ */
 export async function closeAll(opened: Closing[], logger: Logger): Promise<void> {
   for (const close of opened.splice(0).toReversed()) {
     try {

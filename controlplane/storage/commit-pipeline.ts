@@ -50,7 +50,10 @@ export class CommitPipeline {
     return this.#queue.pendingOf(keys);
   }
 
-  /** Resolves to the revision of `write`. The `joined` writes succeed or fail with it. None of the keys may have a running write. */
+  /**
+   * Resolves to the revision of `write`. The `joined` writes succeed or fail with it. None of the keys may have a running
+   * write.
+   */
   write(write: RequestedWrite, joined: readonly RequestedWrite[]): Promise<number> {
     const written = this.#queue.add(write, joined);
     if (!this.#isScheduled && this.#committing === undefined) {

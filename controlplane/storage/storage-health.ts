@@ -27,7 +27,10 @@ export class StorageHealth {
   readonly #options: StorageHealthOptions;
   #failure: Error | undefined;
   #isFull = false;
-  /** Small writes succeed between others that find no room. Only a probe ends what the log says, and probes go on until one succeeds. */
+  /**
+   * Small writes succeed between others that find no room. Only a probe ends what the log says, and probes go on until one
+   * succeeds.
+   */
   #isReportedFull = false;
   #trouble: string | undefined;
   #probe: Timer | undefined;

@@ -25,8 +25,8 @@ export interface CacheWatchOptions {
 
 export interface CacheWatchHandle extends WatchHandle {
   /**
-   * Sends a bookmark if the watch takes bookmarks, is not behind, and has not shown the newest revision yet. The server calls it
-   * before a watch ends.
+   * Sends a bookmark if the watch takes bookmarks, is not behind, and has not shown the newest revision yet. The server calls
+   * it before a watch ends.
    */
   bookmark(): void;
 }

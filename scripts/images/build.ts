@@ -1,4 +1,6 @@
-/** `scripts/airgap-images DIR`: writes DIR/orchlet-images.tar with the pause image and the demo image, from what this host has. */
+/**
+ * `scripts/airgap-images DIR`: writes DIR/orchlet-images.tar with the pause image and the demo image, from what this host has.
+ */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,6 +1,7 @@
 /**
- * This checkout and another commit in turns, with the programs of this checkout that measure: medians, their ratio, and how far the
- * rounds are apart. Only groups that measure a server compare two commits; `auth` measures modules of this checkout in process.
+ * This checkout and another commit in turns, with the programs of this checkout that measure: medians, their ratio, and how far
+ * the rounds are apart. Only groups that measure a server compare two commits; `auth` measures modules of this checkout in
+ * process.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -84,7 +84,8 @@ async function measure(name: string, runtime: FoundRuntime, archive: string, pri
     });
     return started;
   };
-  // The first start after a change of the sources compiles them, and holds the compiler; what runs for months was started again.
+  // The first start after a change of the sources compiles them, and holds the compiler; what runs for months was started
+  // again.
   await end(await start(join(directory, 'first')));
   const child = await start(join(directory, 'root'));
   const pid = child.pid ?? 0;

@@ -8,7 +8,9 @@ export interface CallFrame {
   readonly lineNumber: number;
 }
 
-/** The part of a `.cpuprofile` that is read here: https://chromedevtools.github.io/devtools-protocol/v8/Profiler/#type-Profile */
+/**
+ * The part of a `.cpuprofile` that is read here: https://chromedevtools.github.io/devtools-protocol/v8/Profiler/#type-Profile
+ */
 export interface CpuProfile {
   readonly nodes: readonly {
     readonly id: number;
@@ -87,8 +89,8 @@ function summed(tree: CallTree): CallTree {
 }
 
 /**
- * What each part took by itself. What Node.js, V8 and packages do counts for the part that calls them; what no part calls counts for
- * `none`. `partOf` gives the part of a function of this project, and nothing for any other function.
+ * What each part took by itself. What Node.js, V8 and packages do counts for the part that calls them; what no part calls
+ * counts for `none`. `partOf` gives the part of a function of this project, and nothing for any other function.
  */
 export function sharesByPart(
   tree: CallTree,

@@ -1,4 +1,7 @@
-/** The single executable: how large it is, how long it takes to start with and without unpacking itself, its memory. Called by `bench.ts`. */
+/**
+ * The single executable: how large it is, how long it takes to start with and without unpacking itself, its memory. Called by
+ * `bench.ts`.
+ */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,7 @@
-/** A flame graph as one HTML file without scripts: callers above, what they call below, widths by share; a frame's title has its measurements. */
+/**
+ * A flame graph as one HTML file without scripts: callers above, what they call below, widths by share; a frame's title has its
+ * measurements.
+ */
 import type { CallTree } from './call-tree.ts';
 
 const WIDTH = 1600;

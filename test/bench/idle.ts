@@ -1,6 +1,7 @@
 /**
- * What a single node costs while nothing happens: processor time, bytes written and fsyncs of `orchlet up`, and of the container
- * runtime beside it. Counted from /proc and by strace, which stops the process at its fsyncs alone. Called by `bench.ts`.
+ * What a single node costs while nothing happens: processor time, bytes written and fsyncs of `orchlet up`, and of the
+ * container runtime beside it. Counted from /proc and by strace, which stops the process at its fsyncs alone. Called by
+ * `bench.ts`.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';

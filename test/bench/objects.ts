@@ -13,7 +13,9 @@ export const configMap = (name?: string): object => ({
   data: { key: 'x'.repeat(100) },
 });
 
-/** A pod of about 2 KB as it is stored, as controllers make them; no scheduler takes it. Without a number the server names it. */
+/**
+ * A pod of about 2 KB as it is stored, as controllers make them; no scheduler takes it. Without a number the server names it.
+ */
 export const pod = (at?: number): object => ({
   apiVersion: 'v1',
   kind: 'Pod',
@@ -39,7 +41,10 @@ export const pod = (at?: number): object => ({
   },
 });
 
-/** The API server refuses pods without a service account, which a controller creates a moment after the start: so this creates it. */
+/**
+ * The API server refuses pods without a service account, which a controller creates a moment after the start: so this creates
+ * it.
+ */
 export async function createPods(http: Http, count: number): Promise<void> {
   const account = { metadata: { name: 'default' } };
   await http.request('POST', '/api/v1/namespaces/default/serviceaccounts', account).catch((error: Error) => {

@@ -12,8 +12,8 @@ export interface Facts {
   readonly loopDelayP99Ms: number;
   readonly loopDelayMaxMs: number;
   /**
-   * Longest and 99th percentile of the processor time that the main thread took between two turns of a timer: what a request has
-   * to wait for, without what other processes on the machine do.
+   * Longest and 99th percentile of the processor time that the main thread took between two turns of a timer: what a request
+   * has to wait for, without what other processes on the machine do.
    */
   readonly longestTurnCpuMs: number;
   readonly turnCpuP99Ms: number;

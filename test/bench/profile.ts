@@ -1,7 +1,7 @@
 /**
- * `npm run profile -- ROW`: puts one row of the benchmark on a server of its own while the profilers of V8 look at its main thread,
- * prints where the time of a request goes by step, and writes flame graphs that a browser opens beside the profiles themselves,
- * which the developer tools of a browser open.
+ * `npm run profile -- ROW`: puts one row of the benchmark on a server of its own while the profilers of V8 look at its main
+ * thread, prints where the time of a request goes by step, and writes flame graphs that a browser opens beside the profiles
+ * themselves, which the developer tools of a browser open.
  */
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';

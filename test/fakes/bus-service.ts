@@ -1,6 +1,6 @@
 /**
- * A service on a D-Bus: as much of the protocol as a test needs to stand in for systemd on a bus of its own. Answers calls with a
- * string, an object path or nothing.
+ * A service on a D-Bus: as much of the protocol as a test needs to stand in for systemd on a bus of its own. Answers calls with
+ * a string, an object path or nothing.
  */
 import { connect, type Socket } from 'node:net';
 

@@ -33,7 +33,10 @@ export function matchesFields(selector: string | undefined, object: KubeObject):
 
 type Json = Record<string, unknown>;
 
-/** Merge patch; `strategic` also merges lists whose entries have `type`, `name`, `uid` or `key`. JSON patch: add, remove, replace, test. */
+/**
+ * Merge patch; `strategic` also merges lists whose entries have `type`, `name`, `uid` or `key`. JSON patch: add, remove,
+ * replace, test.
+ */
 export function applyTestPatch(object: KubeObject, type: PatchType, patch: unknown): KubeObject {
   if (type === 'json') return applyOperations(object, patch as { op: string; path: string; value?: unknown }[]);
   return merge(object as Json, patch as Json, type === 'strategic') as unknown as KubeObject;

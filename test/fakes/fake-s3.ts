@@ -1,6 +1,6 @@
 /**
- * An S3 server in memory on a port of loopback, which verifies signatures (version 4) and the hashes of bodies by itself: objects,
- * uploads in parts, lists in pages. Faults are set from outside.
+ * An S3 server in memory on a port of loopback, which verifies signatures (version 4) and the hashes of bodies by itself:
+ * objects, uploads in parts, lists in pages. Faults are set from outside.
  */
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';

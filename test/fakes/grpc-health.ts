@@ -1,4 +1,7 @@
-/** gRPC's health service (`grpc.health.v1`), whose messages are short enough to be bytes: field 1 of the request names a service. */
+/**
+ * gRPC's health service (`grpc.health.v1`), whose messages are short enough to be bytes: field 1 of the request names a
+ * service.
+ */
 import { Server, ServerCredentials } from '@grpc/grpc-js';
 
 /** Of a service: a ServingStatus (1 serving, 2 not; 0 is left out as the wire does), or an error. */

@@ -1,4 +1,6 @@
-/** A gRPC server of a plugin on a unix socket, made of the same tables as the agent's client; the bytes on the socket are real. */
+/**
+ * A gRPC server of a plugin on a unix socket, made of the same tables as the agent's client; the bytes on the socket are real.
+ */
 import { rm } from 'node:fs/promises';
 import { Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
 import { buildCodecs } from '../../api/grpc/codec.ts';

@@ -1,4 +1,6 @@
-/** `orchlet agent` as a process of its own on a real container runtime, to be killed, and a look at what the runtime then has. */
+/**
+ * `orchlet agent` as a process of its own on a real container runtime, to be killed, and a look at what the runtime then has.
+ */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

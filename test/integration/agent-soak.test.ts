@@ -1,4 +1,7 @@
-/** Kills the agent again and again for a minute, and checks what the pods recorded. `npm run soak -- --agent docker|containerd` does the same for longer. */
+/**
+ * Kills the agent again and again for a minute, and checks what the pods recorded. `npm run soak -- --agent docker|containerd`
+ * does the same for longer.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { soakAgent } from '../soak/agent/run.ts';

@@ -1,6 +1,6 @@
 /**
- * Requests without credentials get health, version and what the cluster publishes, and nothing else. The test sends every method to
- * every path in the tables of the API server and of the agent.
+ * Requests without credentials get health, version and what the cluster publishes, and nothing else. The test sends every
+ * method to every path in the tables of the API server and of the agent.
  */
 import assert from 'node:assert/strict';
 import { connect, type ClientHttp2Session } from 'node:http2';

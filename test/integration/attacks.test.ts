@@ -1,4 +1,6 @@
-/** A running control plane under attack: certificates, proxy headers, impersonation, odd tokens and odd paths, over real TLS. */
+/**
+ * A running control plane under attack: certificates, proxy headers, impersonation, odd tokens and odd paths, over real TLS.
+ */
 import assert from 'node:assert/strict';
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { Agent, get as httpsGet, request as httpsRequest } from 'node:https';

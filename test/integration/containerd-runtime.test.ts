@@ -1,4 +1,7 @@
-/** The runtime contract on a real containerd. ORCHLET_TEST_CONTAINERD_SOCKET names its socket, ORCHLET_TEST_IMAGES an archive with a pause image and a shell image. */
+/**
+ * The runtime contract on a real containerd. ORCHLET_TEST_CONTAINERD_SOCKET names its socket, ORCHLET_TEST_IMAGES an archive
+ * with a pause image and a shell image.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

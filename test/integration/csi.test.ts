@@ -1,6 +1,7 @@
 /**
  * Volumes of a CSI driver in a cluster on real containers: the driver is a gRPC server in this process that binds directories,
- * and its attacher besides. Registration, attaching, staging, publishing, inline volumes, and all of it back over a killed node.
+ * and its attacher besides. Registration, attaching, staging, publishing, inline volumes, and all of it back over a killed
+ * node.
  */
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,7 @@
-/** Devices in the whole control plane: claims from templates, their allocation by the scheduler, and their release by a finished pod. */
+/**
+ * Devices in the whole control plane: claims from templates, their allocation by the scheduler, and their release by a finished
+ * pod.
+ */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import * as resources from '../../api/machinery/resources.ts';

@@ -1,6 +1,7 @@
 /**
  * A node under real pressure, on both runtimes: memory of the pods' own cgroup filled by a pod, and a small file system as the
- * agent's directory filled by another. Checks which pods are evicted, how that is reported, which pods stay, and that the pressure passes.
+ * agent's directory filled by another. Checks which pods are evicted, how that is reported, which pods stay, and that the
+ * pressure passes.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

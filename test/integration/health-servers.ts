@@ -1,6 +1,6 @@
 /**
- * Servers that probes and hooks of pods on the node's network call: HTTP, HTTPS and gRPC. They record the requests. They run in a
- * thread of their own: the tests' own thread stands still while kubectl runs, and probes wait for nobody.
+ * Servers that probes and hooks of pods on the node's network call: HTTP, HTTPS and gRPC. They record the requests. They run in
+ * a thread of their own: the tests' own thread stands still while kubectl runs, and probes wait for nobody.
  */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';

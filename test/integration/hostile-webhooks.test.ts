@@ -1,6 +1,6 @@
 /**
- * Admission webhooks that misbehave, through a running server and real TLS: the failure policy applies to every fault, none blocks
- * or harms the server, and none makes it connect to an address that the webhook's author could not reach.
+ * Admission webhooks that misbehave, through a running server and real TLS: the failure policy applies to every fault, none
+ * blocks or harms the server, and none makes it connect to an address that the webhook's author could not reach.
  */
 import assert from 'node:assert/strict';
 import { createServer, type Server } from 'node:https';

@@ -1,4 +1,7 @@
-/** The image store of real runtimes: archives come in by the command, unused images go, and what is used, imported or pinned stays. */
+/**
+ * The image store of real runtimes: archives come in by the command, unused images go, and what is used, imported or pinned
+ * stays.
+ */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';

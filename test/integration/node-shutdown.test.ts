@@ -1,6 +1,6 @@
 /**
- * Graceful node shutdown with a real login manager: systemd-logind on a bus of the test's own, where a fake stands for the systemd
- * that would take the machine down.
+ * Graceful node shutdown with a real login manager: systemd-logind on a bus of the test's own, where a fake stands for the
+ * systemd that would take the machine down.
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process';

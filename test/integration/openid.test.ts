@@ -1,4 +1,7 @@
-/** OpenID Connect against a real issuer (oidc-provider) over TLS: which tokens are accepted, which are refused, and what happens while the issuer does not answer. */
+/**
+ * OpenID Connect against a real issuer (oidc-provider) over TLS: which tokens are accepted, which are refused, and what happens
+ * while the issuer does not answer.
+ */
 import assert from 'node:assert/strict';
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

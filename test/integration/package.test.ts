@@ -1,6 +1,6 @@
 /**
- * The npm package of scripts/build-package, as a dependency of somebody's tests, and the program that scripts/install installs: what
- * runs is there, and nothing else.
+ * The npm package of scripts/build-package, as a dependency of somebody's tests, and the program that scripts/install installs:
+ * what runs is there, and nothing else.
  */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';

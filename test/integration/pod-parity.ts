@@ -40,7 +40,10 @@ interface Watched {
   isReasonLost: boolean;
 }
 
-/** containerd 1.6, which Docker 20.10 stands on, loses the kernel's word of an out-of-memory kill now and then: the exit code is left. */
+/**
+ * containerd 1.6, which Docker 20.10 stands on, loses the kernel's word of an out-of-memory kill now and then: the exit code is
+ * left.
+ */
 const LOST_OOM = /\.terminated\.reason: expected "OOMKilled", is "Error"$/;
 
 export function podParity(on: 'docker' | 'containerd', skip: string | false): void {

@@ -1,6 +1,7 @@
 /**
- * exec, attach, cp, port-forward and logs on a real runtime with the oldest and the newest kubectl that are installed: terminals
- * that change their size, large transfers, half-closed connections, readers that are slow. One cluster of one node a runtime.
+ * exec, attach, cp, port-forward and logs on a real runtime with the oldest and the newest kubectl that are installed:
+ * terminals that change their size, large transfers, half-closed connections, readers that are slow. One cluster of one node a
+ * runtime.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

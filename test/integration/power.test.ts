@@ -1,4 +1,6 @@
-/** A node of a cluster through power cuts: it boots its last known pods before the API server answers, and loses none to kills. */
+/**
+ * A node of a cluster through power cuts: it boots its last known pods before the API server answers, and loses none to kills.
+ */
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';

@@ -1,7 +1,7 @@
 /**
  * Exclusive CPUs and devices of a plugin, in a cluster on real containers: what the kernel reports of the processes, what the
- * node and the pods report, and that both survive a killed agent. Memory of NUMA nodes is left to the unit tests: its state file
- * is refused on a host whose memory has changed, and that of a virtual machine may change at any time.
+ * node and the pods report, and that both survive a killed agent. Memory of NUMA nodes is left to the unit tests: its state
+ * file is refused on a host whose memory has changed, and that of a virtual machine may change at any time.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

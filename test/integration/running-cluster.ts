@@ -1,4 +1,6 @@
-/** A cluster for integration tests: `orchlet up` as users run it, on the Docker daemon that `scripts/test` started, and kubectl. */
+/**
+ * A cluster for integration tests: `orchlet up` as users run it, on the Docker daemon that `scripts/test` started, and kubectl.
+ */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

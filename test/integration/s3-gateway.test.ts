@@ -1,4 +1,7 @@
-/** Backups in the S3 server of Ceph: written in several parts, scheduled, thinned out, and restored on a host without anything else. */
+/**
+ * Backups in the S3 server of Ceph: written in several parts, scheduled, thinned out, and restored on a host without anything
+ * else.
+ */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { spawnSync } from 'node:child_process';

@@ -1,4 +1,7 @@
-/** Encryption at rest on a running control plane: nothing in clear on the disk, keys exchanged while it runs, by file and command. */
+/**
+ * Encryption at rest on a running control plane: nothing in clear on the disk, keys exchanged while it runs, by file and
+ * command.
+ */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';

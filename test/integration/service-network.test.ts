@@ -1,4 +1,7 @@
-/** Services as pods use them on a cluster of one node: by name and address, themselves included, and from outside by a node port. */
+/**
+ * Services as pods use them on a cluster of one node: by name and address, themselves included, and from outside by a node
+ * port.
+ */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';

@@ -1,4 +1,7 @@
-/** Runs the control plane under faults for half a minute, and checks what its clients saw. `npm run soak` does the same for longer. */
+/**
+ * Runs the control plane under faults for half a minute, and checks what its clients saw. `npm run soak` does the same for
+ * longer.
+ */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';

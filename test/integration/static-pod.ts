@@ -1,4 +1,7 @@
-/** The whole agent without an API server on a real container runtime: a static pod from file to running, over restarts of the agent, to its end. */
+/**
+ * The whole agent without an API server on a real container runtime: a static pod from file to running, over restarts of the
+ * agent, to its end.
+ */
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

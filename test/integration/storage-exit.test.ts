@@ -1,4 +1,7 @@
-/** The exit of `orchlet controlplane` whose storage cannot write any more, and cannot close cleanly either: code 74, and nothing acknowledged is lost. */
+/**
+ * The exit of `orchlet controlplane` whose storage cannot write any more, and cannot close cleanly either: code 74, and nothing
+ * acknowledged is lost.
+ */
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';

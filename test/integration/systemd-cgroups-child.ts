@@ -1,6 +1,6 @@
 /**
- * The agent's cgroups with the driver of systemd, on the host where this runs: does the steps of its argument one after the other,
- * then prints its warnings. Each run is an agent that starts again.
+ * The agent's cgroups with the driver of systemd, on the host where this runs: does the steps of its argument one after the
+ * other, then prints its warnings. Each run is an agent that starts again.
  */
 import { createCgroupManager } from '../../agent/host/cgroups/cgroup-manager.ts';
 import { type CgroupLimits, NodeAllocatable } from '../../agent/host/cgroups/node-allocatable.ts';

@@ -1,4 +1,6 @@
-/** Limits of pods, of all pods and of what is reserved as properties of slices, under a real systemd: set, changed, kept, gone. */
+/**
+ * Limits of pods, of all pods and of what is reserved as properties of slices, under a real systemd: set, changed, kept, gone.
+ */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';

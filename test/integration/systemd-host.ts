@@ -1,6 +1,6 @@
 /**
- * A host with its own systemd, in namespaces: processes, mounts, cgroups and network are its own; its file system is this one's with
- * all changes in memory. What a boot would change of the kernel for everybody is left out.
+ * A host with its own systemd, in namespaces: processes, mounts, cgroups and network are its own; its file system is this one's
+ * with all changes in memory. What a boot would change of the kernel for everybody is left out.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -158,7 +158,8 @@ function bootScript(directory: string, group: string): string {
     `rm -f ${root}/etc/systemd/system/*.wants/*`,
     ...MASKED.map((unit) => `ln -sfn /dev/null ${root}/etc/systemd/system/${unit}`),
     'ip link set lo up',
-    // Not a chroot: the kernel refuses user namespaces (PrivateUsers=) to a process whose root is not that of its mount namespace.
+    // Not a chroot: the kernel refuses user namespaces (PrivateUsers=) to a process whose root is not that of its mount
+    // namespace.
     `cd ${root} && mkdir -p .host && pivot_root . .host`,
     'umount --lazy /.host && rmdir /.host',
     `cd / && exec /usr/bin/env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin ${SYSTEMD} --system --unit=basic.target --log-target=journal --show-status=0`,

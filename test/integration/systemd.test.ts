@@ -1,4 +1,7 @@
-/** The units under a real systemd: readiness, watchdog, restart and upgrade without an end of pods, and what uninstalling leaves. */
+/**
+ * The units under a real systemd: readiness, watchdog, restart and upgrade without an end of pods, and what uninstalling
+ * leaves.
+ */
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

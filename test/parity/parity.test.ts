@@ -1,4 +1,7 @@
-/** Every recorded exchange of kube-apiserver that is not listed in `differing.txt` matches. `npm run parity -- --diff --only NAME` shows more. */
+/**
+ * Every recorded exchange of kube-apiserver that is not listed in `differing.txt` matches. `npm run parity -- --diff --only
+ * NAME` shows more.
+ */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';

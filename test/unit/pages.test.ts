@@ -1,4 +1,7 @@
-/** What the pages for readers name exists: links with their anchors, paths of the repository, npm scripts, commands and their flags. */
+/**
+ * What the pages for readers name exists: links with their anchors, paths of the repository, npm scripts, commands and their
+ * flags.
+ */
 import assert from 'node:assert/strict';
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

@@ -15,7 +15,8 @@ export interface CgroupResources {
 }
 
 /**
- * Never throws. A limit that cannot be set is logged once: pods then run without limits of their own, and containers keep theirs.
+ * Never throws. A limit that cannot be set is logged once: pods then run without limits of their own, and containers keep
+ * theirs.
  */
 export interface CgroupManager {
   /** Returns the name that the runtime takes, for parts below `--cgroup-root`. */

@@ -1,6 +1,6 @@
 /**
- * Writes the files of cgroups v1 (all mounted controllers) and v2. A value that is already set is not written again. A file that
- * cannot be written does not prevent the others.
+ * Writes the files of cgroups v1 (all mounted controllers) and v2. A value that is already set is not written again. A file
+ * that cannot be written does not prevent the others.
  */
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, rmdir, writeFile } from 'node:fs/promises';

@@ -44,7 +44,9 @@ export class NodeAllocatable {
     );
   }
 
-  /** Sets the shares of the burstable class to the sum of its pods' requests, and those of the best-effort class to the minimum. */
+  /**
+   * Sets the shares of the burstable class to the sum of its pods' requests, and those of the best-effort class to the minimum.
+   */
   async updateQosShares(pods: readonly Pod[]): Promise<void> {
     const burstable = pods
       .filter((pod) => qosClass(pod) === 'Burstable')

@@ -1,10 +1,10 @@
 /**
  * Manages cgroups as transient slices of systemd, with limits as properties of the units, because systemd reverts other changes
- * to its cgroups. The slices last until the host shuts down, and the agent sets the limits again when it starts. Limits without a
- * systemd property (huge pages) are written to the kernel's files.
+ * to its cgroups. The slices last until the host shuts down, and the agent sets the limits again when it starts. Limits without
+ * a systemd property (huge pages) are written to the kernel's files.
  *
- * Each change runs one `busctl` process, one after the other, and none if nothing changes. If systemd does not respond, the files
- * are written instead, and this is logged once.
+ * Each change runs one `busctl` process, one after the other, and none if nothing changes. If systemd does not respond, the
+ * files are written instead, and this is logged once.
  */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';

@@ -1,7 +1,7 @@
 /**
  * Checks the agent's requirements on the host before it starts (no swap, kernel parameters, cgroup v2), and sets the OOM score
- * and the open file limit of its own process. An unmet requirement is an error with the kubelet's message. A setting that is not
- * permitted is a warning, logged once.
+ * and the open file limit of its own process. An unmet requirement is an error with the kubelet's message. A setting that is
+ * not permitted is a warning, logged once.
  */
 import { execFile } from 'node:child_process';
 import { access, readFile, writeFile } from 'node:fs/promises';
@@ -21,8 +21,8 @@ export interface HostDemands {
 }
 
 /**
- * The kernel parameters of a node: memory overcommit, no panic when memory runs out, a restart after a panic, and enough keys for
- * containers.
+ * The kernel parameters of a node: memory overcommit, no panic when memory runs out, a restart after a panic, and enough keys
+ * for containers.
  */
 export const KERNEL_PARAMETERS: Readonly<Record<string, number>> = {
   'vm/overcommit_memory': 1,

@@ -1,7 +1,7 @@
 /**
- * Holds the file of `--lock-file` while the agent runs, so that a second agent waits. With `--exit-on-lock-contention` the agent
- * stops when another process waits for the file, or when the file is deleted. Node.js cannot lock files, so a child process
- * `flock` holds the lock. It releases the lock when its standard input closes, which happens however the agent stops.
+ * Holds the file of `--lock-file` while the agent runs, so that a second agent waits. With `--exit-on-lock-contention` the
+ * agent stops when another process waits for the file, or when the file is deleted. Node.js cannot lock files, so a child
+ * process `flock` holds the lock. It releases the lock when its standard input closes, which happens however the agent stops.
  */
 import { spawn } from 'node:child_process';
 import { readFile, stat } from 'node:fs/promises';

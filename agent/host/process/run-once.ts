@@ -15,8 +15,8 @@ export interface RunOnceHost {
 const LONGEST_MS = 1_023_000;
 
 /**
- * Resolves with a message for the log when every pod runs or has terminated, or when the signal aborts. Throws if a pod does not
- * start in time.
+ * Resolves with a message for the log when every pod runs or has terminated, or when the signal aborts. Throws if a pod does
+ * not start in time.
  */
 export async function waitForPods(host: RunOnceHost, clock: Clock, signal: AbortSignal): Promise<string> {
   const startedAtMs = clock.monotonic();

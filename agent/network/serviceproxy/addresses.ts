@@ -1,6 +1,6 @@
 /**
- * Normalizes the addresses and ranges of services for iptables. The API also accepts white space around ranges and leading zeros
- * in addresses. Unchanged, these would break the input of `iptables-restore`, which has the rules of all services. Pure.
+ * Normalizes the addresses and ranges of services for iptables. The API also accepts white space around ranges and leading
+ * zeros in addresses. Unchanged, these would break the input of `iptables-restore`, which has the rules of all services. Pure.
  * `service-ports.ts` calls it for every address that becomes part of a rule.
  */
 import { isIPv4, isIPv6 } from 'node:net';

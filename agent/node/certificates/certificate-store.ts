@@ -1,6 +1,6 @@
 /**
- * Stores a key and certificate in one PEM file, as the kubelet does: `<dir>/<name>-<time>.pem`, with a link `<name>-current.pem`
- * that is replaced when a new pair exists. A crash leaves either the old or the new pair.
+ * Stores a key and certificate in one PEM file, as the kubelet does: `<dir>/<name>-<time>.pem`, with a link
+ * `<name>-current.pem` that is replaced when a new pair exists. A crash leaves either the old or the new pair.
  */
 import { readPem } from '../../../api/pki/pem.ts';
 import { createPrivateKey } from 'node:crypto';

@@ -68,7 +68,8 @@ async function selfSigned(options: ServingOptions): Promise<ServingPair> {
 }
 
 /**
- * `--rotate-server-certificates`: requests a certificate from the cluster's signer, and a new one whenever the addresses change.
+ * `--rotate-server-certificates`: requests a certificate from the cluster's signer, and a new one whenever the addresses
+ * change.
  */
 export function keepServingCertificate(
   options: ServingOptions & {

@@ -1,8 +1,8 @@
 /**
  * Access to the host's login manager, which delays a shutdown of the host while a lock is held. It uses systemd's own tools:
  *
- * The lock is a file descriptor that D-Bus passes, which JavaScript clients cannot receive. `systemd-inhibit` holds it as long as
- * its command runs, and the command exits when its standard input closes, so that a killed agent never delays a shutdown.
+ * The lock is a file descriptor that D-Bus passes, which JavaScript clients cannot receive. `systemd-inhibit` holds it as long
+ * as its command runs, and the command exits when its standard input closes, so that a killed agent never delays a shutdown.
  *
  * `busctl` receives the signal of a shutdown. Both tools belong to the package of the login manager, so a host without them has
  * no login manager.

@@ -83,7 +83,9 @@ export class NodeManager implements NodeInfo {
   #features: RuntimeFeatures = { handlers: [], supplementalGroupsPolicy: false };
   #cidrs: readonly string[];
   #sentAtMs = 0;
-  /** Changes that the API server dropped from the last status, because its version lacks the fields. They alone cause no update. */
+  /**
+   * Changes that the API server dropped from the last status, because its version lacks the fields. They alone cause no update.
+   */
   #untaken: Readonly<Record<string, JsonValue>> = {};
   #registered = false;
   #isCordoned = false;

@@ -1,4 +1,6 @@
-/** Computes the desired Node object with a list of setters. Each sets one part of the status in a copy. Pure, given the facts. */
+/**
+ * Computes the desired Node object with a list of setters. Each sets one part of the status in a copy. Pure, given the facts.
+ */
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
 import { formatQuantity } from '../../../api/meta/quantity.ts';

@@ -61,7 +61,8 @@ export function withEviction(
 }
 
 /**
- * Returns what all pods together may use. Hard thresholds are not subtracted, so that eviction starts before the kernel's limit.
+ * Returns what all pods together may use. Hard thresholds are not subtracted, so that eviction starts before the kernel's
+ * limit.
  */
 export function podLimits(reserved: Readonly<Record<string, number>>, capacity: Capacity): CgroupLimits {
   const pids = reserved['pid'] ?? 0;

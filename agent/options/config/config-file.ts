@@ -1,7 +1,7 @@
 /**
- * Reads `KubeletConfiguration` files: `--config` and the drop-ins of `--config-dir`. A file with an unknown field, a value of the
- * wrong type, a duplicate key, or another kind or version is rejected as a whole, with line and column. The result is the file's
- * JSON, which matches the option table, with absolute paths.
+ * Reads `KubeletConfiguration` files: `--config` and the drop-ins of `--config-dir`. A file with an unknown field, a value of
+ * the wrong type, a duplicate key, or another kind or version is rejected as a whole, with line and column. The result is the
+ * file's JSON, which matches the option table, with absolute paths.
  */
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { dirname, isAbsolute, join, resolve } from 'node:path';

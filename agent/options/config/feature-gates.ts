@@ -1,6 +1,6 @@
 /**
- * Computes the enabled feature gates from `--feature-gates` and the file's `featureGates`. AllAlpha and AllBeta apply first, and
- * single gates override them.
+ * Computes the enabled feature gates from `--feature-gates` and the file's `featureGates`. AllAlpha and AllBeta apply first,
+ * and single gates override them.
  */
 import { type ActiveGate, activeGates, featureGates, type GateStage } from '../feature-gates.ts';
 import { ConfigurationError } from '../../model/configuration-error.ts';

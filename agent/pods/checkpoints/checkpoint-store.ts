@@ -1,6 +1,6 @@
 /**
- * Stores small JSON values that survive a power failure. Each key has a file below a directory of the root directory. A value is
- * replaced by renaming a synced file, so that a reader finds the old value or the new one, but never a part.
+ * Stores small JSON values that survive a power failure. Each key has a file below a directory of the root directory. A value
+ * is replaced by renaming a synced file, so that a reader finds the old value or the new one, but never a part.
  *
  * Values are written in batches, at most one batch every few seconds, and only if they changed. A failing disk is logged once
  * and retried, and no caller waits for a checkpoint. Directories have mode 0700, files 0600.

@@ -3,8 +3,8 @@
  * service-account tokens. It returns the stored objects while the API server cannot be reached. A response that an object does
  * not exist or is forbidden counts as a response and is never replaced.
  *
- * Secrets and tokens are therefore on the disk, readable by root only, as long as a pod of this node refers to them. A host that
- * must not store them runs with `--pod-checkpoints=false`.
+ * Secrets and tokens are therefore on the disk, readable by root only, as long as a pod of this node refers to them. A host
+ * that must not store them runs with `--pod-checkpoints=false`.
  */
 import { createHash } from 'node:crypto';
 import type {

@@ -44,7 +44,9 @@ export class PodAllocations {
     return withResources(pod, this.#of(pod).resources);
   }
 
-  /** Allocates the desired resources if they fit, and reports why if they do not. Returns the pod with its allocated resources. */
+  /**
+   * Allocates the desired resources if they fit, and reports why if they do not. Returns the pod with its allocated resources.
+   */
   decide(pod: Pod): Pod {
     const allocation = this.#of(pod);
     const current = withResources(pod, allocation.resources);

@@ -180,7 +180,9 @@ export class PodSync implements PodSyncer {
     statuses.terminate(pod);
   }
 
-  /** Reports a rejected pod, of which nothing was ever started: like the kubelet, without conditions and containers of its own. */
+  /**
+   * Reports a rejected pod, of which nothing was ever started: like the kubelet, without conditions and containers of its own.
+   */
   reject(pod: Pod, reason: string, message: string): void {
     const { generation } = pod.metadata;
     this.#options.events.event(pod, 'Warning', reason, message);

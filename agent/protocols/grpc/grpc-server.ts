@@ -1,6 +1,6 @@
 /**
- * A gRPC server on a unix socket, built from the same message tables as the client. It serves programs on the host (registration
- * of device plugins, the PodResources API). gRPC is loaded on first use.
+ * A gRPC server on a unix socket, built from the same message tables as the client. It serves programs on the host
+ * (registration of device plugins, the PodResources API). gRPC is loaded on first use.
  */
 import { chmod, mkdir, rm } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';

@@ -42,7 +42,9 @@ export class SpdyStream extends Duplex {
     this.push(null);
   }
 
-  /** Called by the connection for received data. Resolves when the stream accepts more. Data after the peer's end is dropped. */
+  /**
+   * Called by the connection for received data. Resolves when the stream accepts more. Data after the peer's end is dropped.
+   */
   async give(payload: Buffer): Promise<void> {
     if (this.destroyed || this.#hasPeerEnded) return;
     const isFull = !this.push(payload);

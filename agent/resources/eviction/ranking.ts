@@ -1,4 +1,6 @@
-/** Ranks pods for eviction for a scarce resource. The input is usage and pods, the result is the order with its reasons. Pure. */
+/**
+ * Ranks pods for eviction for a scarce resource. The input is usage and pods, the result is the order with its reasons. Pure.
+ */
 import type { Pod } from '../../model/pod.ts';
 import { bytesOf, podResources, requestsOf } from '../../runtime/kuberuntime/resources.ts';
 import { isCriticalPod } from '../../model/pod-kinds.ts';

@@ -1,6 +1,6 @@
 /**
- * Parses eviction thresholds from the flags, and computes which thresholds an observation crosses. Pure. The error texts are the
- * kubelet's.
+ * Parses eviction thresholds from the flags, and computes which thresholds an observation crosses. Pure. The error texts are
+ * the kubelet's.
  */
 import { parseDuration } from '../../../api/component/duration.ts';
 import {

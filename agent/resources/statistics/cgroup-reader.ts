@@ -1,6 +1,6 @@
 /**
- * Creates the reader for the version of cgroups that the host has: v1 has one mount per controller, v2 one for all. A read opens
- * a few small files and starts no process.
+ * Creates the reader for the version of cgroups that the host has: v1 has one mount per controller, v2 one for all. A read
+ * opens a few small files and starts no process.
  */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * The methods and enumerations of CRI v1, and the types of requests and responses, which are derived from the table of messages.
- * The wire codec is built from the same table.
+ * The methods and enumerations of CRI v1, and the types of requests and responses, which are derived from the table of
+ * messages. The wire codec is built from the same table.
  */
 import type { IncomingOf, OutgoingOf } from '../../../api/grpc/messages.ts';
 import type { MESSAGES } from './messages.ts';

@@ -1,6 +1,6 @@
 /**
- * Creates sandboxes and containers in the Docker Engine, with the files that they need on the host: the resolver configuration of
- * a sandbox, which its containers mount, and seccomp profiles. The Docker runtime calls it.
+ * Creates sandboxes and containers in the Docker Engine, with the files that they need on the host: the resolver configuration
+ * of a sandbox, which its containers mount, and seccomp profiles. The Docker runtime calls it.
  */
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -38,7 +38,9 @@ export class ContainerCreation {
     this.#options = options;
   }
 
-  /** Creates a sandbox and does not start it. Without a network it uses the host's. Brings the sandbox image if it is missing. */
+  /**
+   * Creates a sandbox and does not start it. Without a network it uses the host's. Brings the sandbox image if it is missing.
+   */
   async sandbox(config: SandboxConfig, { network }: { readonly network: string | undefined }): Promise<SandboxId> {
     const { instance, clock, sandboxImage, facts } = this.#options;
     const name = dockerName('POD', config.pod, config.pod.attempt, instance);

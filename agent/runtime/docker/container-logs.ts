@@ -1,6 +1,6 @@
 /**
- * Owns the CRI log writers, one per container whose output is not complete yet. The Docker runtime starts a writer when it starts
- * a container, and again for every running container when the agent starts.
+ * Owns the CRI log writers, one per container whose output is not complete yet. The Docker runtime starts a writer when it
+ * starts a container, and again for every running container when the agent starts.
  */
 import type { ContainerInspectInfo } from 'dockerode';
 import type { Logger } from '../../../api/component/logger.ts';
@@ -27,7 +27,8 @@ export class ContainerLogs {
   }
 
   /**
-   * Starts a writer that appends to the log file named in the container's labels. Does nothing if the container no longer exists.
+   * Starts a writer that appends to the log file named in the container's labels. Does nothing if the container no longer
+   * exists.
    */
   async write(id: string): Promise<void> {
     const found = await this.#inspect(id);

@@ -21,8 +21,8 @@ export interface EngineFacts {
   readonly recursiveReadOnly: boolean;
   /**
    * The engine is Podman's implementation of Docker's API. In Podman a container that joins a network namespace must also join
-   * the UTS namespace to share the host name, and a seccomp profile is named by its path. Docker rejects the first and takes the
-   * profile inline.
+   * the UTS namespace to share the host name, and a seccomp profile is named by its path. Docker rejects the first and takes
+   * the profile inline.
    */
   readonly isPodman: boolean;
   readonly seLinux: boolean;

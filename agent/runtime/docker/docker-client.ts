@@ -101,8 +101,8 @@ function engineMessage(error: EngineError, message: string): string {
 }
 
 /**
- * Engine versions prefix start errors differently. This function uses containerd's prefix for all of them, so that users find the
- * same text for the same error.
+ * Engine versions prefix start errors differently. This function uses containerd's prefix for all of them, so that users find
+ * the same text for the same error.
  */
 export function startMessage(message: string): string {
   const bare = message.replace(/^failed to create task for container: /, '');

@@ -1,7 +1,7 @@
 /**
- * Implements the container runtime boundary with the Docker Engine (20.10 and later). A pod sandbox is a pause container, and the
- * pod's containers join its namespaces. All state that must survive a restart of the agent is in container labels. Memory holds
- * only caches and the log writers, which are rebuilt at start.
+ * Implements the container runtime boundary with the Docker Engine (20.10 and later). A pod sandbox is a pause container, and
+ * the pod's containers join its namespaces. All state that must survive a restart of the agent is in container labels. Memory
+ * holds only caches and the log writers, which are rebuilt at start.
  */
 import { createHash } from 'node:crypto';
 import { statfs } from 'node:fs/promises';

@@ -1,6 +1,6 @@
 /**
- * Follows the engine's events about this agent's containers, and reconnects when the stream breaks. The Docker runtime passes the
- * events to the PLEG.
+ * Follows the engine's events about this agent's containers, and reconnects when the stream breaks. The Docker runtime passes
+ * the events to the PLEG.
  */
 import { createInterface } from 'node:readline';
 import type { Logger } from '../../../api/component/logger.ts';

@@ -1,6 +1,6 @@
 /**
- * Runs processes inside a running container: exec with streams, exec with collected output, and attach. The engine cannot kill an
- * exec. At a time limit, this module kills the process by its process id on the host, after it has checked that the process
+ * Runs processes inside a running container: exec with streams, exec with collected output, and attach. The engine cannot kill
+ * an exec. At a time limit, this module kills the process by its process id on the host, after it has checked that the process
  * belongs to the container.
  */
 import { readFile } from 'node:fs/promises';

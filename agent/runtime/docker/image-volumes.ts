@@ -1,7 +1,7 @@
 /**
  * Provides image volumes on Docker. Not every engine can mount an image, so the files of an image are extracted once into a
- * directory below the root directory, and bound read-only into the containers that mount them. The directory is removed with the
- * image.
+ * directory below the root directory, and bound read-only into the containers that mount them. The directory is removed with
+ * the image.
  */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';

@@ -1,6 +1,6 @@
 /**
- * Lists, inspects, pulls, loads and removes images in Docker. Pull progress is logged. An error inside the progress stream fails
- * the pull.
+ * Lists, inspects, pulls, loads and removes images in Docker. Pull progress is logged. An error inside the progress stream
+ * fails the pull.
  */
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';

@@ -121,8 +121,8 @@ export function readLabels(all: DockerLabels): LabelFacts {
 }
 
 /**
- * Builds the container name that tools parse from `docker ps`, with the agent's instance at the end: two clusters may run static
- * pods with the same uid.
+ * Builds the container name that tools parse from `docker ps`, with the agent's instance at the end: two clusters may run
+ * static pods with the same uid.
  */
 export function dockerName(container: string, pod: PodIdentity, attempt: number, instance: string): string {
   return `k8s_${container}_${pod.name}_${pod.namespace}_${pod.uid}_${attempt}_${instance.slice(0, 8)}`;

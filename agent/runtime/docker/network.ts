@@ -130,7 +130,8 @@ export class PodNetwork {
   }
 
   /**
-   * Removes the network after the last pod terminated, so that its addresses are free for others. The next use creates it again.
+   * Removes the network after the last pod terminated, so that its addresses are free for others. The next use creates it
+   * again.
    */
   async release(): Promise<void> {
     this.#ready = undefined;
@@ -195,8 +196,8 @@ export class PodNetwork {
 }
 
 /**
- * Reports whether another network interface of the host uses addresses of the range. Bridges without members are down and appear
- * only in the routes.
+ * Reports whether another network interface of the host uses addresses of the range. Bridges without members are down and
+ * appear only in the routes.
  */
 function overlapsHost(cidr: string, ownBridge: string): boolean {
   const [network = '', bits = ''] = cidr.split('/');
@@ -211,8 +212,8 @@ function overlapsHost(cidr: string, ownBridge: string): boolean {
 }
 
 /**
- * Returns the networks that the host reaches directly, from /proc/net/route. The file has hexadecimal addresses in little-endian
- * order.
+ * Returns the networks that the host reaches directly, from /proc/net/route. The file has hexadecimal addresses in
+ * little-endian order.
  */
 function routedNetworks(): { readonly interface: string; readonly network: string }[] {
   let text: string;

@@ -1,7 +1,7 @@
 /**
  * Gets registry credentials from plugins, which are programs in `--image-credential-provider-bin-dir`. For an image, a plugin
- * gets a CredentialProviderRequest and returns credentials, with the duration and scope of their caching. If a plugin fails, the
- * pull continues without its credentials.
+ * gets a CredentialProviderRequest and returns credentials, with the duration and scope of their caching. If a plugin fails,
+ * the pull continues without its credentials.
  */
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * Writes image archives in the format of `docker save`, which Docker and containerd both load. Deterministic: equal content gives
- * equal bytes.
+ * Writes image archives in the format of `docker save`, which Docker and containerd both load. Deterministic: equal content
+ * gives equal bytes.
  */
 import { createHash } from 'node:crypto';
 

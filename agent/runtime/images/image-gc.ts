@@ -1,7 +1,7 @@
 /**
  * Collects unused images. When the usage of the image filesystem exceeds the high threshold, it removes the least recently used
- * images down to the low threshold. It removes images that are unused for longer than the maximum age at any time. Images in use,
- * the pause image, and preloaded and pinned images are never removed.
+ * images down to the low threshold. It removes images that are unused for longer than the maximum age at any time. Images in
+ * use, the pause image, and preloaded and pinned images are never removed.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';

@@ -320,7 +320,10 @@ export class ImageManager {
     throw new RuntimeError('unauthorized', `[${[...messages].join(', ')}]`, { cause: first });
   }
 
-  /** A turn, and one of the pulls that may be made in a second: what comes too fast is refused and tried again after its back-off. */
+  /**
+   * A turn, and one of the pulls that may be made in a second: what comes too fast is refused and tried again after its
+   * back-off.
+   */
   async #enter(signal: AbortSignal): Promise<void> {
     const { serialPulls, maxParallelPulls, registryQps: qps, registryBurst, clock } = this.#options;
     const limit = serialPulls ? 1 : maxParallelPulls;

@@ -1,7 +1,7 @@
 /**
  * Stores the records of image pulls in the kubelet's files. `image_manager/pulling` has a file for each image that is being
- * pulled, and `image_manager/pulled` one for each pulled image, with the credentials that succeeded. The records are read at the
- * start and kept in memory. A change is on disk before its call resolves. The agent and the kubelet can take over from each
+ * pulled, and `image_manager/pulled` one for each pulled image, with the credentials that succeeded. The records are read at
+ * the start and kept in memory. A change is on disk before its call resolves. The agent and the kubelet can take over from each
  * other.
  */
 import { createHash } from 'node:crypto';
@@ -168,7 +168,8 @@ function recordOf({ imageRef, lastUpdatedTime, credentialMapping = {} }: Readonl
 }
 
 /**
- * Returns a list of records with these text fields. Absent fields are empty. Returns `undefined` if the value is not such a list.
+ * Returns a list of records with these text fields. Absent fields are empty. Returns `undefined` if the value is not such a
+ * list.
  */
 function listOf<K extends string>(value: unknown, keys: readonly K[]): readonly Record<K, string>[] | undefined {
   if (value === undefined || value === null) return [];

@@ -119,7 +119,9 @@ function byName(a: Coordinates, b: Coordinates): number {
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
-/** Returns what a record stores of the credentials of a pull. A pull without credentials makes the image usable for all pods. */
+/**
+ * Returns what a record stores of the credentials of a pull. A pull without credentials makes the image usable for all pods.
+ */
 function credentialsOf(used: PullCredential | undefined): PullCredentials {
   const { source } = used ?? {};
   if (source === undefined) return { nodePodsAccessible: true };

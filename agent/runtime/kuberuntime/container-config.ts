@@ -246,8 +246,8 @@ async function hostsFile({ pod, podIps }: ContainerRequest, { settings }: Config
 }
 
 /**
- * The termination log is always a file of the agent, which covers what the pod mounts at that path: the agent must not read what
- * a container made.
+ * The termination log is always a file of the agent, which covers what the pod mounts at that path: the agent must not read
+ * what a container made.
  */
 async function mountTerminationFile(mounts: Mount[], request: ContainerRequest, deps: ConfigDeps): Promise<void> {
   const path = request.container.terminationMessagePath ?? '/dev/termination-log';

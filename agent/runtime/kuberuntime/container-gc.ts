@@ -144,8 +144,10 @@ async function removeLogs(path: string): Promise<void> {
   }).catch(ifMissing);
 }
 
-/** Removes log directories without a pod. Pods of other agents can log here too, so it removes only empty directories and those of
- * this agent's pods. */
+/**
+ * Removes log directories without a pod. Pods of other agents can log here too, so it removes only empty directories and those
+ * of this agent's pods.
+ */
 async function removeLogFolders(
   { podLogsDirectory, podsDirectory, podExists }: CollectOptions,
   withContainers: ReadonlySet<string>,

@@ -84,8 +84,8 @@ export function fieldValue(pod: Pod, path: string, facts: DownwardFacts): string
 const OVERCOMMITTED = new Set(['cpu', 'memory', 'ephemeral-storage']);
 
 /**
- * Returns a resource such as `limits.cpu` in units of the divisor, rounded up. Without a limit of the container, the pod's limit
- * applies, and without that the node's allocatable amount.
+ * Returns a resource such as `limits.cpu` in units of the divisor, rounded up. Without a limit of the container, the pod's
+ * limit applies, and without that the node's allocatable amount.
  */
 export function resourceValue(
   pod: Pod,

@@ -54,7 +54,10 @@ export function expandAll(words: readonly string[], lookup: (name: string) => st
   });
 }
 
-/** Expands `$(NAME)` to the variable's value if it is set, and `$$` to a dollar sign. Everything else stays unchanged. Throws if it is too long. */
+/**
+ * Expands `$(NAME)` to the variable's value if it is set, and `$$` to a dollar sign. Everything else stays unchanged. Throws if
+ * it is too long.
+ */
 export function expand(text: string, lookup: (name: string) => string | undefined): string {
   let out = '';
   let at = 0;

@@ -1,6 +1,6 @@
 /**
- * Sends one HTTP GET to a container, for probes and lifecycle hooks. Accepts any certificate, and follows up to ten redirects on
- * the same host. Throws `Get "URL": reason` without a response.
+ * Sends one HTTP GET to a container, for probes and lifecycle hooks. Accepts any certificate, and follows up to ten redirects
+ * on the same host. Throws `Get "URL": reason` without a response.
  */
 import type { IncomingMessage } from 'node:http';
 import { isIP } from 'node:net';

@@ -1,6 +1,6 @@
 /**
- * Runs a container's postStart and preStop hooks: a command, an HTTP request, a TCP connection, a pause. Throws if a hook fails.
- * The kubelet accepts a TCP hook and lets it fail; this agent opens the connection.
+ * Runs a container's postStart and preStop hooks: a command, an HTTP request, a TCP connection, a pause. Throws if a hook
+ * fails. The kubelet accepts a TCP hook and lets it fail; this agent opens the connection.
  */
 import { createDialer } from '../../../api/machinery/dialer.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';

@@ -1,4 +1,7 @@
-/** The results of probes, from which the runtime decides on restarts and computes readiness. The prober implements `ProbeResults`. */
+/**
+ * The results of probes, from which the runtime decides on restarts and computes readiness. The prober implements
+ * `ProbeResults`.
+ */
 
 export type ProbeKind = 'liveness' | 'readiness' | 'startup';
 export type ProbeResult = 'success' | 'failure' | 'unknown';

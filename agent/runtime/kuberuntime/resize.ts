@@ -1,6 +1,6 @@
 /**
- * Decides on the in-place resize of containers: compares the resources of a running container with the allocated ones, and checks
- * whether its policy allows the change without a restart. Pure.
+ * Decides on the in-place resize of containers: compares the resources of a running container with the allocated ones, and
+ * checks whether its policy allows the change without a restart. Pure.
  */
 import type { Container, Pod } from '../../model/pod.ts';
 import type { ContainerStatus, LinuxResources } from '../runtime.ts';
@@ -39,8 +39,8 @@ function needsRestart(container: Container, resource: string): boolean {
 }
 
 /**
- * Returns why a memory limit cannot be applied, or `undefined`. A limit below the usage would make the kernel kill the container,
- * so it is refused and retried.
+ * Returns why a memory limit cannot be applied, or `undefined`. A limit below the usage would make the kernel kill the
+ * container, so it is refused and retried.
  */
 export function memoryProblem(
   wanted: LinuxResources,

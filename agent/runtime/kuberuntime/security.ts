@@ -1,4 +1,6 @@
-/** Merges the security contexts of pod and container into the runtime's form. The container's values override the pod's. Pure. */
+/**
+ * Merges the security contexts of pod and container into the runtime's form. The container's values override the pod's. Pure.
+ */
 import type { Container, Pod } from '../../model/pod.ts';
 import type {
   ContainerId,

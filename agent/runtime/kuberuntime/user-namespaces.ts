@@ -1,6 +1,6 @@
 /**
- * Allocates user namespaces to pods (`hostUsers: false`). Each pod gets `userNamespaces.idsPerPod` ids of the host, which neither
- * the host's users nor other pods have.
+ * Allocates user namespaces to pods (`hostUsers: false`). Each pod gets `userNamespaces.idsPerPod` ids of the host, which
+ * neither the host's users nor other pods have.
  *
  * The allocation is stored in the pod's directory (`pods/<uid>/userns`, in the kubelet's format) before the sandbox is created.
  * These files are the only state, so a restarted agent allocates no id twice, and ids are free once the pod's directory is
@@ -87,7 +87,9 @@ function namespaceFrom(firstId: number, length: number): UserNamespace {
   return { uids: ids, gids: ids };
 }
 
-/** Returns the first id of a pod's file. Throws an error with the remedy if the file has ids that this agent would not assign. */
+/**
+ * Returns the first id of a pod's file. Throws an error with the remedy if the file has ids that this agent would not assign.
+ */
 function readMapping(text: string, path: string, { idsPerPod, range }: UserNamespacesOptions): number {
   const refuse = (why: string): never => {
     throw new Error(`user namespace: ${path}: ${why}; end the pod and remove the file`);

@@ -1,7 +1,7 @@
 /**
- * Chooses the attempt of a container for the log and the previous log, by the container's status. The current log is that of the
- * attempt that runs or ran last. While a container waits for its next start, the last terminated attempt is both its current and
- * its previous one. Pure.
+ * Chooses the attempt of a container for the log and the previous log, by the container's status. The current log is that of
+ * the attempt that runs or ran last. While a container waits for its next start, the last terminated attempt is both its
+ * current and its previous one. Pure.
  */
 import type { ContainerStatusJson } from '../../model/pod.ts';
 import type { ContainerStatus } from '../runtime.ts';

@@ -20,7 +20,9 @@ const PROTOCOLS = ['v4.channel.k8s.io', 'v3.channel.k8s.io', 'v2.channel.k8s.io'
 const STREAMS_WITHIN_MS = 30_000;
 const STREAM_TYPES: ReadonlySet<string> = new Set(['error', 'stdin', 'stdout', 'stderr', 'resize']);
 
-/** Returns the protocol to use, from those that the client offers in order of preference, or `undefined` if none is supported. */
+/**
+ * Returns the protocol to use, from those that the client offers in order of preference, or `undefined` if none is supported.
+ */
 function chooseProtocol(offered: readonly string[], known: readonly string[]): string | undefined {
   return offered.find((protocol) => known.includes(protocol));
 }

@@ -39,7 +39,9 @@ interface Target {
 
 const PATHS = /^\/(exec|attach|portForward)\/([^/]+)\/([^/]+)(?:\/([^/]+))?(?:\/([^/]+))?$/;
 
-/** Parses `/exec/<ns>/<pod>[/<uid>]/<container>` and `/portForward/<ns>/<pod>[/<uid>]`. Returns `undefined` for another path. */
+/**
+ * Parses `/exec/<ns>/<pod>[/<uid>]/<container>` and `/portForward/<ns>/<pod>[/<uid>]`. Returns `undefined` for another path.
+ */
 export function streamTarget({ path, query }: RequestTarget): Target | undefined {
   const [, action, namespace, pod, third, fourth] = PATHS.exec(path.decoded) ?? [];
   if (action === undefined || namespace === undefined || pod === undefined) return undefined;
@@ -103,8 +105,8 @@ const MOST_WAITING_PONGS = 64;
 
 /**
  * Limits the pongs for one client. RFC 6455 allows a server to respond to the latest ping only, so a client that pings without
- * end and does not read gets no more pongs. Pending output does not count, because slow clients take a pong as the sign that the
- * connection is alive.
+ * end and does not read gets no more pongs. Pending output does not count, because slow clients take a pong as the sign that
+ * the connection is alive.
  */
 function answerPings(socket: WebSocket): void {
   let waiting = 0;

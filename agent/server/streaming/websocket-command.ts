@@ -1,6 +1,6 @@
 /**
- * Serves exec and attach over WebSocket. Each message begins with the number of its channel. Version 5 can close a channel, such
- * as stdin. The `base64.` protocols send text messages for browsers.
+ * Serves exec and attach over WebSocket. Each message begins with the number of its channel. Version 5 can close a channel,
+ * such as stdin. The `base64.` protocols send text messages for browsers.
  */
 import { PassThrough, Writable } from 'node:stream';
 import type { WebSocket } from 'ws';
@@ -23,7 +23,9 @@ export const WEBSOCKET_PROTOCOLS = [
 ] as const;
 
 const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 255 } as const;
-/** The maximum number of bytes that wait for a slow container. A client may send single bytes, which take a hundred times that. */
+/**
+ * The maximum number of bytes that wait for a slow container. A client may send single bytes, which take a hundred times that.
+ */
 const MOST_BUFFERED_BYTES = 1 << 16;
 
 export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams): RemoteCommand {

@@ -1,6 +1,6 @@
 /**
- * The CSI drivers of this node. Each registers its socket with the plugin manager, reports its id of the node, and is then found
- * by name. A driver that registers again under its name replaces the previous one.
+ * The CSI drivers of this node. Each registers its socket with the plugin manager, reports its id of the node, and is then
+ * found by name. A driver that registers again under its name replaces the previous one.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { connectGrpc, type GrpcClient } from '../../../api/grpc/grpc-client.ts';

@@ -1,7 +1,7 @@
 /**
  * The plugin manager watches `<root-dir>/plugins_registry` for the sockets of node plugins, reads the type of each plugin and
- * passes it to the handler of this type (CSIPlugin, DevicePlugin, DRAPlugin). A plugin is deregistered when its socket is removed
- * or recreated. A failed registration is retried with growing delays.
+ * passes it to the handler of this type (CSIPlugin, DevicePlugin, DRAPlugin). A plugin is deregistered when its socket is
+ * removed or recreated. A failed registration is retried with growing delays.
  *
  * Each socket has one operation at a time. Sockets can be in sub-directories. Names that begin with a dot are ignored.
  */

@@ -1,4 +1,6 @@
-/** The CEL library of named formats: `format.dns1123Label().validate(text)` returns the errors, or no value if there are none. */
+/**
+ * The CEL library of named formats: `format.dns1123Label().validate(text)` returns the errors, or no value if there are none.
+ */
 import {
   dnsLabelErrors,
   dnsSubdomainErrors,

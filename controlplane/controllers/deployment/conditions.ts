@@ -1,4 +1,7 @@
-/** A deployment's status: counts, and the Available, Progressing and ReplicaFailure conditions in kube-controller-manager's words. Pure. */
+/**
+ * A deployment's status: counts, and the Available, Progressing and ReplicaFailure conditions in kube-controller-manager's
+ * words. Pure.
+ */
 import type { V1DeploymentCondition, V1DeploymentStatus } from '@kubernetes/client-node';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Deployment, ReplicaSet, Wire } from '../../../api/machinery/kinds.ts';

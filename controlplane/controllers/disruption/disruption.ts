@@ -22,7 +22,10 @@ export interface Expectation {
   readonly desired: number;
 }
 
-/** `scale` returns the number of replicas that the controllers of the pods want in total. Throws if that is unknown or the budget's percentage is invalid. */
+/**
+ * `scale` returns the number of replicas that the controllers of the pods want in total. Throws if that is unknown or the
+ * budget's percentage is invalid.
+ */
 export async function computeExpectation(
   budget: PodDisruptionBudget,
   podCount: number,

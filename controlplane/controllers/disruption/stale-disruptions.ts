@@ -1,6 +1,6 @@
 /**
- * Takes back the condition DisruptionTarget of pods that were to be disrupted and were not: two minutes after the condition, the
- * pod is not terminating.
+ * Takes back the condition DisruptionTarget of pods that were to be disrupted and were not: two minutes after the condition,
+ * the pod is not terminating.
  */
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Pod } from '../../../api/machinery/kinds.ts';

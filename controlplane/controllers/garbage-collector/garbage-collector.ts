@@ -207,7 +207,8 @@ class GarbageCollector {
   }
 
   async #finishForeground(node: GraphNode, live: KubeObject): Promise<void> {
-    // An object elsewhere may name the UID, too; kube-controller-manager lets it hold the deletion up, with a finalizer for ever.
+    // An object elsewhere may name the UID, too; kube-controller-manager lets it hold the deletion up, with a finalizer for
+    // ever.
     const blocking = [...node.dependents].filter((dependent) =>
       dependent.owners.some(
         (reference) =>

@@ -1,7 +1,7 @@
 /**
- * Detects nodes that stop reporting, updates their conditions and those of their pods, and taints them. The taints keep new pods
- * away and evict running ones, no faster than the rate of the zone allows. A node is checked when it changes and when its grace
- * period ends; there is no polling.
+ * Detects nodes that stop reporting, updates their conditions and those of their pods, and taints them. The taints keep new
+ * pods away and evict running ones, no faster than the rate of the zone allows. A node is checked when it changes and when its
+ * grace period ends; there is no polling.
  */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';

@@ -1,8 +1,8 @@
 /**
  * Attaches the volumes of CSI drivers to the nodes of their pods, and detaches them when the last pod is gone and the node has
  * unmounted them. It creates and deletes VolumeAttachments, which the attacher of the driver follows, and lists the attached
- * volumes in the status of the node. It handles one node at a time and reads the attachments from the API, so that a restart loses
- * nothing.
+ * volumes in the status of the node. It handles one node at a time and reads the attachments from the API, so that a restart
+ * loses nothing.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';

@@ -1,4 +1,7 @@
-/** Records events for bound claims that request more than they have: the resizer of the driver expands them, and not this controller. */
+/**
+ * Records events for bound claims that request more than they have: the resizer of the driver expands them, and not this
+ * controller.
+ */
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
 import type { PersistentVolumeClaim } from '../../../api/machinery/kinds.ts';
 import { persistentVolumeClaims } from '../../../api/machinery/resources.ts';

@@ -168,8 +168,8 @@ class Search {
   }
 
   /**
-   * Returns the units that checking a device costs. Each constraint compares it with the devices that were chosen before, and each counter is
-   * updated.
+   * Returns the units that checking a device costs. Each constraint compares it with the devices that were chosen before, and
+   * each counter is updated.
    */
   #costOf(claim: number, { device }: PooledDevice): number {
     const constraints = this.#input.claims[claim]?.spec?.devices?.constraints?.length ?? 0;

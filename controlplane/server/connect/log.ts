@@ -9,7 +9,8 @@ const MAX_REASON_CHARS = 2048;
 
 export async function streamLog(request: ApiRequest, rest: Rest, target: OpenTarget): Promise<void> {
   const isWebSocket = (request.header('upgrade') ?? '').toLowerCase() === 'websocket';
-  // Loaded at the first use, because it is rarely used. It is loaded before the request: an error of the response needs a listener.
+  // Loaded at the first use, because it is rarely used. It is loaded before the request: an error of the response needs a
+  // listener.
   const webSocket = isWebSocket ? await import('./log-websocket.ts') : undefined;
   const message = await requestTarget({
     ...target,

@@ -25,8 +25,8 @@ export function authorizationFilter(authorizer: Authorizer): Filter {
 const STREAMS: ReadonlySet<string> = new Set(['exec', 'attach', 'portforward']);
 
 /**
- * WebSocket clients open a stream with GET, but the permission to read must not allow commands in a pod. The proxy to a node also
- * reaches the streams of its agent, which sees only the identity of the API server.
+ * WebSocket clients open a stream with GET, but the permission to read must not allow commands in a pod. The proxy to a node
+ * also reaches the streams of its agent, which sees only the identity of the API server.
  */
 function opensStream(
   { exchange }: ApiRequest,

@@ -1,4 +1,6 @@
-/** The names of the agent's steps: what differs from pod to pod (ids, times, names) is taken out, so that a step has one name. */
+/**
+ * The names of the agent's steps: what differs from pod to pod (ids, times, names) is taken out, so that a step has one name.
+ */
 
 const REPLACEMENTS: readonly (readonly [pattern: RegExp, replacement: string])[] = [
   [/\?.*$/g, ''],

@@ -1,4 +1,7 @@
-/** The whole agent on a runtime in memory whose calls about one pod never come back: only that pod waits, and the node stays well. */
+/**
+ * The whole agent on a runtime in memory whose calls about one pod never come back: only that pod waits, and the node stays
+ * well.
+ */
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,6 @@
-/** A static pod whose manifest is removed and created again at once starts again, as on the kubelet: its containers count it. */
+/**
+ * A static pod whose manifest is removed and created again at once starts again, as on the kubelet: its containers count it.
+ */
 import assert from 'node:assert/strict';
 import { unlinkSync, writeFileSync } from 'node:fs';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';

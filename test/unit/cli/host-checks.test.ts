@@ -1,4 +1,6 @@
-/** The checks of `orchlet doctor` on hosts that lack one thing each: which check reports it, how severe it is, and its remedy. */
+/**
+ * The checks of `orchlet doctor` on hosts that lack one thing each: which check reports it, how severe it is, and its remedy.
+ */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { checkHost, type Finding, type Host } from '../../../cli/host-checks.ts';

@@ -1,4 +1,7 @@
-/** The processes that commands stop or ask are recognized however orchlet was started: from a checkout, a bundle or the executable. */
+/**
+ * The processes that commands stop or ask are recognized however orchlet was started: from a checkout, a bundle or the
+ * executable.
+ */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';

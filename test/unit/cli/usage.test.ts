@@ -1,4 +1,7 @@
-/** For every row of the command table: a wrong number of arguments, a wrong word and a wrong flag end with 2, in a line that names them. */
+/**
+ * For every row of the command table: a wrong number of arguments, a wrong word and a wrong flag end with 2, in a line that
+ * names them.
+ */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { commands } from '../../../cli/commands.ts';

@@ -81,7 +81,9 @@ export function templateMatchErrors(
   return [invalid('spec.template.metadata.labels', labels, '`selector` does not match template `labels`')];
 }
 
-/** The pod template of a controller, which its selector must match. The template is not validated if the selector is invalid. */
+/**
+ * The pod template of a controller, which its selector must match. The template is not validated if the selector is invalid.
+ */
 export function madeErrors(
   spec: { selector?: Wire<V1LabelSelector> | undefined; template?: PodTemplate },
   kind: string,

@@ -155,7 +155,10 @@ function inferFamilies(spec: ServiceSpec, cluster: readonly Family[]): FieldErro
   return errors;
 }
 
-/** Validates addresses, families and policy as the client wrote them. Addresses that the service already has are not validated again. */
+/**
+ * Validates addresses, families and policy as the client wrote them. Addresses that the service already has are not validated
+ * again.
+ */
 export function clusterAddressErrors(spec: ServiceSpec, old?: ServiceSpec): FieldError[] {
   if (spec.type === 'ExternalName') return [];
   const { clusterIP = '', clusterIPs = [], ipFamilies = [], ipFamilyPolicy } = spec;

@@ -298,7 +298,9 @@ test('a response with more values than a request may have is recorded, and the p
   }
 });
 
-/** A server that audits the end of every request at the level, and opens tunnels to a target that answers each head with 101. */
+/**
+ * A server that audits the end of every request at the level, and opens tunnels to a target that answers each head with 101.
+ */
 async function tunneling(): Promise<{
   readonly events: readonly AuditEvent[];
   readonly port: number;

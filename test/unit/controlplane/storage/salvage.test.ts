@@ -47,8 +47,8 @@ async function put(storage: Storage, key: string, sizeBytes: number): Promise<vo
 }
 
 /**
- * A database of 300 objects, small and large, some changed, some deleted; closed, or as a killed process leaves it. `last` is the key
- * of a further object, whose write is the last.
+ * A database of 300 objects, small and large, some changed, some deleted; closed, or as a killed process leaves it. `last` is
+ * the key of a further object, whose write is the last.
  */
 async function make({ killed = false, last }: { killed?: boolean; last?: string } = {}): Promise<void> {
   const storage = await open();

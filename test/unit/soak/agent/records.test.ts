@@ -1,4 +1,6 @@
-/** The judgement of an agent's soak: it finds each way in which an agent can break its promise, and nothing where it keeps it. */
+/**
+ * The judgement of an agent's soak: it finds each way in which an agent can break its promise, and nothing where it keeps it.
+ */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import {

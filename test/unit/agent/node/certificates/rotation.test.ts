@@ -82,7 +82,9 @@ async function setUp(t: TestContext, lifeMs: number, { fits, metrics }: SetUpOpt
     await running;
     await rm(directory, { recursive: true, force: true });
   });
-  /** Advances the time in small steps, so that real file operations keep up, until this number of certificates was requested. */
+  /**
+   * Advances the time in small steps, so that real file operations keep up, until this number of certificates was requested.
+   */
   const until = async (asked: number, stepMs: number): Promise<number> => {
     let steps = 0;
     while (state.asked < asked) {

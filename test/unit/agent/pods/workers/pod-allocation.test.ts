@@ -1,4 +1,6 @@
-/** In-place resizes: allocated if they fit, else deferred or refused with the kubelet's texts, and the pod keeps its allocation. */
+/**
+ * In-place resizes: allocated if they fit, else deferred or refused with the kubelet's texts, and the pod keeps its allocation.
+ */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { NodeObject } from '../../../../../agent/model/node.ts';
