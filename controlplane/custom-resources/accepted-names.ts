@@ -19,7 +19,10 @@ import {
   setCondition,
 } from './definition.ts';
 
-/** The names of the built-in resources of a group. `served` are those that the server serves now, custom ones among them. */
+/**
+ * Returns the names of the built-in resources of a group. `served` is the list of all resources that the server serves now,
+ * which includes custom ones.
+ */
 export function builtInNames(group: string, served: readonly ResourceInfo[]): DefinitionNames[] {
   return [...builtinResources(), ...served]
     .filter((info) => info.group === group && info.custom === undefined)
@@ -32,12 +35,12 @@ export function builtInNames(group: string, served: readonly ResourceInfo[]): De
     }));
 }
 
-/** Whether the definition, whatever its status says, has the resource or the kind of a built-in one. */
+/** Whether the definition has the resource or the kind of a built-in resource, regardless of its status. */
 export function takesBuiltIn({ spec: { group, names } }: Definition, served: readonly ResourceInfo[]): boolean {
   return builtInNames(group, served).some(({ plural, kind }) => plural === names.plural || kind === names.kind);
 }
 
-/** Names that built-in resources and the other definitions of the group have. */
+/** The names that built-in resources and the other definitions of the group use. */
 export interface TakenNames {
   readonly resources: ReadonlySet<string>;
   readonly kinds: ReadonlySet<string>;

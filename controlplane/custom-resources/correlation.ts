@@ -1,5 +1,5 @@
 /**
- * Decides whether the value at the path of an error is the same in the old object. Answers are kept, so that many errors in
+ * Decides whether the value at the path of an error is the same in the old object. Results are cached, so that many errors in
  * one list cost one comparison of the list.
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
@@ -10,7 +10,7 @@ import { KeyedItems } from './keyed-items.ts';
 export class Correlation {
   readonly #schema: JsonSchema;
   readonly #oldItems = new KeyedItems();
-  /** By the new value: the old value that it was compared with last, and the outcome. */
+  /** The old value with which a new value was last compared, and the result, by the new value. */
   readonly #compared = new Map<object, { readonly old: JsonValue; readonly equal: boolean }>();
 
   constructor(schema: JsonSchema) {

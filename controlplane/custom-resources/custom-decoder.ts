@@ -1,6 +1,6 @@
 /**
- * Decodes the bodies of custom resources: the checks of kind and version have other error messages than those of built-in
- * kinds.
+ * Decodes the bodies of custom resources. Their kind and version are checked here, because the error messages differ from those
+ * of built-in kinds.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { invalid } from '../../api/meta/field-error.ts';

@@ -25,7 +25,7 @@ import { leaseCache, type LeasedCache } from './leased-cache.ts';
 import type { ServedDefinitions } from './served-definitions.ts';
 import { servedVersions, type ServedSet, type ServingParts } from './served-versions.ts';
 
-/** The newest definitions, which a reader of the registry provides. */
+/** The newest definitions. An informer of the registry implements this. */
 export interface DefinitionSource {
   get(namespace: string, name: string): KubeObject | undefined;
   list(): readonly KubeObject[];
@@ -36,7 +36,7 @@ export interface DefinitionSource {
 
 export interface CustomResourcesOptions extends ServingParts {
   readonly catalog: MutableCatalog;
-  /** Kept in step with what is served. */
+  /** Updated whenever the set of served resources changes. */
   readonly served: ServedDefinitions;
   readonly storage: Storage;
   readonly admission: AdmissionChain;
@@ -61,7 +61,7 @@ interface Served {
 
 const RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 30_000;
-/** Writes of several definitions share a commit. */
+/** The number of definitions that are processed at a time. Writes of several definitions share a commit. */
 const WORKERS = 32;
 const POLL_MS = 100;
 
@@ -69,7 +69,7 @@ export class CustomResources {
   readonly #options: CustomResourcesOptions;
   readonly #served = new Map<string, Served>();
   readonly #accepted = new Map<string, { readonly group: string; readonly names: DefinitionNames }>();
-  /** Names of definitions. */
+  /** The queue of the names of definitions. */
   readonly #queue: WorkQueue;
   readonly #cleaning = new Set<string>();
 
@@ -151,7 +151,8 @@ export class CustomResources {
         { ...structuredClone(definition), status },
         { subresource: 'status' },
       );
-      // Serves at once; the reader may show the same state a little later. Where it does, its object is the one that is kept.
+      // Serves at once, although the informer may deliver the same state a little later. If it already has this state, the
+      // informer's object is used, because that one stays in memory.
       const shown = this.#options.definitions.get('', name);
       const isShown = shown?.metadata.resourceVersion === written.metadata.resourceVersion;
       const newest = (isShown ? shown : written) as Definition;
@@ -247,7 +248,7 @@ export class CustomResources {
       .finally(() => this.#cleaning.delete(name));
   }
 
-  /** All objects, then the finalizer, then the definition. */
+  /** Deletes all objects, then removes the finalizer, and then deletes the definition. */
   async #deleteObjects(name: string, definition: Definition): Promise<void> {
     const { client, clock, signal } = this.#options;
     const served = this.#served.get(name);
@@ -288,7 +289,7 @@ export class CustomResources {
   }
 }
 
-/** The selectable fields of all versions. */
+/** Returns the functions that read the selectable fields of all versions. */
 function readersOf(definition: Definition): FieldReaders {
   return fieldReaders(definition.spec.versions.flatMap((version) => version.selectableFields ?? []));
 }

@@ -1,4 +1,4 @@
-/** The Scale of a custom resource, whose definition has the paths of replicas and selector. */
+/** Maps a custom resource to its Scale. The definition contains the paths of the replicas and the selector. */
 import { quoteText } from '../../api/meta/quote.ts';
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';
 import { defineMember } from '../../api/meta/json-equality.ts';
@@ -15,7 +15,7 @@ function valueAt(object: KubeObject, path: string): JsonValue | undefined {
   return findAll(object as unknown as JsonValue, parseJsonPath(path) ?? [])[0];
 }
 
-/** For an object that has no number of replicas yet. */
+/** The value for an object that has no replicas yet. */
 const UNSET = -2_147_483_648;
 
 export function customScale(scale: ScaleSubresource): ScaleView {
@@ -34,7 +34,7 @@ export function customScale(scale: ScaleSubresource): ScaleView {
       if (replicas === UNSET) throw newBadRequest(`the spec replicas field ${path} cannot be empty`);
       setAt(object as unknown as JsonObject, scale.specReplicasPath, replicas);
     },
-    // Errors of the number refer to the custom object.
+    // Validation errors of the replicas refer to the custom object.
     errorsOf: () => [],
   };
 }
@@ -63,7 +63,7 @@ function setAt(object: JsonObject, path: string, value: JsonValue): void {
   defineMember(inner, names.at(-1) ?? '', value);
 }
 
-/** Every write is checked: numbers of replicas are not negative. */
+/** Validates on every write that replicas are not negative. */
 export function validateScaleFields(
   object: KubeObject,
   scale: ScaleSubresource,

@@ -1,4 +1,4 @@
-/** The strategy of a custom resource in one of its versions, which its definition determines. */
+/** Creates the strategy of a custom resource in one of its versions. The definition determines it. */
 import { quote, type FieldError } from '../../api/meta/field-error.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { qualifiedNameErrors } from '../../api/meta/names.ts';
@@ -16,7 +16,7 @@ import { asServed } from './version-conversion.ts';
 export interface CustomStrategyOptions {
   readonly version: DefinitionVersion;
   readonly schema: JsonSchema;
-  /** Objects arrive in the stored version, and are validated in the served one. */
+  /** The store passes objects in the stored version, and this strategy validates them in the served version. */
   readonly conversion: Conversion;
 }
 
@@ -52,7 +52,8 @@ type Judge = Pick<
 >;
 
 /**
- * Validates by the schema and the rules of the served version. If that is not the stored version, a webhook may convert first.
+ * Returns the function that validates by the schema and the rules of the served version. If that is not the stored version, a
+ * webhook may convert the object first.
  */
 function judgeOf({ version, schema, conversion }: CustomStrategyOptions, statusOnly = false): Judge {
   const { rules } = compileRules(schema, '');
@@ -99,7 +100,7 @@ function sameIntent(object: KubeObject, old: KubeObject, hasStatus: boolean): bo
   return jsonEqual(bare(object), bare(old));
 }
 
-/** Only `status` is written, and of metadata only the managed fields. */
+/** Writes `status` and, of the metadata, only the managed fields. */
 function statusStrategy(
   schema: JsonSchema,
   { validateCreate: _validateCreate, warningsOnCreate: _warningsOnCreate, ...judge }: Judge,
@@ -123,7 +124,7 @@ function statusStrategy(
 
 const STANDARD_FINALIZERS: ReadonlySet<string> = new Set(['kubernetes', 'orphan', 'foregroundDeletion']);
 
-/** Checks added finalizers. */
+/** Returns the warnings for added finalizers. */
 function finalizerWarnings(
   finalizers: readonly string[] | null | undefined,
   old: readonly string[] | null | undefined,
@@ -141,7 +142,7 @@ function finalizerWarnings(
 
 export type FieldReaders = Readonly<Record<string, (object: KubeObject) => string>>;
 
-/** The values of a definition's selectable fields, as text. */
+/** Returns functions that read the selectable fields of a definition as text. */
 export function fieldReaders(fields: readonly { readonly jsonPath: string }[]): FieldReaders {
   const readers: Record<string, (object: KubeObject) => string> = {};
   for (const { jsonPath } of fields) {

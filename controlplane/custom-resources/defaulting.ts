@@ -1,7 +1,8 @@
 /**
- * Sets the defaults of a custom resource; a null that is not allowed counts as absent.
+ * Sets the defaults of a custom resource. A null where the schema does not allow null counts as absent.
  *
- * Defaults multiply a request: each item of a list can get one. What they add to an object is bounded before it is added.
+ * Defaults can make a small request large, because each item of a list can get one. The size of a default is checked before it
+ * is added to the object.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
@@ -9,15 +10,15 @@ import { cloneJson, defineMember } from '../../api/meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { isObject, itemsOf, type JsonSchema } from './json-schema.ts';
 
-/** What defaults may add: as much as an object may have as a whole. */
+/** The maximum size of all added defaults, which is also the maximum size of an object. */
 const MAX_ADDED_BYTES = 3 * 1024 * 1024;
 
-/** Modifies `object`. Throws 413 where the defaults alone would make it too large. */
+/** Modifies `object`. Throws a 413 if the defaults alone would make it too large. */
 export function applyDefaults(object: JsonObject, schema: JsonSchema): void {
   defaultMembers(object, schema, new Additions('refuse'));
 }
 
-/** As `applyDefaults` for what is stored: what would be too large gets no further defaults, so that it can be read. */
+/** Sets the defaults of a stored object. Defaults that would make it too large are omitted, so that it can still be read. */
 export function applyDefaultsToStored(object: JsonObject, schema: JsonSchema): void {
   defaultMembers(object, schema, new Additions('stop'));
 }
@@ -34,7 +35,7 @@ function sizeOf(value: JsonValue): number {
   return size;
 }
 
-/** Counts what defaults add to one object. */
+/** Counts the bytes that defaults add to one object. */
 class Additions {
   readonly #excess: 'refuse' | 'stop';
   #left = MAX_ADDED_BYTES;
@@ -43,7 +44,7 @@ class Additions {
     this.#excess = excess;
   }
 
-  /** A copy of the default; `undefined` where it does not fit. */
+  /** Returns a copy of the default, or `undefined` if it would exceed the limit. */
   take(value: JsonValue): JsonValue | undefined {
     this.#left -= sizeOf(value);
     if (this.#left >= 0) return cloneJson(value);
@@ -90,8 +91,8 @@ function defaultInside(value: JsonValue, schema: JsonSchema, additions: Addition
 }
 
 /**
- * Drops nulls of named members that are not nullable. Modifies `object`; runs after defaulting, which replaces nulls of members
- * that have a default.
+ * Drops nulls of named members that are not nullable. Modifies `object`. Runs after defaulting, because a default replaces such
+ * a null.
  */
 export function dropNulls(object: JsonObject, schema: JsonSchema): void {
   for (const [name, value] of Object.entries(object)) {

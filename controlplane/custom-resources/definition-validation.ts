@@ -63,7 +63,7 @@ export function validateDefinitionUpdate(definition: Definition, old: Definition
 /** All versions share one budget of time. */
 const validateSpec = (spec: Spec, old: Spec | undefined): FieldError[] => withinBudget(() => specErrors(spec, old));
 
-/** `old` is the stored definition: rules that were added later do not apply to what it already has. */
+/** `old` is the stored definition. Values that it already contains are not checked by rules that were added later. */
 function specErrors(spec: Spec, old: Spec | undefined): FieldError[] {
   const errors: FieldError[] = [];
   if (spec.group === '') errors.push(required('spec.group'));
@@ -94,7 +94,7 @@ function specErrors(spec: Spec, old: Spec | undefined): FieldError[] {
   return errors;
 }
 
-/** The stored definition has the same schema in this version. */
+/** Whether the stored definition has the same schema in this version. */
 function isUnchanged(version: DefinitionVersion, old: Spec | undefined): boolean {
   const before = old?.versions.find(({ name }) => name === version.name);
   return before !== undefined && jsonEqual(before.schema, version.schema);
@@ -119,7 +119,7 @@ interface Parts {
   readonly selectable?: readonly { readonly jsonPath: string }[] | undefined;
 }
 
-/** Fields that are the same in all versions have errors at the top level, once. */
+/** Moves fields that are the same in all versions to the top level, so that each error is reported once. */
 function hoisted(spec: Spec): { readonly shared: Parts; readonly versions: readonly Parts[] } {
   const all: Parts[] = spec.versions.map((version) => ({
     schema: version.schema?.openAPIV3Schema,
@@ -176,7 +176,7 @@ function hasDefault(schema: JsonSchema | undefined): boolean {
   return schema.default !== undefined || [...innerSchemas(schema)].some(hasDefault);
 }
 
-/** The internal form of a version, which kube-apiserver has in messages. */
+/** Returns the internal form of a version, which kube-apiserver prints in messages. */
 function goForm(version: DefinitionVersion, inner: Parts): object {
   return {
     Name: version.name,

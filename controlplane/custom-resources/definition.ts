@@ -98,7 +98,7 @@ export function conditionOf(definition: Definition, type: string): DefinitionCon
 export const isTrue = (definition: Definition, type: string): boolean =>
   conditionOf(definition, type)?.status === 'True';
 
-/** Adds the condition or changes it in place; the time moves only with the status. */
+/** Adds or updates the condition. The transition time changes only if the status changes. */
 export function setCondition(
   status: DefinitionStatus,
   wanted: Omit<DefinitionCondition, 'lastTransitionTime'>,
@@ -122,7 +122,7 @@ export function setCondition(
 export const isProtectedGroup = (group: string): boolean =>
   group === 'k8s.io' || group === 'kubernetes.io' || group.endsWith('.k8s.io') || group.endsWith('.kubernetes.io');
 
-/** The approval in the annotation of a definition in a protected group. */
+/** Returns the approval in the annotation of a definition in a protected group. */
 export function approvalOf(definition: Definition): 'missing' | 'invalid' | 'bypassed' | 'approved' {
   const text = definition.metadata.annotations?.[APPROVED_ANNOTATION] ?? '';
   if (text === '') return 'missing';

@@ -20,7 +20,7 @@ const ESCAPES: ReadonlyMap<string, string> = new Map(
   }),
 );
 
-/** Dots and brackets by themselves, quoted text as a whole, names between. */
+/** Splits a path into dots, brackets, quoted texts and names. */
 function tokensOf(path: string): string[] {
   const tokens: string[] = [];
   let rest = path;

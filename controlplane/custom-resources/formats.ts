@@ -1,4 +1,4 @@
-/** Formats of values in schemas. Every value matches an unknown format. */
+/** Checks the formats of values in schemas. A format that is not known accepts every value. */
 import { dnsLabelErrors, dnsSubdomainErrors } from '../../api/meta/names.ts';
 import { parseCidr, parseIp } from '../../api/meta/ip-addresses.ts';
 import { itemsOf, type JsonSchema } from './json-schema.ts';
@@ -31,7 +31,7 @@ const UNITS = ['ns', 'us', 'µs', 'ms', 's', 'm', 'h', 'hr', 'd', 'w', 'wk'];
 /** Units that are matched by their prefix, such as `minutes`. */
 const LONG_UNITS = ['nano', 'micro', 'milli', 'sec', 'min', 'hour', 'day', 'week'];
 
-/** `1h30m`, or in words: `2 days`. */
+/** Whether the text is a duration such as `1h30m` or `2 days`. */
 function isDuration(text: string): boolean {
   if (GO_DURATION.test(text)) return true;
   return [...text.matchAll(/(?<!\d)\d+\s*([A-Za-zµ]+)/g)].some(([, word = '']) => {
@@ -40,7 +40,7 @@ function isDuration(text: string): boolean {
   });
 }
 
-/** The last digit is the checksum of the weighted sum of the others. */
+/** Checks the last digit, which is a checksum of the others. */
 function isIsbn(text: string, length: 10 | 13): boolean {
   const digits = text.replace(/[\s-]+/g, '');
   if (length === 10) {
@@ -94,7 +94,7 @@ function isKnown({ type = '', format = '' }: JsonSchema): boolean {
   return type === '' || ((type === 'integer' || type === 'number') && OF_NUMBERS.has(format));
 }
 
-/** Returns the formats anywhere in the schema that validation does not know for their type. */
+/** Returns all formats in the schema that validation does not know for the type of their value. */
 export function unknownFormats(schema: JsonSchema): string[] {
   const { format = '', properties = {}, additionalProperties } = schema;
   const items = itemsOf(schema);

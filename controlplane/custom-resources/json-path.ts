@@ -85,7 +85,7 @@ interface Budget {
   visits: number;
 }
 
-/** Returns all matches in order; none if the descents visit too many values. */
+/** Returns all matches in order, or none if the descents visit too many values. */
 export function findAll(value: JsonValue | undefined, path: JsonPath): JsonValue[] {
   return find(value, path, { visits: MAX_VISITS });
 }

@@ -1,12 +1,12 @@
 /**
- * A watch cache as one state of a definition uses it: when the definition changes, its watches end (clients list again and
- * watch what is served then), while the cache with its objects stays.
+ * Wraps a watch cache for one state of a definition. When the definition changes, the watches of the previous state end, and
+ * clients list and watch again. The cache and its objects stay.
  */
 import type { WatchCache } from '../storage/watch-cache.ts';
 
 export interface LeasedCache {
   readonly cache: WatchCache;
-  /** Ends all watches that were begun by way of this lease. */
+  /** Ends all watches that were opened through this lease. */
   end(): void;
 }
 

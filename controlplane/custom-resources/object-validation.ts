@@ -77,7 +77,7 @@ function* customObjectErrors(
 /** Objects with more values are validated in several turns of the event loop. */
 const MANY_VALUES = 5000;
 
-/** Counts no further than `most`. */
+/** Stops counting above `most`. */
 function hasMoreValues(value: JsonValue | undefined, most: number): boolean {
   let left = most;
   const count = (one: JsonValue | undefined): boolean => {
@@ -98,7 +98,10 @@ function schemaErrors(object: JsonObject, old: JsonObject | undefined, schema: J
   return found.filter((error) => !correlation.isUnchanged(placeOf(error), object, old));
 }
 
-/** kube-apiserver validates the status by itself, so the texts have paths within it and the fields have whole paths. */
+/**
+ * kube-apiserver validates the status by itself. Therefore the messages have paths relative to the status, and the fields have
+ * whole paths.
+ */
 function statusErrors(object: JsonObject, old: JsonObject | undefined, schema: JsonSchema): FieldError[] {
   const status = object['status'];
   const own = schema.properties?.['status'];
@@ -116,7 +119,7 @@ function statusErrors(object: JsonObject, old: JsonObject | undefined, schema: J
 
 const placeOf = (error: FieldError): string => (error instanceof JunctionError ? error.at : error.field);
 
-/** Metadata of objects inside the object. */
+/** Validates the metadata of embedded objects. */
 export function embeddedErrors(value: JsonValue, schema: JsonSchema, path: string, isRoot: boolean): FieldError[] {
   const errors: FieldError[] = [];
   const items = itemsOf(schema);

@@ -1,4 +1,4 @@
-/** Table columns of a custom resource: its name, and what its definition names by JSONPath. */
+/** Computes the Table columns of a custom resource: its name, and the columns that its definition selects by JSONPath. */
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { column, CREATED_TEXT, nameColumn, nameOf } from '../registry/columns/column.ts';

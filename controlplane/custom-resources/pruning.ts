@@ -16,7 +16,7 @@ export function prune(object: JsonObject, schema: JsonSchema): Pruned {
   return { value, unknown };
 }
 
-/** `isResource`: the schema does not describe `apiVersion`, `kind` and `metadata`. */
+/** With `isResource`, the schema does not describe `apiVersion`, `kind` and `metadata`. */
 function pruneObject(
   object: JsonObject,
   schema: JsonSchema,
@@ -40,7 +40,7 @@ function pruneObject(
   return kept;
 }
 
-/** Of a value anywhere; names what was dropped in `unknown`. */
+/** Prunes any value. The paths of removed fields are added to `unknown`. */
 export function pruneValue(value: JsonValue, schema: JsonSchema, path: string, unknown: string[]): JsonValue {
   if (isObject(value)) {
     return pruneObject(value, schema, path, schema['x-kubernetes-embedded-resource'] === true, unknown);

@@ -1,7 +1,7 @@
 /**
- * The schema of a custom resource in OpenAPI documents. Version 3 contains the whole schema; version 2 contains what kubectl
- * can validate before it sends: where nulls or unknown members are allowed, it contains neither type nor members, since kubectl
- * would refuse values that the server accepts.
+ * Builds the schema of a custom resource for OpenAPI documents. OpenAPI 3 documents contain the whole schema. OpenAPI 2
+ * documents contain only what kubectl can validate before it sends a request: where the schema allows nulls or unknown members,
+ * they have neither type nor members, because kubectl would refuse values that the server accepts.
  */
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
@@ -16,12 +16,12 @@ export interface PublishedSchema {
 
 const META = 'io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta';
 const PRESERVES = 'x-kubernetes-preserve-unknown-fields';
-/** Kubernetes' conformance tests look for the first words of it, and of what is told of the metadata. */
+/** The conformance tests of Kubernetes look for the first words of this text and of the metadata's. */
 const VERSION_TEXT = 'APIVersion defines the version of the schema that this object is written in, with its group.';
 const KIND_TEXT = 'The REST resource that this object stands for. In CamelCase; cannot be updated.';
 const META_TEXT = "Standard object's metadata.";
 
-/** What every object has, in the words of one version of OpenAPI. */
+/** Returns the schemas of the members that every object has, for one version of OpenAPI. */
 function objectMembers(version: 2 | 3): JsonObject {
   const metadata =
     version === 2
@@ -34,7 +34,7 @@ function objectMembers(version: 2 | 3): JsonObject {
   };
 }
 
-/** The forms are made when they are read. `revision` differs where the schema does. */
+/** Each version is computed when it is read. A different schema has a different `revision`. */
 export function publishedSchema(info: ResourceInfo, schema: JsonSchema, revision = ''): PublishedSchema {
   const reversedGroup = info.group.split('.').toReversed().join('.');
   const { group, version, kind } = info;
@@ -44,7 +44,7 @@ export function publishedSchema(info: ResourceInfo, schema: JsonSchema, revision
     name: `${reversedGroup}.${version}.${kind}`,
     revision,
     get v2() {
-      // Members named here would be the only ones that kubectl lets through.
+      // kubectl accepts only the members that a schema names, so this one names none.
       return { ...(schema[PRESERVES] === true ? { type: 'object' } : object(version2(whole), 2)), ...marked };
     },
     get v3() {
@@ -78,7 +78,7 @@ function embedded(schema: JsonObject, version: 2 | 3): JsonObject {
   return { ...object(out, version), required: [...new Set([...required, 'kind', 'apiVersion'])] };
 }
 
-/** OpenAPI 2 has no alternatives and no null, so they are omitted. */
+/** OpenAPI 2 can express neither alternatives nor nulls, so these keywords are omitted. */
 const LATER = ['allOf', 'oneOf', 'anyOf', 'not', 'nullable', 'x-kubernetes-validations'];
 
 const isNullable = (schema: JsonValue | undefined): boolean => isObject(schema) && schema['nullable'] === true;
@@ -101,7 +101,7 @@ function withoutLater(schema: JsonObject): JsonObject {
   return below(out, withoutLater);
 }
 
-/** A nullable member is never required, because kubectl treats null as missing. */
+/** Returns the required members without the nullable ones, because kubectl treats null as missing. */
 function requiredBesideNulls({ required, properties, additionalProperties }: JsonObject): JsonValue[] | undefined {
   if (!Array.isArray(required) || isNullable(additionalProperties)) return undefined;
   const members = isObject(properties) ? properties : {};

@@ -1,6 +1,6 @@
 /**
- * Compiles the CEL rules (`x-kubernetes-validations`) of a schema. They are compiled once for each definition, and kept in the
- * shape of the schema, so that a write only visits values that have rules.
+ * Compiles the CEL rules (`x-kubernetes-validations`) of a schema. They are compiled once for each definition, into a tree with
+ * the shape of the schema, so that a write visits only the values that have rules.
  */
 import { CelCompileError, type CelEnvironment, compile, type Program } from '../../api/cel/cel.ts';
 import { UNBOUNDED } from '../../api/cel/cost-range.ts';
@@ -25,7 +25,7 @@ export interface Rule {
   readonly messageProgram: Program | undefined;
 }
 
-/** A rule of a stored definition that does not compile: it refuses every value. */
+/** A rule of a stored definition that does not compile. It refuses every value. */
 export interface BrokenRule {
   readonly broken: string;
 }
@@ -46,13 +46,16 @@ export interface CompiledRules {
 }
 
 export interface RuleOptions {
-  /** The rules are for a whole object, with kind, version and name. The default. */
+  /** Whether the rules apply to a whole object, with kind, version and name. True by default. */
   readonly isResource?: boolean;
-  /** Validates the schema and the cost of its rules; otherwise only compiles the rules of a stored definition. */
+  /**
+   * If present, the schema and the cost of its rules are validated. If absent, the rules of a stored definition are only
+   * compiled.
+   */
   readonly judge?: {
-    /** Rules of the stored definition have no cost limit. */
+    /** The rules of a stored definition have no cost limit. */
     readonly isKnown: boolean;
-    /** The schema is not structural, so the types of the rules are unknown. */
+    /** Set if the schema is not structural. The types of the rules are then unknown. */
     readonly skipRules: boolean;
   };
 }
@@ -62,7 +65,7 @@ export interface JudgedRules {
   readonly rules: CompiledRules;
 }
 
-/** `path` is that of the schema. */
+/** `path` is the path of the schema. */
 export function compileRules(schema: JsonSchema, path: string, options: RuleOptions = {}): JudgedRules {
   const { isResource = true, judge } = options;
   const walk: Walk = { judge, costs: new RuleCosts(), errors: [], faults: [] };
@@ -75,7 +78,7 @@ interface Walk {
   readonly judge: RuleOptions['judge'];
   readonly costs: RuleCosts;
   readonly errors: FieldError[];
-  /** Errors of compilation and cost, which come after the others. */
+  /** Errors of compilation and cost. They come after the other errors. */
   readonly faults: FieldError[];
 }
 
@@ -83,7 +86,7 @@ interface At extends Place {
   readonly isRoot?: boolean;
   readonly isResource: boolean;
   readonly count: Count;
-  /** The list or atomic map whose parts cannot be matched with those of the old object. */
+  /** The list or atomic map whose items cannot be matched with those of the old object. */
   readonly uncorrelated?: string | undefined;
   /** Rules are not allowed inside `allOf` and similar keywords. */
   readonly nested?: boolean;
@@ -130,7 +133,7 @@ function nodeOf(schema: JsonSchema, at: At, walk: Walk): RuleNode | undefined {
   const items =
     inner === undefined ? undefined : enter(inner, 'items', apart ? {} : { uncorrelated: at.uncorrelated ?? path });
   if (walk.judge !== undefined) walk.errors.push(...extensionErrors(schema, path));
-  // What is wrong here or deeper goes first: rules would be told off for it.
+  // Errors of this schema and of its parts come first, because they could cause errors in the rules.
   const skips = at.nested === true || walk.judge?.skipRules === true || walk.errors.length > before;
   const rules = skips ? [] : rulesOf(schema, at, walk);
   if (rules.length === 0 && properties.size === 0 && items === undefined && members === undefined) return undefined;
@@ -147,7 +150,7 @@ function rulesOf(schema: JsonSchema, at: At, walk: Walk): (Rule | BrokenRule)[] 
   });
 }
 
-/** As kube-apiserver shows a rule inside a message. */
+/** Formats a rule as kube-apiserver does in messages. */
 function goForm(text: RuleText): object {
   return {
     Rule: text.rule ?? '',

@@ -1,6 +1,7 @@
 /**
- * Bounds the cost of a definition's rules, by the estimated cost of each and the number of values in an object that it is
- * evaluated for. Each rule and all rules together have a limit; a definition that may exceed it is refused.
+ * Limits the cost of a definition's rules. The cost of a rule is its estimated cost for one value times the maximum number of
+ * such values in an object. There is a limit for each rule and one for all rules together. A definition that may exceed a limit
+ * is refused.
  */
 import { UNBOUNDED } from '../../api/cel/cost-range.ts';
 import { type FieldError, forbidden } from '../../api/meta/field-error.ts';
@@ -10,10 +11,10 @@ const RULE_LIMIT = 10_000_000;
 const TOTAL_LIMIT = 100_000_000;
 const SHOWN = 4;
 
-/** How often the value may be in an object; `undefined` if that is unbounded. */
+/** The maximum number of such values in an object, or `undefined` if it is unbounded. */
 export type Count = number | undefined;
 
-/** Of what is inside of a value that stands `count` times. */
+/** Returns the count of the items or members of a value that occurs `count` times. */
 export function countInside(count: Count, schema: JsonSchema): Count {
   if (count === undefined) return undefined;
   const isMap = schema.type === 'object' && schema.additionalProperties !== undefined;
@@ -26,7 +27,10 @@ export class RuleCosts {
   #total = 0;
   #largest: { readonly path: string; readonly cost: number }[] = [];
 
-  /** `name` says what costs: `estimated rule cost`. Rules that were taken before are counted only. */
+  /**
+   * `name` is the name of the cost in messages, such as `estimated rule cost`. Rules that are already stored are counted, but
+   * have no limit of their own.
+   */
   observe(path: string, name: string, cost: number, isKnown: boolean): FieldError[] {
     this.#total = Math.min(UNBOUNDED, this.#total + cost);
     if (cost >= TOTAL_LIMIT / 100) {
@@ -36,7 +40,7 @@ export class RuleCosts {
     return isKnown || cost <= RULE_LIMIT ? [] : [forbidden(path, excess(name, cost, RULE_LIMIT))];
   }
 
-  /** Of all rules that were observed; `path` is that of the schema. */
+  /** Returns the errors for the total cost of the observed rules. `path` is the path of the schema. */
   errors(path: string): FieldError[] {
     if (this.#total <= TOTAL_LIMIT) return [];
     const why = 'contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema';

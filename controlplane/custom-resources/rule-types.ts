@@ -1,6 +1,6 @@
 /**
- * The types of a schema's values for rules, with escaped names of members and maximum sizes. A size comes from the schema, or
- * else from the maximum size of a request; the cost of a rule is estimated from it.
+ * Maps a schema to the CEL types of its values, with escaped names of members and maximum sizes. A size comes from the schema,
+ * or else from the maximum size of a request. The cost of a rule is estimated from the sizes.
  */
 import type { SizeAt } from '../../api/cel/cost-estimate.ts';
 import {
@@ -24,7 +24,10 @@ const RESERVED: ReadonlySet<string> = new Set(
   ),
 );
 
-/** The names by which an expression may call a member: none, or two for a reserved word (`__namespace__`, `namespace`). */
+/**
+ * Returns the names by which an expression can access a member. A reserved word has two (`__namespace__`, `namespace`), and a
+ * name that cannot be escaped has none.
+ */
 export function namesInRules(name: string): readonly string[] {
   if (RESERVED.has(name)) return [`__${name}__`, name];
   const escaped = escapedName(name);
@@ -44,7 +47,7 @@ export interface RuleType {
   readonly type: CelType;
   /** The maximum number of characters, bytes, items or members; 0 for types of a fixed size. */
   readonly maxElements: number;
-  /** As JSON. */
+  /** The minimum size of the value as JSON. */
   readonly minBytes: number;
   readonly key?: RuleType;
   readonly item?: RuleType;
@@ -52,14 +55,14 @@ export interface RuleType {
 }
 
 const MAX_REQUEST_BYTES = 3 * 1024 * 1024;
-/** Without the quotes, brackets or braces around. */
+/** The maximum size of a value without the quotes, brackets or braces around it. */
 const MAX_CONTENT = MAX_REQUEST_BYTES - 2;
-/** A character may take four. */
+/** The maximum size of a character in UTF-8. */
 const BYTES_PER_CHARACTER = 4;
 
 const scalar = (type: CelType, minBytes: number, maxElements = 0): RuleType => ({ type, minBytes, maxElements });
 
-/** Of a string with a format that is a type of its own. */
+/** The types of strings with a format that CEL represents by another type. */
 const FORMATS: ReadonlyMap<string, RuleType> = new Map(
   Object.entries({
     duration: scalar(duration, 3, 32),
@@ -70,19 +73,19 @@ const FORMATS: ReadonlyMap<string, RuleType> = new Map(
 const KEY = scalar(string, 2);
 const TEXT: JsonSchema = { type: 'string' };
 
-/** The whole object, or one inside, has these whatever its schema says. */
+/** The members that a whole object and an embedded object have, whatever the schema is. */
 const OBJECT_PROPERTIES: Readonly<Record<string, JsonSchema>> = {
   kind: TEXT,
   apiVersion: TEXT,
   metadata: { type: 'object', properties: { name: TEXT, generateName: TEXT } },
 };
 
-/** Of a whole object, for expressions of others (policies). */
+/** Returns the type of an object for expressions outside of its schema, such as those of policies. */
 export function celTypeOf(schema: JsonSchema, isResource: boolean): CelType {
   return ruleTypeOf(schema, isResource)?.type ?? dyn;
 }
 
-/** `undefined` for what rules do not see: values of a type that no schema tells. */
+/** Returns `undefined` for values that rules cannot access, because the schema does not specify their type. */
 export function ruleTypeOf(schema: JsonSchema, isResource: boolean): RuleType | undefined {
   if (schema['x-kubernetes-int-or-string'] === true) {
     return scalar(dyn, 1, lengthOf(schema) ?? MAX_CONTENT);
@@ -138,7 +141,7 @@ function objectType(schema: JsonSchema, isResource: boolean): RuleType | undefin
   if (typeof additionalProperties === 'object') {
     const item = inner(additionalProperties);
     if (item === undefined) return undefined;
-    // The shortest key, its quotes, the colon and the comma.
+    // The constant is the size of the shortest key with its quotes, the colon and the comma.
     const maxElements =
       maxProperties === undefined ? Math.floor(MAX_CONTENT / (item.minBytes + 6)) : Math.max(0, maxProperties);
     return { type: map(string, item.type), maxElements, minBytes: 2, key: KEY, item };
@@ -157,7 +160,7 @@ function objectType(schema: JsonSchema, isResource: boolean): RuleType | undefin
   return { type, maxElements: 0, minBytes, fields };
 }
 
-/** Paths begin with a variable, which is the value itself. */
+/** The first element of a path is the name of a variable, which is the value itself. */
 export function sizesOf(root: RuleType): SizeAt {
   return (path) => {
     let at: RuleType | undefined = root;
@@ -170,7 +173,7 @@ export function sizesOf(root: RuleType): SizeAt {
   };
 }
 
-/** How often a value of the type may stand in an object that says nothing of how often. */
+/** Returns the maximum number of values of the type in an object, if its schema does not limit the number. */
 export function maxCount({ minBytes }: RuleType): number {
   return Math.floor(MAX_REQUEST_BYTES / (minBytes + 1));
 }

@@ -16,7 +16,7 @@ import { celView } from './rule-values.ts';
 /** The maximum cost of all rules of one write. */
 const OBJECT_BUDGET = 10_000_000;
 const MAX_MESSAGE = 5 * 1024;
-/** After this cost, which takes some milliseconds, others get the event loop. */
+/** The cost after which rules yield to the event loop. It corresponds to a few milliseconds. */
 const PAUSE_COST = 100_000;
 
 /** After this error, no further rule is evaluated. */
@@ -32,7 +32,7 @@ interface Visit {
 }
 
 export interface RuleOptions {
-  /** Called for each rule that fails on an unchanged value. */
+  /** The path of the value. */
   readonly path?: string;
   /** Called for each rule that fails on an unchanged value. */
   readonly warn?: ((text: string) => void) | undefined;
@@ -120,7 +120,7 @@ function step(path: string, name: string, isKey: boolean): string {
 
 const hasKeys = ({ schema }: RuleNode): boolean => schema['x-kubernetes-list-map-keys'] !== undefined;
 
-/** Items of a list are only matched by its keys. */
+/** Returns the item of the old list with the same keys. Other items cannot be matched. */
 function oldItem(
   { schema }: RuleNode,
   item: JsonValue,
@@ -182,7 +182,7 @@ function messageOf(rule: Rule, bindings: (name: string) => unknown, budget: Budg
   }
 }
 
-/** The error is at the field that the rule names. Messages do not contain objects and lists. */
+/** Creates the error of a failed rule, for the field that the rule names. Messages do not contain objects and lists. */
 function failure({ fieldPath, reason }: Rule, type: string, { value, path }: Judged, message: string): FieldError {
   const inside = path === '' ? fieldPath : `${path}.${fieldPath}`;
   const field = fieldPath === '' ? path || '<nil>' : inside;

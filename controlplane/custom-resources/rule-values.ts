@@ -1,4 +1,4 @@
-/** Converts a value for its rules. It is only copied if the name of a member must be escaped. */
+/** Converts a value for its rules. It is copied only if the name of a member must be escaped. */
 import { defineMember } from '../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
 import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
@@ -6,7 +6,7 @@ import { namesInRules } from './rule-types.ts';
 
 const renames = new WeakMap<JsonSchema, boolean>();
 
-/** Whether the schema names something inside that CEL writes in another way. */
+/** Whether the schema contains a member whose name must be escaped in CEL. */
 function hasRenamed(schema: JsonSchema): boolean {
   const known = renames.get(schema);
   if (known !== undefined) return known;

@@ -1,6 +1,6 @@
 /**
- * Checks of a schema that are not structural: unsupported keywords, contradictory extensions, and the format of rules.
- * `rule-compilation.ts` walks the schema and calls them.
+ * Checks a schema for what does not concern its structure: unsupported keywords, contradictory extensions, and the format of
+ * rules. `rule-compilation.ts` walks the schema and calls these functions.
  */
 import {
   type FieldError,
@@ -28,10 +28,10 @@ export interface RuleText {
   readonly optionalOldSelf?: boolean;
 }
 
-/** Where in the schema a value stands. */
+/** The position of a value in the schema. */
 export interface Place {
   readonly path: string;
-  /** Why no default may be set here. */
+  /** The reason why no default is allowed here. */
   readonly noDefault?: string;
   readonly insideMetadata?: boolean;
 }

@@ -1,6 +1,6 @@
 /**
- * How JSON becomes a custom resource: its metadata as that of any object, the rest as its schema says. The registry uses
- * it where it uses the table's reader for built-in kinds.
+ * Reads JSON as a custom resource: the metadata as in any object, and the rest by its schema. The registry uses this reader for
+ * custom resources, and the reader of the schema table for built-in kinds.
  */
 import { cloneJson } from '../../api/meta/json-equality.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
@@ -11,7 +11,7 @@ import { applyDefaults, dropNulls } from './defaulting.ts';
 import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
 import { prune } from './pruning.ts';
 
-/** `schema` is that of the version; `metadata` the type of object metadata. */
+/** `schema` is the schema of the version, and `metadata` is the type of ObjectMeta. */
 export function createSchemaReader(schema: JsonSchema, metadata: StructType): SchemaReader {
   return {
     *conform(value) {
@@ -42,7 +42,7 @@ interface Embedding {
   readonly isRoot: boolean;
 }
 
-/** Objects inside the object have metadata too. Changes `value`. */
+/** Reads the metadata of embedded objects. Modifies `value`. */
 function conformEmbedded(value: JsonValue, schema: JsonSchema, path: string, embedding: Embedding): void {
   const inside = { ...embedding, isRoot: false };
   const items = itemsOf(schema);

@@ -6,7 +6,7 @@ import type { GroupVersionKind } from '../../api/meta/object.ts';
 import type { Field, Scalar, StructType, TypeNode } from '../../api/schema/schema.ts';
 import { itemsToPrune, type JsonSchema, PRESERVES } from './json-schema.ts';
 
-/** `metadata` is the type of object metadata. */
+/** `metadata` is the type of ObjectMeta. */
 export function structTypeOf(gvk: GroupVersionKind, schema: JsonSchema, metadata: StructType): StructType {
   const name = `${gvk.group}.${gvk.version}.${gvk.kind}`;
   return structOf(name, { ...schema, 'x-kubernetes-embedded-resource': true }, metadata);
@@ -16,7 +16,7 @@ function structOf(name: string, schema: JsonSchema, metadata: StructType): Struc
   let fields: ReadonlyMap<string, Field> | undefined;
   return {
     name,
-    /** Built on first use: a large cluster has many definitions whose objects nobody writes. */
+    /** Computed on first use, because a large cluster has many definitions whose objects are never written. */
     get fields() {
       fields ??= fieldsOf(name, schema, metadata);
       return fields;
@@ -81,12 +81,12 @@ function typeOf(path: string, schema: JsonSchema, metadata: StructType): TypeNod
   }
 }
 
-/** A value that no schema describes: its members are told apart all the same. */
+/** Returns the type of a value without a schema. Its members are tracked separately. */
 function unknown(path: string): TypeNode {
   return { kind: 'struct', struct: { name: path, fields: new Map(), preserveUnknown: true, untyped: true } };
 }
 
-/** An object whose members no schema describes. */
+/** Returns the type of an object whose members have no schema. */
 function free(path: string): TypeNode {
   return { kind: 'struct', struct: { name: path, fields: new Map(), preserveUnknown: true } };
 }

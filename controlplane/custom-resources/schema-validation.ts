@@ -7,13 +7,13 @@ import { isReadable, structuralErrors } from './structural-schema.ts';
 
 export interface SchemaPlace {
   readonly schemaPath: string;
-  /** Some version has a status of its own. */
+  /** Whether a version has a status subresource. */
   readonly hasStatus: boolean;
-  /** The schema was taken before as it is. */
+  /** Whether the stored definition already has this schema. */
   readonly isKnown: boolean;
 }
 
-/** What may stand at the root where `status` is checked by itself. */
+/** The keywords that are allowed at the root of a schema with a status subresource. */
 const AT_ROOT =
   'Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations';
 const ROOT_WORDS: ReadonlySet<string> = new Set(
@@ -26,7 +26,7 @@ const ROOT_WORDS: ReadonlySet<string> = new Set(
   ),
 );
 
-/** Keywords of which kube-apiserver tells `false` apart from none. */
+/** Keywords for which kube-apiserver distinguishes `false` from an absent value. */
 const TRISTATE: ReadonlySet<string> = new Set(['default', 'additionalProperties', 'additionalItems']);
 
 const isGiven = (name: string, value: unknown): boolean =>

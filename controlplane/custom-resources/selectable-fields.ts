@@ -7,8 +7,8 @@ import { readFieldPath } from './field-path.ts';
 import type { JsonSchema } from './json-schema.ts';
 
 /**
- * kube-apiserver looks for the schema at the level of the selectable fields only: fields that all versions share need a
- * schema that all share, and fields of one version need a schema of that version alone.
+ * kube-apiserver looks for the schema only at the level of the selectable fields. Fields that all versions share need a schema
+ * that all versions share, and fields of one version need a schema of that version.
  */
 const WITHOUT_SCHEMA = {
   shared: 'may only be set when validations.schema is included',
@@ -17,7 +17,7 @@ const WITHOUT_SCHEMA = {
 
 const MAX_SELECTABLE = 8;
 
-/** `path` is `spec` for the fields that all versions share, and that of a version otherwise. */
+/** `path` is `spec` for the fields that all versions share, and otherwise the path of the version. */
 export function selectableFieldErrors(
   fields: readonly { readonly jsonPath: string }[],
   schema: JsonSchema | undefined,

@@ -1,6 +1,6 @@
 /**
- * The custom resources that are served now, by definition and by version: their schemas, strategies and conversions.
- * `CustomResources` writes it; admission, the API server and type checking read it.
+ * Holds the custom resources that are served now, by definition and by version, with their schemas, strategies and conversions.
+ * `CustomResources` writes it. Admission, the API server and type checking read it.
  */
 import { cloneJson } from '../../api/meta/json-equality.ts';
 import { apiVersionOf, type GroupVersionKind, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
@@ -16,7 +16,7 @@ export class ServedDefinitions {
   readonly #caches = new Map<string, WatchCache>();
   readonly #byInfo = new WeakMap<ResourceInfo, ServedSet>();
 
-  /** The versions of a definition, and the objects of all of them. */
+  /** `sets` are the versions of the definition, and `cache` has the objects of all versions. */
   set(name: string, sets: readonly ServedSet[], cache: WatchCache): void {
     for (const set of sets) this.#byInfo.set(set.info, set);
     this.#byName.set(name, sets);
@@ -44,7 +44,10 @@ export class ServedDefinitions {
     return this.#byInfo.get(info)?.schema;
   }
 
-  /** Converts a custom resource between versions through the stored one; `undefined` if the kind is not a custom resource. */
+  /**
+   * Converts a custom resource to another version, via the stored one. Returns `undefined` if the kind is not a custom
+   * resource.
+   */
   convert(object: KubeObject, kind: GroupVersionKind): Promise<KubeObject> | undefined {
     for (const sets of this.#byName.values()) {
       const [first] = sets;
@@ -77,7 +80,7 @@ async function converted(
     if (conversion.convertAll !== undefined) return (await conversion.convertAll([one], way))[0] ?? one;
     return way === 'stored' ? conversion.toStored(cloneJson(one)) : conversion.fromStored(cloneJson(one));
   };
-  // A version that is not served is the stored one.
+  // Objects in a version that is not served have the stored version.
   const stored = from === undefined ? object : await through(from.conversion, object, 'stored');
   return to === undefined ? stored : through(to.conversion, stored, 'served');
 }

@@ -1,4 +1,4 @@
-/** From a definition to what is served: rows of the catalog with their endpoints, one set a version. */
+/** Creates the rows of the catalog for a definition, with their endpoints: one set for each version. */
 import { newForbidden } from '../../api/meta/status-error.ts';
 import type { Schema, StructType, SubresourceInfo, ResourceInfo } from '../../api/schema/schema.ts';
 import { compareVersions } from '../../api/meta/version-order.ts';
@@ -24,9 +24,9 @@ export interface ServingParts {
   readonly schema: Schema;
   readonly decoder: Decoder;
   readonly fieldManagement: (expected: ExpectedKind, decoder: Decoder) => FieldManagement;
-  /** For definitions with a conversion webhook. */
+  /** Calls the webhooks of definitions that convert by webhook. */
   readonly callConversion: CallConversion;
-  /** Of object metadata. */
+  /** The type of ObjectMeta. */
   readonly metadata: StructType;
 }
 
@@ -34,7 +34,7 @@ export interface ServedSet {
   readonly info: ResourceInfo;
   readonly strategy: Strategy;
   readonly schema: JsonSchema;
-  /** Of the definition that it was made from. */
+  /** The revision of the definition from which this was created. */
   readonly revision: string;
   readonly conversion: Conversion;
   readonly rests: readonly Rest[];
@@ -46,7 +46,7 @@ const EMPTY_SCHEMA: JsonSchema = { type: 'object', 'x-kubernetes-preserve-unknow
 
 export const schemaOf = (version: DefinitionVersion): JsonSchema => version.schema?.openAPIV3Schema ?? EMPTY_SCHEMA;
 
-/** `base` has the cache and the storage; each version gets its own policy on them. */
+/** `base` contains the cache and the storage. Each version has its own strategy for them. */
 export function servedVersions(
   definition: Definition,
   base: Omit<Store, 'info' | 'strategy'>,
@@ -121,7 +121,7 @@ function conversionOf(
   return webhookConversion(options, versions, rename);
 }
 
-/** While the objects of a definition are being deleted, no new ones come. */
+/** Refuses creates while the objects of a definition are being deleted. */
 function refusingCreates(rest: Rest): Rest {
   const { group, resource } = rest.info;
   return {
@@ -160,7 +160,7 @@ function infoOf(definition: Definition, version: DefinitionVersion): ResourceInf
   };
 }
 
-/** The definition's own text, or one that names what to use instead. */
+/** Returns the warning of the definition, or else one that names the version to use instead. */
 function deprecationOf(definition: Definition, version: DefinitionVersion): string {
   if (version.deprecated !== true) return '';
   if (version.deprecationWarning !== undefined) return version.deprecationWarning;

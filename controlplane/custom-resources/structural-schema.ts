@@ -1,16 +1,16 @@
 /**
- * Checks whether a schema is structural: every value has one type, which is outside of `allOf` and similar keywords; these can
- * only restrict it. Errors are sorted by their text.
+ * Checks whether a schema is structural. In a structural schema, each value has one type, which is specified outside of `allOf`
+ * and similar keywords. These keywords can only restrict it. Errors are sorted by their text.
  */
 import { RE2JSException } from 're2js';
 import { type FieldError, forbidden, invalid, required } from '../../api/meta/field-error.ts';
 import { itemsOf, type JsonSchema } from './json-schema.ts';
 import { patternOf } from './value-validation.ts';
 
-/** Forbidden keywords; other errors of the schema are not reported besides them. */
+/** Keywords that are forbidden anywhere. If a schema contains one, no other errors are reported. */
 const UNREADABLE = ['id', '$schema', '$ref', 'patternProperties', 'dependencies', 'additionalItems', 'definitions'];
 
-/** The schema, or one inside, says what cannot be read as a structural schema. */
+/** Whether the schema and its parts have no keyword that a structural schema cannot contain. */
 export function isReadable(schema: JsonSchema): boolean {
   if (Array.isArray(schema.items) || schema['x-kubernetes-preserve-unknown-fields'] === false) return false;
   if (UNREADABLE.some((name) => isSet((schema as Readonly<Record<string, unknown>>)[name]))) return false;
@@ -31,7 +31,7 @@ export function* innerSchemas(schema: JsonSchema): Generator<JsonSchema> {
   if (schema.not !== undefined) yield schema.not;
 }
 
-/** `path` is that of the schema: `spec.versions[0].schema.openAPIV3Schema`. */
+/** `path` is the path of the schema, such as `spec.versions[0].schema.openAPIV3Schema`. */
 export function structuralErrors(schema: JsonSchema, path: string): FieldError[] {
   const errors: FieldError[] = [];
   validateNode(schema, 'root', path, errors);
@@ -94,7 +94,7 @@ function validateExtensions(schema: JsonSchema, level: Level, path: string, erro
   }
 }
 
-/** Only the names in metadata may be restricted: the rest of it is the same for all objects. */
+/** A schema may restrict only the names in metadata, because the rest of it is the same for all objects. */
 function validateObjectMembers(schema: JsonSchema, level: Level, path: string, errors: FieldError[]): void {
   const isObject = level === 'root' || schema['x-kubernetes-embedded-resource'] === true;
   const { properties = {} } = schema;
@@ -126,7 +126,7 @@ function restrictsNamesOnly(metadata: JsonSchema): boolean {
   return !others && names.every((name) => name === 'name' || name === 'generateName');
 }
 
-/** What may stand for `x-kubernetes-int-or-string` in a schema that other tools read too. */
+/** Whether `anyOf` is the form that other tools expect beside `x-kubernetes-int-or-string`. */
 function intOrString(anyOf: readonly JsonSchema[] | undefined): boolean {
   if (anyOf?.length !== 2) return false;
   return anyOf.every((one, index) => one.type === ['integer', 'string'][index] && Object.keys(one).length === 1);
@@ -157,7 +157,7 @@ function validatePattern(pattern: string, path: string, errors: FieldError[]): v
   }
 }
 
-/** What describes a value stands outside; the word says how it would have to be. */
+/** Keywords that are only allowed outside of `allOf` and similar keywords, and the value that they must have inside. */
 const OUTSIDE_ONLY: Readonly<Record<string, string>> = {
   type: 'empty',
   additionalProperties: 'undefined',
@@ -197,7 +197,10 @@ function validateNested(schema: JsonSchema, skipAnyOf: boolean, path: string, er
   }
 }
 
-/** What junctions name must be told outside of them too. Only those at the root are held to it. */
+/**
+ * Members that `allOf` and similar keywords name must also be specified outside of them. This is only checked for keywords at
+ * the root.
+ */
 function completeJunctions(
   schema: JsonSchema,
   outer: JsonSchema | undefined,

@@ -1,7 +1,7 @@
 /**
- * Whether a custom resource fits its schema, in the words of the OpenAPI validation that other API servers use.
+ * Validates a custom resource by its schema, with the messages of the OpenAPI library that kube-apiserver uses.
  *
- * Rules in CEL are checked elsewhere, after this. Patterns are matched in linear time.
+ * Rules in CEL are evaluated afterwards (`rule-validation.ts`). Patterns are matched in linear time.
  */
 import type { RE2JS } from 're2js';
 import {
@@ -22,17 +22,17 @@ import { fitsFormat, fitsIntegerFormat } from './formats.ts';
 import { isObject, itemsOf, type JsonSchema, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 import { spendSteps, withinBudget } from '../../api/meta/validation-effort.ts';
 
-/** `path` is where the value stands; `''` at the root of an object. */
+/** `path` is the path of the value, or `''` for the root of an object. */
 export function validateValue(value: JsonValue, schema: JsonSchema, path: string): FieldError[] {
   return withinBudget(() => errorsOf(value, schema, path, false));
 }
 
-/** A whole object: `apiVersion`, `kind` and `metadata` are checked elsewhere. */
+/** Validates a whole object. `apiVersion`, `kind` and `metadata` are validated elsewhere. */
 export function validateObject(object: JsonObject, schema: JsonSchema): FieldError[] {
   return withinBudget(() => errorsOf(object, schema, '', true));
 }
 
-/** Items of sets and keyed lists that stand twice. */
+/** Returns errors for duplicate items of sets and keyed lists. */
 export function repeatedItems(object: JsonObject, schema: JsonSchema): FieldError[] {
   const errors: FieldError[] = [];
   checkLists(object, schema, '', errors);
@@ -46,7 +46,7 @@ function typeName(value: JsonValue): string {
   return typeof value === 'bigint' ? 'integer' : typeof value;
 }
 
-/** For a value and a schema, an alternative among many included. */
+/** The cost of validating one value by one schema. Each alternative of `anyOf` and similar keywords counts as a schema. */
 const STEPS_OF_A_VALUE = 20;
 
 const child = (path: string, name: string): string => (path === '' ? name : `${path}.${name}`);
@@ -66,7 +66,7 @@ function check(value: JsonValue, schema: JsonSchema, path: string, errors: Field
   if (isObject(value)) checkObject(value, schema, path, errors, isResource);
 }
 
-/** From here on values are looked up instead of compared one by one. */
+/** With at least this number of values, a set is used for look-ups instead of comparisons one by one. */
 const MANY_VALUES = 16;
 const lookups = new WeakMap<readonly JsonValue[], ReadonlySet<string>>();
 
@@ -82,7 +82,7 @@ function isAmong(value: JsonValue, values: readonly JsonValue[]): boolean {
 
 const refusals = new WeakMap<readonly JsonValue[], FieldError>();
 
-/** The error of a value that is not among these: its detail lists all of them, so that it is written once. */
+/** Returns the error for a value that is not in the list. Its detail contains the whole list, so it is created once. */
 function unsupportedBy(values: readonly JsonValue[]): FieldError {
   let refusal = refusals.get(values);
   if (refusal === undefined) {
@@ -110,7 +110,7 @@ const errorsOf = (value: JsonValue, schema: JsonSchema, path: string, isResource
   return errors;
 };
 
-/** How many parts of the value match a schema: if all alternatives fail, the error of the best match is reported. */
+/** Returns how many parts of the value match a schema. If all alternatives fail, the error of the best match is reported. */
 function reach(value: JsonValue, schema: JsonSchema): number {
   let count = schema.type || schema.format ? 1 : 0;
   if (isObject(value)) {
@@ -124,7 +124,7 @@ function reach(value: JsonValue, schema: JsonSchema): number {
   return count;
 }
 
-/** An error that names no field, or another one than that of the value at `at`, which it judges as a whole. */
+/** An error about the value at `at` as a whole, which names no field or another field. */
 export class JunctionError extends FieldError {
   readonly at: string;
 
@@ -134,11 +134,11 @@ export class JunctionError extends FieldError {
   }
 }
 
-/** Their own failures name no field. */
+/** The error of a junction itself names no field. */
 const junctionError = (at: string, text: string): JunctionError =>
   new JunctionError(invalid('<nil>', '', `"${at}" must ${text}`), at);
 
-/** Alternatives of which some number must fit. */
+/** Validates `anyOf`, `oneOf` and similar keywords: a certain number of alternatives must match. */
 function checkAlternatives(
   value: JsonValue,
   all: readonly JsonSchema[] | undefined,
@@ -204,7 +204,7 @@ function isMatch(value: string, source: string): boolean {
 function checkText(value: string, schema: JsonSchema, path: string, errors: FieldError[]): void {
   const { maxLength, minLength, pattern, format } = schema;
   const length = [...value].length;
-  // Only the first of these faults is reported.
+  // Only the first of these errors is reported.
   if (maxLength !== undefined && length > maxLength) errors.push(tooLong(path, maxLength));
   else if (minLength !== undefined && length < minLength) {
     errors.push(invalid(path, value, `${path} in body should be at least ${minLength} chars long`));
@@ -248,7 +248,7 @@ function checkList(list: readonly JsonValue[], schema: JsonSchema, path: string,
   }
 }
 
-/** `Too many: 3: must have at most 2 items`. */
+/** Creates errors such as `Too many: 3: must have at most 2 items`. */
 const manyItems = tooMany;
 
 function checkObject(
@@ -284,7 +284,7 @@ function checkEmbedded(object: JsonObject, path: string, errors: FieldError[]): 
   }
 }
 
-/** Items of sets and keyed lists must differ. */
+/** Checks that the items of sets and keyed lists are unique. */
 function checkLists(value: JsonValue, schema: JsonSchema, path: string, errors: FieldError[]): void {
   if (Array.isArray(value)) {
     const type = schema['x-kubernetes-list-type'];

@@ -12,7 +12,10 @@ export interface VersionSchema {
   readonly schema: JsonSchema;
 }
 
-/** A stored object gets the defaults of the stored version, including later ones, and is pruned by its schema. */
+/**
+ * The stored object gets the defaults of the stored version, including those that were added later, and is pruned by its
+ * schema.
+ */
 export function renamingConversion(group: string, stored: VersionSchema, served: VersionSchema): Conversion {
   const same = stored.name === served.name;
   const fitted = (object: KubeObject, { name, schema }: VersionSchema): KubeObject => {
@@ -35,7 +38,7 @@ export function renamingConversion(group: string, stored: VersionSchema, served:
   };
 }
 
-/** Returns the stored object in the version; the stored object itself is not changed. */
+/** Returns the stored object in the served version. The stored object is not modified. */
 export function asServed(conversion: Conversion, object: KubeObject): KubeObject {
   return conversion.isServed?.(object) === true ? object : conversion.fromStored(cloneJson(object));
 }

@@ -12,7 +12,7 @@ import type { Conversion } from '../registry/strategy.ts';
 import type { WebhookClientConfig } from './definition.ts';
 import type { VersionSchema } from './version-conversion.ts';
 
-/** Calls the webhook and returns its response as JSON; rejects with the reason of a failure. */
+/** Calls the webhook and returns its response as JSON. Rejects with the reason of a failure. */
 export type CallConversion = (config: WebhookClientConfig, body: string) => Promise<unknown>;
 
 export interface WebhookConversionOptions {
@@ -25,7 +25,7 @@ export interface WebhookConversionOptions {
 
 const SUPPORTED = ['v1', 'v1beta1'];
 
-/** `base` conforms the converted objects to the schemas of the versions. */
+/** `base` converts the objects to the schemas of the versions after the webhook has converted them. */
 export function webhookConversion(
   { group, kind, config, reviewVersions, call }: WebhookConversionOptions,
   versions: { readonly stored: VersionSchema; readonly served: VersionSchema },
@@ -88,7 +88,7 @@ export function webhookConversion(
   };
 }
 
-/** The identity of the object stays unchanged. */
+/** Merges the response into the object. The identity of the object does not change. */
 function taken(object: KubeObject, converted: JsonObject, apiVersion: string, webhook: string): KubeObject {
   const refuse = (why: string): Error => newInternalError(`${webhook} returned invalid ${why}`);
   const next = converted as unknown as KubeObject;
@@ -114,7 +114,7 @@ function taken(object: KubeObject, converted: JsonObject, apiVersion: string, we
   delete kept.annotations;
   for (const name of ['labels', 'annotations'] as const) {
     const texts = metadata[name] ?? {};
-    // Clients with types could not decode the object, nor any list that contains it.
+    // Typed clients could not decode the object, nor any list that contains it.
     if (!isMapOfTexts(texts)) throw refuse(`metadata: its ${name} are not texts by name`);
     if (Object.keys(texts).length > 0) kept[name] = texts;
   }

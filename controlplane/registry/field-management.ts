@@ -11,9 +11,9 @@ import type { ResetFields } from './strategy.ts';
 export interface ManagedWrite {
   readonly manager: string;
   readonly apiVersion: string;
-  /** `''` or the subresource that the object is written through. */
+  /** The subresource through which the object is written, or `''`. */
   readonly subresource: string;
-  /** Fields that this endpoint does not write, so that no manager owns them by it. */
+  /** Fields that this endpoint does not write. No manager can own them through it. */
   readonly resetFields: ResetFields;
 }
 
@@ -26,25 +26,27 @@ export interface ApplyWrite extends ManagedWrite {
 /** Another served version of the kind. */
 export interface OtherVersion {
   readonly struct: StructType;
-  /** From the version of the request; `object` is not changed. */
+  /** Converts from the version of the request. `object` is not modified. */
   convert(object: KubeObject): KubeObject;
 }
 
-/** `undefined`: ownership in that version is compared as if it were in the version of the request. */
+/** If it returns `undefined`, ownership in that version is compared as if it were in the version of the request. */
 export type VersionLookup = (apiVersion: string) => OtherVersion | undefined;
 
 export interface FieldManagement {
-  /** Returns `object` with the managed fields of this write; `live` is the stored object and is not changed. Never throws. */
+  /**
+   * Returns `object` with the managed fields of this write. `live` is the stored object, which is not modified. Never throws.
+   */
   update(live: KubeObject | undefined, object: KubeObject, write: ManagedWrite): KubeObject;
-  /** As `update`, but others get the event loop between its steps: for large objects. */
+  /** Like `update`, but yields to the event loop between its steps. For large objects. */
   updateInTurns(...args: Parameters<FieldManagement['update']>): KubeObject | Promise<KubeObject>;
-  /** Returns the applied object, decoded and defaulted. Throws conflicts (409) and schema errors. */
+  /** Returns the applied object, decoded and with defaults. Throws conflicts (409) and schema errors. */
   apply(live: KubeObject | undefined, patch: Extract<Patch, { type: 'apply' }>, write: ApplyWrite): KubeObject;
-  /** As `apply`, but others get the event loop between its steps: for large objects. */
+  /** Like `apply`, but yields to the event loop between its steps. For large objects. */
   applyInTurns(...args: Parameters<FieldManagement['apply']>): KubeObject | Promise<KubeObject>;
 }
 
-/** No fields are owned, and apply is refused: for tests of the registry alone. */
+/** Tracks no ownership and refuses apply. For tests of the registry alone. */
 export const withoutFieldManagement: FieldManagement = {
   update: (_live, object) => object,
   updateInTurns: (_live, object) => object,

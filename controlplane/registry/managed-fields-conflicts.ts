@@ -1,4 +1,4 @@
-/** The error of an apply request that changes fields of other managers. */
+/** Creates the error of an apply request that changes fields of other managers. */
 import { pathTexts } from '../../api/codec/structured-merge/fields-v1.ts';
 import type { FieldSet } from '../../api/codec/structured-merge/field-set.ts';
 import { quote } from '../../api/meta/field-error.ts';
@@ -7,7 +7,7 @@ import { type Owner, ownerKey } from './managed-fields-entries.ts';
 
 export interface OwnerConflict {
   readonly owner: Owner;
-  /** The fields that it owns and the applier would change. */
+  /** The fields that the manager owns and the applier would change. */
   readonly fields: FieldSet;
 }
 

@@ -1,7 +1,7 @@
 /**
- * Converts the owners of an object's fields between `metadata.managedFields` and the form that the registry computes with.
+ * Converts the owners of an object's fields from and to `metadata.managedFields`.
  *
- * Parsing accepts all entries or none; formatting has a fixed order, so that equal ownership has equal text.
+ * Parsing accepts either all entries or none. Formatting has a fixed order, so that equal ownership has equal text.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { decodeFieldsV1, encodeFieldsV1 } from '../../api/codec/structured-merge/fields-v1.ts';
@@ -17,10 +17,10 @@ export interface Owner {
   readonly fields: FieldSet;
 }
 
-/** By `ownerKey`. */
+/** The owners by `ownerKey`. */
 export type Owners = Map<string, Owner>;
 
-/** An applier is the same whatever version it speaks; an updater is another one with each. */
+/** An applier is the same owner in all versions. An updater is a separate owner in each version. */
 export function ownerKey(owner: Omit<Owner, 'time' | 'fields'>): string {
   const { manager, operation, apiVersion, subresource } = owner;
   const version = operation === 'Apply' || apiVersion === '' ? '' : `,"apiVersion":${quoteText(apiVersion)}`;
@@ -29,7 +29,7 @@ export function ownerKey(owner: Omit<Owner, 'time' | 'fields'>): string {
   return `{${name}"operation":"${operation}"${version}${below}}`;
 }
 
-/** `undefined` where any entry does not make sense. */
+/** Returns `undefined` if any entry is invalid. */
 export function readOwners(entries: readonly ManagedFieldsEntry[] | undefined): Owners | undefined {
   const owners: Owners = new Map();
   for (const entry of entries ?? []) {
@@ -69,7 +69,7 @@ function inOrder(a: Owner, b: Owner): number {
 
 const compareText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 
-/** Appliers first, then by time; `undefined` where nobody owns anything. */
+/** Returns the entries of appliers first, and sorts them by time. Returns `undefined` if there are no owners. */
 export function writeOwners(owners: Owners): ManagedFieldsEntry[] | undefined {
   if (owners.size === 0) return undefined;
   return [...owners.values()].sort(inOrder).map((owner) => ({
@@ -83,7 +83,7 @@ export function writeOwners(owners: Owners): ManagedFieldsEntry[] | undefined {
   }));
 }
 
-/** Equal but for times. */
+/** Whether the owners are equal apart from their times. */
 export function sameOwnership(a: Owners, b: Owners): boolean {
   if (a.size !== b.size) return false;
   for (const [key, owner] of a) {
@@ -98,7 +98,7 @@ export function sameOwnership(a: Owners, b: Owners): boolean {
 const MAX_UPDATERS = 10;
 const OLD_UPDATES = 'ancient-changes';
 
-/** Merges the oldest updaters of a version into one while there are more than ten. */
+/** Merges the oldest updaters of a version into one if there are more than ten. */
 export function capUpdaters(owners: Owners): void {
   const updaters = [...owners].filter(([, owner]) => owner.operation === 'Update');
   let left = updaters.length;

@@ -1,6 +1,7 @@
 /**
- * Objects that were applied on the client side before: the annotation of kubectl tells which conflicts are with kubectl itself
- * and ignored, and it is kept up to date so that an older kubectl can still apply to them.
+ * Handles objects that kubectl applied on the client side before. The last-applied annotation shows which conflicts are
+ * conflicts of kubectl with itself; these are ignored. The annotation is kept up to date, so that an older kubectl can still
+ * apply such objects.
  */
 import { parseJson, stringifyJson } from '../../api/codec/json.ts';
 import { compare } from '../../api/codec/structured-merge/compare.ts';
@@ -24,7 +25,7 @@ function lastApplied(live: KubeObject | undefined): string {
   return live?.metadata.annotations?.[LAST_APPLIED] ?? '';
 }
 
-/** The conflicts that remain: those about fields that were not applied on the client side. */
+/** Returns the conflicts about fields that were not applied on the client side. */
 export function allowedByLastApplied(
   type: MergeType,
   live: KubeObject | undefined,
@@ -45,7 +46,7 @@ export function allowedByLastApplied(
     .filter(({ fields }) => !isEmptySet(fields));
 }
 
-/** The fields that were applied on the client side and that still have the value they got then. */
+/** Returns the fields that were applied on the client side and still have the applied value. */
 function unchangedSince(type: MergeType, applied: JsonValue, live: KubeObject | undefined): FieldSet {
   const version =
     typeof applied === 'object' && applied !== null && !Array.isArray(applied) ? applied['apiVersion'] : '';
@@ -54,7 +55,7 @@ function unchangedSince(type: MergeType, applied: JsonValue, live: KubeObject | 
   return difference(fieldSetOf(type, applied), union(union(added, removed), modified));
 }
 
-/** `object` with the annotation renewed, where `live` has one and it is kubectl that applies. */
+/** Returns `object` with an updated annotation, if `live` has the annotation and the applier is kubectl. */
 export function withLastApplied(
   object: JsonObject,
   config: JsonObject,

@@ -1,6 +1,6 @@
 /**
- * The rules of field ownership on field sets: which owners a change takes fields from, and which fields an applier gives up
- * when it no longer applies them. Pure; `managed-fields.ts` reads and writes the objects.
+ * Computes field ownership with field sets: which owners lose the fields that a write changes, and which fields an applier
+ * releases because it no longer applies them. Pure. `managed-fields.ts` reads and writes the objects.
  */
 import { compare, type Comparison } from '../../api/codec/structured-merge/compare.ts';
 import {
@@ -43,11 +43,11 @@ export interface Writer {
   readonly manager: string;
   readonly apiVersion: string;
   readonly subresource: string;
-  /** RFC 3339. */
+  /** The time in RFC 3339. */
   readonly time: string;
-  /** What this endpoint does not write. */
+  /** The fields that this endpoint does not write. */
   readonly ignored: FieldSet;
-  /** Other versions of the kind, in which other owners wrote. */
+  /** Returns other versions of the kind, in which other owners wrote. */
   readonly others?: ((apiVersion: string) => OtherType | undefined) | undefined;
 }
 
@@ -58,7 +58,7 @@ interface OtherType {
 
 interface Changes extends Comparison {
   readonly written: FieldSet;
-  /** Beside what was written, what was removed. */
+  /** The written and the removed fields. */
   readonly touched: FieldSet;
 }
 
@@ -67,7 +67,7 @@ function withUnions({ added, removed, modified }: Comparison): Changes {
   return { added, removed, modified, written, touched: isEmptySet(removed) ? written : union(written, removed) };
 }
 
-/** What a write did, in the version in which each owner wrote. */
+/** Returns the changes of a write in the version of each owner. */
 function changesIn(
   type: MergeType,
   old: JsonObject,
@@ -89,7 +89,7 @@ function changesIn(
   return { own, seenBy };
 }
 
-/** What a write did, without what its endpoint does not write. */
+/** Returns the changes of a write, without fields that its endpoint does not write. */
 function changesOf(type: MergeType, old: JsonObject, next: JsonObject, ignored: FieldSet): Comparison {
   const changes = compare(type, old, next);
   if (isEmptySet(ignored)) return changes;
@@ -100,7 +100,7 @@ function changesOf(type: MergeType, old: JsonObject, next: JsonObject, ignored: 
   };
 }
 
-/** Takes what changed from every owner but one; owners without fields go. */
+/** Removes the changed fields from every owner except one. Owners without fields are removed. */
 function takeFrom(owners: Owners, seenBy: (owner: Owner) => Changes, except: string | undefined): void {
   for (const [key, owner] of owners) {
     const left = key === except ? owner.fields : difference(owner.fields, seenBy(owner).touched);
@@ -109,7 +109,10 @@ function takeFrom(owners: Owners, seenBy: (owner: Owner) => Changes, except: str
   }
 }
 
-/** Ownership after a plain write; changes `owners`. Returns whether the write changed anything that can be owned. */
+/**
+ * Computes ownership after a write other than apply. Modifies `owners`. Returns whether the write changed any field that can be
+ * owned.
+ */
 export function* ownUpdate(
   type: MergeType,
   old: JsonObject,
@@ -143,13 +146,13 @@ function identityOf({
 
 export interface Applied {
   readonly object: JsonObject;
-  /** Of others, when not forced. */
+  /** The conflicts with other owners, if the request does not force them. */
   readonly conflicts: readonly OwnerConflict[];
 }
 
 /**
- * What applying makes of `live`; changes `owners` (whose new entry of the applier has its old time, if any). With
- * conflicts, ownership is as if they had been forced.
+ * Applies a configuration to `live`. Modifies `owners`; the new entry of the applier keeps its old time, if it has one. If
+ * there are conflicts, ownership is computed as if the request had forced them.
  */
 export function* ownApply(
   type: MergeType,
@@ -185,7 +188,7 @@ export function* ownApply(
 
 const asObject = (value: JsonValue | undefined): JsonObject => (value ?? {}) as JsonObject;
 
-/** Takes out what the applier applied last time and nobody, itself included, owns now. */
+/** Removes the fields that the applier applied last time and that have no owner now. */
 function* prune(type: MergeType, merged: JsonObject, owners: Owners, last: FieldSet): Pausing<JsonObject> {
   if (isEmptySet(last)) return merged;
   const lastNamed = withNamedMembers(type, last);
@@ -200,7 +203,7 @@ function* prune(type: MergeType, merged: JsonObject, owners: Owners, last: Field
   const kept = union(prunedSet, withNamedMembers(type, owned));
   const withOwned = asObject(removePaths(type, merged, difference(mergedSet, kept)));
   yield;
-  // What fell out only because it lay below something removed, but was not the applier's, stays.
+  // Keeps a field that was removed only because it was below a removed one, if the applier did not own it.
   const keptSet = withNamedMembers(type, fieldSetOf(type, withOwned));
   return asObject(removePaths(type, merged, intersection(difference(mergedSet, keptSet), lastNamed)));
 }

@@ -1,8 +1,9 @@
 /**
- * Field ownership of objects: tracked on plain writes, decided and enforced on server-side apply.
+ * Tracks the ownership of fields on writes, and enforces it in server-side apply.
  *
- * A plain write never fails for it: an object whose fields cannot be told apart keeps the ownership it has. Objects that
- * come in are never changed. Called by the registry for every create, update, patch and apply.
+ * A write other than apply never fails because of field ownership. If the fields of an object cannot be determined, its
+ * ownership does not change. Objects of the caller are never modified. The registry calls this for every create, update, patch
+ * and apply.
  */
 import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
 import { compare } from '../../api/codec/structured-merge/compare.ts';
@@ -60,7 +61,7 @@ export function createFieldManagement(clock: Clock, expected: ExpectedKind, othe
   };
 }
 
-/** How ownership in other versions of the kind is compared. */
+/** Returns the function that compares ownership in other versions of the kind. */
 function otherVersions(lookup: VersionLookup): NonNullable<Writer['others']> {
   return (apiVersion) => {
     const other = lookup(apiVersion);
@@ -83,7 +84,7 @@ function ignoredSet(reset: ResetFields): FieldSet {
   return set;
 }
 
-/** An object as the rules of ownership see it. */
+/** Returns an object in the form in which ownership is computed. */
 function withoutManagedFields(object: KubeObject): JsonObject {
   const { managedFields: _, ...metadata } = object.metadata;
   return { ...object, metadata } as unknown as JsonObject;
@@ -94,13 +95,13 @@ function withManagedFields(object: KubeObject, entries: ManagedFieldsEntry[] | u
   return { ...object, metadata: entries === undefined ? metadata : { ...metadata, managedFields: entries } };
 }
 
-/** `[{}]` gives up all ownership. */
+/** Whether the request removes all ownership by sending `[{}]`. */
 function isReset(entries: readonly ManagedFieldsEntry[] | undefined): boolean {
   const [only] = entries ?? [];
   return entries?.length === 1 && only !== undefined && Object.keys(only).length === 0;
 }
 
-/** The ownership from which a write starts: that of the request if it is valid, else the stored one. */
+/** Returns the ownership before the write: that of the request if it is valid, and otherwise the stored one. */
 function startingOwners(live: KubeObject | undefined, object: KubeObject, subresource: string): Owners {
   const entries = object.metadata.managedFields ?? undefined;
   if (subresource === '') {
@@ -111,7 +112,7 @@ function startingOwners(live: KubeObject | undefined, object: KubeObject, subres
   return readOwners(live?.metadata.managedFields) ?? new Map();
 }
 
-/** Pauses after each step that walks the whole object. */
+/** Yields after each step that visits the whole object. */
 function* updateManaged(
   type: MergeType,
   live: KubeObject | undefined,
@@ -138,7 +139,7 @@ function* updateManaged(
   return withManagedFields(object, entries);
 }
 
-/** A Scale shows the owners of the replicas alone. Where there are none, kube-apiserver tracks nothing, as for any object. */
+/** A Scale shows only the owners of the replicas. If there are none, kube-apiserver tracks no ownership, as for any object. */
 function isUnownedScale(
   type: MergeType,
   live: KubeObject,
@@ -152,13 +153,16 @@ function isUnownedScale(
   return [...owners.values()].every(({ fields }) => isEmptySet(intersection(fields, written)));
 }
 
-/** An object of two groups (events) can be owned through one of them at a time: versions convert within a group only. */
+/**
+ * Drops owners in another group, because versions are converted within a group only. An object of two groups (Event) therefore
+ * has owners of one group at a time.
+ */
 function dropForeign(owners: Owners, writer: Writer): void {
   const groupOf = (apiVersion: string): string => parseApiVersion(apiVersion)?.group ?? '';
   for (const [key, owner] of owners) if (groupOf(owner.apiVersion) !== groupOf(writer.apiVersion)) owners.delete(key);
 }
 
-/** The entries of `live` itself where nothing but times would differ. */
+/** Returns the entries of `live` itself if they already say the same. */
 function entriesOf(owners: Owners, live: KubeObject | undefined): ManagedFieldsEntry[] | undefined {
   const entries = live?.metadata.managedFields;
   const old = entries === undefined ? undefined : readOwners(entries);
@@ -176,7 +180,7 @@ interface ApplyRequest {
   readonly writer: Writer;
 }
 
-/** Pauses after each step that walks the whole object. */
+/** Yields after each step that visits the whole object. */
 function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   const { type, expected, live, writer } = request;
   const config = readConfig(request);
@@ -211,7 +215,7 @@ const emptyOf = (expected: ExpectedKind): KubeObject => ({
   metadata: {},
 });
 
-/** The applier's entry, if it has one, with the time of this write. */
+/** Returns the applier's previous entry, if it has one, with the time of this write. */
 function stamped(owners: Owners, writer: Writer): Owners {
   const isApplier = (owner: Owner): boolean =>
     owner.operation === 'Apply' && owner.manager === writer.manager && owner.subresource === writer.subresource;
@@ -220,7 +224,7 @@ function stamped(owners: Owners, writer: Writer): Owners {
 
 const failure = (message: string): StatusError => newStatusError(500, '', message);
 
-/** The applied object, checked: apply is strict where other writes are lenient. */
+/** Decodes and validates the applied object. Apply is strict where other writes are lenient. */
 function readConfig({ type, expected, patch }: ApplyRequest): JsonObject {
   const { body } = patch;
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {

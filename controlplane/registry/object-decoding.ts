@@ -1,7 +1,7 @@
 /**
- * From a request's body to an object of a served version: kind and version, the schema, field validation, defaults.
+ * Decodes the body of a request to an object of a served version: kind and version, schema, field validation and defaults.
  *
- * What the schema does not know is dropped and named; field validation ignores, warns of, or refuses it.
+ * Fields that the schema does not have are dropped. Field validation ignores them, adds warnings, or refuses the request.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
@@ -23,20 +23,20 @@ import type { Pausing } from './pausing.ts';
 
 export interface Conformed {
   readonly object: KubeObject;
-  /** The paths of what the schema does not know. */
+  /** The paths of fields that the schema does not have. */
   readonly unknown: readonly string[];
 }
 
-/** How JSON becomes an object of a type. */
+/** Reads JSON as an object of a type. */
 export interface SchemaReader {
-  /** A new value that has the struct's shape. Throws `DecodeError` for a mistyped field. */
+  /** Returns a new value with the shape of the struct. Throws a `DecodeError` for a field of the wrong type. */
   conform(value: unknown, struct: StructType, decimals?: ReadonlyMap<string, string>): Pausing<Conformed>;
   applyDefaults(object: KubeObject, struct: StructType): void;
-  /** Drops nulls that stand for absence and were not replaced by a default. Nulls that are applied are kept and validated. */
+  /** Drops nulls that represent absence and have no default. Nulls of an apply patch are kept and validated. */
   dropNulls?(object: KubeObject): void;
 }
 
-/** Of the built-in types. */
+/** Reads objects of the built-in types. */
 export const builtInReader: SchemaReader = {
   *conform(value, struct, decimals) {
     const { value: object, unknown } = decodeStruct(struct, value, decimals);
@@ -47,7 +47,9 @@ export const builtInReader: SchemaReader = {
   applyDefaults: (object, struct) => applyTableDefaults(struct, object as unknown as JsonObject),
 };
 
-/** Strategies see absence in one form only; what is printed as null comes back before the object is stored. */
+/**
+ * Strategies see absent fields in one form only. Fields that are serialized as null are restored before the object is stored.
+ */
 function dropNulls(struct: StructType, object: JsonObject): void {
   for (const name in object) {
     const field = struct.fields.get(name);
@@ -73,22 +75,22 @@ export interface ExpectedKind {
   readonly version: string;
   readonly kind: string;
   readonly struct: StructType;
-  /** Other versions of the kind that are read as this one. */
+  /** Other versions of the kind that are accepted and read as this version. */
   readonly alsoVersions?: readonly string[];
-  /** Defaults that the schema cannot express. */
+  /** Sets defaults that the schema cannot express. */
   readonly applyDefaults: ((object: KubeObject) => void) | undefined;
   readonly reader: SchemaReader;
 }
 
 export interface Decoder {
-  /** Of POST and PUT. Throws 400. */
+  /** Decodes the body of a POST or PUT. Throws a 400. */
   decodeBody(
     context: RequestContext,
     body: Body,
     expected: ExpectedKind,
     validation: FieldValidation,
   ): Pausing<KubeObject>;
-  /** What a patch made of an object. `shown`: how the errors of kube-apiserver show it. Throws 422. */
+  /** Decodes the result of a patch. `shown` is the form of the object in kube-apiserver's errors. Throws a 422. */
   decodePatched(
     context: RequestContext,
     patched: PatchedObject,
@@ -100,16 +102,16 @@ export interface Decoder {
 export interface PatchedObject {
   readonly value: unknown;
   readonly duplicates: readonly string[];
-  /** Unknown fields that the patch itself had. */
+  /** Unknown fields in the patch itself. */
   readonly unknown?: readonly string[];
-  /** What the patch itself has wrong beside that, in words. */
+  /** Returns the other errors of the patch itself. */
   faults?(): readonly string[];
   shown(): string;
 }
 
 const SCHEME = 'in scheme "pkg/runtime/scheme.go:111"';
 
-/** Versions that kube-apiserver can still read of groups that serve others. */
+/** Versions that are not served, but that kube-apiserver can still decode, by group. */
 const RETIRED: ReadonlyMap<string, readonly string[]> = new Map(
   Object.entries({
     apps: ['v1beta1', 'v1beta2'],
@@ -153,7 +155,7 @@ export function createDecoder(schema: Schema): Decoder {
         throw unreadable(expected, messageOf(error));
       }
       yield;
-      // Unknown fields of custom resources are found after their text has been read.
+      // Unknown fields of custom resources are found after their text was read, and are not in the order of the text.
       const inOrder = expected.reader === builtInReader ? body.value : undefined;
       const faults = strictErrors(inOrder, body.duplicates, conformed.unknown);
       if (faults.length > 0 && validation === 'Strict') {
@@ -174,7 +176,7 @@ export function createDecoder(schema: Schema): Decoder {
       } catch (error) {
         throw refuse(messageOf(error));
       }
-      // A patched object is a value and not a text, so its unknown fields are listed by name.
+      // A patched object is not a text, so its unknown fields are sorted by name.
       const unknown = [...(patched.unknown ?? conformed.unknown)].sort();
       const own = validation === 'Ignore' ? [] : (patched.faults?.() ?? []);
       const faults = [...own, ...duplicateErrors(patched.duplicates), ...unknownFieldErrors(unknown)];
@@ -216,7 +218,7 @@ function claimed(value: unknown): Claimed {
   return { kind: typeof kind === 'string' ? kind : '', apiVersion: typeof apiVersion === 'string' ? apiVersion : '' };
 }
 
-/** A missing kind or version is that of the path; another one is refused. */
+/** A missing kind or version is that of the path. Any other kind or version is refused. */
 function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void {
   const found = claimed(value);
   const kind = found.kind === '' ? expected.kind : found.kind;
@@ -249,7 +251,7 @@ function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void
   );
 }
 
-/** The package that kube-apiserver keeps a group's internal types in. */
+/** Returns the Go package of a group's internal types in kube-apiserver. */
 function internalPackage(group: string): string {
   return group === '' ? 'core' : (group.split('.')[0] ?? group);
 }

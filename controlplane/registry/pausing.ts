@@ -1,12 +1,12 @@
 /**
- * Work that can pause: a generator that yields where others may use the event loop. Most of it ends before the first pause, and
- * then runs synchronously, without a promise.
+ * Runs work that can pause: a generator that yields where other work may use the event loop. Most generators return before
+ * their first pause. They run synchronously and need no promise.
  */
 import { setImmediate } from 'node:timers/promises';
 
 export type Pausing<Result> = Generator<undefined, Result>;
 
-/** Ignores the pauses. */
+/** Runs the work without pauses. */
 export function atOnce<Result>(work: Pausing<Result>): Result {
   for (;;) {
     const { done, value } = work.next();
@@ -14,18 +14,18 @@ export function atOnce<Result>(work: Pausing<Result>): Result {
   }
 }
 
-/** Yields the event loop at each pause. */
+/** Yields to the event loop at each pause. */
 export function inTurns<Result>(work: Pausing<Result>): Result | Promise<Result> {
   const { done, value } = work.next();
   return done === true ? value : rest(work);
 }
 
-/** In turns if the work is large, else at once. */
+/** Yields at each pause if the work is large, and otherwise runs it at once. */
 export const inTurnsIf = <Result>(isLarge: boolean | undefined, work: Pausing<Result>): Result | Promise<Result> =>
   isLarge === true ? inTurns(work) : atOnce(work);
 
 async function rest<Result>(work: Pausing<Result>): Promise<Result> {
-  // The first one may still be in the turn of the input that the work began with.
+  // The first `setImmediate` may still run in the turn of the input that started the work.
   await setImmediate();
   for (;;) {
     await setImmediate();

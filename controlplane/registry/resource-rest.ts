@@ -1,6 +1,6 @@
 /**
- * A served resource: one `Rest` for each served version and for each subresource that writes the same object. Decodes
- * bodies, applies patches, keeps managed fields, converts between the served and the stored version, and calls the
+ * Serves a resource with one `Rest` for each served version, and one for each subresource that writes the same object. It
+ * decodes bodies, applies patches, tracks managed fields, converts between the served and the stored version, and calls the
  * generic store.
  */
 import { quoteText } from '../../api/meta/quote.ts';
@@ -33,14 +33,14 @@ import type { UpdateStrategy } from './strategy.ts';
 import { matchingSink, storedSelectors } from './served-selection.ts';
 import { type ReadVersion, type ServedVersion, VersionCodec } from './version-codec.ts';
 
-/** One endpoint of a version: the resource itself or a subresource that writes it. */
+/** An endpoint that writes objects in one version: the resource itself or a subresource. */
 interface WritePath {
   readonly version: ServedVersion;
   readonly codec: VersionCodec;
   readonly endpoint: Endpoint;
 }
 
-/** A resource that is only read. */
+/** Serves a resource that cannot be written. */
 export function createReadingRest(version: ReadVersion): Rest {
   return { info: version.info, subresource: undefined, ...readVerbs(version, new VersionCodec(version)) };
 }
@@ -78,7 +78,7 @@ export function createResourceRest(version: ServedVersion): Rest {
             const page = (one: ListOptions): Promise<ListResult> | ListResult =>
               listEntries(store, context, { namespace }, one);
             const isSelected = codec.matcher(list) !== undefined;
-            // Without such selectors objects go away even if no webhook converts them.
+            // Without such selectors, the deletion does not depend on the conversion webhook.
             const found = isSelected ? await codec.selected(list, page) : await page(codec.selecting(list));
             await deleteCollection(store, context, target, found, options);
             return isSelected ? found : await codec.list(found);
@@ -118,7 +118,7 @@ function readVerbs(version: ReadVersion, codec: VersionCodec): Pick<Rest, 'get' 
   };
 }
 
-/** A subresource such as `status`, which writes the same object by other rules. */
+/** Serves a subresource such as `status`, which writes the same object with other rules. */
 export function createSubresourceRest(
   version: ServedVersion,
   subresource: SubresourceInfo,
@@ -193,7 +193,7 @@ async function create(
   return await codec.later(await createEntry(version.store, context, target, await codec.toStored(managed)));
 }
 
-/** PUT to `status` makes an object too, where the kind lets PUT do that. */
+/** The endpoints whose PUT creates a missing object, if the strategy allows it. */
 const CREATING: ReadonlySet<string> = new Set(['', 'status']);
 
 interface Target {
@@ -310,7 +310,7 @@ function managedWrite(path: WritePath, context: RequestContext): ManagedWrite {
   };
 }
 
-/** The options as admission plugins get them: a patch looks like an update, and defaults are left out. */
+/** Returns the options object for admission plugins. A patch has the options of an update, and default values are omitted. */
 export function writeOptionsObject(
   kind: 'CreateOptions' | 'UpdateOptions' | 'PatchOptions',
   options: WriteOptions,

@@ -25,13 +25,13 @@ interface Target {
   readonly name: string;
 }
 
-/** The writes of a Scale: each is a write of its workload, in which only the replicas differ. */
+/** Writes a Scale by writing its workload. Only the replicas change. */
 class ScaleWrites {
   readonly #version: ServedVersion;
   readonly #shape: ScaleView;
   readonly #endpoint: Endpoint;
   readonly #admissionView: AdmissionView;
-  /** The API version of the workload, as managed fields name it. */
+  /** The API version of the workload in managed fields. */
   readonly #apiVersion: string;
   readonly expected: ExpectedKind;
 
@@ -55,7 +55,7 @@ class ScaleWrites {
     this.#apiVersion = `${version.info.group === '' ? '' : `${version.info.group}/`}${version.info.version}`;
   }
 
-  /** Writes the workload; admission sees the Scale. Returns the entry of the workload. */
+  /** Writes the workload, while admission gets the Scale. Returns the entry of the workload. */
   async write(
     context: RequestContext,
     target: Target,
@@ -73,7 +73,7 @@ class ScaleWrites {
     return written.entry;
   }
 
-  /** Sets the replicas to those of the Scale that `scaleFrom` computes from the current one. */
+  /** Sets the replicas of the workload to those of the Scale that `scaleFrom` computes from the current Scale. */
   rescale(context: RequestContext, scaleFrom: (current: Scale) => Scale): Change['compute'] {
     return (current) => {
       const object = cloneJson(current ?? { metadata: {} });
@@ -187,6 +187,6 @@ export function createScaleRest(
 }
 
 function setVersion(object: KubeObject, resourceVersion: string | undefined): void {
-  // A Scale without a version is written whatever the version of the workload is, and keeps that version.
+  // A Scale without a resourceVersion overwrites the workload unconditionally.
   if (resourceVersion !== undefined) object.metadata.resourceVersion = resourceVersion;
 }

@@ -1,10 +1,11 @@
 /**
- * Creates and changes of the generic store: the one order in which every kind is written.
+ * Implements creates and changes of the generic store. Every kind is written in the same order of steps.
  *
- * create: system fields, name, admission (mutating), reservation, prepare, validate, warnings, canonicalise, admission
- * (validating), storage. change: compute from what is there, admission, checks of resourceVersion, prepare, validate, …;
- * a write that meets a conflict computes again from the newer object unless the client named a version. What equals what
- * is there is not written. Nothing that was read before an `await` is trusted after it: the storage compares revisions.
+ * A create sets system fields and the name, and then runs mutating admission, reservation, prepareForCreate, validation,
+ * warnings, canonicalise, validating admission and the storage. A change computes the new object from the current one, and then
+ * runs mutating admission, the check of resourceVersion, prepareForUpdate, validation and the remaining steps. A change that
+ * meets a conflict is computed again from the newer object, unless the client specified a resourceVersion. An unchanged object
+ * is not written. State that was read before an `await` may be stale afterwards, so the storage compares revisions.
  */
 import { generateName, nameIsSubdomain } from '../../api/meta/names.ts';
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';
@@ -33,10 +34,10 @@ import { changedMetadataErrors } from './changed-metadata.ts';
 import { admitChange, admitCreate, writeAdmitted, type WriteTarget } from './write-admission.ts';
 import { alreadyExists, nameNotGenerated, uidConflict, uidWithoutObject } from './write-conflicts.ts';
 
-/** The number of attempts to generate a free name. */
+/** The maximum number of attempts to generate a free name. */
 const NAME_ATTEMPTS = 8;
 
-/** `object` is the decoded object of the request, with managed fields; the store may modify it. */
+/** `object` is the decoded object of the request, with managed fields. The store may modify it. */
 export async function createEntry(
   store: Store,
   context: RequestContext,
@@ -139,19 +140,19 @@ function storageOptions(store: Store, object: KubeObject, old: KubeObject | unde
 
 export interface Change {
   /**
-   * Returns the desired object, which the store may modify. `current` is `undefined` if the object does not exist. May be
+   * Returns the desired object, which the store may modify. `current` is `undefined` if the object does not exist. It may be
    * called again after a conflict.
    */
   compute(
     current: KubeObject | undefined,
-    /** The body or the current object is large: the steps take turns. */
+    /** Set if the body or the current object is large. Then the steps yield to the event loop. */
     options: { readonly isLarge: boolean },
   ): Promise<KubeObject> | KubeObject;
-  /** A missing object is created instead of a 404. */
+  /** Whether a missing object is created. Otherwise it is a 404. */
   readonly creates: boolean;
   /** Called before an update that creates. */
   authorizeCreate?(): Promise<void>;
-  /** The UID in the body; another UID of the stored object is a conflict. */
+  /** The UID in the body. It is a conflict if the stored object has another one. */
   readonly uid?: string;
 }
 
@@ -239,7 +240,7 @@ function settle(reservation: Reservation | undefined, target: WriteTarget): void
   else reservation?.commit();
 }
 
-/** Checks the version that an update is based on; some kinds allow updates without one. */
+/** Checks the resourceVersion of an update. Some kinds allow updates without one. */
 function checkVersion(store: Store, target: WriteTarget, object: KubeObject, revision: number): void {
   const named = revisionOf(object);
   if (named === 0) {
