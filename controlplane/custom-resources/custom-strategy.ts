@@ -29,7 +29,7 @@ export function customStrategy({ version, schema, conversion }: CustomStrategyOp
     ...judge,
     changesGeneration:
       conversion.convertAll === undefined
-        ? (object, old) => !sameIntent(object, asServed(conversion, old), hasStatus)
+        ? (object, old) => !sameIntent(conversion.asWritten?.(object) ?? object, asServed(conversion, old), hasStatus)
         : (object, old) => !sameIntent(object, old, hasStatus),
     selectableFields: fieldReaders(version.selectableFields ?? []),
     columns: printerColumns(version.additionalPrinterColumns),
@@ -57,6 +57,7 @@ type Judge = Pick<
  */
 function judgeOf({ version, schema, conversion }: CustomStrategyOptions, statusOnly = false): Judge {
   const { rules } = compileRules(schema, '');
+  const hasStatus = version.subresources?.status !== undefined;
   const validator = { schema, rules, scale: version.subresources?.scale };
   const warnings = new WeakMap<KubeObject, string[]>();
   const validate = (
@@ -82,12 +83,30 @@ function judgeOf({ version, schema, conversion }: CustomStrategyOptions, statusO
       },
     };
   }
-  const view = (object: KubeObject): KubeObject => asServed(conversion, object);
+  const view = (object: KubeObject): KubeObject => writtenView(conversion, object, { hasStatus, statusOnly });
   return {
     validateCreate: (object) => validate(view(object), undefined, object),
     validateUpdate: (object, old) => validate(view(object), view(old), object),
     warningsOnCreate,
     warningsOnUpdate,
+  };
+}
+
+/** The served object, with the members that the client wrote and the stored version does not have. */
+function writtenView(
+  conversion: Conversion,
+  object: KubeObject,
+  { hasStatus, statusOnly }: { readonly hasStatus: boolean; readonly statusOnly: boolean },
+): KubeObject {
+  const served = asServed(conversion, object);
+  const written = conversion.asWritten?.(object);
+  if (written === undefined) return served;
+  const [spec, status] = statusOnly ? [served, written] : hasStatus ? [written, served] : [written, written];
+  const { status: _status, ...rest } = spec;
+  return {
+    ...rest,
+    metadata: served.metadata,
+    ...(status['status'] === undefined ? {} : { status: status['status'] }),
   };
 }
 

@@ -1,8 +1,9 @@
 /** Creates the rows of the catalog for a definition, with their endpoints: one set for each version. */
+import { apiVersionOf } from '../../api/meta/object.ts';
 import { newForbidden } from '../../api/meta/status-error.ts';
 import type { Schema, StructType, SubresourceInfo, ResourceInfo } from '../../api/schema/schema.ts';
 import { compareVersions } from '../../api/meta/version-order.ts';
-import type { FieldManagement } from '../registry/field-management.ts';
+import type { FieldManagement, OtherVersion, VersionLookup } from '../registry/field-management.ts';
 import type { Decoder, ExpectedKind } from '../registry/object-decoding.ts';
 import { createResourceRest, createSubresourceRest } from '../registry/resource-rest.ts';
 import type { ServedVersion } from '../registry/version-codec.ts';
@@ -23,7 +24,7 @@ import { type CallConversion, webhookConversion } from './webhook-conversion.ts'
 export interface ServingParts {
   readonly schema: Schema;
   readonly decoder: Decoder;
-  readonly fieldManagement: (expected: ExpectedKind, decoder: Decoder) => FieldManagement;
+  readonly fieldManagement: (expected: ExpectedKind, decoder: Decoder, others?: VersionLookup) => FieldManagement;
   /** Calls the webhooks of definitions that convert by webhook. */
   readonly callConversion: CallConversion;
   /** The type of ObjectMeta. */
@@ -92,7 +93,7 @@ function servedVersion(
     applyDefaults: undefined,
   };
   const decoder = customDecoder(parts.decoder);
-  const fieldManagement = parts.fieldManagement(expected, decoder);
+  const fieldManagement = parts.fieldManagement(expected, decoder, otherVersions(definition, version, parts.metadata));
   const served: ServedVersion = { store, info, expected, conversion, decoder, fieldManagement };
   const main = createResourceRest(served);
   const rests: Rest[] = [terminating ? refusingCreates(main) : main];
@@ -105,6 +106,28 @@ function servedVersion(
   }
   const { uid = '', generation = 0 } = definition.metadata;
   return { info, strategy, schema, revision: `${uid}/${generation}`, conversion, rests };
+}
+
+/**
+ * The versions in which other owners of fields wrote. A renaming conversion keeps all members, and a webhook cannot be called
+ * here, so ownership is then compared in the version of the request.
+ */
+export function otherVersions(definition: Definition, own: DefinitionVersion, metadata: StructType): VersionLookup {
+  const { group, names, versions, conversion } = definition.spec;
+  const found = new Map<string, OtherVersion>();
+  return (apiVersion) => {
+    const known = found.get(apiVersion);
+    if (known !== undefined) return known;
+    if (conversion?.strategy === 'Webhook') return undefined;
+    const other = versions.find(
+      ({ name }) => name !== own.name && apiVersionOf({ group, version: name }) === apiVersion,
+    );
+    if (other === undefined) return undefined;
+    const struct = structTypeOf({ group, version: other.name, kind: names.kind }, schemaOf(other), metadata);
+    const lookup: OtherVersion = { struct, convert: (object) => ({ ...object, apiVersion }), keepsUndeclared: true };
+    found.set(apiVersion, lookup);
+    return lookup;
+  };
 }
 
 function conversionOf(

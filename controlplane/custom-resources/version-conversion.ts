@@ -23,8 +23,18 @@ export function renamingConversion(group: string, stored: VersionSchema, served:
     fit.apiVersion = apiVersionOf({ group, version: name });
     return fit;
   };
+  const written = new WeakMap<KubeObject, KubeObject>();
   return {
-    toStored: (object) => (same ? object : fitted(object, stored)),
+    toStored(object) {
+      if (same) return object;
+      const { value, unknown } = prune(object as unknown as JsonObject, stored.schema);
+      const fit = Object.assign(value as unknown as KubeObject, {
+        apiVersion: apiVersionOf({ group, version: stored.name }),
+      });
+      if (unknown.length > 0) written.set(fit, object);
+      return fit;
+    },
+    asWritten: (object) => written.get(object),
     fromStored(object) {
       const members = object as unknown as JsonObject;
       applyDefaultsToStored(members, stored.schema);

@@ -28,6 +28,8 @@ export interface OtherVersion {
   readonly struct: StructType;
   /** Converts from the version of the request. `object` is not modified. */
   convert(object: KubeObject): KubeObject;
+  /** The conversion keeps members that the struct does not declare, and then nobody's fields can be compared. */
+  readonly keepsUndeclared?: boolean;
 }
 
 /** If it returns `undefined`, ownership in that version is compared as if it were in the version of the request. */

@@ -53,8 +53,12 @@ export interface Writer {
 
 interface OtherType {
   readonly type: MergeType;
+  /** Throws `UntypedVersionError`. */
   convert(object: JsonObject): JsonObject;
 }
+
+/** An object has members that the schema of an owner's version does not declare. */
+export class UntypedVersionError extends Error {}
 
 interface Changes extends Comparison {
   readonly written: FieldSet;
@@ -80,13 +84,22 @@ function changesIn(
     let changes = found.get(owner.apiVersion);
     if (changes === undefined) {
       const other = others?.(owner.apiVersion);
-      changes =
-        other === undefined ? own : withUnions(changesOf(other.type, other.convert(old), other.convert(next), ignored));
+      changes = other === undefined ? own : withUnions(changesInOther(other, old, next, ignored));
       found.set(owner.apiVersion, changes);
     }
     return changes;
   };
   return { own, seenBy };
+}
+
+function changesInOther(other: OtherType, old: JsonObject, next: JsonObject, ignored: FieldSet): Comparison {
+  const before = other.convert(old);
+  try {
+    return changesOf(other.type, before, other.convert(next), ignored);
+  } catch (error) {
+    if (!(error instanceof UntypedVersionError)) throw error;
+    throw new UntypedVersionError(`failed to convert new object: ${error.message}`, { cause: error });
+  }
 }
 
 /** Returns the changes of a write, without fields that its endpoint does not write. */

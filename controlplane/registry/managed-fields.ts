@@ -1,9 +1,9 @@
 /**
  * Tracks the ownership of fields on writes, and enforces it in server-side apply.
  *
- * A write other than apply never fails because of field ownership. If the fields of an object cannot be determined, its
- * ownership does not change. Objects of the caller are never modified. The registry calls this for every create, update, patch
- * and apply.
+ * A write other than apply never fails because of field ownership. If the fields of an object cannot be compared, it loses its
+ * managed fields, as in kube-apiserver. Objects of the caller are never modified. The registry calls this for every create,
+ * update, patch and apply.
  */
 import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
 import { compare } from '../../api/codec/structured-merge/compare.ts';
@@ -32,7 +32,7 @@ import type { ApplyWrite, FieldManagement, ManagedWrite, VersionLookup } from '.
 import { newApplyConflict } from './managed-fields-conflicts.ts';
 import { readOwners, sameOwnership, writeOwners, type Owner, type Owners } from './managed-fields-entries.ts';
 import { allowedByLastApplied, withLastApplied } from './managed-fields-last-applied.ts';
-import { ownApply, ownUpdate, type Writer } from './managed-fields-ownership.ts';
+import { ownApply, ownUpdate, UntypedVersionError, type Writer } from './managed-fields-ownership.ts';
 import type { ExpectedKind } from './object-decoding.ts';
 import { atOnce, inTurns, type Pausing } from './pausing.ts';
 import type { ResetFields } from './strategy.ts';
@@ -66,9 +66,15 @@ function otherVersions(lookup: VersionLookup): NonNullable<Writer['others']> {
   return (apiVersion) => {
     const other = lookup(apiVersion);
     if (other === undefined) return undefined;
-    const convert = (object: JsonObject): JsonObject =>
-      object['kind'] === undefined ? object : (other.convert(object as unknown as KubeObject) as unknown as JsonObject);
-    return { type: mergeTypeOf(other.struct), convert };
+    const type = mergeTypeOf(other.struct);
+    const convert = (object: JsonObject): JsonObject => {
+      if (object['kind'] === undefined) return object;
+      const converted = other.convert(object as unknown as KubeObject) as unknown as JsonObject;
+      const [error] = other.keepsUndeclared === true ? typeErrors(type, converted) : [];
+      if (error !== undefined) throw new UntypedVersionError(error);
+      return converted;
+    };
+    return { type, convert };
   };
 }
 
@@ -124,14 +130,13 @@ function* updateManaged(
   dropForeign(owners, writer);
   if (live !== undefined && isUnownedScale(type, live, object, owners, writer))
     return withManagedFields(object, writeOwners(owners));
-  const before = new Map(owners);
   try {
     const next = withoutManagedFields(object);
     yield;
     yield* ownUpdate(type, withoutManagedFields(live ?? NOTHING), next, owners, writer);
   } catch (error) {
-    if (!(error instanceof PathElementError)) throw error;
-    return withManagedFields(object, writeOwners(before));
+    if (!(error instanceof PathElementError || error instanceof UntypedVersionError)) throw error;
+    return withManagedFields(object, undefined);
   }
   yield;
   const entries = entriesOf(owners, live);
@@ -193,7 +198,7 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   if (owners.size === 0 && live !== undefined) {
     yield* ownUpdate(type, withoutManagedFields(NOTHING), current, owners, { ...writer, manager: BEFORE_FIRST_APPLY });
   }
-  const { object, conflicts } = yield* ownApply(type, current, config, owners, writer);
+  const { object, conflicts } = yield* appliedBy(type, current, config, owners, writer);
   yield;
   const forced = request.patch.force || conflicts.length === 0;
   const left = forced ? [] : writer.manager === 'kubectl' ? allowedByLastApplied(type, live, conflicts) : conflicts;
@@ -207,6 +212,15 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   yield;
   const unchanged = live !== undefined && jsonEqual(withoutManagedFields(made), current);
   return withManagedFields(made, unchanged ? entriesOf(owners, live) : writeOwners(stamped(owners, writer)));
+}
+
+function* appliedBy(...args: Parameters<typeof ownApply>): ReturnType<typeof ownApply> {
+  try {
+    return yield* ownApply(...args);
+  } catch (error) {
+    if (error instanceof UntypedVersionError) throw failure(error.message);
+    throw error;
+  }
 }
 
 const emptyOf = (expected: ExpectedKind): KubeObject => ({

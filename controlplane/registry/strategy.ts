@@ -172,6 +172,11 @@ export interface Conversion {
   fromStored(object: KubeObject): KubeObject;
   /** Whether the stored object equals the result of `fromStored`, so that no conversion is needed. By default it does not. */
   isServed?(object: KubeObject): boolean;
+  /**
+   * Returns the served object of which `toStored` made this one, if the stored version does not have all of its members.
+   * What was asked for is judged by it.
+   */
+  asWritten?(stored: KubeObject): KubeObject | undefined;
   /** Converts many objects by a request to another server (a webhook). It replaces `toStored` and `fromStored`. */
   convertAll?(objects: readonly KubeObject[], to: 'stored' | 'served'): Promise<readonly KubeObject[]>;
   /** Sets defaults of the served version that the schema does not have. Those of the strategy apply after `toStored`. */
