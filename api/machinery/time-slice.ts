@@ -1,12 +1,27 @@
 /**
  * Divides computations into cooperative slices. Code that processes many units checks after each of them whether its slice is
- * spent. If so, it yields to the event loop until everything else that is ready has run. Values that it read before a pause may
- * have changed.
+ * spent. If so, it yields to the event loop until everything else that is ready has run. All computations of the process take
+ * turns, so many of them together do not hold the event loop for longer than one. Values that a computation read before a pause
+ * may have changed.
  */
-import { setImmediate } from 'node:timers/promises';
 import type { Clock } from './clock.ts';
 
 const SLICE_MS = 10;
+
+/** The computations that wait for their next slice. One of them continues in each turn of the event loop. */
+const waiting: (() => void)[] = [];
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => {
+    waiting.push(resolve);
+    if (waiting.length === 1) setImmediate(continueFirst);
+  });
+}
+
+function continueFirst(): void {
+  waiting.shift()?.();
+  if (waiting.length > 0) setImmediate(continueFirst);
+}
 
 export class TimeSlice {
   readonly #clock: Pick<Clock, 'monotonic'>;
@@ -25,7 +40,41 @@ export class TimeSlice {
 
   /** Resolves at the beginning of the next slice. */
   async pause(): Promise<void> {
-    await setImmediate();
+    await nextTurn();
     this.#endsAtMs = this.#clock.monotonic() + this.#lengthMs;
+  }
+}
+
+/**
+ * Runs work that yields when its slice is spent. Most work ends within the first slice, and then this returns its result
+ * without a promise. An abort ends the work at its next pause.
+ */
+export function inSlices<Result>(
+  work: Generator<void, Result, undefined>,
+  slice: TimeSlice,
+  signal?: AbortSignal,
+): Result | Promise<Result> {
+  const { done, value } = work.next();
+  return done === true ? value : furtherSlices(work, slice, signal);
+}
+
+async function furtherSlices<Result>(
+  work: Generator<void, Result, undefined>,
+  slice: TimeSlice,
+  signal: AbortSignal | undefined,
+): Promise<Result> {
+  for (;;) {
+    await slice.pause();
+    signal?.throwIfAborted();
+    const { done, value } = work.next();
+    if (done === true) return value;
+  }
+}
+
+/** Runs the same work without pauses. */
+export function inOneSlice<Result>(work: Generator<void, Result, undefined>): Result {
+  for (;;) {
+    const { done, value } = work.next();
+    if (done === true) return value;
   }
 }

@@ -18,6 +18,7 @@ export function leaseCache(cache: WatchCache): LeasedCache {
       revision: () => cache.revision(),
       get: (namespace, name) => cache.get(namespace, name),
       list: (options) => cache.list(options),
+      listInSlices: (options, signal) => cache.listInSlices(options, signal),
       count: (namespace) => cache.count(namespace),
       entryOf: (stored) => cache.entryOf(stored),
       deletedEntry: (entry, revision) => cache.deletedEntry(entry, revision),

@@ -93,29 +93,37 @@ export function listEntries(
   checkFields(store, options.fieldSelector);
   const want = wanted(options);
   if (want.notOlderThan > store.cache.revision()) {
-    return waitFor(store, want.notOlderThan, context.signal).then(() => listNow(store, target, options, want));
+    return waitFor(store, want.notOlderThan, context.signal).then(() =>
+      listState(store, context, target, options, want),
+    );
   }
-  return listNow(store, target, options, want);
+  return listState(store, context, target, options, want);
 }
 
-function listNow(
+function listState(
   store: StoredResource,
+  context: RequestContext,
   target: { readonly namespace: string; readonly name?: string },
   options: ListOptions,
   want: Wanted,
-): ListResult {
+): Promise<ListResult> | ListResult {
   const selection = selectionOf(target.namespace, {
     ...(target.name === undefined ? {} : { name: target.name }),
     labels: options.labelSelector,
     fields: options.fieldSelector,
   });
   const prefix = listPrefix(store, target.namespace);
-  const page = readPage(store, want, {
+  const request = {
     selection,
     limit: want.limit,
     ...(want.token === undefined ? {} : { startAfter: prefix + want.token.after }),
     ...(want.exact === undefined ? {} : { revision: want.exact }),
-  });
+  };
+  const page = readPage(store, want, () => store.cache.listInSlices(request, context.signal));
+  return page instanceof Promise ? page.then((one) => resultOf(one, prefix)) : resultOf(page, prefix);
+}
+
+function resultOf(page: CacheList, prefix: string): ListResult {
   const last = page.entries.at(-1);
   const more = page.more && last !== undefined;
   return {
@@ -132,14 +140,13 @@ function listPrefix(store: StoredResource, namespace: string): string {
   return namespace === '' || !store.info.namespaced ? prefix : `${prefix}${namespace}/`;
 }
 
+/** Reads a page. Its state may be compacted, or become so while an index is filled. */
 function readPage(
   store: StoredResource,
   want: Wanted,
-  options: Parameters<StoredResource['cache']['list']>[0],
-): CacheList {
-  try {
-    return store.cache.list(options);
-  } catch (error) {
+  read: () => Promise<CacheList> | CacheList,
+): Promise<CacheList> | CacheList {
+  const explain = (error: unknown): never => {
     if (isStorageError(error, 'compacted')) {
       if (want.token !== undefined) throw expiredContinue(want.token);
       throw newExpired('The resourceVersion for the provided list is too old.');
@@ -147,6 +154,12 @@ function readPage(
     if (isStorageError(error, 'future-revision'))
       throw tooLarge(want.exact ?? want.notOlderThan, store.cache.revision());
     throw error;
+  };
+  try {
+    const page = read();
+    return page instanceof Promise ? page.catch(explain) : page;
+  } catch (error) {
+    return explain(error);
   }
 }
 
@@ -184,12 +197,14 @@ export async function watchEntries(
     labels: options.labelSelector,
     fields: options.fieldSelector,
   });
+  const existing = initial ? await store.cache.listInSlices({ selection }, context.signal) : undefined;
   const afterRevision = initial ? undefined : revision === 0 ? store.cache.revision() : revision;
   try {
     return store.cache.watch(
       {
         selection,
         afterRevision,
+        ...(existing === undefined ? {} : { existing }),
         bookmarks: options.allowWatchBookmarks,
         initialEventsEnd: options.sendInitialEvents === true && options.allowWatchBookmarks,
       },

@@ -27,3 +27,9 @@ export interface CachedResource {
   /** Those of `fields` that have an index (`spec.nodeName`). Small caches are scanned and need no index. */
   readonly indexedFields?: readonly string[];
 }
+
+/** The objects that a watch shows before its events. */
+export interface ExistingObjects {
+  readonly entries: readonly CacheEntry[];
+  readonly revision: number;
+}

@@ -1,6 +1,6 @@
 /**
  * Indexes a watch cache by label value and by selectable field. Field indexes are filled in pieces after the cache is loaded,
- * or at once if a list needs them before. A label index is built when a selector uses the label for the second time. Every
+ * or by the first list that needs them. A label index is built when a selector uses the label for the second time. Every
  * event updates the indexes. The cost of a list with a selector depends on its result and not on the size of the cache.
  */
 import type { Logger } from '../../api/component/logger.ts';
@@ -57,12 +57,10 @@ class EntryIndex {
 
   /** Returns the entries of all values together. The sets of different values share no entry. */
   find(values: readonly string[]): CachedObject[] {
-    this.fill(Infinity);
     return values.flatMap((value) => [...(this.#buckets.get(value) ?? [])]);
   }
 
   count(values: readonly string[]): number {
-    this.fill(Infinity);
     return values.reduce((sum, value) => sum + (this.#buckets.get(value)?.size ?? 0), 0);
   }
 }
@@ -116,17 +114,22 @@ export class EntryIndexes {
 
   /**
    * Returns the entries that meet one of the requirements, unordered. The caller filters by the others. Returns `undefined` if
-   * the caller must scan.
+   * the caller must scan. Yields between the pieces of an index that is not full, and not after that.
    */
-  candidates(requirements: readonly IndexableRequirement[]): CachedObject[] | undefined {
+  *candidates(
+    requirements: readonly IndexableRequirement[],
+  ): Generator<void, readonly CachedObject[] | undefined, undefined> {
     if (this.#entries.size < WORTH_INDEXING) return undefined;
-    let best: { readonly index: EntryIndex; readonly values: readonly string[]; readonly count: number } | undefined;
+    const found: { readonly id: string; readonly index: EntryIndex; readonly values: readonly string[] }[] = [];
     for (const { kind, key, values } of requirements) {
       const index = this.#indexOf(kind, key);
-      if (index === undefined) continue;
-      const count = index.count(values);
-      if (best === undefined || count < best.count) best = { index, values, count };
+      if (index !== undefined) found.push({ id: `${kind}:${key}`, index, values });
     }
+    for (const { index } of found) while (!index.fill(PIECE)) yield;
+    // Events no longer update an index that was dropped meanwhile.
+    const current = found.filter(({ id, index }) => this.#indexes.get(id) === index);
+    const counted = current.map(({ index, values }) => ({ index, values, count: index.count(values) }));
+    const best = counted.sort((a, b) => a.count - b.count)[0];
     return best?.index.find(best.values);
   }
 

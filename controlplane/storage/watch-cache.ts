@@ -8,6 +8,7 @@
  * `{"kind":K,"apiVersion":V,"metadata":{"resourceVersion":"N",`.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
+import { inOneSlice, inSlices, TimeSlice } from '../../api/machinery/time-slice.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { WatchSink } from '../model/rest.ts';
 import { CacheEvent, selects } from './cache-event.ts';
@@ -44,6 +45,11 @@ export interface WatchCache {
   revision(): number;
   get(namespace: string, name: string): CacheEntry | undefined;
   list(options: CacheListOptions): CacheList;
+  /**
+   * Lists without blocking the event loop while it evaluates selectors: a selector by a field parses every object. The result
+   * is one state of the cache. It is a promise if one time slice is not enough.
+   */
+  listInSlices(options: CacheListOptions, signal?: AbortSignal): CacheList | Promise<CacheList>;
   /** Returns the number of objects, of a namespace or of all. */
   count(namespace?: string): number;
   /** Returns the shared entry of a value from the storage (the result of a write, or `current` of a conflict). */
@@ -175,21 +181,42 @@ class ResourceCache implements WatchCache {
     return namespace === '' ? this.#versions.size : this.#versions.count(this.#prefixOf(namespace));
   }
 
-  list({ selection, limit = 0, startAfter = '', revision }: CacheListOptions): CacheList {
-    const newest = this.revision();
+  list(options: CacheListOptions): CacheList {
+    return inOneSlice(this.#list(options, undefined));
+  }
+
+  listInSlices(options: CacheListOptions, signal?: AbortSignal): CacheList | Promise<CacheList> {
+    const slice = new TimeSlice(this.#clock);
+    return inSlices(this.#list(options, slice), slice, signal);
+  }
+
+  /** Yields when the slice is spent. */
+  *#list(options: CacheListOptions, slice: TimeSlice | undefined): Generator<void, CacheList, undefined> {
+    const { selection, limit = 0, startAfter = '', revision } = options;
     const prefix = this.#prefixOf(selection.namespace);
-    if (revision !== undefined && revision !== newest) this.#assertReadable(revision);
+    if (revision !== undefined && revision !== this.revision()) this.#assertReadable(revision);
+    const isPast = (): boolean => revision !== undefined && revision < this.revision();
+    const candidates = isPast() ? undefined : yield* this.#candidates(selection, slice);
+    if (isPast()) this.#assertReadable(revision ?? 0);
+    const newest = this.revision();
     const past = revision !== undefined && revision < newest;
-    const found = past
+    let found = past
       ? this.#objects(this.#versions.rangeAt(revision, prefix, startAfter))
-      : this.#present(selection, prefix, startAfter);
+      : this.#present(selection, prefix, startAfter, candidates);
     const entries: CachedObject[] = [];
     let more = false;
-    for (const entry of found) {
-      if (!selects(selection, entry)) continue;
-      more = limit > 0 && entries.length === limit;
-      if (more) break;
-      entries.push(entry);
+    for (;;) {
+      const { done, value } = found.next();
+      if (done === true) break;
+      if (selects(selection, value)) {
+        more = limit > 0 && entries.length === limit;
+        if (more) break;
+        entries.push(value);
+      }
+      if (selection.everything || slice?.isSpent !== true) continue;
+      // The cache may change during the pause, but the list shows this state.
+      found = [...found].values();
+      yield;
     }
     const counted = more && selection.everything && selection.name === '';
     const remaining = counted
@@ -198,19 +225,40 @@ class ResourceCache implements WatchCache {
     return { entries, revision: revision ?? newest, more, remaining };
   }
 
+  *#candidates(
+    { indexable, name, namespace }: Selection,
+    slice: TimeSlice | undefined,
+  ): Generator<void, readonly CachedObject[] | undefined, undefined> {
+    if (this.#isOneKey({ name, namespace })) return undefined;
+    const search = this.#indexes.candidates(indexable);
+    for (;;) {
+      const { done, value } = search.next();
+      if (done === true) return value;
+      if (slice?.isSpent === true) yield;
+    }
+  }
+
+  #isOneKey({ name, namespace }: { readonly name: string; readonly namespace: string }): boolean {
+    return name !== '' && (namespace !== '' || !this.resource.namespaced);
+  }
+
   #remaining(pastRevision: number | undefined, prefix: string, after: string): number {
     if (pastRevision === undefined) return this.#versions.count(prefix, after);
     return [...this.#versions.rangeAt(pastRevision, prefix, after)].length;
   }
 
-  /** Yields candidates in order. The caller filters them. */
-  *#present(selection: Selection, prefix: string, startAfter: string): Generator<CachedObject, void, undefined> {
-    if (selection.name !== '' && (selection.namespace !== '' || !this.resource.namespaced)) {
+  /** Yields the objects that a selection may select, in order. The caller filters them. */
+  *#present(
+    selection: Selection,
+    prefix: string,
+    startAfter: string,
+    candidates: readonly CachedObject[] | undefined,
+  ): IterableIterator<CachedObject> {
+    if (this.#isOneKey(selection)) {
       const entry = this.get(selection.namespace, selection.name);
       if (entry !== undefined && entry.key > startAfter) yield entry;
       return;
     }
-    const candidates = this.#indexes.candidates(selection.indexable);
     if (candidates !== undefined) {
       yield* inOrder(candidates.filter((entry) => entry.key.startsWith(prefix) && entry.key > startAfter));
       return;
@@ -268,17 +316,13 @@ class ResourceCache implements WatchCache {
   watch(options: CacheWatchOptions, sink: WatchSink): CacheWatchHandle {
     if (this.#closed) throw new StorageError('closed', 'the watch cache is closed');
     const { afterRevision, selection } = options;
-    if (afterRevision !== undefined && afterRevision < this.#storage.compactedRevision()) {
-      const message = `too old resource version: ${afterRevision} (${this.#storage.compactedRevision()})`;
+    const after = afterRevision ?? options.existing?.revision;
+    if (after !== undefined && after < this.#storage.compactedRevision()) {
+      const message = `too old resource version: ${after} (${this.#storage.compactedRevision()})`;
       throw new StorageError('compacted', message);
     }
-    const initial = afterRevision === undefined ? this.#selected(selection) : undefined;
-    return this.#fanout.add(options, initial, sink);
-  }
-
-  #selected(selection: Selection): CachedObject[] {
-    const present = [...this.#present(selection, this.#prefixOf(selection.namespace), '')];
-    return present.filter((entry) => selects(selection, entry));
+    const existing = afterRevision === undefined ? (options.existing ?? this.list({ selection })) : undefined;
+    return this.#fanout.add(options, existing, sink);
   }
 
   close(): void {
@@ -314,7 +358,7 @@ class ResourceCache implements WatchCache {
     return object;
   }
 
-  *#objects(versions: Iterable<StoredVersion>): Generator<CachedObject, void, undefined> {
+  *#objects(versions: Iterable<StoredVersion>): IterableIterator<CachedObject> {
     for (const version of versions) yield this.#objectOf(version);
   }
 

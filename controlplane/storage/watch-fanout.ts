@@ -10,13 +10,15 @@ import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { newExpired, newInternalError } from '../../api/meta/status-error.ts';
 import type { WatchEvent, WatchHandle, WatchSink } from '../model/rest.ts';
 import type { CacheEvent } from './cache-event.ts';
-import type { CachedObject } from './cached-object.ts';
+import type { CacheEntry, ExistingObjects } from './cache-entry.ts';
 import type { Selection } from './selection.ts';
 
 export interface CacheWatchOptions {
   readonly selection: Selection;
   /** Events after this revision. If `undefined`, the existing objects come first as ADDED. */
   readonly afterRevision: number | undefined;
+  /** A list of the existing objects with the same selection, or else the watch makes one. */
+  readonly existing?: ExistingObjects;
   /** Whether to send BOOKMARK events about once a minute if there is something newer. */
   readonly bookmarks: boolean;
   /** Whether to send a marked bookmark after the existing objects. */
@@ -55,7 +57,7 @@ interface Member {
   readonly group: Group;
   readonly bookmarks: boolean;
   /** The existing objects that are not delivered yet. */
-  initial: { readonly entries: readonly CachedObject[]; next: number; readonly endBookmark: boolean } | undefined;
+  initial: { readonly entries: readonly CacheEntry[]; next: number; readonly endBookmark: boolean } | undefined;
   /** Whether the member waits for `resume`, or for its turn to begin. */
   paused: boolean;
   /** The revision through which events were delivered. It is current only while the member is not live. */
@@ -105,14 +107,14 @@ export class WatchFanout {
     return size;
   }
 
-  add(options: CacheWatchOptions, initial: readonly CachedObject[] | undefined, sink: WatchSink): CacheWatchHandle {
+  add(options: CacheWatchOptions, existing: ExistingObjects | undefined, sink: WatchSink): CacheWatchHandle {
     const group = this.#groupOf(options.selection);
-    const position = options.afterRevision ?? this.#source.revision();
+    const position = options.afterRevision ?? existing?.revision ?? this.#source.revision();
     const member: Member = {
       sink,
       group,
       bookmarks: options.bookmarks,
-      initial: initial === undefined ? undefined : { entries: initial, next: 0, endBookmark: options.initialEventsEnd },
+      initial: existing && { entries: existing.entries, next: 0, endBookmark: options.initialEventsEnd },
       paused: true,
       position,
       live: false,
