@@ -29,7 +29,11 @@ export async function bundleProgram(folder: string, { entries, addons, node }: B
   mkdirSync(folder, { recursive: true });
   const { metafile } = await build({
     absWorkingDir: ROOT,
-    entryPoints: { ...entries, worker: join(ROOT, 'controlplane/storage/sqlite/worker.ts') },
+    entryPoints: {
+      ...entries,
+      worker: join(ROOT, 'controlplane/storage/sqlite/worker.ts'),
+      'yaml-worker': join(ROOT, 'api/codec/yaml-worker.ts'),
+    },
     outdir: folder,
     bundle: true,
     splitting: true,

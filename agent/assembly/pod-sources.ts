@@ -3,6 +3,7 @@
  * server.
  */
 import { join, resolve } from 'node:path';
+import { createYamlThread } from '../../api/codec/yaml-thread.ts';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
 import type { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
 import { splitHeader } from '../options/json-forms.ts';
@@ -22,7 +23,7 @@ export function podSources(
 ): { readonly sources: readonly PodSource[]; readonly submitted: SubmittedPods | undefined } {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
   const reader = createPodReader();
-  const shared = { nodeName, clock, logger, reader };
+  const shared = { nodeName, clock, logger, yaml: createYamlThread({ clock }), reader };
   const submitted = flags.enablePodManifestsHandler
     ? createSubmittedPods({ directory: join(rootDirectory, 'submitted-pods'), ...shared })
     : undefined;

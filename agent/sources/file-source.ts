@@ -12,6 +12,7 @@
 import { type FSWatcher, watch } from 'node:fs';
 import { readdir, readFile, realpath, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import type { YamlParser } from '../../api/codec/yaml-thread.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
@@ -27,6 +28,7 @@ export interface FileSourceOptions {
   readonly checkMs: number;
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly yaml: YamlParser;
   readonly reader: PodReader;
   /** Called for an invalid manifest, once for each content. */
   readonly onBadManifest: (file: string, message: string) => void;
@@ -196,8 +198,8 @@ class FileSource implements PodSource {
       if (size > MAX_MANIFEST_BYTES) throw new ManifestError(`${file}: larger than ${MAX_MANIFEST_BYTES} bytes`);
       const content = await readFile(file);
       if (known?.content.equals(content) === true) return known.pods;
-      const { nodeName, clock, reader } = this.#options;
-      const read = readManifest(content, { source: 'file', origin: file, nodeName, clock, reader });
+      const { nodeName, clock, yaml, reader } = this.#options;
+      const read = await readManifest(content, { source: 'file', origin: file, nodeName, clock, yaml, reader });
       for (const warning of read.warnings) this.#options.logger.warn({ file }, warning);
       this.#known.set(file, { content, pods: read.pods });
       this.#complaints.delete(file);

@@ -4,7 +4,7 @@
  */
 import { PlainError } from '../../api/component/plain-error.ts';
 import { createHash } from 'node:crypto';
-import { parseYaml, parseYamlDocuments } from '../../api/codec/yaml.ts';
+import type { YamlParser } from '../../api/codec/yaml-thread.ts';
 import type { FieldError } from '../../api/meta/field-error.ts';
 import { ANNOTATION_CONFIG_HASH, ANNOTATION_CONFIG_SEEN, ANNOTATION_CONFIG_SOURCE } from '../model/pod-kinds.ts';
 import type { Pod } from '../model/pod.ts';
@@ -33,6 +33,7 @@ export interface StaticPodOptions {
   readonly origin: string;
   readonly nodeName: string;
   readonly clock: Clock;
+  readonly yaml: YamlParser;
   readonly reader: PodReader;
 }
 
@@ -42,10 +43,10 @@ export interface ReadManifest {
 }
 
 /** Reads one pod, several YAML documents, or a PodList. Throws `ManifestError`. */
-export function readManifest(text: Buffer, options: StaticPodOptions): ReadManifest {
+export async function readManifest(text: Buffer, options: StaticPodOptions): Promise<ReadManifest> {
   const pods: Pod[] = [];
   const warnings: string[] = [];
-  for (const value of manifestValues(text, options.origin)) {
+  for (const value of await manifestValues(text, options)) {
     const read = readPod(value, text, options);
     pods.push(read.pod);
     warnings.push(...read.warnings);
@@ -53,11 +54,11 @@ export function readManifest(text: Buffer, options: StaticPodOptions): ReadManif
   return { pods, warnings };
 }
 
-function manifestValues(text: Buffer, origin: string): unknown[] {
+async function manifestValues(text: Buffer, { origin, yaml }: StaticPodOptions): Promise<unknown[]> {
   let values: unknown[];
   try {
     const isMany = /^---\s*$/m.test(text.toString('latin1'));
-    values = isMany ? parseYamlDocuments(text) : [parseYaml(text).value];
+    values = isMany ? await yaml.all(text) : [(await yaml.first(text)).value];
   } catch (error) {
     throw new ManifestError(`${origin}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
   }

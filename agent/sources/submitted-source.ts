@@ -4,6 +4,7 @@
  */
 import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { YamlParser } from '../../api/codec/yaml-thread.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
@@ -25,6 +26,7 @@ export interface SubmittedPodsOptions {
   readonly nodeName: string;
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly yaml: YamlParser;
   readonly reader: PodReader;
 }
 
@@ -32,9 +34,9 @@ export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPod
   const pods = new Map<string, Pod>();
   let notify: (all: readonly Pod[]) => void = () => undefined;
   const fileOf = (namespace: string, name: string): string => join(options.directory, `${namespace}_${name}.yaml`);
-  const read = (text: Buffer, origin: string): Pod => {
-    const { nodeName, clock, reader } = options;
-    const found = readManifest(text, { source: 'submitted', origin, nodeName, clock, reader }).pods;
+  const read = async (text: Buffer, origin: string): Promise<Pod> => {
+    const { nodeName, clock, yaml, reader } = options;
+    const { pods: found } = await readManifest(text, { source: 'submitted', origin, nodeName, clock, yaml, reader });
     const [pod] = found;
     if (pod === undefined || found.length !== 1)
       throw new ManifestError(`${origin}: one pod is expected, not ${found.length}`);
@@ -49,7 +51,7 @@ export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPod
       for (const name of (await readdir(options.directory)).filter((entry) => entry.endsWith('.yaml'))) {
         const file = join(options.directory, name);
         try {
-          const pod = read(await readFile(file), file);
+          const pod = await read(await readFile(file), file);
           pods.set(keyOf(pod), pod);
         } catch (error) {
           options.logger.error({ file, err: error }, 'Cannot read a stored pod, ignoring it');
@@ -59,18 +61,19 @@ export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPod
       await whenAborted(signal);
     },
     async submit(manifest) {
-      let pod: Pod;
+      let stored: Pod;
+      let file: string;
       try {
-        pod = read(manifest, 'the submitted manifest');
+        const pod = await read(manifest, 'the submitted manifest');
+        file = fileOf(pod.metadata.namespace, pod.metadata.name);
+        // The uid depends on the origin too. With that of the stored file it is the same after a restart.
+        stored = await read(manifest, file);
       } catch (error) {
         if (error instanceof ManifestError) throw newBadRequest(error.message);
         throw error;
       }
-      const file = fileOf(pod.metadata.namespace, pod.metadata.name);
       await mkdir(options.directory, { recursive: true, mode: 0o700 });
       await replaceFile(file, manifest, { mode: 0o600 });
-      // The uid depends on the origin too. Reading the stored file gives the same uid as after a restart.
-      const stored = read(manifest, file);
       pods.set(keyOf(stored), stored);
       notify([...pods.values()]);
       return stored;

@@ -5,6 +5,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { createDialer, redirectTarget } from '../../api/machinery/dialer.ts';
+import type { YamlParser } from '../../api/codec/yaml-thread.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, pause } from '../../api/machinery/clock.ts';
 import type { Pod } from '../model/pod.ts';
@@ -20,6 +21,7 @@ export interface UrlSourceOptions {
   readonly nodeName: string;
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly yaml: YamlParser;
   readonly reader: PodReader;
 }
 
@@ -79,8 +81,8 @@ async function ask(
   if (status !== 200) throw new Error(`the server answered ${status} ${statusMessage}`);
   const body = await readBody(response);
   if (body.length === 0) throw new Error('the answer is empty');
-  const { nodeName, clock, reader } = options;
-  const read = readManifest(body, { source: 'http', origin: options.url, nodeName, clock, reader });
+  const { nodeName, clock, yaml, reader } = options;
+  const read = await readManifest(body, { source: 'http', origin: options.url, nodeName, clock, yaml, reader });
   for (const warning of read.warnings) options.logger.warn({ url: options.url }, warning);
   return { pods: read.pods, etag: response.headers.etag };
 }

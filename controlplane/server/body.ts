@@ -6,14 +6,15 @@ import { LARGE_BYTES, nextTurn } from '../registry/large-object.ts';
 import type { Body, Rest } from '../model/rest.ts';
 import type { Encodings } from '../model/encoding.ts';
 import { inputFormat, type Format } from './media-type.ts';
-import type { ApiRequest } from './request.ts';
+import type { ApiRequest, MaybePromise } from './request.ts';
 
 const MAX_BODY_BYTES = 3 * 1024 * 1024;
 
 /** Parsers of text to a value. `duplicates` are the duplicate fields. They throw `JsonSyntaxError` and `YamlSyntaxError`. */
 export interface TextDecoders {
-  json(text: string): Body;
-  yaml(text: string): Body;
+  json(bytes: Buffer): Body;
+  /** Large bodies do not block the event loop. Rejects with a 429 if too many of them wait. */
+  yaml(bytes: Buffer, signal: AbortSignal): MaybePromise<Body>;
 }
 
 export interface BodyOptions {
@@ -28,7 +29,7 @@ export async function readBody(request: ApiRequest, rest: Rest, options: BodyOpt
   const bytes = await receiveBody(request);
   const kind = rest.subresource?.kind ?? rest.info.kind;
   try {
-    const body = decode(bytes, format, options);
+    const body = await decode(request, bytes, format, options);
     if (request.isLarge) await nextTurn();
     const type = jsonType(body.value);
     request.audited?.bodyIs(body.value);
@@ -56,17 +57,16 @@ export async function receiveBody(request: ApiRequest): Promise<Buffer> {
   return bytes;
 }
 
-function decode(bytes: Buffer, format: Format, options: BodyOptions): Body {
+function decode(request: ApiRequest, bytes: Buffer, format: Format, options: BodyOptions): MaybePromise<Body> {
   if (format === 'protobuf') return { value: options.encodings.decodeProtobuf(bytes), duplicates: [] };
-  const text = bytes.toString('utf8');
-  return format === 'yaml' ? options.decoders.yaml(text) : options.decoders.json(text);
+  return format === 'yaml' ? options.decoders.yaml(bytes, request.signal) : options.decoders.json(bytes);
 }
 
-/** Rethrows errors that are not about the text. */
+/** Rethrows errors that are not about the content. */
 function decodeProblem(error: unknown): string {
   if (error instanceof JsonSyntaxError) return `couldn't get version/kind; json parse error: ${error.message}`;
   if (error instanceof YamlSyntaxError) return error.message;
-  if (isStatusError(error)) return error.status.message ?? '';
+  if (isStatusError(error) && error.code === 400) return error.status.message ?? '';
   throw error;
 }
 
@@ -99,7 +99,7 @@ export async function readDeleteOptions(
   const bytes = await receiveBody(request);
   if (bytes.length === 0) return undefined;
   const format = inputFormat(request.header('content-type'), options);
-  const body = deleteOptionsOf(bytes, format, options);
+  const body = await deleteOptionsOf(request, bytes, format, options);
   request.audited?.bodyIs(body);
   const kind = body['kind'];
   if (kind !== undefined && kind !== 'DeleteOptions') {
@@ -110,10 +110,15 @@ export async function readDeleteOptions(
   return body;
 }
 
-function deleteOptionsOf(bytes: Buffer, format: Format, options: BodyOptions): Record<string, unknown> {
+async function deleteOptionsOf(
+  request: ApiRequest,
+  bytes: Buffer,
+  format: Format,
+  options: BodyOptions,
+): Promise<Record<string, unknown>> {
   let value: unknown;
   try {
-    ({ value } = decode(bytes, format, options));
+    ({ value } = await decode(request, bytes, format, options));
   } catch (error) {
     throw newBadRequest(decodeProblem(error));
   }

@@ -1,5 +1,6 @@
 /** The API server of the control plane: its paths, its serving certificate and its health checks. */
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
+import { createYamlThread } from '../../api/codec/yaml-thread.ts';
 import { stringifyYaml } from '../../api/codec/yaml.ts';
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -26,7 +27,7 @@ import { installOpenApi } from '../server/openapi/openapi.ts';
 import { PathHandlers } from '../server/path-handlers.ts';
 import { createRequestMetrics, installMetrics } from '../server/request-metrics.ts';
 import { type ApiServer, createServer } from '../server/server.ts';
-import { textDecoders } from '../server/text-decoders.ts';
+import { createTextDecoders } from '../server/text-decoders.ts';
 import { installVersion } from '../server/version.ts';
 import type { AuditSink } from '../server/filters/audit.ts';
 import { registerServerMetrics } from './server-metrics.ts';
@@ -80,7 +81,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, audit: Aud
       protobuf,
       yaml: stringifyYaml,
     }),
-    decoders: textDecoders,
+    decoders: createTextDecoders(createYamlThread({ clock })),
     paths: pathsOf(parts, aggregator, { protobuf, fairness }),
     connector: createConnector({
       dialer: parts.dialer,

@@ -10,7 +10,8 @@ import type { Authorizer } from '../../controlplane/authorization/authorization.
 import type { Encodings } from '../../controlplane/model/encoding.ts';
 import { PathHandlers } from '../../controlplane/server/path-handlers.ts';
 import { createServer, type ApiServer, type ServerOptions } from '../../controlplane/server/server.ts';
-import { textDecoders } from '../../controlplane/server/text-decoders.ts';
+import { createYamlThread } from '../../api/codec/yaml-thread.ts';
+import { createTextDecoders } from '../../controlplane/server/text-decoders.ts';
 import type { ResourceCatalog } from '../../controlplane/model/rest.ts';
 
 export const fakeEncodings: Encodings = {
@@ -108,7 +109,7 @@ export async function startFakeServer(
     logger: silentLogger,
     tls: await selfSigned(),
     encodings: fakeEncodings,
-    decoders: textDecoders,
+    decoders: createTextDecoders(createYamlThread({ clock: systemClock })),
     paths: new PathHandlers(),
     connector: { connect: () => undefined },
     ...options,

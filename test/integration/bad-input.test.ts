@@ -8,6 +8,7 @@ import { Agent } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { parseYaml } from '../../api/codec/yaml.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { hostileRequests, MAPS, PREPARED, WILDS } from '../hostile/requests.ts';
 import { send, type Answer, type Connection } from '../hostile/send.ts';
@@ -200,3 +201,20 @@ for (const name of ['as many fields of a custom resource as fit'])
       if (attempt === 'second') assert.ok(longestMs < allMs / 4, `${longestMs} of ${allMs} ms`);
     }
   });
+
+test('others get the event loop while a large YAML body is parsed', async () => {
+  const text = `apiVersion: v1\nkind: ConfigMap\nmetadata: {name: large}\ndata: {a: [${'[],'.repeat(700_000)}]}\n`;
+  const from = usedMs();
+  assert.throws(() => parseYaml(text), /exceeded the limit/);
+  const parseMs = usedMs() - from;
+  for (const [method, type] of [
+    ['POST', 'application/yaml'],
+    ['PATCH', 'application/apply-patch+yaml'],
+    ['DELETE', 'application/yaml'],
+  ] as const) {
+    const path = `/api/v1/namespaces/default/configmaps${method === 'POST' ? '' : '/large?fieldManager=m'}`;
+    const request = { method, path, type, body: () => text };
+    const { longestMs } = await turnsOf(() => send(connection, request));
+    assert.ok(longestMs < parseMs / 4, `${method}: ${longestMs} of ${parseMs} ms`);
+  }
+});

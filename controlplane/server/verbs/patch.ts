@@ -5,6 +5,7 @@ import { YamlSyntaxError } from '../../../api/codec/yaml.ts';
 import { nextTurn } from '../../registry/large-object.ts';
 import type { Body, Patch } from '../../model/rest.ts';
 import { jsonType, receiveBody, type TextDecoders } from '../body.ts';
+import type { ApiRequest } from '../request.ts';
 import { routeError } from '../media-type.ts';
 import { parseWriteOptions } from '../options.ts';
 import { sendEntry } from '../response.ts';
@@ -24,7 +25,10 @@ export const patch: VerbHandler = async (request, rest, context) => {
   if (type === undefined || (type === 'strategic' && !builtIn)) throw unsupported(builtIn);
   const bytes = await receiveBody(request);
   const options = parseWriteOptions(request.query, 'PatchOptions', type === 'apply');
-  const decoded = decodePatch(type, bytes.toString('utf8'), options.force ?? false, context.decoders);
+  const decoded = await decodePatch(request, type, bytes, {
+    force: options.force ?? false,
+    decoders: context.decoders,
+  });
   if (request.isLarge) await nextTurn();
   request.audited?.bodyIs(decoded.body);
   const written = await rest.patch?.(request, pathNamespace(request, rest), pathName(request), decoded, options);
@@ -40,12 +44,17 @@ function unsupported(builtIn: boolean): Error {
   );
 }
 
-function decodePatch(type: Patch['type'], text: string, force: boolean, decoders: TextDecoders): Patch {
+async function decodePatch(
+  request: ApiRequest,
+  type: Patch['type'],
+  bytes: Buffer,
+  { force, decoders }: { readonly force: boolean; readonly decoders: TextDecoders },
+): Promise<Patch> {
   if (type === 'apply') {
-    const { value, duplicates } = decodedYaml(text, decoders);
+    const { value, duplicates } = await decodedYaml(request, bytes, decoders);
     return { type, body: value, duplicates, force };
   }
-  const { value, duplicates } = decodedJson(text, decoders);
+  const { value, duplicates } = decodedJson(bytes, decoders);
   const wanted = type === 'json' ? 'array' : 'object';
   const found = jsonType(value);
   if (found !== wanted && found !== 'null') {
@@ -55,19 +64,19 @@ function decodePatch(type: Patch['type'], text: string, force: boolean, decoders
   return { type, body: type === 'json' ? (value ?? []) : value, duplicates };
 }
 
-function decodedJson(text: string, decoders: TextDecoders): Body {
+function decodedJson(bytes: Buffer, decoders: TextDecoders): Body {
   try {
-    return decoders.json(text);
+    return decoders.json(bytes);
   } catch (error) {
     if (error instanceof JsonSyntaxError) throw newBadRequest(`error decoding patch: ${error.message}`);
     throw error;
   }
 }
 
-function decodedYaml(text: string, decoders: TextDecoders): Body {
+async function decodedYaml(request: ApiRequest, bytes: Buffer, decoders: TextDecoders): Promise<Body> {
   let body: Body;
   try {
-    body = decoders.yaml(text);
+    body = await decoders.yaml(bytes, request.signal);
   } catch (error) {
     if (error instanceof YamlSyntaxError)
       throw newBadRequest(`error decoding YAML: error converting YAML to JSON: ${error.message}`);

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { createPodReader } from '../../../../agent/pods/pod-reader.ts';
 import { ManifestError, readManifest } from '../../../../agent/sources/static-pod.ts';
+import { createYamlThread } from '../../../../api/codec/yaml-thread.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
 const reader = createPodReader();
@@ -12,6 +13,7 @@ const read = (text: string): ReturnType<typeof readManifest> =>
     origin: '/m/pod.yaml',
     nodeName: 'node',
     clock: new FakeClock(),
+    yaml: createYamlThread({ clock: new FakeClock() }),
     reader,
   });
 const pod = (metadata: string, spec = 'containers: [{name: c, image: i}]'): string =>
@@ -54,15 +56,12 @@ describe('a manifest is refused', () => {
   ];
   for (const [why, text, message] of table)
     it(why, () =>
-      assert.throws(
-        () => read(text),
-        (error: unknown) => error instanceof ManifestError && message.test(error.message),
-      ),
+      assert.rejects(read(text), (error: unknown) => error instanceof ManifestError && message.test(error.message)),
     );
 });
 
-it('unknown fields cause warnings with their names', () => {
-  const { pods, warnings } = read(pod('name: a', 'containerz: []\n  containers: [{name: c, image: i, foo: 1}]'));
+it('unknown fields cause warnings with their names', async () => {
+  const { pods, warnings } = await read(pod('name: a', 'containerz: []\n  containers: [{name: c, image: i, foo: 1}]'));
   assert.equal(pods.length, 1);
   assert.deepEqual(warnings, [
     '/m/pod.yaml: unknown field "spec.containerz"',

@@ -10,6 +10,7 @@ import type { Pod } from '../../../../agent/model/pod.ts';
 import { createFileSource } from '../../../../agent/sources/file-source.ts';
 import { type PodUpdate, createPodConfig, diff } from '../../../../agent/sources/pod-config.ts';
 import type { PodSource } from '../../../../agent/sources/pod-source.ts';
+import { createYamlThread } from '../../../../api/codec/yaml-thread.ts';
 import { lineOf, type PodReader, readManifest } from '../../../../agent/sources/static-pod.ts';
 import { createSubmittedPods } from '../../../../agent/sources/submitted-source.ts';
 import { createUrlSource } from '../../../../agent/sources/url-source.ts';
@@ -17,6 +18,7 @@ import { silentLogger } from '../../../../api/component/logger.ts';
 import { FieldError } from '../../../../api/meta/field-error.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
+const yaml = createYamlThread({ clock: new FakeClock() });
 const reader: PodReader = { read: (value) => ({ pod: value as Pod, warnings: [], errors: [] }) };
 const manifest = (name: string, image = 'a'): string =>
   `apiVersion: v1\nkind: Pod\nmetadata:\n  name: ${name}\nspec:\n  containers:\n  - name: main\n    image: ${image}\n`;
@@ -46,6 +48,7 @@ async function setUp(t: TestContext) {
       checkMs: 20_000,
       clock,
       logger: silentLogger,
+      yaml,
       reader,
       onBadManifest: (_file, message) => void complaints.push(message),
     });
@@ -224,17 +227,13 @@ describe('manifests in a folder', () => {
 });
 
 describe('a static pod', () => {
-  const read = (text: string, with_: PodReader = reader) =>
-    readManifest(Buffer.from(text), {
-      source: 'file',
-      origin: 'f',
-      nodeName: 'Node',
-      clock: new FakeClock(),
-      reader: with_,
-    }).pods[0];
+  const read = async (text: string, with_: PodReader = reader): Promise<Pod | undefined> => {
+    const options = { source: 'file', origin: 'f', nodeName: 'Node', clock: new FakeClock(), yaml } as const;
+    return (await readManifest(Buffer.from(text), { ...options, reader: with_ })).pods[0];
+  };
 
-  it('has a uid of its content and place, and stays on its node', () => {
-    const [one, same, other] = [read(manifest('a')), read(manifest('a')), read(manifest('a', 'b'))];
+  it('has a uid of its content and place, and stays on its node', async () => {
+    const [one, same, other] = [await read(manifest('a')), await read(manifest('a')), await read(manifest('a', 'b'))];
     assert.equal(one?.metadata.uid, same?.metadata.uid);
     assert.notEqual(one?.metadata.uid, other?.metadata.uid);
     assert.equal(one?.spec.nodeName, 'Node');
@@ -242,7 +241,7 @@ describe('a static pod', () => {
     assert.equal(one?.metadata.annotations?.['kubernetes.io/config.source'], 'file');
   });
 
-  it('has a uid, name and namespace that are names of directories, and no paths', () => {
+  it('has a uid, name and namespace that are names of directories, and no paths', async () => {
     for (const metadata of [
       { name: 'a', uid: '../../../etc' },
       { name: 'a', uid: '..' },
@@ -251,13 +250,13 @@ describe('a static pod', () => {
       { name: 'a', namespace: '..' },
       { name: '../a' },
     ])
-      assert.throws(() => read(JSON.stringify({ kind: 'Pod', metadata, spec: { containers: [] } })), {
+      await assert.rejects(read(JSON.stringify({ kind: 'Pod', metadata, spec: { containers: [] } })), {
         name: 'ManifestError',
         message: /metadata\.(uid|name|namespace): .* must consist of/,
       });
   });
 
-  it('with any number of errors is refused at once, with the first of them', () => {
+  it('with any number of errors is refused at once, with the first of them', async () => {
     const errors = Array.from(
       { length: 20_000 },
       (_, index) => new FieldError('FieldValueInvalid', `spec.containers[${index}].name`, 'x', 'no'),
@@ -265,18 +264,18 @@ describe('a static pod', () => {
     const broken: PodReader = { read: (value) => ({ pod: value as Pod, warnings: [], errors }) };
     const text = `kind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n${'  - name: x\n'.repeat(20_000)}`;
     const fromMs = performance.now();
-    assert.throws(() => read(text, broken), /; and 19980 more errors$/);
+    await assert.rejects(read(text, broken), /; and 19980 more errors$/);
     assert.ok(performance.now() - fromMs < 5_000);
   });
 
-  it('may name nothing that only an API server has', () => {
+  it('may name nothing that only an API server has', async () => {
     const spec = {
       serviceAccountName: 's',
       containers: [{ name: 'c', envFrom: [{ secretRef: { name: 'x' } }] }],
       volumes: [{ name: 'v', configMap: { name: 'x' } }],
     };
-    assert.throws(
-      () => read(JSON.stringify({ kind: 'Pod', metadata: { name: 'a' }, spec })),
+    await assert.rejects(
+      read(JSON.stringify({ kind: 'Pod', metadata: { name: 'a' }, spec })),
       /may not use .*serviceAccountName.*config maps.*envFrom/,
     );
   });
@@ -316,6 +315,7 @@ describe('manifests at a URL', () => {
         nodeName: 'n',
         clock,
         logger: silentLogger,
+        yaml,
         reader,
       }),
     );
@@ -358,7 +358,7 @@ describe('redirects of a manifest URL', () => {
     const failures: string[] = [];
     const logger = { ...silentLogger, error: (_fields: object, message: string) => void failures.push(message) };
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
-    const common = { headers: { 'X-Token': 'secret' }, checkMs: 1000, nodeName: 'n', clock, reader };
+    const common = { headers: { 'X-Token': 'secret' }, checkMs: 1000, nodeName: 'n', clock, yaml, reader };
     run(createUrlSource({ ...common, url, logger }));
     await until(['moved-n a']);
     assert.equal(state.token, 'secret');
@@ -372,7 +372,7 @@ describe('redirects of a manifest URL', () => {
 describe('submitted pods', () => {
   it('survive a restart, are replaced by name, and are removed', async (t) => {
     const { root, clock } = await setUp(t);
-    const options = { directory: join(root, 'submitted'), nodeName: 'n', clock, logger: silentLogger, reader };
+    const options = { directory: join(root, 'submitted'), nodeName: 'n', clock, logger: silentLogger, yaml, reader };
     const first = createSubmittedPods(options);
     await first.submit(Buffer.from(manifest('a')));
     const stored = await first.submit(Buffer.from(manifest('a', 'b')));

@@ -1,0 +1,34 @@
+/** The messages of the thread that parses large YAML texts, and what it does. `yaml-thread.ts` parses small texts with it. */
+import type { JsonObject, JsonValue } from '../meta/object.ts';
+import { setMember } from './json.ts';
+import { parseYaml, parseYamlDocuments } from './yaml.ts';
+
+/** A message to the thread. */
+export interface YamlJob {
+  readonly text: Uint8Array;
+  readonly read: 'first' | 'first-sorted' | 'all';
+}
+
+export interface ParsedDocuments {
+  readonly values: JsonValue[];
+  readonly duplicates: readonly string[];
+}
+
+/** The response of the thread. */
+export type YamlOutcome = ParsedDocuments | { readonly syntaxError: string };
+
+/** Throws `YamlSyntaxError`. */
+export function performYamlJob({ text, read }: YamlJob): ParsedDocuments {
+  if (read === 'all') return { values: parseYamlDocuments(text), duplicates: [] };
+  const { value, duplicates } = parseYaml(text);
+  return { values: [read === 'first' ? value : inKeyOrder(value)], duplicates };
+}
+
+/** Returns a copy with sorted keys. */
+function inKeyOrder(value: JsonValue): JsonValue {
+  if (Array.isArray(value)) return value.map(inKeyOrder);
+  if (typeof value !== 'object' || value === null) return value;
+  const sorted: JsonObject = {};
+  for (const key of Object.keys(value).sort()) setMember(sorted, key, inKeyOrder(value[key] ?? null));
+  return sorted;
+}
