@@ -1,9 +1,9 @@
 /** The decisions of jobs: which pods count, whether and why the job is finished, and how many pods it needs. Pure. */
 import type { V1PodFailurePolicyRule } from '@kubernetes/client-node';
-import { backoffDelay } from '../../../api/machinery/backoff.ts';
 import type { Job, Pod, Wire } from '../../../api/machinery/kinds.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { isPodTerminating, podCondition } from '../pod-state.ts';
+import { finishTime } from './job-back-off.ts';
 
 export const COMPLETION_INDEX = 'batch.kubernetes.io/job-completion-index';
 export const TRACKING_FINALIZER = 'batch.kubernetes.io/job-tracking';
@@ -26,6 +26,18 @@ export function isIndexed(job: Job): boolean {
 export function completionIndexOf(pod: Pod): number | undefined {
   const text = pod.metadata.annotations?.[COMPLETION_INDEX] ?? '';
   return /^[0-9]+$/.test(text) ? Number(text) : undefined;
+}
+
+/** Whether the job has yet to count the pod, or to let it go. */
+export function isTracked(pod: Pod): boolean {
+  return (pod.metadata.finalizers ?? []).includes(TRACKING_FINALIZER);
+}
+
+/** Whether the job needs a pod of this index. True for jobs without indexes. */
+export function hasValidIndex(pod: Pod, job: Job): boolean {
+  if (!isIndexed(job)) return true;
+  const index = completionIndexOf(pod);
+  return index !== undefined && index < (job.spec?.completions ?? 0);
 }
 
 /** The pod succeeded or failed, or it is terminating and replacements do not wait for that. */
@@ -83,7 +95,7 @@ export interface IndexFailures {
  * Returns the failures of each index of a job with a back-off limit per index. A pod carries the number of failures before it,
  * so that failed pods that are gone still count.
  */
-export function failuresByIndex(job: Job, pods: readonly Pod[], nowMs: number): ReadonlyMap<number, IndexFailures> {
+export function failuresByIndex(job: Job, pods: readonly Pod[]): ReadonlyMap<number, IndexFailures> {
   const failures = new Map<number, IndexFailures>();
   const failedPods = new Map<number, number>();
   for (const pod of pods) {
@@ -99,10 +111,36 @@ export function failuresByIndex(job: Job, pods: readonly Pod[], nowMs: number): 
     failures.set(index, {
       counted: Math.max(before.counted, counted, existing),
       ignored: Math.max(before.ignored, ignored),
-      lastMs: Math.max(before.lastMs, hasFailed ? finishTime(pod, nowMs) : 0),
+      lastMs: Math.max(before.lastMs, hasFailed ? finishTime(pod) : 0),
     });
   }
   return failures;
+}
+
+/**
+ * Returns the last failed pod of each index that has no other pod and did not succeed or fail. Their finalizers stay until
+ * the index has its next pod, which carries the number of failures on.
+ */
+export function lastFailedPods(
+  job: Job,
+  pods: readonly Pod[],
+  finished: ReadonlySet<number>,
+): ReadonlyMap<number, Pod> {
+  const last = new Map<number, Pod>();
+  if (job.spec?.backoffLimitPerIndex === undefined) return last;
+  const settled = new Set(finished);
+  for (const pod of pods) if (outcomeOf(pod, job) === 'active') settled.add(completionIndexOf(pod) ?? -1);
+  const failures = (pod: Pod): number =>
+    failuresBefore(pod, INDEX_FAILURES) + failuresBefore(pod, INDEX_IGNORED_FAILURES);
+  for (const pod of pods) {
+    const index = completionIndexOf(pod);
+    if (index === undefined || !hasValidIndex(pod, job) || settled.has(index)) continue;
+    if (outcomeOf(pod, job) !== 'failed' || !isTracked(pod)) continue;
+    const other = last.get(index);
+    if (other === undefined || (failures(other) <= failures(pod) && finishTime(other) <= finishTime(pod)))
+      last.set(index, pod);
+  }
+  return last;
 }
 
 function failuresBefore(pod: Pod, annotation: string): number {
@@ -142,6 +180,23 @@ export function missingIndexes(completions: number, taken: ReadonlySet<number>, 
   return missing;
 }
 
+/**
+ * Returns the active pods that an indexed job cannot use: those without an index that it needs, and all but the one of each
+ * index that has progressed most.
+ */
+export function pointlessPods(job: Job, active: readonly Pod[], compare: (a: Pod, b: Pod) => number): Pod[] {
+  if (!isIndexed(job)) return [];
+  const seen = new Set<number | undefined>();
+  return active
+    .toSorted((a, b) => compare(b, a))
+    .filter((pod) => {
+      const index = completionIndexOf(pod);
+      const isPointless = !hasValidIndex(pod, job) || seen.has(index);
+      seen.add(index);
+      return isPointless;
+    });
+}
+
 /** The number of pods that should run at the same time. */
 export function wantedActive(
   job: Job,
@@ -154,24 +209,6 @@ export function wantedActive(
   if (completions === undefined) return counts.succeeded > 0 ? -1 : parallelism;
   const done = isIndexed(job) ? counts.finishedIndexes : counts.succeeded;
   return Math.max(0, Math.min(parallelism, completions - done));
-}
-
-const BACKOFF = { firstMs: 10_000, longestMs: 600_000 };
-
-/** The delay after a failure before the next pod is created. */
-export function backoffMs(consecutiveFailures: number): number {
-  if (consecutiveFailures <= 0) return 0;
-  return backoffDelay(consecutiveFailures, BACKOFF);
-}
-
-/** The time at which a pod terminated, by the statuses of its containers. */
-export function finishTime(pod: Pod, fallbackMs: number): number {
-  const times = (pod.status?.containerStatuses ?? [])
-    .map(({ state }) => Date.parse(state?.terminated?.finishedAt ?? ''))
-    .filter(Number.isFinite);
-  if (times.length > 0) return Math.max(...times);
-  const ready = Date.parse(podCondition(pod, 'Ready')?.lastTransitionTime ?? '');
-  return Number.isFinite(ready) ? ready : fallbackMs;
 }
 
 /** The number of restarts that count against the backoff limit of jobs with restartPolicy OnFailure. */

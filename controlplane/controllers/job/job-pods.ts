@@ -10,6 +10,9 @@ import {
   TRACKING_FINALIZER,
 } from './job-core.ts';
 
+/** The length of a generated name without its random characters. */
+const LONGEST_PREFIX = 58;
+
 /** `index` is that of an indexed job. `failures` are those of the index, where each index has a back-off limit of its own. */
 export function podForJob(job: Job, index?: number, failures?: Pick<IndexFailures, 'counted' | 'ignored'>): Pod {
   const template = structuredClone(job.spec?.template ?? {});
@@ -32,8 +35,10 @@ export function podForJob(job: Job, index?: number, failures?: Pick<IndexFailure
     container.env = [...(container.env ?? []), { name: 'JOB_COMPLETION_INDEX', valueFrom: { fieldRef } }];
   }
   const pod = podFromTemplate(template, job, jobs);
-  const base = `${job.metadata.name}-${text}`;
-  pod.metadata.generateName = `${base.slice(0, 253 - 6)}-`;
-  if (pod.spec !== undefined) pod.spec.hostname = base.slice(0, 63);
+  const { name = '' } = job.metadata;
+  // The API server cuts longer prefixes at their end, where the index is.
+  const suffix = `-${text}-`;
+  pod.metadata.generateName = `${name.slice(0, LONGEST_PREFIX - suffix.length)}${suffix}`;
+  if (pod.spec !== undefined) pod.spec.hostname = `${name}-${text}`;
   return pod;
 }

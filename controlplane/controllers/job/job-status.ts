@@ -7,12 +7,13 @@ import {
   exceedsRestarts,
   failuresByIndex,
   formatIndexes,
+  hasValidIndex,
   isIndexed,
+  isTracked,
   matchFailurePolicy,
   outcomeOf,
   parseIndexes,
   successPolicyMet,
-  TRACKING_FINALIZER,
 } from './job-core.ts';
 
 export type JobStatus = Wire<V1JobStatus>;
@@ -41,7 +42,7 @@ export function countPods(job: Job, pods: readonly Pod[], status: JobStatus): Po
     ...(status.uncountedTerminatedPods?.failed ?? []),
   ]);
   const isNew = (pod: Pod): boolean =>
-    (pod.metadata.finalizers ?? []).includes(TRACKING_FINALIZER) && !written.has(pod.metadata.uid ?? '');
+    isTracked(pod) && !written.has(pod.metadata.uid ?? '') && hasValidIndex(pod, job);
   const completions = job.spec?.completions ?? 0;
   const succeededIndexes = new Set(parseIndexes(status.completedIndexes, completions));
   const failedIndexes = new Set(parseIndexes(status.failedIndexes, completions));
@@ -64,7 +65,7 @@ export function countPods(job: Job, pods: readonly Pod[], status: JobStatus): Po
   }
   const perIndex = job.spec?.backoffLimitPerIndex;
   if (perIndex !== undefined)
-    for (const [index, { counted }] of failuresByIndex(job, pods, 0)) if (counted > perIndex) failedIndexes.add(index);
+    for (const [index, { counted }] of failuresByIndex(job, pods)) if (counted > perIndex) failedIndexes.add(index);
   const earlier = (status.succeeded ?? 0) + (status.uncountedTerminatedPods?.succeeded ?? []).length;
   return {
     newlySucceeded,
@@ -147,6 +148,7 @@ export function computeVerdict(
   return reached ? complete('CompletionsReached', 'Reached expected number of succeeded pods') : undefined;
 }
 
+/** A condition that changes keeps its place. */
 export function withJobCondition(
   conditions: readonly JobCondition[] | undefined,
   type: string,
@@ -156,10 +158,9 @@ export function withJobCondition(
   nowMs: number,
 ): JobCondition[] {
   const known = conditions?.find((condition) => condition.type === type);
-  if (known?.status === status && known.reason === reason) return [...(conditions ?? [])];
+  if (known?.status === status && known.reason === reason && known.message === message) return [...(conditions ?? [])];
   const now = formatTime(nowMs);
-  return [
-    ...(conditions ?? []).filter((condition) => condition.type !== type),
-    { type, status, lastProbeTime: now, lastTransitionTime: now, reason, message },
-  ];
+  const next = { type, status, lastProbeTime: now, lastTransitionTime: now, reason, message };
+  if (known === undefined) return [...(conditions ?? []), next];
+  return (conditions ?? []).map((condition) => (condition === known ? next : condition));
 }

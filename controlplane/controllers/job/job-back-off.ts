@@ -1,0 +1,53 @@
+/** Delays the next pod of a job after failures: 10 s after the first, twice as long after each other, at most 10 minutes. */
+import { backoffDelay } from '../../../api/machinery/backoff.ts';
+import type { Pod } from '../../../api/machinery/kinds.ts';
+import { podCondition } from '../pod-state.ts';
+
+const BACKOFF = { firstMs: 10_000, longestMs: 600_000 };
+
+/** The delay after a failure before the next pod is created. */
+export function backoffMs(consecutiveFailures: number): number {
+  if (consecutiveFailures <= 0) return 0;
+  return backoffDelay(consecutiveFailures, BACKOFF);
+}
+
+/**
+ * The time at which a pod terminated, in ms since the epoch: when its last container exited, else when it was no longer ready,
+ * else when its deletion was requested. A pod that has none of them, for example since the kubelet did not admit it,
+ * terminated when it was created.
+ */
+export function finishTime(pod: Pod): number {
+  const { containerStatuses = [] } = pod.status ?? {};
+  const exits = containerStatuses.map(({ state }) => Date.parse(state?.terminated?.finishedAt ?? ''));
+  if (exits.length > 0 && exits.every(Number.isFinite)) return Math.max(...exits);
+  const ready = podCondition(pod, 'Ready');
+  const unreadyMs = ready?.status === 'False' ? Date.parse(ready.lastTransitionTime ?? '') : Number.NaN;
+  if (Number.isFinite(unreadyMs)) return unreadyMs;
+  const { deletionTimestamp, deletionGracePeriodSeconds = 0, creationTimestamp } = pod.metadata;
+  const deletedMs = Date.parse(deletionTimestamp ?? '') - deletionGracePeriodSeconds * 1000;
+  return Number.isFinite(deletedMs) ? deletedMs : Date.parse(creationTimestamp ?? '') || 0;
+}
+
+/** The failures of each job since its last success. */
+export class JobBackOff {
+  readonly #failures = new Map<string, { readonly count: number; readonly lastMs: number }>();
+
+  note(key: string, succeeded: readonly Pod[], failed: readonly Pod[]): void {
+    if (succeeded.length + failed.length === 0) return;
+    const successMs = Math.max(...succeeded.map(finishTime));
+    const later = failed.map(finishTime).filter((ms) => ms > successMs);
+    const before = succeeded.length > 0 ? 0 : (this.#failures.get(key)?.count ?? 0);
+    if (later.length === 0) this.#failures.delete(key);
+    else this.#failures.set(key, { count: before + later.length, lastMs: Math.max(...later) });
+  }
+
+  /** How long the next pod waits; 0 or less if it may be created. */
+  waitMs(key: string, nowMs: number): number {
+    const failures = this.#failures.get(key);
+    return failures === undefined ? 0 : failures.lastMs + backoffMs(failures.count) - nowMs;
+  }
+
+  forget(key: string): void {
+    this.#failures.delete(key);
+  }
+}
