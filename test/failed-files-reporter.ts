@@ -1,4 +1,4 @@
-/** A reporter of node:test that prints the path of each file with a failed test, one a line. */
+/** A reporter of node:test that prints the path of each file with a failed test, one path per line. */
 interface TestEvent {
   readonly type: string;
   readonly data: { readonly file?: string };

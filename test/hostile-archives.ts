@@ -1,5 +1,6 @@
 /**
- * Tar archives with paths that lead out of them, with forbidden entries, or cut off: for the tests of all readers of archives.
+ * Creates malicious tar archives for tests of everything that reads archives: paths that lead outside, forbidden entries, and
+ * truncated archives.
  */
 import { type Header, pack } from 'tar-stream';
 
@@ -24,7 +25,7 @@ export async function tarOf(parts: readonly ArchivePart[]): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-/** The header of a file of 2^63 bytes, of which none follow. */
+/** Returns the header of a file of 2^63 bytes without its content. */
 async function headerOfHugeFile(name: string): Promise<Buffer> {
   const header = Buffer.from((await tarOf([{ header: { name } }])).subarray(0, 512));
   header.fill(0, 124, 136);

@@ -1,7 +1,7 @@
 /**
- * This checkout and another commit in turns, with the programs of this checkout that measure: medians, their ratio, and how far
- * the rounds are apart. Only groups that measure a server compare two commits; `auth` measures modules of this checkout in
- * process.
+ * Runs the benchmark on this checkout and on another commit in turns, with the programs of this checkout, and prints medians,
+ * their ratio, and the spread of the rounds. Only groups that measure a server can compare two commits; `auth` measures modules
+ * of this checkout in this process.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -11,11 +11,11 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 
 export interface Comparison {
-  /** A commit, as git names it. */
+  /** A commit or branch, as in `git checkout`. */
   readonly commit: string;
-  /** How often each side runs. */
+  /** The number of runs of each side. */
   readonly rounds: number;
-  /** Groups of the benchmark. */
+  /** The groups of the benchmark to run. */
   readonly names: readonly string[];
 }
 
@@ -28,7 +28,7 @@ interface Row {
 interface Side {
   readonly name: string;
   readonly program: string;
-  /** The measurements of each row, one of each round. */
+  /** The measurements of each row, with one value for each round. */
   readonly figures: Map<string, { readonly unit: string; readonly all: number[] }>;
 }
 
@@ -36,7 +36,7 @@ const ROOT = join(import.meta.dirname, '../..');
 const BENCH = join(import.meta.dirname, 'bench.ts');
 const IN_PROCESS: ReadonlySet<string> = new Set(['auth', 'executable']);
 
-/** @throws where the commit does not exist, or where its packages cannot be installed */
+/** Throws if the commit does not exist or its packages cannot be installed. */
 export async function against({ commit, rounds, names }: Comparison): Promise<void> {
   const compared = names.filter((name) => !IN_PROCESS.has(name));
   const other = mkdtempSync(join(tmpdir(), 'orchlet-against-'));
@@ -51,7 +51,7 @@ export async function against({ commit, rounds, names }: Comparison): Promise<vo
     const steal = stealTicks();
     describeMachine();
     for (let round = 1; round <= rounds; round += 1) {
-      // The side that begins changes, so that a drift of the machine meets both.
+      // The sides take turns in going first, so that a drift of the machine affects both.
       for (const side of round % 2 === 1 ? sides : sides.toReversed()) {
         process.stderr.write(`round ${round} of ${rounds}: ${side.name}\n`);
         await measure(side, compared);
@@ -101,7 +101,7 @@ function describeMachine(): void {
   );
 }
 
-/** Hundredths of a second in which the hypervisor gave the processors to others. */
+/** Returns the time, in hundredths of a second, for which the hypervisor gave the processors to other machines. */
 function stealTicks(): number {
   return Number(readFileSync('/proc/stat', 'utf8').split('\n', 1)[0]?.trim().split(/\s+/)[8] ?? 0);
 }

@@ -1,6 +1,7 @@
 /**
- * The node agent alone on a real container runtime: from a manifest that is written to the process that runs, 20 pods at once,
- * 110 pods, and what the agent itself costs with 23 and with 110. Needs root and a private runtime; called by `bench.ts`.
+ * Measures the node agent alone on a real container runtime: the time from a written manifest to the running process, 20 pods
+ * at once, 110 pods, and the cost of the agent with 23 and with 110 pods. Needs root and a private runtime. `bench.ts` calls
+ * it.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -30,11 +31,11 @@ const ROOT = join(import.meta.dirname, '../..');
 const IMAGE = 'orchlet.local/demo:1';
 const TICKS_PER_SECOND = 100;
 const MIB = 1024 * 1024;
-/** What a start leaves to be done is not counted among the cost of pods that run. */
+/** The work that follows a start does not count as cost of running pods. */
 const SETTLE_MS = 20_000;
 const WINDOW_MS = 60_000;
 const LIMIT_MS = 300_000;
-/** The resolution of a measurement: the agent's watch of the folder, and the poll of the witnesses. */
+/** The resolution of a measurement, which is that of the agent's file watch and of the polled files of the pods. */
 const LOOK_MS = 5;
 
 export async function agent(print: Print): Promise<void> {
@@ -84,8 +85,8 @@ async function measure(name: string, runtime: FoundRuntime, archive: string, pri
     });
     return started;
   };
-  // The first start after a change of the sources compiles them, and holds the compiler; what runs for months was started
-  // again.
+  // The first start after a change of the sources compiles them and keeps the compiler in memory, so a second start is
+  // measured.
   await end(await start(join(directory, 'first')));
   const child = await start(join(directory, 'root'));
   const pid = child.pid ?? 0;
@@ -99,7 +100,7 @@ async function measure(name: string, runtime: FoundRuntime, archive: string, pri
       await sleep(LOOK_MS);
     }
   };
-  /** Seconds until the processes of so many more pods run. */
+  /** Returns the seconds until the processes of this number of additional pods run. */
   let pods = 0;
   const add = async (count: number): Promise<number> => {
     const started = performance.now();

@@ -1,4 +1,4 @@
-/** The cost of authentication and authorization: the authorizer and the authenticators in this process, audit on a server. */
+/** Measures authentication and authorization: the authorizer and the authenticators in this process, and audit on a server. */
 import { generateKeyPairSync } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -27,7 +27,7 @@ const BINDINGS = 5000;
 const ISSUER = 'https://kubernetes.default.svc';
 const KEEP_MS = 600_000;
 
-/** Roles and bindings spread over namespaces; each user has five of the bindings. */
+/** Creates roles and bindings in several namespaces. Each user has five of the bindings. */
 export function authorization(print: Print): void {
   const namespaceOf = (at: number): string => `n${at % NAMESPACES}`;
   const allRoles = Array.from({ length: ROLES }, (_, at) => ({
@@ -48,7 +48,7 @@ export function authorization(print: Print): void {
       subjects: [{ kind: 'User', name: `u${at % ROLES}` }],
     },
   }));
-  // Fixed sources look through a list at each call; a mirror has maps, as here.
+  // A list would be searched at each call. An informer has maps, so this uses a map, too.
   const byName = new Map(
     allRoles.map(({ object }) => [`${object.metadata.namespace}/${object.metadata.name}`, object]),
   );
@@ -120,7 +120,7 @@ export async function tokens(print: Print): Promise<void> {
       expirationSeconds: 3600,
     });
     const signature = token.lastIndexOf('.') + 1;
-    /** Well-formed, but signed by nobody. */
+    /** A well-formed token without a valid signature. */
     const forged = (at: number): string =>
       token.slice(0, signature) +
       Buffer.from(token.slice(signature), 'base64url')

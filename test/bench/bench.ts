@@ -1,4 +1,4 @@
-/** Prints measurements with their units; every group gets a server of its own. `--help` lists the groups. */
+/** Prints measurements with their units. Every group has its own server. `--help` lists the groups. */
 import { fork } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -237,7 +237,7 @@ const groups: Readonly<Record<string, () => Promise<void>>> = {
   agent: () => agent(print),
   executable: () => executable(print),
 };
-/** These need minutes, or a container runtime and root: they run only if `--only` names them. */
+/** Groups that take minutes, or need a container runtime and root. They run only if `--only` names them. */
 const onDemand: ReadonlySet<string> = new Set(['scale', 'up', 'idle', 'agent', 'executable']);
 const byDefault = Object.keys(groups).filter((name) => !onDemand.has(name));
 

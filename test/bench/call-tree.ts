@@ -1,15 +1,17 @@
-/** Call trees from the profiles of V8, the share of each part of the program in them, and their picture as a flame graph. */
+/**
+ * Builds call trees from the profiles of V8, computes the share of each part of the program, and draws them as flame graphs.
+ */
 
-/** A function as the profile names it. */
+/** A function as it is named in the profile. */
 export interface CallFrame {
   readonly functionName: string;
-  /** A file URL, a path, `node:…`, or nothing for what belongs to V8. */
+  /** A file URL, a path, `node:…`, or an empty text for functions of V8. */
   readonly url: string;
   readonly lineNumber: number;
 }
 
 /**
- * The part of a `.cpuprofile` that is read here: https://chromedevtools.github.io/devtools-protocol/v8/Profiler/#type-Profile
+ * The parts of a `.cpuprofile` that are used here: https://chromedevtools.github.io/devtools-protocol/v8/Profiler/#type-Profile
  */
 export interface CpuProfile {
   readonly nodes: readonly {
@@ -18,7 +20,7 @@ export interface CpuProfile {
     readonly children?: readonly number[];
   }[];
   readonly samples?: readonly number[];
-  /** Microseconds since the sample before. */
+  /** The microseconds since the previous sample. */
   readonly timeDeltas?: readonly number[];
 }
 
@@ -29,12 +31,12 @@ export interface HeapNode {
   readonly children: readonly HeapNode[];
 }
 
-/** A function below its callers; calls of one function by one caller are merged. */
+/** A function below its caller. All calls of one function by one caller are one node. */
 export interface CallTree {
   readonly frame: CallFrame;
-  /** Without what it calls: microseconds or bytes. */
+  /** The microseconds or bytes of the function itself. */
   self: number;
-  /** With all that it calls. */
+  /** The microseconds or bytes of the function and everything that it calls. */
   total: number;
   readonly children: Map<string, CallTree>;
 }
@@ -53,7 +55,7 @@ function childOf(tree: CallTree, frame: CallFrame): CallTree {
   return found;
 }
 
-/** In microseconds. Time in which the thread waited is left out. */
+/** Returns a tree in microseconds, without the time in which the thread waited. */
 export function cpuTree(profile: CpuProfile): CallTree {
   const selfOf = new Map<number, number>();
   profile.samples?.forEach((id, at) => selfOf.set(id, (selfOf.get(id) ?? 0) + (profile.timeDeltas?.[at] ?? 0)));
@@ -70,7 +72,7 @@ export function cpuTree(profile: CpuProfile): CallTree {
   return summed(root);
 }
 
-/** In bytes that were allocated while the profiler ran, those that were collected since included. */
+/** Returns a tree in allocated bytes, including those that were collected while the profiler ran. */
 export function heapTree(head: HeapNode): CallTree {
   const add = (node: HeapNode, into: CallTree): void => {
     const tree = childOf(into, node.callFrame);
@@ -89,8 +91,8 @@ function summed(tree: CallTree): CallTree {
 }
 
 /**
- * What each part took by itself. What Node.js, V8 and packages do counts for the part that calls them; what no part calls
- * counts for `none`. `partOf` gives the part of a function of this project, and nothing for any other function.
+ * Returns the cost of each part itself. The cost of Node.js, V8 and packages counts for the part that calls them, and for
+ * `none` if no part calls them. `partOf` returns the part of a function of this project, and nothing for other functions.
  */
 export function sharesByPart(
   tree: CallTree,

@@ -1,6 +1,6 @@
 /**
- * A cluster with as many definitions as a large set of operators ships: 450 with schemas of about 65 KB each, of which the
- * measurements at hand are memory, OpenAPI documents and what `kubectl` waits for.
+ * Measures a cluster with as many definitions as a large set of operators has: 450 definitions with schemas of about 65 KB
+ * each. It measures memory, OpenAPI documents and the time that `kubectl` takes.
  */
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -14,7 +14,7 @@ import { type Server, TOKEN } from './server.ts';
 
 const DEFINITIONS = 450;
 const GROUPS = 90;
-/** Together with its depth this makes schemas of about 65 KB. */
+/** With the depth below, this makes schemas of about 65 KB. */
 const FIELDS = 18;
 const MIB = 1024 * 1024;
 const CUSTOM_RESOURCES = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
@@ -24,7 +24,7 @@ const run = promisify(execFile);
 
 type Schema = Record<string, unknown>;
 
-/** Objects in objects with described members of all types, as generators of schemas write them. */
+/** Creates nested objects with described members of all types, like generators of schemas. */
 function schemaOf(seed: number, depth: number): Schema {
   const properties: Record<string, Schema> = {};
   for (let at = 0; at < FIELDS; at += 1) {
@@ -88,7 +88,7 @@ async function longest(print: Print, server: Server, what: string): Promise<void
   print(`processor time of a turn of the loop, longest, ${what}`, (await server.facts()).longestTurnCpuMs, 'ms');
 }
 
-/** What a person waits for first. */
+/** Measures the first commands that a user runs. */
 async function kubectl(print: Print, server: Server): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), 'orchlet-bench-kubectl-'));
   const manifest = join(directory, 'map.yaml');

@@ -1,6 +1,6 @@
 /**
- * The single executable: how large it is, how long it takes to start with and without unpacking itself, its memory. Called by
- * `bench.ts`.
+ * Measures the single executable: its size, the time of a start with and without unpacking, and its memory. `bench.ts` calls
+ * it.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, statSync } from 'node:fs';

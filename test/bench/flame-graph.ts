@@ -1,12 +1,12 @@
 /**
- * A flame graph as one HTML file without scripts: callers above, what they call below, widths by share; a frame's title has its
- * measurements.
+ * Draws a flame graph as one HTML file without scripts. Callers are above their callees, the width is the share, and the title
+ * of a frame shows its measurements.
  */
 import type { CallTree } from './call-tree.ts';
 
 const WIDTH = 1600;
 const ROW = 17;
-/** Narrower frames are left out, with what they call. */
+/** Narrower frames are omitted together with their callees. */
 const NARROWEST = 0.6;
 const CHARACTER = 6.6;
 
@@ -23,7 +23,7 @@ const ENTITIES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', 
 
 const escaped = (text: string): string => text.replace(/[&<>"]/g, (character) => ENTITIES[character] ?? '');
 
-/** One hue for a file, so that its functions are seen together. */
+/** Functions of one file have the same hue. */
 function hueOf(url: string): number {
   let hash = 0;
   for (const character of url) hash = (hash * 31 + (character.codePointAt(0) ?? 0)) % 360;

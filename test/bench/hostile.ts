@@ -1,6 +1,6 @@
 /**
- * For how long each hostile request kept the event loop, in processor time of the main thread, so that other processes on the
- * machine do not count; what is beyond a bound is marked.
+ * Measures for how long each hostile request blocks the event loop, in processor time of the main thread, so that other
+ * processes do not count. Values above a limit are marked.
  */
 import { Agent } from 'node:https';
 import { hostileRequests, PREPARED } from '../hostile/requests.ts';

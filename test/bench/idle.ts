@@ -1,7 +1,6 @@
 /**
- * What a single node costs while nothing happens: processor time, bytes written and fsyncs of `orchlet up`, and of the
- * container runtime beside it. Counted from /proc and by strace, which stops the process at its fsyncs alone. Called by
- * `bench.ts`.
+ * Measures the cost of a single idle node: the processor time, written bytes and fsyncs of `orchlet up` and of its container
+ * runtime. The numbers come from /proc and from strace, which stops the process only at its fsyncs. `bench.ts` calls it.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
@@ -23,11 +22,11 @@ interface Usage {
   readonly writtenBytes: number;
 }
 
-/** Of a process with all its threads; its children that live are counted by themselves. */
+/** Returns the usage of a process with all its threads. Running child processes are counted separately. */
 function usageOf(pid: number): Usage {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  // utime and stime, and those of children that have ended.
+  // The fields are utime and stime of the process and of its terminated children.
   const ticks = fields.slice(11, 15).reduce((sum, field) => sum + Number(field), 0);
   const written = /^write_bytes: (\d+)$/m.exec(readFileSync(`/proc/${pid}/io`, 'utf8'))?.[1] ?? '0';
   return { cpuSeconds: ticks / TICKS_PER_SECOND, writtenBytes: Number(written) };
@@ -41,7 +40,7 @@ function descendantsOf(root: number): number[] {
         const stat = readFileSync(`/proc/${name}/stat`, 'utf8');
         return [[Number(name), Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1])] as const];
       } catch {
-        // It ended meanwhile.
+        // The process has terminated in the meantime.
         return [];
       }
     });
@@ -58,7 +57,7 @@ function total(pids: readonly number[]): Usage {
   };
 }
 
-/** Lines of strace so far: one for each call that ended. */
+/** Counts the lines of strace. It writes one line for each completed call. */
 const syncsIn = (file: string): number => readFileSync(file, 'utf8').match(/\) += 0$/gm)?.length ?? 0;
 
 export async function idle(print: Print): Promise<void> {

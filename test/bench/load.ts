@@ -1,4 +1,4 @@
-/** Load on a server: h2load for measurements, and a small HTTP/2 client that creates the objects before them. */
+/** Creates load on a server: h2load for the measurements, and a small HTTP/2 client that creates the objects beforehand. */
 import { execFile } from 'node:child_process';
 import { rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:http2';
@@ -9,9 +9,9 @@ import { TOKEN } from './server.ts';
 
 export interface LoadOptions {
   readonly requests: number;
-  /** Connections, one request in flight on each. */
+  /** The number of connections. */
   readonly clients: number;
-  /** Requests in flight on each connection. */
+  /** The number of concurrent requests on each connection. */
   readonly streams?: number;
   readonly accept?: string;
   readonly body?: object;
@@ -54,7 +54,7 @@ export async function h2load(
 
 export interface Http {
   request(method: string, path: string, body?: object): Promise<string>;
-  /** Runs `count` requests, 50 in flight. */
+  /** Sends `count` requests, 50 at a time. */
   many(count: number, one: (at: number) => Promise<unknown>): Promise<void>;
   close(): void;
 }

@@ -1,4 +1,4 @@
-/** What the benchmarks store, and where. */
+/** The objects and paths that the benchmarks use. */
 import type { Http } from './load.ts';
 
 export const MAPS = '/api/v1/namespaces/default/configmaps';
@@ -13,9 +13,7 @@ export const configMap = (name?: string): object => ({
   data: { key: 'x'.repeat(100) },
 });
 
-/**
- * A pod of about 2 KB as it is stored, as controllers make them; no scheduler takes it. Without a number the server names it.
- */
+/** A pod of about 2 KB, like those of controllers. No scheduler binds it. Without a number, the server generates its name. */
 export const pod = (at?: number): object => ({
   apiVersion: 'v1',
   kind: 'Pod',
@@ -42,8 +40,8 @@ export const pod = (at?: number): object => ({
 });
 
 /**
- * The API server refuses pods without a service account, which a controller creates a moment after the start: so this creates
- * it.
+ * Creates pods and their service account, because the API server refuses pods without one, and the controller creates it only
+ * some time after the start.
  */
 export async function createPods(http: Http, count: number): Promise<void> {
   const account = { metadata: { name: 'default' } };

@@ -1,6 +1,6 @@
 /**
- * Loaded into the server under measurement (`node --import`): on SIGUSR2 it writes, to the file that ORCHLET_BENCH_FACTS
- * names, the event-loop delay since the last time and the memory in use after a garbage collection.
+ * Loaded into the measured server (`node --import`). On SIGUSR2 it writes the event-loop delay since the last signal and the
+ * memory after a garbage collection to the file that ORCHLET_BENCH_FACTS names.
  */
 import { renameSync, writeFileSync } from 'node:fs';
 import { createHistogram, monitorEventLoopDelay, performance } from 'node:perf_hooks';
@@ -12,14 +12,14 @@ export interface Facts {
   readonly loopDelayP99Ms: number;
   readonly loopDelayMaxMs: number;
   /**
-   * Longest and 99th percentile of the processor time that the main thread took between two turns of a timer: what a request
-   * has to wait for, without what other processes on the machine do.
+   * The longest and the 99th percentile of the processor time of the main thread between two runs of a timer. This is the delay
+   * of a request, without the influence of other processes.
    */
   readonly longestTurnCpuMs: number;
   readonly turnCpuP99Ms: number;
-  /** Time in which the event loop did not wait, of the main thread, since the last time. */
+  /** The time since the last signal in which the main thread's event loop was not idle. */
   readonly busyMs: number;
-  /** Processor time of the main thread since the last time: what others on the machine do is not in it. */
+  /** The processor time of the main thread since the last signal. */
   readonly cpuMs: number;
   readonly rssBytes: number;
   readonly usedBytes: number;
@@ -62,7 +62,7 @@ if (isMainThread && file !== undefined) {
   let usedSince = process.threadCpuUsage();
   let since = performance.eventLoopUtilization();
   process.on('SIGUSR2', () => {
-    // The histogram counts the timer's own millisecond.
+    // The histogram includes the timer's own millisecond.
     const [p99, max] = [delay.percentile(99), delay.max].map((nanoseconds) => Math.max(0, nanoseconds / 1e6 - 1));
     const { active: busyMs } = performance.eventLoopUtilization(since);
     const { longestMs: longestTurnCpuMs, p99Ms: turnCpuP99Ms } = turns.take();

@@ -1,7 +1,7 @@
 /**
- * `npm run profile -- ROW`: puts one row of the benchmark on a server of its own while the profilers of V8 look at its main
- * thread, prints where the time of a request goes by step, and writes flame graphs that a browser opens beside the profiles
- * themselves, which the developer tools of a browser open.
+ * `npm run profile -- ROW` runs one row of the benchmark on its own server while V8's profilers observe the main thread. It
+ * prints the time of a request by step, and writes the profiles and flame graphs. A browser opens the flame graphs, and its
+ * developer tools open the profiles.
  */
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -25,7 +25,7 @@ import { configMap, createPods, MAPS, pod, PODS, PROTOBUF, TABLE } from './objec
 import { startServer } from './server.ts';
 
 const REPOSITORY = join(import.meta.dirname, '../..');
-/** Requests before the profilers start, so that V8 has compiled what is measured. */
+/** The share of requests that are sent before the profilers start, so that V8 has compiled the measured code. */
 const WARM_UP = 0.2;
 const PROFILE_WITHIN_MS = 60_000;
 
@@ -68,7 +68,7 @@ const ROWS: Readonly<Record<string, Row>> = {
   'list-protobuf': listOf5000('protobuf', '', 100, PROTOBUF),
 };
 
-/** The step of a request that a folder or file belongs to; the first that fits. */
+/** Maps folders and files to steps of a request. The first match counts. */
 const STEPS: readonly (readonly [prefix: string, step: string])[] = [
   ['controlplane/server/flowcontrol/', 'priority and fairness'],
   ['controlplane/server/body.ts', 'body'],
@@ -110,7 +110,7 @@ function stepOf({ functionName, url }: CallFrame): string | undefined {
   return STEPS.find(([prefix]) => path.startsWith(prefix))?.[1] ?? path.split('/').slice(0, 2).join('/');
 }
 
-/** Signals the profiler in the server, and waits for the file that it writes then. */
+/** Signals the profiler in the server, and waits for the file that it writes. */
 async function signal(pid: number, file: string): Promise<void> {
   process.kill(pid, 'SIGUSR2');
   const until = performance.now() + PROFILE_WITHIN_MS;

@@ -1,6 +1,6 @@
 /**
- * A large cluster without agents: 500 nodes that only exist in the API. Measures how long the control plane takes for what is
- * expensive there and for how long each of it keeps the event loop, which every request shares. Called by `bench.ts`.
+ * Measures a large cluster without agents, whose 500 nodes exist only in the API: how long expensive operations of the control
+ * plane take, and for how long each blocks the event loop. `bench.ts` calls it.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Print } from './bench.ts';
@@ -17,7 +17,7 @@ const CONTENT = 'example.com/app:1';
 
 interface Step {
   readonly name: string;
-  /** Resolves when the work is done, to the number of units for which a rate is printed. */
+  /** Resolves to the number of units for which a rate is printed. */
   run(http: Http): Promise<number | undefined>;
 }
 
@@ -31,7 +31,7 @@ async function until(what: string, check: () => Promise<boolean>): Promise<void>
   throw new Error(`${what} did not happen in ${LONGEST_STEP_MS / 1000} s`);
 }
 
-/** Whether there is an object at all that the query selects. */
+/** Whether any object matches the query. */
 async function exists(http: Http, path: string): Promise<boolean> {
   const page = JSON.parse(await http.request('GET', `${path}${path.includes('?') ? '&' : '?'}limit=1`)) as Page;
   return page.items.length > 0;
@@ -141,7 +141,7 @@ async function listAll(http: Http): Promise<undefined> {
     await http.request('GET', path);
 }
 
-/** Runs a step and prints its time, its rate where it counts units, and what it did to the event loop. */
+/** Runs a step, and prints its duration, its rate if it has units, and its effect on the event loop. */
 async function measure(server: Server, print: Print, http: Http, step: Step): Promise<void> {
   await server.facts();
   const started = performance.now();

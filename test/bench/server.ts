@@ -1,4 +1,4 @@
-/** Starts `orchlet` in a directory of its own, waits for /readyz, and asks it for facts about itself. */
+/** Starts `orchlet` in its own directory, waits for /readyz, and reads measurements from it. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { openSync } from 'node:fs';
@@ -16,7 +16,7 @@ const ROOT = join(import.meta.dirname, '../..');
 export interface Server {
   readonly origin: string;
   readonly pid: number;
-  /** From the start of the process to the first `ok` of /readyz. */
+  /** The time from the start of the process to the first `ok` of /readyz. */
   readonly readyAfterMs: number;
   facts(): Promise<Facts>;
   rssBytes(): Promise<number>;
@@ -26,15 +26,15 @@ export interface Server {
 export interface ServerOptions {
   /** `controlplane` by default. */
   readonly command?: readonly string[];
-  /** Beside those that every server gets. */
+  /** Flags in addition to those that every server gets. */
   readonly flags?: readonly string[];
   readonly readyWithinMs?: number;
-  /** A program, with its arguments, that runs it: a tracer. It must keep the process's id. */
+  /** A program that runs the server, such as a tracer, with its arguments. It must keep the process id. */
   readonly wrapper?: readonly string[];
-  /** By default the one that ORCHLET_BENCH_PROGRAM names, or this checkout's. */
+  /** The program to start. The default is ORCHLET_BENCH_PROGRAM, or else this checkout. */
   readonly program?: string;
   readonly environment?: Readonly<Record<string, string>>;
-  /** Loads `observed.ts` into it, for `facts`; costs some memory. */
+  /** Loads `observed.ts`, which `facts` needs and which uses some memory. */
   readonly observed?: boolean;
 }
 

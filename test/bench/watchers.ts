@@ -1,6 +1,6 @@
 /**
- * A process that holds many watches of one collection and counts what comes; the first of them reads the time that each
- * object carries. Notifies its parent when all watches have begun and when all have received everything. Started by `bench.ts`.
+ * A process with many watches of one collection that counts the received events. Its first watch reads the time in each object.
+ * It notifies its parent when all watches are open, and when all have received everything. `bench.ts` starts it.
  */
 import { connect, type ClientHttp2Session } from 'node:http2';
 import { TOKEN } from './server.ts';
@@ -23,7 +23,7 @@ function countLines(chunk: Buffer): number {
   return lines;
 }
 
-/** Times stand in the objects as `sent-<milliseconds>`. */
+/** Objects contain times as `sent-<milliseconds>`. */
 function readTimes(chunk: Buffer): void {
   const now = Date.now();
   for (const match of chunk.toString('latin1').matchAll(/sent-(\d{13})/g)) delaysMs.push(now - Number(match[1]));

@@ -1,6 +1,6 @@
 /**
- * What every container runtime behind the agent's boundary must do. Run against the fake, Docker and CRI runtimes; needs an
- * image with a shell and coreutils. Waits for conditions only; nothing here depends on how fast the runtime is.
+ * The contract of container runtimes. Every implementation of the agent's runtime interface must pass it: the fake, Docker and
+ * CRI. It needs an image with a shell and coreutils. It only waits for conditions, so the speed of the runtime does not matter.
  */
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
@@ -21,11 +21,11 @@ import { until } from '../until.ts';
 export interface RuntimeUnderTest {
   readonly runtime: Runtime;
   readonly image: string;
-  /** For logs and files; the suite's own. */
+  /** A directory of this suite for logs and files. */
   readonly directory: string;
-  /** What a real process does cannot be expected: no files are written, no network is there. */
+  /** Set if no real processes run. Then there are no files and no network. */
   readonly simulated: boolean;
-  /** A second boundary object over the same runtime, as after a restart of the agent. */
+  /** Creates a second client of the same runtime, like a restarted agent. */
   readonly restart: () => Promise<Runtime>;
   readonly close: () => Promise<void>;
 }
@@ -128,7 +128,7 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
       assert.deepEqual([well.exitCode, well.reason], [0, 'Completed']);
       const badly = await ended(await run(['sh', '-c', 'exit 7']));
       assert.deepEqual([badly.exitCode, badly.reason], [7, 'Error']);
-      // Not since its start: containerd notes that after the process may have ended.
+      // This is not the start time, because containerd records the start after the process may have ended.
       assert.equal(badly.finishedAtMs >= badly.createdAtMs, true);
     });
 
@@ -223,7 +223,7 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
       await until('the connection', () => Promise.resolve(connected));
       const id = await run(['sh', '-c', 'exit 0']);
       await until('the end', () => Promise.resolve(seen.includes(`stopped ${sandboxConfig.pod.uid} ${id}`)));
-      // The state that the event reports can be read at once.
+      // After the event, a read returns the reported state.
       assert.equal(
         (await runtime.listContainers({ podUid: sandboxConfig.pod.uid })).find((entry) => entry.id === id)?.state,
         'exited',

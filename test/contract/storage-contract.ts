@@ -1,4 +1,4 @@
-/** What every storage backend must do. Run against each by `storage-*.test.ts`. */
+/** The contract of storage backends. `storage-*.test.ts` runs it for each of them. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import {
@@ -12,7 +12,7 @@ import { FakeClock } from '../fakes/fake-clock.ts';
 export interface StorageUnderTest {
   readonly storage: Storage;
   readonly clock: FakeClock;
-  /** Closes and opens again with what was kept; absent where nothing is kept. */
+  /** Closes the storage and opens it again with its data. Absent if the storage keeps no data. */
   reopen?(): Promise<StorageUnderTest>;
   dispose(): Promise<void>;
 }

@@ -1,4 +1,7 @@
-/** The whole agent on a runtime in memory: a node `n1` on ports of its own that leaves the machine's cgroups alone. */
+/**
+ * Starts the whole agent on a runtime in memory. It is the node `n1`, has its own ports, and does not touch the machine's
+ * cgroups.
+ */
 import { join } from 'node:path';
 import { type Agent, type AgentOptions, startAgent } from '../../agent/main.ts';
 import type { AgentFlags } from '../../agent/options/agent-options.ts';

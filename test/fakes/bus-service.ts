@@ -1,6 +1,6 @@
 /**
- * A service on a D-Bus: as much of the protocol as a test needs to stand in for systemd on a bus of its own. Answers calls with
- * a string, an object path or nothing.
+ * A service on a D-Bus that implements as much of the protocol as tests need to replace systemd on a private bus. It responds
+ * with a string, an object path or nothing.
  */
 import { connect, type Socket } from 'node:net';
 
@@ -16,7 +16,7 @@ const METHOD_RETURN = 2;
 const FIELD = { path: 1, interface: 2, member: 3, replySerial: 5, destination: 6, sender: 7, signature: 8 } as const;
 const BUS = 'org.freedesktop.DBus';
 
-/** Values one after the other, each at its alignment. */
+/** Encodes values one after the other, each with its alignment. */
 class Marshal {
   #bytes: Buffer = Buffer.alloc(0);
 
@@ -59,7 +59,7 @@ class Marshal {
 type HeaderField = readonly [code: number, signature: 's' | 'o' | 'g' | 'u', value: string | number];
 
 function message(type: number, serial: number, fields: readonly HeaderField[], body: Buffer = Buffer.alloc(0)): Buffer {
-  // The array's padding counts from the message's beginning, where sixteen bytes stand before it.
+  // The alignment counts from the start of the message, and the array follows sixteen bytes.
   const array = new Marshal();
   for (const [code, signature, value] of fields) {
     array.align(8).byte(code).signature(signature);
@@ -79,7 +79,7 @@ interface Received extends BusCall {
   readonly sender: string;
 }
 
-/** The first message of the bytes and what follows; `undefined` while it is not whole. */
+/** Returns the first message and the remaining bytes, or `undefined` if the message is incomplete. */
 function read(bytes: Buffer): { readonly received: Received; readonly rest: Buffer } | undefined {
   if (bytes.length < 16) return undefined;
   const fieldsEnd = 16 + bytes.readUInt32LE(12);
@@ -114,7 +114,7 @@ function bodyOf(answer: BusAnswer): { readonly signature: string; readonly body:
   return { signature: answer.variant === true ? 'v' : answer.signature, body: body.string(answer.value).take() };
 }
 
-/** Resolves when the name has been requested. The service ends when the socket does. */
+/** Resolves when the service owns the name. The service ends with the socket. */
 export async function serveOnBus(
   socketPath: string,
   name: string,

@@ -1,6 +1,6 @@
 /**
- * A CSI driver: a real gRPC server on a unix socket, with its registration socket beside it on request. It keeps
- * volumes as directories below its own, remembers every call, and fails or hangs as a test says.
+ * A CSI driver: a real gRPC server on a unix socket, optionally with a registration socket. Its volumes are directories below
+ * its own directory. It records every call, and fails or hangs if a test requests it.
  */
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -21,9 +21,9 @@ export interface FakeCsiDriverOptions {
   readonly maxVolumes?: number;
   readonly topology?: Readonly<Record<string, string>>;
   readonly capabilities?: readonly NodeCapability[];
-  /** Binds the volume's directory at the target; without it the target is a directory of its own. */
+  /** Bind-mounts the volume's directory at the target. Without it, the target is a separate directory. */
   readonly mounter?: Mounter;
-  /** `<root>/plugins_registry`: registers there as a plugin does. */
+  /** The directory `<root>/plugins_registry`, in which the driver registers like any plugin. */
   readonly registry?: string;
 }
 
@@ -31,9 +31,9 @@ export interface FakeCsiDriver {
   readonly name: string;
   readonly endpoint: string;
   readonly calls: CsiCall[];
-  /** What the agent said of the registration. */
+  /** The results of the registration that the agent reported. */
   readonly registrations: { readonly pluginRegistered: boolean; readonly error: string }[];
-  /** By method: thrown, or awaited, instead of the answer. */
+  /** Functions by method that replace the response: each throws or is awaited. */
   readonly behave: Map<string, () => Promise<void> | void>;
   stop(): Promise<void>;
 }
@@ -139,7 +139,7 @@ export async function startCsiDriver(options: FakeCsiDriverOptions): Promise<Fak
   };
 }
 
-/** gRPC's `Internal`: the driver is sure that it did nothing. */
+/** gRPC's `Internal`: the driver has not changed anything. */
 export const internal = (message: string): PluginError => new PluginError(13, message);
-/** gRPC's `DeadlineExceeded`: nobody knows what the driver did. */
+/** gRPC's `DeadlineExceeded`: it is unknown whether the driver has changed anything. */
 export const deadlineExceeded = (): PluginError => new PluginError(4, 'too slow');

@@ -1,4 +1,4 @@
-/** A device plugin: real gRPC on a real socket, with the devices that a test sets. */
+/** A device plugin: a real gRPC server on a real socket, with the devices that a test sets. */
 import { join } from 'node:path';
 import { connectGrpc } from '../../api/grpc/grpc-client.ts';
 import { serveGrpc } from '../../agent/protocols/grpc/grpc-server.ts';
@@ -13,12 +13,12 @@ type Messages = typeof DEVICE_MESSAGES;
 export type FakeDevice = OutgoingOf<Messages, 'Device'>;
 
 export interface FakePluginOptions {
-  /** Where the agent listens, and the plugin too. */
+  /** The directory of the agent's socket and the plugin's socket. */
   readonly directory: string;
   readonly socket?: string;
   readonly devices: readonly FakeDevice[];
   readonly options?: OutgoingOf<Messages, 'DevicePluginOptions'>;
-  /** Of the ids; env `DEVICES` with them, in their order, otherwise. */
+  /** Allocates the ids. By default, the environment variable `DEVICES` contains them in their order. */
   readonly allocate?: (ids: readonly string[]) => OutgoingOf<Messages, 'ContainerAllocateResponse'>;
   readonly prefer?: (available: readonly string[], count: number) => readonly string[];
 }
@@ -79,7 +79,7 @@ export class FakeDevicePlugin {
     });
   }
 
-  /** Throws what the agent refuses it with. */
+  /** Throws the error with which the agent refuses the registration. */
   async register(resourceName: string, version = 'v1beta1'): Promise<void> {
     const client = await connectGrpc({
       socket: join(this.#options.directory, 'kubelet.sock'),
@@ -105,7 +105,7 @@ export class FakeDevicePlugin {
   }
 }
 
-/** Healthy devices by name, with the NUMA node of each where it has one. */
+/** Healthy devices by name, with the NUMA node of each if it has one. */
 export function healthy(devices: Readonly<Record<string, number | undefined>>): FakeDevice[] {
   return Object.entries(devices).map(([id, node]) => ({
     id,

@@ -1,4 +1,4 @@
-/** A catalog of a few resources in memory, for tests of the server: enough of a registry to answer every verb. */
+/** A catalog of a few resources in memory, for tests of the server. It supports every verb. */
 import { everything } from '../../api/meta/selector.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { newAlreadyExists, newConflict, newExpired, newNotFound } from '../../api/meta/status-error.ts';
@@ -36,14 +36,14 @@ interface Watcher {
   readonly sink: WatchSink;
 }
 
-/** One resource. `emit` sends any batch of events to all watches; `watchers` says how many there are. */
+/** One resource. `emit` sends a batch of events to all watches, and `watchers` is the number of watches. */
 export class FakeResource implements Rest {
   readonly info: ResourceInfo;
   readonly subresource = undefined;
   readonly #entries = new Map<string, Entry>();
   readonly #watchers = new Set<Watcher>();
   #revision = 1;
-  /** Paused watches that were resumed. */
+  /** The number of paused watches that were resumed. */
   resumed = 0;
 
   constructor(info: ResourceInfo) {
@@ -212,6 +212,6 @@ export class FakeCatalog implements ResourceCatalog {
   }
 
   onChange(): void {
-    // The set never changes.
+    // This set does not change.
   }
 }

@@ -1,8 +1,8 @@
-/** What the fake client needs of selectors and patches: the simple forms that the product's own loops use. */
+/** The selectors and patches of the fake client, limited to the simple forms that the informers and controllers use. */
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { PatchType } from '../../api/machinery/client.ts';
 
-/** `a=b`, `a!=b`, `a`, `!a`, `a in (b,c)`, comma between. */
+/** Supports `a=b`, `a!=b`, `a`, `!a` and `a in (b,c)`, separated by commas. */
 export function matchesLabels(selector: string | undefined, object: KubeObject): boolean {
   if (selector === undefined || selector === '') return true;
   const labels = object.metadata.labels ?? {};
@@ -19,7 +19,7 @@ export function matchesLabels(selector: string | undefined, object: KubeObject):
   });
 }
 
-/** `path=value` and `path!=value`, comma between; an absent field is ''. */
+/** Supports `path=value` and `path!=value`, separated by commas. An absent field is ''. */
 export function matchesFields(selector: string | undefined, object: KubeObject): boolean {
   if (selector === undefined || selector === '') return true;
   return selector.split(',').every((term) => {
@@ -34,8 +34,8 @@ export function matchesFields(selector: string | undefined, object: KubeObject):
 type Json = Record<string, unknown>;
 
 /**
- * Merge patch; `strategic` also merges lists whose entries have `type`, `name`, `uid` or `key`. JSON patch: add, remove,
- * replace, test.
+ * Applies a merge patch, or a JSON patch with add, remove, replace and test. `strategic` also merges lists whose items have
+ * `type`, `name`, `uid` or `key`.
  */
 export function applyTestPatch(object: KubeObject, type: PatchType, patch: unknown): KubeObject {
   if (type === 'json') return applyOperations(object, patch as { op: string; path: string; value?: unknown }[]);

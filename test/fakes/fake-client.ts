@@ -1,8 +1,8 @@
 /**
- * An API in memory behind the `Client` interface, for tests of what talks to an API: versions that rise, conflicts,
- * finalizers, graceful deletion of pods, watches with history. No defaulting, validation or access rules.
+ * An API in memory behind the `Client` interface, for tests of its clients. It has increasing versions, conflicts, finalizers,
+ * graceful deletion of pods, and watches with history. It has no defaulting, validation or authorization.
  *
- * `calls` records every write; `intercept` makes a call fail or answers it.
+ * `calls` records every write. `intercept` makes a call fail or responds to it.
  */
 import { newAlreadyExists, newConflict, newExpired, newInvalid, newNotFound } from '../../api/meta/status-error.ts';
 import { type KubeList, type KubeObject, apiVersionOf } from '../../api/meta/object.ts';
@@ -58,14 +58,14 @@ export class FakeClient implements Client {
     for (const [resource, object] of objects) this.seed(resource, object);
   }
 
-  /** Puts an object there as it is, but for the metadata that a server always sets. */
+  /** Stores an object unchanged, apart from the metadata that a server always sets. */
   seed<T extends KubeObject>(resource: Resource, object: T): T {
     const stored = this.#stamp(resource, structuredClone(object));
     this.#write(resource, stored, this.#table(resource).get(keyOf(stored)));
     return structuredClone(stored) as T;
   }
 
-  /** The stored object, without a call. */
+  /** Returns the stored object without recording a call. */
   peek<T = KubeObject>(
     resource: Resource & { readonly objectType?: T },
     namespace: string,
@@ -78,17 +78,17 @@ export class FakeClient implements Client {
     return [...this.#table(resource).values()] as T[];
   }
 
-  /** Runs before each call; throwing fails it, an object answers it. */
+  /** Runs before each call. If it throws, the call fails; if it returns an object, that is the response. */
   intercept(interceptor: Interceptor): void {
     this.#interceptors.push(interceptor);
   }
 
-  /** Forgets history: watches from before fail with Expired. */
+  /** Drops the history, so that older watches fail with Expired. */
   compact(): void {
     this.#compacted = this.#revision;
   }
 
-  /** Ends all watches, as a server that goes away does. */
+  /** Ends all watches, like a server that stops. */
   endWatches(): void {
     this.#cutWatches++;
     for (const listener of this.#listeners) listener();
@@ -255,7 +255,7 @@ export class FakeClient implements Client {
     }
   }
 
-  /** What a watch with selectors makes of a write. */
+  /** Returns the event that a watch with selectors gets for a write. */
   #seenThrough(options: ClientWatchOptions, entry: LogEntry): ClientWatchEvent | undefined {
     const after = entry.type !== 'DELETED' && this.#selects(options, entry.object);
     const before = entry.previous !== undefined && this.#selects(options, entry.previous);
@@ -322,7 +322,7 @@ export class FakeClient implements Client {
     let next: KubeObject;
     if (subresource === 'status') {
       next = { ...structuredClone(current), status: given['status'] };
-      // The API takes changes of metadata through `/status`, too; controllers use it for annotations.
+      // The API accepts changes of metadata through `/status`, too. Controllers change annotations this way.
       if (given.metadata.annotations !== undefined) next.metadata.annotations = { ...given.metadata.annotations };
     } else {
       next =
@@ -408,13 +408,13 @@ function hasStatus(resource: Resource): boolean {
   );
 }
 
-/** Namespaces have theirs in the spec, too. */
+/** Namespaces have finalizers in the spec, too. */
 function finalizersOf(object: KubeObject): readonly string[] {
   const spec = object['spec'] as { finalizers?: string[] } | undefined;
   return [...(object.metadata.finalizers ?? []), ...(object.kind === 'Namespace' ? (spec?.finalizers ?? []) : [])];
 }
 
-/** Only pods that a node runs wait for it. */
+/** Only pods that run on a node are deleted gracefully. */
 function isGraceful(resource: Resource, object: KubeObject): boolean {
   const spec = object['spec'] as { nodeName?: string } | undefined;
   return resource.resource === 'pods' && (spec?.nodeName ?? '') !== '';

@@ -1,6 +1,6 @@
 /**
- * Virtual time: nothing happens until a test calls `advance`, which fires due timers in order and lets everything they
- * started settle (promises, next ticks) before the next one fires.
+ * Virtual time: nothing happens until a test calls `advance`. It fires due timers in order, and lets the promises and ticks
+ * that each timer starts settle before the next one fires.
  */
 import { sleepOn, type Clock, type Timer } from '../../api/machinery/clock.ts';
 
@@ -39,18 +39,18 @@ export class FakeClock implements Clock {
     return sleepOn(this, delayMs, signal);
   }
 
-  /** Timers that have not fired. */
+  /** The number of pending timers. */
   get pendingTimers(): number {
     return this.#timers.size;
   }
 
-  /** Milliseconds until the next timer; `undefined` where there is none. */
+  /** The milliseconds until the next timer, or `undefined` without timers. */
   get nextTimerMs(): number | undefined {
     const next = this.#next();
     return next === undefined ? undefined : next.at - this.#now;
   }
 
-  /** Moves time forward, firing what becomes due. */
+  /** Advances the time and fires due timers. */
   async advance(ms: number): Promise<void> {
     const target = this.#now + ms;
     await this.settle();
@@ -63,7 +63,7 @@ export class FakeClock implements Clock {
     this.#now = target;
   }
 
-  /** Lets all promises and ticks that are ready run, without moving time. */
+  /** Runs all pending promises and ticks without advancing the time. */
   async settle(): Promise<void> {
     for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
   }

@@ -1,4 +1,4 @@
-/** Controllers over the fake API in virtual time, and what a test does around them. */
+/** Controllers with the fake API in virtual time, and what tests need around them. */
 import { silentLogger } from '../../api/component/logger.ts';
 import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
 import { Informers } from '../../api/machinery/informer.ts';
@@ -35,13 +35,13 @@ export interface ControllerTest {
   readonly client: FakeClient;
   /** Notifies the controllers of a change of the catalog. */
   changeCatalog(): void;
-  /** How often its resources were read. */
+  /** The number of reads of the catalog's resources. */
   catalogReads(): number;
-  /** Reasons and messages of the events reported so far. */
+  /** The reasons and messages of the recorded events. */
   events(): string[];
-  /** Starts controllers; they are stopped by `stop`. */
+  /** Starts controllers. `stop` stops them. */
   start(...controllers: RunController[]): Promise<void>;
-  /** Moves time, and lets everything settle. */
+  /** Advances the time, and lets everything settle. */
   advance(ms: number): Promise<void>;
   stop(): Promise<void>;
 }

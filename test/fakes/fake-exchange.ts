@@ -1,4 +1,4 @@
-/** An exchange of a GET that nobody answers: for parts that only pass requests on. */
+/** The exchange of a GET without a response, for parts that only pass requests on. */
 import type { Exchange } from '../../controlplane/server/exchange.ts';
 
 export function fakeExchange(): Exchange {
@@ -15,7 +15,7 @@ export function fakeExchange(): Exchange {
     peerCertificate: () => undefined,
     readBody: () => Promise.resolve(Buffer.alloc(0)),
     async *bodyStream() {
-      // There is no body.
+      // A GET has no body.
     },
     send: () => undefined,
     start: () => undefined,

@@ -1,13 +1,13 @@
 /**
- * A backend of the revision log that keeps its records in memory as SQLite keeps them on disk, fails on demand, and can be
- * loaded again as after a restart.
+ * A backend of the revision log in memory. It keeps its records like SQLite does on disk, fails on demand, and can be reloaded
+ * like after a restart.
  */
 import type { LogBackend, LogMarks, LogRecord } from '../../controlplane/storage/log-backend.ts';
 
 export class FakeLogBackend implements LogBackend {
   readonly records = new Map<number, LogRecord>();
   marks: LogMarks = { compactedRevision: 0, lastRevision: 0, lastCompaction: undefined };
-  /** Called before each operation; what it throws is thrown synchronously, without any effect. */
+  /** Called before each operation. An error of it is thrown synchronously, and the operation has no effect. */
   onCall: (operation: 'append' | 'remove' | 'probe', revisions: readonly number[]) => void = () => undefined;
 
   lose: (error: Error) => void = () => undefined;

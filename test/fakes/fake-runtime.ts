@@ -1,6 +1,6 @@
 /**
- * A container runtime in memory that passes the runtime contract: processes do not run, a few shell commands are understood
- * (`sleep`, `exit`, `echo`, `cat`). Tests end containers by `exit`, and make calls fail by `failNext`.
+ * A container runtime in memory that passes the runtime contract. No processes run, but it interprets a few shell commands
+ * (`sleep`, `exit`, `echo`, `cat`). Tests stop containers with `exit`, and make calls fail with `failNext`.
  */
 import {
   type ContainerConfig,
@@ -23,7 +23,7 @@ interface FakeContainer {
   readonly config: ContainerConfig;
 }
 
-/** What outlives the agent: several `FakeRuntime`s may share one. */
+/** The state that outlives the agent. Several `FakeRuntime`s can share it. */
 export interface FakeHost {
   readonly sandboxes: Map<string, SandboxStatus>;
   readonly containers: Map<string, FakeContainer>;
@@ -61,7 +61,7 @@ const notFound = (what: string, id: string): RuntimeError => new RuntimeError('n
 
 export class FakeRuntime implements Runtime {
   readonly host: FakeHost;
-  /** Calls in order, as `name id`. */
+  /** The calls in order, as `name id`. */
   readonly calls: string[] = [];
   ready = true;
   readonly #clock: Clock;
@@ -72,12 +72,12 @@ export class FakeRuntime implements Runtime {
     this.host = host;
   }
 
-  /** The next call of that name throws. */
+  /** Makes the next call with this name throw. */
   failNext(call: string, error: RuntimeError): void {
     this.#failures.set(call, error);
   }
 
-  /** A container's process ends by itself. */
+  /** Stops a container's process as if it had exited by itself. */
   exit(id: string, exitCode: number, reason = exitCode === 0 ? 'Completed' : 'Error'): void {
     const container = this.host.containers.get(id);
     if (container === undefined) throw notFound('container', id);
@@ -330,7 +330,7 @@ export class FakeRuntime implements Runtime {
   #event(event: RuntimeEvent): void {
     for (const listener of this.host.listeners) listener(event);
   }
-  /** Every change yields once, so that callers never see it done before they awaited it. */
+  /** Every change yields once, so that callers see no effect before they await it. */
   async #call(name: string, about: string): Promise<void> {
     this.calls.push(`${name} ${about}`);
     await Promise.resolve();

@@ -1,6 +1,6 @@
 /**
- * An S3 server in memory on a port of loopback, which verifies signatures (version 4) and the hashes of bodies by itself:
- * objects, uploads in parts, lists in pages. Faults are set from outside.
+ * An S3 server in memory on a loopback port. It verifies signatures (version 4) and the hashes of bodies, and has objects,
+ * multipart uploads and paged lists. Tests can set faults.
  */
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
@@ -9,7 +9,7 @@ import type { AddressInfo } from 'node:net';
 export const FAKE_S3_KEYS = { id: 'AKIDFAKE', secret: 'the+secret/of=the-fake', region: 'eu-test-1' } as const;
 const PAGE = 2;
 
-/** Answers instead of the server; `true`: it did. */
+/** Responds instead of the server. Returns true if it did. */
 export type Fault = (request: IncomingMessage, response: ServerResponse, body: Buffer) => boolean;
 
 export class FakeS3 {
@@ -114,7 +114,7 @@ function send(response: ServerResponse, status: number, xml: string): void {
   response.writeHead(status, { 'content-type': 'application/xml' }).end(xml);
 }
 
-/** Why the request is not that of the keys' owner: computed from what came, not from what was meant. */
+/** Returns why the signature is invalid. It is computed from the received bytes. */
 function refusalOf(request: IncomingMessage, url: URL, body: Buffer): string | undefined {
   const { authorization = '', 'x-amz-date': date, 'x-amz-content-sha256': hash } = request.headers;
   const { id, secret, region } = FAKE_S3_KEYS;

@@ -1,4 +1,4 @@
-/** An API server over a fake catalog on a port of its own, and a client for it. */
+/** An API server with a fake catalog on its own port, and a client for it. */
 import { connect, type ClientHttp2Session, type IncomingHttpHeaders } from 'node:http2';
 import { request as httpsRequest, type RequestOptions } from 'node:https';
 import { createCertificate, certificatePem } from '../../api/pki/certificate.ts';
@@ -36,7 +36,7 @@ export const fakeEncodings: Encodings = {
   yaml: (value) => `yaml: ${JSON.stringify(value)}\n`,
 };
 
-/** The bearer token is the user's name; `a,b` are groups after a space. */
+/** The bearer token is the user's name. After a space, `a,b` are the groups. */
 export const tokenIsName: Authenticator = {
   authenticate({ headers }) {
     const header = headers.authorization;
@@ -60,14 +60,14 @@ export interface FakeServer {
   readonly server: ApiServer;
   readonly port: number;
   readonly session: ClientHttp2Session;
-  /** Over HTTP/2. */
+  /** Sends a request over HTTP/2. */
   request(
     method: string,
     path: string,
     headers?: Record<string, string | string[]>,
     body?: string | Buffer,
   ): Promise<Answer>;
-  /** Over HTTP/1.1. */
+  /** Sends a request over HTTP/1.1. */
   request1(
     method: string,
     path: string,

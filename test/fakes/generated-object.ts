@@ -1,13 +1,13 @@
 /**
- * Made-up objects of any type of the schema, from a seed: every field has a chance, recursion ends. For properties that
- * must hold for every built-in type. No lists or maps are empty, as no encoding but JSON knows those.
+ * Generates objects of any type of the schema from a seed, for properties that hold for every built-in type. Every field can
+ * occur, and recursion is limited. Lists and maps are never empty, because only JSON can represent empty ones.
  */
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import type { Scalar, StructType, TypeNode } from '../../api/schema/schema.ts';
 
 const MAX_DEPTH = 6;
 
-/** The same seed gives the same object. */
+/** The same seed generates the same object. */
 export function generateObject(struct: StructType, seed: number): JsonObject {
   return new Generator(seed).struct(struct, 0);
 }
@@ -19,7 +19,7 @@ class Generator {
     this.#state = seed >>> 0;
   }
 
-  /** 0 to `below` - 1 (mulberry32). */
+  /** Returns a number from 0 to `below` - 1 (mulberry32). */
   #next(below: number): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1);

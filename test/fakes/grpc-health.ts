@@ -1,10 +1,10 @@
 /**
- * gRPC's health service (`grpc.health.v1`), whose messages are short enough to be bytes: field 1 of the request names a
- * service.
+ * gRPC's health service (`grpc.health.v1`). Its messages are so short that they are encoded by hand: field 1 of the request is
+ * the name of a service.
  */
 import { Server, ServerCredentials } from '@grpc/grpc-js';
 
-/** Of a service: a ServingStatus (1 serving, 2 not; 0 is left out as the wire does), or an error. */
+/** Returns the ServingStatus of a service (1 is serving, 2 is not serving, and 0 is omitted on the wire), or an error. */
 export type HealthAnswer = (service: string) => number | { readonly code: number; readonly details: string };
 
 export async function serveGrpcHealth(

@@ -1,12 +1,13 @@
 /**
- * A gRPC server of a plugin on a unix socket, made of the same tables as the agent's client; the bytes on the socket are real.
+ * A gRPC server for plugins on a unix socket. It uses the same message tables as the agent's client, and real bytes on the
+ * socket.
  */
 import { rm } from 'node:fs/promises';
 import { Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
 import { buildCodecs } from '../../api/grpc/codec.ts';
 import type { MessageTables, MethodTable } from '../../api/grpc/messages.ts';
 
-/** An error with gRPC's number of it. */
+/** An error with gRPC's status code. */
 export class PluginError extends Error {
   readonly code: number;
   constructor(code: number, message: string) {
@@ -21,7 +22,7 @@ export interface GrpcService {
   readonly packageName: string;
   readonly messages: MessageTables;
   readonly methods: MethodTable;
-  /** Those that are missing answer Unimplemented. */
+  /** Missing methods respond with Unimplemented. */
   readonly implementation: PluginMethods;
 }
 

@@ -1,6 +1,6 @@
-/** Reading parsed JSON in tests without saying its type: `at(body, 'items', 0, 'metadata', 'name')`. */
+/** Reads parsed JSON in tests without declaring its type: `at(body, 'items', 0, 'metadata', 'name')`. */
 
-/** The value behind the keys; `undefined` where the way ends. */
+/** Returns the value at the keys, or `undefined` if there is none. */
 export function at(value: unknown, ...keys: readonly (string | number)[]): unknown {
   let here: unknown = value;
   for (const key of keys) {
@@ -10,7 +10,7 @@ export function at(value: unknown, ...keys: readonly (string | number)[]): unkno
   return here;
 }
 
-/** The members of an object, or the items of a list. */
+/** Returns the members of an object or the items of a list. */
 export function members(value: unknown): [string, unknown][] {
   return typeof value === 'object' && value !== null ? Object.entries(value) : [];
 }

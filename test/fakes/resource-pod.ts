@@ -30,6 +30,6 @@ export function resourcePod(
   };
 }
 
-/** Guaranteed, with so many whole processors. */
+/** A Guaranteed pod with this number of exclusive CPUs. */
 export const exclusivePod = (uid: string, cpus: number | string, memory = '1Gi'): Pod =>
   resourcePod(uid, [{ limits: { cpu: String(cpus), memory } }]);

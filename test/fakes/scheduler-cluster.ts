@@ -1,4 +1,4 @@
-/** A cluster in memory for tests of filters, scores and preemption: nodes and pods of a few words. */
+/** A cluster in memory for tests of filters, scores and preemption, with a short notation for nodes and pods. */
 import type { Node, Pod, PodDisruptionBudget } from '../../api/machinery/kinds.ts';
 import { TimeSlice } from '../../api/machinery/time-slice.ts';
 import { ClusterState, type Cluster } from '../../controlplane/scheduler/cluster-state.ts';
@@ -93,7 +93,7 @@ export class SchedulerCluster {
     return fitOf(new PodInfo(pod), { cluster: this.cluster, nominated, slice, first: 0, preferred });
   }
 
-  /** Names of the nodes that the pod fits, sorted. */
+  /** Returns the names of the nodes that the pod fits, sorted. */
   async fits(pod: Pod, nominated?: Nominated): Promise<string[]> {
     return (await this.fit(pod, nominated)).nodes.map(({ name }) => name).sort();
   }

@@ -1,4 +1,4 @@
-/** A host's `/sys/devices/system` as files, made of a short description: sockets, NUMA nodes, cores, threads, memory. */
+/** Creates a host's `/sys/devices/system` as files from a short description: sockets, NUMA nodes, cores, threads and memory. */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -9,20 +9,20 @@ export interface Machine {
   readonly sockets: number;
   readonly nodesPerSocket?: number;
   readonly coresPerNode: number;
-  /** 2: threads of a core are numbered `n` and `n + cores of the host`, as most firmware does. */
+  /** The threads per core. With 2, the threads of a core are numbered `n` and `n + cores of the host`, as by most firmware. */
   readonly threads?: number;
   readonly coresPerCache?: number;
   readonly memoryPerNodeBytes?: number;
-  /** Of 2 MiB, per NUMA node. */
+  /** The number of huge pages of 2 MiB per NUMA node. */
   readonly hugePages?: number;
-  /** Between nodes of one socket, and of two. */
+  /** The distances between nodes of one socket, and of different sockets. */
   readonly distances?: readonly [near: number, far: number];
   readonly offline?: readonly number[];
-  /** The kernel reports no NUMA nodes. */
+  /** Whether the kernel reports no NUMA nodes. */
   readonly withoutNuma?: boolean;
 }
 
-/** The tree's root, two directories below one of its own in the system's temporary directory. */
+/** Returns the root of the tree, which is two directories below a new temporary directory. */
 export async function sysfsTree(machine: Machine): Promise<string> {
   const { sockets, nodesPerSocket = 1, coresPerNode, threads = 1, coresPerCache = coresPerNode } = machine;
   const root = join(await mkdtemp(join(tmpdir(), 'sysfs-')), 'devices', 'system');

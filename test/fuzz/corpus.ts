@@ -1,4 +1,4 @@
-/** Inputs that showed something new, kept small: `corpus/<target>/<digest>`. */
+/** Keeps inputs with a new outcome in `corpus/<target>/<digest>`. The corpus is small. */
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,9 +1,9 @@
 /**
- * `npm run fuzz -- --target NAME --seconds N`: changes inputs of a target over and over, keeps those that showed something
- * new, and reports every one that broke a rule. The same `--seed` makes the same inputs. Exits 1 where something broke.
+ * `npm run fuzz -- --target NAME --seconds N` mutates inputs of a target, keeps those with a new outcome, and reports those
+ * that violate a rule. The same `--seed` generates the same inputs. Exits with 1 if a rule was violated.
  *
- * With `--growth` it searches inputs whose time grows by more than their size instead; without `--target` in every target but
- * `http`, whose answers go over a network.
+ * With `--growth` it searches for inputs whose time grows faster than their size instead. Without `--target` it does so for
+ * every target except `http`, whose responses go over a network.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -85,7 +85,7 @@ async function searchTarget(name: string): Promise<number> {
   return failures.length === 0 ? 0 : 1;
 }
 
-/** A thread that sees an input that never ends, says which, and ends the process. */
+/** Starts a thread that detects an input that does not finish, reports it, and ends the process. */
 function startWatchdog(folder: string): { watch(input: Buffer): void; stop(): Promise<number> } {
   const shared = new SharedArrayBuffer(SHARED_BYTES);
   const head = new Int32Array(shared, 0, 2);
@@ -167,7 +167,7 @@ async function fuzz(name: string): Promise<number> {
       }
       if (executions % 1000 === 0) {
         checkMemory();
-        // Whatever was left hanging gets its turn.
+        // Pending callbacks run now.
         await new Promise((resolve) => setImmediate(resolve));
       }
     } catch (error) {

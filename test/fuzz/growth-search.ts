@@ -1,13 +1,13 @@
 /**
- * Searches inputs of a target whose time grows by more than their size: a beginning, a part that is repeated, and an end, all
- * of them words of the target's format, single characters and pieces of its seeds.
+ * Searches for inputs of a target whose time grows faster than their size. An input has a beginning, a repeated part and an
+ * end. These are words of the target's format, single characters and pieces of its seeds.
  */
 import { MAX_EXPONENT, measureGrowth, type Growth } from './growth.ts';
 import type { Random } from './random.ts';
 import type { Target } from './target.ts';
 
 const MAX_BYTES = 1 << 16;
-/** Below it, memory that is collected in the middle of a run looks like growth. Quadratic time is far above it at 64 KiB. */
+/** Below this time, a garbage collection during a run looks like growth. Quadratic time is far above it at 64 KiB. */
 const NOTICEABLE_MS = 60;
 const LONGEST_PIECE_BYTES = 24;
 
@@ -26,7 +26,7 @@ export function inputOf({ prefix, pump, suffix }: Shape, size: number): Buffer {
   return Buffer.concat([prefix, Buffer.alloc(Math.ceil(size / pump.length) * pump.length, pump), suffix]);
 }
 
-/** Calls `report` for each; returns how many shapes were tried. */
+/** Calls `report` for each input found. Returns the number of inputs that were tried. */
 export async function searchGrowth(
   target: Target,
   { random, until, report }: { readonly random: Random; until(): boolean; report(found: Found): void },
@@ -74,7 +74,7 @@ async function judge(target: Target, shape: Shape, report: (found: Found) => voi
   const run = (size: number): unknown => target.execute(inputOf(shape, size));
   const growth = await measureGrowth(run, { maxBytes: MAX_BYTES, noticeableMs: NOTICEABLE_MS });
   if (growth === undefined || growth.exponent <= MAX_EXPONENT) return;
-  // Other programs on the machine may have been in the way of the largest run.
+  // Other processes may have slowed down the largest run.
   const again = await measureGrowth(run, { maxBytes: growth.sizeBytes });
   if (again !== undefined && again.exponent > MAX_EXPONENT) report({ shape, growth: again });
 }

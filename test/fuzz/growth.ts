@@ -1,16 +1,16 @@
 /**
- * How time grows with the size of an input. A run is measured at three sizes, each four times the one before; from how much
- * longer the larger ones take comes an exponent: 1 is linear, 2 is quadratic.
+ * Measures how the time of a run grows with the size of its input. It measures three sizes, each four times as large as the
+ * previous one, and computes an exponent: 1 is linear and 2 is quadratic.
  */
 
 import assert from 'node:assert/strict';
 
-/** Sorting and caches of the processor cost a little more than linear time. */
+/** Sorting and processor caches cost slightly more than linear time. */
 export const MAX_EXPONENT = 1.5;
 const NOTICEABLE_MS = 5;
 const REPETITIONS = 3;
 const STEP = 4;
-/** Small steps at first: what takes exponential time never ends a few bytes later. */
+/** The first steps are small, because a run with exponential time would not finish with a few more bytes. */
 const FIRST_BYTES = 16;
 const FIRST_STEP = 4;
 const FIRST_END_BYTES = 64;
@@ -25,9 +25,9 @@ export interface Growth {
 
 export interface GrowthOptions {
   readonly maxBytes: number;
-  /** The first size; a run that is known not to be exponential can start large, where its time is measured best. */
+  /** The first size. A run that is certainly not exponential can start with a large size, where the measurement is precise. */
   readonly minBytes?: number;
-  /** An input that is faster than this even at its largest size passes. */
+  /** An input that takes less time at its maximum size passes. */
   readonly noticeableMs?: number;
   readonly stopwatch?: Stopwatch;
 }
@@ -35,7 +35,7 @@ export interface GrowthOptions {
 export type Run = (size: number) => unknown;
 export type Stopwatch = (run: () => unknown) => Promise<number>;
 
-/** Processor time of this process, all threads: other processes of a busy host do not count. */
+/** Measures the processor time of all threads of this process, so that other processes do not matter. */
 export const processorClock: Stopwatch = async (run) => {
   const start = process.cpuUsage();
   const pending = run();
@@ -45,8 +45,8 @@ export const processorClock: Stopwatch = async (run) => {
 };
 
 /**
- * Starts small, so that even an exponential run ends, and grows up to `maxBytes` or until a run is slow enough to judge.
- * `undefined`: the run is fast at all sizes.
+ * Increases the size until `maxBytes`, or until a run takes long enough to measure. The first sizes are small, so that an
+ * exponential run finishes, too. Returns `undefined` if the run is fast at all sizes.
  */
 export async function measureGrowth(
   run: Run,
@@ -65,8 +65,8 @@ export async function measureGrowth(
 }
 
 /**
- * Fails when the time of a run grows faster than its size. The result does not depend on the speed of the host, as a limit in
- * milliseconds would.
+ * Fails if the time of a run grows faster than its size. Unlike a limit in milliseconds, this does not depend on the speed of
+ * the host.
  */
 export async function assertLinearTime(run: Run, options: GrowthOptions): Promise<void> {
   const growth = await measureGrowth(run, options);

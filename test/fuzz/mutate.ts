@@ -1,9 +1,9 @@
-/** Changes to bytes that parsers tend to trip over. Called by the fuzzer for every new input. */
+/** Mutates bytes in ways that often break parsers. The fuzzer calls it for every new input. */
 import type { Random } from './random.ts';
 
 const MAX_BYTES = 1 << 16;
 
-/** What decoders of any format find hard. */
+/** Texts that are difficult for decoders of any format. */
 const HARD: readonly string[] = [
   '__proto__',
   'constructor',
@@ -63,7 +63,7 @@ export interface MutationSource {
 export function mutate(input: Buffer, { corpus, words }: MutationSource, random: Random): Buffer {
   let bytes = input;
   for (let rounds = 1 + random.below(6); rounds > 0; rounds -= 1) bytes = once(bytes, { corpus, words }, random);
-  // A copy: a part of a larger buffer would hold all of it.
+  // Copies the bytes, because a slice would keep the larger buffer in memory.
   return Buffer.from(bytes.subarray(0, MAX_BYTES));
 }
 

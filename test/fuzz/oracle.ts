@@ -1,4 +1,7 @@
-/** What must hold whatever comes in: prototypes stay as they are, no input holds the thread for a second, memory is bounded. */
+/**
+ * Checks what must hold for every input: prototypes do not change, no input blocks the thread for a second, and memory is
+ * bounded.
+ */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { Violation } from './target.ts';
@@ -21,13 +24,13 @@ const PROTOTYPES: readonly object[] = [
 ];
 const before = PROTOTYPES.map((prototype) => Reflect.ownKeys(prototype).length);
 
-/** CPU time of this thread: other programs on the machine do not count. */
+/** The CPU time of this thread, so that other processes do not matter. */
 const cpuMs = (): number => {
   const { user, system } = process.threadCpuUsage();
   return (user + system) / 1000;
 };
 
-/** Runs one input; gives its outcome. Throws what the target throws, and `Violation`. */
+/** Runs one input and returns its outcome. Throws the errors of the target, and `Violation`. */
 export async function judged(run: () => string | Promise<string>): Promise<string> {
   const start = cpuMs();
   const pending = run();
@@ -40,7 +43,7 @@ export async function judged(run: () => string | Promise<string>): Promise<strin
   return outcome;
 }
 
-/** What is garbage does not count. */
+/** Collects garbage before it measures. */
 export function checkMemory(): void {
   if (process.memoryUsage().heapUsed > MAX_HEAP_BYTES) collectGarbage();
   const { heapUsed, external } = process.memoryUsage();

@@ -1,6 +1,6 @@
 /**
- * The outcomes that a fuzzer has seen. Some targets answer with text of any length, so that only a hash of each is kept, and
- * no more than a bound: otherwise the fuzzer's own memory grows until it reports the program's.
+ * Remembers the outcomes that a fuzzer has seen. Outcomes can be long, so it keeps only hashes, and a limited number of them.
+ * Otherwise the memory of the fuzzer itself would exceed the limit for the program.
  */
 import { createHash } from 'node:crypto';
 
@@ -18,11 +18,11 @@ export class Outcomes {
     return this.#hashes.size;
   }
 
-  /** Remembers the outcome. When there are too many, none is new any more. */
+  /** Remembers the outcome. If too many are known, no further outcome counts as new. */
   isNew(outcome: string): boolean {
     if (this.#hashes.size >= this.#max) return false;
     const before = this.#hashes.size;
-    // 48 bits: of a million outcomes, two with one hash are unlikely and do no harm.
+    // Of a million outcomes, two rarely have the same 48 bits, and a collision does no harm.
     this.#hashes.add(createHash('sha1').update(outcome).digest().readUIntBE(0, 6));
     return this.#hashes.size > before;
   }

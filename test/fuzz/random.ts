@@ -1,4 +1,4 @@
-/** Repeatable chance for fuzzing: the same seed gives the same inputs. */
+/** Pseudo-random numbers for fuzzing. The same seed generates the same inputs. */
 
 export class Random {
   #state: number;
@@ -7,7 +7,7 @@ export class Random {
     this.#state = seed >>> 0;
   }
 
-  /** 0 to `limit` - 1 (mulberry32). */
+  /** Returns a number from 0 to `limit` - 1 (mulberry32). */
   below(limit: number): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1);

@@ -1,6 +1,6 @@
 /**
- * Attacks on every regular expression of the program: inputs of one repeated part that a backtracking engine may read in
- * more than linear time. The parts come from the expression itself: one character of each kind that it distinguishes, and its
+ * Attacks every regular expression of the program with inputs of one repeated part, for which a backtracking engine may need
+ * more than linear time. The parts come from the expression itself: one character of each class that it distinguishes, and its
  * literal words.
  */
 import { globSync, readFileSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { measureGrowth, MAX_EXPONENT, type Growth } from './growth.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-/** A literal after what no division stands after. */
+/** A literal in a position where a division is not possible. */
 const LITERAL =
   /(?<=(?:^|[(,=:[!&|?{};>]|\breturn)\s*)\/(?![*/])((?:[^\\/[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+)\/([dgimsuvy]*)(?=[\s.,;)\]}:]|$)/gm;
 const COMMENT = /^\s*(?:\*|\/\/|\/\*)/;
@@ -16,7 +16,7 @@ const ATOM = /\[(?:[^\]\\]|\\.)*\]|\\u\{?[0-9a-fA-F]+\}?|\\x[0-9a-fA-F]{2}|\\[pP
 const WORD = /(?:[A-Za-z0-9 =<>:"'#-]|\\[.[\]/])+/g;
 const MAX_KINDS = 14;
 const MAX_PAIRED = 6;
-/** A quadratic expression takes longer than this for the first inputs; what does not is not measured any further. */
+/** A quadratic expression takes longer than this for the first inputs. Faster expressions are not measured any further. */
 const SUSPICIOUS_MS = 0.7;
 const FIRST_BYTES = [16, 20, 24, 28, 32, 256, 2048];
 const MAX_BYTES = 16_384;
@@ -77,7 +77,7 @@ function attacksOn(expression: RegExp): Attack[] {
   return pumps.flatMap((pump) => prefixes.flatMap((prefix) => suffixes.map((suffix) => ({ prefix, pump, suffix }))));
 }
 
-/** One character of each kind that the atoms of the expression distinguish. */
+/** Returns one character of each class that the atoms of the expression distinguish. */
 function kindsOf(source: string): string[] {
   const atoms = [...new Set(source.match(ATOM) ?? [])].flatMap((atom) => {
     const expression = expressionOf(`^${atom}$`, 'u') ?? expressionOf(`^${atom}$`, '');
@@ -92,7 +92,7 @@ function kindsOf(source: string): string[] {
   return [...kinds.values()].slice(0, MAX_KINDS);
 }
 
-/** What every match begins with: the atoms before the first group or class, but for those that may be left out. */
+/** Returns the beginning of every match: the required atoms before the first group or class. */
 function literalPrefix(source: string): string {
   let prefix = '';
   for (let rest = source.replace(/^\^/, ''); rest !== '';) {
@@ -104,7 +104,7 @@ function literalPrefix(source: string): string {
   return prefix;
 }
 
-/** As the program does with such a literal: a sticky one is tried at the start, a global one wherever it matches. */
+/** Applies the expression like the program does: a sticky one at the start, and a global one wherever it matches. */
 function applied({ expression }: Expression, { prefix, pump, suffix }: Attack): (size: number) => unknown {
   return (size) => {
     const text = prefix + pump.repeat(Math.ceil(size / pump.length)) + suffix;
@@ -113,7 +113,7 @@ function applied({ expression }: Expression, { prefix, pump, suffix }: Attack): 
   };
 }
 
-/** The first attack under which time grows by more than the size; `undefined`: there is none. */
+/** Returns the first attack for which the time grows faster than the size, or `undefined`. */
 export async function successfulAttack(
   candidate: Expression,
 ): Promise<{ readonly attack: Attack; readonly growth: Growth } | undefined> {

@@ -1,21 +1,18 @@
-/** What the fuzzer needs to know of a part of the program that it attacks. */
+/** Describes a part of the program to the fuzzer that attacks it. */
 import type { Random } from './random.ts';
 
 export interface Target {
   readonly seeds: readonly (string | Buffer)[];
-  /** Words of its format. */
+  /** Words of the format. */
   readonly words: readonly string[];
-  /** Inputs that no change of bytes would come to. */
+  /** Generates inputs that mutations of bytes would not find. */
   readonly generate?: (random: Random) => Buffer;
-  /**
-   * Feeds one input, and returns the outcome in a word. Throws for anything that must not happen: errors of other than the
-   * declared types, or broken laws.
-   */
+  /** Runs one input and returns its outcome as a word. Throws on violations: undeclared errors, or laws that do not hold. */
   execute(input: Buffer): string | Promise<string>;
   close?(): Promise<void>;
 }
 
-/** The outcome of a function that may throw errors of these types only. */
+/** Returns the outcome of a function that may throw only errors of these types. */
 export function outcome(run: () => unknown, declared: readonly (abstract new (...args: never[]) => Error)[]): string {
   try {
     const value = run();
@@ -26,9 +23,9 @@ export function outcome(run: () => unknown, declared: readonly (abstract new (..
   }
 }
 
-/** An error's text without what came from the input. */
+/** Returns an error's text without the parts that come from the input. */
 export function errorClass(error: Error): string {
-  // Through a buffer, so that no part holds a long message in memory.
+  // The copy through a buffer keeps no long message in memory.
   return `${error.constructor.name} ${Buffer.from(error.message.slice(0, 200))
     .toString()
     .replaceAll(/"(?:[^"\\]|\\.)*"|'[^']*'|[\d.]+/g, '#')

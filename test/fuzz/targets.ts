@@ -1,4 +1,4 @@
-/** The targets by name; each is loaded only when it is wanted. */
+/** Lists the targets by name. Each is loaded on first use. */
 import type { Target } from './target.ts';
 
 const LOADERS: Readonly<Record<string, () => Promise<Target>>> = {

@@ -1,7 +1,7 @@
 /**
- * Requests that are meant to hurt, and what they must be answered with: none may crash the server or hold it for long.
- * `test/integration/bad-input.test.ts` sends each and looks at the answer; `npm run bench -- --only hostile` measures for how
- * long each of them kept the event loop.
+ * Malicious requests with their expected responses. None may crash the server or block it for long.
+ * `test/integration/bad-input.test.ts` sends each of them and checks the response. `npm run bench -- --only hostile` measures
+ * for how long each of them blocks the event loop.
  */
 
 import { MAX_VALUES } from '../../api/codec/limits.ts';
@@ -12,12 +12,12 @@ export interface HostileRequest {
   readonly path: string;
   readonly type?: string;
   readonly accept?: string;
-  /** Made when it is needed: some are megabytes. */
+  /** Creates the body on demand, because some are megabytes large. */
   readonly body?: () => string | Buffer;
-  /** In chunks, without a length. */
+  /** Sends the body in chunks, without a content length. */
   readonly chunked?: true;
   readonly status: number | readonly number[];
-  /** Found in the answer. */
+  /** Matches the response. */
   readonly message?: RegExp;
 }
 
@@ -38,7 +38,7 @@ const APPLY_PATCH = 'application/apply-patch+yaml';
 
 const times = <T>(count: number, one: (at: number) => T): T[] => Array.from({ length: count }, (_, at) => one(at));
 
-/** As many of `one` as a body may hold beside `head` and `tail`, by its length and by its values. */
+/** Repeats `one` between `head` and `tail` up to the maximum size and number of values of a body. */
 function filled(head: string, one: (at: number) => string, tail: string): string {
   const parts: string[] = [];
   let size = head.length + tail.length;
@@ -59,7 +59,7 @@ const map = (name: string, rest: string): string =>
 const nested = (depth: number, open = '{"a":', middle = '1', close = '}'): string =>
   open.repeat(depth) + middle + close.repeat(depth);
 
-/** What the requests below lie on; made by whoever sends them. */
+/** The objects that the requests below need. The sender creates them. */
 export const PREPARED: readonly { readonly path: string; readonly body: object }[] = [
   {
     path: CRDS,
@@ -367,7 +367,7 @@ const texts: readonly HostileRequest[] = [
   },
 ];
 
-/** 10 to the power of `levels` values of one byte each. */
+/** A structure that expands to 10 to the power of `levels` values of one byte each. */
 const bomb = (levels: number, width = 10): string =>
   times(levels, (at) => `a${at}: &a${at} [${times(width, () => (at === 0 ? 'x' : `*a${at - 1}`)).join(',')}]`).join(
     '\n',

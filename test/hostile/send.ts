@@ -1,4 +1,4 @@
-/** Sends the requests of `requests.ts` over HTTP/1.1 as any client might, an answer that comes early included. */
+/** Sends the requests of `requests.ts` over HTTP/1.1. The response may arrive before the request is complete. */
 import { type Agent, request } from 'node:https';
 import type { HostileRequest } from './requests.ts';
 
@@ -47,7 +47,7 @@ export function send(
       );
     });
     sent.on('error', (error) => {
-      // The server may close before it has read all of a body that it refused.
+      // The server may close the connection before it has read the whole body of a refused request.
       if (!answered) reject(error);
     });
     if (chunked === true && bytes !== undefined) {

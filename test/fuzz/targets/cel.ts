@@ -1,4 +1,4 @@
-/** Expressions: compiling and running ends within the budget, with the declared errors. */
+/** Attacks CEL: compiling and running an expression stays within the budget and throws only the declared errors. */
 import { CelCompileError, compile } from '../../../api/cel/cel.ts';
 import { dyn, int, list, map, string } from '../../../api/cel/types.ts';
 import { CelError, CostExceeded, Pending, toJson } from '../../../api/cel/values.ts';
@@ -156,7 +156,7 @@ export const cel: Target = {
   },
 };
 
-/** Compiling alone: what an expression costs when it runs is bounded by a budget, not by its size. */
+/** Attacks the compiler alone. The cost of running is limited by a budget, but the cost of compiling only by the size. */
 export const celCompile: Target = {
   seeds: cel.seeds,
   words: cel.words,

@@ -1,4 +1,4 @@
-/** Readers of bodies: what they take, their writers must give back. */
+/** Attacks the decoders of bodies. Encoding a decoded body must result in the same value. */
 import assert from 'node:assert/strict';
 import { duplicateWarnings } from '../../../api/codec/duplicates.ts';
 import { encodeJson, JsonSyntaxError, parseJson } from '../../../api/codec/json.ts';

@@ -1,6 +1,6 @@
 /**
- * Requests to a running control plane that keeps nothing: as an administrator, so that nothing is refused before it is read.
- * An input is `METHOD path`, header lines, an empty line and the body.
+ * Attacks a running control plane without persistent storage. The client is an administrator, so that nothing is refused before
+ * it is read. An input is `METHOD path`, header lines, an empty line and the body.
  */
 import { Agent, request } from 'node:https';
 import { createProtobufCodec } from '../../../api/codec/protobuf.ts';
@@ -205,7 +205,7 @@ const OTHERS: readonly object[] = [
   },
 ];
 
-/** Large bodies, by kind of harm. */
+/** Generates a large body. */
 function largeBody(random: Random): string {
   const many = random.pick([1000, 100_000]);
   const labels = (count: number): string => Array.from({ length: count }, (_, index) => `"k${index}":"v"`).join(',');
@@ -246,7 +246,7 @@ function readRequest(input: Buffer): { method: string; path: string; headers: st
   const headers = head.slice(1).flatMap((line) => {
     const colon = line.indexOf(': ');
     const name = line.slice(0, colon).toLowerCase();
-    // What frames the message is the client's business here.
+    // The HTTP client sets the headers that frame the message.
     if (
       colon < 1 ||
       !/^[a-z][a-z0-9_-]*$/.test(name) ||
@@ -329,7 +329,7 @@ export async function http(): Promise<Target> {
           headers: ['host', 'a', ...headers, 'content-length', String(sent.length)],
         },
         (response) => {
-          // Watches and logs that are followed have no end.
+          // Watches and followed logs do not end.
           if (/[?&](?:watch|follow)/.test(path) && response.statusCode === 200) {
             resolve({ status: 200, type: 'stream', text: '' });
             response.destroy();
@@ -353,7 +353,7 @@ export async function http(): Promise<Target> {
       );
       call.on('timeout', () => call.destroy(new Error('no answer')));
       call.on('error', (error: NodeJS.ErrnoException) => {
-        // A server may answer and close before it has read all of a body.
+        // A server may respond and close the connection before it has read the whole body.
         if (error.code === 'EPIPE' || error.code === 'ECONNRESET') resolve({ status: 0, type: error.code, text: '' });
         else reject(error);
       });
@@ -374,7 +374,7 @@ export async function http(): Promise<Target> {
     async execute(input) {
       const { status, type, text } = await send(input);
       const { method, path } = readRequest(input);
-      // Strategic merge patches and resource versions that make no sense are 500 without a reason, as kube-apiserver says.
+      // kube-apiserver responds with 500 and without a reason to malformed strategic merge patches and resource versions.
       const asReference =
         text.includes('strconv.ParseUint: parsing') ||
         (method === 'PATCH' && text.includes('"status":"Failure"') && !text.includes('"reason"'));

@@ -1,4 +1,4 @@
-/** Patches of every type. An input is JSON: the object and the patch, or any JSON, which is then a patch of a Pod. */
+/** Attacks patches of every type. An input is JSON with an object and a patch. Any other JSON is used as a patch of a Pod. */
 import assert from 'node:assert/strict';
 import { applyJsonPatch } from '../../../api/codec/json-patch.ts';
 import { encodeJson, JsonSyntaxError, parseJson } from '../../../api/codec/json.ts';
@@ -29,7 +29,7 @@ function readCase(input: Buffer): Case {
   return { document: structuredClone(POD) as unknown as JsonObject, patch: value };
 }
 
-/** The patch is applied; neither side is changed by it; the outcome can be written. */
+/** Applies the patch. It must modify neither argument, and the result must be serializable. */
 function target(apply: (document: JsonObject, patch: JsonValue) => unknown, rest: Omit<Target, 'execute'>): Target {
   return {
     ...rest,
@@ -72,7 +72,7 @@ function operations(random: Random): Buffer {
   );
 }
 
-/** Copies of itself into itself. */
+/** Generates a JSON patch whose `copy` operations double the document. */
 function doubling(random: Random): Buffer {
   const length = 5 + random.below(60);
   const from = random.pick(['', '/spec/containers', '/metadata']);

@@ -1,4 +1,4 @@
-/** What a request says outside of its body: path, query and negotiation headers; continue tokens; bearer tokens. */
+/** Attacks the parsers of a request without its body: path, query, negotiation headers, continue tokens and bearer tokens. */
 import { parseJwt } from '../../../controlplane/authentication/jwt.ts';
 import { decodeContinue, encodeContinue } from '../../../controlplane/registry/continue-token.ts';
 import { inputFormat, negotiateError, negotiateOutput } from '../../../controlplane/server/media-type.ts';
@@ -37,7 +37,7 @@ function path(random: Random): Buffer {
   );
 }
 
-/** An input is a path with a query, and an Accept header in a second line. */
+/** An input is a path with a query, and an Accept header in the second line. */
 export const paths: Target = {
   seeds: [
     '/api/v1/namespaces/default/pods/a/log?container=c&tailLines=5\napplication/json;as=Table;g=meta.k8s.io;v=v1',
@@ -94,7 +94,7 @@ export const paths: Target = {
         outcome(() => `out ${negotiateOutput(accept, scope).format}`, [StatusError]),
         outcome(() => `in ${inputFormat(accept, { protobuf: true })} ${negotiateError(accept)}`, [StatusError]),
       ]
-        // Messages show parts of the input, so that only their beginning shows whether an outcome is new.
+        // Messages contain parts of the input, so only their beginning identifies the outcome.
         .map((text) => Buffer.from(text.slice(0, 24)).toString())
         .join('; ')
     );

@@ -1,4 +1,4 @@
-/** Texts that are scanned as they arrive or without a grammar of their own: pages, headers, templates, logs. */
+/** Attacks parsers that scan text in chunks or without a grammar: pages, headers, templates and logs. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -68,7 +68,7 @@ export const htmlLinks: Target = {
 
 const tokens = bearerAuthenticator({ authenticateToken: () => undefined });
 
-/** An input is the value of every header that is taken apart. */
+/** An input is the value of each header that is parsed. */
 export const headers: Target = {
   seeds: [
     'Bearer abc.def',
@@ -105,7 +105,7 @@ const FORMATS = (
 const SCHEMA = { type: 'object', properties: { a: { type: 'object', additionalProperties: { type: 'string' } } } };
 const OBJECT = { items: [{ type: 'Ready', a: { b: 1 } }, { type: 'Other' }] };
 
-/** Texts of objects that are templates or name something: `$(VAR)`, paths, patterns, schedules, formats. */
+/** Attacks texts of objects that are templates or references: `$(VAR)`, paths, patterns, schedules and formats. */
 export const templates: Target = {
   seeds: [
     'a $(B) $$(C) $(D',
@@ -188,7 +188,7 @@ async function rawIn(input: Buffer): Promise<number> {
   return bytes + parser.flush().length;
 }
 
-/** Logs as the runtime gives them, and as the agent reads them from its files. */
+/** Attacks the parsers of logs of the runtime and of log files. */
 export function logs(): Target {
   const folder = mkdtempSync(join(tmpdir(), 'orchlet-fuzz-logs-'));
   const path = join(folder, 'log');

@@ -1,4 +1,4 @@
-/** Frames of SPDY/3.1 from a client to the agent: the connection ends or serves, its memory stays bounded. */
+/** Attacks the SPDY/3.1 connection between a client and the agent. It must either fail or serve, with bounded memory. */
 import { Duplex } from 'node:stream';
 import { constants, createDeflate } from 'node:zlib';
 import { SpdyConnection } from '../../../agent/protocols/spdy/connection.ts';
@@ -34,12 +34,12 @@ const data = (id: number, fin: boolean, text: string): Buffer =>
 const ping = controlFrame(FRAME.ping, 0, Buffer.from([0, 0, 0, 1]));
 const reset = controlFrame(FRAME.rstStream, 0, Buffer.from([0, 0, 0, 1, 0, 0, 0, 5]));
 
-/** A transport that says what it is given and swallows what it gets. */
+/** A transport that returns its input and drops its output. */
 class Wire extends Duplex {
   written = 0;
 
   override _read(): void {
-    // Everything is pushed at once.
+    // All data is pushed at once.
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {

@@ -1,4 +1,4 @@
-/** Short texts with a grammar: selectors, quantities, names. */
+/** Attacks short texts with a grammar: selectors, quantities and names. */
 import { isDeepStrictEqual } from 'node:util';
 import { parseFieldSelector, type FieldSelector } from '../../../api/meta/field-selector.ts';
 import * as nameRules from '../../../api/meta/names.ts';
@@ -42,7 +42,7 @@ export const selectors: Target = {
       const selector = parseFieldSelector(text);
       selector.matches(() => 'a');
       const again = parseFieldSelector(selector.toString());
-      // Terms are sorted as they were written, as kube-apiserver sorts them: `a==c` stands before `a=b`, and `a=c` after it.
+      // kube-apiserver sorts terms as they are written: `a==c` comes before `a=b`, and `a=c` after it.
       law(isDeepStrictEqual(inOrder(again), inOrder(selector)), `${selector.toString()} reads as ${again.toString()}`);
       return 'field';
     }, [StatusError, RequirementError, Error]);

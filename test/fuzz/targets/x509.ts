@@ -1,4 +1,4 @@
-/** Certificates and requests in DER and PEM, and chains of them. */
+/** Attacks the parsers of certificates and certificate requests in DER and PEM, and of certificate chains. */
 import { createCsr, parseCsr, parseCsrDer } from '../../../api/pki/certificate-request.ts';
 import {
   certificatePem,
@@ -14,7 +14,7 @@ import { errorClass, law, type Target } from '../target.ts';
 
 const NOW_MS = 1_700_000_000_000;
 
-/** node:crypto refuses keys that it cannot use with errors of its own. */
+/** node:crypto has its own errors for keys that it cannot use. */
 function tried(run: () => string): string {
   try {
     return run();
