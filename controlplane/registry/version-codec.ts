@@ -4,7 +4,7 @@
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';
-import { newBadRequest } from '../../api/meta/status-error.ts';
+import { newBadRequest, newStatusError } from '../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Decoder, ExpectedKind } from './object-decoding.ts';
 import type { FieldManagement } from './field-management.ts';
@@ -105,9 +105,28 @@ export class VersionCodec {
     page: (options: ListOptions) => Promise<ListResult> | ListResult,
   ): Promise<ListResult> | ListResult {
     const matches = this.matcher(options);
-    if (matches !== undefined) return listMatching(options, matches, async (one) => this.list(await page(one)));
+    const listed = (one: ListResult): Promise<ListResult> | ListResult => this.#listedFor(options, one);
+    if (matches !== undefined) return listMatching(options, matches, async (one) => listed(await page(one)));
     const result = page(this.selecting(options));
-    return result instanceof Promise ? result.then((one) => this.list(one)) : this.list(result);
+    return result instanceof Promise ? result.then(listed) : listed(result);
+  }
+
+  /**
+   * As `list`, but a failed conversion is reported as kube-apiserver reports it. Its cache of the version cannot be filled
+   * then, so only lists that it reads from the storage (with a limit and no selector) show the error of the webhook itself.
+   */
+  #listedFor(options: ListOptions, result: ListResult): Promise<ListResult> | ListResult {
+    const list = this.list(result);
+    const { labelSelector, fieldSelector, limit } = options;
+    const fromStorage = options.continue !== '' || options.resourceVersionMatch === 'Exact';
+    if (!(list instanceof Promise) || fromStorage) return list;
+    if (limit > 0 && labelSelector.isEmpty && fieldSelector.isEmpty) return list;
+    return list.catch((error: unknown) => {
+      const { group, version, kind } = this.#version.info;
+      const why = error instanceof Error ? error.message : String(error);
+      const message = `storage is (re)initializing: failed to list ${group}/${version}, Kind=${kind}: ${why}`;
+      throw newStatusError(429, 'TooManyRequests', message, { details: { retryAfterSeconds: 1 }, cause: error });
+    });
   }
 
   list(result: ListResult): Promise<ListResult> | ListResult {
