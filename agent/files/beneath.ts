@@ -208,14 +208,7 @@ export class Directory {
   async readFile(name: string, maxBytes: number): Promise<Buffer> {
     const file = await this.openFile(name);
     try {
-      const buffer = Buffer.alloc(Math.min((await file.stat()).size, maxBytes) + 1);
-      let length = 0;
-      while (length < buffer.length) {
-        const { bytesRead } = await file.read(buffer, length, buffer.length - length, length);
-        if (bytesRead === 0) return buffer.subarray(0, length);
-        length += bytesRead;
-      }
-      throw new Error(`${JSON.stringify(name)} has more than ${maxBytes} bytes, or grows while it is read`);
+      return await readBounded(file, { name, maxBytes });
     } finally {
       await file.close();
     }
@@ -315,6 +308,21 @@ export class Directory {
       throw new Error(`${JSON.stringify(name)} is not the name of an entry of a directory`);
     return `${this.#self()}/${name}`;
   }
+}
+
+/** Reads an open file to its end. Throws where it is larger. */
+export async function readBounded(
+  file: FileHandle,
+  { name, maxBytes }: { readonly name: string; readonly maxBytes: number },
+): Promise<Buffer> {
+  const buffer = Buffer.alloc(Math.min((await file.stat()).size, maxBytes) + 1);
+  let length = 0;
+  while (length < buffer.length) {
+    const { bytesRead } = await file.read(buffer, length, buffer.length - length, length);
+    if (bytesRead === 0) return buffer.subarray(0, length);
+    length += bytesRead;
+  }
+  throw new Error(`${JSON.stringify(name)} has more than ${maxBytes} bytes, or grows while it is read`);
 }
 
 /** A path to the very file that the descriptor names. */

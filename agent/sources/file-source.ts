@@ -10,16 +10,17 @@
  * or removed.
  */
 import { type FSWatcher, watch } from 'node:fs';
-import { readdir, readFile, realpath, stat } from 'node:fs/promises';
+import { readdir, realpath, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import type { YamlParser } from '../../api/codec/yaml-thread.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
+import { readRegularFile } from '../files/regular-file.ts';
 import type { Pod } from '../model/pod.ts';
 import type { PodSource } from './pod-source.ts';
-import { ManifestError, type PodReader, readManifest } from './static-pod.ts';
+import { type PodReader, readManifest } from './static-pod.ts';
 
 export interface FileSourceOptions {
   readonly path: string;
@@ -194,9 +195,7 @@ class FileSource implements PodSource {
   async #read(file: string): Promise<readonly Pod[]> {
     const known = this.#known.get(file);
     try {
-      const { size } = await stat(file);
-      if (size > MAX_MANIFEST_BYTES) throw new ManifestError(`${file}: larger than ${MAX_MANIFEST_BYTES} bytes`);
-      const content = await readFile(file);
+      const content = await readRegularFile(file, MAX_MANIFEST_BYTES);
       if (known?.content.equals(content) === true) return known.pods;
       const { nodeName, clock, yaml, reader } = this.#options;
       const read = await readManifest(content, { source: 'file', origin: file, nodeName, clock, yaml, reader });

@@ -2,13 +2,14 @@
  * The source of pods that were submitted to the agent's own server. Each is stored as a manifest in a directory below the root
  * directory and survives a restart. Writes are atomic.
  */
-import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { YamlParser } from '../../api/codec/yaml-thread.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 import { newBadRequest, newNotFound } from '../../api/meta/status-error.ts';
+import { readRegularFile } from '../files/regular-file.ts';
 import type { Pod } from '../model/pod.ts';
 import type { PodSource } from './pod-source.ts';
 import { ManifestError, type PodReader, readManifest } from './static-pod.ts';
@@ -29,6 +30,9 @@ export interface SubmittedPodsOptions {
   readonly yaml: YamlParser;
   readonly reader: PodReader;
 }
+
+/** More than the server of the agent accepts. */
+const MAX_MANIFEST_BYTES = 16 * 1024 * 1024;
 
 export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPods {
   const pods = new Map<string, Pod>();
@@ -51,7 +55,7 @@ export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPod
       for (const name of (await readdir(options.directory)).filter((entry) => entry.endsWith('.yaml'))) {
         const file = join(options.directory, name);
         try {
-          const pod = await read(await readFile(file), file);
+          const pod = await read(await readRegularFile(file, MAX_MANIFEST_BYTES), file);
           pods.set(keyOf(pod), pod);
         } catch (error) {
           options.logger.error({ file, err: error }, 'Cannot read a stored pod, ignoring it');

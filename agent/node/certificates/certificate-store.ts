@@ -4,9 +4,10 @@
  */
 import { readPem } from '../../../api/pki/pem.ts';
 import { createPrivateKey } from 'node:crypto';
-import { mkdir, readFile, readlink, rename, rm, symlink, open } from 'node:fs/promises';
+import { mkdir, readlink, rename, rm, symlink, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { syncFolder } from '../../../api/machinery/replace-file.ts';
+import { readRegularFile } from '../../files/regular-file.ts';
 import { type Certificate, parseCertificates } from '../../../api/pki/certificate.ts';
 
 export interface StoredPair {
@@ -21,11 +22,13 @@ export function currentPath(directory: string, name: string): string {
   return join(directory, `${name}-current.pem`);
 }
 
+const MAX_PAIR_BYTES = 1024 * 1024;
+
 /** Returns `undefined` if there is no pair, or if the file is damaged. */
 export async function readPair(directory: string, name: string): Promise<StoredPair | undefined> {
   let text: string;
   try {
-    text = await readFile(currentPath(directory, name), 'utf8');
+    text = (await readRegularFile(currentPath(directory, name), MAX_PAIR_BYTES)).toString();
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;

@@ -6,11 +6,12 @@
  * and retried, and no caller waits for a checkpoint. Directories have mode 0700, files 0600.
  */
 import { createHash } from 'node:crypto';
-import { mkdir, readdir, readFile, rm, unlink } from 'node:fs/promises';
+import { mkdir, readdir, rm, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
+import { readRegularFile } from '../../files/regular-file.ts';
 import { DRAFT_SUFFIX, replaceFile, syncFolder } from '../../../api/machinery/replace-file.ts';
 
 export interface CheckpointStoreOptions {
@@ -26,6 +27,8 @@ const INTERVAL_MS = 5_000;
 /** The delay after a batch that could not be written. */
 const RETRY_MS = 10_000;
 const SUFFIX = '.json';
+/** An object of the API has some megabytes. */
+const MAX_BYTES = 64 * 1024 * 1024;
 
 /** Returns the value when it is written. `undefined` removes the file. */
 type Value = () => unknown;
@@ -62,7 +65,7 @@ export class CheckpointStore {
     if (pending !== undefined) return pending();
     const path = this.#pathOf(key);
     try {
-      return JSON.parse(await readFile(path, 'utf8')) as unknown;
+      return JSON.parse((await readRegularFile(path, MAX_BYTES)).toString()) as unknown;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
         this.#options.logger.warn({ err: error, path }, 'Cannot read a checkpoint, ignoring it');

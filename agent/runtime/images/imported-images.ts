@@ -2,13 +2,15 @@
  * Stores the names of images that were imported from archives (`--images-dir`, `orchlet images import`) in one file of the root
  * directory. They are never collected, because they could not be pulled again.
  */
-import { mkdir, readdir, readFile } from 'node:fs/promises';
+import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import { readRegularFile } from '../../files/regular-file.ts';
 import type { Runtime } from '../runtime.ts';
 
 const FILE = 'imported-images.json';
+const MAX_BYTES = 64 * 1024 * 1024;
 
 /**
  * Returns the stored names; none if the file is missing. Throws if the file cannot be read, because then no image may be
@@ -16,7 +18,7 @@ const FILE = 'imported-images.json';
  */
 export async function importedImages(rootDirectory: string): Promise<readonly string[]> {
   try {
-    const names: unknown = JSON.parse(await readFile(join(rootDirectory, FILE), 'utf8'));
+    const names: unknown = JSON.parse((await readRegularFile(join(rootDirectory, FILE), MAX_BYTES)).toString());
     if (Array.isArray(names) && names.every((name) => typeof name === 'string')) return names;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];

@@ -5,10 +5,11 @@
  * other.
  */
 import { createHash } from 'node:crypto';
-import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import { readRegularFile } from '../../files/regular-file.ts';
 import { KeyedQueue } from '../../../api/machinery/serial-queue.ts';
 
 export interface PullSecret {
@@ -41,6 +42,8 @@ export interface PulledRecord {
 }
 
 const API_VERSIONS = ['kubelet.config.k8s.io/v1beta1', 'kubelet.config.k8s.io/v1alpha1'];
+/** A record has some hundred bytes for each credential that was used. */
+const MAX_RECORD_BYTES = 16 * 1024 * 1024;
 const FILE_NAME = /^sha256-[0-9a-f]{64}$/;
 
 export class PullRecords {
@@ -117,7 +120,7 @@ export class PullRecords {
       if (!FILE_NAME.test(name)) continue;
       let fields: unknown;
       try {
-        fields = JSON.parse(await readFile(join(directory, name), 'utf8'));
+        fields = JSON.parse((await readRegularFile(join(directory, name), MAX_RECORD_BYTES)).toString());
       } catch (error) {
         this.#logger.debug({ err: error, name }, 'A record of an image pull is not valid JSON');
       }

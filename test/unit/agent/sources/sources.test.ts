@@ -469,3 +469,14 @@ describe('the mux of sources', () => {
     await running;
   });
 });
+
+describe('a manifest', () => {
+  it('with more content than its size is not read to its end, and holds up no others', async (t) => {
+    const { directory, complaints, run, file, until } = await setUp(t);
+    await symlink('/proc/self/maps', join(directory, 'a'));
+    await writeFile(join(directory, 'b'), manifest('b'));
+    run(file());
+    await until(['b-node a']);
+    assert.match(complaints.join(), /grows while it is read/);
+  });
+});

@@ -1,0 +1,28 @@
+/**
+ * Reads files at paths that the host's administrator or the agent itself writes. Links are followed, because the files of a
+ * directory may be links. What is not a regular file is never opened: a FIFO would block a thread until somebody writes to it,
+ * and a device may act when it is opened. `beneath.ts` is for directories that containers may write to.
+ */
+import { type FileHandle, open } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { descriptorPath, IrregularFileError, readBounded } from './beneath.ts';
+
+const O_PATH = 0o10000000;
+
+/** Rejects with `IrregularFileError` for anything but a regular file, and if the file is larger. Never blocks. */
+export async function readRegularFile(path: string, maxBytes: number): Promise<Buffer> {
+  // The descriptor refers to the file without opening it, so that nothing can take its place after the check.
+  return using(await open(path, O_PATH), async (pinned) => {
+    if (!(await pinned.stat()).isFile()) throw new IrregularFileError(`${JSON.stringify(path)} is not a regular file`);
+    const flags = constants.O_RDONLY | constants.O_NONBLOCK;
+    return using(await open(descriptorPath(pinned), flags), (file) => readBounded(file, { name: path, maxBytes }));
+  });
+}
+
+async function using<T>(file: FileHandle, work: (file: FileHandle) => Promise<T>): Promise<T> {
+  try {
+    return await work(file);
+  } finally {
+    await file.close();
+  }
+}
