@@ -1,5 +1,5 @@
 /**
- * The decisions of daemon sets: which nodes get a pod, which pods are created and deleted, and how an update proceeds. Pure.
+ * The decisions of daemon sets: which nodes get a pod, which pods are created and deleted, and the status. Pure.
  */
 import type { V1NodeSelectorTerm, V1Toleration } from '@kubernetes/client-node';
 import { scaledValue } from '../../../api/meta/intstr.ts';
@@ -7,7 +7,7 @@ import type { DaemonSet, Node, Pod } from '../../../api/machinery/kinds.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { REVISION_HASH } from '../controller-revisions.ts';
 import { tolerates } from '../node/taint-eviction.ts';
-import { isPodAvailable, isPodFinished, isPodTerminating } from '../pod-state.ts';
+import { isPodAvailable, isPodFinished, isPodReady, isPodTerminating } from '../pod-state.ts';
 
 const ALWAYS_TOLERATED: readonly V1Toleration[] = [
   { key: 'node.kubernetes.io/not-ready', operator: 'Exists', effect: 'NoExecute' },
@@ -97,15 +97,10 @@ export function nodeOf(pod: Pod): string {
 export function boundToNode(set: DaemonSet, pod: Pod, node: string): Pod {
   const fields = [{ key: 'metadata.name', operator: 'In', values: [node] }];
   const affinity = structuredClone(pod.spec?.affinity ?? {});
-  const terms = affinity.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
-  // The controller sets the field, whatever the template contains.
-  const nodeSelectorTerms =
-    terms === undefined || terms.length === 0
-      ? [{ matchFields: fields }]
-      : terms.map((term) => ({ ...term, matchFields: fields }));
+  // The node was selected by the terms of the template, so that they are replaced.
   affinity.nodeAffinity = {
     ...affinity.nodeAffinity,
-    requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms },
+    requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [{ matchFields: fields }] },
   };
   return { ...pod, spec: { containers: [], ...pod.spec, affinity, tolerations: tolerationsOf(set) } };
 }
@@ -114,125 +109,102 @@ export interface DaemonPlan {
   /** Nodes without a pod. */
   readonly create: readonly string[];
   readonly remove: readonly Pod[];
-  /** The failed pods among them, which are recreated. */
+  /** The failed and succeeded pods among them, which are recreated. */
   readonly failed: readonly Pod[];
+  readonly succeeded: readonly Pod[];
 }
 
-export function planDaemons(
-  set: DaemonSet,
-  nodes: readonly Node[],
-  byNode: ReadonlyMap<string, readonly Pod[]>,
-  hash: string,
-): DaemonPlan {
+export interface DaemonInput {
+  readonly set: DaemonSet;
+  readonly nodes: readonly Node[];
+  readonly byNode: ReadonlyMap<string, readonly Pod[]>;
+  readonly hash: string;
+  readonly nowMs: number;
+}
+
+/** `isWaiting` is true for nodes whose failed pods are not deleted yet, because too many of them failed there lately. */
+export function planDaemons(input: DaemonInput, isWaiting: (node: string) => boolean): DaemonPlan {
+  const { set, nodes, byNode } = input;
   const create: string[] = [];
   const remove: Pod[] = [];
   const failed: Pod[] = [];
+  const succeeded: Pod[] = [];
   for (const node of nodes) {
     const name = node.metadata.name ?? '';
     const here = byNode.get(name) ?? [];
     const { run, stay } = shouldRun(set, node);
     const alive = here.filter((pod) => !isPodTerminating(pod));
-    if (!run && !stay) {
-      remove.push(...alive);
-      continue;
+    if (run && here.length === 0) create.push(name);
+    else if (!stay) remove.push(...alive);
+    else {
+      if (!isWaiting(name)) failed.push(...alive.filter(({ status }) => status?.phase === 'Failed'));
+      succeeded.push(...alive.filter(({ status }) => status?.phase === 'Succeeded'));
+      const running = alive.filter((pod) => !isPodFinished(pod));
+      if (running.length > 1) remove.push(...surplus(input, running));
+      // A terminating pod does not delay its successor where a surge is allowed.
+      else if (running.length === 0 && run && surgeOf(set, 1) > 0) create.push(name);
     }
-    const finished = alive.filter(isPodFinished);
-    failed.push(...finished);
-    remove.push(...finished);
-    const running = alive.filter((pod) => !isPodFinished(pod));
-    if (run && running.length === 0 && here.every(isPodFinished) && finished.length === 0) create.push(name);
-    else if (running.length > 1) remove.push(...surplus(set, running, hash));
   }
+  // The pod garbage collector deletes pods that were bound to a node that is gone.
   const known = new Set(nodes.map((node) => node.metadata.name ?? ''));
-  for (const [name, pods] of byNode) if (!known.has(name)) remove.push(...pods.filter((pod) => !isPodTerminating(pod)));
-  return { create, remove, failed };
+  for (const [name, pods] of byNode) if (!known.has(name)) remove.push(...pods.filter(isUnbound));
+  return { create, remove: [...remove, ...failed, ...succeeded], failed, succeeded };
 }
 
-/** The oldest pod of a node stays; during a surge, the old and the new pod both may stay. */
-function surplus(set: DaemonSet, running: readonly Pod[], hash: string): Pod[] {
+const isUnbound = (pod: Pod): boolean => (pod.spec?.nodeName ?? '') === '' && !isPodTerminating(pod);
+
+/** Bound pods come before others, older ones before younger ones. */
+function byPrecedence(a: Pod, b: Pod): number {
   const created = (pod: Pod): number => Date.parse(pod.metadata.creationTimestamp ?? '') || 0;
-  const sorted = running.toSorted((a, b) => created(a) - created(b));
-  const surging = surgeOf(set, 1) > 0;
-  if (!surging) return sorted.slice(1);
-  const old = sorted.filter((pod) => pod.metadata.labels?.[REVISION_HASH] !== hash);
-  const current = sorted.filter((pod) => pod.metadata.labels?.[REVISION_HASH] === hash);
-  return [...old.slice(1), ...current.slice(1)];
+  const bound = (pod: Pod): number => ((pod.spec?.nodeName ?? '') === '' ? 1 : 0);
+  return bound(a) - bound(b) || created(a) - created(b) || ((a.metadata.name ?? '') < (b.metadata.name ?? '') ? -1 : 1);
 }
 
-function surgeOf(set: DaemonSet, total: number): number {
+/**
+ * The first pod of a node stays. During a surge, the first old and the first new pod stay, until the new one is available
+ * or the old one is not ready.
+ */
+function surplus({ set, hash, nowMs }: DaemonInput, running: readonly Pod[]): Pod[] {
+  const sorted = running.toSorted(byPrecedence);
+  if (surgeOf(set, 1) === 0) return sorted.slice(1);
+  const [current, ...others] = sorted.filter((pod) => pod.metadata.labels?.[REVISION_HASH] === hash);
+  const [old, ...older] = sorted.filter((pod) => pod.metadata.labels?.[REVISION_HASH] !== hash);
+  const replaced =
+    old !== undefined &&
+    current !== undefined &&
+    (!isPodReady(old) || isPodAvailable(current, set.spec?.minReadySeconds ?? 0, nowMs));
+  return [...others, ...older, ...(replaced ? [old] : [])];
+}
+
+export function surgeOf(set: DaemonSet, total: number): number {
   return scaledValue(set.spec?.updateStrategy?.rollingUpdate?.maxSurge ?? 0, total, { roundUp: true });
 }
 
-/** The pods that a rolling update deletes now, and the nodes that get a second pod by a surge. */
-export function planUpdate(
-  set: DaemonSet,
-  byNode: ReadonlyMap<string, readonly Pod[]>,
-  hash: string,
-  wantedCount: number,
-  nowMs: number,
-): { readonly remove: Pod[]; readonly surge: string[] } {
-  const nothing = { remove: [], surge: [] };
-  if (set.spec?.updateStrategy?.type === 'OnDelete') return nothing;
-  const minReady = set.spec?.minReadySeconds ?? 0;
-  const isNew = (pod: Pod): boolean => pod.metadata.labels?.[REVISION_HASH] === hash;
-  const most = scaledValue(set.spec?.updateStrategy?.rollingUpdate?.maxUnavailable ?? 1, wantedCount, {
-    roundUp: true,
-  });
-  const surge = surgeOf(set, wantedCount);
-  const remove: Pod[] = [];
-  const surgeNodes: string[] = [];
-  const candidates: Pod[] = [];
-  let unavailable = 0;
-  let surging = 0;
-  for (const [node, pods] of byNode) {
-    const alive = pods.filter((pod) => !isPodTerminating(pod) && !isPodFinished(pod));
-    const old = alive.find((pod) => !isNew(pod));
-    const current = alive.find(isNew);
-    if (surge > 0) {
-      if (old !== undefined && current === undefined) surgeNodes.push(node);
-      else if (old !== undefined && current !== undefined) {
-        if (isPodAvailable(current, minReady, nowMs)) remove.push(old);
-        else surging++;
-      }
-      continue;
-    }
-    if (alive.length === 0 || !alive.some((pod) => isPodAvailable(pod, minReady, nowMs))) {
-      unavailable++;
-      // An old pod that is not available is deleted at once.
-      if (old !== undefined) remove.push(old);
-    } else if (old !== undefined) candidates.push(old);
-  }
-  if (surge > 0) return { remove, surge: surgeNodes.slice(0, Math.max(0, surge - surging)) };
-  return { remove: [...remove, ...candidates.slice(0, Math.max(0, most - unavailable))], surge: [] };
-}
-
-export function computeDaemonStatus(
-  set: DaemonSet,
-  nodes: readonly Node[],
-  byNode: ReadonlyMap<string, readonly Pod[]>,
-  hash: string,
-  nowMs: number,
-): NonNullable<DaemonSet['status']> {
+export function computeDaemonStatus({
+  set,
+  nodes,
+  byNode,
+  hash,
+  nowMs,
+}: DaemonInput): NonNullable<DaemonSet['status']> {
   const minReady = set.spec?.minReadySeconds ?? 0;
   const counts = { desired: 0, current: 0, misscheduled: 0, ready: 0, updated: 0, available: 0 };
-  const created = (pod: Pod): number => Date.parse(pod.metadata.creationTimestamp ?? '') || 0;
   for (const node of nodes) {
-    const here = (byNode.get(node.metadata.name ?? '') ?? []).toSorted((a, b) => created(a) - created(b));
+    const here = (byNode.get(node.metadata.name ?? '') ?? []).toSorted(byPrecedence);
     const { run } = shouldRun(set, node);
     if (!run) {
       if (here.length > 0) counts.misscheduled++;
       continue;
     }
     counts.desired++;
-    if (here.length === 0) continue;
+    const [first] = here;
+    if (first === undefined) continue;
     counts.current++;
-    const best = here.find((pod) => isPodAvailable(pod, 0, nowMs) && !isPodTerminating(pod)) ?? here[0];
-    if (best === undefined) continue;
-    if (isPodAvailable(best, 0, nowMs)) {
+    if (isPodReady(first)) {
       counts.ready++;
-      if (isPodAvailable(best, minReady, nowMs)) counts.available++;
+      if (isPodAvailable(first, minReady, nowMs)) counts.available++;
     }
-    if (best.metadata.labels?.[REVISION_HASH] === hash) counts.updated++;
+    if (first.metadata.labels?.[REVISION_HASH] === hash) counts.updated++;
   }
   const unavailable = counts.desired - counts.available;
   const collisionCount = set.status?.collisionCount;

@@ -10,7 +10,18 @@ import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController
 import { claim, controllerOf, indexByController, ownerKey } from '../owner-references.ts';
 import { PendingWrites } from '../pending-writes.ts';
 import { inGrowingBatches, isNamespaceTerminating, PodControl, podFromTemplate } from '../pod-control.ts';
-import { boundToNode, computeDaemonStatus, nodeOf, planDaemons, planUpdate, shouldRun } from './daemon-set-core.ts';
+import { isPodFinished, isPodTerminating } from '../pod-state.ts';
+import {
+  boundToNode,
+  computeDaemonStatus,
+  nodeOf,
+  planDaemons,
+  shouldRun,
+  type DaemonInput,
+  type DaemonPlan,
+} from './daemon-set-core.ts';
+import { FailureBackOff } from './failure-back-off.ts';
+import { planUpdate } from './rolling-update.ts';
 
 const MOST_AT_ONCE = 250;
 
@@ -25,6 +36,7 @@ class DaemonSetController {
   readonly #revisions: Informer<ControllerRevision>;
   readonly #pending: PendingWrites<Pod>;
   readonly #podControl: PodControl<DaemonSet>;
+  readonly #backOff: FailureBackOff;
 
   constructor(environment: ControllerEnvironment) {
     this.#environment = environment;
@@ -40,6 +52,7 @@ class DaemonSetController {
     this.#revisions = environment.informers.for(controllerRevisions);
     this.#pending = new PendingWrites(this.#pods, environment.clock);
     this.#podControl = new PodControl(environment, daemonSets);
+    this.#backOff = new FailureBackOff(environment.clock);
     indexByController(this.#pods);
     indexByController(this.#revisions);
   }
@@ -105,12 +118,15 @@ class DaemonSetController {
       onWritten: (pod) => this.#pending.wrote(key, pod),
     });
     const byNode = new Map<string, Pod[]>();
-    for (const pod of own) byNode.set(nodeOf(pod), [...(byNode.get(nodeOf(pod)) ?? []), pod]);
-    const hash = nameHash(update);
-    const nodeList = this.#nodes.list();
+    for (const pod of own) {
+      // A finished pod that only waits for its finalizers counts for nothing.
+      if (isPodFinished(pod) && isPodTerminating(pod)) continue;
+      byNode.set(nodeOf(pod), [...(byNode.get(nodeOf(pod)) ?? []), pod]);
+    }
+    const input = { set, nodes: this.#nodes.list(), byNode, hash: nameHash(update), nowMs: clock.now() };
     let failure: unknown;
-    if (this.#pending.settled(key)) failure = await this.#manage(key, set, nodeList, byNode, hash);
-    const status = computeDaemonStatus(set, nodeList, byNode, hash, clock.now());
+    if (this.#pending.settled(key)) failure = await this.#manage(key, input);
+    const status = computeDaemonStatus(input);
     if (!semanticEqual(status, set.status))
       await client.update(daemonSets, { ...set, status }, { subresource: 'status' });
     const used = new Set([update.metadata.name ?? '', ...own.map((pod) => pod.metadata.labels?.[REVISION_HASH] ?? '')]);
@@ -121,23 +137,21 @@ class DaemonSetController {
     if (failure !== undefined && !isNamespaceTerminating(failure)) throw failure;
   }
 
-  async #manage(
-    key: string,
-    set: DaemonSet,
-    nodeList: readonly Node[],
-    byNode: ReadonlyMap<string, readonly Pod[]>,
-    hash: string,
-  ): Promise<unknown> {
-    const plan = planDaemons(set, nodeList, byNode, hash);
-    for (const pod of plan.failed) {
-      const message = `Found failed daemon pod ${pod.metadata.namespace}/${pod.metadata.name} on node ${nodeOf(pod)}, will try to kill it`;
-      this.#environment.recorder.event(referenceTo(set, daemonSets), 'Warning', 'FailedDaemonPod', message);
-    }
-    let { create, remove } = plan;
+  async #manage(key: string, input: DaemonInput): Promise<unknown> {
+    const { set, hash } = input;
+    const failuresOf = (node: string): string => `${set.metadata.uid}/${set.status?.observedGeneration ?? 0}/${node}`;
+    const plan = planDaemons(input, (node) => {
+      const remainingMs = this.#backOff.remainingMs(failuresOf(node));
+      if (remainingMs > 0) this.#loop.queue.addAfter(key, remainingMs);
+      return remainingMs > 0;
+    });
+    for (const pod of plan.failed) this.#backOff.next(failuresOf(nodeOf(pod)));
+    this.#reportFinished(set, plan);
+    let create = plan.create;
+    let remove = plan.remove;
     // An update waits until every node has the pods that it should have.
     if (create.length === 0 && remove.length === 0) {
-      const wanted = nodeList.filter((node) => shouldRun(set, node).run).length;
-      const next = planUpdate(set, byNode, hash, wanted, this.#environment.clock.now());
+      const next = planUpdate(input);
       create = next.surge;
       remove = next.remove;
     }
@@ -156,5 +170,17 @@ class DaemonSetController {
       this.#pending.wrote(key, await this.#podControl.create(set, pod));
     });
     return error ?? (removed.find((result) => result.status === 'rejected')?.reason as unknown);
+  }
+
+  #reportFinished(set: DaemonSet, { failed, succeeded }: DaemonPlan): void {
+    const { recorder } = this.#environment;
+    const about = referenceTo(set, daemonSets);
+    const where = (pod: Pod): string => `${pod.metadata.namespace}/${pod.metadata.name} on node ${nodeOf(pod)}`;
+    for (const pod of failed)
+      recorder.event(about, 'Warning', 'FailedDaemonPod', `Found failed daemon pod ${where(pod)}, will try to kill it`);
+    for (const pod of succeeded) {
+      const message = `Found succeeded daemon pod ${where(pod)}, will try to delete it`;
+      recorder.event(about, 'Normal', 'SucceededDaemonPod', message);
+    }
   }
 }

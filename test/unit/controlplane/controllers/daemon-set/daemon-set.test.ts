@@ -1,0 +1,237 @@
+/** Which pods of a daemon set are created and deleted when pods fail, nodes change and updates surge. */
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import { formatTime } from '../../../../../api/machinery/clock.ts';
+import type { DaemonSet, Node, Pod } from '../../../../../api/machinery/kinds.ts';
+import { daemonSets, nodes, pods } from '../../../../../api/machinery/resources.ts';
+import {
+  boundToNode,
+  computeDaemonStatus,
+  type DaemonInput,
+  planDaemons,
+} from '../../../../../controlplane/controllers/daemon-set/daemon-set-core.ts';
+import { runDaemonSets } from '../../../../../controlplane/controllers/daemon-set/daemon-set.ts';
+import { planUpdate } from '../../../../../controlplane/controllers/daemon-set/rolling-update.ts';
+import { controllerTest, type ControllerTest } from '../../../../fakes/fake-controllers.ts';
+
+const NOW = Date.parse('2026-01-02T03:04:05Z');
+
+const setWith = (rollingUpdate: object, affinity?: object): DaemonSet =>
+  ({
+    metadata: { name: 'log', namespace: 'shop', uid: 'set-uid' },
+    spec: {
+      selector: { matchLabels: { app: 'log' } },
+      template: {
+        metadata: { labels: { app: 'log' } },
+        spec: { containers: [{ name: 'c', image: 'i' }], ...(affinity === undefined ? {} : { affinity }) },
+      },
+      updateStrategy: { type: 'RollingUpdate', rollingUpdate },
+    },
+  }) as unknown as DaemonSet;
+
+const node = (name: string, spec: object = {}): Node => ({ metadata: { name }, spec }) as Node;
+
+interface PodForm {
+  readonly node: string;
+  readonly revision?: string;
+  readonly ready?: boolean;
+  readonly ageSeconds?: number;
+  readonly unbound?: boolean;
+  readonly phase?: string;
+}
+
+function pod(name: string, { node, revision = 'new', ready = true, ageSeconds = 100, unbound, phase }: PodForm): Pod {
+  const created = boundToNode(setWith({}), { metadata: { name }, spec: { containers: [] } } as unknown as Pod, node);
+  const at = formatTime(NOW - ageSeconds * 1000);
+  return {
+    ...created,
+    metadata: { name, namespace: 'shop', creationTimestamp: at, labels: { 'controller-revision-hash': revision } },
+    spec: { ...created.spec, ...(unbound === true ? {} : { nodeName: node }) },
+    status: {
+      phase: phase ?? 'Running',
+      conditions: [{ type: 'Ready', status: ready ? 'True' : 'False', lastTransitionTime: at }],
+    },
+  } as unknown as Pod;
+}
+
+function inputOf(set: DaemonSet, names: readonly Node[], all: readonly (readonly [string, PodForm])[]): DaemonInput {
+  const byNode = new Map<string, Pod[]>();
+  for (const [name, form] of all) byNode.set(form.node, [...(byNode.get(form.node) ?? []), pod(name, form)]);
+  return { set, nodes: names, byNode, hash: 'new', nowMs: NOW };
+}
+
+const namesOf = (list: readonly Pod[]): (string | undefined)[] => list.map(({ metadata }) => metadata.name);
+
+async function finishAll(t: ControllerTest, phase: string): Promise<void> {
+  for (const each of t.client.peekAll(pods)) {
+    if (each.status?.phase !== undefined) continue;
+    const bound = await t.client.update(pods, { ...each, spec: { ...each.spec, nodeName: 'a' } } as unknown as Pod);
+    await t.client.update(pods, { ...bound, status: { phase } } as unknown as Pod, { subresource: 'status' });
+  }
+}
+
+it('a node that rejects each pod gets the next one after a back-off that doubles', async () => {
+  const t = controllerTest({
+    objects: [
+      [nodes, node('a')],
+      [daemonSets, setWith({ maxUnavailable: 1 })],
+    ],
+  });
+  await t.start(runDaemonSets);
+  for (let second = 0; second < 120; second++) {
+    await finishAll(t, 'Failed');
+    for (const each of t.client.peekAll(pods))
+      if (each.metadata.deletionTimestamp !== undefined)
+        await t.client.delete(pods, 'shop', each.metadata.name ?? '', { gracePeriodSeconds: 0 });
+    await t.advance(500);
+  }
+  const created = t.events().filter((event) => event.includes('SuccessfulCreate'));
+  const count = created.map((event) => Number(/ x([0-9]+)$/.exec(event)?.[1] ?? 1)).reduce((a, b) => a + b, 0);
+  // At 0, 0, 1, 3, 7, 15 and 31 s.
+  assert.ok(count >= 5 && count <= 8, `${count} pods`);
+  await t.stop();
+});
+
+it('a daemon that succeeded is reported as such and recreated', async () => {
+  const t = controllerTest({
+    objects: [
+      [nodes, node('a')],
+      [daemonSets, setWith({ maxUnavailable: 1 })],
+    ],
+  });
+  await t.start(runDaemonSets);
+  const name = t.client.peekAll(pods)[0]?.metadata.name;
+  await finishAll(t, 'Succeeded');
+  await t.advance(100);
+  const message = `Found succeeded daemon pod shop/${name} on node a, will try to delete it`;
+  assert.ok(t.events().includes(`Normal SucceededDaemonPod ${message}`));
+  await t.stop();
+});
+
+it('a pod gets the affinity to its node in place of the terms of the template', () => {
+  const matchExpressions = [{ key: 'disk', operator: 'Exists' }];
+  const required = { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [{ matchExpressions }] } };
+  const set = setWith({}, { nodeAffinity: required });
+  const template = { metadata: {}, spec: set.spec?.template.spec } as unknown as Pod;
+  const { affinity } = boundToNode(set, template, 'a').spec ?? {};
+  assert.deepEqual(affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms, [
+    { matchFields: [{ key: 'metadata.name', operator: 'In', values: ['a'] }] },
+  ]);
+});
+
+it('of the pods of nodes that are gone, only those that were never bound are deleted', () => {
+  const input = inputOf(
+    setWith({}),
+    [],
+    [
+      ['bound', { node: 'gone' }],
+      ['unbound', { node: 'gone', unbound: true }],
+    ],
+  );
+  assert.deepEqual(namesOf(planDaemons(input, () => false).remove), ['unbound']);
+});
+
+it('of several pods on a node, the oldest that is bound stays', () => {
+  const input = inputOf(
+    setWith({}),
+    [node('a')],
+    [
+      ['young', { node: 'a', ageSeconds: 1 }],
+      ['unbound', { node: 'a', unbound: true }],
+      ['old', { node: 'a', ageSeconds: 50 }],
+    ],
+  );
+  assert.deepEqual(namesOf(planDaemons(input, () => false).remove), ['young', 'unbound']);
+});
+
+const SURGE = { maxSurge: 1, maxUnavailable: 0 };
+
+it('during a surge, an old pod that is not ready makes room for the new one, also before that is available', () => {
+  const both = (ready: boolean, newReady: boolean): DaemonInput =>
+    inputOf(
+      setWith(SURGE),
+      [node('a')],
+      [
+        ['old', { node: 'a', revision: 'before', ready }],
+        ['new', { node: 'a', ready: newReady, ageSeconds: 5 }],
+      ],
+    );
+  const removed = (input: DaemonInput): (string | undefined)[] => namesOf(planDaemons(input, () => false).remove);
+  assert.deepEqual(removed(both(false, false)), ['old']);
+  assert.deepEqual(removed(both(true, false)), []);
+  assert.deepEqual(removed(both(true, true)), ['old']);
+});
+
+it('during a surge, a node whose pods are all terminating gets its next pod at once', () => {
+  const input = inputOf(setWith(SURGE), [node('a')], [['old', { node: 'a' }]]);
+  const leaving = input.byNode.get('a')?.map((each) => ({
+    ...each,
+    metadata: { ...each.metadata, deletionTimestamp: formatTime(NOW) },
+  })) as unknown as Pod[];
+  const byNode = new Map([['a', leaving]]);
+  assert.deepEqual(planDaemons({ ...input, byNode }, () => false).create, ['a']);
+  const plain = { ...input, set: setWith({ maxUnavailable: 1 }), byNode };
+  assert.deepEqual(planDaemons(plain, () => false).create, []);
+});
+
+it('a surge replaces old pods that are not available at once, beside those that it may add', () => {
+  const input = inputOf(
+    setWith(SURGE),
+    ['a', 'b', 'c', 'd'].map((name) => node(name)),
+    [
+      ['a', { node: 'a', revision: 'before' }],
+      ['b', { node: 'b', revision: 'before' }],
+      ['c', { node: 'c', revision: 'before', ready: false }],
+      ['d', { node: 'd', revision: 'before', ready: false }],
+    ],
+  );
+  assert.deepEqual(planUpdate(input).surge, ['c', 'd', 'a']);
+});
+
+it('a surge gives no new pod to a node that should not run the daemon, whose old pod leaves when enough are available', () => {
+  const cordoned = node('b', { taints: [{ key: 'own', effect: 'NoSchedule' }] });
+  const one = inputOf(
+    setWith(SURGE),
+    [node('a'), cordoned],
+    [
+      ['a', { node: 'a', ready: false }],
+      ['b', { node: 'b', revision: 'before' }],
+    ],
+  );
+  assert.deepEqual(planUpdate(one), { remove: [], surge: [] });
+  const both = inputOf(
+    setWith(SURGE),
+    [node('a'), cordoned],
+    [
+      ['a', { node: 'a' }],
+      ['b', { node: 'b', revision: 'before' }],
+    ],
+  );
+  assert.deepEqual(namesOf(planUpdate(both).remove), ['b']);
+});
+
+it('an update replaces unavailable old pods, and counts nodes without a pod as unavailable', () => {
+  const input = inputOf(
+    setWith({ maxUnavailable: 2 }),
+    ['a', 'b', 'c', 'd'].map((name) => node(name)),
+    [
+      ['a', { node: 'a', revision: 'before', ready: false }],
+      ['b', { node: 'b', revision: 'before' }],
+      ['c', { node: 'c', revision: 'before' }],
+    ],
+  );
+  assert.deepEqual(namesOf(planUpdate(input).remove), ['a']);
+});
+
+it('the status counts the first pod of a node', () => {
+  const input = inputOf(
+    setWith(SURGE),
+    [node('a')],
+    [
+      ['new', { node: 'a', ageSeconds: 5 }],
+      ['old', { node: 'a', revision: 'before', ready: false }],
+    ],
+  );
+  const { numberReady, updatedNumberScheduled } = computeDaemonStatus(input);
+  assert.deepEqual([numberReady, updatedNumberScheduled], [0, undefined]);
+});
