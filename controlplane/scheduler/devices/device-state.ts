@@ -6,7 +6,8 @@ import type { Informer, Informers } from '../../../api/machinery/informer.ts';
 import type { DeviceClass, ResourceClaim, ResourceSlice } from '../../../api/machinery/kinds.ts';
 import { deviceClasses, resourceClaims, resourceSlices } from '../../../api/machinery/resources.ts';
 import type { DeviceLookup } from '../cluster-state.ts';
-import { deviceKey, DevicePools } from './device-pools.ts';
+import { AllocatedDevices } from './allocated-devices.ts';
+import { DevicePools } from './device-pools.ts';
 import type { DeviceAllocation } from './device-requests.ts';
 import { DeviceSelection } from './device-selection.ts';
 import type { ReservedClaim } from './pod-devices.ts';
@@ -16,8 +17,10 @@ export class DeviceState implements DeviceLookup {
   readonly #claims: Informer<ResourceClaim>;
   readonly #classes: Informer<DeviceClass>;
   readonly #slices: Informer<ResourceSlice>;
-  /** The allocations that are being written, by UID of the claim. */
-  readonly #pending = new Map<string, DeviceAllocation>();
+  /** The UIDs of the claims whose allocations are being written. */
+  readonly #pending = new Set<string>();
+  /** The devices of the stored and of the pending allocations. */
+  readonly #allocated = new AllocatedDevices();
   /** The pools of the current slices. They are built on demand. */
   #pools: DevicePools | undefined;
 
@@ -30,7 +33,10 @@ export class DeviceState implements DeviceLookup {
   /** Calls back when devices or claims change in a way that may help a pod. Returns a function that removes the callback. */
   onChange(changed: () => void): () => void {
     const settled = (claim: ResourceClaim): void => {
-      if (claim.status?.allocation !== undefined) this.#pending.delete(claim.metadata.uid ?? '');
+      const uid = claim.metadata.uid ?? '';
+      const allocation = claim.status?.allocation;
+      this.#allocated.set(uid, allocation);
+      if (allocation !== undefined) this.#setPending(uid, undefined);
       changed();
     };
     const published = (): void => {
@@ -42,7 +48,8 @@ export class DeviceState implements DeviceLookup {
         add: settled,
         update: (_, claim) => settled(claim),
         delete: ({ metadata }) => {
-          this.#pending.delete(metadata.uid ?? '');
+          this.#allocated.set(metadata.uid ?? '', undefined);
+          this.#setPending(metadata.uid ?? '', undefined);
           changed();
         },
       }),
@@ -64,12 +71,18 @@ export class DeviceState implements DeviceLookup {
 
   assume(reserved: readonly ReservedClaim[]): void {
     for (const { claim, allocation } of reserved)
-      if (allocation !== undefined) this.#pending.set(claim.metadata.uid ?? '', allocation);
+      if (allocation !== undefined) this.#setPending(claim.metadata.uid ?? '', allocation);
   }
 
   /** Removes allocations that could not be written. */
   forget(reserved: readonly ReservedClaim[]): void {
-    for (const { claim } of reserved) this.#pending.delete(claim.metadata.uid ?? '');
+    for (const { claim } of reserved) this.#setPending(claim.metadata.uid ?? '', undefined);
+  }
+
+  #setPending(uid: string, allocation: DeviceAllocation | undefined): void {
+    if (allocation === undefined) this.#pending.delete(uid);
+    else this.#pending.add(uid);
+    this.#allocated.set(`pending ${uid}`, allocation);
   }
 
   deviceClaim(namespace: string, name: string): ResourceClaim | undefined {
@@ -90,13 +103,6 @@ export class DeviceState implements DeviceLookup {
   }
 
   allocatedDevices(): ReadonlySet<string> {
-    const allocations = [
-      ...this.#claims.list().flatMap(({ status }) => (status?.allocation === undefined ? [] : [status.allocation])),
-      ...this.#pending.values(),
-    ];
-    const keys = new Set<string>();
-    for (const { devices } of allocations)
-      for (const result of devices?.results ?? []) if (result.adminAccess !== true) keys.add(deviceKey(result));
-    return keys;
+    return this.#allocated.keys;
   }
 }
