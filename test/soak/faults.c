@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NONE, NO_ROOM, FSYNC_FAILS, FSYNC_HANGS, WRITE_FAILS, SHORT_WRITE };
+enum { NONE, NO_ROOM, FSYNC_FAILS, FSYNC_HANGS, WRITE_FAILS, SHORT_WRITE, QUOTA };
 
 struct control {
   volatile uint8_t fault;
@@ -54,6 +54,7 @@ static int fault_of(int fd) {
 #define BEFORE_WRITE \
   switch (fault_of(fd)) { \
     case NO_ROOM: errno = ENOSPC; return -1; \
+    case QUOTA: errno = EDQUOT; return -1; \
     case WRITE_FAILS: control->fault = NONE; errno = EIO; return -1; \
     case SHORT_WRITE: control->fault = NO_ROOM; count = count / 2; break; \
     default: break; \

@@ -19,7 +19,15 @@ const DISK_MIB = 64;
 const STORAGE_FAILED = 74;
 
 /** The first byte of the control file, as `faults.c` has it. */
-export const DISK_FAULTS = { none: 0, noRoom: 1, fsyncFails: 2, fsyncHangs: 3, writeFails: 4, shortWrite: 5 } as const;
+export const DISK_FAULTS = {
+  none: 0,
+  noRoom: 1,
+  fsyncFails: 2,
+  fsyncHangs: 3,
+  writeFails: 4,
+  shortWrite: 5,
+  quota: 6,
+} as const;
 
 export class SoakPlane {
   readonly api: Api;

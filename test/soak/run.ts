@@ -112,7 +112,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     const { plane, random } = scene;
     await withoutRoom(
       scene,
-      () => plane.fault(random.next() < 0.5 ? 'noRoom' : 'shortWrite'),
+      () => plane.fault(random.pick(['noRoom', 'shortWrite', 'quota'])),
       () => plane.fault('none'),
     );
   },

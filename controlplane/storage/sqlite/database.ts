@@ -9,7 +9,7 @@ import { foundNoRoom } from '../../../api/machinery/no-room.ts';
 import { StorageError } from '../storage.ts';
 import type { LogMarks } from '../log-backend.ts';
 import type { RecordColumns, WorkerOptions } from './protocol.ts';
-import { DiskReserve } from './disk-reserve.ts';
+import { DiskReserve, isOutOfRoom } from './disk-reserve.ts';
 import { DiskRoom } from './disk-room.ts';
 import { checksumOf } from './row-checksum.ts';
 import { codeOf } from './sqlite-errors.ts';
@@ -149,7 +149,9 @@ function openError(error: unknown, options: WorkerOptions): StorageError {
   if (code.startsWith('SQLITE_CORRUPT')) return refuse('is damaged; restore it from a backup');
   if (code.startsWith('SQLITE_READONLY') || code === 'EACCES' || code === 'EROFS') return refuse('is not writable');
   if (code.startsWith('SQLITE_CANTOPEN')) return refuse('cannot be opened; is the directory writable?');
-  if (code === 'SQLITE_FULL' || foundNoRoom(error)) return refuse('cannot be opened: the disk is full');
+  const isFull = code === 'SQLITE_FULL' || foundNoRoom(error);
+  if (isFull || (code === 'SQLITE_IOERR_WRITE' && isOutOfRoom(`${file}.probe`)))
+    return refuse('cannot be opened: the disk is full');
   return refuse(`cannot be opened: ${error instanceof Error ? error.message : String(error)}`);
 }
 

@@ -12,6 +12,7 @@ import { codeOf } from './sqlite-errors.ts';
 /** The reserve takes at most this fraction of a small file system: one eighth. */
 const SHARE = 8;
 const BLOCK_BYTES = 1024 * 1024;
+const PROBE_BYTES = 64 * 1024;
 
 export class DiskReserve {
   readonly #file: string;
@@ -67,6 +68,21 @@ export class DiskReserve {
       if (codeOf(error) === 'EFBIG') this.#sizeBytes = 0;
       else if (!foundNoRoom(error)) throw error;
     }
+  }
+}
+
+/**
+ * Whether the directory of the file has no room for a small file. SQLite reports an exhausted disk quota (EDQUOT) as a failed
+ * write, without its cause.
+ */
+export function isOutOfRoom(file: string): boolean {
+  try {
+    writeIncompressible(file, PROBE_BYTES);
+    return false;
+  } catch (error) {
+    return foundNoRoom(error);
+  } finally {
+    rmSync(file, { force: true });
   }
 }
 

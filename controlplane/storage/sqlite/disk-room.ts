@@ -6,10 +6,12 @@
  *
  * From then on, the database may use its free pages but must not grow, so that later checkpoints need no more room. Deletions
  * may grow it a little, because they free space. The reserve is restored once the disk has room again. Probes check this, and
- * so do transactions that would otherwise be refused. `database.ts` uses this file in the worker.
+ * so do transactions that would otherwise be refused. An exhausted disk quota is a full disk. `database.ts` uses this file in
+ * the worker.
  */
 import type Database from 'better-sqlite3';
-import type { DiskReserve } from './disk-reserve.ts';
+import { isStorageError, StorageError } from '../storage.ts';
+import { isOutOfRoom, type DiskReserve } from './disk-reserve.ts';
 import { codeOf, outcomeOf } from './sqlite-errors.ts';
 
 const PAGE_BYTES = 4096;
@@ -27,6 +29,7 @@ const WORKABLE_PART = 16;
 
 export class DiskRoom {
   readonly #database: Database.Database;
+  readonly #probeFile: string;
   readonly #reserve: DiskReserve;
   readonly #quotaPages: number;
   /** The page limit that is set in SQLite. */
@@ -39,6 +42,7 @@ export class DiskRoom {
   /** `sizeLimitBytes` limits the database as a disk of that size would. 0 means no limit. */
   constructor(database: Database.Database, reserve: DiskReserve, sizeLimitBytes: number) {
     this.#database = database;
+    this.#probeFile = `${database.name}.probe`;
     this.#reserve = reserve;
     this.#quotaPages = sizeLimitBytes === 0 ? MOST_PAGES : Math.ceil(sizeLimitBytes / PAGE_BYTES);
     const halfPages = Math.floor(reserve.sizeBytes / 2 / PAGE_BYTES);
@@ -48,22 +52,33 @@ export class DiskRoom {
     this.#limitGrowth(0);
   }
 
-  /** Runs a transaction, which may grow the database by `growthPages` while the reserve is released. Throws SQLite's error. */
+  /**
+   * Runs a transaction, which may grow the database by `growthPages` while the reserve is released. Throws SQLite's error, or a
+   * StorageError `full` if a disk quota is exhausted.
+   */
   run(transaction: () => unknown, { growthPages = 0 } = {}): void {
     this.#limitGrowth(growthPages);
-    const full = fullError(transaction);
+    const full = this.#fullError(transaction);
     if (full === undefined) return;
     // After the checkpoint, the transaction overwrites the log.
-    if (fullError(() => this.#checkpoint('RESTART')) === undefined && fullError(transaction) === undefined) return;
-    if (!this.#release('RESTART') && !this.#regain()) throw full;
-    this.#limitGrowth(growthPages);
-    transaction();
+    const checkpoint = (): void => this.#checkpoint('RESTART');
+    if (this.#fullError(checkpoint) === undefined && this.#fullError(transaction) === undefined) return;
+    const lastFull = this.#fullError(() => {
+      if (!this.#release('RESTART') && !this.#regain()) throw full;
+      this.#limitGrowth(growthPages);
+      transaction();
+    });
+    if (lastFull !== undefined) throw lastFull;
   }
 
-  /** Moves the write-ahead log into the file. Throws SQLite's error. */
+  /** Moves the write-ahead log into the file. Throws the same errors. */
   checkpoint(): void {
-    const full = fullError(() => this.#checkpoint('PASSIVE'));
-    if (full !== undefined && !this.#release('PASSIVE')) throw full;
+    const full = this.#fullError(() => this.#checkpoint('PASSIVE'));
+    if (full === undefined) return;
+    const lastFull = this.#fullError(() => {
+      if (!this.#release('PASSIVE')) throw full;
+    });
+    if (lastFull !== undefined) throw lastFull;
   }
 
   /** Returns free pages to the disk if there are many. */
@@ -80,7 +95,7 @@ export class DiskRoom {
     if (spare > 0 && !this.#reserve.fits(0) && this.#reserve.fits(spare * PAGE_BYTES)) {
       this.#vacuum();
       // The file becomes shorter only with the checkpoint.
-      fullError(() => this.#checkpoint('PASSIVE'));
+      this.#fullError(() => this.#checkpoint('PASSIVE'));
     }
     this.#boundPages = Math.min(this.#boundPages, this.#number('page_count'));
     this.#reserve.restore();
@@ -102,7 +117,7 @@ export class DiskRoom {
 
   /** Shortens the file. If there is no room for that, the free pages remain until the next call. */
   #vacuum(): void {
-    fullError(() => this.#database.pragma(`incremental_vacuum(${VACUUM_STEP_PAGES})`));
+    this.#fullError(() => this.#database.pragma(`incremental_vacuum(${VACUUM_STEP_PAGES})`));
   }
 
   /** Restores the reserve, so that the database may grow again. Returns whether the disk had room for it. */
@@ -133,15 +148,17 @@ export class DiskRoom {
   #number(pragma: string): number {
     return Number(this.#database.pragma(pragma, { simple: true }));
   }
-}
 
-/** Runs the work. Returns the error if the disk was full, or `undefined` on success. Throws other errors. */
-function fullError(work: () => unknown): unknown {
-  try {
-    work();
-    return undefined;
-  } catch (error) {
-    if (outcomeOf(codeOf(error)) !== 'full') throw error;
-    return error;
+  /** Runs the work. Returns the error if the disk was full, or `undefined` on success. Throws other errors. */
+  #fullError(work: () => unknown): unknown {
+    try {
+      work();
+      return undefined;
+    } catch (error) {
+      if (isStorageError(error, 'full') || outcomeOf(codeOf(error)) === 'full') return error;
+      // SQLite has undone a transaction of which a write failed, whatever the cause was.
+      if (codeOf(error) !== 'SQLITE_IOERR_WRITE' || !isOutOfRoom(this.#probeFile)) throw error;
+      return new StorageError('full', 'the disk is full: its quota is exhausted', { cause: error });
+    }
   }
 }
