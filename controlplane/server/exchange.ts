@@ -36,8 +36,11 @@ export interface Exchange {
   bodyStream(): AsyncIterable<Buffer>;
   send(status: number, headers: ResponseHeaders, body: Buffer | string | undefined): void;
   start(status: number, headers: ResponseHeaders): void;
-  /** Returns `false` if the caller must wait for `onDrain`. */
-  write(chunk: Buffer | string): boolean;
+  /**
+   * Returns `false` if the caller must wait for `onDrain`. `sent` is called when the chunk's memory is no longer read, and never
+   * if the connection fails before that.
+   */
+  write(chunk: Buffer | string, sent?: () => void): boolean;
   end(): void;
   /** Sets the listener, and replaces an earlier one. */
   onDrain(listener: () => void): void;

@@ -71,8 +71,12 @@ export class Http1Exchange implements Exchange {
     this.#response.flushHeaders();
   }
 
-  write(chunk: Buffer | string): boolean {
-    return this.closed ? true : this.#response.write(chunk);
+  write(chunk: Buffer | string, sent?: () => void): boolean {
+    if (this.closed) return true;
+    if (sent === undefined) return this.#response.write(chunk);
+    return this.#response.write(chunk, (error) => {
+      if (!(error instanceof Error)) sent();
+    });
   }
 
   end(): void {

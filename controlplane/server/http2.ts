@@ -96,8 +96,12 @@ export class Http2Exchange implements Exchange {
     this.#stream.respond({ ...headers, ':status': status, [sensitiveHeaders]: UNINDEXED });
   }
 
-  write(chunk: Buffer | string): boolean {
-    return this.closed ? true : this.#stream.write(chunk);
+  write(chunk: Buffer | string, sent?: () => void): boolean {
+    if (this.closed) return true;
+    if (sent === undefined) return this.#stream.write(chunk);
+    return this.#stream.write(chunk, (error) => {
+      if (!(error instanceof Error)) sent();
+    });
   }
 
   end(): void {

@@ -1,6 +1,6 @@
 /**
- * Assembles the body of a large response from parts of other buffers. The parts are copied once, when they are sent, into
- * chunks of a suitable size. `response.ts` creates it.
+ * Assembles the body of a large response from parts of other buffers. The parts are copied once, when they are sent.
+ * `response.ts` creates it.
  */
 
 /** Assigning bytes is faster than copying for commas and braces. */
@@ -33,33 +33,43 @@ export class Pieces {
   whole(): Buffer {
     const [only] = this.#buffers;
     if (this.#buffers.length === 1 && this.#starts[0] === 0 && only !== undefined) return only;
-    return this.#join(0, this.#buffers.length, this.#bytes);
-  }
-
-  /** Yields chunks of at least `bytes`, except for the last. */
-  *chunks(bytes: number): Generator<Buffer> {
-    let from = 0;
-    let size = 0;
-    for (let at = 0; at < this.#buffers.length; at += 1) {
-      size += (this.#buffers[at]?.length ?? 0) - (this.#starts[at] ?? 0);
-      if (size < bytes) continue;
-      yield this.#join(from, at + 1, size);
-      from = at + 1;
-      size = 0;
-    }
-    if (size > 0) yield this.#join(from, this.#buffers.length, size);
-  }
-
-  #join(from: number, to: number, size: number): Buffer {
-    const joined = Buffer.allocUnsafe(size);
+    const joined = Buffer.allocUnsafe(this.#bytes);
     let at = 0;
-    for (let index = from; index < to; index += 1) {
+    for (let index = 0; index < this.#buffers.length; index += 1) {
       const buffer = this.#buffers[index];
-      if (buffer === undefined) continue;
-      const start = this.#starts[index] ?? 0;
-      if (buffer.length - start > SHORT) at += buffer.copy(joined, at, start);
-      else for (let byte = start; byte < buffer.length; byte += 1) joined[at++] = buffer[byte] ?? 0;
+      if (buffer !== undefined) at += copyPart(buffer, this.#starts[index] ?? 0, joined, at);
     }
     return joined;
   }
+
+  /** Yields the bytes in the buffers that `take` returns. Each of them is full, except for the last. */
+  *chunks(take: () => Buffer): Generator<Buffer> {
+    let chunk = take();
+    let used = 0;
+    for (let index = 0; index < this.#buffers.length; index += 1) {
+      const buffer = this.#buffers[index];
+      if (buffer === undefined) continue;
+      let from = this.#starts[index] ?? 0;
+      while (from < buffer.length) {
+        if (used === chunk.length) {
+          yield chunk;
+          chunk = take();
+          used = 0;
+        }
+        const copied = copyPart(buffer, from, chunk, used);
+        from += copied;
+        used += copied;
+      }
+    }
+    if (used > 0) yield chunk.subarray(0, used);
+  }
+}
+
+/** Copies as much of `source` as there is room for, and returns the number of bytes. */
+function copyPart(source: Buffer, from: number, target: Buffer, at: number): number {
+  const left = source.length - from;
+  if (left > SHORT) return source.copy(target, at, from);
+  const copied = Math.min(left, target.length - at);
+  for (let index = 0; index < copied; index += 1) target[at + index] = source[from + index] ?? 0;
+  return copied;
 }

@@ -11,11 +11,13 @@ import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Entry, Rest } from '../model/rest.ts';
 import type { Encodings, IncludeObject, ListMetadata } from '../model/encoding.ts';
 import { acceptsGzip, contentTypeOf, negotiateError, type Format, type OutputMediaType } from './media-type.ts';
+import { ChunkBuffers } from './chunk-buffers.ts';
 import { Pieces } from './pieces.ts';
 import type { ApiRequest } from './request.ts';
 
 const GZIP_FROM_BYTES = 128 * 1024;
 const CHUNK_BYTES = 256 * 1024;
+const chunkBuffers = new ChunkBuffers(CHUNK_BYTES);
 
 const COMMA = Buffer.from(',');
 
@@ -301,39 +303,59 @@ function sendBody(request: ApiRequest, status: number, contentType: string, piec
     headers['vary'] = 'Accept-Encoding';
   }
   exchange.start(status, headers);
-  const chunks = pieces.chunks(CHUNK_BYTES);
+  const chunks = new Chunks(pieces);
   if (compress) pumpCompressed(request, chunks);
   else pump(request, chunks);
 }
 
-function pump(request: ApiRequest, chunks: Generator<Buffer>): void {
+/** The chunks of one body. The buffer of a chunk is free again when the one who reads it says so. */
+class Chunks {
+  readonly #chunks: Generator<Buffer>;
+  #buffer: Buffer | undefined;
+
+  constructor(pieces: Pieces) {
+    this.#chunks = pieces.chunks(() => (this.#buffer = chunkBuffers.take()));
+  }
+
+  /** Returns `undefined` after the last one. */
+  next(): { readonly bytes: Buffer; readonly read: () => void } | undefined {
+    // The generator takes the buffer of a chunk before it yields that chunk, and none before it is asked for the next.
+    const { value } = this.#chunks.next() as IteratorResult<Buffer, undefined>;
+    const buffer = this.#buffer;
+    if (value === undefined || buffer === undefined) return undefined;
+    return { bytes: value, read: () => chunkBuffers.giveBack(buffer) };
+  }
+}
+
+function pump(request: ApiRequest, chunks: Chunks): void {
   const { exchange } = request;
   const step = (): void => {
     for (;;) {
       if (exchange.closed) return;
       const next = chunks.next();
-      if (next.done === true) {
+      if (next === undefined) {
         exchange.end();
         return;
       }
-      if (!exchange.write(next.value)) return;
+      if (!exchange.write(next.bytes, next.read)) return;
     }
   };
   exchange.onDrain(step);
   step();
 }
 
-function pumpCompressed(request: ApiRequest, chunks: Generator<Buffer>): void {
+function pumpCompressed(request: ApiRequest, chunks: Chunks): void {
   const { exchange } = request;
   const gzip = createGzip({ level: zlib.Z_BEST_SPEED, chunkSize: CHUNK_BYTES });
   const feed = (): void => {
     for (;;) {
       const next = chunks.next();
-      if (next.done === true) {
+      if (next === undefined) {
         gzip.end();
         return;
       }
-      if (!gzip.write(next.value)) return;
+      const { bytes, read } = next;
+      if (!gzip.write(bytes, (error) => (error instanceof Error ? undefined : read()))) return;
     }
   };
   gzip.on('drain', feed);
