@@ -37,8 +37,8 @@ export interface Exchange {
   send(status: number, headers: ResponseHeaders, body: Buffer | string | undefined): void;
   start(status: number, headers: ResponseHeaders): void;
   /**
-   * Returns `false` if the caller must wait for `onDrain`. `sent` is called when the chunk's memory is no longer read, and never
-   * if the connection fails before that.
+   * Returns `false` if the caller must wait for `onDrain`. `sent` is called when the chunk's memory is no longer read, and
+   * never if the connection fails before that.
    */
   write(chunk: Buffer | string, sent?: () => void): boolean;
   end(): void;

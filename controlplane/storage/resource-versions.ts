@@ -85,16 +85,13 @@ export class ResourceVersions {
     return this.#keys.count(prefix, startAfter);
   }
 
-  /** Returns the keys above `startAfter`, in order. */
-  keys(prefix: string, startAfter = ''): Iterable<string> {
-    return this.#keys.range(prefix, startAfter);
-  }
-
   /** Yields the values above `startAfter`, in the order of their keys. */
   *range(prefix: string, startAfter = ''): Generator<StoredVersion, void, undefined> {
-    for (const key of this.keys(prefix, startAfter)) {
-      const version = this.#current.get(key);
-      if (version !== undefined) yield version;
+    for (const keys of this.#keys.runs(prefix, startAfter)) {
+      for (const key of keys) {
+        const version = this.#current.get(key);
+        if (version !== undefined) yield version;
+      }
     }
   }
 

@@ -46,18 +46,18 @@ export class SortedKeys {
     return true;
   }
 
-  /** Yields the keys that begin with `prefix` and are above `startAfter`, in order. */
-  *range(prefix: string, startAfter = ''): Generator<string, void, undefined> {
+  /** Yields the keys that begin with `prefix` and are above `startAfter`, in order, some hundred at a time. */
+  *runs(prefix: string, startAfter = ''): Generator<readonly string[], void, undefined> {
     const exclusive = startAfter >= prefix && startAfter !== '';
     const from = exclusive ? startAfter : prefix;
     for (let at = this.#chunkOf(from); at < this.#chunks.length; at += 1) {
       const chunk = this.#chunk(at);
-      for (let position = lowerBound(chunk, from); position < chunk.length; position += 1) {
-        const key = chunk[position];
-        if (key === undefined || (exclusive && key === from)) continue;
-        if (!key.startsWith(prefix)) return;
-        yield key;
-      }
+      let start = lowerBound(chunk, from);
+      if (exclusive && chunk[start] === from) start += 1;
+      const whole = chunk.at(-1)?.startsWith(prefix) === true;
+      const end = whole ? chunk.length : lowerBound(chunk, `${prefix}\uffff`);
+      if (start < end) yield chunk.slice(start, end);
+      if (!whole && end < chunk.length) return;
     }
   }
 

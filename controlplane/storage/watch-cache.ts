@@ -205,20 +205,22 @@ class ResourceCache implements WatchCache {
       : this.#present(selection, prefix, startAfter, candidates);
     const entries: CachedObject[] = [];
     let more = false;
+    // Every candidate is in the namespace, because of its prefix.
+    const all = selection.everything && selection.name === '';
     for (;;) {
       const { done, value } = found.next();
       if (done === true) break;
-      if (selects(selection, value)) {
+      if (all || selects(selection, value)) {
         more = limit > 0 && entries.length === limit;
         if (more) break;
         entries.push(value);
       }
-      if (selection.everything || slice?.isSpent !== true) continue;
+      if (all || slice?.isSpent !== true) continue;
       // The cache may change during the pause, but the list shows this state.
       found = [...found].values();
       yield;
     }
-    const counted = more && selection.everything && selection.name === '';
+    const counted = more && all;
     const remaining = counted
       ? this.#remaining(past ? revision : undefined, prefix, entries.at(-1)?.key ?? startAfter)
       : undefined;
@@ -263,11 +265,7 @@ class ResourceCache implements WatchCache {
       yield* inOrder(candidates.filter((entry) => entry.key.startsWith(prefix) && entry.key > startAfter));
       return;
     }
-    // `range` would be slower, and this lists thousands of objects.
-    for (const key of this.#versions.keys(prefix, startAfter)) {
-      const version = this.#versions.get(key);
-      if (version !== undefined) yield this.#objectOf(version);
-    }
+    for (const version of this.#versions.range(prefix, startAfter)) yield this.#objectOf(version);
   }
 
   entryOf(stored: StoredValue): CachedObject {
