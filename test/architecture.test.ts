@@ -289,7 +289,7 @@ const CALLS = [
   /\bimport\('(node:(net|tls|http|https|http2|dgram)|ws|undici|dockerode)'/,
 ];
 
-/** What a file has that opens connections. */
+/** Returns the ways in which a file opens connections. */
 function connectorsOf({ path, text }: Source): string[] {
   const found: string[] = [];
   for (const [, clause = '', specifier = ''] of text.matchAll(VALUES)) {
@@ -345,7 +345,7 @@ test('no URL is resolved against a base, except where a reason is given', () => 
 
 const OPEN_TABLE = /^(?:export )?const ([A-Za-z_]+): (?:Readonly<)?Record<string,/gm;
 
-/** Where a table of the file is read by something else than a text in quotes. */
+/** Returns the places where a table of the file is read with a key that is not a literal. */
 function lookUpsIn({ path, text }: Source): string[] {
   const names = [...text.matchAll(OPEN_TABLE)].map(([, name = '']) => name);
   const readers = sources.filter((other) => other.path === path || [...other.imports].includes(path));
@@ -372,7 +372,7 @@ test('what is looked up by text is a Map: a plain object also has what every obj
   );
 });
 
-/** Methods of collections and streams whose result is no promise, and clearly none of a client. */
+/** Methods of collections and streams that certainly return no promise. */
 const SYNCHRONOUS = /\bvoid \(|\bvoid delete |\.(push|add|delete|set|write|clear|destroy)\(/;
 
 test('no arrow function hides a promise behind void, where the linter does not look', () => {
@@ -408,10 +408,10 @@ test('there are no escapes from the type system, and no empty catch', () => {
   assert.deepEqual(escapes, []);
 });
 
-/** Sides in which each dropped error has its reason in a comment. */
+/** The sides in which each dropped error has its reason in a comment. */
 const WITH_REASONS: ReadonlySet<string> = new Set(['agent']);
 
-/** Handlers that do not look at the error: `catch {`, `.catch(() => …)`, and listeners of stream errors that do nothing. */
+/** Handlers that ignore the error: `catch {`, `.catch(() => …)`, and empty listeners of stream errors. */
 const DROPPED_ERROR = /\bcatch \{$|\.catch\(\(\)(: [^=]*)? =>|\.on\('error', \(\) => undefined\)/;
 
 test('an error that is dropped has its reason in a comment above or below', () => {
@@ -553,7 +553,7 @@ test('no line of a comment is longer than 128 columns', () => {
   assert.deepEqual(long, []);
 });
 
-/** One of the linter's findings, as far as it is used. */
+/** A finding of the linter, with the members that are used here. */
 interface Finding {
   readonly filename: string;
   readonly code: string;

@@ -1,4 +1,4 @@
-/** A small tmpfs for tests of a full disk. Needs the right to mount. */
+/** Mounts a small tmpfs for tests of a full disk. Needs the permission to mount. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -37,7 +37,7 @@ export class SmallDisk {
     }
   }
 
-  /** Takes so many bytes of it. */
+  /** Uses this number of bytes. */
   take(bytes: number): void {
     writeFileSync(this.#filler, Buffer.alloc(bytes));
   }

@@ -1,17 +1,17 @@
 /**
- * The one way in which tests wait in real time: they check a condition again and again. The limit ends a wait that never
- * succeeds, also on a busy machine; no test may depend on how soon a condition holds.
+ * The only way in which tests wait in real time: they check a condition repeatedly. The time limit ends a wait that would never
+ * succeed, also on a busy machine. No test may depend on how soon a condition holds.
  */
 import { systemClock } from '../api/machinery/clock.ts';
 
-/** Thrown by a check whose condition can no longer hold: ends the wait at once. */
+/** Thrown by a check whose condition can no longer become true. It ends the wait at once. */
 export class Ended extends Error {}
 
 const LONGEST_PAUSE_MS = 100;
 
 /**
- * Resolves to the first result of `look` that is neither `undefined` nor `false`. An error of `look` counts as "not yet"; the
- * last one is the cause of the error after the time limit.
+ * Resolves to the first result of `look` that is neither `undefined` nor `false`. An error of `look` counts as "not yet". After
+ * the time limit, the last one is the cause of the thrown error.
  */
 export async function until<T>(
   what: string,

@@ -1,6 +1,6 @@
 /**
- * Every verb on every resource and subresource that discovery names: a node on what belongs to another node, and a user with
- * `edit` in one namespace on another namespace. Whatever is served one day is tried here without being added.
+ * Tries every verb on every resource and subresource of discovery, as a node on objects of another node, and as a user with
+ * `edit` in one namespace on another namespace. Resources that are added later are tested automatically.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -21,7 +21,7 @@ interface Answer {
   readonly body: Record<string, unknown>;
 }
 
-/** A stream that was let in is closed at once: its status is all that counts. */
+/** An accepted stream is closed at once, because only its status matters. */
 function call(
   user: User,
   method: string,
@@ -121,7 +121,7 @@ const VERBS = ['get', 'list', 'watch', 'create', 'update', 'patch', 'apply', 'de
 type Verb = (typeof VERBS)[number];
 const LABELS = { labels: { taken: 'yes' } };
 
-/** One request for the verb. `body` is what a create or update sends. */
+/** Sends one request for the verb. `body` is the body of a create or update. */
 function attempt(user: User, verb: Verb, served: Served, target: Target, body: object): Promise<Answer> {
   const { collection, object } = pathOf(served, target);
   switch (verb) {
@@ -162,7 +162,7 @@ const shown = (verb: Verb, { group, resource, subresource }: Served): string =>
   `${verb} ${resource}${group === '' ? '' : `.${group}`}${subresource === '' ? '' : `/${subresource}`}`;
 
 const NODE_B = { apiVersion: 'v1', kind: 'Node', name: 'b' };
-/** What belongs to node b, by resource. */
+/** The objects of node b, by resource. */
 const OF_NODE_B: Readonly<Record<string, Target>> = {
   nodes: { namespace: '', name: 'b' },
   pods: { namespace: 'ns-b', name: 'pod-b' },
@@ -279,7 +279,7 @@ before(async () => {
     memory: true,
     flags: {
       tokenAuthFile: tokens,
-      // It gives the role `edit` its rules.
+      // This controller sets the rules of the role `edit`.
       controllers: ['clusterrole-aggregation-controller'],
       scheduler: false,
     },
@@ -303,14 +303,14 @@ after(async () => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-/** All objects that the users attack, as the administrator reads them. */
+/** Returns all objects that the users attack, as the administrator reads them. */
 async function everything(paths: readonly string[]): Promise<Record<string, unknown>> {
   const found: Record<string, unknown> = {};
   for (const path of paths) found[path] = (await call('admin', 'GET', path)).body;
   return found;
 }
 
-/** What every node may do to objects that belong to no node, or must report. */
+/** What every node may do to objects that belong to no node. */
 const NODES_MAY: ReadonlySet<string> = new Set([
   ...['get', 'list', 'watch'].map((verb) => `${verb} services`),
   'get endpoints',
@@ -332,7 +332,7 @@ const NODES_MAY: ReadonlySet<string> = new Set([
   'create certificatesigningrequests.certificates.k8s.io',
 ]);
 
-/** Bodies that pass everything but the check of whose they are. */
+/** Bodies that pass every check except the one of their owner. */
 function bodyOfNodeB(
   served: Served,
   current: Readonly<Record<string, unknown>>,
@@ -360,7 +360,7 @@ function bodyOfNodeB(
   }
 }
 
-/** What a create sends: an object of node b under a name that is free. */
+/** Returns the body of a create: an object of node b with an unused name. */
 function created(served: Served, body: Readonly<Record<string, unknown>>, uids: Readonly<Record<string, string>>) {
   if (served.subresource !== '') return body;
   const name = 'another-of-b';
@@ -417,7 +417,7 @@ test('a node is refused every verb on every resource and subresource of another 
         tally.tried += 1;
         const path = `${root}/${resource}${query === '' ? '?' : query}fieldSelector=${selector}`;
         const { status, body } = await call('node-a', method, path);
-        // A selection that also holds the node's own name selects nothing of another node.
+        // A selector that also contains the node's own name matches nothing of another node.
         const isEmpty =
           status === 200 && ((body['items'] ?? []) as readonly unknown[]).length === 0 && selector.includes('3Da,');
         if (status === 403 || status === 405 || isEmpty) tally.refused += 1;
@@ -455,7 +455,7 @@ test('the node itself may read what its pod names, so the refusals of the other 
   }
 });
 
-/** What every user may ask about itself. */
+/** What every user may request about itself. */
 const ANYBODY_MAY: ReadonlySet<string> = new Set([
   'create selfsubjectreviews.authentication.k8s.io',
   'create selfsubjectaccessreviews.authorization.k8s.io',
@@ -474,7 +474,7 @@ for (const [user, other] of [
     const before = await everything(paths);
     const tally: Tally = { tried: 0, refused: 0, let: [] };
     for (const served of table) {
-      // Namespaces are tried by the name of the other's.
+      // For namespaces, the name is that of the other user's namespace.
       const target = { namespace: other, name: served.resource === 'namespaces' ? other : 'x' };
       const body = { apiVersion: served.kindVersion, kind: served.kind, metadata: { name: 'y', ...LABELS } };
       for (const verb of VERBS) {

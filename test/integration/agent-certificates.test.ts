@@ -1,4 +1,7 @@
-/** The agent's certificates: requested with a bootstrap token, renewed before they expire, and used without a restart. */
+/**
+ * Tests the agent's certificates: they are requested with a bootstrap token, renewed before they expire, and used without a
+ * restart.
+ */
 import assert from 'node:assert/strict';
 import { mkdtemp, readlink, rm } from 'node:fs/promises';
 import { Agent as HttpsAgent, request } from 'node:https';
@@ -20,14 +23,14 @@ import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
 import { until } from '../until.ts';
 
 const DAY_MS = 86_400_000;
-/** So short that a test sees several, so long that a busy machine renews them in time. */
+/** So short that a test sees several certificates, and so long that a busy machine renews them in time. */
 const SHORT_LIFE_MS = 8_000;
 
-// The agent's timers keep no process alive.
+// The agent's timers do not keep the process alive.
 const alive = keepAlive();
 after(() => alive.cancel());
 
-/** The system's clock, so many milliseconds ahead. */
+/** The system's clock, shifted by this number of milliseconds. */
 function ahead(ms: number): Clock {
   return { ...systemClock, now: () => systemClock.now() + ms };
 }
@@ -40,7 +43,7 @@ interface Joining {
   readonly signal: AbortSignal;
 }
 
-/** A control plane that signs for so long, and a token for a node. */
+/** Starts a control plane that signs certificates for this duration, and creates a token for a node. */
 async function joining(t: TestContext, signForMs?: number): Promise<Joining> {
   const directory = await mkdtemp(join(tmpdir(), 'agent-certificates-'));
   const plane = await startControlPlane({
@@ -112,7 +115,7 @@ test(
     assert.equal(await pair(), before, 'a fresh certificate is left alone');
     first.close();
 
-    // So near to its end that it is due; not over, so that no bootstrap is needed.
+    // The certificate is about to expire, so it is renewed; it has not expired, so that no bootstrap is needed.
     const second = await connectApi({ ...options, clock: ahead(350 * DAY_MS) });
     assert.ok(second);
     await until('the new certificate', async () => ((await pair()) === before ? undefined : true), 30_000);
@@ -158,17 +161,17 @@ test(
     await until('the first list', () => (lists > 0 ? true : undefined));
     const certificates = new Set([await pair()]);
     let written = 0;
-    // Two more, with changes all the time.
+    // Two more renewals, while objects change all the time.
     await until('two renewals', async () => {
       written += 1;
       await plane.client.patch(nodes, '', 'n1', 'merge', { metadata: { annotations: { count: String(written) } } });
-      // A request of the node's own at any time: none is refused.
+      // The node's own requests always succeed.
       await api.heartbeats.get(nodes, '', 'n1');
       certificates.add(await pair());
       return certificates.size >= 3 ? true : undefined;
     });
     await until('the last change', () => (counts.at(-1) === String(written) ? true : undefined));
-    // Each once and in order; controllers change the node as well.
+    // Each change arrives once and in order. Controllers change the node as well.
     for (let count = 1; count <= written; count += 1) assert.ok(counts.includes(String(count)), `change ${count}`);
     assert.deepEqual(
       revisions,
@@ -180,7 +183,7 @@ test(
     await watching;
     api.close();
 
-    // Off until its certificate is over.
+    // The agent is stopped until its certificate has expired.
     const stopped = await readPair(options.certificateDirectory, 'kubelet-client');
     assert.ok(stopped);
     await until('the end of the certificate', () => (systemClock.now() > stopped.leaf.notAfterMs ? true : undefined));

@@ -1,6 +1,4 @@
-/**
- * `orchlet agent` as a process of its own on a real container runtime, to be killed, and a look at what the runtime then has.
- */
+/** Runs `orchlet agent` as a separate process on a real container runtime. Tests kill it and inspect the runtime. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -20,7 +18,7 @@ const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 
 export type RuntimeName = 'docker' | 'containerd';
 
-/** Kills the tests' own daemon and starts it again: its containers run on meanwhile. `between` is done while it is away. */
+/** Kills the tests' own daemon and restarts it. Its containers keep running. `between` runs while the daemon is down. */
 export async function restartRuntime(on: RuntimeName, between: () => Promise<void>): Promise<void> {
   const directory = dirname((on === 'docker' ? dockerSocket : containerdSocket) ?? '');
   const pid = Number(readFileSync(join(directory, `${on}.pid`), 'utf8'));
@@ -28,7 +26,7 @@ export async function restartRuntime(on: RuntimeName, between: () => Promise<voi
     existsSync(`/proc/${pid}`) && !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
   process.kill(pid, 'SIGKILL');
   await until('the end of the daemon', () => (isAlive() ? undefined : true));
-  // Where nobody buries dead processes their numbers would look taken.
+  // If nothing reaps dead processes, their ids would look as if they were in use.
   for (const left of [`${on}.pid`, 'exec/containerd/containerd.pid']) rmSync(join(directory, left), { force: true });
   try {
     await between();
@@ -61,7 +59,7 @@ export class AgentProcess {
     this.#flags = flags;
   }
 
-  /** Does not start it yet. */
+  /** Prepares the agent without starting it. */
   static async prepare(on: RuntimeName, flags: readonly string[]): Promise<AgentProcess> {
     const directory = mkdtempSync(join(tmpdir(), 'orchlet-agent-'));
     mkdirSync(join(directory, 'images'));
@@ -93,12 +91,12 @@ export class AgentProcess {
     }
   }
 
-  /** What all launches have logged, or the end of it. */
+  /** The logs of all launches, or their end. */
   get log(): string {
     return this.#log;
   }
 
-  /** Throws, with what it said last, when it ended by itself. */
+  /** Throws an error with the last output if the process has exited by itself. */
   assertAlive(): void {
     if (this.#child?.exitCode !== null) throw new Ended(`the agent ended:\n${this.#log}`);
   }
@@ -111,7 +109,7 @@ export class AgentProcess {
     await ended;
   }
 
-  /** The runtime as this agent sees it. */
+  /** Opens the runtime like this agent. */
   openRuntime(): Promise<Runtime> {
     const shared = { clock: systemClock, logger: silentLogger };
     return this.#on === 'docker'
@@ -125,7 +123,7 @@ export class AgentProcess {
       : startCriRuntime({ endpoint: `unix://${containerdSocket ?? ''}`, ...shared });
   }
 
-  /** As when the host loses its power: no process of the agent or its pods is left, nor anything that was in memory. */
+  /** Simulates a power loss of the host: no process of the agent or its pods remains, and nothing in memory. */
   async cutPower(): Promise<void> {
     await this.stop('SIGKILL');
     await this.#removePods();

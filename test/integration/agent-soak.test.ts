@@ -1,6 +1,6 @@
 /**
- * Kills the agent again and again for a minute, and checks what the pods recorded. `npm run soak -- --agent docker|containerd`
- * does the same for longer.
+ * Kills the agent repeatedly for a minute, and checks the records of the pods. `npm run soak -- --agent docker|containerd` runs
+ * longer.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

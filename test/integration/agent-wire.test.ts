@@ -1,6 +1,6 @@
 /**
- * The requests of the agent to an API server, as a recorder between the two reads them: objects in protobuf, and no path that
- * kube-apiserver lacks. The agent gets a kubeconfig and nothing else.
+ * Records the requests of the agent to an API server: objects are in protobuf, and every path exists in kube-apiserver. The
+ * agent gets only a kubeconfig.
  */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -25,7 +25,7 @@ after(() => alive.cancel());
 const PROTOBUF = 'application/vnd.kubernetes.protobuf';
 const TOKEN = 'the-agents-token';
 
-/** Every kind of request that the agent may make, as kube-apiserver has it. */
+/** The requests that the agent may send, with the paths of kube-apiserver. */
 const PATHS: readonly RegExp[] = [
   /^GET \/api\/v1\/nodes(\/n1)?$/,
   /^POST \/api\/v1\/nodes$/,
@@ -52,7 +52,7 @@ interface Heard {
   answered: string;
 }
 
-/** Passes everything on to the API server, and remembers what it was. */
+/** Forwards all requests to the API server and records them. */
 async function recorder(
   t: TestContext,
   plane: ControlPlane,
@@ -163,7 +163,7 @@ test('the agent speaks protobuf, on paths of kube-apiserver alone', { timeout: 1
     if (line.startsWith('POST') || line.startsWith('PUT') || (line.startsWith('DELETE') && sent !== ''))
       assert.equal(sent, PROTOBUF, line);
     if (line.startsWith('PATCH')) assert.match(sent, /^application\/.*patch\+json$/, line);
-    // What is still under way when the agent ends has no answer.
+    // Requests that are running when the agent exits have no response.
     if (answered !== '') assert.equal(answered, isWatch ? `${PROTOBUF};stream=watch` : PROTOBUF, line);
   }
   assert.ok(heard.some(({ isWatch, answered }) => isWatch && answered !== ''));

@@ -1,7 +1,7 @@
 /**
- * Groups that another server serves, against a running control plane and a real server behind an APIService: requests and
- * upgrades reach it with the user's name, discovery and schemas show what it serves, its end is visible everywhere. And the
- * APIServices that definitions of custom resources bring along.
+ * Tests groups that another server serves, with a real server behind an APIService: it gets requests and upgrades with the
+ * user's name, discovery and schemas include its resources, and its end is visible everywhere. Also tests the APIServices of
+ * custom resources.
  */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -223,7 +223,7 @@ test('an upgrade reaches the server behind and both sides talk', async () => {
 test('an unreachable server is reported as unavailable, and its resources as stale', async () => {
   backend.closeAllConnections();
   await new Promise((resolve) => backend.close(resolve));
-  // A change of the service behind it has an effect without delay.
+  // A change of the service takes effect without delay.
   await plane.client.patch(services, 'default', 'echo', 'merge', { metadata: { labels: { touched: 'yes' } } });
   const condition = await until('the condition', async () => {
     const found = await availability(`v1.${GROUP}`);

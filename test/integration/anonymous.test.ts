@@ -1,5 +1,5 @@
 /**
- * Requests without credentials get health, version and what the cluster publishes, and nothing else. The test sends every
+ * Requests without credentials can read only health, version and the public information of the cluster. The test sends every
  * method to every path in the tables of the API server and of the agent.
  */
 import assert from 'node:assert/strict';
@@ -21,7 +21,7 @@ const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as 
 const AT_ONCE = 64;
 const ADMIN = { authorization: 'Bearer admin-token' };
 
-/** What anybody may read, by the roles that every cluster has. */
+/** Paths that everybody may read, by the roles that every cluster has. */
 const PUBLIC = /^\/(?:healthz|livez|readyz|version)(?:\/|$)/;
 const CLUSTER_INFO = '/api/v1/namespaces/kube-public/configmaps/cluster-info';
 
@@ -77,7 +77,7 @@ async function read<T>(path: string): Promise<T> {
   return JSON.parse(text) as T;
 }
 
-/** Paths that lead to a resource or subresource, of one object and of all. */
+/** Returns the paths of a resource or subresource, for one object and for all. */
 function pathsOf(prefix: string, { name, namespaced }: Resources['resources'][number]): string[] {
   const [resource = '', ...subresource] = name.split('/');
   const scopes = namespaced ? [`${prefix}/namespaces/default/${resource}`] : [`${prefix}/${resource}`];
@@ -108,7 +108,7 @@ test('nobody without credentials is served by the API server', async (t) => {
     const { status } = await ask(method, path);
     counts.set(status, (counts.get(status) ?? 0) + 1);
     const mayBeRead = PUBLIC.test(path) || path === CLUSTER_INFO;
-    // HEAD is authorized as a read, and not served: 405.
+    // HEAD is authorized as a read, and is not served (405).
     if (status !== 401 && status !== 403 && !(mayBeRead && (method === 'GET' || status === 405)))
       served.push(`${method} ${path}: ${status}`);
   });
@@ -136,7 +136,7 @@ const nobody = new Proxy({} as PodHost, {
 });
 
 for (const anonymous of ['any', 'health', 'none'] as const) {
-  // Health, too, needs the right to read it.
+  // Health requires the permission to read it, too.
   const refusals = anonymous === 'any' ? [403] : anonymous === 'health' ? [401, 403] : [401];
   test(`nobody without credentials is served by the agent where ${anonymous} may be anonymous`, async (t) => {
     const clock = new FakeClock();

@@ -1,5 +1,5 @@
 /**
- * A running control plane under attack: certificates, proxy headers, impersonation, odd tokens and odd paths, over real TLS.
+ * Attacks a running control plane over real TLS: certificates, proxy headers, impersonation, invalid tokens and unusual paths.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
@@ -70,7 +70,7 @@ async function makeIdentity(
 }
 
 let plane: ControlPlane;
-/** Everything that the server has logged, at every level. */
+/** The log of the server at every level. */
 const logged: string[] = [];
 const note = (fields: object, message: string): void => void logged.push(`${inspect(fields, { depth: 8 })} ${message}`);
 const logger: Logger = { debug: note, info: note, warn: note, error: note, child: () => logger };
@@ -148,7 +148,7 @@ function call(path: string, { method = 'GET', headers = [], identity, body }: Ca
 const REVIEW = '/apis/authentication.k8s.io/v1/selfsubjectreviews';
 const review = { apiVersion: 'authentication.k8s.io/v1', kind: 'SelfSubjectReview' };
 
-/** Who the server takes the caller for. */
+/** Returns the user that the server authenticates. */
 async function whoAmI(
   options: Omit<Call, 'method' | 'body'>,
 ): Promise<{ username?: string; groups?: string[] } | number> {
@@ -389,7 +389,7 @@ test('a service account that is deleted takes its tokens with it', async () => {
     return ['Authorization', `Bearer ${(JSON.parse(answer.text) as { status: { token: string } }).status.token}`];
   };
   const used = await token();
-  // Those that were never shown are in no cache.
+  // Unused tokens are in no cache.
   const spare = await Promise.all(Array.from({ length: 10 }, token));
   const who = await whoAmI({ headers: [used] });
   assert.ok(typeof who === 'object' && who.username === 'system:serviceaccount:default:leaving', JSON.stringify(who));
@@ -400,7 +400,7 @@ test('a service account that is deleted takes its tokens with it', async () => {
     return typeof found === 'object' ? undefined : found;
   });
   assert.equal(answer, 401);
-  // Another account of the same name is somebody else.
+  // Another account of the same name is another user.
   assert.equal((await call(accounts, { method: 'POST', headers: [admin], body: account })).status, 201);
   assert.equal(await whoAmI({ headers: [spare.at(-1) ?? used] }), 401);
 });

@@ -1,4 +1,4 @@
-/** The cluster's CA is replaced while a node and its clients continue: `orchlet certs rotate-ca`, stage by stage. */
+/** Replaces the CA of a cluster while a node and its clients run: `orchlet certs rotate-ca`, stage by stage. */
 import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
@@ -19,7 +19,7 @@ import { until } from '../until.ts';
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const TOKEN = 'abcdef.0123456789abcdef';
 
-/** What is done every few minutes is done every second. */
+/** Periodic work runs every second instead of every few minutes. */
 const hurried: Clock = {
   ...systemClock,
   sleep: (delayMs, signal) => systemClock.sleep(Math.min(delayMs, 1000), signal),
@@ -49,7 +49,7 @@ describe("the cluster's CA", { timeout: 200_000 }, () => {
   };
   const trusted = (): X509Certificate[] => certificatesOf(readFileSync(join(plane.directory, 'pki', 'ca.crt'), 'utf8'));
   const kubectl = (...args: readonly string[]) => plane.kubectl(args);
-  /** As somebody whose kubeconfig was made earlier. */
+  /** Runs kubectl with a kubeconfig from before the rotation. */
   const asBefore = (file: string) => plane.kubectl(['--kubeconfig', join(directory, file), 'get', 'namespaces']);
   const trustedByAgent = (): number => {
     const data = /certificate-authority-data: "?([^\s"]+)/.exec(readFileSync(kubeconfig, 'utf8'))?.[1] ?? '';
@@ -57,14 +57,14 @@ describe("the cluster's CA", { timeout: 200_000 }, () => {
   };
   const renewed = (): string =>
     kubectl('get', 'lease', '-n', 'kube-node-lease', 'n1', '-o', 'jsonpath={.spec.renewTime}').stdout;
-  /** The node goes on renewing its lease, and lets the API server in. */
+  /** The node keeps renewing its lease and accepts requests of the API server. */
   const nodeGoesOn = async (): Promise<void> => {
     const before = renewed();
     await until('a renewed lease', () => {
       const now = renewed();
       return now !== '' && now !== before ? true : undefined;
     });
-    // Not blocking: the agent answers in this process.
+    // The call must not block, because the agent responds in this process.
     const env = { ...process.env, KUBECONFIG: plane.kubeconfig };
     await until('an answer of the agent', async () => {
       const path = '/api/v1/nodes/n1/proxy/healthz';

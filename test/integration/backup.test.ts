@@ -1,4 +1,4 @@
-/** Backup of a control plane that runs, and the way back; `orchlet stop`. */
+/** Tests the backup of a running control plane, its restore, and `orchlet stop`. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -66,7 +66,7 @@ describe('a backup of the control plane', { timeout: 120_000 }, () => {
     const stopped = orchlet('stop');
     assert.equal(stopped.code, 0, stopped.said);
     await plane.stop();
-    // The CA differs from that of the backup, and has to be restored as well.
+    // The CA differs from that of the backup, so it must be restored as well.
     rmSync(join(plane.directory, 'pki'), { recursive: true });
     const restored = orchlet('restore', file);
     assert.equal(restored.code, 0, restored.said);
@@ -77,7 +77,7 @@ describe('a backup of the control plane', { timeout: 120_000 }, () => {
     assert.equal(plane.kubectl(['get', 'configmap', 'lost']).code, 1);
     assert.match(kubectl('get', 'secrets', '-n', 'kube-system'), /bootstrap-token-abcdef/);
     assert.ok(newestRevision() > newest + 1000);
-    // A client that had seen later versions than the backup has must list again.
+    // A client that has seen later versions than those in the backup must list again.
     const old = plane.kubectl([
       'get',
       '--raw',

@@ -1,6 +1,6 @@
 /**
- * Hostile requests to a running control plane: each gets the expected answer, the process goes on, no prototype of JavaScript
- * changes, and valid data is stored to the last digit.
+ * Sends hostile requests to a running control plane. Each gets the expected response, the process keeps running, no JavaScript
+ * prototype changes, and valid data is stored exactly.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -54,7 +54,7 @@ describe('a hostile request', () => {
       const expected = [wanted.status].flat();
       assert.ok(expected.includes(answer.status), `${answer.status}: ${answer.text.slice(0, 500)}`);
       if (wanted.message !== undefined) assert.match(answer.text, wanted.message);
-      // What no resource has is answered in plain text.
+      // Paths without a resource get a response in plain text.
       if (answer.status >= 400 && answer.status !== 404) assert.ok(isStatus(answer), answer.text.slice(0, 200));
       assert.equal(Reflect.ownKeys(Object.prototype).length, prototypeKeys, 'the prototype of all is polluted');
       assert.equal((await sendJson('GET', '/readyz')).status, 200);
@@ -165,13 +165,13 @@ test('an object does not grow beyond its bound by patches', async () => {
   assert.ok(text.includes('"b":"x') && !text.includes('"c":"x'));
 });
 
-/** Processor time of this thread in milliseconds: what other processes do is not in it. */
+/** Returns the processor time of this thread in milliseconds, so that other processes do not count. */
 const usedMs = (): number => {
   const { user, system } = process.threadCpuUsage();
   return (user + system) / 1000;
 };
 
-/** What `work` used, and the most of it between two turns of the event loop. */
+/** Returns the processor time of `work`, and its maximum between two turns of the event loop. */
 async function turnsOf(work: () => Promise<unknown>): Promise<{ readonly longestMs: number; readonly allMs: number }> {
   const from = usedMs();
   let last = from;
@@ -195,7 +195,7 @@ for (const name of ['as many fields of a custom resource as fit'])
     const hostile = hostileRequests.find((one) => one.name === name);
     assert.ok(hostile !== undefined);
     const text = hostile.body?.() ?? '';
-    // The first one compiles functions as well.
+    // The first attempt also compiles functions.
     for (const attempt of ['first', 'second']) {
       const { longestMs, allMs } = await turnsOf(() => send(connection, { ...hostile, body: () => text }));
       if (attempt === 'second') assert.ok(longestMs < allMs / 4, `${longestMs} of ${allMs} ms`);

@@ -1,4 +1,4 @@
-/** The binding of a pod to a node over the whole control plane. */
+/** Tests the binding of a pod to a node in a whole control plane. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pods, serviceAccounts } from '../../api/machinery/resources.ts';

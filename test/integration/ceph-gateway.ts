@@ -1,4 +1,4 @@
-/** An S3 server that others wrote: Ceph with its object gateway, as Debian packages it, in memory and on loopback. */
+/** An S3 server by other authors: Ceph's object gateway from Debian's packages, in memory and on loopback. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { until } from '../until.ts';
 const PROGRAMS = ['ceph', 'ceph-mon', 'ceph-mgr', 'ceph-osd', 'monmaptool', 'radosgw', 'radosgw-admin', 'curl'];
 const missing = PROGRAMS.filter((program) => spawnSync(program, ['--version']).error !== undefined);
 
-/** Why the tests with Ceph are skipped; `false` where they can run. */
+/** The reason why tests with Ceph are skipped, or `false`. */
 export const skipWithoutCeph: string | false =
   missing.length === 0
     ? false
@@ -31,7 +31,7 @@ export class CephGateway {
     this.endpoint = `http://127.0.0.1:${port}`;
   }
 
-  /** Resolves when the gateway answers, with the bucket. */
+  /** Resolves when the gateway is ready and the bucket exists. */
   static async start(bucket: string): Promise<CephGateway> {
     const directory = mkdtempSync(join(tmpdir(), 'ceph-'));
     const gateway = new CephGateway(directory, await freePort(), await freePort());
@@ -55,7 +55,7 @@ export class CephGateway {
     rmSync(this.#directory, { recursive: true, force: true });
   }
 
-  /** A signed request without a body, by curl: another implementation of the signature than the one under test. */
+  /** Sends a signed request without a body with curl, which does not use the signature implementation under test. */
   request(method: string, path: string): { readonly status: number; readonly text: string } {
     const { AWS_ACCESS_KEY_ID: key, AWS_SECRET_ACCESS_KEY: secret } = this.credentials;
     const signature = ['--aws-sigv4', 'aws:amz:us-east-1:s3', '--user', `${key}:${secret}`];
@@ -96,7 +96,7 @@ export class CephGateway {
       `mon host = [${monitor}]`,
       'mon initial members = a',
       ...['cluster', 'service', 'client'].map((part) => `auth ${part} required = none`),
-      // The default for daemons is an encrypted connection, which needs keys.
+      // By default daemons encrypt their connections, which requires keys.
       ...['mon client', 'mon service', 'client'].map((part) => `ms ${part} mode = crc`),
       'osd pool default size = 1',
       'osd pool default min size = 1',

@@ -1,4 +1,7 @@
-/** Certificate signing requests for more than their author may have, and the answers of a running control plane. */
+/**
+ * Sends certificate signing requests for more permissions than their author may have, and checks the responses of a running
+ * control plane.
+ */
 import assert from 'node:assert/strict';
 import { request as httpsRequest } from 'node:https';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -152,7 +155,7 @@ async function ask(
   return { name, ...answer };
 }
 
-/** What the signer made of it once the administrator has approved it. */
+/** Approves the request as the administrator, and returns the decision of the signer. */
 async function decide(name: string): Promise<SigningRequest['status']> {
   const { body } = await call<SigningRequest>('GET', `${REQUESTS}/${name}`, 'admin');
   const condition = { type: 'Approved', status: 'True', reason: 'Test', message: 'approved' };
@@ -182,10 +185,10 @@ test('a request for a CA certificate gets a client certificate, with which nobod
   assert.ok(certificate);
   assert.notEqual(certificate.basicConstraints?.isCa, true);
   assert.ok(!certificate.keyUsages?.includes('cert sign'));
-  // It is a client…
+  // The certificate is valid for a client…
   const own = { cert: pem, key: privateKeyPem(keys.privateKey) };
   assert.equal((await call('GET', '/apis', own)).status, 200);
-  // A certificate of another CA is not accepted, even if its chain is sent.
+  // A certificate of another CA is refused, even with its chain.
   const forgedKeys = await generateKey('ecdsa');
   const forged = createCertificate(
     {

@@ -1,4 +1,4 @@
-/** A whole cluster on real containers, driven by kubectl as users drive it: the oldest and the newest that are installed. */
+/** Tests a whole cluster on real containers with the oldest and the newest installed kubectl. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { get as httpGet } from 'node:http';
@@ -114,7 +114,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
           ['exec', '-i', '-t', podName(), '--', 'sh', '-c', 'test -t 1 && echo terminal'],
           { path },
         );
-        // Without a terminal of its own kubectl asks for none; either way the command runs.
+        // Without its own terminal, kubectl does not request one. The command runs in both cases.
         assert.ok(inTerminal.code === 0 || inTerminal.code === 1, inTerminal.stderr);
       });
 
@@ -282,7 +282,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
       return mirror('.spec.containers[0].command[1]') === '2000' && mirror('.status.phase') === 'Running';
     });
     assert.notEqual(mirror('.metadata.uid'), uid);
-    // What was there before is another run of the same pod.
+    // Earlier output is from a previous run of the same pod.
     assert.equal((await submit(1000)).status, 201);
     await until('the mirror of what is back', () => {
       return mirror('.spec.containers[0].command[1]') === '1000' && mirror('.status.phase') === 'Running';
@@ -325,7 +325,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
       });
       assert.equal(facts(), before);
     }
-    // The agent's server listens a moment after the API does.
+    // The agent's server starts slightly later than the API server.
     const page = await until('the page', () =>
       cluster.run(['exec', 'deploy/hello', '--', 'cat', '/tmp/www/index.html']),
     );

@@ -1,4 +1,4 @@
-/** The command in a process of its own: help, bad usage, and starts that fail. */
+/** Runs the command as a separate process: help, invalid usage, and failing starts. */
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -17,7 +17,7 @@ function orchlet(args: readonly string[]): { code: number | null; stdout: string
   return { code: done.status, stdout: done.stdout, stderr: done.stderr };
 }
 
-/** What is said on standard error beside the log. */
+/** Returns standard error without the log. */
 const said = (stderr: string): string[] => stderr.split('\n').filter((line) => line.startsWith('orchlet:'));
 
 describe('the command', () => {
@@ -210,7 +210,7 @@ describe('the command', () => {
   test('systemd takes the units', { skip: verifier ? false : 'systemd-analyze is not installed' }, () => {
     const units = ['orchlet.service', 'orchlet-agent.service'].map((name) => {
       const path = join(directory, name);
-      // The program is not installed where the tests run.
+      // The program is not installed on the host of the tests.
       const text = readFileSync(join(ROOT, 'systemd', name), 'utf8').replaceAll('/usr/local/bin/orchlet', '/bin/true');
       writeFileSync(path, text);
       return path;

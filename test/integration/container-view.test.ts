@@ -1,6 +1,6 @@
 /**
- * What a container sees of its pod and its node, on both runtimes at once. What it sees of its host stands in
- * `host-volumes.test.ts`, volumes that change in `volumes.test.ts`, confinement in `pod-life.ts`.
+ * Tests what a container sees of its pod and its node, on both runtimes. `host-volumes.test.ts` tests what it sees of its host,
+ * `volumes.test.ts` changing volumes, and `pod-life.ts` confinement.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -103,7 +103,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
       const told =
         'echo $CPU $MEMORY; cat /proc/1/oom_score_adj; cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max';
       const capacity = Number(/^MemTotal:\s+(\d+)/m.exec(readFileSync('/proc/meminfo', 'utf8'))?.[1]) * 1024;
-      // What the pod requests beyond its containers is shared by them: 32 of 64 MiB.
+      // The part of the pod's requests that exceeds those of its containers is shared by them: 32 of 64 MiB.
       const score = (mebibytes: number): number =>
         Math.min(999, 1000 - Math.floor((1000 * mebibytes * MEBIBYTE) / capacity));
       assert.equal(nodes.shell(pod, told), `200 96\n${score(16)}\n${96 * MEBIBYTE}`);
@@ -127,7 +127,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
     },
   });
   nodes.prepare('own-names', { spec: { dnsPolicy: 'None', dnsConfig: { nameservers: ['192.0.2.9'] } } });
-  // The Docker engine gives every capability that the kernel knows, or fails.
+  // The Docker Engine adds every capability that the kernel has, or fails.
   const isPrivileged = (on: RuntimeName): boolean => on === 'containerd' || hasSysResource();
   nodes.prepare('on-host', (on) => ({
     container: { securityContext: { privileged: isPrivileged(on) } },
@@ -174,7 +174,8 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
       assert.equal(first, readFileSync('/proc/1/comm', 'utf8').trim());
       assert.equal(ipc, runOnHost('readlink', ['/proc/self/ns/ipc']).trim());
       if (isPrivileged(on)) {
-        // What its runtime's daemon has, as this process, and the devices of the host.
+        // The container has the capabilities of the runtime's daemon, which this process has as well, and the devices of the
+        // host.
         assert.equal(capabilities, /^CapEff.*$/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[0]);
         assert.equal(device, '/dev/loop-control');
       }
@@ -295,7 +296,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
               "FailedCreatePodSandBox Failed to create pod sandbox: can't set `spec.hostUsers: false`, runtime does not support user namespaces",
             ),
         );
-      // Nobody serves it here: the host says so, whether its kernel knows of such disks or not.
+      // No server exists, so the host reports an error, whether its kernel supports the file system or not.
       await until('the failure of the mount', () =>
         /FailedMount MountVolume.SetUp failed for volume "v" : mount .*127\.0\.0\.1:\/nowhere/.test(
           nodes.events(`shared-disk-${on}`),
@@ -310,7 +311,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
   });
 });
 
-/** Of a cgroup of this host: the file of v1 (controller and name), or of v2. */
+/** Returns the file of a cgroup of this host, for v1 (controller and name) or v2. */
 function ofCgroup(path: string, [controller, name]: readonly [string, string], unified: string): string {
   for (const file of [join('/sys/fs/cgroup', controller, path, name), join('/sys/fs/cgroup', path, unified)]) {
     try {

@@ -1,4 +1,4 @@
-/** `orchlet controlplane` alone as a process of its own, and kubectl on it: no containers. */
+/** Runs `orchlet controlplane` as a separate process, and kubectl with it, without containers. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -23,14 +23,14 @@ export class ControlPlaneProcess {
     this.#more = more;
   }
 
-  /** In a directory of its own unless one is given. */
+  /** Uses a new directory by default. */
   static async start(more: readonly string[] = [], directory?: string): Promise<ControlPlaneProcess> {
     const started = new ControlPlaneProcess(await freePort(), more, directory);
     await started.launch();
     return started;
   }
 
-  /** Resolves when it is ready; the data directory and the port stay the same over restarts. */
+  /** Resolves when the control plane is ready. The data directory and the port stay the same over restarts. */
   async launch(): Promise<void> {
     const args = ['controlplane', '--data-dir', this.directory, '--bind-address', '127.0.0.1'];
     const child = spawn(ORCHLET, [...args, '--secure-port', String(this.port), ...this.#more], {
@@ -52,7 +52,7 @@ export class ControlPlaneProcess {
     });
   }
 
-  /** A blocking call; `path` is another kubectl than the one on PATH. */
+  /** Runs kubectl and blocks. `path` selects another kubectl than the one on PATH. */
   kubectl(args: readonly string[], options: { readonly input?: string; readonly path?: string } = {}): KubectlResult {
     const done = spawnSync(options.path ?? 'kubectl', args, {
       encoding: 'utf8',

@@ -1,4 +1,4 @@
-/** A node that is full, and a critical pod that was bound to it without the scheduler: another pod leaves for it. */
+/** A critical pod is bound to a full node without the scheduler, and another pod is evicted for it. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { globSync } from 'node:fs';
@@ -73,7 +73,7 @@ test(
         assert.ok(reasons.includes(reason), reasons.join());
     } finally {
       await cluster.remove();
-      // Only empty cgroups are removed: a pod's cgroup may still be in use for a moment.
+      // Only empty cgroups are removed, because a pod's cgroup may be in use for another moment.
       for (const left of globSync(join('/sys/fs/cgroup', '{.,*}', CGROUP)))
         spawnSync('find', [left, '-depth', '-type', 'd', '-exec', 'rmdir', '{}', ';']);
     }

@@ -1,7 +1,7 @@
 /**
- * Volumes of a CSI driver in a cluster on real containers: the driver is a gRPC server in this process that binds directories,
- * and its attacher besides. Registration, attaching, staging, publishing, inline volumes, and all of it back over a killed
- * node.
+ * Tests volumes of a CSI driver in a cluster on real containers. The driver is a gRPC server in this process that bind-mounts
+ * directories, with an attacher. Covers registration, attaching, staging, publishing, inline volumes, and their removal after
+ * the node was killed.
  */
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -26,7 +26,7 @@ for (const [on, skip, cidr] of [
     let attacher: Promise<void>;
     const stop = new AbortController();
 
-    /** Not a blocking call: the driver answers from this process. */
+    /** The call must not block, because the driver responds in this process. */
     const kubectl = async (args: readonly string[], input = ''): Promise<string> => {
       const child = cluster.spawn(args);
       let [stdout, stderr] = ['', ''];
@@ -65,10 +65,10 @@ for (const [on, skip, cidr] of [
     const calls = (method: string): number => driver.calls.filter((call) => call.method === method).length;
     const gone = (name: string): Promise<string> => kubectl(['delete', 'pod', name, '--wait=true', '--timeout=60s']);
 
-    /** What a driver's attacher does, by its own polling. */
+    /** Polls like a driver's attacher. */
     const attach = async (): Promise<void> => {
       while (!stop.signal.aborted) {
-        // The server is away for a while when the node is killed.
+        // The server is unavailable for a while after the node is killed.
         const found = await get(
           'volumeattachments',
           '{range .items[*]}{.metadata.name} {.status.attached}{"\\n"}{end}',

@@ -1,4 +1,4 @@
-/** Watches of custom resources while their definition changes, stops serving a version, or is deleted. */
+/** Tests watches of custom resources while their definition changes, stops serving a version, or is deleted. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { customResourceDefinitions } from '../../api/machinery/resources.ts';
@@ -51,7 +51,7 @@ interface Watched {
   readonly ended: Promise<void>;
 }
 
-/** From now on. */
+/** Starts a watch from the current state. */
 async function watchThings(version: string): Promise<Watched> {
   const { metadata } = await plane.client.list(things(version), {});
   const events: string[] = [];

@@ -1,6 +1,6 @@
 /**
- * Devices in the whole control plane: claims from templates, their allocation by the scheduler, and their release by a finished
- * pod.
+ * Tests devices in a whole control plane: claims from templates, their allocation by the scheduler, and their release when the
+ * pod finishes.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

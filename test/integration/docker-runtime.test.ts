@@ -37,7 +37,7 @@ if (socket === undefined || images === undefined) {
       });
     const loader = await open('');
     const references = await loader.loadImages(images);
-    // The first sandbox is to bring its image by itself, where no pod that another test left holds it.
+    // The first sandbox must pull its image itself, unless a pod of another test still uses the image.
     await loader.removeImage(PAUSE_IMAGE).catch((error: unknown) => {
       if (!(error instanceof RuntimeError && /conflict|is using/i.test(error.message))) throw error;
     });

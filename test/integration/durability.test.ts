@@ -1,6 +1,6 @@
 /**
- * `orchlet controlplane` as a process: killed at random moments while fifty clients write, every write that was acknowledged
- * is there afterwards; on a full disk it refuses writes, answers reads, and goes on when there is room.
+ * Kills `orchlet controlplane` at random moments while fifty clients write, and checks that every acknowledged write survives.
+ * On a full disk it refuses writes, serves reads, and resumes when there is space.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -61,7 +61,10 @@ function tokenFile(directory: string): string[] {
   return ['--token-auth-file', file];
 }
 
-/** What a name may hold: the last acknowledged value, or one that was under way after it. `undefined`: nothing. */
+/**
+ * The possible values of a name: the last acknowledged one, or one that was being written after it. `undefined` means that it
+ * does not exist.
+ */
 interface Expected {
   acknowledged: string | undefined;
   underWay: string | undefined | 'nothing';
@@ -74,7 +77,7 @@ const body = (name: string, value: string): object => ({
   data: { value },
 });
 
-/** Creates, updates and deletes objects of its own until the server is gone. */
+/** Creates, updates and deletes its own objects until the server is killed. */
 async function write(cluster: Cluster, id: number, round: number, ledger: Map<string, Expected>): Promise<void> {
   for (let n = 0; ; n += 1) {
     const name = `w-${id}-${n % 4}`;
@@ -89,7 +92,7 @@ async function write(cluster: Cluster, id: number, round: number, ledger: Map<st
       else if (expected.acknowledged === undefined) answer = await cluster.call('POST', MAPS, body(name, value));
       else answer = await cluster.call('PUT', `${MAPS}/${name}`, body(name, value));
     } catch {
-      // The server was killed: whether this write came through is not known.
+      // The server was killed, so it is unknown whether this write succeeded.
       return;
     }
     assert.ok(answer.status < 300, `${answer.status}: ${answer.text}`);
@@ -122,7 +125,7 @@ test('every acknowledged write survives SIGKILL of the server', async (context) 
   const ledger = new Map<string, Expected>();
   for (let round = 0; round < ROUNDS; round += 1) {
     const writers = Array.from({ length: WRITERS }, (_, id) => write(cluster, id, round, ledger));
-    // A random moment is what is tested; not before every writer has had an answer in the first round.
+    // The server is killed at a random moment, after every writer got a response in the first round.
     while ([...ledger.values()].every(({ acknowledged }) => acknowledged === undefined)) {
       await new Promise((resolve) => setTimeout(resolve, 5));
     }

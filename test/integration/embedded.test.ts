@@ -1,4 +1,4 @@
-/** The control plane in the process of a user's tests: `startControlPlane`. */
+/** Tests `startControlPlane`, which runs the control plane in the process of a user's tests. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '../../api/machinery/clock.ts';

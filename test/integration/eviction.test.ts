@@ -1,7 +1,7 @@
 /**
- * A node under real pressure, on both runtimes: memory of the pods' own cgroup filled by a pod, and a small file system as the
- * agent's directory filled by another. Checks which pods are evicted, how that is reported, which pods stay, and that the
- * pressure passes.
+ * Tests a node under real pressure on both runtimes. A pod fills the memory cgroup of all pods, and another one fills the small
+ * file system of the agent's directory. Checks which pods are evicted, how it is reported, which pods stay, and that the
+ * pressure ends.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -14,13 +14,13 @@ import { RunningCluster, run } from './running-cluster.ts';
 import { Ended, until } from '../until.ts';
 
 const MIB = 1024 * 1024;
-/** What pods may use together, and how little of it may be left. */
+/** The memory of all pods together, and the eviction threshold. */
 const FOR_PODS_MIB = 500;
 const LEAST_MEMORY = '100Mi';
-/** Fills the memory when the file exists: dd holds one block, and waits for a reader that never reads. */
+/** Allocates memory once a file exists: dd keeps one block and waits for a reader that never reads. */
 const FILL_MEMORY =
   'until [ -f /tmp/go ]; do sleep 1; done; mkfifo /tmp/f; sleep 1000 </tmp/f & exec dd if=/dev/zero bs=430M count=1 of=/tmp/f';
-/** The agent's file system, and how little of it may be left. */
+/** The size of the agent's file system, and the eviction threshold. */
 const DISK_MIB = 300;
 const LEAST_DISK = '120Mi';
 const WRITTEN_MIB = 200;
@@ -34,7 +34,7 @@ interface Condition {
   readonly message?: string;
 }
 
-/** As the agent's directory. */
+/** Mounts a small file system as the agent's directory. */
 function mountSmallDisk(directory: string): void {
   const [disk, root] = [join(directory, 'disk'), join(directory, 'agent')];
   mkdirSync(root);
@@ -104,7 +104,7 @@ for (const [on, skip, cidr] of [
     });
     after(async () => {
       await cluster?.remove();
-      // What is empty: a pod's cgroup may still be on its way out, and is in nobody's way.
+      // Only empty cgroups are removed. A pod's cgroup may be in use for another moment.
       for (const left of globSync(join('/sys/fs/cgroup', '{.,*}', `orchlet-eviction-${on}`)))
         spawnSync('find', [left, '-depth', '-type', 'd', '-exec', 'rmdir', '{}', ';']);
     });

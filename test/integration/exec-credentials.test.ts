@@ -1,4 +1,4 @@
-/** Credentials from an external command, shown to a running control plane: tokens, certificates, expiry and refusals. */
+/** Tests credentials from an external command with a running control plane: tokens, certificates, expiry and refusals. */
 import assert from 'node:assert/strict';
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -62,14 +62,14 @@ async function certificateOf(commonName: string): Promise<object> {
 
 interface Plugin {
   readonly client: HttpClient;
-  /** How often the command was run. */
+  /** The number of runs of the command. */
   runs(): number;
   /** The last input of the command. */
   told(): { readonly spec: { readonly cluster?: Readonly<Record<string, unknown>>; readonly interactive: boolean } };
   passTime(ms: number): void;
 }
 
-/** A command that gives one status after another. */
+/** Creates a command that returns one status after another. */
 async function plugin(name: string, statuses: readonly object[]): Promise<Plugin> {
   const path = (file: string): string => join(directory, `${name}-${file}`);
   for (const [i, status] of statuses.entries()) {

@@ -1,4 +1,7 @@
-/** The executable of scripts/build-binary without a checkout or a Node.js: a cluster on both runtimes, with logs as JSON. */
+/**
+ * Tests the executable of scripts/build-binary without a checkout and without Node.js: a cluster on both runtimes, with logs as
+ * JSON.
+ */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -11,7 +14,7 @@ import { until } from '../until.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 
-/** With a probe over gRPC, whose client is a part that nothing else loads on Docker. */
+/** The pod has a gRPC probe. Nothing else loads the gRPC client on Docker. */
 const POD = {
   apiVersion: 'v1',
   kind: 'Pod',

@@ -1,4 +1,4 @@
-/** Floods of connections, streams and resets, at the API server's port and at the agent's: others are served meanwhile. */
+/** Floods the ports of the API server and of the agent with connections, streams and resets, while other clients are served. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect as connectHttp2, constants } from 'node:http2';
@@ -18,11 +18,11 @@ import { type ServerUnderTest, startServerUnderTest } from '../unit/agent/server
 
 const CONNECTIONS = 2000;
 const RESETS = 100_000;
-/** Many times what it takes, since the test shares its processor and its event loop with both servers. */
+/** Much longer than a response takes, because the test shares its processor and event loop with both servers. */
 const MAX_ANSWER_MS = 15_000;
 const MAX_GROWTH_BYTES = 300 << 20;
 
-/** What waits in the agent for each command; none of them reads. */
+/** // The input that waits in the agent for each command. No command reads it. */
 const inputs: Readable[] = [];
 const host = {
   syncLoopHealth: () => '',
@@ -47,14 +47,14 @@ after(async () => {
   await plane.close();
 });
 
-/** How long a client on a connection of its own waits for an answer. */
+/** Returns how long a client waits for a response on a new connection. */
 async function answerMs(port: number): Promise<number> {
   const start = performance.now();
   await askedForHealth(port);
   return performance.now() - start;
 }
 
-/** Resolves when the server has answered `GET /healthz` over HTTP/1.1, whatever the status. */
+/** Resolves when the server has responded to `GET /healthz` over HTTP/1.1 with any status. */
 function askedForHealth(port: number): Promise<void> {
   return new Promise((resolve, reject) => {
     const socket = connectTls({ host: '127.0.0.1', port, rejectUnauthorized: false, ALPNProtocols: ['http/1.1'] });
@@ -123,7 +123,7 @@ test('a client that opens and resets streams without end is cut off, and others 
   t.diagnostic(
     `${end} after ${opened} streams; the longest answer took ${Math.round(longest)} ms, ${Math.round(grown / 1048576)} MiB more`,
   );
-  // The HTTP/2 library of the server ends a session with this code when its limit of resets is exceeded.
+  // The HTTP/2 library of the server ends a session with this code if there are too many resets.
   assert.equal(end, `GOAWAY ${constants.NGHTTP2_INTERNAL_ERROR}`);
   assert.ok(longest < MAX_ANSWER_MS);
   assert.ok(grown < MAX_GROWTH_BYTES);
@@ -133,7 +133,7 @@ class Wire extends Duplex {
   writtenBytes = 0;
 
   override _read(): void {
-    // Everything is pushed at once.
+    // All data is pushed at once.
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
@@ -177,7 +177,7 @@ test('a SPDY peer that opens streams without end gets a thousand', async (t) => 
 
 const SOCKETS = 50;
 const MESSAGE = Buffer.alloc(64 * 1024);
-/** Of a stream's own buffer, and a socket's. */
+/** The size of the buffers of a stream and its socket. */
 const MAX_WAITING_BYTES = 3 << 20;
 
 test('WebSocket clients that send without end to commands that do not read are held back', async (t) => {

@@ -1,4 +1,7 @@
-/** API priority and fairness of a whole control plane: its objects, their status, and what one user can take from others. */
+/**
+ * Tests API priority and fairness in a whole control plane: its objects, their status, and how much one user can take from
+ * others.
+ */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { connect, type ClientHttp2Session } from 'node:http2';
@@ -194,7 +197,7 @@ test('a list of many custom resources takes more seats than one', async () => {
     return lines.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
   };
   const before = await seats();
-  // Seats are taken before the request is refused for want of permission.
+  // A request takes seats before authorization refuses it.
   assert.equal((await request('node', 'GET', things)).status, 403);
   assert.equal((await seats()) - before, 2);
   await request('node', 'GET', `${things}?limit=1&labelSelector=no%3Dmatch`);

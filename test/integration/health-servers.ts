@@ -1,6 +1,6 @@
 /**
- * Servers that probes and hooks of pods on the node's network call: HTTP, HTTPS and gRPC. They record the requests. They run in
- * a thread of their own: the tests' own thread stands still while kubectl runs, and probes wait for nobody.
+ * Servers for probes and hooks of pods on the node's network: HTTP, HTTPS and gRPC. They record the requests. They run in their
+ * own thread, because the thread of the tests is blocked while kubectl runs, and probes must not wait.
  */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -25,7 +25,7 @@ interface Ports {
 }
 
 export class HealthServers {
-  /** `http GET /path x-why=…`, `grpc service`, as far as the tests' thread has heard. */
+  /** The requests that this thread has received notifications for, as `http GET /path x-why=…` or `grpc service`. */
   readonly asked: string[] = [];
   readonly ports: Ports;
   readonly #worker: Worker;
@@ -36,14 +36,14 @@ export class HealthServers {
     worker.on('message', (line: string) => this.asked.push(line));
   }
 
-  /** `pair` names the files of a serving certificate. */
+  /** `pair` contains the files of a serving certificate. */
   static async start(pair: ServingPair): Promise<HealthServers> {
     const worker = new Worker(import.meta.filename, { workerData: pair });
     const [ports] = (await once(worker, 'message')) as [Ports];
     return new HealthServers(worker, ports);
   }
 
-  /** What a path (200 otherwise) or a gRPC service (SERVING otherwise) answers from now on. */
+  /** Sets the response for a path (200 by default) or a gRPC service (SERVING by default). */
   answer(what: string, with_: number): void {
     this.#worker.postMessage([what, with_]);
   }

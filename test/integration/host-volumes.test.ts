@@ -1,4 +1,4 @@
-/** What a container sees of its host, on both runtimes at once: paths of every type, disks, devices, huge pages. */
+/** Tests what a container sees of its host on both runtimes: paths of every type, disks, devices and huge pages. */
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
@@ -21,7 +21,7 @@ describe('what a container sees of its host', { skip: skipWithoutBoth, timeout: 
   let pagesBefore = '';
 
   before(async () => {
-    // The whole host has them: given back in the end.
+    // Huge pages belong to the whole host, so the number is restored at the end.
     pagesBefore = readFileSync(HUGE_PAGES, 'utf8').trim();
     writeFileSync(HUGE_PAGES, String(Number(pagesBefore) + 8));
     host = mkdtempSync(join(tmpdir(), 'orchlet-host-'));
@@ -61,7 +61,7 @@ describe('what a container sees of its host', { skip: skipWithoutBoth, timeout: 
     container: { volumeMounts: names.map((name) => ({ name, mountPath: `/v/${name}` })) },
     spec: { volumes: volumesOf(on) },
   }));
-  // How each type is refused is the agent's alone, whatever its runtime: one is seen here.
+  // The agent refuses a wrong type regardless of the runtime, so one type is enough here.
   nodes.prepare('wrong', () => ({
     container: { volumeMounts: [{ name: 'v', mountPath: '/v' }] },
     spec: { volumes: [typed('v', join(host, 'file'), 'Socket')] },
@@ -200,7 +200,7 @@ describe('what a container sees of its host', { skip: skipWithoutBoth, timeout: 
       const mounts = nodes.shell(pod, 'grep hugetlbfs /proc/mounts');
       for (const path of ['/pages', '/sized'])
         assert.match(mounts, new RegExp(`^nodev ${path} hugetlbfs .*pagesize=2M`, 'm'));
-      // Lowered where the runtime's own daemon may do so.
+      // The score is lowered if the runtime's own daemon may do so.
       assert.match(nodes.shell(pod, 'cat /proc/1/oom_score_adj'), /^(?:-997|0)$/);
     });
   });

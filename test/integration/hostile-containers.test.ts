@@ -1,8 +1,8 @@
 /**
- * Containers that attack the agent through the files that both can write, on both runtimes at once: volumes, termination logs,
- * sub-paths, what is left at a pod's end, container logs. The attackers have paths of the host and are root: nothing but the
- * agent's own care keeps its reads and writes inside. The tree of the host that every link leads to stays untouched, and the
- * agents go on.
+ * Containers attack the agent through files that both can write, on both runtimes: volumes, termination logs, sub-paths, files
+ * that remain after a pod, and container logs. The attackers are root and have host paths, so only the agent's own checks keep
+ * its reads and writes inside. Every link leads to a directory of the host, which must stay unchanged, and the agents must keep
+ * running.
  */
 import assert from 'node:assert/strict';
 import {
@@ -24,7 +24,7 @@ import { until } from '../until.ts';
 
 const SECRET = 'of the host alone';
 
-/** All that writing, creating, removing, or changing an owner or a mode would change. */
+/** Returns everything that writing, creating, removing or changing an owner or a mode would change. */
 function snapshot(path: string): string {
   const of = ({ mode, uid, gid, size, ino, mtimeNs, ctimeNs }: BigIntStats): string =>
     [mode, uid, gid, size, ino, mtimeNs, ctimeNs].join(' ');
@@ -84,7 +84,10 @@ describe('a hostile container', { skip: skipWithoutBoth, timeout: 290_000 }, () 
     metadata: { name: `raced-${on}` },
     stringData: { key: value },
   });
-  /** Puts a link to the host's tree wherever the agent writes a volume: the draft, its directory, the names of the files. */
+  /**
+   * Repeatedly replaces everything that the agent writes for a volume with a link to the host's directory: the new directory,
+   * the current directory, and the names of the files.
+   */
   const race = (target: string): string => `
     cd /pods/$POD_UID/volumes
     until [ -e /empty/stop ]; do
@@ -130,7 +133,7 @@ describe('a hostile container', { skip: skipWithoutBoth, timeout: 290_000 }, () 
     });
   });
 
-  /** Puts something else in the place of the agent's own file, then fails. */
+  /** Replaces the agent's own file with something else, and then fails. */
   const instead = (name: string, make: string): object =>
     sh(name, `for f in /pods/$POD_UID/containers/${name}/*; do rm $f; ${make} $f; done; exit 1`, {
       env: [uid],
@@ -141,7 +144,7 @@ describe('a hostile container', { skip: skipWithoutBoth, timeout: 290_000 }, () 
       instead('fifo', 'mkfifo'),
       instead('shadow', 'ln -s /etc/shadow'),
       instead('secret', `ln -s ${tree()}/secret`),
-      // What the pod made at the path itself is covered by the agent's file.
+      // The agent's file covers what the pod created at the same path.
       ...['covered-fifo', 'covered-link'].map((name) =>
         sh(name, `echo mine > /made/${name}; exit 1`, {
           terminationMessagePath: `/made/${name}`,
@@ -238,14 +241,14 @@ describe('a hostile container', { skip: skipWithoutBoth, timeout: 290_000 }, () 
       const log = `/logs/default_${logger}_${nodes.field(logger, '.metadata.uid')}/main/0.log`;
       for (const make of ['mkfifo', `ln -s ${tree()}/secret`]) {
         nodes.shell(pod, `rm -f ${log}; ${make} ${log}; rm -f ${log}.1; ${make} ${log}.1`);
-        // As many as there are threads that open files: none may be held.
+        // There is a reader for each thread that opens files, and none of them may block.
         for (let reader = 0; reader < 4; reader += 1) {
           const read = nodes.try(['logs', logger]);
           assert.notEqual(read.stdout, 'said\n');
           assert.doesNotMatch(`${read.stdout}${read.stderr}`, new RegExp(SECRET));
         }
       }
-      // Folders as of pods that are gone.
+      // The directories look like those of deleted pods.
       nodes.shell(
         pod,
         `ln -s ${tree()} /logs/default_gone_1; mkdir /logs/default_gone_2; ln -s ${tree()} /logs/default_gone_2/main`,

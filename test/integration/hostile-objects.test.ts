@@ -1,6 +1,6 @@
 /**
- * The largest objects that are accepted: each write of them takes time that grows with their size, so that nobody holds the
- * event loop with one request. Sizes are items of one list or map.
+ * Writes the largest objects that are accepted. The time of each write grows linearly, so that no client blocks the event loop
+ * with one request. A size is the number of items of a list or map.
  */
 import { after, before, test } from 'node:test';
 import { configMaps, namespaces, pods, deployments, type ResourceOf } from '../../api/machinery/resources.ts';

@@ -1,6 +1,6 @@
 /**
- * Admission webhooks that misbehave, through a running server and real TLS: the failure policy applies to every fault, none
- * blocks or harms the server, and none makes it connect to an address that the webhook's author could not reach.
+ * Tests misbehaving admission webhooks with a running server and real TLS. The failure policy applies to every fault, no
+ * webhook blocks or harms the server, and none makes it connect to an address that the webhook's author could not reach.
  */
 import assert from 'node:assert/strict';
 import { createServer, type Server } from 'node:https';
@@ -28,7 +28,7 @@ let plane: ControlPlane;
 let server: Server;
 let ca = '';
 let identity: { cert: string; key: string };
-/** What reached the path that only a redirect leads to. */
+/** The requests to the path that only a redirect leads to. */
 const followed: string[] = [];
 
 type Behaviour = (review: Review, response: ServerResponse, message: IncomingMessage) => void;
@@ -135,7 +135,7 @@ interface HookOptions {
   readonly timeoutSeconds?: number;
 }
 
-/** A namespace of its own with one webhook for what is made in it. */
+/** Creates a namespace with one webhook for the objects in it. */
 async function inNamespace(name: string, hooks: readonly HookOptions[], use: () => Promise<void>): Promise<void> {
   const selector = { matchLabels: { 'kubernetes.io/metadata.name': name } };
   await plane.client.create(namespaces, '', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
@@ -189,7 +189,7 @@ async function refusal(write: Promise<unknown>): Promise<StatusError> {
   return error;
 }
 
-/** A new configuration is seen a moment after it was made. */
+/** The server applies a new configuration a moment after it was created. */
 async function untilRefused(write: () => Promise<unknown>): Promise<StatusError> {
   const deadline = Date.now() + 60_000;
   for (;;) {
@@ -246,7 +246,7 @@ test('what a webhook held up is not created in a namespace that terminates meanw
     [{ clientConfig: { url: urlOf('held'), caBundle: caBundle() }, failurePolicy: 'Fail' }],
     async () => {
       const creations: Promise<unknown>[] = [];
-      // A new configuration is seen a moment after it was made.
+      // The server applies a new configuration a moment after it was created.
       for (let at = 0; at < 2000; at += 1) {
         const creation = configMap('held', `c${at}`);
         creation.catch(() => undefined);
@@ -324,7 +324,7 @@ for (const [index, [what, spec, , message]] of serviceCases.entries()) {
         });
       const deadline = Date.now() + 60_000;
       let error = await untilRefused(() => configMap(namespace, `a${Math.random().toString(36).slice(2)}`));
-      // The service is seen a moment after it was made.
+      // The server uses the service a moment after it was created.
       while (!message.test(error.message) && Date.now() < deadline)
         error = await refusal(configMap(namespace, `a${Math.random().toString(36).slice(2)}`));
       assert.match(error.message, message);

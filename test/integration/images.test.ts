@@ -1,6 +1,6 @@
 /**
- * The image store of real runtimes: archives come in by the command, unused images go, and what is used, imported or pinned
- * stays.
+ * Tests the image store of real runtimes: the command imports archives, unused images are removed, and used, imported and
+ * pinned images stay.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -36,7 +36,7 @@ for (const [on, skip] of [
     let directory = '';
     let runtime: Runtime;
 
-    /** An archive with an image for each list of names; no two have the same content. */
+    /** Writes an archive with an image for each list of names. All images differ in their content. */
     const write = async (file: string, what: readonly (readonly string[])[]): Promise<string> => {
       const archive = join(directory, file);
       const images = what.map((names) => ({
@@ -54,7 +54,7 @@ for (const [on, skip] of [
       await runtime.loadImages(await write('more.tar', what));
     };
     const isThere = async (what: string): Promise<boolean> => (await runtime.imageStatus(name(what))) !== undefined;
-    /** Other tests' images are none of ours. */
+    /** Images of other tests are ignored. */
     const collector = (
       space: () => ImageSpace,
       given: { readonly policy?: Partial<ImageGcPolicy>; readonly also?: string } = {},
@@ -160,7 +160,7 @@ for (const [on, skip] of [
         const demo = (await runtime.imageStatus(DEMO))?.id ?? '';
         const id = await runtime.createContainer(sandbox, config, containerOf(demo, 'c', ['sleep', '1000'], {}));
         await runtime.startContainer(id);
-        // The pause image, in containerd from 1.7 on.
+        // containerd 1.7 and later pin the pause image.
         const pinned = (await runtime.listImages()).filter((image) => image.pinned);
         const { gc, clock } = collector(() => FULL, { also: DEMO });
         for (const state of ['running', 'ended']) {

@@ -1,6 +1,6 @@
 /**
- * Informers, those of the usual JavaScript client and our own, through disconnects, a restart and a compaction of what
- * they last saw: each change is reported, and none twice.
+ * Tests our informers and those of the Kubernetes client for JavaScript over disconnects, a restart and a compaction of the
+ * last state that they saw. Each change is reported exactly once.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -22,7 +22,7 @@ import { until } from '../until.ts';
 
 const DISCONNECTS = 10;
 
-/** Passes connections on to the control plane, and cuts them on request. */
+/** Forwards connections to the control plane, and closes them on request. */
 class Gate {
   readonly #sockets = new Set<Socket>();
   readonly #server = createServer((client) => {
@@ -44,7 +44,7 @@ class Gate {
       one.pipe(other);
     }
   });
-  /** 0: nobody gets through. */
+  /** The port of the control plane. With 0, connections are refused. */
   target = 0;
   port = 0;
 
@@ -108,7 +108,7 @@ async function watchWithUsualClient(
   return { stop, lists: () => lists };
 }
 
-/** Changes config maps, and records which changes an informer must report. */
+/** Changes config maps, and records the changes that an informer must report. */
 class Writer {
   readonly expected: Told = new Map();
   readonly #values = new Map<string, number>();
@@ -118,7 +118,7 @@ class Writer {
     tell(this.expected, 'add', name, '0');
   }
 
-  /** `seen`: false where the informers are away until the past is gone, and the object changes again. */
+  /** `seen` is false if the informers are disconnected until the change is compacted and the object changes again. */
   async update(client: Client, name: string, seen = true): Promise<void> {
     const value = (this.#values.get(name) ?? 0) + 1;
     await client.update(configMaps, this.#object(name, value));
@@ -141,7 +141,7 @@ const inOrder = (told: Told): readonly (readonly [string, readonly string[]])[] 
   [...told].sort(([left], [right]) => (left < right ? -1 : 1));
 const count = (told: Told): number => [...told.values()].reduce((sum, events) => sum + events.length, 0);
 
-/** Forgets all history up to now. */
+/** Compacts the whole history. */
 async function compactAll(dataDir: string): Promise<void> {
   const storage = await openSqliteStorage({
     directory: join(dataDir, 'storage'),
@@ -220,7 +220,7 @@ test('informers tell of every change once over disconnects, a restart and a comp
   gate.target = plane.port;
   await bothToldAll();
 
-  // What comes twice comes before this.
+  // A duplicate notification would arrive before this object.
   await writer.create(plane.client, 'c-end');
   await bothToldAll();
   assert.deepEqual(inOrder(theirs), inOrder(writer.expected));

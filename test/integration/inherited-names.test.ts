@@ -1,6 +1,6 @@
 /**
- * Names that every JavaScript object inherits (`constructor`, `__proto__`) as text in any field and as key in any map: a
- * look-up in a plain object would find a function. One object of each kind is sent with each of its texts replaced in turn.
+ * Uses names that every JavaScript object inherits (`constructor`, `__proto__`) as text in any field and as key in any map,
+ * where a look-up in a plain object would find a function. For one object of each kind, each text is replaced in turn.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -62,7 +62,7 @@ after(async () => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-/** The object with one text or one key replaced, for each text and each map of texts in it. */
+/** Yields the object with one text or one key replaced, for each text and each map of texts. */
 function* replaced(value: JsonValue, name: string, top = true): Generator<JsonValue> {
   if (typeof value === 'string') yield name;
   if (Array.isArray(value)) {
@@ -71,7 +71,7 @@ function* replaced(value: JsonValue, name: string, top = true): Generator<JsonVa
   } else if (typeof value === 'object' && value !== null) {
     const members = Object.entries(value);
     for (const [key, inner] of members) {
-      // Another kind would be refused as a whole.
+      // With another kind, the whole object would be refused.
       if (top && (key === 'kind' || key === 'apiVersion')) continue;
       if (inner === undefined) continue;
       for (const other of replaced(inner, name, false)) yield { ...value, [key]: other };
@@ -80,7 +80,10 @@ function* replaced(value: JsonValue, name: string, top = true): Generator<JsonVa
   }
 }
 
-/** All texts of a generated object are such names, and each of its maps has them as keys: deep fields that samples lack. */
+/**
+ * Returns a generated object in which all texts and all keys of maps are such names. It has deeply nested fields that samples
+ * lack.
+ */
 function named(value: JsonValue | undefined, next: () => string): JsonValue | undefined {
   if (typeof value === 'string') return next();
   if (Array.isArray(value)) return value.map((item) => named(item, next) ?? null);

@@ -1,4 +1,4 @@
-/** Keys and CAs are replaced without locking a client out: both are accepted for a while, then only the new one. */
+/** Replaces keys and CAs without refusing any client: both are accepted for a while, and later only the new one. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -106,7 +106,7 @@ test('a new key for service accounts signs, tokens of the old one stay good unti
     assert.deepEqual([await statusOf(plane, old), await statusOf(plane, renewed)], [401, 200]);
     assert.deepEqual(await publishedKeys(plane), [keyIdOf(renewed)]);
   });
-  // The same by kube-apiserver's flags, with a key of another kind.
+  // The same with kube-apiserver's flags and a key of another type.
   const ecdsa = join(directory, 'ecdsa.key');
   writeFileSync(ecdsa, privateKeyPem((await generateKey('ecdsa')).privateKey));
   const flags = { serviceAccountSigningKeyFile: ecdsa, serviceAccountKeyFile: [ecdsa, join(pki, 'sa.pub')] };

@@ -1,4 +1,4 @@
-/** The verbs of kubectl against the control plane alone, with the oldest and the newest kubectl that is installed. */
+/** Tests the verbs of the oldest and the newest installed kubectl with a control plane without nodes. */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { generateKeyPairSync } from 'node:crypto';

@@ -1,9 +1,9 @@
-/** The installed versions of kubectl. */
+/** Finds the installed versions of kubectl. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Every installed kubectl by its version, oldest first. */
+/** Returns every installed kubectl, oldest first. */
 export function kubectls(): { readonly version: string; readonly path: string }[] {
   const found = new Map<string, string>();
   for (const directory of (process.env['PATH'] ?? '').split(':').filter((part) => existsSync(part))) {
@@ -15,7 +15,7 @@ export function kubectls(): { readonly version: string; readonly path: string }[
       if (version !== undefined && !found.has(version)) found.set(version, path);
     }
   }
-  // Some distributions keep further versions beside the one on PATH.
+  // Some distributions install further versions beside the one on PATH.
   const beside = '/usr/lib/google-cloud-sdk/bin';
   for (const name of existsSync(beside) ? readdirSync(beside) : []) {
     const version = /^kubectl\.1\.(\d+)$/.exec(name)?.[1];

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
-/** Unmounts what a killed agent has left below the directory, which could not be removed otherwise. */
+/** Unmounts everything that a killed agent has left below the directory, so that it can be removed. */
 export function unmountBelow(directory: string): void {
   const points = readFileSync('/proc/self/mountinfo', 'utf8')
     .split('\n')

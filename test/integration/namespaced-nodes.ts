@@ -1,6 +1,6 @@
 /**
- * Nodes of a cluster on one host: each in a network namespace of its own, behind a bridge, with a Docker daemon of its own and
- * an agent that joined by `orchlet join`. Made by the test and removed by it, also after a failure.
+ * Creates nodes of a cluster on one host. Each node has a network namespace behind a bridge, a Docker daemon, and an agent that
+ * joined with `orchlet join`. The test removes them, also after a failure.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import {
@@ -37,10 +37,10 @@ function whyNoNodes(): string | false {
   return false;
 }
 
-/** Why there can be no nodes in namespaces here; `false` where they can be. */
+/** The reason why nodes in namespaces are not possible here, or `false`. */
 export const skipWithoutNamespaces: string | false = whyNoNodes();
 
-/** A subnet that no other run of this test has at the same time. */
+/** A subnet that no other run of this test uses at the same time. */
 const NET = `10.197.${process.pid % 250}`;
 const BRIDGE = `orcn${process.pid}`;
 
@@ -55,14 +55,14 @@ export class NamespacedNode {
   constructor(name: string, number: number, parent: string) {
     this.name = name;
     this.address = `${NET}.${10 + number}`;
-    // Short: sockets stand in it.
+    // The path is short, because it contains sockets.
     this.directory = join(parent, name);
     this.#namespace = `${BRIDGE}${name}`;
     this.#port = `${BRIDGE}${number}`.slice(0, 15);
     mkdirSync(join(this.directory, 'images'), { recursive: true });
   }
 
-  /** The namespace and its wire. */
+  /** Creates the namespace and its virtual cable. */
   connect(): void {
     const inside = ['-n', this.#namespace];
     run('ip', ['netns', 'add', this.#namespace]);
@@ -75,7 +75,7 @@ export class NamespacedNode {
     run('ip', [...inside, 'route', 'add', 'default', 'via', `${NET}.1`]);
   }
 
-  /** Pulls the plug; `false` puts it back. */
+  /** Disconnects the node from the network; `false` connects it again. */
   cut(isCut: boolean): void {
     run('ip', ['link', 'set', this.#port, isCut ? 'down' : 'up']);
   }
@@ -89,7 +89,7 @@ export class NamespacedNode {
     await finished(spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'] }), `the runtime of ${this.name}`);
   }
 
-  /** As a person does it, with the line that the control plane printed. */
+  /** Joins like a user, with the command line that the control plane printed. */
   async join(line: string): Promise<void> {
     const [, ...words] = line.trim().split(/\s+/);
     const more = ['--node-name', this.name, '--config-dir', this.directory, '--start=false'];
@@ -97,7 +97,7 @@ export class NamespacedNode {
     await finished(spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'] }), `orchlet join on ${this.name}`);
     copyFileSync(imageArchive ?? '', join(this.directory, 'images', 'images.tar'));
     const config = { apiVersion: 'kubelet.config.k8s.io/v1beta1', kind: 'KubeletConfiguration' };
-    // Renewed each second.
+    // The lease is renewed each second.
     writeFileSync(join(this.directory, 'config.json'), JSON.stringify({ ...config, nodeLeaseDurationSeconds: 4 }));
   }
 
@@ -112,7 +112,7 @@ export class NamespacedNode {
       ...['--config', join(directory, 'config.json')],
       ...['--root-dir', join(directory, 'a'), '--images-dir', join(directory, 'images')],
       ...['--pod-logs-dir', join(directory, 'logs'), '--node-ip', this.address],
-      // Docker's storage stands under the test's directory, on the host's own disk, which may be full for other reasons.
+      // Docker stores its data in the test's directory, on the host's disk, which may be full for other reasons.
       ...['--eviction-hard', 'nodefs.available<1%,imagefs.available<1%', '--cgroup-root', `/${this.#namespace}`],
       ...['--container-runtime', 'docker', '--docker-endpoint', `unix://${this.socket}`],
       ...['--fail-swap-on=false'],
@@ -126,7 +126,7 @@ export class NamespacedNode {
     return join(this.directory, 'd', 'docker.sock');
   }
 
-  /** What Docker on this node answers. */
+  /** Returns the output of Docker on this node. */
   docker(args: readonly string[]): string {
     return run('docker', ['-H', `unix://${this.socket}`, ...args]);
   }
@@ -158,7 +158,7 @@ export class NamespacedNode {
   }
 }
 
-/** Deepest first; what is still used stays. */
+/** Removes the deepest cgroups first. Those in use stay. */
 function removeCgroups(name: string): void {
   const script = `find /sys/fs/cgroup -maxdepth 8 -depth -type d -path '*/${name}*' -exec rmdir {} + 2>/dev/null`;
   spawnSync('sh', ['-c', script]);
@@ -182,7 +182,10 @@ export class NodesOfOneHost {
     this.#directory = directory;
   }
 
-  /** Control plane, namespaces and runtimes; nobody has joined yet. `clean` is given what removes all that was made. */
+  /**
+   * Starts the control plane, the namespaces and the runtimes. No node has joined yet. `clean` receives the functions that
+   * remove everything.
+   */
   static async start(names: readonly string[], planeFlags: readonly string[]): Promise<NodesOfOneHost> {
     const directory = mkdtempSync(join(tmpdir(), 'orcn-'));
     const nodes = names.map((name, number) => new NamespacedNode(name, number, directory));

@@ -1,6 +1,6 @@
 /**
- * Graceful node shutdown with a real login manager: systemd-logind on a bus of the test's own, where a fake stands for the
- * systemd that would take the machine down.
+ * Tests graceful node shutdown with a real login manager: systemd-logind on a private bus, where a fake replaces the systemd
+ * that would power off the machine.
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process';
@@ -62,14 +62,14 @@ describe('a host that goes down', { skip: whyNot(), timeout: 120_000 }, () => {
   const alive = keepAlive();
   const directory = mkdtempSync(join(tmpdir(), 'shutdown-'));
   const children: ChildProcess[] = [];
-  /** The content of the state file at the call that powers the host off. */
+  /** The content of the state file when the host is powered off. */
   const statesAtPowerOff: string[] = [];
   let systemd: Socket;
   const previousBus = process.env['DBUS_SYSTEM_BUS_ADDRESS'];
   let plane: ControlPlane;
   let agent: Agent;
 
-  /** As systemd answers a login manager that is about to power off. */
+  /** Responds like systemd to a login manager that is about to power off. */
   function answer(call: BusCall): BusAnswer {
     if (call.member === 'Get') return { signature: 's', value: 'loaded', variant: true };
     if (call.member !== 'StartUnit') return undefined;
@@ -87,7 +87,7 @@ describe('a host that goes down', { skip: whyNot(), timeout: 120_000 }, () => {
       }),
     );
     systemd = await until('a bus', () => serveOnBus(socket, 'org.freedesktop.systemd1', answer));
-    // Its files in memory of its own: the host's login manager, if there is one, is left alone.
+    // The files are in a private mount, so the host's login manager is not affected.
     const start = `mount -t tmpfs t /run/systemd && mkdir -p /run/systemd/system /run/systemd/seats /run/systemd/users /run/systemd/sessions /run/systemd/inhibit && exec ${LOGIND}`;
     children.push(spawn('unshare', ['-m', 'sh', '-c', `mkdir -p /run/systemd; ${start}`], { stdio: 'ignore' }));
     await until('a login manager', () => locks() === 0 || undefined);
@@ -97,7 +97,7 @@ describe('a host that goes down', { skip: whyNot(), timeout: 120_000 }, () => {
     writeFileSync(kubeconfig, plane.kubeconfig);
     agent = await startAgentInMemory(directory, {
       kubeconfig,
-      // Within the five seconds that the login manager allows: its configuration is left alone.
+      // This is within the default limit of five seconds of the login manager.
       shutdownGracePeriod: 5000,
       shutdownGracePeriodCriticalPods: 2000,
     });
@@ -136,7 +136,7 @@ describe('a host that goes down', { skip: whyNot(), timeout: 120_000 }, () => {
     await plane.client.create(pods, 'default', podOf('critical', { priorityClassName: 'system-node-critical' }));
     for (const name of ['plain', 'critical'])
       await until(`${name} running`, async () => ((await statusOf(name))?.phase === 'Running' ? true : undefined));
-    // Not blocking: the fake answers from this process.
+    // The call must not block, because the fake responds in this process.
     const asked = promisify(execFile)('busctl', [
       ...['--system', 'call', 'org.freedesktop.login1', '/org/freedesktop/login1', 'org.freedesktop.login1.Manager'],
       ...['PowerOff', 'b', 'false'],

@@ -1,6 +1,6 @@
 /**
- * More than one node: three agents in network namespaces, each with a container runtime of its own, join a control plane by
- * `orchlet join`; pods spread over them, one is cut off and comes back.
+ * Tests several nodes: three agents in network namespaces, each with its own container runtime, join a control plane with
+ * `orchlet join`. Pods are spread over them, and one node is disconnected and returns.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -88,7 +88,7 @@ describe('three nodes', { skip: skipWithoutNamespaces, timeout: 280_000 }, () =>
   before(async () => {
     host = await NodesOfOneHost.start(
       ['a', 'b', 'c'],
-      // Above the lease's duration by so much that a busy machine alone loses no node.
+      // The grace period exceeds the lease duration by so much that no node is lost only because the machine is busy.
       ['--node-monitor-grace-period', '12s', '--node-monitor-period', '1s'],
     );
   });
@@ -105,7 +105,7 @@ describe('three nodes', { skip: skipWithoutNamespaces, timeout: 280_000 }, () =>
       { encoding: 'utf8' },
     );
     assert.equal(made.status, 0, made.stderr);
-    // The administrator's kubeconfig names loopback; nodes come in by the address that the cluster's description has.
+    // The administrator's kubeconfig contains loopback. Nodes use the address in `cluster-info`.
     await Promise.all(host.nodes.map((each) => each.join(made.stdout)));
     for (const each of host.nodes) each.startAgent();
     await until('three Ready nodes', () => {
@@ -159,7 +159,7 @@ describe('three nodes', { skip: skipWithoutNamespaces, timeout: 280_000 }, () =>
     });
     const moved = await until('six pods without it', () => ready('web', 6));
     assert.deepEqual(nodesOf(moved), ['a', 'b']);
-    // Nobody knows whether they have terminated: they stay, marked for deletion, until their node reports.
+    // It is unknown whether they have terminated, so they stay terminating until their node reports.
     const waiting = pods('web').filter(({ spec }) => spec.nodeName === 'c');
     assert.deepEqual(
       waiting.map(({ metadata }) => metadata.uid).sort(),

@@ -1,4 +1,4 @@
-/** Lives of objects that several parts take part in: quota and its admission, owners and their dependents. */
+/** Tests object lifecycles that involve several components: quota and its admission, owners and their dependents. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { configMaps, namespaces, resourceQuotas } from '../../api/machinery/resources.ts';

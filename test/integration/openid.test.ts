@@ -1,6 +1,6 @@
 /**
- * OpenID Connect against a real issuer (oidc-provider) over TLS: which tokens are accepted, which are refused, and what happens
- * while the issuer does not answer.
+ * Tests OpenID Connect with a real issuer (oidc-provider) over TLS: which tokens are accepted, which are refused, and the
+ * behaviour while the issuer does not respond.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
@@ -74,7 +74,7 @@ before(async () => {
     features: { devInteractions: { enabled: false } },
     cookies: { keys: ['for-this-test'] },
   });
-  // The shortest way to a token that the issuer itself has made: a grant of our own.
+  // A custom grant is the shortest way to a token that the issuer itself creates.
   provider.registerGrantType('urn:test', async (ctx) => {
     const { IdToken } = ctx.oidc.provider;
     const token = new IdToken({ sub: 'ann' }, { ctx });
@@ -140,7 +140,7 @@ function issuedToken(): Promise<string> {
   });
 }
 
-/** A token with the issuer's own key that the issuer would not make. */
+/** A token that has the issuer's key but that the issuer would not create. */
 const forged = (
   claims: Record<string, unknown>,
   header: { alg: string; kid?: string } = { alg: 'RS256', kid: 'one' },
@@ -279,7 +279,7 @@ test('a server takes issuers and anonymous paths from its configuration file, an
     await until('a change of who is anonymous is refused', async () => (await reloads('failure')) === 2);
     assert.equal((await whoIs(token)).username, 'new:ann');
     assert.equal((await call('/version')).status, 401);
-    // Without the issuer its tokens are refused, however recently they were verified.
+    // While the issuer is missing from the configuration, its tokens are refused, even if they were verified recently.
     writeConfiguration(path, { prefix: 'new:', issuers: false });
     await until('the issuer is gone', async () => (await call('/version', token)).status === 401);
   } finally {

@@ -1,4 +1,4 @@
-/** Objects whose addresses lead to this host: what the API server answers instead of connecting there. */
+/** Tests objects whose addresses lead to this host: the API server responds with an error instead of connecting. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';
@@ -87,12 +87,12 @@ function call(path: string, options: { readonly method?: string; readonly upgrad
   });
 }
 
-/** What a node can write into its own status. */
+/** Sets the address as a node could do in its own status. */
 async function pointNode(name: string, address: string, port: number, type = 'InternalIP'): Promise<void> {
   const patch = {
     status: { addresses: [{ type, address }], daemonEndpoints: { kubeletEndpoint: { Port: port } } },
   };
-  // A strategic patch merges the list of addresses by type.
+  // A strategic merge patch would merge the list of addresses by type.
   await plane.client.patch(nodes, '', name, 'merge', patch, { subresource: 'status' });
 }
 

@@ -1,6 +1,6 @@
 /**
- * The npm package of scripts/build-package, as a dependency of somebody's tests, and the program that scripts/install installs:
- * what runs is there, and nothing else.
+ * Tests the npm package of scripts/build-package as a dependency of a user's tests, and the program that scripts/install
+ * installs. Both contain only what runs.
  */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
@@ -21,7 +21,7 @@ import { until } from '../until.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const MEGABYTE = 1e6;
-/** The user's Node.js is the one of the tests. */
+/** The user's Node.js is that of the tests. */
 const ENVIRONMENT = { ...process.env, PATH: `${dirname(process.execPath)}:${process.env['PATH'] ?? ''}` };
 
 const IN_MEMORY = `
@@ -39,7 +39,7 @@ import { startControlPlane } from 'orchlet';
 const plane = await startControlPlane({ flags: { dataDir: process.argv[2], securePort: 0, bindAddress: '127.0.0.1' } });
 console.log(plane.url);
 writeFileSync('kubeconfig', plane.kubeconfig);
-// Its texts are those of declarations that nothing imports.
+// The descriptions are those of declarations that nothing imports.
 const explained = await promisify(execFile)('kubectl', ['--kubeconfig', 'kubeconfig', 'explain', 'configmap.data']);
 console.log(/data contains the configuration data/i.test(explained.stdout));
 await plane.close();
@@ -55,13 +55,13 @@ const names: string[] = (await plane.client.list({ group: '', version: 'v1', res
 export { names };
 `;
 
-/** As du(1) counts: whole blocks. */
+/** Counts whole blocks, like du(1). */
 function diskUsage(folder: string): number {
   const entries = readdirSync(folder, { recursive: true, encoding: 'utf8' });
   return entries.reduce((sum, entry) => sum + lstatSync(join(folder, entry)).blocks * 512, 0);
 }
 
-/** The files that an entry loads before it runs. */
+/** Returns the files that are loaded before an entry runs. */
 function loadedFirst(folder: string, entry: string): ReadonlySet<string> {
   const found = new Set([entry]);
   for (const file of found) {
@@ -84,14 +84,14 @@ describe('the npm package', { timeout: 240_000 }, () => {
     installed = join(project, 'node_modules/orchlet');
     const packed = execFileSync(join(ROOT, 'scripts/build-package'), { cwd: ROOT, encoding: 'utf8' }).trim();
     writeFileSync(join(project, 'package.json'), '{"private": true, "type": "module"}\n');
-    // Offline: nothing is fetched, as it depends on nothing.
+    // npm needs no network, because the package has no dependencies.
     npm = run('sh', ['-c', `npm install --offline --no-audit --no-fund '${join(ROOT, packed)}' 2>&1`]);
   });
   after(() => rmSync(project, { recursive: true, force: true }));
 
   test('installs offline as one package of less than 40 MB, without scripts and without warnings', () => {
     assert.match(npm, /added 1 package /);
-    // What npm remarks about its own settings is not about the package.
+    // Warnings of npm about its own settings are not about the package.
     assert.deepEqual(
       npm.split('\n').filter((line) => /warn|deprecated/i.test(line) && !/Unknown .*config/.test(line)),
       [],
@@ -130,7 +130,7 @@ describe('the npm package', { timeout: 240_000 }, () => {
 
   test('gives a control plane in memory, and one with its storage on disk', () => {
     writeFileSync(join(project, 'memory.mjs'), IN_MEMORY);
-    // The certificate is that of a CA which the program does not know.
+    // The program does not trust the CA of the certificate.
     assert.match(run(process.execPath, ['memory.mjs']), /CERT/);
     writeFileSync(join(project, 'disk.mjs'), ON_DISK);
     assert.match(run(process.execPath, ['disk.mjs', join(project, 'data')]), /^https:\/\/127\.0\.0\.1:\d+\ntrue\n$/);
@@ -165,7 +165,7 @@ test('an installation from a checkout holds no sources and no tools, and takes l
   const sources = globSync('**/*.ts', { cwd: program }).filter((file) => !file.startsWith('dist/program/models/'));
   assert.deepEqual(sources, []);
   assert.deepEqual(readdirSync(program).sort(), ['README.md', 'bin', 'dist']);
-  // Its own Node.js runs it: none is on the path.
+  // The program uses its own Node.js; there is none on the path.
   const said = execFileSync(join(program, 'bin/orchlet'), ['version'], {
     encoding: 'utf8',
     env: { PATH: '/usr/bin:/bin', NODE_COMPILE_CACHE: join(destination, 'compiled') },

@@ -1,6 +1,6 @@
 /**
- * A control plane and an agent on a real container runtime, each a process of its own, and kubectl on them: for tests of the
- * life of pods. Pods are bound to the node by the test, so that the agent judges them and no scheduler.
+ * Runs a control plane and an agent on a real container runtime, each as a separate process, and kubectl, for tests of the
+ * lifecycle of pods. The test binds pods to the node itself, so that the agent decides about them without a scheduler.
  */
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';
@@ -17,7 +17,7 @@ export const IMAGE = 'orchlet.local/demo:1';
 export interface PodOptions {
   readonly metadata?: object;
   readonly spec?: object;
-  /** Over the one container `main`, which sleeps. */
+  /** Merged into the container `main`, which sleeps. */
   readonly container?: object;
   readonly containers?: readonly object[];
 }
@@ -28,7 +28,7 @@ export interface PodClusterOptions {
   readonly flags?: readonly string[];
   /** Lines of a KubeletConfiguration. */
   readonly configuration?: string;
-  /** Before the agent starts. */
+  /** Called before the agent starts. */
   readonly prepare?: (agent: AgentProcess) => void;
 }
 
@@ -40,7 +40,7 @@ interface EventSeen {
 export class PodCluster {
   readonly plane: ControlPlaneProcess;
   readonly agent: AgentProcess;
-  /** A directory of this host that pods write into. */
+  /** A directory of this host that pods write to. */
   readonly witness: string;
   readonly #configuration: string;
 
@@ -52,7 +52,7 @@ export class PodCluster {
     mkdirSync(this.witness, { mode: 0o777 });
   }
 
-  /** Resolves when the node is Ready and pods can be made. */
+  /** Resolves when the node is Ready and pods can be created. */
   static async start(options: PodClusterOptions): Promise<PodCluster> {
     const { on, cidr, flags = [], configuration = '', prepare } = options;
     const plane = await ControlPlaneProcess.start(['--cluster-cidr', cidr]);
@@ -91,7 +91,7 @@ export class PodCluster {
     });
   }
 
-  /** kubectl, which must succeed. */
+  /** Runs kubectl. Throws if it fails. */
   run(args: readonly string[], input?: object): string {
     const done = this.try(args, input);
     assert.equal(done.code, 0, `kubectl ${args.join(' ')}: ${done.stderr}${done.stdout}`);
@@ -110,7 +110,7 @@ export class PodCluster {
     return this.run(['get', 'pod', name, '-o', `jsonpath={${path}}`]);
   }
 
-  /** Of the container of that name, or of `main`: a path below its status. */
+  /** Returns a value below the status of the container. */
   container(pod: string, path: string, name = 'main'): string {
     return this.field(pod, `.status.containerStatuses[?(@.name=="${name}")]${path}`);
   }
@@ -138,7 +138,7 @@ export class PodCluster {
     this.run(['apply', '-f', '-'], this.manifest(name, options));
   }
 
-  /** Of many pods in one request of kubectl. */
+  /** Creates many pods with one call of kubectl. */
   createAll(manifests: readonly object[]): void {
     this.run(['apply', '-f', '-'], { apiVersion: 'v1', kind: 'List', items: manifests });
   }
@@ -163,7 +163,7 @@ export class PodCluster {
     return this.events(pod).some((event) => event.reason === reason && message.test(event.message));
   }
 
-  /** What the pods' processes wrote to a file of this host; '' where there is none. */
+  /** Returns the content of a file that pods wrote, or ''. */
   said(name: string): string {
     try {
       return readFileSync(join(this.witness, name), 'utf8');
@@ -173,7 +173,7 @@ export class PodCluster {
     }
   }
 
-  /** For a container, and for the specification of its pod. */
+  /** The mounts and volumes with which a pod can write to the directory of this host. */
   get witnessed(): { readonly mount: object; readonly volumes: object } {
     return {
       mount: { volumeMounts: [{ name: 'witness', mountPath: '/witness' }] },

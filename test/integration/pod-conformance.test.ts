@@ -1,6 +1,6 @@
 /**
- * What a cluster's users rely on when they watch pods: every state on the way, not the last one alone. Init containers, pods
- * that are deleted while they start, runtime classes, what a client changes in a status. One cluster of one node, on Docker.
+ * Tests what users rely on when they watch pods: every intermediate state, and not only the last one. Covers init containers,
+ * pods that are deleted while they start, runtime classes, and status changes by clients. The cluster has one node with Docker.
  */
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';

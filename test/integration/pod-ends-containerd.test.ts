@@ -1,4 +1,4 @@
-/** Probes, hooks, restarts and ends of pods, on containerd. */
+/** Tests probes, hooks, restarts and the termination of pods on containerd. */
 import { podEnds } from './pod-ends.ts';
 import { skipWithoutContainerd } from './container-runtimes.ts';
 

@@ -1,4 +1,4 @@
-/** Probes, hooks, restarts and ends of pods, on Docker. */
+/** Tests probes, hooks, restarts and the termination of pods on Docker. */
 import { podEnds } from './pod-ends.ts';
 import { skipWithoutDocker } from './container-runtimes.ts';
 

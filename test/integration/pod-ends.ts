@@ -1,6 +1,6 @@
 /**
- * Probes, hooks, restarts and ends of pods on a real runtime, beyond what was recorded of the kubelet. Pods are all made
- * at the beginning and looked at one after another. One cluster of one node a runtime.
+ * Tests probes, hooks, restarts and the termination of pods on a real runtime, in addition to the recorded behaviour of the
+ * kubelet. All pods are created at the beginning and checked one after another. Each runtime has a cluster of one node.
  */
 import assert from 'node:assert/strict';
 import { createServer, type Server, type AddressInfo } from 'node:net';
@@ -19,10 +19,10 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
     let cluster: PodCluster;
     let watch: PodWatch;
     let health: HealthServers;
-    /** A registry that takes connections and never answers. */
+    /** A registry that accepts connections and never responds. */
     let silent: Server;
 
-    /** Words to a file of this host, from inside a container. */
+    /** A shell command that appends a word to a file of this host from inside a container. */
     const say = (word: string, file: string): string => `echo ${word} >> /witness/${file}`;
     const restarts = (pod: string, name = 'main'): number => watch.container(pod, name)?.restartCount ?? 0;
     const isReady = (pod: string): boolean => watch.container(pod)?.ready === true;
@@ -233,7 +233,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
       await cluster.eventually('its event', () =>
         watch.told('crashing', 'BackOff', /^Back-off restarting failed container main in pod crashing_default/),
       );
-      // While it waits the previous run is the one that ended last.
+      // While the container waits, the previous log is that of the last terminated run.
       await cluster.eventually('the previous log', () => {
         const count = restarts('crashing');
         const shown = cluster.try(['logs', 'crashing', '--previous']).stdout;

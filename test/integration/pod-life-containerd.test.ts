@@ -1,4 +1,4 @@
-/** The life of pods, on containerd. */
+/** Tests the lifecycle of pods on containerd. */
 import { podLife } from './pod-life.ts';
 import { skipWithoutContainerd } from './container-runtimes.ts';
 

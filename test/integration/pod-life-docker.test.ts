@@ -1,4 +1,4 @@
-/** The life of pods, on Docker. */
+/** Tests the lifecycle of pods on Docker. */
 import { podLife } from './pod-life.ts';
 import { skipWithoutDocker } from './container-runtimes.ts';
 

@@ -1,6 +1,6 @@
 /**
- * The life of pods on a real runtime, beyond what was recorded of the kubelet: resizes in place, order at start and end,
- * debugging, what a container sees of its confinement, ports, logs that rotate. One cluster of one node a runtime.
+ * Tests the lifecycle of pods on a real runtime, in addition to the recorded behaviour of the kubelet: in-place resizes, the
+ * order of start and termination, debugging, confinement, ports, and log rotation. Each runtime has a cluster of one node.
  */
 import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -247,7 +247,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
       assert.match(status, /^Uid:\t1234\t1234\t1234\t1234$/m);
       assert.match(status, /^Gid:\t2345\t2345\t2345\t2345$/m);
       const groups = /^Groups:\t(.*)$/m.exec(status)?.[1]?.trim().split(' ') ?? [];
-      // Runtimes differ in whether the first group is among them.
+      // Runtimes differ in whether they list the primary group.
       assert.deepEqual(groups.filter((group) => group !== '2345').toSorted(), ['3456', '4567']);
       assert.match(status, /^NoNewPrivs:\t1$/m);
       assert.match(status, /^Seccomp:\t2$/m);
@@ -258,7 +258,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
       assert.equal(shell('confined', 'cat /proc/sys/net/core/somaxconn').trim(), '321');
       assert.equal(shell('confined', 'hostname').trim(), 'named');
       assert.match(shell('confined', 'cat /etc/hosts'), /^10\.9\.8\.7\telsewhere$/m);
-      // The pod's own first process is the sandbox's.
+      // Process 1 of the pod is that of the sandbox.
       assert.doesNotMatch(shell('confined', 'cat /proc/1/cmdline'), /sleep/);
     });
 
@@ -267,7 +267,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
 
     test('what the node does not allow is refused with its reason', async () => {
       create('unsafe', { spec: { securityContext: { sysctls: [{ name: 'kernel.msgmax', value: '65536' }] } } });
-      // A runtime without user namespaces must not run it as the host's users; one that has them runs it.
+      // A runtime without user namespaces must refuse the pod instead of running it with the host's users.
       create('mapped', { spec: { hostUsers: false } });
       const events = (): string =>
         run(['get', 'events', '--field-selector', 'involvedObject.name=mapped', '-o', 'wide']);
@@ -297,7 +297,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
       create('ported-too', serving);
       await eventually('the refusal', () => field('ported-too', '.status.reason') === 'NodePorts');
       run(['delete', 'pod', 'ported', '--timeout=60s']);
-      // Free again for another.
+      // The port is free for another pod.
       create('ported-again', serving);
       ready('ported-again');
       await until('an answer', () => answers(port));
@@ -322,7 +322,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
       follower.stdout?.on('data', (chunk: Buffer) => (seen += chunk.toString()));
       try {
         await eventually('the first line', () => seen.startsWith('line 0\n'));
-        // Not before it follows: what is rotated away then is no longer shown.
+        // The container waits for the follower, because rotated lines are no longer shown.
         writeFileSync(join(cluster.witness, 'go'), '');
         await eventually('the last line', () => seen.includes(`line ${lines - 1}\n`));
       } finally {

@@ -1,4 +1,4 @@
-/** The recorded pods of the kubelet, on containerd. */
+/** Compares pods on containerd with those that were recorded from the kubelet. */
 import { podParity } from './pod-parity.ts';
 import { skipWithoutContainerd } from './container-runtimes.ts';
 

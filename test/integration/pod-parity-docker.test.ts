@@ -1,4 +1,4 @@
-/** The recorded pods of the kubelet, on docker. */
+/** Compares pods on Docker with those that were recorded from the kubelet. */
 import { podParity } from './pod-parity.ts';
 import { skipWithoutDocker } from './container-runtimes.ts';
 

@@ -1,6 +1,6 @@
 /**
- * All recorded pods at once on a cluster of one node: each must come to be as the kubelet showed it. Every
- * status of a pod is compared, so that a status that lasts only a moment is found on a fast and on a slow host.
+ * Creates all recorded pods at once in a cluster of one node. Each must reach the status that the kubelet reported. Every
+ * status of a pod is compared, so that short-lived states are found on fast and slow hosts.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -27,10 +27,10 @@ import { until } from '../until.ts';
 const NAMESPACE = 'rec';
 const NODE = 'node1';
 const IMAGE = 'orchlet.local/demo:1';
-/** From the creation of all. */
+/** The time limit since the creation of the pods. */
 const WITHIN_MS = Number(process.env['PARITY_WITHIN_MS'] ?? 180_000);
 
-/** May come before or after the moment that was recorded. */
+/** Events that may come before or after the recorded moment. */
 const ANY_TIME: ReadonlySet<string> = new Set(['BackOff', 'Unhealthy', 'Killing', 'FailedScheduling']);
 
 interface Watched {
@@ -41,8 +41,8 @@ interface Watched {
 }
 
 /**
- * containerd 1.6, which Docker 20.10 stands on, loses the kernel's word of an out-of-memory kill now and then: the exit code is
- * left.
+ * containerd 1.6, which Docker 20.10 uses, sometimes loses the kernel's notification of an out-of-memory kill and reports only
+ * the exit code.
  */
 const LOST_OOM = /\.terminated\.reason: expected "OOMKilled", is "Error"$/;
 
@@ -114,7 +114,7 @@ export function podParity(on: 'docker' | 'containerd', skip: string | false): vo
       const found = all.filter((difference) => !LOST_OOM.test(difference));
       entry.isReasonLost = found.length < all.length;
       if (found.length === 0) entry.matched = pod;
-      // The last one that comes near is the most telling.
+      // Among equally close states, the last one explains most.
       if (found.length <= entry.fewest.length || entry.fewest[0]?.startsWith('nothing') === true) entry.fewest = found;
     };
 

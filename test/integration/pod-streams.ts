@@ -1,7 +1,6 @@
 /**
- * exec, attach, cp, port-forward and logs on a real runtime with the oldest and the newest kubectl that are installed:
- * terminals that change their size, large transfers, half-closed connections, readers that are slow. One cluster of one node a
- * runtime.
+ * Tests exec, attach, cp, port-forward and logs on a real runtime with the oldest and the newest installed kubectl: terminals
+ * that change their size, large transfers, half-closed connections and slow readers. Each runtime has a cluster of one node.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -74,7 +73,7 @@ export function podStreams(on: RuntimeName, skip: string | false): void {
         const wait = (size: string): string => `until [ "$(stty size)" = "${size}" ]; do sleep 0.1; done`;
         const inside = `${wait('33 77')}; echo first > /witness/sized-${version}; ${wait('44 88')}; exit 7`;
         const file = join(cluster.witness, `sized-${version}`);
-        // script(1) gives kubectl a terminal, whose size is changed once the command has seen the first.
+        // script(1) gives kubectl a terminal. Its size changes once the command has printed the first size.
         const session = [
           'stty rows 33 cols 77',
           `(until [ -s ${file} ]; do sleep 0.1; done; stty rows 44 cols 88 < /dev/tty) &`,
@@ -125,7 +124,7 @@ export function podStreams(on: RuntimeName, skip: string | false): void {
           const content = randomBytes(LARGE_BYTES);
           const sum = `${md5(content)}  -\n`;
           assert.equal((await exchange(up, content, { isHalfClosed: false })).toString(), sum);
-          // containerd 1.6 passes no half-close on, and closes both ways a second later.
+          // containerd 1.6 does not forward half-closes, and closes both directions a second later.
           if (on === 'docker') assert.equal((await exchange(half, content, { isHalfClosed: true })).toString(), sum);
           assert.equal((await exchange(down, Buffer.alloc(0), { isHalfClosed: false })).length, LARGE_BYTES);
         } finally {
@@ -161,7 +160,7 @@ export function podStreams(on: RuntimeName, skip: string | false): void {
           const now = cluster.said('blocks');
           same = now !== '' && now === before ? same + 1 : 0;
           before = now;
-          // Looks are 100 ms apart at most: the writer stands still.
+          // The interval is at most 100 ms, so by now the writer is blocked.
           return same > 20 ? true : undefined;
         });
         const bytes = Number(before) * BLOCK_BYTES;
@@ -175,7 +174,7 @@ export function podStreams(on: RuntimeName, skip: string | false): void {
       const logs = (...args: string[]): string => cluster.run(['logs', 'lines', ...args]);
       const whole = 'out 1\nout 2\nout 3\nout 4\nout 5\nerr\n';
       await cluster.eventually('all lines', () => logs().split('\n').length === 7);
-      // The two streams come by ways of their own.
+      // The two streams are transferred independently.
       assert.deepEqual(logs().split('\n').toSorted(), whole.split('\n').toSorted());
       const timed = logs('--timestamps').trimEnd().split('\n');
       for (const line of timed)
@@ -224,7 +223,7 @@ function md5(content: Buffer): string {
   return createHash('md5').update(content).digest('hex');
 }
 
-/** Sends what is given, and then ends its own way where that is wanted; resolves to all that comes back. */
+/** Sends data, and then closes its direction if requested. Resolves to all received data. */
 function exchange(
   port: number,
   content: Buffer,

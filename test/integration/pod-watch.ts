@@ -1,6 +1,6 @@
 /**
- * Every state of every pod and every event as watches show them, so that tests wait without asking again and again; and what
- * may never be among the states: statuses that go back, or flap.
+ * Records every state of every pod and every event with watches, so that tests need no polling, and checks that a status never
+ * regresses or flaps.
  */
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';
@@ -62,7 +62,7 @@ export class PodWatch {
     for (const child of this.#children) child.kill();
   }
 
-  /** The pod as it is, or was last. */
+  /** Returns the last state of the pod. */
   pod(name: string): Seen['object'] | undefined {
     return this.#pods.findLast(({ object }) => object.metadata.name === name)?.object;
   }
@@ -71,7 +71,7 @@ export class PodWatch {
     return this.pod(name)?.status.phase;
   }
 
-  /** Of any kind; its container `main` otherwise. */
+  /** Returns the status of a container of any kind, by default `main`. */
   container(pod: string, name = 'main'): Container | undefined {
     const object = this.pod(pod);
     return object === undefined ? undefined : containersOf(object).find((container) => container.name === name);
@@ -87,7 +87,7 @@ export class PodWatch {
     );
   }
 
-  /** Throws with the two states where one took another back. */
+  /** Throws an error with the two states if one reverted another. */
   assertSteady(): void {
     const last = new Map<string, Seen['object']>();
     for (const { object } of this.#pods) {
@@ -121,7 +121,7 @@ function assertForward(before: Seen['object'], now: Seen['object']): void {
     if (old === undefined) continue;
     assert.ok(container.restartCount >= old.restartCount, says);
     if (old.containerID === undefined || container.containerID !== old.containerID) continue;
-    // What has ended does not run again under its id, and what has started does not wait for its start.
+    // A terminated container does not run again with the same id, and a running one does not wait for its start.
     assert.ok(!(old.state.terminated !== undefined && container.state.running !== undefined), says);
     assert.ok(!(old.started === true && container.started !== true && container.state.running !== undefined), says);
   }

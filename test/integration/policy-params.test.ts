@@ -1,4 +1,4 @@
-/** Only a user who may read the parameters of an admission policy may bind the policy to them. */
+/** Only a user who can read the parameters of an admission policy can bind the policy to them. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';

@@ -1,5 +1,5 @@
 /**
- * A node of a cluster through power cuts: it boots its last known pods before the API server answers, and loses none to kills.
+ * Tests power losses of a node: it starts its last known pods before the API server responds, and no kill makes it lose one.
  */
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
@@ -43,7 +43,7 @@ const pod = (name: string): object => ({
   },
 });
 
-/** Each start of its process leaves a byte in a file of the pod's uid. */
+/** Each start of the process appends a byte to a file with the pod's uid as its name. */
 const counting = (name: string, directory: string): object => ({
   apiVersion: 'v1',
   kind: 'Pod',
@@ -63,7 +63,7 @@ const counting = (name: string, directory: string): object => ({
   },
 });
 
-/** Numbers from 0 to 1 that are the same in each run (Park and Miller). */
+/** Returns numbers from 0 to 1 that are the same in each run (Park and Miller). */
 function randomNumbers(seed: number): () => number {
   let state = seed % 2_147_483_647;
   return () => {
@@ -83,7 +83,7 @@ function powerCuts(on: RuntimeName, cidr: string): void {
     return done.stdout;
   };
   const field = (name: string, path: string): string => run(['get', 'pod', name, '-o', `jsonpath={${path}}`]);
-  /** How often the pod's process was started. */
+  /** Returns the number of starts of the pod's process. */
   const countOf = (name: string): number => {
     const file = join(agent.directory, 'counts', field(name, '.metadata.uid'));
     return existsSync(file) ? readFileSync(file, 'utf8').length : 0;
@@ -93,12 +93,12 @@ function powerCuts(on: RuntimeName, cidr: string): void {
       ({ state, labels }) => state === 'running' && labels['io.kubernetes.pod.name'] === name,
     );
   /**
-   * How often the process of the pod may have been started: once, and once more for each start that the runtime cancelled
-   * because the agent that had requested it was killed. A cancelled process may have run for a moment.
+   * Returns the maximum number of starts of the pod's process: one, and one for each start that the runtime cancelled because
+   * the requesting agent was killed. A cancelled process may have run for a moment.
    */
   const mostStarts = async (uid: string): Promise<number> => {
     const own = (await runtime.listContainers()).filter(({ labels }) => labels['io.kubernetes.pod.uid'] === uid);
-    // One that the agent has removed meanwhile has no status any more.
+    // A container that the agent has removed in the meantime has no status.
     const statuses = await Promise.all(own.map(({ id }) => runtime.containerStatus(id).catch(() => undefined)));
     return 1 + statuses.filter((status) => status?.reason === 'StartError').length;
   };
@@ -145,11 +145,11 @@ function powerCuts(on: RuntimeName, cidr: string): void {
     });
     assert.ok(kept);
     assert.equal(kept.labels['io.kubernetes.pod.uid'], uid);
-    // With all that it was given.
+    // The container has everything that the pod specifies.
     assert.equal(await shell(kept.id, 'echo $WORD $(cat /settings/colour)'), 'sesame red\n');
     assert.match(await shell(kept.id, 'env'), /^KUBERNETES_SERVICE_HOST=/m);
 
-    // Deleted while the node is away from the API server: ended when it hears of it.
+    // The pod is deleted while the node cannot reach the API server, and terminates once the node is connected.
     await agent.stop('SIGKILL');
     await plane.launch();
     run(['delete', 'pod', 'deleted', '--force', '--grace-period=0']);
@@ -180,7 +180,7 @@ function powerCuts(on: RuntimeName, cidr: string): void {
     const rounds = 6;
     for (let round = 0; round < rounds; round++) {
       for (const part of ['a', 'b']) run(['apply', '-f', '-'], counting(`${part}-${round}`, counts));
-      // One of the round before goes, while its neighbour stays.
+      // A pod of the previous round is deleted, while another one stays.
       if (round > 0) run(['delete', 'pod', `b-${round - 1}`, '--wait=false']);
       await systemClock.sleep(random() * 2_000);
       await agent.stop('SIGKILL');
@@ -202,7 +202,7 @@ function powerCuts(on: RuntimeName, cidr: string): void {
         ? true
         : undefined;
     });
-    // A container runs a while before its first process has said so.
+    // A container is running before its first process has written anything.
     for (const name of kept) await until(`a word of ${name}`, () => countOf(name) > 0);
     for (const uid of readdirSync(counts)) {
       const starts = readFileSync(join(counts, uid), 'utf8').length;

@@ -1,4 +1,4 @@
-/** Clients that send and read protobuf, with every built-in type: what they see is what JSON clients see. */
+/** Clients that send and read protobuf see the same objects as JSON clients, for every built-in type. */
 import assert from 'node:assert/strict';
 import { Agent, request } from 'node:https';
 import { after, before, describe, test } from 'node:test';
@@ -19,12 +19,12 @@ const codec = createProtobufCodec(schema);
 const NAMESPACE = 'of-protobuf';
 
 interface Case {
-  /** Of the collection. */
+  /** The path of the collection. */
   readonly path: string;
   readonly body: KubeObject;
 }
 
-/** What no recorded request makes as it is needed here. */
+/** Objects for which no recorded request can be used here. */
 const OWN: readonly Case[] = [
   {
     path: '/apis/authentication.k8s.io/v1/selfsubjectreviews',
@@ -59,7 +59,7 @@ const OWN: readonly Case[] = [
   },
 ];
 
-/** One object that kube-apiserver took, for each built-in resource. */
+/** Returns an object of each built-in resource that kube-apiserver accepted. */
 function cases(): Case[] {
   const found = new Map<string, Case>();
   for (const scenario of areas().flatMap(scenariosOf)) {
@@ -82,7 +82,7 @@ function cases(): Case[] {
   return [...found.values(), ...OWN];
 }
 
-/** Protobuf knows no null, and nothing empty that is not in a list or map: a typed client sees both as the same. */
+/** Protobuf has neither nulls nor empty values outside of lists and maps. A typed client treats both as absent. */
 function withoutZeros(value: unknown): unknown {
   if (Array.isArray(value)) return value.map((item) => withoutZeros(item) ?? {});
   if (typeof value !== 'object' || value === null)

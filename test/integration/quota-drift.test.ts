@@ -1,4 +1,4 @@
-/** Writes that fail after their quota was charged leave nothing charged, through a running control plane. */
+/** Writes that fail after a quota was charged are refunded, in a running control plane. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { ResourceQuota } from '../../api/machinery/kinds.ts';

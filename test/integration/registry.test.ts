@@ -1,6 +1,6 @@
 /**
- * Pulls from a private registry with a password (Debian's docker-registry), on both runtimes: what users see, pull secrets,
- * credential provider plugins, digests.
+ * Tests pulls from a private registry with a password (Debian's docker-registry) on both runtimes: events and statuses, pull
+ * secrets, credential provider plugins, and digests.
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -18,7 +18,7 @@ const registryProgram = process.env['ORCHLET_TEST_REGISTRY'];
 const skipWithoutRegistry =
   registryProgram === undefined ? 'ORCHLET_TEST_REGISTRY is not set: scripts/test sets it' : skipWithoutDocker;
 const USER = { username: 'puller', password: 'secret' };
-/** `htpasswd -nbB puller secret`: the registry takes bcrypt only, which Node.js does not have. */
+/** The output of `htpasswd -nbB puller secret`. The registry requires bcrypt, which Node.js does not have. */
 const PASSWORD_FILE = 'puller:$2y$05$FQ6s52F76L93RzkLRMJzVeIrgxkQFxvNXcRAcK/WoWl.vRB/NcjgK\n';
 
 class Registry {
@@ -51,7 +51,7 @@ auth: {htpasswd: {realm: orchlet, path: ${join(directory, 'htpasswd')}}}
     return registry;
   }
 
-  /** Resolves to the digest. */
+  /** Pushes an image and resolves to its digest. */
   async push(docker: Docker, image: string, name: string): Promise<string> {
     const repo = `${this.address}/${name}`;
     await docker.getImage(image).tag({ repo, tag: '1' });
@@ -72,8 +72,8 @@ auth: {htpasswd: {realm: orchlet, path: ${join(directory, 'htpasswd')}}}
 }
 
 /**
- * Plugins that know the password for one folder of the registry each: one gives it to everybody, one for a token of a service
- * account that says which user it is. Gives the agent's flags.
+ * Installs plugins that know the password of one folder of the registry each: one for every pod, and one for pods
+ * whose service account names the user in an annotation. Returns the agent's flags.
  */
 function installPlugins(directory: string, registry: string): string[] {
   const bin = join(directory, 'bin');
@@ -168,7 +168,7 @@ for (const [on, skip] of [
 
     before(async () => {
       registry = await Registry.start(registryProgram ?? '');
-      // Its start loads the archive into the runtime; the push needs it in Docker.
+      // The start loads the archive into the runtime, but the push needs it in Docker.
       const docker = new Docker({ socketPath: dockerSocket ?? '' });
       const loader = await docker.loadImage(process.env['ORCHLET_TEST_IMAGES'] ?? '', { quiet: true });
       for await (const chunk of loader) void chunk;
@@ -275,7 +275,7 @@ for (const [on, skip] of [
 
     test('a plugin may have a token of the service account that says who it is', async () => {
       const image = `${registry.address}/token/app:1`;
-      // Audiences that no pod of the node names are the administrator's to allow.
+      // An administrator must allow audiences that no pod of the node uses.
       const named = { apiVersion: 'rbac.authorization.k8s.io/v1', metadata: { name: 'registry-audience' } };
       const rules = [
         { apiGroups: [''], resources: ['registry.test'], verbs: ['request-serviceaccounts-token-audience'] },

@@ -1,7 +1,7 @@
 /**
- * Exclusive CPUs and devices of a plugin, in a cluster on real containers: what the kernel reports of the processes, what the
- * node and the pods report, and that both survive a killed agent. Memory of NUMA nodes is left to the unit tests: its state
- * file is refused on a host whose memory has changed, and that of a virtual machine may change at any time.
+ * Tests exclusive CPUs and devices of a plugin in a cluster on real containers: the processes' settings in the kernel, and the
+ * reports of the node and the pods. Both survive a killed agent. Memory of NUMA nodes is tested by unit tests only: the agent
+ * refuses its state file on a host whose memory has changed, and the memory of a virtual machine may change at any time.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -51,7 +51,7 @@ for (const [on, skip, cidr] of [
       void cluster.run(['delete', 'pod', name, '--wait=true', '--timeout=60s'], { timeoutMs: 70_000 });
     const onNode = (list: 'capacity' | 'allocatable'): string =>
       get('nodes', `{.items[0].status.${list}.${DEVICE.replaceAll('.', '\\.')}}`);
-    /** The agent may still be on its way. */
+    /** The agent may still be starting. */
     const register = (to: FakeDevicePlugin): Promise<true> =>
       until('the registration', async () => {
         await to.register(DEVICE);
@@ -59,7 +59,7 @@ for (const [on, skip, cidr] of [
       });
     const devices = (): string => join(cluster.directory, 'agent/device-plugins');
 
-    /** Directories of that name below this agent's root, one in each hierarchy. */
+    /** Returns the directories with this name below this agent's cgroup root, one in each hierarchy. */
     const cgroups = (path: string): string[] =>
       globSync(join('/sys/fs/cgroup', '{.,*}', `orchlet-resources-${on}`, path)).toSorted();
 
@@ -80,7 +80,7 @@ for (const [on, skip, cidr] of [
     after(async () => {
       await plugin?.close();
       await cluster?.remove();
-      // What is empty: a pod's cgroup may still be on its way out, and is in nobody's way.
+      // Only empty cgroups are removed. A pod's cgroup may be in use for another moment.
       for (const directory of cgroups(''))
         spawnSync('find', [directory, '-depth', '-type', 'd', '-exec', 'rmdir', '{}', ';']);
     });
@@ -182,7 +182,7 @@ for (const [on, skip, cidr] of [
       await cluster.stop('SIGKILL');
       await cluster.launch();
       await until('an empty node', () => onNode('capacity') === '0' || undefined);
-      // The socket was taken away: a plugin makes a new one and registers again.
+      // The socket was removed, so the plugin creates a new one and registers again.
       await plugin.close();
       await plugin.serve();
       await register(plugin);

@@ -1,6 +1,4 @@
-/**
- * A cluster for integration tests: `orchlet up` as users run it, on the Docker daemon that `scripts/test` started, and kubectl.
- */
+/** Runs `orchlet up` like a user, on the Docker daemon that `scripts/test` started, and kubectl. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,9 +12,9 @@ import { Ended, until } from '../until.ts';
 const ROOT = join(import.meta.dirname, '../..');
 
 export interface ClusterOptions {
-  /** Puts things into the data directory before the start. */
+  /** Adds files to the data directory before the start. */
   readonly prepare?: (directory: string) => void;
-  /** Instead of this checkout's. */
+  /** The program to run instead of this checkout's. */
   readonly program?: string;
 }
 
@@ -114,7 +112,7 @@ export class RunningCluster {
     });
   }
 
-  /** A blocking call; `path` is another kubectl than the one on PATH. */
+  /** Runs kubectl and blocks. `path` selects another kubectl than the one on PATH. */
   kubectl(
     args: readonly string[],
     options: { readonly input?: string; readonly path?: string; readonly timeoutMs?: number } = {},
@@ -128,7 +126,7 @@ export class RunningCluster {
     return { code: done.status, stdout: done.stdout ?? '', stderr: done.stderr ?? '' };
   }
 
-  /** As `kubectl`, but throws with what it said when it fails. */
+  /** Like `kubectl`, but throws an error with its output if it fails. */
   run(args: readonly string[], options: Parameters<RunningCluster['kubectl']>[1] = {}): string {
     const done = this.kubectl(args, options);
     if (done.code !== 0)
@@ -140,7 +138,7 @@ export class RunningCluster {
     return spawn(path, args, { env: { ...process.env, KUBECONFIG: this.kubeconfig }, stdio: ['pipe', 'pipe', 'pipe'] });
   }
 
-  /** Ends the process and waits for it. */
+  /** Stops the process and waits for its end. */
   async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
     const child = this.#child;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
@@ -156,7 +154,7 @@ export class RunningCluster {
   }
 }
 
-/** A program's output; throws with what it said when it fails. */
+/** Returns a program's output. Throws an error with the output if the program fails. */
 export function run(program: string, args: readonly string[]): string {
   const done = spawnSync(program, args, { encoding: 'utf8' });
   if (done.status !== 0)

@@ -1,7 +1,4 @@
-/**
- * Backups in the S3 server of Ceph: written in several parts, scheduled, thinned out, and restored on a host without anything
- * else.
- */
+/** Tests backups in Ceph's S3 server: they are uploaded in several parts, scheduled, pruned, and restored on an empty host. */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { spawnSync } from 'node:child_process';
@@ -15,7 +12,7 @@ import { until } from '../until.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const BUCKET = 'backups';
-/** Random bytes do not compress, so the archive has three parts of 8 MiB. */
+/** Random bytes cannot be compressed, so the archive has three parts of 8 MiB. */
 const OBJECTS = 36;
 
 describe('backups in the S3 server of Ceph', { skip: skipWithoutCeph, timeout: 280_000 }, () => {

@@ -1,6 +1,6 @@
 /**
- * Encryption at rest on a running control plane: nothing in clear on the disk, keys exchanged while it runs, by file and
- * command.
+ * Tests encryption at rest in a running control plane: the disk contains no plain text, and keys are rotated at run time, by
+ * file and by command.
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -52,7 +52,7 @@ async function withPlane(use: (plane: ControlPlane) => Promise<void>): Promise<v
   }
 }
 
-/** Everything that storage has on the disk. */
+/** Returns all files of the storage. */
 function kept(): string {
   const storage = join(dataDir, 'storage');
   return readdirSync(storage, { recursive: true, withFileTypes: true })
@@ -73,7 +73,7 @@ test('secrets are never in clear on the disk, and keys are exchanged while the s
     await plane.client.create(secrets, 'default', secret);
     write(secretbox, aesgcm);
     const deadline = Date.now() + 120_000;
-    // Until the changed file is taken up, the command writes with the old key.
+    // Until the changed file is reloaded, the command encrypts with the old key.
     for (;;) {
       const { stdout } = await reencrypt();
       assert.match(stdout, /^\d+ objects rewritten\n$/);

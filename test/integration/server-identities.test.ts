@@ -1,4 +1,4 @@
-/** The identities by which the control plane calls node agents and aggregated servers, presented to its own API server. */
+/** Presents the identities by which the control plane calls node agents and aggregated servers to its own API server. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';
@@ -33,7 +33,7 @@ const kept = (name: string): Identity => ({
   key: readFileSync(pki(`${name}.key`), 'utf8'),
 });
 
-/** A client certificate of the cluster CA in the group of administrators. */
+/** Returns a client certificate of the cluster CA in the group of administrators. */
 async function administrator(commonName: string): Promise<Identity> {
   const ca = kept('ca');
   const authority = readAuthority(ca.cert, ca.key, 'ca.crt');

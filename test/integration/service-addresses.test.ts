@@ -1,6 +1,7 @@
 /**
- * `orchlet controlplane` as a process: services and their IPAddress objects belong together one to one, also when the server
- * is killed while clients make and remove services; further ranges are given, kept while in use, and go.
+ * Tests with `orchlet controlplane` as a process that services and their IPAddress objects correspond to each other, also if
+ * the server is killed while clients create and delete services. Further ranges can be added, are kept while they are in use,
+ * and can be removed.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -63,7 +64,7 @@ const service = (name: string, clusterIP?: string): object => ({
   spec: { ports: [{ port: 80 }], ...(clusterIP === undefined ? {} : { clusterIP }) },
 });
 
-/** Makes services and removes every other one, until the server is gone. */
+/** Creates services and deletes every second one, until the server is killed. */
 async function work(id: number, round: number): Promise<void> {
   for (let n = 0; ; n += 1) {
     const name = `s-${round}-${id}-${n}`;
@@ -73,7 +74,7 @@ async function work(id: number, round: number): Promise<void> {
       if (n % 8 !== 7) assert.ok((await call('DELETE', `${SERVICES}/${name}`)).status < 500);
     } catch (error) {
       if (error instanceof assert.AssertionError) throw error;
-      // The server was killed: whether this write came through is not known.
+      // The server was killed, so it is unknown whether this write succeeded.
       return;
     }
   }

@@ -1,6 +1,6 @@
 /**
- * Services as pods use them on a cluster of one node: by name and address, themselves included, and from outside by a node
- * port.
+ * Tests how pods use services in a cluster of one node: by name and address, also from the service's own pods, and from outside
+ * through a node port.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -39,7 +39,7 @@ describe('services on a node', { skip, timeout: 200_000 }, () => {
   });
 
   const inPod = (command: string): string => cluster.run(['exec', pod, '--', 'sh', '-c', command]);
-  /** The rules follow a change within moments. */
+  /** The rules are updated shortly after a change. */
   const soonInPod = (what: string, command: string, expected: RegExp): Promise<string> =>
     until(
       what,

@@ -1,7 +1,4 @@
-/**
- * Runs the control plane under faults for half a minute, and checks what its clients saw. `npm run soak` does the same for
- * longer.
- */
+/** Runs the control plane with faults for half a minute, and checks what its clients saw. `npm run soak` runs longer. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
@@ -17,7 +14,7 @@ test(
     const { violations, counts } = await soak({ seconds: 30, seed, only: [] });
     assert.deepEqual(violations, [], `replay with: npm run soak -- --minutes 0.5 --seed ${seed}`);
     assert.ok((counts.get('writes done') ?? 0) > 100, JSON.stringify([...counts]));
-    // Which faults come is drawn: not every draw kills the server more than once.
+    // The faults are random: not every run kills the server more than once.
     const faults = [...counts].filter(([what]) => what.startsWith('fault ')).map(([, count]) => count);
     assert.ok(faults.reduce((sum, count) => sum + count, 0) > 2, JSON.stringify([...counts]));
   },

@@ -1,6 +1,6 @@
 /**
- * The whole agent without an API server on a real container runtime: a static pod from file to running, over restarts of the
- * agent, to its end.
+ * Tests the whole agent without an API server on a real container runtime: a static pod from its manifest to running, over
+ * restarts of the agent, to its termination.
  */
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -12,7 +12,7 @@ import type { Runtime } from '../../agent/runtime/runtime.ts';
 import { until } from '../until.ts';
 
 export interface RuntimeForAgent {
-  /** A boundary object of the test's own, over what the agent uses. */
+  /** Opens a client of the runtime that the agent uses. */
   readonly open: (agent: { readonly nodeName: string; readonly rootDir: string }) => Promise<Runtime>;
   readonly flags: NonNullable<AgentOptions['flags']>;
   readonly images: string;

@@ -1,6 +1,6 @@
 /**
- * Writes concurrently until it is killed; notes in a file, line by line, what is about to be written (`+`) and what was
- * acknowledged (`=`). Run by `storage-crash.test.ts`.
+ * Writes concurrently until it is killed. It records each value in a file before the write (`+`) and after its acknowledgement
+ * (`=`). `storage-crash.test.ts` runs it.
  */
 import { openSync, writeSync } from 'node:fs';
 import { silentLogger } from '../../api/component/logger.ts';
@@ -11,13 +11,13 @@ const [directory = '', notes = '', round = '0'] = process.argv.slice(2);
 const file = openSync(notes, 'a');
 const storage = await openSqliteStorage({ directory, clock: systemClock, logger: silentLogger });
 
-/** Synchronous, so that nothing acknowledged is lost in this process. */
+/** The write is synchronous, so that no acknowledgement is lost in this process. */
 const say = (line: string): void => void writeSync(file, `${line}\n`);
 
 async function writer(id: number): Promise<void> {
   for (let n = 0; ; n += 1) {
     const key = `/core/x/${id}-${n % 5}`;
-    // Large enough for several pages: a half-write would show.
+    // The value fills several pages, so that a partial write would be visible.
     const value = `${round}.${id}.${n}.`.padEnd(200 + ((id * 7919 + n * 104729) % 9000), String(n % 10));
     const current = await storage.get(key);
     if (current !== undefined && n % 7 === 6) {

@@ -1,6 +1,6 @@
 /**
- * The embedded storage under SIGKILL at random moments: what was acknowledged is there, nothing is there by half, and
- * revisions never go back.
+ * Kills the process of the embedded storage at random moments: acknowledged writes survive, no write survives partially, and
+ * revisions never decrease.
  */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -16,7 +16,7 @@ import { openSqliteStorage } from '../../controlplane/storage/sqlite/sqlite-stor
 const ROUNDS = 50;
 const GONE = '-';
 
-/** What a key may hold: the last acknowledged value, or one that was under way after it. */
+/** The possible values of a key: the last acknowledged one, or one that was being written after it. */
 interface Expected {
   acknowledged: string;
   underWay: string | undefined;
@@ -41,7 +41,7 @@ class Ledger {
   }
 }
 
-/** Runs the child for a random while after it began to write, then kills it. */
+/** Runs the child for a random time after it has begun to write, and then kills it. */
 async function round(directory: string, number: number, ledger: Ledger): Promise<void> {
   const script = join(import.meta.dirname, 'storage-crash-child.ts');
   const notes = join(directory, `notes-${number}`);
@@ -53,7 +53,7 @@ async function round(directory: string, number: number, ledger: Ledger): Promise
   await exited;
   assert.equal(child.signalCode, 'SIGKILL');
   const lines = (await readFile(notes, 'utf8')).split('\n');
-  // What follows the last line end was being noted when the child was killed.
+  // The last line may be incomplete, because the child was killed while it wrote the line.
   for (const line of lines.slice(0, -1)) ledger.take(line);
   await rm(notes);
 }
@@ -96,6 +96,6 @@ async function sequence(rounds: number): Promise<void> {
 }
 
 it('every acknowledged write survives SIGKILL, no half-write does, revisions never go back', async () => {
-  // Side by side, since a round mostly starts processes.
+  // The rounds run in parallel, because a round mostly starts processes.
   await Promise.all([sequence(ROUNDS / 2), sequence(ROUNDS / 2)]);
 });

@@ -1,6 +1,6 @@
 /**
- * The exit of `orchlet controlplane` whose storage cannot write any more, and cannot close cleanly either: code 74, and nothing
- * acknowledged is lost.
+ * Tests the exit of `orchlet controlplane` when its storage can neither write nor close cleanly: the exit code is 74, and no
+ * acknowledged write is lost.
  */
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
@@ -14,7 +14,7 @@ import { freePort } from './free-port.ts';
 import { until } from '../until.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
-/** Of 512 bytes: no file grows beyond 12 MB, so that a write to the log fails in the middle (EFBIG). */
+/** Blocks of 512 bytes: no file grows beyond 12 MB, so that a write to the log fails in the middle (EFBIG). */
 const FILE_BLOCKS = 24_000;
 const VALUE_BYTES = 900_000;
 

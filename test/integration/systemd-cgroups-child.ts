@@ -1,6 +1,6 @@
 /**
- * The agent's cgroups with the driver of systemd, on the host where this runs: does the steps of its argument one after the
- * other, then prints its warnings. Each run is an agent that starts again.
+ * Runs the agent's cgroups with the systemd driver on this host: executes the steps of its argument one after the other, and
+ * then prints its warnings. Each run is like a restarted agent.
  */
 import { createCgroupManager } from '../../agent/host/cgroups/cgroup-manager.ts';
 import { type CgroupLimits, NodeAllocatable } from '../../agent/host/cgroups/node-allocatable.ts';
@@ -9,7 +9,7 @@ import type { Pod } from '../../agent/model/pod.ts';
 import { type Logger, silentLogger } from '../../api/component/logger.ts';
 
 export interface Steps {
-  /** Other than the host's. */
+  /** Used instead of the host's mount point. */
   readonly mountPoint?: string;
   readonly enforcePods?: CgroupLimits;
   readonly enforce?: readonly [name: string, limits: CgroupLimits];

@@ -1,5 +1,6 @@
 /**
- * Limits of pods, of all pods and of what is reserved as properties of slices, under a real systemd: set, changed, kept, gone.
+ * Tests limits of pods, of all pods and of reserved resources as properties of slices with a real systemd: they are set,
+ * changed, kept and removed.
  */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
@@ -26,7 +27,7 @@ describe('cgroups that systemd owns', { skip, timeout: 120_000 }, () => {
   let host: SystemdHost;
   let isV2 = false;
 
-  /** An agent that starts, does this, and has nothing to warn of. */
+  /** Runs an agent with these steps, which must not log warnings. */
   function agent(steps: Steps): void {
     const said = host.must(
       `${ROOT}/bin/node ${ROOT}/test/integration/systemd-cgroups-child.ts '${JSON.stringify(steps)}'`,
@@ -35,12 +36,12 @@ describe('cgroups that systemd owns', { skip, timeout: 120_000 }, () => {
   }
   const shown = (unit: string, names: readonly string[]): readonly string[] =>
     names.map((name) => host.must(`systemctl show --property=${name} --value ${unit}`));
-  /** A file of the kernel, by its place on v2 and on v1. */
+  /** Returns the path of a kernel file for v2 or v1. */
   const file = (path: string, v2: string, v1: string): string => {
     const [controller, name] = v1.split('/');
     return `/sys/fs/cgroup/${isV2 ? `${path}/${v2}` : `${controller}/${path}/${name}`}`;
   };
-  /** systemd answers a request before it carries it out. */
+  /** systemd responds to a request before it is applied. */
   const reads = (path: string, expected: string): Promise<true> =>
     until(`${expected} in ${path}`, () => (host.sh(`cat ${path}`).said === expected ? true : undefined));
 

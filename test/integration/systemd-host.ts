@@ -1,6 +1,6 @@
 /**
- * A host with its own systemd, in namespaces: processes, mounts, cgroups and network are its own; its file system is this one's
- * with all changes in memory. What a boot would change of the kernel for everybody is left out.
+ * A host with its own systemd, in namespaces. It has its own processes, mounts, cgroups and network. Its file system is the
+ * real one, with all changes in memory. A boot does not change kernel settings that are shared with the real host.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ import { until } from '../until.ts';
 const CHECKOUT = join(import.meta.dirname, '../..');
 const SYSTEMD = '/lib/systemd/systemd';
 const CGROUPS = '/sys/fs/cgroup';
-/** These act on the kernel or on devices, which are shared with the real host. */
+/** These units change the kernel or devices, which are shared with the real host. */
 const MASKED = [
   ...['systemd-sysctl', 'systemd-modules-load', 'systemd-binfmt', 'systemd-udevd', 'systemd-remount-fs'],
   ...['systemd-update-utmp', 'systemd-random-seed', 'systemd-hwdb-update', 'systemd-timesyncd', 'docker', 'containerd'],
@@ -65,7 +65,7 @@ export class SystemdHost {
     }
   }
 
-  /** A command as root of that host. */
+  /** Runs a command as root of that host. */
   sh(command: string, timeoutMs = 60_000): Done {
     const args = [
       ...inside(this.#pid),
@@ -94,7 +94,7 @@ export class SystemdHost {
 
   async remove(): Promise<void> {
     const ended = new Promise<void>((resolve) => this.#child.once('exit', () => resolve()));
-    // With the first process of the namespace every other goes.
+    // All processes of the namespace end with its first process.
     process.kill(this.#pid, 'SIGKILL');
     await ended;
     clean(this.#directory, this.#group);
@@ -111,7 +111,7 @@ function systemdBelow(parent: number): number | undefined {
       const isChild = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]) === parent;
       if (isChild && command.startsWith(SYSTEMD)) return Number(name);
     } catch {
-      // It ended meanwhile.
+      // The process has ended in the meantime.
     }
   }
   return undefined;
@@ -140,7 +140,7 @@ function bootScript(directory: string, group: string): string {
         `mount -t tmpfs -o mode=755 cgroup ${root}${CGROUPS}`,
         ...controllers.flatMap((name) => [`mkdir -p ${root}${CGROUPS}/${name}`, mountOf(name)]),
       ];
-  // A cpuset without processors and memory takes no process.
+  // A cpuset without CPUs and memory nodes cannot contain processes.
   const cpuset = groups
     .filter((path) => path.includes('/cpuset/'))
     .flatMap((path) => ['cpus', 'mems'].map((what) => `cat ${CGROUPS}/cpuset/cpuset.${what} >${path}/cpuset.${what}`));
@@ -158,8 +158,8 @@ function bootScript(directory: string, group: string): string {
     `rm -f ${root}/etc/systemd/system/*.wants/*`,
     ...MASKED.map((unit) => `ln -sfn /dev/null ${root}/etc/systemd/system/${unit}`),
     'ip link set lo up',
-    // Not a chroot: the kernel refuses user namespaces (PrivateUsers=) to a process whose root is not that of its mount
-    // namespace.
+    // A chroot does not suffice: the kernel refuses user namespaces (PrivateUsers=) to a process whose root is not that of its
+    // mount namespace.
     `cd ${root} && mkdir -p .host && pivot_root . .host`,
     'umount --lazy /.host && rmdir /.host',
     `cd / && exec /usr/bin/env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin ${SYSTEMD} --system --unit=basic.target --log-target=journal --show-status=0`,
@@ -178,7 +178,7 @@ function bootScript(directory: string, group: string): string {
   ].join('\n');
 }
 
-/** Why there can be no such host here; `false` where there can. */
+/** Resolves to the reason why such a host is not possible here, or `false`. */
 export async function whyNoSystemd(): Promise<string | false> {
   if (process.getuid?.() !== 0) return 'a systemd of the test needs root';
   if (!existsSync(SYSTEMD)) return `${SYSTEMD} is missing: apt-get install systemd`;

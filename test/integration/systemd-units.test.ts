@@ -1,6 +1,6 @@
 /**
- * The units of a control plane alone and of a node agent, confined as they are installed, under a real systemd: what a node
- * does for pods works within the agent's bounds, and a control plane without rights writes, recovers and is backed up.
+ * Tests the confined units of a control plane and of a node agent with a real systemd. Everything that an agent does for pods
+ * works within its restrictions, and a control plane without privileges writes, recovers and is backed up.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -166,7 +166,7 @@ describe('the confined units', { skip, timeout: 280_000 }, () => {
     assert.match(shell('grep " /memory " /proc/mounts'), / tmpfs /);
     assert.equal(shell('cat /settings/color'), 'green');
     assert.equal(shell('echo x >/part/file && cat /disk/part/file'), 'x');
-    // The group bit: RestrictSUIDSGID= would refuse it.
+    // RestrictSUIDSGID= would prohibit the setgid bit.
     assert.match(shell('stat -c "%a %g" /disk'), /^2\d+ 4321$/);
     assert.match(shell('cat /var/run/secrets/kubernetes.io/serviceaccount/token'), /^ey/);
     shell('echo from-pod >/host/file');
@@ -201,7 +201,7 @@ describe('the confined units', { skip, timeout: 280_000 }, () => {
     await until('the end of the pod', () => (kubectl('get pod page').code === 0 ? undefined : true));
     await until('no mount of it', () => (host.must('cat /proc/mounts').includes(uid) ? undefined : true));
     assert.equal(property('orchlet-agent', 'NRestarts'), '0');
-    // Hosts without CAP_SYS_RESOURCE have this one before the unit is confined.
+    // Hosts without CAP_SYS_RESOURCE log this warning even without a confined unit.
     const lines = journal('orchlet-agent')
       .split('\n')
       .filter((line) => !line.includes('prlimit'));

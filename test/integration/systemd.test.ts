@@ -1,5 +1,5 @@
 /**
- * The units under a real systemd: readiness, watchdog, restart and upgrade without an end of pods, and what uninstalling
+ * Tests the units with a real systemd: readiness, watchdog, restarts and upgrades that do not stop pods, and what uninstalling
  * leaves.
  */
 import assert from 'node:assert/strict';
@@ -39,7 +39,7 @@ describe('orchlet under systemd', { skip, timeout: 280_000 }, () => {
 
   const kubectl = (args: string) => host.sh(`KUBECONFIG=/var/lib/orchlet/admin.kubeconfig kubectl ${args}`);
   const unit = (property: string): string => host.must(`systemctl show --property=${property} --value orchlet.service`);
-  /** The pod's container and how often it was restarted, when it is Ready. */
+  /** Resolves to the pod's container and its restart count when the pod is Ready. */
   const running = (): Promise<string> =>
     until('the pod Ready', () => {
       const { code, said } = kubectl(
@@ -51,7 +51,7 @@ describe('orchlet under systemd', { skip, timeout: 280_000 }, () => {
 
   before(async () => {
     host = await SystemdHost.boot();
-    // As Docker does by default where cgroups are of version 2.
+    // This is Docker's default with cgroup v2.
     const engine = JSON.stringify({ 'exec-opts': ['native.cgroupdriver=systemd'] });
     host.must(`mkdir -p /etc/docker && echo '${engine}' >/etc/docker/daemon.json`);
     host.must(`${ROOT}/scripts/docker-private start /run/d`, 90_000);

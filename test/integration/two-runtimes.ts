@@ -1,6 +1,7 @@
 /**
- * One control plane with a node of each container runtime, for tests of what must be alike on both. All pods of a file are made
- * at once when it starts: starting takes the longest. Bound to their nodes, so that the agents judge them and no scheduler.
+ * A control plane with a node for each container runtime, for tests that must pass on both. All pods of a file are created when
+ * it starts, because starting takes the longest. They are bound by the test, so that the agents decide about them without a
+ * scheduler.
  */
 import assert from 'node:assert/strict';
 import { AgentProcess, type RuntimeName } from './agent-process.ts';
@@ -25,7 +26,7 @@ export class TwoRuntimes {
   readonly #preparations: (() => object[])[] = [];
   #plane: ControlPlaneProcess | undefined;
 
-  /** A pod of each runtime, `<name>-<runtime>`; its container is `main`. */
+  /** Adds a pod for each runtime, `<name>-<runtime>`, with the container `main`. */
   prepare(name: string, options: PodOptions | ((on: RuntimeName) => PodOptions)): void {
     this.prepareObjects(() =>
       RUNTIMES.map((on) => this.#podOf(on, name, typeof options === 'function' ? options(on) : options)),
@@ -68,14 +69,14 @@ export class TwoRuntimes {
     return this.#agents.get(on)?.nodeName ?? '';
   }
 
-  /** Defined once `start` prepares the agents. */
+  /** Defined once `start` has prepared the agents. */
   agent(on: RuntimeName): AgentProcess {
     const agent = this.#agents.get(on);
     if (agent === undefined) throw new Error(`there is no agent on ${on} yet`);
     return agent;
   }
 
-  /** kubectl, which must succeed. */
+  /** Runs kubectl. Throws if it fails. */
   run(args: readonly string[], input?: object): string {
     const done = this.try(args, input);
     assert.equal(done.code, 0, `kubectl ${args.join(' ')}: ${done.stderr}${done.stdout}`);
@@ -91,7 +92,7 @@ export class TwoRuntimes {
     this.run(['apply', '-f', '-'], { apiVersion: 'v1', kind: 'List', items });
   }
 
-  /** Of a pod. */
+  /** Returns a field of a pod. */
   field(name: string, path: string): string {
     return this.run(['get', 'pod', name, '-o', `jsonpath={${path}}`]);
   }
@@ -100,7 +101,7 @@ export class TwoRuntimes {
     return this.run(['exec', name, '-c', container, '--', 'sh', '-c', command]).trim();
   }
 
-  /** `reason message`, a line each. */
+  /** Returns the events as lines of `reason message`. */
   events(name: string): string {
     return this.run([
       ...['get', 'events', '--field-selector', `involvedObject.name=${name}`],
@@ -108,7 +109,7 @@ export class TwoRuntimes {
     ]);
   }
 
-  /** Looks at the pod of each runtime once it is ready. */
+  /** Calls `look` for the pod of each runtime once it is ready. */
   async each(name: string, look: (pod: string, on: RuntimeName) => Promise<void> | void): Promise<void> {
     for (const on of RUNTIMES) {
       this.run(['wait', '--for=condition=Ready', `pod/${name}-${on}`, '--timeout=100s']);

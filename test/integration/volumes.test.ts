@@ -1,4 +1,4 @@
-/** Volumes as a container sees them, on both runtimes: kinds, sizes, modes, sub-paths, propagation, updates. */
+/** Tests volumes as a container sees them on both runtimes: types, sizes, modes, sub-paths, propagation and updates. */
 import assert from 'node:assert/strict';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

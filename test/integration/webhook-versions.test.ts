@@ -1,4 +1,4 @@
-/** Admission webhooks for another version of a custom resource than the one that is written, with a real conversion webhook. */
+/** Tests admission webhooks for another version of a custom resource than the written one, with a real conversion webhook. */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
@@ -45,7 +45,7 @@ async function servingIdentity(): Promise<{ readonly ca: string; readonly cert: 
   return { ca: certificatePem(root), cert: certificatePem(leaf), key: privateKeyPem(server.privateKey) };
 }
 
-/** v1 says `size`, v2 says `width`. */
+/** The field is `size` in v1 and `width` in v2. */
 function convert(thing: Thing, apiVersion: string): Thing {
   if (thing.apiVersion === apiVersion) return thing;
   const { size, width, ...rest } = thing.spec;
@@ -141,7 +141,7 @@ test('a webhook for one version judges and changes what is written in another, c
     const createThing = (version: string, spec: object): Promise<KubeObject> =>
       create(GROUP, version, 'things', { kind: 'Thing', metadata: { generateName: 'thing-' }, spec });
     const deadline = Date.now() + 60_000;
-    // The definition and the webhooks are in force a moment after they are written.
+    // The definition and the webhooks take effect shortly after they are written.
     while (new Set(seen.map(({ path }) => path)).size < 2) {
       assert.ok(Date.now() < deadline, 'the webhooks are never asked');
       await createThing('v1', { size: '1' }).catch((error: unknown) => {
@@ -173,7 +173,7 @@ test('a webhook for one version judges and changes what is written in another, c
         version,
       );
     }
-    // Each version judges what is written in it by its own schema.
+    // Each version validates objects by its own schema.
     await createThing('v1', { size: '1', color: 'green' });
     await assert.rejects(createThing('v2', { width: '1', color: 'green' }), /spec\.color: Too long/);
   } finally {

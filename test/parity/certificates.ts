@@ -1,4 +1,4 @@
-/** Certificates that scenarios present, and the parts of issued certificates and tokens that are compared. */
+/** Creates the certificates that scenarios present, and extracts the compared parts of issued certificates and tokens. */
 import { createHash, X509Certificate, type KeyObject } from 'node:crypto';
 import { certificatePem, createCertificate, parseCertificate, type Certificate } from '../../api/pki/certificate.ts';
 import * as der from '../../api/pki/der.ts';
@@ -59,7 +59,7 @@ export async function issueCertificate(
   return { cert: certificatePem(raw), key: privateKeyPem(keys.privateKey) };
 }
 
-/** Each organization in a set of its own, as openssl has it: within one set their order would be that of the encoding. */
+/** Each organization is in a separate set, as in openssl. In one set, the encoding would determine their order. */
 function subjectOf({ cn, o = [] }: IssueRequest): Buffer {
   const part = (oid: string, value: string): Buffer => der.setOf(der.sequence(der.oid(oid), der.utf8String(value)));
   return der.sequence(...o.map((name) => part('2.5.4.10', name)), ...(cn === undefined ? [] : [part('2.5.4.3', cn)]));
@@ -67,7 +67,7 @@ function subjectOf({ cn, o = [] }: IssueRequest): Buffer {
 
 const USAGES: Readonly<Record<string, string>> = { clientAuth: 'client auth', serverAuth: 'server auth' };
 
-/** What a step wants to see of a certificate or a token in the answer; `null` where there is none. */
+/** Returns the parts of a certificate or token that a step compares, or `null` if there is none. */
 export function decode(wanted: NonNullable<Step['decode']>, body: unknown): unknown {
   const value = pick(body, wanted.x509 ?? wanted.jwt ?? '');
   if (typeof value !== 'string' || value === '') return null;
@@ -120,7 +120,7 @@ const EXTENDED_TEXTS: Readonly<Record<string, string>> = {
   '1.3.6.1.5.5.7.3.2': 'TLS Web Client Authentication',
 };
 
-/** Extensions in the words of the common command-line tool, which the recordings hold. */
+/** Formats extensions as `openssl` does, because the recordings contain its text. */
 function extensionTexts(certificate: Certificate): Record<string, string> {
   const texts: Record<string, string> = {};
   const add = (oid: string, title: string, text: string | undefined): void => {
@@ -145,7 +145,7 @@ function extensionTexts(certificate: Certificate): Record<string, string> {
   return texts;
 }
 
-/** IPv6 in full groups and upper case. */
+/** Formats IPv6 addresses with full groups and upper case. */
 function addressText(address: string): string {
   if (!address.includes(':')) return address;
   const [before = '', after] = address.split('::');

@@ -1,12 +1,12 @@
 /**
- * What differs between a recorded answer and one's own. What kube-apiserver prints of its own Go types and how it words
- * faults in expressions and JSON of a wrong type is no part of the API: such parts of messages are not compared.
+ * Compares a response with a recorded one. Parts of messages in which kube-apiserver prints its Go types, or describes errors
+ * in expressions and in JSON of a wrong type, are not part of the API and are not compared.
  */
 import { isObject } from './json-path.ts';
 import type { Outcome, Step } from './scenario.ts';
 
 export interface Difference {
-  /** Pointer into the outcome. */
+  /** A JSON pointer into the outcome. */
   readonly at: string;
   readonly want: unknown;
   readonly got: unknown;
@@ -23,7 +23,7 @@ function shown(outcome: Outcome | undefined): Record<string, unknown> {
   return { status: outcome?.status, headers: outcome?.headers, body: outcome?.body, decoded: outcome?.decoded };
 }
 
-/** `*` is one segment; everything below a pointer is ignored with it. */
+/** `*` matches one segment. Everything below an ignored pointer is ignored as well. */
 function pointerPattern(pointer: string): RegExp {
   const source = pointer
     .split('*')
@@ -47,10 +47,10 @@ function walk(want: unknown, got: unknown, at: string, ignored: readonly RegExp[
   }
 }
 
-/** A message without what is not compared. */
+/** Returns a message without the parts that are not compared. */
 export function loose(message: string): string {
   let text = message
-    // An empty list is stored like an absent one, so a difference of specs does not tell them apart.
+    // An empty list is stored like an absent one, so the diff of a spec does not distinguish them.
     .replace(/\n@@ [\s\S]*$/, (difference) => difference.replaceAll('": []', '": null'))
     .replace(/compilation failed: [\s\S]*$/, 'compilation failed')
     .replace(/(cannot be handled as an? \w+: )(?!strict decoding error|quantities must)[\s\S]*$/, '$1')
@@ -64,7 +64,7 @@ export function loose(message: string): string {
 
 const STRUCT_DUMP = /: \[?\{"/;
 
-/** Where the JSON value that begins at `start` ends. */
+/** Returns the end of the JSON value that begins at `start`. */
 function endOfValue(text: string, start: number): number {
   let depth = 0;
   let quoted = false;

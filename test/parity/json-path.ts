@@ -1,8 +1,11 @@
-/** Reading and filling values by path: `items.0.metadata.name`, `groups.[name=apps].versions`, `data.k|base64`. */
+/**
+ * Reads values by path (`items.0.metadata.name`, `groups.[name=apps].versions`, `data.k|base64`), and fills saved values into
+ * templates.
+ */
 
 export type Variables = Record<string, unknown>;
 
-/** Puts saved values where `{{name}}` stands, in texts, keys, lists and objects alike. */
+/** Replaces `{{name}}` with the saved value, in texts, keys, lists and objects. */
 export function fill<T>(value: T, variables: Variables): T {
   return fillAny(value, variables) as T;
 }
@@ -22,7 +25,7 @@ function fillAny(value: unknown, variables: Variables): unknown {
 
 export function pick(value: unknown, path: string): unknown {
   const [keys = '', filter] = path.split('|');
-  // A stream of one document was parsed as that document.
+  // A stream of a single document was parsed as that document.
   const single =
     keys.startsWith('stream.') && isObject(value) && value['type'] !== undefined && value['stream'] === undefined;
   let found: unknown = single ? { stream: [value] } : value;

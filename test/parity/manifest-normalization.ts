@@ -1,9 +1,9 @@
-/** Takes out of an answer to an applied manifest what differs from server to server or what controllers write. */
+/** Removes from the response to an applied manifest what differs between servers or what controllers write. */
 import type { JsonValue } from '../../api/meta/object.ts';
 
 export type Json = JsonValue | undefined;
 
-/** Members whose values a server chooses by itself. */
+/** Members whose values the server chooses. */
 const CHOSEN: ReadonlySet<string> = new Set([
   'batch.kubernetes.io/controller-uid',
   'controller-uid',
@@ -20,7 +20,7 @@ const CHOSEN: ReadonlySet<string> = new Set([
   'lastUpdateTime',
 ]);
 
-/** Kinds whose status (and with it the generation) controllers write. */
+/** Kinds whose status, and therefore generation, controllers write. */
 const STATUS_BY_CONTROLLERS: ReadonlySet<string> = new Set([
   'Deployment',
   'DaemonSet',
@@ -73,7 +73,10 @@ function scrub(value: Json): Json {
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, CHOSEN.has(key) ? '*' : scrub(inner)]));
 }
 
-/** The applier's entries, in one order; all entries of a definition, as the server itself writes its status. */
+/**
+ * Returns the entries of the applier, sorted. For definitions it returns all entries, because the server itself writes their
+ * status.
+ */
 function entriesOf(entries: readonly JsonValue[], all: boolean): JsonValue[] {
   const keyOf = (entry: JsonValue): string => {
     const { manager, operation, subresource } = membersOf(entry);

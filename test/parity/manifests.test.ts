@@ -1,4 +1,7 @@
-/** The manifests of real projects that are answered as by kube-apiserver still are, and none is left out. */
+/**
+ * Compares the responses to the manifests of real projects with those of kube-apiserver. Documents that matched before must
+ * still match, and none is omitted.
+ */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';

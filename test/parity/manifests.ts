@@ -1,11 +1,11 @@
 /**
- * Server-side applies the manifests of real projects, one document after the other, and compares each answer with the one
- * that kube-apiserver 1.36.2 gave to the same bytes.
+ * Server-side applies the manifests of real projects, one document after the other, and compares each response with the one of
+ * kube-apiserver 1.36.2 to the same bytes.
  *
- * `manifests/PROJECT.jsonl.gz` holds a line per document. Later documents depend on earlier ones (a definition, then its
- * objects), so a project always runs whole and in order, against a server without controllers. What a server chooses by
- * itself (uids, times, addresses, ports) and what controllers write is not compared. `matching-manifests.txt` lists the
- * documents whose answers match.
+ * `manifests/PROJECT.jsonl.gz` has a line for each document. Later documents depend on earlier ones (a definition, then its
+ * objects), so a project always runs completely and in order, with a server without controllers. Values that a server chooses
+ * (uids, times, addresses, ports) and values that controllers write are not compared. `matching-manifests.txt` lists the
+ * documents whose responses match.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { Agent, request as httpsRequest } from 'node:https';
@@ -26,7 +26,7 @@ const SHOWN_CHARS = 400;
 const APPLY_TYPE = 'application/apply-patch+yaml';
 
 export interface ManifestOptions {
-  /** Projects, or all. */
+  /** The projects to run, or all. */
   readonly projects: readonly string[] | undefined;
   readonly diff: boolean;
   readonly check: boolean;
@@ -54,7 +54,7 @@ interface Outcome {
   readonly matches: boolean;
 }
 
-/** Returns the exit status. */
+/** Resolves to the exit status. */
 export async function replayManifests(target: Target, options: ManifestOptions): Promise<number> {
   const projects = options.projects ?? recordedProjects();
   const replay = new ManifestReplay(target, options.diff);
@@ -82,7 +82,7 @@ function recordedProjects(): string[] {
 const matching = (outcomes: readonly Outcome[]): string[] =>
   outcomes.filter(({ matches }) => matches).map(({ title }) => title);
 
-/** Prints which documents no longer match, and which listed ones now do; rewrites the list on request. */
+/** Prints the documents that no longer match, and the listed ones that match now. Rewrites the list on request. */
 function settle(outcomes: readonly Outcome[], projects: readonly string[], options: ManifestOptions): number {
   const known = readDiffering();
   const lost = outcomes.filter(({ title, matches }) => !matches && !known.has(title));
@@ -100,7 +100,7 @@ function settle(outcomes: readonly Outcome[], projects: readonly string[], optio
   return options.check && lost.length + empty.length > 0 ? 1 : 0;
 }
 
-/** The reason of each document that is known to differ, by title. Titles hold `#` without blanks around. */
+/** Returns the reason for each document that is known to differ, by title. In titles, `#` has no blanks around it. */
 function readDiffering(): ReadonlyMap<string, string> {
   const lines = readFileSync(DIFFERING, { encoding: 'utf8', flag: 'a+' }).split('\n');
   return new Map(
@@ -143,7 +143,7 @@ class ManifestReplay {
       if (/Webhook|APIService|AdmissionPolicyBinding/.test(row.kind)) remote.push(row.path);
       outcomes.push({ title: `${project}/${row.key}`, matches: this.#compare(project, row, answer) });
     }
-    // What calls other servers must not disturb the next project.
+    // Objects that make the server call other servers must not disturb the next project.
     for (const path of remote) await this.#call('DELETE', path);
     return outcomes;
   }

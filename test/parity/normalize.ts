@@ -1,6 +1,6 @@
 /**
- * Makes answers of two servers comparable: what differs between any two runs (names drawn at random, times, versions,
- * addresses, tokens) becomes a placeholder.
+ * Makes responses of two servers comparable. Values that differ between any two runs (generated names, times, versions,
+ * addresses, tokens) become placeholders.
  */
 import { isObject, pick, type Variables } from './json-path.ts';
 
@@ -63,7 +63,7 @@ function isScenarioValue(name: string): boolean {
   return name === 'ns' || name === 'id' || name === 'id6' || name.startsWith('webhook') || name.startsWith('secret');
 }
 
-/** The parts of a body that a step compares: paths of JSON, regular expressions of text. */
+/** Returns the parts of a body that a step compares: paths in JSON, or regular expressions in text. */
 export function keepOnly(body: unknown, keep: readonly string[], variables: Variables): Record<string, unknown> {
   return Object.fromEntries(
     keep.map((path) => {
@@ -73,7 +73,7 @@ export function keepOnly(body: unknown, keep: readonly string[], variables: Vari
   );
 }
 
-/** Sorts the lists whose order the API does not promise. */
+/** Sorts the lists whose order the API does not define. */
 export function sortLists(body: unknown, paths: readonly string[]): unknown {
   for (const path of paths) {
     const direct = isObject(body) ? body[path] : undefined;

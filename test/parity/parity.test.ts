@@ -1,13 +1,13 @@
 /**
- * Every recorded exchange of kube-apiserver that is not listed in `differing.txt` matches. `npm run parity -- --diff --only
- * NAME` shows more.
+ * Every recorded exchange of kube-apiserver matches, unless `differing.txt` lists it. `npm run parity -- --diff --only NAME`
+ * shows more.
  */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-/** The test fails when a scenario has not started by then. */
+/** The test fails if a scenario has not started within this time. */
 const WITHIN_SECONDS = 240;
 
 test('recorded scenarios match, and none is left out', async () => {

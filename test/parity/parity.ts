@@ -1,4 +1,7 @@
-/** Compares the control plane with what kube-apiserver 1.36.2 answered to the same requests; `--help` shows how. */
+/**
+ * Compares the responses of the control plane with those of kube-apiserver 1.36.2 to the same requests. `--help` explains the
+ * usage.
+ */
 import { createPrivateKey } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -34,12 +37,12 @@ are listed in test/parity/differing.txt may differ; every other scenario must ma
   --server URL        another server than one that this program starts
 `;
 const DIFFERING = join(import.meta.dirname, 'differing.txt');
-/** The recorded administrator: kube-apiserver ran with a token file and without ranges of pod addresses for nodes. */
+/** The recorded administrator. kube-apiserver ran with a token file and without ranges of pod addresses for nodes. */
 const ADMIN_TOKEN = 'parity-administrator';
 const SHOWN_DIFFERENCES = 25;
 const SHOWN_CHARS = 600;
 const SLOW_SECONDS = 10;
-/** The most scenarios that run once more alone: on a busy machine a few differ by accident, many do not. */
+/** The maximum number of scenarios that run again alone. On a busy machine a few may fail by accident, but not many. */
 const MOST_AGAIN = 10;
 
 interface Result {
@@ -75,7 +78,7 @@ if (options.help) {
 }
 
 const started = performance.now();
-/** The reason of each scenario that is known to differ, by title: lines of the form `title # reason`. */
+/** The reasons for scenarios that are known to differ, by title. Lines have the form `title # reason`. */
 const knownToDiffer: ReadonlyMap<string, string> = new Map(
   readFileSync(DIFFERING, 'utf8')
     .split('\n')
@@ -155,7 +158,7 @@ function readAuthority(certFile: string | undefined, keyFile: string | undefined
   return { pem, certificate, privateKey: createPrivateKey(readFileSync(keyFile)) };
 }
 
-/** Those that must run alone run after the others. */
+/** Serial scenarios run after the others. */
 async function runAll(scenarios: readonly Scenario[], replayer: Replayer, target: Target): Promise<Result[]> {
   const results: Result[] = [];
   const run = async (scenario: Scenario): Promise<void> => {
@@ -170,7 +173,7 @@ async function runAll(scenarios: readonly Scenario[], replayer: Replayer, target
   return results;
 }
 
-/** Runs scenarios that must match and differ once more alone, because a machine may be too slow for many at a time. */
+/** Runs failed scenarios again, one at a time, because a machine may be too slow for many at once. */
 async function runLostAgain(results: Result[], replayer: Replayer, target: Target): Promise<void> {
   let again = 0;
   for (const [index, result] of results.entries()) {
@@ -246,7 +249,7 @@ function titleOf({ scenario }: Pick<Result, 'scenario'>): string {
   return `${scenario.area}: ${scenario.name}`;
 }
 
-/** The exit status. */
+/** Returns the exit status. */
 function settle(results: readonly Result[]): number {
   const matching = new Set(matched(results).map(titleOf));
   const required = results.filter((result) => !knownToDiffer.has(titleOf(result)));

@@ -1,4 +1,4 @@
-/** Replays one scenario against a server and gives what it answered, normalized. */
+/** Replays one scenario with a server, and returns its normalized responses. */
 import { Agent, request as httpsRequest, type RequestOptions } from 'node:https';
 import type { IncomingHttpHeaders } from 'node:http';
 import { randomBytes } from 'node:crypto';
@@ -15,13 +15,13 @@ import type { Caller, IssueRequest, Outcome, Scenario, Step } from './scenario.t
 import { WebhookServer, type Webhooks } from './webhook-server.ts';
 
 export interface Target {
-  /** `https://127.0.0.1:6443` */
+  /** For example `https://127.0.0.1:6443`. */
   readonly url: string;
-  /** How the administrator proves itself. */
+  /** The credentials of the administrator. */
   readonly admin: KeyedCertificate | { readonly token: string };
-  /** Longest time that a step waits for what it expects. */
+  /** The maximum time that a step waits for its expected result. */
   readonly patienceSeconds: number;
-  /** Signs client certificates; without it scenarios that need it are skipped. */
+  /** Signs client certificates. Without it, scenarios that need one are skipped. */
   readonly clientCa: SigningAuthority | undefined;
 }
 
@@ -52,7 +52,7 @@ export class Replayer {
     (await this.#webhooks)?.close();
   }
 
-  /** One outcome for each step that has one. */
+  /** Resolves to the outcome of each step that has one. */
   async run(scenario: Scenario): Promise<(Outcome | undefined)[]> {
     const variables: Variables = {
       ns: `r-${randomBytes(4).toString('hex')}`,
@@ -248,7 +248,7 @@ function callsOutcome(step: Step, variables: Variables, webhooks: Webhooks | und
   return { status: calls.length, headers: {}, body };
 }
 
-/** `status=201`, `json.path=value`, `json.path` (is there), `called=webhook`, `warning=text`. */
+/** Supports `status=201`, `json.path=value`, `json.path` (exists), `called=webhook` and `warning=text`. */
 function isReached(until: string, response: Response, body: unknown, webhooks: Webhooks | undefined): boolean {
   const [, path = '', wanted] = /^(.*?)(?:=([^\]=]*))?$/.exec(until) ?? [];
   if (path === 'called') return webhooks?.calls.some((call) => call.name === wanted) ?? false;

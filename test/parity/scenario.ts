@@ -1,15 +1,15 @@
-/** The form of the recorded exchanges: one scenario a line in `exchanges/<area>.jsonl`. */
+/** Defines the format of the recorded exchanges: one scenario per line of `exchanges/<area>.jsonl`. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 export interface Scenario {
   readonly area: string;
   readonly name: string;
-  /** Must not run beside others. */
+  /** Whether it must not run in parallel with others. */
   readonly serial?: boolean;
-  /** `ca`: the key of the CA that signs client certificates. */
+  /** With `ca`, it needs the key of the CA that signs client certificates. */
   readonly needs?: string;
-  /** `false`: without a namespace of its own. */
+  /** With `false`, it gets no namespace of its own. */
   readonly namespace?: boolean;
   readonly namespaceLabels?: Readonly<Record<string, string>>;
   readonly webhooks?: Readonly<Record<string, readonly WebhookRule[]>>;
@@ -17,7 +17,10 @@ export interface Scenario {
   readonly cleanup?: readonly Step[];
 }
 
-/** Who asks: the administrator where absent, `anonymous`, a token, a certificate, or somebody the administrator acts as. */
+/**
+ * The caller: the administrator if it is absent, `anonymous`, a token, a certificate, or a user that the administrator
+ * impersonates.
+ */
 export type Caller =
   | 'admin'
   | 'anonymous'
@@ -43,24 +46,24 @@ export interface Step {
   readonly method?: string;
   readonly path?: string;
   readonly headers?: Readonly<Record<string, string | readonly string[]>>;
-  /** Text goes out as it is, everything else as JSON. */
+  /** Text is sent unchanged, and everything else as JSON. */
   readonly body?: unknown;
-  /** Values of the answer that later steps use. */
+  /** Values of the response that later steps use. */
   readonly save?: Readonly<Record<string, string>>;
   readonly as?: Caller;
-  /** Pointers into the answer that are not compared; `*` is one segment. */
+  /** Pointers into the response that are not compared. `*` is one segment. */
   readonly ignore?: readonly string[];
-  /** Parts of the body that are compared; absent: all of it. */
+  /** The parts of the body that are compared; all of it if absent. */
   readonly keep?: readonly string[];
-  /** Lists whose order is not promised. */
+  /** Lists whose order is not defined. */
   readonly sort?: readonly string[];
   readonly retry?: { readonly until: string; readonly seconds: number };
-  /** Milliseconds before the step. */
+  /** The delay before the step in milliseconds. */
   readonly wait?: number;
   readonly decode?: { readonly x509?: string; readonly jwt?: string };
-  /** Compares the requests that a webhook received. */
+  /** The name of a webhook whose received requests are compared. */
   readonly calls?: string;
-  /** Forgets the requests that the webhooks have received so far. */
+  /** Clears the requests that the webhooks have received. */
   readonly forget?: boolean;
   readonly want?: Outcome;
 }
@@ -72,7 +75,7 @@ export interface Outcome {
   readonly decoded?: unknown;
 }
 
-/** The first rule whose values stand in the review answers. */
+/** The first rule whose values match the review determines the response. */
 export interface WebhookRule {
   readonly when?: Readonly<Record<string, string>>;
   readonly answer: WebhookAnswer;

@@ -1,4 +1,4 @@
-/** The webhooks that scenarios register: answers by rule, and records the requests that it receives. */
+/** The webhooks that scenarios register. They respond by rules, and record the requests. */
 import { createServer, type Server } from 'node:https';
 import { randomBytes } from 'node:crypto';
 import { text } from 'node:stream/consumers';
@@ -12,10 +12,10 @@ export interface WebhookCall {
   readonly request: Record<string, unknown>;
 }
 
-/** Webhooks of one scenario. */
+/** The webhooks of one scenario. */
 export interface Webhooks {
   readonly url: string;
-  /** Base64 of PEM. */
+  /** The CA as base64 of PEM. */
   readonly ca: string;
   readonly calls: WebhookCall[];
 }
@@ -94,7 +94,7 @@ export class WebhookServer {
   }
 }
 
-/** Calls that the cluster's own controllers cause are not compared. */
+/** Calls by the cluster's own controllers are not compared. */
 function isOwn(review: unknown): boolean {
   const who = String(pick(review, 'request.userInfo.username') ?? '');
   const what = String(pick(review, 'request.name') ?? '');
@@ -113,7 +113,7 @@ function answerOf(rules: readonly WebhookRule[] | undefined, review: unknown): W
   });
 }
 
-/** The values of the review that an answer names as `{{request.…}}`; a value that the review lacks is empty. */
+/** Returns the values of the review that a response refers to as `{{request.…}}`. A missing value is empty. */
 function requestValues(answer: WebhookAnswer, review: unknown): Record<string, unknown> {
   const paths = [...JSON.stringify(answer).matchAll(/\{\{(request\.[\w.]+)\}\}/g)].map(([, path = '']) => path);
   return Object.fromEntries(paths.map((path) => [path, pick(review, path) ?? '']));

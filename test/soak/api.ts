@@ -1,9 +1,9 @@
-/** The few requests that the soak makes, each tried once: a retry would hide what happened to the first attempt. */
+/** The requests of the soak test. None is retried, because a retry would hide the result of the first attempt. */
 import { Agent, request } from 'node:https';
 import type { ClientRequest, IncomingMessage } from 'node:http';
 
 export interface Answer {
-  /** 0: there was no answer, so the outcome is unknown. */
+  /** 0 means that there was no response, so the outcome is unknown. */
   readonly status: number;
   readonly body: ApiObject;
 }
@@ -75,7 +75,7 @@ export class Api {
     return promise;
   }
 
-  /** Resolves once when the watch is over, with the status of its answer (0 where there was none). */
+  /** Resolves with the status of the response when the watch ends (0 without a response). */
   watch(
     path: string,
     onFrame: (frame: WatchFrame) => void,

@@ -1,4 +1,4 @@
-/** The clients of a soak: writers and readers at random, and watches that are steady, slow, or open again and again. */
+/** The clients of a soak test: random writers and readers, and watches that are continuous, slow, or reopened. */
 import { systemClock } from '../../api/machinery/clock.ts';
 import type { Answer, Api, ApiObject, OpenWatch } from './api.ts';
 import type { Operation, SeenVersion, WatchSegment } from './history.ts';
@@ -6,7 +6,7 @@ import type { Random } from './random.ts';
 
 const PATH = '/api/v1/namespaces/default/configmaps';
 const KEYS = 24;
-/** Keys of one writer that are used once, at a time. */
+/** The number of keys of one writer that are used only once, at a time. */
 const LIVES = 12;
 const PREFIX = 'soak-';
 
@@ -25,7 +25,7 @@ const versionOf = ({ metadata, data }: ApiObject): SeenVersion => ({
   value: data?.v ?? '',
 });
 const isOurs = ({ metadata }: ApiObject): boolean => metadata?.name?.startsWith(PREFIX) === true;
-/** Statuses that say that nothing was written; the outcome of others is unknown. */
+/** Statuses that guarantee that nothing was written. With all others, the outcome is unknown. */
 const REFUSED = new Set([400, 401, 403, 404, 409, 410, 422, 429]);
 
 export class Writer {
@@ -33,7 +33,7 @@ export class Writer {
   readonly #random: Random;
   readonly #recording: Recording;
   readonly #name: string;
-  /** What any writer saw last of each key: the revisions that updates expect. */
+  /** The last revision of each key that any writer saw, which updates expect. */
   readonly #seen: Map<string, number>;
   #writes = 0;
   readonly #lives: { readonly key: string; readonly isUpdated: boolean }[] = [];
@@ -66,8 +66,8 @@ export class Writer {
   }
 
   /**
-   * Moves on the life of a key that is used once: created, updated and deleted some seconds apart. If it ever comes back, the
-   * next list shows it, where a key that is used again would hide that.
+   * Advances the life of a key that is used only once: it is created, updated and deleted at intervals of some seconds. If it
+   * reappears, the next list shows it. A key that is used again would hide that.
    */
   async #live(): Promise<void> {
     const next = this.#lives.length < LIVES ? undefined : this.#lives.shift();
@@ -142,7 +142,9 @@ export class Writer {
   }
 }
 
-/** All of ours, in pages where `limit` is not 0. Resolves to the revision, or `undefined` where there was no answer. */
+/**
+ * Lists all objects of the test, in pages unless `limit` is 0. Resolves to the revision, or to `undefined` without a response.
+ */
 export async function list(api: Api, recording: Recording, limit: number): Promise<number | undefined> {
   const startMs = performance.now();
   const items = new Map<string, SeenVersion>();
@@ -203,7 +205,7 @@ export class Watcher {
     return this.#segment;
   }
 
-  /** One connection, until it is over. */
+  /** Follows one connection until it ends. */
   async #follow(segment: WatchSegment, signal: AbortSignal): Promise<void> {
     let isGone = false;
     const path = `${PATH}?watch=1&allowWatchBookmarks=true&timeoutSeconds=60&resourceVersion=${segment.through}`;
@@ -239,7 +241,7 @@ export class Watcher {
     segment.through = Math.max(segment.through, revision);
   }
 
-  /** A revision that the watch has been at: what follows is shown once more. */
+  /** Returns an earlier revision of the watch, from which the events are received again. */
   #earlier({ from, events }: WatchSegment): number {
     return events.at(-this.#random.between(1, 50))?.revision ?? from;
   }

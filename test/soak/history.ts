@@ -1,10 +1,10 @@
 /**
- * What the clients of a soak saw, and whether one storage that keeps its promise can have shown it: every key linearizable,
- * nothing that was acknowledged lost, nothing that was deleted back, no revision used twice, and each watch shown every event
- * once and in order, over restarts. Pure.
+ * Checks whether one correct storage can explain everything that the clients of a soak test saw: every key is linearizable, no
+ * acknowledged write is lost, no deleted value reappears, no revision is used twice, and each watch gets every event once and
+ * in order, over restarts. Pure.
  *
- * The watches together give the sequence of all events; every other observation is held against that sequence and against
- * the real time in which it was made.
+ * The watches together determine the sequence of all events. Every other observation is compared with that sequence and with
+ * the time at which it was made.
  */
 export interface SeenVersion {
   readonly revision: number;
@@ -20,13 +20,13 @@ export type Operation =
   | (Timed & {
       readonly kind: 'write';
       readonly key: string;
-      /** Unique among all writes; `undefined` deletes. */
+      /** Unique among all writes. `undefined` means a deletion. */
       readonly value: string | undefined;
-      /** The revision that the write expects; `undefined` creates. */
+      /** The revision that the write expects. `undefined` means a creation. */
       readonly expected: number | undefined;
-      /** `refused`: the answer says that nothing was written. */
+      /** `refused` means that the response guarantees that nothing was written. */
       readonly outcome: 'done' | 'refused' | 'unknown';
-      /** Of a write that is done; deletions are answered without one. */
+      /** The revision of a successful write. Responses to deletions have none. */
       readonly revision: number | undefined;
     })
   | (Timed & { readonly kind: 'read'; readonly key: string; readonly found: SeenVersion | undefined })
@@ -39,7 +39,7 @@ export interface SeenEvent {
   readonly value: string;
 }
 
-/** One watch without a gap, over as many connections as it took: everything after `from` through the last event or bookmark. */
+/** A watch without gaps over any number of connections: everything after `from` up to the last event or bookmark. */
 export interface WatchSegment {
   readonly name: string;
   readonly from: number;
@@ -50,7 +50,7 @@ export interface WatchSegment {
 type Write = Extract<Operation, { readonly kind: 'write' }>;
 const LIMIT = 20;
 
-/** What was violated, in sentences; at most twenty. */
+/** Returns descriptions of the violations, at most twenty. */
 export function violations(operations: readonly Operation[], segments: readonly WatchSegment[]): string[] {
   const found: string[] = [];
   const report = (sentence: string): void => {
@@ -82,7 +82,7 @@ function sequenceOf(segments: readonly WatchSegment[], report: (sentence: string
 
 const shown = ({ type, key, value, revision }: SeenEvent): string => `${type} ${key}=${value}@${revision}`;
 
-/** Each watch has every event of its range, once and in order. */
+/** Checks that each watch has every event of its range, once and in order. */
 function checkWatches(
   segments: readonly WatchSegment[],
   sequence: readonly SeenEvent[],
@@ -104,7 +104,7 @@ function checkWatches(
 
 type Covered = (from: number, through: number) => boolean;
 
-/** Whether the watches together saw everything after `from` through `through`. */
+/** Whether the watches together saw everything after `from` up to `through`. */
 function coverage(segments: readonly WatchSegment[]): Covered {
   const ranges: { from: number; through: number }[] = [];
   for (const { from, through } of [...segments].sort((a, b) => a.from - b.from)) {
@@ -115,7 +115,7 @@ function coverage(segments: readonly WatchSegment[]): Covered {
   return (from, through) => ranges.some((range) => range.from <= from && through <= range.through);
 }
 
-/** Versions of one key follow each other as creations, updates and deletions do, and no value comes back. */
+/** Checks that creations, updates and deletions of one key have a valid order, and that no value reappears. */
 function checkKey(
   key: string,
   events: readonly SeenEvent[],
@@ -183,7 +183,7 @@ function checkDone(
     report(`${shown(event)} was written over revision ${expected ?? 'none'}, but follows ${shown(before)}`);
 }
 
-/** A list is the state of all keys at its revision. */
+/** Checks that a list shows the state of all keys at its revision. */
 function checkLists(
   operations: readonly Operation[],
   sequence: readonly SeenEvent[],
@@ -216,7 +216,7 @@ function checkLists(
 const textOf = (seen: SeenVersion | undefined): string =>
   seen === undefined ? 'nothing' : `${seen.value}@${seen.revision}`;
 
-/** What was there when an operation began is not newer than what the operation shows. */
+/** Checks that an operation shows no older state than the one that existed when it began. */
 function checkOrder(
   operations: readonly Operation[],
   byKey: ReadonlyMap<string, readonly SeenEvent[]>,
@@ -246,7 +246,7 @@ function checkOrder(
   }
 }
 
-/** Where the key was there at `least`, somebody has to have deleted it since. */
+/** Checks that a missing key that existed at `least` was deleted since then. */
 function checkAbsent(
   key: string,
   least: number,

@@ -1,6 +1,6 @@
 /**
- * The control plane under test: a process of its own with the faults preloaded, restarted whenever it exits, as systemd does.
- * Its data directory is on a small tmpfs where the user may mount one.
+ * The tested control plane: a process with preloaded faults that is restarted whenever it exits, like by systemd. Its data
+ * directory is on a small tmpfs if the user may mount one.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs';
@@ -15,10 +15,10 @@ const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const HOOK = join(import.meta.dirname, 'storage-thread-hook.ts');
 const TOKEN = 'soak';
 const DISK_MIB = 64;
-/** Of a process that exits because its storage failed. */
+/** The exit code after a failure of the storage. */
 const STORAGE_FAILED = 74;
 
-/** The first byte of the control file, as `faults.c` has it. */
+/** The first byte of the control file, as defined in `faults.c`. */
 export const DISK_FAULTS = {
   none: 0,
   noRoom: 1,
@@ -39,7 +39,7 @@ export class SoakPlane {
   #isStopping = false;
   #isTerminating = false;
   #log = '';
-  /** Exits that no fault explains. */
+  /** The messages of exits that no fault explains. */
   readonly crashes: string[] = [];
   starts = 0;
   storageFailures = 0;
@@ -76,7 +76,7 @@ export class SoakPlane {
     return this.#log;
   }
 
-  /** Resolves when `/readyz` is ok, over however many restarts. */
+  /** Resolves when `/readyz` is ok, over any number of restarts. */
   async ready(timeoutMs = 60_000): Promise<void> {
     const ok = async (): Promise<boolean> => (await this.api.call('GET', '/readyz', undefined, 5000)).status === 200;
     await until('a ready control plane', ok, timeoutMs);
@@ -86,7 +86,7 @@ export class SoakPlane {
     this.#write(Buffer.from([DISK_FAULTS[fault]]), 0);
   }
 
-  /** How far ahead the wall clock is. */
+  /** Sets how far the wall clock is ahead. */
   clockAhead(seconds: number): void {
     const bytes = Buffer.alloc(8);
     bytes.writeBigInt64LE(BigInt(seconds));
@@ -101,19 +101,19 @@ export class SoakPlane {
     this.#child?.kill('SIGUSR2');
   }
 
-  /** Stops it as systemd does. */
+  /** Stops the process like systemd does. */
   terminate(): void {
     this.#isTerminating = true;
     this.#child?.kill('SIGTERM');
   }
 
-  /** Of the database and its write-ahead log. */
+  /** The size of the database and its write-ahead log. */
   get storageBytes(): number {
     const file = join(this.#disk, 'data/storage/orchlet.db');
     return [file, `${file}-wal`].reduce((sum, one) => sum + (statSync(one, { throwIfNoEntry: false })?.size ?? 0), 0);
   }
 
-  /** Leaves no room on the disk. */
+  /** Fills the disk completely. */
   fillDisk(): void {
     for (const size of [1 << 20, 4096, 1]) {
       try {

@@ -1,4 +1,4 @@
-/** A soak: clients at work while faults happen one after the other, then the judgement of everything that they saw. */
+/** Runs a soak test: clients work while faults happen one after the other, and then everything that they saw is checked. */
 import { keepAlive, systemClock } from '../../api/machinery/clock.ts';
 import { until } from '../until.ts';
 import { count, list, type Recording, Watcher, type WatchManner, Writer } from './clients.ts';
@@ -9,7 +9,7 @@ import { Random } from './random.ts';
 export interface SoakOptions {
   readonly seconds: number;
   readonly seed: number;
-  /** Only these faults; all where it is empty. */
+  /** The faults to use; all if it is empty. */
   readonly only: readonly string[];
   readonly diskMib?: number | undefined;
   readonly onProgress?: (line: string) => void;
@@ -37,10 +37,10 @@ const sleep = (ms: number): Promise<void> => systemClock.sleep(ms);
 const statusOf = async ({ plane }: Scene, path: string): Promise<number> =>
   (await plane.api.call('GET', path, undefined, 5000)).status;
 
-/** The history of the 6 s that the program keeps, what compaction has not removed yet, and a write-ahead log. */
+/** Room for the history of 6 s that the program keeps, for what compaction has not removed yet, and for a write-ahead log. */
 const STORAGE_BYTES = 24 * 1024 * 1024;
 
-/** While there is no room reads go on and `/livez` is ok; afterwards writes go on in the same process. */
+/** While the disk is full, reads succeed and `/livez` is ok. Afterwards the same process accepts writes again. */
 async function withoutRoom(scene: Scene, take: () => void, give: () => void): Promise<void> {
   const { plane, random, recording, problems } = scene;
   const { pid } = plane;
@@ -60,7 +60,7 @@ async function withoutRoom(scene: Scene, take: () => void, give: () => void): Pr
   if (plane.pid !== pid) problems.push('the process was restarted by a full disk');
 }
 
-/** A full disk takes writes again where compaction made room in the database. */
+/** On a full disk, writes succeed again if compaction made room in the database. */
 async function isWriting({ recording }: Scene): Promise<boolean> {
   const before = recording.counts.get('writes done') ?? 0;
   await sleep(2000);
@@ -70,7 +70,7 @@ async function isWriting({ recording }: Scene): Promise<boolean> {
 export const FAULTS: Readonly<Record<string, Fault>> = {
   async kill({ plane, random }) {
     plane.kill();
-    // Sometimes again while it starts.
+    // Sometimes it is killed again while it starts.
     if (random.next() < 0.3) {
       await sleep(random.between(100, 1500));
       plane.kill();
@@ -85,7 +85,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
       () => plane.emptyDisk(),
     );
   },
-  /** A process starts on a full disk and answers reads. */
+  /** A process starts on a full disk and serves reads. */
   async 'kill-full'({ plane, random, problems }) {
     if (!plane.hasOwnDisk) return;
     plane.fillDisk();
@@ -138,7 +138,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   },
 };
 
-/** The process exits by itself with the code of a failed storage, and is started again. */
+/** The process exits with the code of a failed storage, and is restarted. */
 async function restarts({ plane, problems }: Scene, fail: () => void): Promise<void> {
   const { pid, storageFailures } = plane;
   fail();
@@ -203,7 +203,7 @@ async function disturb(
 ): Promise<void> {
   const names = only.length === 0 ? Object.keys(FAULTS) : only;
   const endMs = performance.now() + seconds * 1000;
-  // Each fault once before any comes twice, in an order of the seed's own.
+  // Each fault happens once before any is repeated, in an order that depends on the seed.
   let left: string[] = [];
   await sleep(1000);
   while (performance.now() < endMs) {
@@ -223,7 +223,7 @@ async function disturb(
   }
 }
 
-/** A last write that every watch has to show. */
+/** Makes a last write that every watch has to receive. */
 async function conclude(scene: Scene, writer: Writer, watchers: readonly Watcher[]): Promise<void> {
   await scene.plane.ready();
   await until('the last write', () => writer.create(END), 30_000);

@@ -1,4 +1,4 @@
-/** `npm run soak`: exits with 1 where a promise was broken, of the storage or, with `--agent`, of the agent. */
+/** `npm run soak` exits with 1 if the storage, or with `--agent` the agent, violated a guarantee. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -44,7 +44,7 @@ const started = performance.now();
 const onProgress = (line: string): void =>
   void process.stdout.write(`${((performance.now() - started) / 1000).toFixed(1)} s ${line}\n`);
 
-/** On a runtime that is started for it, and stopped afterwards. */
+/** Starts a runtime, runs the soak test on it, and stops the runtime. */
 async function soakOn(on: 'docker' | 'containerd'): Promise<SoakReport> {
   const { ensureImages, findRuntime, startPrivateContainerd } = await import('../../scripts/container-runtime.ts');
   const { soakAgent } = await import('./agent/run.ts');

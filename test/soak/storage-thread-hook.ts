@@ -1,4 +1,4 @@
-/** Preloaded into the control plane under test: SIGUSR2 ends the thread of the storage, as a crash in it would. */
+/** Preloaded into the tested control plane. SIGUSR2 ends the thread of the storage like a crash. */
 import { syncBuiltinESMExports } from 'node:module';
 import threads, { isMainThread, type WorkerOptions } from 'node:worker_threads';
 

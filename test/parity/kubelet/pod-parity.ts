@@ -1,7 +1,7 @@
 /**
- * Compares what the node agent says of a pod with what the kubelet 1.36.2 said of the same pod (`pods/*.json`):
- * status, events and the columns of `kubectl get`. Times, ids and addresses are placeholders on both sides; restart counts
- * are not compared, they depend on the moment.
+ * Compares what the node agent reports about a pod with what the kubelet 1.36.2 reported about the same pod (`pods/*.json`):
+ * status, events and the columns of `kubectl get`. Times, ids and addresses are placeholders on both sides. Restart counts are
+ * not compared, because they depend on the moment.
  */
 import { globSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -19,7 +19,7 @@ export interface RecordedPod {
   readonly name: string;
   readonly labels?: Readonly<Record<string, string>>;
   readonly spec: unknown;
-  /** READY and STATUS of `kubectl get pods`. */
+  /** The columns READY and STATUS of `kubectl get pods`. */
   readonly columns: readonly [string, string];
   readonly status: unknown;
   readonly events: readonly RecordedEvent[];
@@ -55,12 +55,12 @@ export interface Facts {
 
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 
-/** runc 1.1, which was recorded, and runc 1.3 report one failure in different words. */
+/** runc 1.1, which was recorded, and runc 1.3 describe the same error differently. */
 function runtimeWords(message: string): string {
   return message.replace('error during container init: ', '').replace(/(no such file or directory): unknown$/, '$1');
 }
 
-/** What depends on the moment or the host becomes a placeholder. */
+/** Replaces what depends on the moment or the host with placeholders. */
 export function normalizedStatus(pod: KubeObject, facts: Facts): unknown {
   const status = pod['status'] as { podIP?: string } | undefined;
   const text = (value: string): string => {
@@ -75,21 +75,21 @@ export function normalizedStatus(pod: KubeObject, facts: Facts): unknown {
   return walk(status, text, UNRECORDED);
 }
 
-/** Of texts inside messages. */
+/** Replaces texts inside messages. */
 function placeholders(value: string, pod: KubeObject): string {
   const podIp = (pod['status'] as { podIP?: string } | undefined)?.podIP;
   let result = value
     .replaceAll(pod.metadata.uid ?? '?', '<uid>')
     .replaceAll(/kube-api-access-[a-z0-9]{5}/g, 'kube-api-access-<suffix>')
     .replaceAll(/[a-z-]+:\/\/[0-9a-f]{64}/g, '<containerID>')
-    // How long is the moment's affair.
+    // The duration depends on the moment.
     .replaceAll(/back-off (\d+m)?\d+s restarting/g, 'back-off <delay> restarting');
   result = runtimeWords(result);
   if (podIp !== undefined) result = result.replaceAll(podIp, '<podIP>');
   return result;
 }
 
-/** The recorded runtime, containerd 1.6, does not report which user a container runs as; newer ones do. */
+/** The recorded runtime, containerd 1.6, does not report the user of a container. Newer versions do. */
 const UNRECORDED: ReadonlySet<string> = new Set(['user']);
 
 function walk(value: unknown, text: (value: string) => string, without: ReadonlySet<string> = new Set()): unknown {
@@ -104,10 +104,10 @@ function walk(value: unknown, text: (value: string) => string, without: Readonly
   );
 }
 
-/** What cgroup v1 gives for "no limit": the recorded agent shows it as the pod's limit on its second look, and not before. */
+/** The value of cgroup v1 for "no limit". The recorded kubelet reports it as the pod's limit from its second sync on. */
 const NO_LIMIT = '9007199254740988Ki';
 
-/** The recorded status with the same placeholders. */
+/** Returns the recorded status with the same placeholders. */
 export function expectedStatus(recorded: RecordedPod): unknown {
   const status = recorded.status as { readonly resources?: { readonly limits?: { readonly memory?: string } } };
   return walk(status.resources?.limits?.memory === NO_LIMIT ? { ...status, resources: {} } : status, (value) =>
@@ -134,7 +134,7 @@ export function normalizedEvent(event: KubeObject, pod: KubeObject, facts: Facts
   };
 }
 
-/** Paths where two values differ, with both. */
+/** Returns the paths at which two values differ, with both values. */
 export function differences(expected: unknown, actual: unknown, path = ''): readonly string[] {
   if (Object.is(expected, actual)) return [];
   const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>

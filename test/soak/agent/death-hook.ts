@@ -1,9 +1,9 @@
 /**
- * Preloaded into the agent under test: reports each of its steps (calls of the runtime that change something, changes of files,
- * programs it runs, writes to the API server) and kills the process at the one step that SOAK_DEATH names.
+ * Preloaded into the tested agent. It records each step (runtime calls with side effects, file changes, programs, writes to the
+ * API server), and kills the process at the step in SOAK_DEATH.
  *
- * A step has three moments: `before` it, `during` it (the request is sent or the program runs, and nobody waits for the answer
- * any more), and `after` it. SOAK_DEATH is `<moment> <step>`, and SOAK_DEATH_TURN how often it has to come until then.
+ * A step has three moments: `before`, `during` (the request is sent or the program runs, and the response will not be read),
+ * and `after`. SOAK_DEATH is `<moment> <step>`, and SOAK_DEATH_TURN is the number of the occurrence.
  */
 import childProcess, { type ChildProcess } from 'node:child_process';
 import fs from 'node:fs';
@@ -17,7 +17,7 @@ import { isStep, stepName } from './steps.ts';
 type Moment = 'before' | 'during' | 'after';
 type Callable = (...args: unknown[]) => unknown;
 
-/** The runtime or the API server has taken the request by then, and mostly has not answered. */
+/** By then, the runtime or the API server has received the request, and usually has not responded. */
 const DURING_MS = 8;
 const SMALLEST_WAIT_MS = 0;
 const { SOAK_DEATH: death = '', SOAK_DEATH_TURN: turn = '1', SOAK_TRACE: trace = '' } = process.env;
@@ -42,7 +42,7 @@ function reachLater(step: string): void {
   setTimeout(() => reach('during', step), DURING_MS);
 }
 
-/** Functions of `node:fs/promises` that change files. */
+/** The functions of `node:fs/promises` that change files. */
 const FILE_CALLS = ['open', 'writeFile', 'rename', 'mkdir', 'rm', 'rmdir', 'unlink', 'symlink', 'link', 'truncate'];
 
 function changesFiles(name: string, args: readonly unknown[]): boolean {
@@ -84,7 +84,7 @@ function watchPrograms(): void {
   }
 }
 
-/** Requests of HTTP/1.1: the Docker Engine's, and the API server's where it does not speak HTTP/2. */
+/** Watches requests over HTTP/1.1: to the Docker Engine, and to an API server without HTTP/2. */
 function watchRequests(module: typeof http | typeof https): void {
   const calls = module as unknown as { request: Callable };
   const original = calls.request;
@@ -102,7 +102,7 @@ function watchRequests(module: typeof http | typeof https): void {
   };
 }
 
-/** Requests of HTTP/2: CRI's, and the API server's. */
+/** Watches requests over HTTP/2: to CRI runtimes and to the API server. */
 function watchSessions(): void {
   const calls = http2 as unknown as { connect: Callable };
   const original = calls.connect;

@@ -1,10 +1,10 @@
-/** Chooses at which point the agent dies next: those that were tried least, so that every step has its turn. */
+/** Chooses the point at which the agent is killed next. Points that were used least come first. */
 import type { Random } from '../random.ts';
 import type { Death } from './node.ts';
 
-/** The share of kills at a random moment instead. */
+/** The share of kills at a random moment instead of a point. */
 const AT_RANDOM = 0.15;
-/** The share of kills when a point comes for the first time. */
+/** The share of kills at the first occurrence of a point. */
 const AT_ONCE = 0.7;
 const LATEST_TURN = 5;
 
@@ -16,7 +16,7 @@ export class DeathPlan {
     this.#random = random;
   }
 
-  /** `reached`: points, with the number of lives that reached them; those that came again are likely to come. */
+  /** `reached` is the number of lives in which each point occurred. Points that occurred often are likely to occur again. */
   next(reached: ReadonlyMap<string, number>): Death | undefined {
     const again = [...reached].filter(([, lives]) => lives > 1);
     const all = (again.length > 0 ? again : [...reached]).map(([point]) => point).sort();

@@ -1,4 +1,4 @@
-/** What a host still has of pods: sandboxes, containers, directories, mounts, cgroups and network of pods that are gone. */
+/** Finds what remains on a host of deleted pods: sandboxes, containers, directories, mounts, cgroups and network addresses. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -6,15 +6,15 @@ import type { Runtime } from '../../../agent/runtime/runtime.ts';
 import type { RuntimeName, SoakNode } from './node.ts';
 
 export interface Expected {
-  /** Pods that exist, by uid; others left nothing. */
+  /** The uids of existing pods. All other pods must have left nothing. */
   readonly exist: ReadonlySet<string>;
-  /** Those of them that run: each has one sandbox. */
+  /** The uids of running pods. Each must have one sandbox. */
   readonly run: ReadonlySet<string>;
 }
 
 const DEEPEST_CGROUP = 4;
 
-/** Sentences about what should not be there; empty when everything is as it should be. */
+/** Resolves to a sentence for each leftover. */
 export async function leftovers(node: SoakNode, runtime: Runtime, expected: Expected): Promise<string[]> {
   const { exist, run } = expected;
   const found: string[] = [];
@@ -60,13 +60,13 @@ function cgroupsLeft(node: SoakNode, run: ReadonlySet<string>): string[] {
   return [...new Set(found)].map((uid) => `the cgroup of pod ${uid} is left`);
 }
 
-/** The addresses that the runtime's network has given out, beside those of the pods that run. */
+/** Returns a sentence if the runtime's network has allocated more addresses than there are running pods. */
 export function addressesLeft(on: RuntimeName, socket: string, node: SoakNode, running: number): string[] {
   const given = on === 'docker' ? addressesOfDocker(socket, node) : addressesOfCni(dirname(socket));
   return given === undefined || given <= running ? [] : [`${given} addresses are taken by ${running} pods`];
 }
 
-/** `undefined` where the runtime is another than `scripts/containerd-private` starts. */
+/** Returns `undefined` if the runtime was not started by `scripts/containerd-private`. */
 function addressesOfCni(directory: string): number | undefined {
   const files = globSync('ipam/*/[0-9]*.[0-9]*.[0-9]*.[0-9]*', { cwd: directory });
   return existsSync(join(directory, 'ipam')) ? files.length : undefined;

@@ -1,4 +1,4 @@
-/** The agent under test: a process of its own, killed and started again over the same directories, on a private runtime. */
+/** The tested agent: a process that is killed and restarted with the same directories on a private runtime. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { get } from 'node:http';
@@ -20,16 +20,16 @@ export type RuntimeName = 'docker' | 'containerd';
 export interface Death {
   /** `<moment> <step>` of the death hook. */
   readonly point: string;
-  /** It dies when the point comes for this time. */
+  /** The occurrence of the point at which the process is killed. */
   readonly turn: number;
 }
 
 export interface SoakNodeOptions {
   readonly on: RuntimeName;
-  /** A path. */
+  /** The path of the runtime's socket. */
   readonly socket: string;
   readonly images: string;
-  /** Holds everything of this node. */
+  /** The directory with all files of this node. */
   readonly directory: string;
   readonly kubeconfig: string;
 }
@@ -46,7 +46,7 @@ export class SoakNode {
   readonly #trace: string;
   #child: ChildProcess | undefined;
   #log = '';
-  /** Exits that nobody caused. */
+  /** The messages of exits that the test did not cause. */
   readonly crashes: string[] = [];
 
   private constructor(options: SoakNodeOptions, ports: readonly [server: number, health: number]) {
@@ -123,7 +123,7 @@ export class SoakNode {
     });
   }
 
-  /** Whether the process answers on its health port. */
+  /** Resolves to whether the process responds on its health port. */
   async isUp(): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>();
     const asked = get({ host: '127.0.0.1', port: this.#ports[1], path: '/healthz', timeout: 1000 }, (response) => {
@@ -144,7 +144,10 @@ export class SoakNode {
     await exited;
   }
 
-  /** The points that were reached so far, with the number of lives that reached them, and those at which the process died. */
+  /**
+   * Returns the points that were reached with the number of lives that reached them, and the points at which the process was
+   * killed.
+   */
   points(): { readonly reached: ReadonlyMap<string, number>; readonly deaths: readonly string[] } {
     const lines = readFileSync(this.#trace, 'utf8').split('\n');
     const deaths = lines.filter((line) => line.startsWith('killed ')).map((line) => line.slice('killed '.length));
@@ -154,7 +157,7 @@ export class SoakNode {
     return { reached, deaths };
   }
 
-  /** The runtime as this agent sees it. */
+  /** Opens the runtime like this agent. */
   openRuntime(): Promise<Runtime> {
     const { on, socket } = this.#options;
     const shared = { endpoint: `unix://${socket}`, clock: systemClock, logger: silentLogger };
@@ -163,7 +166,7 @@ export class SoakNode {
       : startCriRuntime(shared);
   }
 
-  /** Stops the agent and removes all pods and cgroups; the directory is the caller's. */
+  /** Stops the agent, and removes all pods and cgroups. The caller removes the directory. */
   async remove(runtime: Runtime): Promise<void> {
     await this.stop('SIGKILL');
     await until('the end of all pods', async () => {
@@ -177,7 +180,7 @@ export class SoakNode {
     for (const directory of this.cgroupDirectories()) spawnSync('find', [directory, '-depth', '-type', 'd', '-delete']);
   }
 
-  /** The directory of the node's cgroups in each hierarchy. */
+  /** Returns the directories of the node's cgroups in each hierarchy. */
   cgroupDirectories(): string[] {
     const mounts = readFileSync('/proc/self/mountinfo', 'utf8').split('\n');
     const points = mounts.filter((line) => / - cgroup2? /.test(line)).map((line) => line.split(' ')[4] ?? '');

@@ -1,4 +1,4 @@
-/** Shows every change of every pod to a history, over as many watches as it takes. */
+/** Passes every change of every pod to a history. It opens a new watch whenever one ends. */
 import { systemClock } from '../../../api/machinery/clock.ts';
 import type { Api, ApiObject, WatchFrame } from '../api.ts';
 import { PODS } from './program.ts';
@@ -34,7 +34,7 @@ function seen(type: WatchFrame['type'], pod: PodObject): SeenPod {
   return {
     type: type as SeenPod['type'],
     name: metadata.name,
-    // A mirror pod that was recreated is another object, whose status begins again.
+    // A recreated mirror pod is another object with a new status.
     uid: metadata.uid,
     phase: status?.phase ?? '',
     restarts: new Map(containers.map(({ name, restartCount }) => [name, restartCount])),

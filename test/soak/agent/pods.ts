@@ -1,11 +1,11 @@
-/** The pods of an agent's soak. Each container leaves a line in a file of the host when it starts, exits or is stopped. */
+/** The pods of an agent's soak. Each container appends a line to a file of the host when it starts, exits or is stopped. */
 import type { Role } from './records.ts';
 
 export const IMAGE = 'orchlet.local/demo:1';
 export const RECORDS = '/records';
 export type PodKind = 'full' | 'job' | 'static';
 
-/** The containers of each kind, and what may come of them. */
+/** The containers of each kind of pod, with their possible outcomes. */
 export const CONTAINERS: Readonly<Record<PodKind, Readonly<Record<string, Role>>>> = {
   full: { prepare: 'init', main: 'forever', side: 'forever' },
   job: { prepare: 'init', work: 'once' },
@@ -13,7 +13,7 @@ export const CONTAINERS: Readonly<Record<PodKind, Readonly<Record<string, Role>>
 };
 
 const MARK = `f=${RECORDS}/$POD_UID.$NAME; read -r id _ </proc/uptime; mark() { read -r up _ </proc/uptime; echo "$1 $up $id" >>$f; }; mark S`;
-/** Exits by itself when a file `.die` appears. */
+/** Exits when a file `.die` appears. */
 const FOREVER = `${MARK}; trap 'mark T; exit 0' TERM; while :; do if [ -e $f.die ]; then rm $f.die; mark X; exit 1; fi; sleep 0.5; mark A; done`;
 const ONCE = `${MARK}; sleep 0.5; mark X`;
 

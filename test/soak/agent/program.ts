@@ -1,4 +1,7 @@
-/** A seeded program of changes to pods, and what has to come of them: pods by the API server and by files, crashes, resizes. */
+/**
+ * Creates, changes and deletes pods at random from a seed, and knows the expected result: pods of the API server and static
+ * pods, crashes and resizes.
+ */
 import { existsSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemClock } from '../../../api/machinery/clock.ts';
@@ -14,10 +17,10 @@ const MOST_TRIES = 20;
 export interface WantedPod {
   readonly name: string;
   readonly kind: PodKind;
-  /** Of pods of the API server; of a static pod its mirror pod shows it. */
+  /** The uid of a pod of the API server. For static pods, the mirror pod shows it. */
   readonly uid: string | undefined;
   readonly cpu: string;
-  /** A label; another one is another static pod. */
+  /** The value of a label. A static pod with another value is another pod. */
   readonly version: string;
 }
 
@@ -37,7 +40,7 @@ export class PodProgram {
     this.#random = random;
   }
 
-  /** Creates something, and changes or deletes something else. */
+  /** Creates one pod, and changes or deletes another one. */
   async step(): Promise<void> {
     if (this.pods.size >= MOST_PODS || (this.pods.size > 1 && this.#random.next() < 0.4)) await this.#delete();
     await this.#create();
@@ -106,14 +109,14 @@ export class PodProgram {
         this.pods.set(pod.name, { ...pod, cpu });
         return this.#count('resize');
       }
-      // The agent wrote the pod's status meanwhile.
+      // The agent has written the pod's status in the meantime.
       if (status !== 409) throw new Error(`the resize of ${pod.name} is refused: ${status}`);
       await systemClock.sleep(20);
     }
     throw new Error(`the resize of ${pod.name} conflicts again and again`);
   }
 
-  /** A changed file is another pod of the same name. */
+  /** A changed manifest is another pod with the same name. */
   #replace(): void {
     const pods = [...this.pods.values()].filter(({ kind }) => kind === 'static');
     if (pods.length === 0) return;

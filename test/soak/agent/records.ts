@@ -1,15 +1,15 @@
 /**
- * What containers wrote about themselves and what watches showed of pods, and whether an agent that keeps its promise can have
- * caused it: no attempt of a container starts twice, nothing starts after it was stopped, init containers run once and before
- * the others, restart counts never fall, a terminal phase is for good, and a deleted pod stays deleted. Pure.
+ * Checks the records of containers and watches for violations by the agent: no attempt of a container starts twice, nothing
+ * starts after it was stopped, init containers run once and before the others, restart counts never decrease, a terminal phase
+ * is final, and a deleted pod stays deleted. Pure.
  */
 
-/** A line that a container wrote: it started, still lives, exited by itself, or was stopped by SIGTERM. */
+/** A line of a container: it started, is alive, exited by itself, or was stopped by SIGTERM. */
 export interface Mark {
   readonly what: 'started' | 'alive' | 'exited' | 'stopped';
-  /** Of the host's uptime clock. */
+  /** The time on the host's uptime clock. */
   readonly atSeconds: number;
-  /** Distinguishes the processes of one container by the time at which each started. */
+  /** The start time of the process, which distinguishes the processes of a container. */
   readonly process: string;
 }
 
@@ -25,12 +25,12 @@ export interface ContainerRecord {
 const LETTERS: Readonly<Record<string, Mark['what']>> = { S: 'started', A: 'alive', X: 'exited', T: 'stopped' };
 
 /**
- * A runtime whose client goes away while it starts a container may take the start back: the process is gone within this time.
- * Whoever lives longer was started for good.
+ * If its client disappears while a container starts, a runtime may cancel the start. The process is then killed within this
+ * time. A process that lives longer was started successfully.
  */
 const TAKEN_BACK_SECONDS = 3;
 
-/** Lines of a letter, a time and a process; what is not whole yet is left out. */
+/** Parses lines of a letter, a time and a process. Incomplete lines are omitted. */
 export function parseMarks(text: string): Mark[] {
   return text.split('\n').flatMap((line) => {
     const [letter = '', time = '', process = ''] = line.split(' ');
@@ -66,7 +66,7 @@ export function judgeContainer({ podUid, container, role, marks }: ContainerReco
   return found;
 }
 
-/** Init containers exit before the first other container of their pod starts. */
+/** Checks that init containers exit before the first other container of their pod starts. */
 export function judgeOrder(records: readonly ContainerRecord[]): string[] {
   const found: string[] = [];
   for (const [podUid, ofPod] of Map.groupBy(records, (record) => record.podUid)) {
@@ -86,14 +86,14 @@ export interface SeenPod {
   readonly name: string;
   readonly uid: string;
   readonly phase: string;
-  /** By container. */
+  /** The restart counts by container. */
   readonly restarts: ReadonlyMap<string, number>;
 }
 
 const TERMINAL = new Set(['Succeeded', 'Failed']);
 const ORDER = ['', 'Pending', 'Running'];
 
-/** Judges the events of one watch as they come. */
+/** Checks the events of one watch as they arrive. */
 export class PodHistory {
   readonly #last = new Map<string, SeenPod>();
   readonly #deleted = new Set<string>();

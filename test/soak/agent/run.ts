@@ -1,6 +1,7 @@
 /**
- * A soak of the agent: it is killed at one step after the other while pods come, go, crash and are resized. Now and then it may
- * run until everything is settled; then the test checks the host, the API server and what the containers recorded.
+ * A soak test of the agent. It is killed at one step after another while pods are created, deleted, resized, and crash. From
+ * time to time it runs until everything is settled, and the test checks the host, the API server and the records of the
+ * containers.
  */
 import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -23,9 +24,9 @@ import { unsettled } from './settled.ts';
 
 export interface AgentSoakOptions {
   readonly on: RuntimeName;
-  /** Of the runtime, a path. */
+  /** The path of the runtime's socket. */
   readonly socket: string;
-  /** The archive of the test images. */
+  /** The archive with the test images. */
   readonly images: string;
   readonly seconds: number;
   readonly seed: number;
@@ -47,7 +48,7 @@ interface Scene {
 
 const TOKEN = 'soak';
 const KILLS_BETWEEN_JUDGEMENTS = 6;
-/** After it answers. */
+/** The maximum time after the agent responds. */
 const LONGEST_LIFE_MS = 6000;
 const SETTLES_WITHIN_MS = 120_000;
 const LOOK_MS = 300;
@@ -118,13 +119,13 @@ async function disturb(scene: Scene): Promise<void> {
   }
 }
 
-/** One life of the agent, to its death at a point or, where that does not come, at a random moment. */
+/** Runs the agent until it is killed at a point, or at a random moment if the point is not reached. */
 async function live(scene: Scene): Promise<void> {
   const { node, plan, random, program } = scene;
   const { reached } = node.points();
   const death = plan.next(reached);
   node.launch(death);
-  // How long a start takes depends on the machine; kills during the start have points of their own.
+  // The duration of a start depends on the machine. Kills during the start have their own points.
   for (let up = false; node.isAlive && !up; up = await node.isUp()) await sleep(LOOK_MS);
   const startMs = performance.now();
   const endMs = startMs + (death === undefined ? random.between(0, LONGEST_LIFE_MS) : LONGEST_LIFE_MS);
@@ -145,7 +146,7 @@ async function live(scene: Scene): Promise<void> {
   scene.options.onProgress?.(`killed ${isAtPoint ? `${death?.point} (${death?.turn})` : 'at a random moment'}`);
 }
 
-/** Lets the agent run without kills until everything is settled, then checks everything. */
+/** Runs the agent without kills until everything is settled, and then checks everything. */
 async function settle(scene: Scene): Promise<void> {
   const { node, violations, options } = scene;
   const startMs = performance.now();
@@ -172,7 +173,7 @@ async function settle(scene: Scene): Promise<void> {
 
 const ROLES = new Map<string, Role>(Object.values(CONTAINERS).flatMap((of) => Object.entries(of)));
 
-/** Of all records that there are: each sentence once. */
+/** Checks all records. Each violation is reported once. */
 function judge({ node, violations, counts }: Scene): void {
   const files = globSync('*.{prepare,main,side,work}', { cwd: node.records });
   const records = files.map((file): ContainerRecord => {

@@ -1,4 +1,4 @@
-/** What is not yet as the program of pods and the rules of a node demand. */
+/** Finds differences between the actual state and the state that the pods and the rules of a node require. */
 import { globSync } from 'node:fs';
 import type { Runtime, SandboxStatus } from '../../../agent/runtime/runtime.ts';
 import type { Api } from '../api.ts';
@@ -48,12 +48,12 @@ export async function unsettled(
   return found.length > 0 ? found : addressesLeft(on, socket, node, run.size);
 }
 
-/** A static pod has another uid than its mirror pod; both have the hash of the manifest. */
+/** A static pod and its mirror pod have different uids, but the same hash of the manifest. */
 function isOf({ pod, annotations }: SandboxStatus, { metadata }: PodObject): boolean {
   return pod.name === metadata.name && annotations[STATIC_POD_HASH] === metadata.annotations?.[STATIC_POD_HASH];
 }
 
-/** containerd gives up a start when its client goes away, so that a container that may not restart has failed. */
+/** containerd cancels a start when its client disappears. A container that may not restart has then failed. */
 function startWasTakenBack(status: PodObject['status']): boolean {
   const containers = [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])];
   return containers.some(({ state }) => TAKEN_BACK.test(state?.terminated?.message ?? ''));

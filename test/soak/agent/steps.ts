@@ -1,5 +1,6 @@
 /**
- * The names of the agent's steps: what differs from pod to pod (ids, times, names) is taken out, so that a step has one name.
+ * Computes the names of the agent's steps. Values that differ between pods (ids, times, names) are removed, so that a step has
+ * the same name for all pods.
  */
 
 const REPLACEMENTS: readonly (readonly [pattern: RegExp, replacement: string])[] = [
@@ -18,7 +19,7 @@ const REPLACEMENTS: readonly (readonly [pattern: RegExp, replacement: string])[]
   [/\d{4,}/g, 'N'],
 ];
 
-/** `kind` is a function of files, `run`, or a request's method; `target` a path, a command or a request's path. */
+/** `kind` is a function of `fs`, `run`, or the method of a request. `target` is a path, a command or the path of a request. */
 export function stepName(kind: string, target: string): string {
   let name = target;
   for (const [pattern, replacement] of REPLACEMENTS) name = name.replaceAll(pattern, replacement);
@@ -33,7 +34,7 @@ const STEPS: readonly RegExp[] = [
   /^(open|writeFile|rename|mkdir|rm|rmdir|unlink|symlink|link|truncate) (\/root\/(pods|docker|last-known|image_manager)|\/root\/\w+_state|\/logs|\/proc\/self\/fd|\/sys\/fs\/cgroup)\//,
 ];
 
-/** What changes something of a pod: no reads, and nothing of the node alone. */
+/** Whether the step changes something of a pod. Reads, and changes that concern only the node, do not count. */
 export function isStep(name: string): boolean {
   return STEPS.some((step) => step.test(name));
 }
