@@ -125,6 +125,7 @@ const FLOORS: Readonly<Record<string, readonly string[]>> = {
     'custom-resources',
     'metrics-api',
     'controllers',
+    'manifests',
     'bootstrap',
     'options',
     'server',

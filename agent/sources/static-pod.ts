@@ -4,6 +4,7 @@
  */
 import { PlainError } from '../../api/component/plain-error.ts';
 import { createHash } from 'node:crypto';
+import { lineOf } from '../../api/codec/field-lines.ts';
 import type { YamlParser } from '../../api/codec/yaml-thread.ts';
 import type { FieldError } from '../../api/meta/field-error.ts';
 import { ANNOTATION_CONFIG_HASH, ANNOTATION_CONFIG_SEEN, ANNOTATION_CONFIG_SOURCE } from '../model/pod-kinds.ts';
@@ -193,53 +194,4 @@ function digest(parts: readonly string[]): string {
   const hash = createHash('md5');
   for (const part of parts) hash.update(part).update('\0');
   return hash.digest('hex');
-}
-
-/**
- * Returns a prefix such as `line 12: ` if the lines have the field, else an empty string. Finds the field by its keys in order
- * of indentation.
- */
-export function lineOf(lines: readonly string[], field: string): string {
-  const parts = field.split(/[.[\]]/).filter((part) => part !== '');
-  let at = 0;
-  let end = lines.length;
-  let found = -1;
-  for (const part of parts) {
-    if (/^\d+$/.test(part)) {
-      const next = nthItem(lines, at, Number(part));
-      if (next < 0) break;
-      at = next;
-      found = next;
-      end = endOfItem(lines, next);
-      continue;
-    }
-    const pattern = new RegExp(`^[\\s-]*["']?${part.replace(/[^\w-]/g, '\\$&')}["']?\\s*:`);
-    const next = lines.findIndex((line, index) => index >= at && index < end && pattern.test(line));
-    if (next < 0) break;
-    at = next;
-    found = next;
-  }
-  return found < 0 ? '' : `line ${found + 1}: `;
-}
-
-/** Returns the line after an item of a list, so that a field that the item lacks is not found in the next item. */
-function endOfItem(lines: readonly string[], item: number): number {
-  const indent = (lines[item] ?? '').search(/\S/);
-  const next = lines.findIndex((line, index) => index > item && line.trim() !== '' && line.search(/\S/) <= indent);
-  return next < 0 ? lines.length : next;
-}
-
-/** Returns the line of the n-th item of the list that begins after `from`, or -1. */
-function nthItem(lines: readonly string[], from: number, wanted: number): number {
-  let indent = -1;
-  let count = -1;
-  for (let index = from; index < lines.length; index++) {
-    const match = /^(\s*)-(\s|$)/.exec(lines[index] ?? '');
-    if (match === null) continue;
-    const depth = (match[1] ?? '').length;
-    if (indent < 0) indent = depth;
-    if (depth < indent) return -1;
-    if (depth === indent && (count += 1) === wanted) return index;
-  }
-  return -1;
 }

@@ -11,6 +11,7 @@ import { dataDirectoryFlag } from '../data-directory.ts';
 import { checkHost, type Finding, localHost, type Verdict } from '../host-checks.ts';
 import { examineData, type ExaminedData } from '../examine-data.ts';
 import type { CommandIo } from '../io.ts';
+import { checkManifests } from '../manifest-checks.ts';
 
 function portFault(text: string): string | undefined {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
@@ -156,6 +157,7 @@ export const doctor: Command = {
       await describeHost(),
       ...checkHost(localHost(io.clock), String(parsed.values['dataDir'])),
       await checkRuntime(),
+      ...(await checkManifests(resolve(String(parsed.values['dataDir'])))),
       ...(await Promise.all((parsed.values['ports'] as readonly string[]).map((port) => checkPort(Number(port))))),
     ];
     return report(findings, parsed, io);

@@ -68,6 +68,8 @@ const PLANE_KEYS = [
   'serviceClusterIpRange',
   'clusterCidr',
   'controllers',
+  'disable',
+  'manifestsDir',
   'eventTtl',
   'backupSchedule',
   'backupKeep',

@@ -12,6 +12,7 @@ import { authorizationFlags } from './authorization.ts';
 import { controllersFlags } from './controllers.ts';
 import { limitsFlags } from './limits.ts';
 import { logsFlags } from './logs.ts';
+import { partsFlags } from './parts.ts';
 import { servingFlags } from './serving.ts';
 import { storageFlags } from './storage.ts';
 
@@ -28,6 +29,7 @@ export const controlPlaneFlags = {
   ...apiFlags,
   ...auditFlags,
   ...controllersFlags,
+  ...partsFlags,
   ...logsFlags,
 } as const;
 

@@ -18,6 +18,7 @@ import { ensureClusterInfo } from '../bootstrap/node-bootstrap.ts';
 import { readSignedBundle } from '../pki/authority-rotation.ts';
 import { keepServiceAddresses, stateOf } from '../bootstrap/service-address-repair.ts';
 import { startScheduler } from '../scheduler/scheduler.ts';
+import { startManifestsLoop } from './manifests-loop.ts';
 
 const AUTOSCALER = 'system:serviceaccount:kube-system:horizontal-pod-autoscaler';
 
@@ -41,6 +42,7 @@ export async function startLoops(parts: Parts, aggregator: Aggregator, port: num
   await publishCluster(parts, port);
   keepServices(parts, informers, port);
   startControllerLoops(parts, informers, aggregator);
+  await startManifestsLoop(parts);
   if (!flags.scheduler) return;
   const scheduler = startScheduler({
     client: clients.as('system:kube-scheduler', { fieldManager: 'kube-scheduler' }),

@@ -84,7 +84,9 @@ test('flags that Kubernetes does not have are few and known', () =>
     'backup-s3-region',
     'backup-schedule',
     'data-dir',
+    'disable',
     'loopback-targets',
+    'manifests-dir',
     'node-services',
     'scheduler',
   ]));

@@ -1,0 +1,140 @@
+/**
+ * The inventory: for each file of the manifests folders, a ConfigMap in kube-system with the objects that the file applied. It
+ * is written before an object is, so that a killed process leaves no object that nobody knows. Events about a file are events
+ * of its ConfigMap.
+ *
+ * Others may write to ConfigMaps, so that an entry alone lets nothing be deleted: the object must carry the label as well.
+ */
+import { createHash } from 'node:crypto';
+import { basename } from 'node:path';
+import { parseJson, stringifyJson } from '../../api/codec/json.ts';
+import type { Client } from '../../api/machinery/client.ts';
+import type { ObjectReference } from '../../api/machinery/event-report.ts';
+import { configMaps } from '../../api/machinery/resources.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { tolerateRaces } from '../../api/meta/status-error.ts';
+
+/** The label of applied objects. Its value is the name of the ConfigMap. */
+export const MANIFEST_LABEL = 'orchlet.local/manifest';
+const INVENTORY_LABEL = 'orchlet.local/inventory';
+const INVENTORY = 'manifests';
+const NAMESPACE = 'kube-system';
+const MAX_SLUG = 40;
+
+export interface InventoryEntry {
+  readonly group: string;
+  readonly kind: string;
+  readonly namespace: string;
+  readonly name: string;
+  /** Empty until the object is known to exist. */
+  readonly uid: string;
+  /** The object existed before the file named it, so that it outlives the file. */
+  readonly isAdopted: boolean;
+}
+
+/** Identifies an object in whatever version. */
+export function keyOf({ group, kind, namespace, name }: Omit<InventoryEntry, 'uid' | 'isAdopted'>): string {
+  return [group, kind, namespace, name].join('\0');
+}
+
+export class FileInventory {
+  readonly path: string;
+  readonly name: string;
+  readonly entries = new Map<string, InventoryEntry>();
+  #uid = '';
+  #written = '';
+
+  constructor(path: string) {
+    this.path = path;
+    this.name = inventoryName(path);
+  }
+
+  /** Reads a ConfigMap. Returns `undefined` if it is not one that `write` wrote. */
+  static read(object: KubeObject): FileInventory | undefined {
+    const data = (object['data'] ?? {}) as Readonly<Record<string, unknown>>;
+    if (typeof data['path'] !== 'string' || typeof data['objects'] !== 'string') return undefined;
+    const inventory = new FileInventory(data['path']);
+    if (inventory.name !== object.metadata.name) return undefined;
+    for (const line of data['objects'].split('\n')) {
+      const entry = readEntry(line);
+      if (entry !== undefined) inventory.entries.set(keyOf(entry), entry);
+    }
+    inventory.#uid = object.metadata.uid ?? '';
+    inventory.#written = data['objects'];
+    return inventory;
+  }
+
+  get reference(): ObjectReference {
+    return { apiVersion: 'v1', kind: 'ConfigMap', namespace: NAMESPACE, name: this.name, uid: this.#uid };
+  }
+
+  /** Writes the entries if they have changed. */
+  async write(client: Client): Promise<void> {
+    const objects = [...this.entries.values()].map((entry) => stringifyJson(entry)).join('\n');
+    if (this.#uid !== '' && objects === this.#written) return;
+    const labels = { [INVENTORY_LABEL]: INVENTORY };
+    const written = await client.patch(
+      configMaps,
+      NAMESPACE,
+      this.name,
+      'apply',
+      {
+        apiVersion: 'v1',
+        kind: 'ConfigMap',
+        metadata: { name: this.name, namespace: NAMESPACE, labels },
+        data: { path: this.path, objects },
+      },
+      { force: true },
+    );
+    this.#uid = written.metadata.uid ?? '';
+    this.#written = objects;
+  }
+
+  async remove(client: Client): Promise<void> {
+    if (this.#uid !== '') await tolerateRaces(client.delete(configMaps, NAMESPACE, this.name));
+  }
+}
+
+/** Returns the inventories by the paths of their files. */
+export async function readInventories(client: Client): Promise<Map<string, FileInventory>> {
+  const { items } = await client.list(configMaps, {
+    namespace: NAMESPACE,
+    labelSelector: `${INVENTORY_LABEL}=${INVENTORY}`,
+  });
+  const found = items.map((object) => FileInventory.read(object)).filter((inventory) => inventory !== undefined);
+  return new Map(found.map((inventory) => [inventory.path, inventory]));
+}
+
+/** A name for people, and unique by a part of a hash. It is also the value of a label. */
+export function inventoryName(path: string): string {
+  const slug = basename(path)
+    .toLowerCase()
+    .replace(/\.(?:ya?ml|json)$/, '')
+    .replaceAll(/[^a-z0-9]+/g, '-')
+    .replaceAll(/^-|-$/g, '')
+    .slice(0, MAX_SLUG);
+  const hash = createHash('sha256').update(path).digest('hex').slice(0, 10);
+  return ['manifests', ...(slug === '' ? [] : [slug]), hash].join('-').replaceAll('--', '-');
+}
+
+function readEntry(line: string): InventoryEntry | undefined {
+  try {
+    const value = parseJson(line).value as Readonly<Record<string, unknown>>;
+    const text = (key: string): string => {
+      const member = value[key];
+      if (typeof member !== 'string') throw new Error(`${key} is missing`);
+      return member;
+    };
+    return {
+      group: text('group'),
+      kind: text('kind'),
+      namespace: text('namespace'),
+      name: text('name'),
+      uid: text('uid'),
+      isAdopted: value['isAdopted'] === true,
+    };
+  } catch {
+    // Somebody else wrote it, or the inventory is empty.
+    return undefined;
+  }
+}

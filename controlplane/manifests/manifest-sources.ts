@@ -1,0 +1,123 @@
+/**
+ * Keeps what the manifests on disk say. A file counts once it has not changed for a moment, because programs write files in
+ * parts. What cannot be read keeps its last state, so that a fault of the disk or of an editor removes nothing.
+ */
+import { sep } from 'node:path';
+import type { YamlParser } from '../../api/codec/yaml-thread.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { buildKustomization } from './kustomize.ts';
+import { type ManifestDocument, type ManifestFault, readDocuments } from './manifest-documents.ts';
+import { type FolderScan, type ManifestSource, readSource, scanFolder } from './manifest-folder.ts';
+
+/** How long a file must stay the same. */
+const SETTLE_MS = 250;
+
+export interface SourceState {
+  readonly source: ManifestSource;
+  readonly documents: readonly ManifestDocument[];
+  readonly faults: readonly ManifestFault[];
+}
+
+export interface SourcesOptions {
+  readonly folders: readonly string[];
+  readonly clock: Clock;
+  readonly yaml: Pick<YamlParser, 'first'>;
+  readonly turn: () => Promise<void> | undefined;
+}
+
+export class ManifestSources {
+  readonly #options: SourcesOptions;
+  readonly #states = new Map<string, SourceState>();
+  readonly #settling = new Map<string, { readonly signature: string; readonly sinceMs: number }>();
+  #scans: ReadonlyMap<string, FolderScan> = new Map();
+
+  constructor(options: SourcesOptions) {
+    this.#options = options;
+  }
+
+  /** The readable files in the order of their paths. */
+  get states(): readonly SourceState[] {
+    return [...this.#states.values()].toSorted((a, b) => (a.source.path < b.source.path ? -1 : 1));
+  }
+
+  /** Every folder to watch. */
+  get folders(): readonly string[] {
+    const below = [...this.#scans.values()].flatMap(({ folders }) => folders);
+    return [...new Set([...this.#options.folders, ...below])];
+  }
+
+  /** The faults of what could not be read, by path. */
+  get unreadable(): ReadonlyMap<string, string> {
+    return new Map([...this.#scans.values()].flatMap(({ faults }) => [...faults]));
+  }
+
+  /** Whether what the file applied stays although the file does not name it (any more). */
+  keeps(path: string): boolean {
+    const state = this.#states.get(path);
+    if (state !== undefined && (state.source.isSkipped || state.faults.length > 0)) return true;
+    return this.#settling.has(path) || !this.#isKnown(path);
+  }
+
+  /** Reads what has changed. Returns when to come back for files that are changing, or `Infinity`. */
+  async refresh(signal: AbortSignal): Promise<number> {
+    const scans = new Map<string, FolderScan>();
+    for (const folder of this.#options.folders) scans.set(folder, await scanFolder(folder));
+    this.#scans = scans;
+    const found = new Map(
+      [...scans.values()].flatMap(({ sources }) => sources.map((source) => [source.path, source] as const)),
+    );
+    for (const path of this.#states.keys()) if (!found.has(path) && this.#isKnown(path)) this.#states.delete(path);
+    for (const path of this.#settling.keys()) if (!found.has(path)) this.#settling.delete(path);
+    for (const source of found.values()) await this.#take(source, signal);
+    return this.#settling.size === 0 ? Infinity : SETTLE_MS;
+  }
+
+  async #take(source: ManifestSource, signal: AbortSignal): Promise<void> {
+    const { path, signature, isSkipped } = source;
+    const known = this.#states.get(path)?.source;
+    if (known?.signature === signature && known.isSkipped === isSkipped) {
+      this.#settling.delete(path);
+      return;
+    }
+    const nowMs = this.#options.clock.monotonic();
+    const settling = this.#settling.get(path);
+    if (settling?.signature !== signature) {
+      this.#settling.set(path, { signature, sinceMs: nowMs });
+      return;
+    }
+    if (nowMs - settling.sinceMs < SETTLE_MS) return;
+    const state = await this.#read(source, signal);
+    // It was written to while it was read.
+    if (state === undefined) return;
+    this.#states.set(path, state);
+    this.#settling.delete(path);
+  }
+
+  async #read(source: ManifestSource, signal: AbortSignal): Promise<SourceState | undefined> {
+    if (source.isSkipped) return { source, documents: [], faults: [] };
+    const { path, isKustomization } = source;
+    try {
+      const content = isKustomization ? await buildKustomization(path, signal) : await readSource(source);
+      if (content === undefined) return undefined;
+      const isJson = path.endsWith('.json');
+      const { yaml, turn } = this.#options;
+      return { source, ...(await readDocuments(content, { isJson, yaml, turn })) };
+    } catch (error) {
+      signal.throwIfAborted();
+      return { source, documents: [], faults: [{ line: 0, message: (error as Error).message }] };
+    }
+  }
+
+  /** Whether the last scan says for sure if this file exists. */
+  #isKnown(path: string): boolean {
+    for (const [folder, { isComplete, faults }] of this.#scans) {
+      if (!isBelow(path, folder)) continue;
+      return isComplete && ![...faults.keys()].some((faulty) => faulty === path || isBelow(path, faulty));
+    }
+    return false;
+  }
+}
+
+export function isBelow(path: string, folder: string): boolean {
+  return path.startsWith(folder.endsWith(sep) ? folder : folder + sep) || path === folder;
+}

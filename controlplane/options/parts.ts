@@ -1,0 +1,35 @@
+/** Defines the flags of what a cluster has beside the API: parts that can be switched off and left to others. */
+import { flag } from '../../api/component/flags.ts';
+import { quoteText } from '../../api/meta/quote.ts';
+
+const PARTS = 'Parts';
+const DISABLEABLE = ['manifests'] as const;
+
+export type Part = (typeof DISABLEABLE)[number];
+
+export const partsFlags = {
+  disable: flag({
+    name: 'disable',
+    type: 'list',
+    default: [],
+    group: PARTS,
+    help: `Parts that do not run: ${DISABLEABLE.join(', ')}. What they have made stays.`,
+    check(names) {
+      const unknown = names.find((name) => !(DISABLEABLE as readonly string[]).includes(name));
+      return unknown === undefined
+        ? undefined
+        : `${quoteText(unknown)} cannot be disabled; what can be is ${DISABLEABLE.join(', ')}`;
+    },
+  }),
+  manifestsDir: flag({
+    name: 'manifests-dir',
+    type: 'list',
+    default: ['/etc/orchlet/manifests'],
+    group: PARTS,
+    help: 'Folders whose manifests are applied, beside manifests in the data directory.',
+  }),
+} as const;
+
+export function isPartEnabled(flags: { readonly disable: readonly string[] }, part: Part): boolean {
+  return !flags.disable.includes(part);
+}

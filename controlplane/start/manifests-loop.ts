@@ -1,0 +1,45 @@
+/** Starts the application of manifests for `loops.ts`, with a user of its own. */
+import { mkdir } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { createYamlThread } from '../../api/codec/yaml-thread.ts';
+import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
+import { startManifests } from '../manifests/manifests.ts';
+import { isPartEnabled } from '../options/parts.ts';
+import { MASTERS } from './clients.ts';
+import type { Parts } from './parts.ts';
+
+/** The units of systemd name it as `--pod-manifest-path` of the node agent. */
+const STATIC_POD_FOLDER = '/etc/orchlet/manifests';
+const USER = 'orchlet:manifests';
+const FIELD_MANAGER = 'orchlet-manifests';
+
+export async function startManifestsLoop({
+  flags,
+  directory,
+  clock,
+  turns,
+  logger,
+  clients,
+  registry,
+  onClose,
+}: Parts): Promise<void> {
+  if (!isPartEnabled(flags, 'manifests')) return;
+  const log = logger.child({ component: 'manifests' });
+  const own = join(directory, 'manifests');
+  await mkdir(own, { recursive: true, mode: 0o700 }).catch((error: unknown) => {
+    log.warn({ err: error, path: own }, 'The folder of manifests could not be created');
+  });
+  const client = clients.as(USER, { groups: [MASTERS], fieldManager: FIELD_MANAGER });
+  const manifests = startManifests({
+    folders: [...new Set([own, ...flags.manifestsDir.map((path) => resolve(path))])],
+    staticPodFolder: STATIC_POD_FOLDER,
+    client,
+    catalog: registry.catalog,
+    clock,
+    turns,
+    yaml: createYamlThread({ clock }),
+    logger: log,
+    recorder: new CoreEventRecorder({ client, clock, logger: log, component: 'manifests' }),
+  });
+  onClose(() => manifests.close());
+}
