@@ -33,8 +33,19 @@ export function isPodActive(pod: Pod): boolean {
   return !isPodFinished(pod) && !isPodTerminating(pod);
 }
 
-export function restarts(pod: Pod): number {
-  return (pod.status?.containerStatuses ?? []).reduce((most, status) => Math.max(most, status.restartCount), 0);
+/** The most restarts of a container, and of a sidecar. */
+function restarts(pod: Pod): { readonly regular: number; readonly sidecars: number } {
+  const sidecars = new Set(
+    (pod.spec?.initContainers ?? [])
+      .filter(({ restartPolicy }) => restartPolicy === 'Always')
+      .map((container) => container.name),
+  );
+  const most = (statuses: readonly { readonly restartCount: number }[]): number =>
+    statuses.reduce((count, { restartCount }) => Math.max(count, restartCount), 0);
+  return {
+    regular: most(pod.status?.containerStatuses ?? []),
+    sidecars: most((pod.status?.initContainerStatuses ?? []).filter(({ name }) => sidecars.has(name))),
+  };
 }
 
 /**
@@ -53,11 +64,20 @@ export function compareForDeletion(a: Pod, b: Pod, crowding: (pod: Pod) => numbe
     Number(isPodReady(a)) - Number(isPodReady(b)) ||
     deletionCost(a) - deletionCost(b) ||
     crowding(b) - crowding(a) ||
-    (isPodReady(a) && isPodReady(b) ? ageBucket(nowMs, readySince(a)) - ageBucket(nowMs, readySince(b)) : 0) ||
-    restarts(b) - restarts(a) ||
-    ageBucket(nowMs, created(a)) - ageBucket(nowMs, created(b)) ||
-    ((a.metadata.uid ?? '') < (b.metadata.uid ?? '') ? -1 : 1)
+    (isPodReady(a) && isPodReady(b) ? byAge(a, b, readySince, nowMs) : 0) ||
+    restarts(b).regular - restarts(a).regular ||
+    restarts(b).sidecars - restarts(a).sidecars ||
+    byAge(a, b, created, nowMs) ||
+    byUid(a, b)
   );
+}
+
+const byUid = (a: Pod, b: Pod): number => ((a.metadata.uid ?? '') < (b.metadata.uid ?? '') ? -1 : 1);
+
+/** Of pods of about the same age any may be deleted; of those of exactly the same age, other things decide. */
+function byAge(a: Pod, b: Pod, since: (pod: Pod) => number, nowMs: number): number {
+  if (since(a) === since(b)) return 0;
+  return ageBucket(nowMs, since(a)) - ageBucket(nowMs, since(b)) || byUid(a, b);
 }
 
 function deletionCost(pod: Pod): number {
@@ -65,7 +85,7 @@ function deletionCost(pod: Pod): number {
   return /^-?[0-9]+$/.test(cost) ? Number(cost) : 0;
 }
 
-/** Ages are compared by order of magnitude, so that of pods of about the same age any may be deleted. */
+/** The order of magnitude of an age. */
 function ageBucket(nowMs: number, sinceMs: number): number {
   const age = nowMs - sinceMs;
   return age <= 0 ? -1 : Math.floor(Math.log2(age * 1e6));

@@ -14,6 +14,7 @@ import { horizontalPodAutoscalers, pods, resource, type ResourceOf } from '../..
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { parseApiVersion, type KubeObject } from '../../../api/meta/object.ts';
 import { approximate, parseQuantity } from '../../../api/meta/quantity.ts';
+import type { Selector } from '../../../api/meta/selector.ts';
 import { parseSelector } from '../../../api/meta/selector-parser.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import type { MetricStatus } from '../../registry/kinds/autoscaling/autoscaling-conversion.ts';
@@ -82,6 +83,8 @@ class HorizontalAutoscaler {
   readonly #pods: Informer<Pod>;
   readonly #metrics: MetricsClient;
   readonly #histories = new Map<string, ScalingHistory>();
+  /** The selectors of the targets, by the key of the autoscaler. */
+  readonly #selectors = new Map<string, Selector>();
 
   constructor(
     environment: ControllerEnvironment,
@@ -97,6 +100,7 @@ class HorizontalAutoscaler {
 
   forget(key: string): void {
     this.#histories.delete(key);
+    this.#selectors.delete(key);
   }
 
   /** Resolves to whether the autoscaler still exists. */
@@ -197,6 +201,9 @@ class HorizontalAutoscaler {
     if (selector === '') return this.#noSelector(turn);
     const matching = parseSelector(selector);
     const members = this.#pods.list(namespace).filter((pod) => matching.matches(pod.metadata.labels));
+    this.#selectors.set(keyOf(autoscaler), matching);
+    const rivals = this.#selecting(namespace, members);
+    if (rivals.length > 1) return this.#ambiguous(turn, selector, rivals);
     const input = {
       autoscaler,
       pods: members,
@@ -232,16 +239,36 @@ class HorizontalAutoscaler {
       }
     }
     const [first] = failures;
+    // The two static types of the same value differ in which fields may be undefined.
+    status.currentMetrics = current as NonNullable<Status['currentMetrics']>;
     // A metric that is unavailable might propose more replicas, so the target is not scaled down.
     if (first !== undefined && (best === undefined || best.replicas < input.specReplicas)) {
       this.#failed(turn, first, `${failures.length} invalid out of ${metrics.length}`);
       return undefined;
     }
-    // The two static types of the same value differ in which fields may be undefined.
-    status.currentMetrics = current as NonNullable<Status['currentMetrics']>;
     const said = `the HPA was able to successfully calculate a replica count from ${best?.name ?? ''}`;
     setCondition(turn, { type: 'ScalingActive', status: 'True' }, 'ValidMetricFound', said);
     return best;
+  }
+
+  /** The names of the autoscalers whose targets have some of the pods. */
+  #selecting(namespace: string, members: readonly Pod[]): string[] {
+    const prefix = `${namespace}/`;
+    return [...this.#selectors]
+      .filter(
+        ([key, selector]) => key.startsWith(prefix) && members.some((pod) => selector.matches(pod.metadata.labels)),
+      )
+      .map(([key]) => key.slice(prefix.length))
+      .toSorted();
+  }
+
+  #ambiguous(turn: Turn, selector: string, names: readonly string[]): undefined {
+    const { namespace } = turn.autoscaler.metadata;
+    const rivals = names.map((name) => `{${namespace} ${name}}`).join(' ');
+    const message = `pods by selector ${selector} are controlled by multiple HPAs: [${rivals}]`;
+    this.#tell(turn, 'Warning', 'AmbiguousSelector', message);
+    setCondition(turn, { type: 'ScalingActive', status: 'False' }, 'AmbiguousSelector', message);
+    return undefined;
   }
 
   #noSelector(turn: Turn): undefined {

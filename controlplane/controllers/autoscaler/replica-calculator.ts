@@ -73,22 +73,50 @@ function isStarting(pod: Pod, metric: PodMetric, options: CalculationOptions): b
 
 const isWithin = (ratio: number, { up, down }: Tolerances): boolean => ratio >= 1 - down && ratio <= 1 + up;
 
-/** The requests of one container, or of all. Throws if a container has no request. */
-export function requestsOf(pods: readonly Pod[], resource: string, container: string): ReadonlyMap<string, number> {
+const POD_LEVEL = /^(cpu|memory|hugepages-.*)$/;
+
+/** The request of a pod with requests of its own, which count instead of those of its containers, with its overhead. */
+function podRequest(pod: Pod, resource: string): number | undefined {
+  const own = pod.spec?.resources?.requests ?? {};
+  if (!Object.keys(own).some((name) => POD_LEVEL.test(name))) return undefined;
+  const containers = requestsOf([{ ...pod, spec: { ...pod.spec, resources: {} } } as Pod], resource, '', () => 0);
+  const request = own[resource];
+  const sum =
+    request === undefined ? (containers.get(pod.metadata.name ?? '') ?? 0) : Number(milliUnits(parseQuantity(request)));
+  if (sum === 0) throw new MetricsError(`missing pod-level request for ${resource} in Pod ${pod.metadata.name}`);
+  const overhead = pod.spec?.overhead?.[resource];
+  return sum + (overhead === undefined ? 0 : Number(milliUnits(parseQuantity(overhead))));
+}
+
+/** The requests of one container, or of all. A container without a request is an error. */
+export function requestsOf(
+  pods: readonly Pod[],
+  resource: string,
+  container: string,
+  missing: (message: string) => number = refuse,
+): ReadonlyMap<string, number> {
   const requests = new Map<string, number>();
   for (const pod of pods) {
     const sidecars = (pod.spec?.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always');
-    let sum = 0;
-    for (const one of [...(pod.spec?.containers ?? []), ...sidecars]) {
-      if (container !== '' && one.name !== container) continue;
-      const request = one.resources?.requests?.[resource];
-      if (request === undefined)
-        throw new MetricsError(`missing request for ${resource} in container ${one.name} of Pod ${pod.metadata.name}`);
-      sum += Number(milliUnits(parseQuantity(request)));
+    let sum = podRequest(pod, resource);
+    if (sum === undefined) {
+      sum = 0;
+      for (const one of [...(pod.spec?.containers ?? []), ...sidecars]) {
+        if (container !== '' && one.name !== container) continue;
+        const request = one.resources?.requests?.[resource];
+        sum +=
+          request === undefined
+            ? missing(`missing request for ${resource} in container ${one.name} of Pod ${pod.metadata.name}`)
+            : Number(milliUnits(parseQuantity(request)));
+      }
     }
     requests.set(pod.metadata.name ?? '', sum);
   }
   return requests;
+}
+
+function refuse(message: string): never {
+  throw new MetricsError(message);
 }
 
 interface Ratio {

@@ -3,15 +3,22 @@ import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import type { EndpointSlice, Pod, Service } from '../../../api/machinery/kinds.ts';
+import type { EndpointSlice, Node, Pod, Service } from '../../../api/machinery/kinds.ts';
 import { endpointSlices, nodes, pods, services } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
-import { controllerReference } from '../owner-references.ts';
+import { controllerOf, controllerReference } from '../owner-references.ts';
 import { PendingWrites } from '../pending-writes.ts';
 import { isNamespaceTerminating } from '../pod-control.ts';
 import { podCondition } from '../pod-state.ts';
 import { followServicesAndPods, hasSelector, isHeadless, podsOf } from './service-pods.ts';
-import { familiesOf, groupEndpoints, planSlices, type EndpointGroup, type SlicePlan } from './slice-core.ts';
+import {
+  familiesOf,
+  groupEndpoints,
+  planSlices,
+  podWithoutNode,
+  type EndpointGroup,
+  type SlicePlan,
+} from './slice-core.ts';
 
 export const SERVICE_NAME = 'kubernetes.io/service-name';
 export const MANAGED_BY = 'endpointslice.kubernetes.io/managed-by';
@@ -47,18 +54,25 @@ export const runEndpointSlices: RunController = (environment, signal) => {
         return;
       // The informer does not show all of the last writes yet; planning now would write those slices again.
       if (!pending.settled(key)) return loop.queue.addAfter(key, BATCH_MS);
-      const existing = slices.byIndex('service', key).filter((slice) => slice.metadata.deletionTimestamp === undefined);
+      const all = slices.byIndex('service', key).filter((slice) => slice.metadata.deletionTimestamp === undefined);
+      // The garbage collector deletes the slices of an earlier service of that name, so that they are not reused.
+      const existing = all.filter((slice) => controllerOf(slice)?.uid === service.metadata.uid);
       const members = podsOf(service, podCache);
+      const nodeOf = (node: string): Node | undefined => nodeCache.get('', node);
       const labels = sliceLabels(service);
       const plan = planSlices({
         existing,
-        groups: groupEndpoints(service, members, (node) => nodeCache.get('', node)),
+        groups: groupEndpoints(service, members, nodeOf),
         placeholders: familiesOf(service),
         maxPerSlice: options.maxEndpointsPerSlice,
         isStale: (slice) => !semanticEqual(slice.metadata.labels, labels),
       });
       try {
-        await applyPlan(environment, pending, service, plan, { labels, annotations: triggerTime(service, members) });
+        const remove = [...plan.remove, ...all.filter((slice) => !existing.includes(slice))];
+        const metadata = { labels, annotations: triggerTime(service, members) };
+        await applyPlan(environment, pending, service, { ...plan, remove }, metadata);
+        const omitted = podWithoutNode(service, members, nodeOf);
+        if (omitted !== undefined) throw new Error(missingNode(service, omitted));
       } catch (error) {
         if (isNamespaceTerminating(error) || isNotFound(error)) return;
         environment.recorder.event(
@@ -84,6 +98,9 @@ export const runEndpointSlices: RunController = (environment, signal) => {
   });
   return loop.run(signal, serviceCache, podCache, nodeCache, slices);
 };
+
+const missingNode = ({ metadata: { namespace, name } }: Service, pod: Pod): string =>
+  `skipping Pod ${pod.metadata.name} for Service ${namespace}/${name}: Node ${pod.spec?.nodeName ?? ''} Not Found`;
 
 /** Writes a plan of slices, and records in `pending` which writes the informer has still to show. */
 async function applyPlan(

@@ -48,6 +48,8 @@ export function groupEndpoints(
     for (const pod of pods) {
       const address = addressOf(pod, addressType);
       if (address === undefined || !belongsToEndpoints(pod, { includeTerminating: true })) continue;
+      const node = nodes(pod.spec?.nodeName ?? '');
+      if (lacksNode(service, node)) continue;
       const ports = portsFor(service, pod);
       const key = `${addressType} ${stringifyJson(ports)}`;
       let group = groups.get(key);
@@ -55,10 +57,39 @@ export function groupEndpoints(
         group = { addressType, ports, endpoints: [] };
         groups.set(key, group);
       }
-      group.endpoints.push(endpointOf(service, pod, address, nodes(pod.spec?.nodeName ?? '')));
+      group.endpoints.push(withHints(service, endpointOf(service, pod, address, node)));
     }
   }
   return [...groups.values()];
+}
+
+const lacksNode = (service: Service, node: Node | undefined): boolean =>
+  node === undefined && service.spec?.publishNotReadyAddresses !== true;
+
+/** The first pod that the slices of the service omit, because its node does not exist (yet). */
+export function podWithoutNode(
+  service: Service,
+  pods: readonly Pod[],
+  nodes: (name: string) => Node | undefined,
+): Pod | undefined {
+  return pods.find(
+    (pod) =>
+      belongsToEndpoints(pod, { includeTerminating: true }) && lacksNode(service, nodes(pod.spec?.nodeName ?? '')),
+  );
+}
+
+const NEAR_ZONE = new Set(['PreferClose', 'PreferSameZone', 'PreferSameNode']);
+
+/** Ready endpoints of a service with a traffic distribution are for clients of their own zone, or of their own node. */
+function withHints({ spec }: Service, endpoint: Endpoint): Endpoint {
+  const { zone, nodeName, conditions } = endpoint;
+  const distribution = spec?.trafficDistribution ?? '';
+  if (!NEAR_ZONE.has(distribution) || conditions?.ready !== true) return endpoint;
+  const hints = {
+    ...(zone === undefined ? {} : { forZones: [{ name: zone }] }),
+    ...(distribution === 'PreferSameNode' && nodeName !== undefined ? { forNodes: [{ name: nodeName }] } : {}),
+  };
+  return Object.keys(hints).length === 0 ? endpoint : { ...endpoint, hints };
 }
 
 function portsFor(service: Service, pod: Pod): EndpointPort[] {

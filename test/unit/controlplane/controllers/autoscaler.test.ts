@@ -15,6 +15,7 @@ import {
   byShare,
   byUtilization,
   byValue,
+  requestsOf,
   type CalculationOptions,
   type PodMetrics,
 } from '../../../../controlplane/controllers/autoscaler/replica-calculator.ts';
@@ -89,6 +90,20 @@ describe('replicas from utilization', () => {
   test('a container without a request is an error', () => {
     const without: Pod = { ...pod('a'), spec: { containers: [{ name: 'c' }] } };
     assert.throws(() => use([without], { a: 1 }, 50), /missing request for cpu in container c of Pod a/);
+  });
+  test('the requests of a pod count instead of those of its containers, with its overhead', () => {
+    const spec = (requests: object, cpu?: string): Pod =>
+      ({
+        ...pod('a'),
+        spec: {
+          containers: [{ name: 'c', ...(cpu === undefined ? {} : { resources: { requests: { cpu } } }) }],
+          resources: { requests },
+          overhead: { cpu: '100m' },
+        },
+      }) as unknown as Pod;
+    assert.equal(requestsOf([spec({ cpu: '900m' })], 'cpu', '').get('a'), 1000);
+    assert.equal(requestsOf([spec({ memory: '1Gi' }, '400m')], 'cpu', '').get('a'), 500);
+    assert.throws(() => requestsOf([spec({ memory: '1Gi' })], 'cpu', ''), /missing pod-level request for cpu in Pod a/);
   });
   test('without any figure there is an error', () => assert.throws(() => use(two, {}, 50), /did not receive metrics/));
 });
@@ -253,6 +268,7 @@ describe('the autoscaler', () => {
     assert.equal(a.replicas(), 2);
     const active = a.status()?.conditions?.find(({ type }) => type === 'ScalingActive');
     assert.deepEqual([active?.status, active?.reason], ['False', 'FailedGetResourceMetric']);
+    assert.deepEqual(a.status()?.currentMetrics, [{ type: '' }], 'a metric without a value has no type either');
     await a.t.stop();
   });
 
@@ -261,6 +277,20 @@ describe('the autoscaler', () => {
     await a.run();
     await a.t.advance(100);
     assert.equal(a.replicas(), 3);
+    await a.t.stop();
+  });
+
+  test('leaves pods alone that another autoscaler scales as well', async () => {
+    const a = autoscalerTest('1');
+    const first = a.t.client.peek(horizontalPodAutoscalers, 'n', 'h');
+    assert.ok(first !== undefined);
+    a.t.client.seed(horizontalPodAutoscalers, { ...first, metadata: { name: 'i', namespace: 'n', uid: 'i' } } as never);
+    await a.run();
+    await a.t.advance(30_000);
+    const said = 'pods by selector app=a are controlled by multiple HPAs: [{n h} {n i}]';
+    const active = a.status()?.conditions?.find(({ type }) => type === 'ScalingActive');
+    assert.deepEqual([active?.status, active?.reason, active?.message], ['False', 'AmbiguousSelector', said]);
+    assert.ok(a.t.events().some((event) => event.startsWith(`Warning AmbiguousSelector ${said}`)));
     await a.t.stop();
   });
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { Endpoints, EndpointSlice, Pod, Service } from '../../../../api/machinery/kinds.ts';
-import { endpoints, endpointSlices, pods, services } from '../../../../api/machinery/resources.ts';
+import type { Endpoints, EndpointSlice, Node, Pod, Service } from '../../../../api/machinery/kinds.ts';
+import { endpoints, endpointSlices, nodes, pods, services } from '../../../../api/machinery/resources.ts';
 import { runEndpointSlices } from '../../../../controlplane/controllers/endpoints/endpoint-slices.ts';
 import { computeSubsets, runEndpoints, truncate } from '../../../../controlplane/controllers/endpoints/endpoints.ts';
 import { groupEndpoints, planSlices } from '../../../../controlplane/controllers/endpoints/slice-core.ts';
@@ -38,6 +38,8 @@ const pod = (name: string, ip: string, { ready = true, port = 8080 } = {}): Pod 
   },
 });
 
+const NODE: Node = { metadata: { name: 'node', labels: { 'topology.kubernetes.io/zone': 'z' } } };
+
 describe('endpoints of a service', () => {
   test('take time that grows with the ports of the service and of the pod', async () => {
     const run = (size: number): void => {
@@ -49,7 +51,7 @@ describe('endpoints of a service', () => {
       const ports = names.map((name, at) => ({ name, containerPort: at + 1, protocol: 'TCP' }));
       const crowded = { ...one, spec: { ...one.spec, containers: [{ name: 'c', ports }] } };
       const [subset] = computeSubsets(wide, [crowded]);
-      const [group] = groupEndpoints(wide, [crowded], () => undefined);
+      const [group] = groupEndpoints(wide, [crowded], () => NODE);
       assert.equal(subset?.ports?.length, size);
       assert.equal(group?.ports.at(-1)?.port, size);
     };
@@ -126,7 +128,7 @@ describe('slices of a service', () => {
     endpoints: groupEndpoints(
       service(),
       addresses.map((ip) => pod(ip, ip)),
-      () => undefined,
+      () => NODE,
     ).flatMap((group) => [...group.endpoints]),
   });
   const plan = (existing: EndpointSlice[], members: string[], maxPerSlice = 2) =>
@@ -135,7 +137,7 @@ describe('slices of a service', () => {
       groups: groupEndpoints(
         service(),
         members.map((ip) => pod(ip, ip)),
-        () => undefined,
+        () => NODE,
       ),
       placeholders: [],
       maxPerSlice,
@@ -168,7 +170,12 @@ describe('slices of a service', () => {
     );
   });
   test('are kept by the controller, one for a service without pods', async () => {
-    const t = controllerTest({ objects: [[services, service()]] });
+    const t = controllerTest({
+      objects: [
+        [services, service()],
+        [nodes, NODE],
+      ],
+    });
     await t.start(runEndpointSlices);
     await t.advance(2000);
     assert.deepEqual(
@@ -181,6 +188,57 @@ describe('slices of a service', () => {
     assert.deepEqual([only?.endpoints?.map((one) => one.addresses), others.length], [[['10.1.0.1']], 0]);
     assert.equal(only?.metadata.labels?.['kubernetes.io/service-name'], 's');
     await t.stop();
+  });
+  test('omit pods whose node does not exist, with an event, until it does', async () => {
+    const t = controllerTest({
+      objects: [
+        [services, service()],
+        [pods, pod('a', '10.1.0.1')],
+      ],
+    });
+    await t.start(runEndpointSlices);
+    await t.advance(200);
+    const addresses = (): unknown =>
+      t.client.peekAll(endpointSlices).flatMap((one) => (one.endpoints ?? []).flatMap((each) => each.addresses));
+    assert.deepEqual(addresses(), []);
+    const what = 'Error updating Endpoint Slices for Service n/s: skipping Pod a for Service n/s: Node node Not Found';
+    assert.ok(t.events()[0]?.startsWith(`Warning FailedToUpdateEndpointSlices ${what}`));
+    t.client.seed(nodes, NODE);
+    await t.advance(10_000);
+    assert.deepEqual(addresses(), ['10.1.0.1']);
+    await t.stop();
+  });
+  test('of an earlier service of that name are not reused', async () => {
+    const owner = { apiVersion: 'v1', kind: 'Service', name: 's', uid: 'earlier', controller: true };
+    const labels = {
+      'kubernetes.io/service-name': 's',
+      'endpointslice.kubernetes.io/managed-by': 'endpointslice-controller.k8s.io',
+    };
+    const metadata = { name: 'old', namespace: 'n', labels, ownerReferences: [owner] };
+    const t = controllerTest({
+      objects: [
+        [services, { ...service(), metadata: { ...service().metadata, uid: 'now' } }],
+        [nodes, NODE],
+        [pods, pod('a', '10.1.0.1')],
+        [endpointSlices, { ...slice('old', []), metadata } as EndpointSlice],
+      ],
+    });
+    await t.start(runEndpointSlices);
+    await t.advance(2000);
+    const left = t.client.peekAll(endpointSlices);
+    assert.deepEqual([left.length, left[0]?.metadata.ownerReferences?.[0]?.uid], [1, 'now']);
+    await t.stop();
+  });
+  test('have hints for the zone, and for the node, if the service prefers near endpoints', () => {
+    const hintsOf = (trafficDistribution: string, ready = true): unknown =>
+      groupEndpoints(service({ trafficDistribution }), [pod('a', '10.1.0.1', { ready })], () => NODE)[0]?.endpoints[0]
+        ?.hints;
+    const zone = { forZones: [{ name: 'z' }] };
+    assert.deepEqual(hintsOf('PreferClose'), zone);
+    assert.deepEqual(hintsOf('PreferSameZone'), zone);
+    assert.deepEqual(hintsOf('PreferSameNode'), { ...zone, forNodes: [{ name: 'node' }] });
+    assert.equal(hintsOf('PreferSameNode', false), undefined);
+    assert.equal(groupEndpoints(service(), [pod('a', '10.1.0.1')], () => NODE)[0]?.endpoints[0]?.hints, undefined);
   });
 });
 
