@@ -1,6 +1,6 @@
 /**
- * What the pages for readers name exists: links with their anchors, paths of the repository, npm scripts, commands and their
- * flags.
+ * Everything that the documentation refers to exists: links with their anchors, paths of the repository, npm scripts, commands
+ * and their flags.
  */
 import assert from 'node:assert/strict';
 import { existsSync, globSync, readFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ const root = join(import.meta.dirname, '../..');
 const pages = [...globSync('*.md', { cwd: root }), ...globSync('docs/*.md', { cwd: root })];
 const textOf = (page: string): string => readFileSync(join(root, page), 'utf8');
 
-/** The anchors that GitHub makes of the headings of a page. */
+/** Returns the anchors that GitHub creates for the headings of a page. */
 function anchorsOf(page: string): Set<string> {
   const headings = textOf(page).matchAll(/^#+ (.+)$/gm);
   return new Set(
@@ -27,7 +27,7 @@ function anchorsOf(page: string): Set<string> {
 
 const spansOf = (page: string): string[] => [...textOf(page).matchAll(/`([^`\n]+)`/g)].map(([, span = '']) => span);
 
-/** Lines that a reader types: code blocks, and code spans. */
+/** Returns the command lines of a page, in code blocks and in code spans. */
 function commandLinesOf(page: string): string[] {
   const blocks = [...textOf(page).matchAll(/^```\w*\n([^]*?)^```/gm)];
   return [...blocks.flatMap(([, block = '']) => block.split('\n')), ...spansOf(page)];

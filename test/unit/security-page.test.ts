@@ -1,4 +1,4 @@
-/** `docs/security.md` names every authenticator, authorizer and admission plugin, with its flags and a test that exists. */
+/** `docs/security.md` lists every authenticator, authorizer and admission plugin, with its flags and an existing test. */
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ import { AUTHORIZERS } from '../../controlplane/authorization/authorizers.ts';
 const docs = join(import.meta.dirname, '../../docs');
 const page = readFileSync(join(docs, 'security.md'), 'utf8');
 
-/** First cells of the table below a heading, with whole rows. */
+/** Returns the rows of the table below a heading, by their first cell. */
 function rowsOf(heading: string): Map<string, string> {
   const section = page.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
   const rows = section.split('\n').filter((line) => line.startsWith('| '));

@@ -1,4 +1,4 @@
-/** A deleted pod is over for the API server once its volumes are gone from the node, as on the kubelet. */
+/** A deleted pod is removed from the API server only after its volumes are unmounted on the node, as by the kubelet. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -51,7 +51,7 @@ test('the final phase of a deleted pod is sent when its volumes are unmounted', 
     await until('the pod', async () => (phaseOf(await get()) === 'Running' ? true : undefined));
     const volume = join(directory, 'root/pods', created.metadata.uid ?? '', 'volumes/kubernetes.io~empty-dir/data');
     assert.ok(existsSync(volume));
-    // The removal of many files takes longer than a request.
+    // Removing many files takes longer than a request.
     for (let folder = 0; folder < 40; folder++) {
       await mkdir(join(volume, String(folder)));
       await Promise.all(

@@ -1,6 +1,5 @@
 /**
- * The whole agent on a runtime in memory whose calls about one pod never come back: only that pod waits, and the node stays
- * well.
+ * The whole agent on a runtime in memory whose calls for one pod never return. Only that pod waits, and the node stays ready.
  */
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -18,7 +17,7 @@ after(() => alive.cancel());
 
 type Hang = 'create' | 'stop' | 'list';
 
-/** What concerns a pod of the name `hung…` and is of that kind is never answered. */
+/** Calls of one kind for a pod whose name begins with `hung` never return. */
 class HangingRuntime extends FakeRuntime {
   hangs: Hang | undefined;
 
@@ -66,7 +65,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   await agent.close();
-  // What hangs may still write while it is being left.
+  // Hanging calls may still write while the directory is removed.
   await rm(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
 });
 
@@ -87,7 +86,7 @@ for (const hangs of ['create', 'stop', 'list'] as const) {
       'a node that is well',
       () => agent.status.runtimeErrors().length === 0 && agent.pods.syncLoopHealth() === '',
     );
-    // And it ends as any other.
+    // The other pod terminates normally.
     await rm(join(manifests(), 'well.yaml'));
     await until(
       'its end',

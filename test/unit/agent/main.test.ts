@@ -1,4 +1,4 @@
-/** The agent put together on a runtime in memory: what its options switch. */
+/** The whole agent on a runtime in memory, with options that enable and disable its parts. */
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:https';
@@ -13,7 +13,7 @@ import { startControlPlane } from '../../../controlplane/main.ts';
 import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';
 import { until } from '../../until.ts';
 
-// The agent's timers keep no process alive, and not every agent here has a server.
+// The agent's timers do not keep the process alive, and not every agent here has a server.
 const alive = keepAlive();
 after(() => alive.cancel());
 
@@ -93,7 +93,7 @@ test('explicit settings of the administrator apply, and pods are accepted only w
 
 test('an agent whose kubeconfig is missing fails before it changes anything of the host', async () => {
   await assert.rejects(start({ kubeconfig: join(directory, 'none') }), /none/);
-  // Nothing was created either: the kubeconfig is read first.
+  // Nothing was created, because the kubeconfig is read first.
   await assert.rejects(mkdir(join(directory, 'root', 'x')), { code: 'ENOENT' });
 });
 

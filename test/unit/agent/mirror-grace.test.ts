@@ -1,4 +1,4 @@
-/** The mirror pod of a static pod whose manifest is removed stays until the containers have stopped, as on the kubelet. */
+/** The mirror pod of a static pod whose manifest was removed stays until its containers have stopped, as with the kubelet. */
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -15,7 +15,7 @@ import { until } from '../../until.ts';
 const alive = keepAlive();
 after(() => alive.cancel());
 
-/** Containers stop when the test lets them. */
+/** A runtime whose containers stop when the test allows it. */
 class PatientRuntime extends FakeRuntime {
   readonly released = Promise.withResolvers<void>();
   stops = 0;
@@ -68,7 +68,7 @@ test('a mirror pod runs while its static pod terminates, which counts as an orph
     assert.match(agent.metrics.text(), /^kubelet_active_pods\{static="true"\} 1$/m);
     await rm(path);
     await until('the termination', () => runtime.stops > 0);
-    // Housekeeping has run several times since.
+    // Housekeeping has run several times since then.
     await systemClock.sleep(5_000);
     assert.deepEqual(await mirror(), running);
     assert.deepEqual(counts(), ['0', '0', '1', '0']);

@@ -1,4 +1,6 @@
-/** Housekeeping looks at the runtime while pods come and go: what came meanwhile is nobody's orphan. */
+/**
+ * Housekeeping lists the runtime's pods while pods are added and deleted. A pod that was added in the meantime is no orphan.
+ */
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -13,7 +15,7 @@ import { until } from '../../until.ts';
 const alive = keepAlive();
 after(() => alive.cancel());
 
-/** Looks at all that runs wait while `held`; looks at one pod do not. */
+/** A runtime whose lists of all pods wait while `held` is set. Reads of one pod do not wait. */
 class SlowRuntime extends FakeRuntime {
   held: Promise<void> | undefined;
   waiting = 0;
@@ -38,7 +40,7 @@ class SlowRuntime extends FakeRuntime {
     return super.stopContainer(id, gracePeriodSeconds);
   }
 
-  /** The pod of this name has a container that runs. */
+  /** Whether the pod has a running container. */
   runs(pod: string): boolean {
     return [...this.host.containers.values()].some(
       ({ status }) => status.state === 'running' && status.labels['io.kubernetes.pod.name'] === pod,
@@ -63,7 +65,7 @@ test('a pod that appears during housekeeping is not terminated as an orphan; an 
     await put('first');
     await until('the first pod', () => runtime.runs('first-n1'));
     runtime.held = look.promise;
-    // The end of a pod has housekeeping look at what runs.
+    // Housekeeping lists the running pods after a pod has terminated.
     await rm(manifest('first'));
     await until('the end of the first pod, and a look', () => !runtime.runs('first-n1') && runtime.waiting > 0);
     await put('second');

@@ -1,5 +1,6 @@
 /**
- * A static pod whose manifest is removed and created again at once starts again, as on the kubelet: its containers count it.
+ * A static pod whose manifest is removed and immediately recreated is started again, as by the kubelet. Its restart counts
+ * include the previous containers.
  */
 import assert from 'node:assert/strict';
 import { unlinkSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** The objects that the agent writes and shows of itself have the form that was recorded from the kubelet. */
+/** The objects that the agent writes and serves have the form that was recorded from the kubelet. */
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:https';
@@ -67,7 +67,7 @@ after(async () => {
   await rm(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
 });
 
-/** The recorded pod as somebody would write it: without what defaults and the agent add. */
+/** The recorded pod as a user would write it, without defaults and additions of the agent. */
 function manifest(): object {
   const { containers, initContainers, volumes, terminationGracePeriodSeconds } = recordedPod.spec;
   const added = new Set([
@@ -92,7 +92,7 @@ function pathsOf(value: unknown, path = ''): readonly string[] {
   return Object.entries(value).flatMap(([key, entry]) => pathsOf(entry, `${path}.${key}`));
 }
 
-/** What the recording left out, or what newer runtimes report. */
+/** Fields that the recording omits or that newer runtimes report. */
 const UNRECORDED = /^\.metadata\.managedFields|^\.spec\.podCIDRs?|^\.status\.(runtimeHandlers|features)/;
 
 function sameForm(expected: unknown, actual: unknown): void {

@@ -1,4 +1,4 @@
-/** A pod that does not fit on the node to which somebody bound it is rejected as the kubelet rejects it. */
+/** A pod that is bound to a node on which it does not fit is rejected, as by the kubelet. */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

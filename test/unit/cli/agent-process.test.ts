@@ -26,7 +26,7 @@ test('commands find the directory of the agent that runs, and that of the units 
   await recordAgentDirectory(directory, record);
   await writeFile(join(directory, AGENT_PID_FILE), `${agent.pid}\n`);
   assert.equal(await agentDirectory(record), directory);
-  // Somebody else has the id of an agent that is gone.
+  // Another process has the id of an agent that no longer runs.
   const editor = spawn('sleep', ['60'], { argv0: 'vim', stdio: 'ignore' });
   t.after(() => editor.kill());
   await writeFile(join(directory, AGENT_PID_FILE), `${editor.pid}\n`);

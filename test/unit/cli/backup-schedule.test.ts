@@ -1,4 +1,4 @@
-/** Scheduled backups: which ones are kept, what a failure leaves, and that none outlives the command. */
+/** Scheduled backups: which ones are kept, what remains after a failure, and that none outlives the command. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -80,7 +80,7 @@ test('the end of the schedule ends a backup that is being written, and leaves no
      writeFileSync(process.argv[3] + '.1234abcd.part', String(process.pid));
      setInterval(() => undefined, 1000);`,
   );
-  // Something of another process beside it.
+  // The directory also contains a file of another process.
   mkdirSync(backups);
   writeFileSync(join(backups, 'other.tgz.1234abcd.part'), '');
   const [, own = ''] = process.argv;

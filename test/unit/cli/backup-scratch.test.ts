@@ -1,4 +1,4 @@
-/** What killed backups leave below the data directory, and who removes it. */
+/** Killed backups leave temporary files below the data directory, which a later command removes. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -27,7 +27,7 @@ beforeEach(() => {
 afterEach(() => rmSync(data, { recursive: true, force: true }));
 
 test('directories of processes that are gone are removed, those of running ones stay', async (t) => {
-  // As an orchlet looks in /proc.
+  // The process looks like an orchlet in /proc.
   const running = spawn('sh', ['-c', 'sleep 100; true', 'orchlet'], { stdio: 'ignore' });
   t.after(() => running.kill('SIGKILL'));
   const gone = spawn('sh', ['-c', 'true', 'orchlet'], { stdio: 'ignore' });

@@ -1,4 +1,4 @@
-/** Runs the command line within the test's process and keeps what it prints. */
+/** Runs the command line within the test's process and captures its output. */
 import { type Clock, systemClock } from '../../../api/machinery/clock.ts';
 import { run } from '../../../cli/run.ts';
 

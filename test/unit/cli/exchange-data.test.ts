@@ -34,7 +34,7 @@ function prepare(t: TestContext): { readonly data: string; fresh(): string } {
 const contents = (directory: string): string[] =>
   FILES.map((file) => (existsSync(join(directory, file)) ? readFileSync(join(directory, file), 'utf8') : 'missing'));
 
-/** Lets so many renames happen; the next one fails, and with it everything after it, as if the process had been killed. */
+/** Allows this number of renames. The next one and everything after it fails, as if the process had been killed. */
 function failAfterRenames(t: TestContext, count: number): () => void {
   let left = count;
   const { rename } = promises;
@@ -58,7 +58,7 @@ describe('a restore', () => {
     assert.equal(existsSync(join(data, 'restore-unfinished')), false);
   });
 
-  // The first rename is that of the mark; three move the old data and three the new.
+  // The first rename is that of the mark. Three move the old data, and three the new data.
   for (const renames of [0, 1, 2, 3, 4, 5, 6])
     it(`that is killed after ${renames} renames leaves the old data, or can only be repeated`, async (t) => {
       const { data, fresh } = prepare(t);

@@ -1,5 +1,5 @@
 /**
- * The checks of `orchlet doctor` on hosts that lack one thing each: which check reports it, how severe it is, and its remedy.
+ * Tests the checks of `orchlet doctor` on hosts with one deficiency each: which check reports it, its severity, and its remedy.
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
@@ -12,7 +12,7 @@ interface HostFacts {
   readonly isRoot?: boolean;
   readonly name?: string;
   readonly now?: string;
-  /** Contents by path; others exist without contents. */
+  /** The contents of files by path. Other files exist without contents. */
   readonly files?: Readonly<Record<string, string>>;
   readonly missing?: readonly string[];
   readonly missingCommands?: readonly string[];
@@ -20,7 +20,7 @@ interface HostFacts {
   readonly freeInodes?: number;
 }
 
-/** A host that has all that orchlet needs, but for what is given. */
+/** A host that has everything that orchlet needs, except for the given facts. */
 function hostWith(facts: HostFacts): Host {
   const files: Readonly<Record<string, string>> = {
     '/sys/fs/cgroup/cgroup.controllers': 'cpuset cpu io memory pids',

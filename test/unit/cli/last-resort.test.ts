@@ -7,7 +7,7 @@ import { INTERNAL_ERROR_EXIT_CODE } from '../../../cli/last-resort.ts';
 
 const ROOT = join(import.meta.dirname, '../../..');
 
-/** Runs `orchlet version`, and the fault once that has ended. */
+/** Runs `orchlet version`, and then the fault. */
 function runWith(fault: string): { readonly status: number | null; readonly stderr: string } {
   const preload = `data:text/javascript,process.once('beforeExit', function boom() { ${fault} })`;
   const args = ['--disable-warning=ExperimentalWarning', `--import=${preload}`, join(ROOT, 'cli/main.ts'), 'version'];

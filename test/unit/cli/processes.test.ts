@@ -1,6 +1,5 @@
 /**
- * The processes that commands stop or ask are recognized however orchlet was started: from a checkout, a bundle or the
- * executable.
+ * Commands that stop or query processes recognize them whether orchlet was started from a checkout, a bundle or the executable.
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -18,7 +17,7 @@ after(() => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-/** A program of that path, which waits. */
+/** Starts a program with this path, which waits. */
 async function started(file: string, options: { readonly argv0?: string } = {}): Promise<number> {
   const path = join(directory, file);
   mkdirSync(dirname(path), { recursive: true });

@@ -1,4 +1,4 @@
-/** The command line in the process of the test: help, bad usage, errors, and commands that need no cluster. */
+/** Runs the command line in the process of the test: help, invalid usage, errors, and commands that need no cluster. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { generateKeyPairSync } from 'node:crypto';

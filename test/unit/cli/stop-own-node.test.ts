@@ -1,4 +1,4 @@
-/** Stopping the node of `orchlet up`, against a control plane in memory. The test deletes pods for good as the agent does. */
+/** Stops the node of `orchlet up`, with a control plane in memory. The test completes the deletion of pods like the agent. */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';

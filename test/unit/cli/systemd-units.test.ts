@@ -4,7 +4,7 @@ import { restartingUnits, unitOf, type SystemdHost } from '../../../cli/systemd-
 
 interface Fake {
   readonly cgroup?: string;
-  /** By `property unit`. */
+  /** The values by `property unit`. */
   readonly properties?: Readonly<Record<string, string>>;
   readonly isRunning?: boolean;
 }

@@ -1,6 +1,6 @@
 /**
- * For every row of the command table: a wrong number of arguments, a wrong word and a wrong flag end with 2, in a line that
- * names them.
+ * For every row of the command table, a wrong number of arguments, an invalid argument and an unknown flag exit with 2, with a
+ * message that names them.
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';

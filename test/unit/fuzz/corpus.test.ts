@@ -1,4 +1,4 @@
-/** Inputs that once showed something, fed again to what reads them. */
+/** Runs the kept inputs of the fuzzer. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readCorpus } from '../../fuzz/corpus.ts';

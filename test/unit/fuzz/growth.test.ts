@@ -1,4 +1,4 @@
-/** Time against size: the measurement itself, every regular expression of the program, and what takes input apart. */
+/** Time as a function of size: the measurement itself, every regular expression of the program, and the parsers. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MAX_EXPONENT, measureGrowth, type Stopwatch } from '../../fuzz/growth.ts';
@@ -7,7 +7,7 @@ import { Random } from '../../fuzz/random.ts';
 import { readExpressions, successfulAttack } from '../../fuzz/regular-expressions.ts';
 import { loadTarget } from '../../fuzz/targets.ts';
 
-/** A stopwatch for runs that return their time. */
+/** A stopwatch for runs that return their own time. */
 const stated: Stopwatch = (run) => Promise.resolve(Number(run()));
 const maxBytes = 1 << 16;
 
@@ -64,7 +64,10 @@ test('a target that takes quadratic time is found by the words of its format', a
   assert.match(inputOf(found[0]?.shape ?? assert.fail(), 4).toString(), /^\$\(/);
 });
 
-/** Random shapes after each word of the format alone; `npm run fuzz -- --growth` tries more. */
+/**
+ * The number of random inputs for each target, after those with a single word of the format. `npm run fuzz -- --growth` tries
+ * more.
+ */
 const SHAPES = 12;
 
 for (const name of [

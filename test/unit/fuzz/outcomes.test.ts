@@ -1,4 +1,4 @@
-/** The outcomes that a fuzzer remembers. */
+/** Tests the outcomes that a fuzzer remembers. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Outcomes } from '../../fuzz/outcomes.ts';

@@ -1,4 +1,4 @@
-/** A Node.js without its symbols runs, and takes native addons. */
+/** A Node.js without its symbols runs, and loads native addons. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** The reference pages are those that the tables make. */
+/** The reference pages equal those that are generated from the tables. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';

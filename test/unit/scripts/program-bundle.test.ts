@@ -1,4 +1,4 @@
-/** The bundle runs as the sources do: packages that are loaded on first use have the exports that Node.js gives them. */
+/** The bundle behaves like the sources: packages that are loaded on first use have the same exports as in Node.js. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

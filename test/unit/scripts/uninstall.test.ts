@@ -1,4 +1,4 @@
-/** What scripts/uninstall takes away below a directory, and what it leaves. */
+/** What scripts/uninstall removes below a directory, and what it keeps. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { existsSync, lstatSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { afterEach, beforeEach, test } from 'node:test';
 
 const UNINSTALL = join(import.meta.dirname, '../../../scripts/uninstall');
 
-/** The data of the units; those of a service with `DynamicUser=` stand in `private/`. */
+/** The data of the units. Those of a service with `DynamicUser=` are in `private/`. */
 const KEPT = [
   'etc/orchlet',
   'var/lib/orchlet',

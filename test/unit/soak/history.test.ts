@@ -1,4 +1,4 @@
-/** The judgement of a soak: it finds each way in which a storage can break its promise, and nothing where it keeps it. */
+/** The checks of a soak test find each kind of violation by a storage, and none in correct histories. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { type Operation, type SeenEvent, violations, type WatchSegment } from '../../soak/history.ts';

@@ -59,7 +59,7 @@ for (const unit of AGENTS) {
       assert.ok(capabilities.includes(name), name);
     for (const name of ['CAP_SYS_MODULE', 'CAP_SYS_TIME', 'CAP_SYS_BOOT', 'CAP_SYS_RAWIO', 'CAP_BPF', 'CAP_SETPCAP'])
       assert.ok(!capabilities.includes(name), name);
-    // The group bit of volumes; devices of volumes; code that V8 compiles.
+    // These settings would prohibit the setgid bit of volumes, devices of volumes, and code that V8 compiles.
     for (const name of ['RestrictSUIDSGID', 'ProtectClock', 'DevicePolicy', 'MemoryDenyWriteExecute'])
       assert.ok(!names(unit).has(name), name);
   });

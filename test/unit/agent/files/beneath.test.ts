@@ -17,7 +17,7 @@ async function folders(t: TestContext): Promise<{ readonly inside: string; reado
   return { inside, outside };
 }
 
-/** Only root may mount, and not in every container. */
+/** Only root can mount, and not in every container. */
 const mayMount = spawnSync('unshare', ['--mount', 'mount', '--bind', '/tmp', '/tmp']).status === 0;
 
 describe('files beneath a directory', () => {
@@ -91,7 +91,7 @@ describe('files beneath a directory', () => {
     const tree = join(inside, 'tree');
     await mkdir(tree);
     await symlink(outside, join(tree, 'link'));
-    // Deeper than any path that the kernel takes at once.
+    // The path is longer than the kernel accepts at once.
     let directory = await Directory.open(tree);
     for (let level = 0; level < 3000; level++) {
       const inner = await directory.make('d'.repeat(8), 0o755);

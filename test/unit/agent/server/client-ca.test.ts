@@ -1,4 +1,4 @@
-/** The file with the CAs of clients is followed through a work queue, whose metrics show the checks. */
+/** Changes of the client CA file are processed by a work queue, whose metrics count the checks. */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

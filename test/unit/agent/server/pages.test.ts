@@ -1,5 +1,6 @@
 /**
- * The server's pages for people: what runs (`/statusz`, `/flagz`, `/metrics/slis`), checkpoints, logs of services, verbosity.
+ * The server's pages for administrators: running components (`/statusz`, `/flagz`, `/metrics/slis`), checkpoints, service logs,
+ * and verbosity.
  */
 import assert from 'node:assert/strict';
 import { chmod, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises';

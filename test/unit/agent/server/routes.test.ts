@@ -1,4 +1,4 @@
-/** The plain routes of the agent's server, path by path, as the kubelet answers them. */
+/** The plain routes of the agent's server respond like those of the kubelet. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
@@ -42,7 +42,7 @@ const host = {
   },
 } as unknown as PodHost;
 
-/** The number of a port that was free a moment ago. */
+/** Returns the number of a port that was recently free. */
 async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await new Promise((resolve) => server.once('listening', resolve));
@@ -145,7 +145,7 @@ describe("the agent's paths", () => {
     'show no FIFO among the logs, nor wait for it, and nothing that a link leads to',
     { timeout: 20_000 },
     async () => {
-      // Each wait for a FIFO would take one of the few threads that open files.
+      // Each blocking open of a FIFO would block one of the few file system threads.
       const answers = await Promise.all(Array.from({ length: 8 }, () => piped.ask('GET /logs/fifo')));
       assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([404]));
       assert.equal((await piped.ask('GET /logs/folder/out')).status, 404);

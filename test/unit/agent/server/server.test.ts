@@ -77,7 +77,7 @@ async function setUp(
     idleTimeoutMs: 0,
   });
   t.after(() => server.close());
-  /** The status line of the answer to a raw request. */
+  /** Resolves to the status line of the response to a raw request. */
   return (target: string, headers = ''): Promise<string> =>
     new Promise((resolve, reject) => {
       const socket = connect({ port: server.port, host: '127.0.0.1', rejectUnauthorized: false });
@@ -93,7 +93,7 @@ async function setUp(
 const UPGRADE = 'Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n';
 
 describe("the agent's server", () => {
-  // First: servers of other tests are still closing after them.
+  // This test is first, because servers of other tests close asynchronously.
   it('gives the ports back that it took when another one is in use', async (t) => {
     const listening = (): number => process.getActiveResourcesInfo().filter((name) => name === 'TCPServerWrap').length;
     const taken = createServer().listen(0, '127.0.0.1');

@@ -1,4 +1,4 @@
-/** Names of cipher suites and groups. */
+/** Converts names of cipher suites and groups. */
 import assert from 'node:assert/strict';
 import { getCiphers } from 'node:tls';
 import { test } from 'node:test';

@@ -1,4 +1,4 @@
-/** Manifests that will not do: each is refused with its place, and none leads the agent anywhere. */
+/** Invalid manifests are refused with their position, and none makes the agent read other files. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { createPodReader } from '../../../../agent/pods/pod-reader.ts';

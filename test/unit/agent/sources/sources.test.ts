@@ -53,14 +53,14 @@ async function setUp(t: TestContext) {
       reader,
       onBadManifest: (_file, message) => void complaints.push(message),
     });
-  /** Lets the source look until it shows these. */
+  /** Waits until the source reports these pods. */
   const until = async (wanted: string[]): Promise<void> => {
     for (;;) {
       if (JSON.stringify(seen.at(-1)) === JSON.stringify(wanted)) return;
       await clock.advance(1000);
     }
   };
-  /** A whole look of the source. */
+  /** Runs one complete scan of the source. */
   const look = async (): Promise<void> => {
     for (const before = seen.length; seen.length < before + 2;) await clock.advance(1000);
   };
@@ -103,7 +103,7 @@ describe('manifests in a folder', () => {
     seen.length = 0;
     await writeFile(join(directory, '.a.new'), manifest('a'));
     await rename(join(directory, '.a.new'), path);
-    // The notification has arrived once the file beside it is seen.
+    // The notification has arrived once the next file is reported.
     await writeFile(join(directory, 'b'), manifest('b'));
     await until(['a-node a', 'b-node a']);
     assert.ok(
@@ -116,7 +116,7 @@ describe('manifests in a folder', () => {
     writeFileSync(path, manifest('a'));
     const isGone = (): boolean => seen.some((pods) => !pods.includes('a-node a'));
     for (let waited = 0; waited < 10_000 && !isGone(); waited += 5) {
-      // The kernel's notification comes in real time, the scan after it in the clock's.
+      // The kernel's notification comes in real time, and the scan after it in virtual time.
       await new Promise((resolve) => setTimeout(resolve, 5));
       await clock.advance(10);
     }
@@ -137,7 +137,7 @@ describe('manifests in a folder', () => {
       while (seen.length === 0) await clock.advance(1);
       seen.length = 0;
       await writeFile(join(directory, name), manifest(name));
-      // The rescan comes after 20 s: what is seen before that was watched.
+      // The rescan runs after 20 s, so earlier changes are detected by the watch.
       for (let ms = 0; ms < 10_000 && seen.length === 0; ms += 100) {
         await new Promise((resolve) => setTimeout(resolve, 2));
         await clock.advance(100);
@@ -198,7 +198,7 @@ describe('manifests in a folder', () => {
     run(file());
     await until(['a-node a', 'b-node a']);
     await publish('..2', { 'a.yaml': manifest('a', 'new') });
-    // The link of b leads nowhere until it is taken away.
+    // The link of b is dangling until it is removed.
     await until(['a-node new']);
   });
 

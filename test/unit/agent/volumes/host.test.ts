@@ -17,7 +17,7 @@ async function scratch(t: TestContext): Promise<string> {
   return directory;
 }
 
-/** Remembers what was bound: the real path behind the descriptor. */
+/** Records the real path behind the descriptor of each bind mount. */
 class BindRecorder implements Mounter {
   readonly bound: string[] = [];
   points: MountPoint[] = [];
@@ -102,7 +102,7 @@ describe('a subPath', () => {
     const [directory, kept, link] = [join(volume, 'a'), join(volume, 'kept'), join(volume, 'link')];
     let isOver = false;
     let swaps = 0;
-    // The binder makes what is missing: what it made in between is in the way.
+    // The binder creates a missing target, which prevents the rename.
     const move = async (from: string, to: string): Promise<void> => {
       await rm(to, { recursive: true, force: true, maxRetries: 10 });
       await rename(from, to).catch(() => undefined);

@@ -25,7 +25,7 @@ const source: PodCertificateSource = {
   userAnnotations: { 'example.com/a': 'b' },
 };
 
-/** A signer that answers as `answer` says; requests are numbered from 1. */
+/** A signer that responds with the result of `answer`. Requests are numbered from 1. */
 function setUp(answer: (request: number) => object | undefined) {
   const clock = new FakeClock();
   const client = new FakeClient(clock);
@@ -55,7 +55,7 @@ function setUp(answer: (request: number) => object | undefined) {
     notAfter: formatTime(clock.now() + 2 * hours * HOUR_MS),
   });
   const look = (of = source): ReturnType<PodCertificates['bundle']> => certificates.bundle(pod, 'v', 0, of);
-  /** A look at what is not answered yet takes its time. */
+  /** Polls a pending request until the time limit. */
   const lookLong = async (): Promise<unknown> => {
     let ended = false;
     const looked = look()

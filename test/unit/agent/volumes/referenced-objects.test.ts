@@ -55,7 +55,7 @@ describe('objects that pods refer to', () => {
   it('notify listeners when they appear between the first read and the watch', async (t) => {
     const { clock, client, objects, changes } = setUp(t);
     objects.registerPod(podWith('one', 'late'));
-    // The watch is not up yet: this asks the API.
+    // The watch is not established yet, so the object is read from the API.
     assert.equal(await objects.configMap('ns', 'late'), undefined);
     client.seed(configMaps, map('late', '1'));
     await clock.settle();

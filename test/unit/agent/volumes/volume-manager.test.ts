@@ -16,14 +16,14 @@ import { FakeClock } from '../../../fakes/fake-clock.ts';
 
 type Volume = NonNullable<Pod['spec']['volumes']>[number];
 
-/** Mounts in memory; the source of the name `hang` never comes. */
+/** Mounts in memory. The source `hang` never becomes available. */
 class FakeMounter implements Mounter {
   points: MountPoint[] = [];
   readonly requests: string[] = [];
   async mount({ source, target, type = 'bind', options = [] }: Parameters<Mounter['mount']>[0]): Promise<void> {
     this.requests.push(`${type} ${options.join(',')}`);
     if (source.includes('hang')) await new Promise<void>(() => undefined);
-    // As the kernel makes the root of a tmpfs.
+    // The kernel creates the root of a tmpfs with this mode.
     if (type === 'tmpfs') await chmod(target, 0o1777);
     this.points.push({ path: target, type, source });
   }
@@ -89,7 +89,7 @@ async function setUp(t: TestContext, csi?: CsiDriverVolumes) {
 const never = new AbortController().signal;
 const config = (name: string): Volume => ({ name, configMap: { name } });
 
-/** Ends the waits of real file work that a refresh began. */
+/** Waits for file operations that a refresh has started. */
 async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await condition())) await new Promise((resolve) => setImmediate(resolve));
 }

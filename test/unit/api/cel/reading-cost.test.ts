@@ -1,6 +1,6 @@
 /**
- * No function reads a large argument for the price of a small one: the time of an expression follows its cost, and its cost has
- * a limit. Counts are compared and no times, so that a busy machine changes nothing.
+ * The cost of a function covers the size of its arguments, so that the time of an expression is limited by its cost. The tests
+ * compare counts and no times, so that a busy machine does not matter.
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
@@ -24,10 +24,10 @@ import {
 } from '../../../../api/cel/values.ts';
 
 const LARGE = 20_000;
-/** Native comparisons of text take a hundred characters in a unit. */
+/** One unit of cost covers a comparison of a hundred characters. */
 const LEAST_COST = LARGE / 100;
 
-/** Functions that take the same time for a value of any size, with the arguments that they do not read. */
+/** Functions that take the same time for arguments of any size, because they do not read these arguments. */
 const CONSTANT = new Set([
   'size(list(_))',
   'size(bytes)',
@@ -41,7 +41,7 @@ const CONSTANT = new Set([
   'orValue(optional(_), _)',
   'hasValue(optional(_))',
   'value(optional(_))',
-  // What is sought and is longer than the text is not read.
+  // A search text that is longer than the text is not read.
   'replace(string, string, string) 1',
   'replace(string, string, string, int) 1',
   'split(string, string) 1',

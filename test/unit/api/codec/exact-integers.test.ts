@@ -1,4 +1,4 @@
-/** Integers that a double cannot hold stay exact, and break nothing, wherever objects are read, compared, shown or sent. */
+/** Integers beyond the precision of a double stay exact wherever objects are read, compared, printed or sent. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

@@ -138,14 +138,14 @@ test('a schema with items has no fields that are zero, also in the binary form o
   const types = new MessageTypes(schema, () => undefined);
   const writer = new ProtobufWriter();
   writer.reset();
-  // An items schema whose empty id (field 1) is written, as Go writes it.
+  // The items schema contains an empty id (field 1), as Go writes it.
   types.of(struct).write(writer, { type: 'array', items: { type: 'string' } });
   const bytes = writer.take();
   const inner = Buffer.from([0x2a, 0x06, ...Buffer.from('string')]);
   const at = bytes.indexOf(inner);
   assert.ok(at > 0);
   const withId = Buffer.concat([bytes.subarray(0, at), Buffer.from([0x0a, 0x00]), bytes.subarray(at)]);
-  // The lengths of the two messages around it stand before their content, and between them the tag of the inner one.
+  // The lengths of the two enclosing messages precede their content, with the tag of the inner one in between.
   for (const length of [at - 1, at - 3]) withId[length] = (withId[length] ?? 0) + 2;
   assert.deepEqual(types.of(struct).read(new ProtobufReader(withId)), { type: 'array', items: { type: 'string' } });
 });

@@ -1,4 +1,4 @@
-/** The metrics of requests to other servers: names, labels and values as those of Kubernetes' Go client. */
+/** The metrics of requests to other servers have the names, labels and values of Kubernetes' Go client. */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -22,7 +22,7 @@ function registry() {
   return { metrics, observer: clientMetrics(metrics), value };
 }
 
-/** A server that is busy once. */
+/** A server that returns 429 once. */
 async function withServer(work: (host: string) => Promise<void>): Promise<void> {
   let isBusy = true;
   const server = createServer((request, response) => {

@@ -1,4 +1,4 @@
-/** A log whose disk is full. */
+/** Tests the log when its disk is full. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';

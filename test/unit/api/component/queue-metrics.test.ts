@@ -1,4 +1,4 @@
-/** The metrics of work queues: names and values as those of Kubernetes' Go client. */
+/** The metrics of work queues have the names and values of Kubernetes' Go client. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';

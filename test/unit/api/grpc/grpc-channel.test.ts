@@ -1,4 +1,4 @@
-/** The gRPC client against servers that do as they should, and against those that do all they can. */
+/** Tests the gRPC client with correct and with malicious servers. */
 import assert from 'node:assert/strict';
 import { createServer as createHttp2Server, type Http2Server, type ServerHttp2Stream } from 'node:http2';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
@@ -11,7 +11,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** A call that a bound should end; far above what any of them takes. */
+/** A time limit far above the duration of any call. */
 const PATIENCE_MS = 20_000;
 
 type Answer = (stream: ServerHttp2Stream) => void;
@@ -45,7 +45,7 @@ async function channelTo(t: TestContext, target: string, largestMessageBytes?: n
 
 const OK = { ':status': 200, 'content-type': 'application/grpc' };
 
-/** A message with gRPC's five bytes before it. */
+/** Returns a message with gRPC's prefix of five bytes. */
 function framed(message: Buffer, options: { readonly compressed?: boolean; readonly claims?: number } = {}): Buffer {
   const head = Buffer.alloc(5);
   head[0] = options.compressed === true ? 1 : 0;
@@ -53,7 +53,7 @@ function framed(message: Buffer, options: { readonly compressed?: boolean; reado
   return Buffer.concat([head, message]);
 }
 
-/** Answers with messages, a status and a text. */
+/** A server that responds with messages, a status and a text. */
 function answering(messages: readonly Buffer[], trailers: Record<string, string>, headers = {}): Answer {
   return (stream) => {
     stream.respond({ ...OK, ...headers }, { waitForTrailers: true });
@@ -225,7 +225,7 @@ test('bytes that are no message of the table are an error of the call', async (t
   const directory = await mkdtemp(join(tmpdir(), 'grpc-'));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const socket = join(directory, 's');
-  // A field of a length that goes beyond the message.
+  // The length of a field exceeds that of the message.
   await serve(t, answering([framed(Buffer.from([0x0a, 0x7f]))], { 'grpc-status': '0' }), socket);
   const client = await connectGrpc({
     socket,

@@ -1,4 +1,4 @@
-/** Updates of pods: what they cost, and what may not change. */
+/** Updates of pods: the cost of their validation, and immutable fields. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import {

@@ -1,4 +1,4 @@
-/** Which addresses lead to the host itself, to its link, or to a cloud's metadata, in all their spellings. */
+/** Tests which addresses lead to the host itself, to its link, or to a cloud's metadata, in all notations. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { addressClasses, addressKey } from '../../../../api/machinery/address-class.ts';

@@ -1,4 +1,4 @@
-/** Connections by purpose: what each refuses, also behind names, redirects and kept connections. */
+/** Tests which addresses are refused for each purpose of a connection, also behind names, redirects and reused connections. */
 import assert from 'node:assert/strict';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -39,7 +39,7 @@ interface Asked {
   readonly port?: number;
 }
 
-/** The answer's status, or why there is none. */
+/** Resolves to the status of the response, or to the reason of a failure. */
 function ask(dialer: Dialer, asked: Asked): Promise<number | string> {
   return new Promise((resolve) => {
     const failed = (error: unknown): void =>
@@ -99,7 +99,7 @@ for (const purpose of ['kubelet', 'proxy', 'aggregation'] as const) {
   });
 }
 
-/** Answers of a name server, one after another; the last one stays. */
+/** A name server with these answers, one after another. The last one is repeated. */
 function answering(...answers: readonly (readonly string[])[]) {
   const asked: string[] = [];
   const resolve: ResolveName = (hostname, _options, callback) => {

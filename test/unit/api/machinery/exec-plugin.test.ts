@@ -1,4 +1,4 @@
-/** Commands that give credentials: their input, when they run, and which parts of their answers count. */
+/** Commands that return credentials: their input, when they run, and which parts of their output are used. */
 import assert from 'node:assert/strict';
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,7 +14,7 @@ const V1 = 'client.authentication.k8s.io/v1';
 const V1BETA1 = 'client.authentication.k8s.io/v1beta1';
 const CLUSTER = { server: 'https://api.example', 'certificate-authority-data': 'Y2E=', config: { audience: 'a' } };
 
-/** Prints the file `answer`, and keeps its input in `info`. */
+/** A command that prints the file `answer` and saves its input to `info`. */
 const command = join(directory, 'plugin');
 writeFileSync(
   command,

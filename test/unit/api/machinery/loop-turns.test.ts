@@ -1,4 +1,4 @@
-/** Work in one process shares the turns of the event loop. */
+/** Tests how concurrent work in one process shares the event loop. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { setImmediate as turnOfTheLoop } from 'node:timers/promises';
@@ -7,7 +7,7 @@ import { TimeSlice } from '../../../../api/machinery/time-slice.ts';
 import { runWorkers, WorkQueue } from '../../../../api/machinery/work-queue.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
-/** A clock that only work moves. */
+/** A clock that advances only with work. */
 class WorkClock {
   nowMs = 0;
   monotonic(): number {
@@ -15,7 +15,7 @@ class WorkClock {
   }
 }
 
-/** Counts turns of the event loop, and the work done in the longest one, until `done` resolves. */
+/** Counts turns of the event loop and the work in the longest one until `done` resolves. */
 async function longestTurn(clock: WorkClock, done: Promise<unknown>): Promise<number> {
   let [longest, before, isDone] = [0, clock.nowMs, false];
   const watch = done.then(() => (isDone = true));
@@ -35,7 +35,7 @@ describe('turns of the event loop', () => {
     const order: number[] = [];
     const unit = async (at: number): Promise<void> => {
       await turns.begin();
-      // The work begins after a promise, as that of a request does: when it is admitted, nothing has taken time yet.
+      // The work begins after a promise, like that of a request. When it is admitted, no time has passed yet.
       await Promise.resolve();
       clock.nowMs += 1;
       order.push(at);

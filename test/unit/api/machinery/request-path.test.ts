@@ -1,4 +1,4 @@
-/** Request paths are read once, and what is sent on is what was authorized. */
+/** Request paths are parsed once, and the forwarded path is the authorized one. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';

@@ -1,4 +1,4 @@
-/** Regular expressions of users: those that would take long to compile are refused before. */
+/** Regular expressions of users are refused if they would take long to compile. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { compilePattern } from '../../../../api/meta/pattern.ts';

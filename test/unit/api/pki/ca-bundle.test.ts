@@ -30,7 +30,7 @@ const keyHash = (pem: string): string =>
     .update(new X509Certificate(pem).publicKey.export({ type: 'spki', format: 'der' }))
     .digest('hex')}`;
 
-/** An agent that trusts `ca`, with a directory of its own. */
+/** An agent that trusts `ca`, with its own directory. */
 async function follower(t: TestContext, ca: string, clientCaFile = '') {
   const directory = await folder(t);
   const kubeconfig = join(directory, 'kubeconfig');
@@ -109,7 +109,7 @@ describe('an agent in a CA rotation', () => {
     assert.equal(authority.ca.includes(old), false);
     const again = restarted(authority.ca);
     for (const signed of published) assert.equal(await again.take(signed), false);
-    // An agent that has only known the new CA does not learn to trust the old one.
+    // An agent that has only trusted the new CA must not start to trust the old one.
     const { authority: fresh } = await follower(t, authority.ca);
     for (const signed of published.slice(0, 2)) assert.equal(await fresh.take(signed), false);
   });

@@ -1,4 +1,4 @@
-/** `orchlet doctor --data`: a damaged database is examined, exported and restored, and stays as it is. */
+/** `orchlet doctor --data` examines, exports and restores a damaged database, and does not modify it. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import {
@@ -56,7 +56,7 @@ test('a database without damage passes', async () => {
 test('a damaged one is described, exported, and restored elsewhere; its files stay as they are', async () => {
   const content = readFileSync(file);
   content.fill(0x5a, content.indexOf('/core/x/20') + 100, content.indexOf('/core/x/20') + 108);
-  // The schema, so that the control plane refuses to start.
+  // The schema is damaged, so that the control plane refuses to start.
   content.fill(0, 100, 110);
   writeFileSync(file, content);
   await assert.rejects(open(data), /damaged|cannot be opened/);

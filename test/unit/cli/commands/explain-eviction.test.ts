@@ -1,4 +1,4 @@
-/** `orchlet agent explain-eviction`: what an agent or the API server's proxy answers, as a person and as a program read it. */
+/** `orchlet agent explain-eviction` prints the report of an agent or of the API server's proxy, as text and as JSON. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:https';

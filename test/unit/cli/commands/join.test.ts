@@ -1,4 +1,4 @@
-/** `orchlet join` and the node of `orchlet up`, against a control plane in memory. */
+/** Tests `orchlet join` and the node of `orchlet up` with a control plane in memory. */
 import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

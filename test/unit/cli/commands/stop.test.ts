@@ -23,7 +23,7 @@ describe('orchlet stop', () => {
     rmSync(directory, { recursive: true, force: true });
   });
 
-  /** A process with the command's name, which runs `program` and whose id is in that file below the data directory. */
+  /** Starts a process with the command's name that runs `program`, and writes its id to a file below the data directory. */
   async function running(pidFile: string, program: string): Promise<ChildProcess> {
     const file = join(directory, pidFile);
     mkdirSync(dirname(file), { recursive: true });

@@ -1,4 +1,4 @@
-/** Files in a bucket of a server that verifies signatures, and what servers that fail, stall or lie come to. */
+/** Tests files in a bucket with a server that verifies signatures, and with servers that fail, stall or send wrong data. */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -30,7 +30,7 @@ const fileOf = (content: Buffer): string => {
   writeFileSync(file, content);
   return file;
 };
-/** Not more than `TIMES` allow, with room for a busy machine. */
+/** Fails if the work takes much longer than `TIMES` allow. */
 async function promptly(work: Promise<unknown>, expected: RegExp): Promise<void> {
   const start = performance.now();
   await assert.rejects(work, (error: Error) => {

@@ -1,4 +1,4 @@
-/** The examples that Amazon publishes for signature version 4 of S3 ("Examples: Signature Calculations"). */
+/** Tests the examples that Amazon publishes for signature version 4 of S3 ("Examples: Signature Calculations"). */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { encodePath, encodeQuery, signedHeaders } from '../../../../cli/s3/signature.ts';

@@ -1,4 +1,4 @@
-/** The admission configuration: both versions, credentials of webhooks by host, and the defaults of Pod Security. */
+/** The admission configuration: both API versions, credentials of webhooks by host, and the defaults of Pod Security. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** The order of mutating webhooks: who sees what others changed, who is called again, and what is noted of each. */
+/** The order of mutating webhooks: which ones see earlier changes, which ones are reinvoked, and the audit annotations. */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -14,7 +14,7 @@ import { FakeClock } from '../../../fakes/fake-clock.ts';
 
 type Answer = (object: KubeObject) => object;
 const answers = new Map<string, Answer>();
-/** Path and version of each call. */
+/** The path and version of each call. */
 const calls: string[] = [];
 const client = new WebhookClient('test');
 const server = createServer((message, response) => {
@@ -176,7 +176,7 @@ test('what built-in plugins make of a change brings back all that were called an
     hooks,
     (object) => (object.metadata.labels = { ...object.metadata.labels, built: 'in', never: 'x' }),
   );
-  // The one that did not match before is not called for the first time in the second round.
+  // A webhook that did not match in the first round is not called in the second round.
   assert.deepEqual(calls, ['a g/v1', 'b g/v1', 'a g/v1', 'b g/v1']);
   assert.deepEqual(labels, { b: 'x', built: 'in', never: 'x' });
 });
@@ -206,7 +206,7 @@ test('webhooks for one version share a conversion until the object changes', asy
   answers.set('a', label('a'));
   const changed = await run([hook('a', other), hook('b', other), hook('c', other)]);
   assert.deepEqual(changed.labels, { a: 'x' });
-  // There, back with the change, and there again for the other two.
+  // One conversion to the other version, one back with the change, and one for the other two webhooks.
   assert.equal(changed.conversions, 3);
 });
 

@@ -1,4 +1,4 @@
-/** What a node agent may not write: one row a rule, with its words. */
+/** Tests what a node agent must not write: one row for each rule, with its message. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { nodes, pods } from '../../../../api/machinery/resources.ts';
@@ -27,7 +27,7 @@ const plugin = nodeRestriction(
     { resource: pods, object: other },
     { resource: nodes, object: { metadata: { name: 'a', uid: 'n1' } } },
   ]),
-  // Tokens of one more audience are allowed by a role, for one account.
+  // A role allows tokens with one more audience for one account.
   {
     authorize: ({ verb, resource, namespace, name }) =>
       Promise.resolve({

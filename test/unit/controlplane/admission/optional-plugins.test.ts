@@ -1,4 +1,4 @@
-/** Plugins that are off until somebody turns them on, and the one for trust bundles: what each changes and refuses. */
+/** Plugins that are off by default, and the one for trust bundles: what each changes and refuses. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { namespaces } from '../../../../api/machinery/resources.ts';
@@ -29,7 +29,7 @@ interface Asked {
   readonly oldObject?: KubeObject;
 }
 
-/** The object as the plugin leaves it. */
+/** Returns the object after the plugin has processed it. */
 async function through(plugin: AdmissionPlugin, asked: Asked): Promise<KubeObject> {
   const { operation = 'CREATE', group = '', resource = 'pods', subresource = '', namespace = 'n' } = asked;
   const attributes = {
@@ -217,7 +217,7 @@ test('DenyServiceExternalIPs lets services keep addresses, but get none', async 
   await refused(denyServiceExternalIps(), { resource: 'services', object: service('1.2.3.4') }, why);
 });
 
-/** Allows these `verb resource/subresource`. */
+/** Allows requests in the form `verb resource/subresource`. */
 function allowing(...allowed: string[]): Authorizer {
   const shown = ({ verb, resource, subresource, name }: AuthorizationAttributes): string =>
     `${verb} ${resource}${subresource === '' ? '' : `/${subresource}`} ${name}`;

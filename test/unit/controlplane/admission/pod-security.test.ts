@@ -1,4 +1,4 @@
-/** The Pod Security levels: one row a control, with the words of the violation. */
+/** The Pod Security levels: one row for each control, with the message of the violation. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';
@@ -111,7 +111,7 @@ interface Versioned {
   readonly container?: object;
   readonly spec?: object;
   readonly annotations?: Record<string, string>;
-  /** Up to this version of the standard, and from the next one on. */
+  /** The last version of the standard with the first result. The next version has the second one. */
   readonly until: number;
   readonly before: string;
   readonly after: string;

@@ -1,4 +1,4 @@
-/** What objects count for against quotas, and which quotas are about them: one row a rule. */
+/** The usage of objects for quotas, and which quotas match them: one row for each rule. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ResourceQuota } from '../../../../api/machinery/kinds.ts';

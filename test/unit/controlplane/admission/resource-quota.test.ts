@@ -31,7 +31,7 @@ function attributes(
   };
 }
 
-/** One quota that somebody else writes as well now and then. */
+/** A quota that another client sometimes changes concurrently. */
 function setup(hard: Record<string, string>, conflicts = 0) {
   let version = 1;
   let stored: ResourceQuota = {
@@ -98,7 +98,7 @@ test('a refusal has the requested, used and limited amounts', async () => {
   );
 });
 
-/** Quotas of one namespace by name; `conflicts` names whose next writes meet a change by somebody else. */
+/** The quotas of one namespace by name. The next writes of those in `conflicts` fail with a conflict. */
 function setupMany(quotas: Readonly<Record<string, Record<string, string>>>) {
   const conflicts: string[] = [];
   const onConflict: (() => void)[] = [];
@@ -160,7 +160,7 @@ test('what the second quota refuses after a conflict is given back to the first'
   assert.deepEqual(used(), { a: { pods: '0' }, b: { pods: '1' } });
 });
 
-/** Charges and refunds wait for promises alone. */
+/** Charges and refunds only wait for promises. */
 const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 20));
 
 test('what is given back is not lost in a conflict', async () => {

@@ -1,4 +1,4 @@
-/** RuntimeClass: what a class adds to its pods, and what that may cost. */
+/** RuntimeClass: what a class adds to its pods, and the cost of merging its tolerations. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Pod } from '../../../../api/machinery/kinds.ts';

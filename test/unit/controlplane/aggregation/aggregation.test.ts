@@ -1,4 +1,6 @@
-/** APIServices: where their backends are, what they serve, and which headers about users they receive. */
+/**
+ * APIServices: the addresses of their backends, the resources that they serve, and the headers with the user that they receive.
+ */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { EndpointSlice, Service } from '../../../../api/machinery/kinds.ts';

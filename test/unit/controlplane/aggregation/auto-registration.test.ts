@@ -1,4 +1,4 @@
-/** The API services of definitions that come and go. */
+/** The APIServices of definitions that are created and deleted. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -49,7 +49,7 @@ function start(create: (service: KubeObject) => Promise<void> = () => Promise.re
   const clock = new FakeClock();
   const abort = new AbortController();
   const client = {
-    // The informer shows a write before the writer is answered, and nobody is woken for it here.
+    // The informer reports a write before the client gets its response, and here it notifies no handler.
     async create(_resource: unknown, _namespace: string, service: KubeObject) {
       await create(service);
       services.objects.push(service);

@@ -1,4 +1,4 @@
-/** The schemas of servers behind APIServices: what is taken of their documents, and how it fits into another one. */
+/** The schemas of servers behind APIServices: which parts of their documents are used, and how they are merged. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { JsonObject, JsonValue } from '../../../../api/meta/object.ts';

@@ -1,4 +1,4 @@
-/** What servers behind this one read to know its callers. */
+/** Tests the ConfigMap from which aggregated servers learn how to authenticate this server's requests. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';

@@ -1,4 +1,4 @@
-/** Failed calls of webhooks are described in the words of Kubernetes. */
+/** Failed webhook calls are described with the messages of Kubernetes. */
 import assert from 'node:assert/strict';
 import { createServer as createPlainServer } from 'node:http';
 import { createServer } from 'node:https';

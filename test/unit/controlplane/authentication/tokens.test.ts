@@ -189,7 +189,7 @@ test('10,000 wrong tokens verify and look up nothing, and leave the right one in
   assert.ok(await cached.authenticateToken(right, []));
   const signature = right.lastIndexOf('.');
   for (let i = 0; i < 10_000; i++) {
-    // Random text; a JWT of nobody; the right one with something behind it.
+    // Random text, a JWT with another signature, and the correct token with a suffix.
     const wrong = [
       `wrong-${i}`,
       `${part({ alg: 'RS256', i })}.${part({ iss: 'https://elsewhere' })}.AAAA`,
@@ -198,7 +198,7 @@ test('10,000 wrong tokens verify and look up nothing, and leave the right one in
     assert.equal(await cached.authenticateToken(wrong[i % 3] ?? '', []), undefined);
   }
   assert.equal(lookups, 1);
-  // Forged signatures are as dear as a right one, but they do not get to a look-up either.
+  // A forged signature costs as much as a correct one, but causes no look-up.
   for (let i = 0; i < 20; i++) {
     const forged = right.slice(0, signature + 1) + Buffer.alloc(256, i).toString('base64url');
     await assert.rejects(async () => cached.authenticateToken(forged, []), /invalid signature/);

@@ -1,4 +1,4 @@
-/** Webhooks that misbehave, and webhooks that authenticate and authorize. */
+/** Misbehaving webhooks, and webhooks that authenticate and authorize. */
 import assert from 'node:assert/strict';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';

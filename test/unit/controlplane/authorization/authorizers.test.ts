@@ -16,7 +16,7 @@ import { FakeClock } from '../../../fakes/fake-clock.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'orchlet-authorizers-'));
 const kubeconfig = join(directory, 'webhook.yaml');
-/** Denies the user with its own name, and has no opinion on others. */
+/** A webhook that denies the user with the name of its path, and has no opinion on others. */
 const server = createServer((message, response) => {
   let text = '';
   message.on('data', (chunk: Buffer) => (text += chunk.toString()));

@@ -35,7 +35,7 @@ const request = (
 });
 const approved = (atMs = 0): Conditions => [{ type: 'Approved', status: 'True', lastUpdateTime: formatTime(atMs) }];
 
-/** Only these subresources may be created. */
+/** Only these subresources can be created. */
 function allowing(t: ControllerTest, ...allowed: string[]): void {
   t.client.intercept(({ verb, resource, object }) => {
     if (verb !== 'create' || resource.resource !== 'subjectaccessreviews' || object === undefined) return undefined;
@@ -49,7 +49,7 @@ const stored = (t: ControllerTest) => t.client.peek(certificateSigningRequests, 
 async function approve(one: CertificateSigningRequest, ...allowed: string[]): Promise<string[]> {
   const t = controllerTest({ objects: [[certificateSigningRequests, one]] });
   allowing(t, ...allowed);
-  // the fake keeps only `status` of what is written through a subresource of that name
+  // The fake writes only `status` through a subresource of that name.
   t.client.intercept(({ verb, subresource, object }) => {
     if (verb !== 'update' || subresource !== 'approval' || object === undefined) return undefined;
     return t.client.seed(certificateSigningRequests, object);

@@ -1,4 +1,4 @@
-/** The bytes of revisions: kube-controller-manager and kubectl compare them with those that they make themselves. */
+/** The bytes of revisions must equal those of kube-controller-manager and kubectl, which compare them. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { escapeMarkup } from '../../../../api/codec/json.ts';
@@ -10,7 +10,7 @@ const TEMPLATE = {
   metadata: { labels: { b: '1', a: '2' } },
 } as unknown as Parameters<typeof revisionData>[0];
 
-/** What `json.Marshal` of Go writes for the patch of this template. */
+/** The output of Go's `json.Marshal` for the patch of this template. */
 const WRITTEN =
   '{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"a":"2","b":"1"}},"spec":{"containers":[{"args":' +
   '["a \\u0026\\u0026 b \\u003e c \\u003c d"],"image":"i","name":"c"}],"terminationGracePeriodSeconds":30}}}}';

@@ -24,7 +24,7 @@ function deployment(spec: object = {}): Deployment {
   };
 }
 
-/** Plays the node agent: pods that are there become ready. */
+/** Makes the existing pods ready, like the node agent. */
 async function makeReady(t: ControllerTest): Promise<void> {
   for (const pod of t.client.peekAll(pods)) {
     if (pod.status?.phase === 'Running' || pod.metadata.deletionTimestamp !== undefined) continue;

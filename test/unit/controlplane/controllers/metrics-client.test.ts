@@ -14,7 +14,7 @@ const pods: Pod[] = [0, 1].map((at) => ({
   status: { phase: 'Running', conditions: [{ type: 'Ready', status: 'True' }] },
 }));
 
-/** Answers by path; everything else is not there. */
+/** Responds by path. Other paths do not exist. */
 function propose(metric: Metric, answers: Record<string, unknown>) {
   const asked: string[] = [];
   const client = new MetricsClient({ list: () => Promise.reject(new Error('not asked here')) }, (path) => {

@@ -177,7 +177,7 @@ test('a rolling update of a stateful set goes from the highest ordinal down to t
   assert.equal(after['db-5'], before['db-5']);
   assert.notEqual(after['db-6'], before['db-6']);
   assert.equal(after['db-6'], after['db-7']);
-  // Clients find the pods of a revision by its whole name.
+  // Clients find the pods of a revision by its full name.
   const status = t.client.peek(statefulSets, 'shop', 'db')?.status;
   assert.deepEqual([after['db-5'], after['db-7']], [status?.currentRevision, status?.updateRevision]);
   await t.client.delete(pods, 'shop', 'db-5');
@@ -319,7 +319,7 @@ test('a finished job is deleted when its time to live has passed', async () => {
   await t.advance(59_000);
   assert.notEqual(t.client.peek(jobs, 'shop', 'work'), undefined);
   await t.advance(2000);
-  // waits for its dependents, which the garbage collector deletes
+  // The job waits for its dependents, which the garbage collector deletes.
   assert.notEqual(t.client.peek(jobs, 'shop', 'work')?.metadata.deletionTimestamp, undefined);
   await t.stop();
 });

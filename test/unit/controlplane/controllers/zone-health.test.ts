@@ -1,4 +1,4 @@
-/** The state of zones by their nodes, and that the loss of many nodes costs each of them the same. */
+/** The state of zones, and that the loss of many nodes costs the same time for each of them. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { nodes } from '../../../../api/machinery/resources.ts';

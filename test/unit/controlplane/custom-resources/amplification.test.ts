@@ -1,4 +1,4 @@
-/** Definitions by which a small object would become a large one, or a write a long one. */
+/** Definitions with which a small object would become large, or a write would take long. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { JsonObject, JsonValue } from '../../../../api/meta/object.ts';

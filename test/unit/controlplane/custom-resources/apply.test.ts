@@ -1,4 +1,4 @@
-/** Server-side apply of custom resources: what is set and empty, nulls, lists and values that no schema describes. */
+/** Server-side apply of custom resources: fields that are set and empty, nulls, lists, and values without a schema. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { systemClock } from '../../../../api/machinery/clock.ts';
@@ -13,7 +13,7 @@ const metadata = loadSchema().struct('io.k8s.apimachinery.pkg.apis.meta.v1.Objec
 assert(metadata !== undefined);
 const gvk = { group: 'example.com', version: 'v1', kind: 'Thing' };
 
-/** Applies specs one after the other as one manager; the spec after the last. */
+/** Applies specs one after the other as one manager. Returns the final spec. */
 function applied(properties: Readonly<Record<string, JsonSchema>>, ...specs: readonly unknown[]): unknown {
   const schema: JsonSchema = { type: 'object', properties: { spec: { type: 'object', properties } } };
   assert(metadata !== undefined);

@@ -1,4 +1,4 @@
-/** Bundles of authorities of conversion webhooks: what cannot be read keeps a definition from being served. */
+/** CA bundles of conversion webhooks: a definition with an invalid bundle is not served. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { certificatePem, createCertificate } from '../../../../api/pki/certificate.ts';
@@ -58,7 +58,7 @@ test('a definition is established once the bundle of its webhook can be read', a
   assert.deepEqual(established(definitionWith(undefined)), YES);
   const pem = await authorityPem();
   assert.deepEqual(established(definitionWith(pem)), YES);
-  // What was refused is taken up when the bundle is put right.
+  // A refused definition is accepted when its bundle is corrected.
   const status = namedStatus(definitionWith('\n'), takenBy([]), NOW);
   assert.deepEqual(established(definitionWith(pem, status)), YES);
 });
@@ -76,7 +76,7 @@ test('a definition that is served keeps a bundle that can be read', async () => 
   const shown = Buffer.from(key).toString('base64');
   assert.deepEqual(errors(key, served(undefined)), [`${at}"${shown}": ${why}no valid certificate authority data seen`]);
   assert.deepEqual(errors(`${key}${pem}`, served(pem)), []);
-  // What could not be read before, or is not served, may stay as it is.
+  // A bundle that was already invalid, or is not served, may stay unchanged.
   assert.deepEqual(errors('\n', served('\n')), []);
   assert.deepEqual(errors('\n', definitionWith(pem)), []);
 });

@@ -1,5 +1,6 @@
 /**
- * Definitions with the names of built-in resources: who may write definitions must not decide who is who, and who may do what.
+ * Definitions with the names of built-in resources: the permission to write definitions must not include that of authentication
+ * and authorization.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

@@ -1,4 +1,4 @@
-/** Errors of an update are compared with the old object: which count as unchanged, and what that costs. */
+/** Errors of an update are compared with the old object: which values count as unchanged, and the cost of the comparison. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { JsonObject, KubeObject } from '../../../../api/meta/object.ts';

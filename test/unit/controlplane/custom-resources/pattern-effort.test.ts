@@ -1,4 +1,4 @@
-/** Regular expressions that take long: to compile, because there are many large ones, or to match, because the text is long. */
+/** Regular expressions that take long to compile, because there are many large ones, or to match, because the text is long. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { compile } from '../../../../api/cel/cel.ts';
@@ -9,7 +9,7 @@ import { validateDefinition } from '../../../../controlplane/custom-resources/de
 import type { JsonSchema } from '../../../../controlplane/custom-resources/json-schema.ts';
 import { validateObject } from '../../../../controlplane/custom-resources/value-validation.ts';
 
-/** A text of a hundred characters with tens of thousands of instructions. */
+/** A text of a hundred characters that compiles to tens of thousands of instructions. */
 const large = (index: number): string => `${'(a?){1000}'.repeat(9)}${index}`;
 const numbered = <T>(count: number, make: (index: number) => T): T[] =>
   Array.from({ length: count }, (_, at) => make(at));

@@ -1,4 +1,4 @@
-/** The schema of a custom resource in OpenAPI documents: what kubectl checks with it before it sends. */
+/** The schema of a custom resource in OpenAPI documents, with which kubectl validates objects before it sends them. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { JsonObject } from '../../../../api/meta/object.ts';
@@ -21,7 +21,7 @@ const OPEN = 'x-kubernetes-preserve-unknown-fields';
 
 const published = (schema: JsonSchema): { v2: JsonObject; v3: JsonObject } => publishedSchema(INFO, schema);
 
-/** What stands at a member of the published properties. */
+/** Returns the value at a member of the published properties. */
 function property(schema: JsonObject, name: string): unknown {
   return (schema['properties'] as JsonObject)[name];
 }

@@ -1,4 +1,4 @@
-/** The largest cost of rules, compared with what kube-apiserver computes for the same rules on the same schemas. */
+/** Compares the estimated cost of rules with that of kube-apiserver for the same rules and schemas. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { compile } from '../../../../api/cel/cel.ts';
@@ -42,7 +42,10 @@ function costOf(schema: JsonSchema, rule: string): number {
 const ALL = 'self.all(x, true)';
 const HAS = 'has(self.x)';
 
-/** Name, schema, rule, cost without limits, the limit, cost with it. `null` where all that counts is that it is too much. */
+/**
+ * The name, the schema, the rule, the cost without limits, the limit, and the cost with the limit. `null` is any cost that
+ * exceeds the budget.
+ */
 const CASES: readonly (readonly [string, Limited, string, number | null, number, number])[] = [
   ['numbers with all', listOf(plain('number')), ALL, 4718591, 10, 32],
   ['strings with all', listOf(plain('string')), ALL, 3145727, 20, 62],
@@ -204,7 +207,7 @@ describe('a definition whose rules may cost too much is refused', () => {
     ]);
   });
 
-  /** The longest list that is still taken, by the length of its texts. */
+  /** The maximum length of a list that is accepted, by the length of its texts. */
   const LARGEST: readonly (readonly [number, number])[] = [
     [16, 909_090],
     [63, 333_333],

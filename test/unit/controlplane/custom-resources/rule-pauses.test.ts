@@ -1,4 +1,4 @@
-/** Rules of one write may cost much together: others get the event loop between them, and cheap ones are done at once. */
+/** Expensive rules of one write yield to the event loop, and cheap ones run without a pause. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { KubeObject } from '../../../../api/meta/object.ts';
@@ -8,7 +8,7 @@ import { inTurns } from '../../../../controlplane/registry/pausing.ts';
 import { compileRules } from '../../../../controlplane/custom-resources/rule-compilation.ts';
 import { ruleErrors } from '../../../../controlplane/custom-resources/rule-validation.ts';
 
-/** Each item costs about the square of the number of its numbers. */
+/** The cost of an item is about the square of its length. */
 const rule = 'self.all(a, self.all(b, a + b >= 0))';
 const item: JsonSchema = {
   type: 'array',
@@ -28,7 +28,7 @@ const pauses = (count: number, numbers: number): number =>
 describe('rules of one write', () => {
   test('pause as often as their cost demands', () => {
     assert.equal(pauses(20, 10), 0);
-    // A rule of 200 numbers costs more than is done between two pauses, so that each is followed by one.
+    // A rule for 200 numbers exceeds the cost between two pauses, so each one is followed by a pause.
     assert.equal(pauses(20, 200), 20);
   });
 

@@ -1,4 +1,4 @@
-/** Rules in CEL of custom resources: where they fail, what they say, what they let through. */
+/** CEL rules of custom resources: when they fail, their messages, and what they accept. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { JsonObject, KubeObject } from '../../../../api/meta/object.ts';

@@ -1,4 +1,4 @@
-/** What a definition keeps in memory beside its own object. Clusters have hundreds of them, with large schemas. */
+/** The memory of a definition in addition to its own object. Clusters have hundreds of definitions with large schemas. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -68,7 +68,7 @@ describe('a definition that is accepted', () => {
     const served = new ServedDefinitions();
     const catalog = createCatalog();
     let shown = definition('1');
-    // As in the control plane: the reader shows a write before the writer is answered, by an object of its own.
+    // Like in the control plane, the informer reports a write before the client gets its response, with another object.
     const client = {
       update: (_resource: unknown, object: KubeObject) => {
         const status = object['status'] as object;

@@ -141,7 +141,7 @@ test('schemas that cannot be served are refused', () => {
   const at = 'spec.validation.openAPIV3Schema';
   const place = { schemaPath: at, hasStatus: false, isKnown: false };
   const a = `${at}.properties[spec].properties[a]`;
-  // The type of a list is free text on the wire.
+  // On the wire, the type of a list is any text.
   const odd: object = { 'x-kubernetes-list-type': 'bag' };
   const cases: [JsonSchema, string][] = [
     [

@@ -1,4 +1,4 @@
-/** What else is shown of custom resources: their scale, and the cells of tables. */
+/** The Scale and the Table cells of custom resources. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { KubeObject } from '../../../../api/meta/object.ts';

@@ -1,6 +1,6 @@
 /**
- * A key management service that answers, and answers wrongly: at the start, when its key changes, and when a value of before is
- * decrypted. Over gRPC on a unix socket, as the real ones.
+ * A key management service with wrong responses: at the start, when its key changes, and when an older value is decrypted. It
+ * uses gRPC on a unix socket, like real services.
  */
 import assert from 'node:assert/strict';
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
@@ -21,7 +21,7 @@ const directory = mkdtempSync(join(tmpdir(), 'orchlet-hostile-kms-'));
 const TEXT = Buffer.from('the clear text of a secret, long enough to be found');
 const KEY = '/core/secrets/default/a';
 
-/** `undefined`: never answered. */
+/** With `undefined`, the service never responds. */
 type Answer = Buffer | undefined | { readonly code: number };
 interface Behaviour {
   status(): Answer;
@@ -89,7 +89,7 @@ async function connect(): Promise<EncryptedValues> {
   return encryptedValues([{ resources: ['secrets'], providers: [provider] }]);
 }
 
-/** What a service may answer to Encrypt, beside what it should. */
+/** Wrong responses to Encrypt. */
 const ENCRYPTIONS: Readonly<Record<string, (plaintext: Buffer, keyId: string) => Answer>> = {
   'is no message': () => Buffer.from([0xff, 0xff, 0xff]),
   'is cut off': (plaintext) => bytesField(1, sealed(plaintext)).subarray(0, 10),
@@ -178,7 +178,7 @@ for (const [what, status] of Object.entries(REPORTS)) {
   });
 }
 
-/** What a service may answer to Decrypt. */
+/** Wrong responses to Decrypt. */
 const DECRYPTIONS: Readonly<Record<string, Answer>> = {
   'is no message': Buffer.from([0x0a, 0x7f]),
   'is empty': Buffer.alloc(0),

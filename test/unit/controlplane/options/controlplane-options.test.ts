@@ -34,7 +34,7 @@ const OTHER_DEFAULTS: Readonly<Record<string, string>> = {
   'tls-min-version': 'kube-apiserver takes this one without the flag',
 };
 
-/** The API server's flags of the same name count for all parts: they share one port, its certificate and its callers. */
+/** All components share the flags of the API server with these names, because they have one port with one certificate. */
 const components = ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] as const;
 const first = new Map<string, string[]>();
 for (const component of components)
@@ -61,7 +61,7 @@ test('every flag that Kubernetes has as well has its type', () => {
     const flag = own.get(name);
     return flag === undefined || flag.type === TYPES[type] ? [] : [`${name}: ${flag.type}, ${type}`];
   });
-  // Both families of addresses are one list.
+  // The ranges of both address families are one list.
   assert.deepEqual(wrong, ['service-cluster-ip-range: list, string', 'cluster-cidr: list, string']);
 });
 

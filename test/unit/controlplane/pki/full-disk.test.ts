@@ -1,4 +1,4 @@
-/** Certificates that have to be issued while the disk is full. */
+/** Certificates that must be issued while the disk is full. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Watches whose events a webhook converts. */
+/** Tests watches whose events a webhook converts. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { convertWatch, type ConvertEvents } from '../../../../controlplane/registry/converted-watch.ts';

@@ -1,6 +1,6 @@
 /**
- * Laws that hold for every built-in kind: what the registry accepts can be read, written back, applied and listed, and what
- * it refuses is refused alike by every way to write, dry runs included.
+ * Laws for every built-in kind: an accepted object can be read, written back, applied and listed, and a refused object is
+ * refused by every kind of write, including dry runs.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -16,7 +16,7 @@ import type { Patch } from '../../../../controlplane/model/rest.ts';
 import { openFixture, type Fixture } from './registry-fixture.ts';
 
 interface Sample {
-  /** `apps/v1/deployments` or `v1/pods`. */
+  /** A path such as `apps/v1/deployments` or `v1/pods`. */
   readonly path: string;
   readonly object: KubeObject;
 }
@@ -55,7 +55,7 @@ const WITHOUT_SAMPLE = ['apiextensions.k8s.io/v1/customresourcedefinitions'];
 /** The namespace of the samples. */
 const NAMESPACE = 'etcdstoragepathtestnamespace';
 
-/** The object without what the server sets and without its unknown fields. */
+/** Returns the object without fields that the server sets and without unknown fields. */
 function configurationOf({ apiVersion, kind, metadata, ...rest }: KubeObject): KubeObject {
   const { name, labels, annotations } = metadata;
   const kept = {
@@ -68,13 +68,13 @@ function configurationOf({ apiVersion, kind, metadata, ...rest }: KubeObject): K
 
 const applyPatch = (object: KubeObject): Patch => ({ type: 'apply', body: object, duplicates: [], force: true });
 
-/** The fields that make two objects differ that were made alike. */
+/** Returns the fields in which equally created objects must be equal. */
 function essence({ metadata, ...rest }: KubeObject): object {
   const { uid: _uid, resourceVersion: _version, creationTimestamp: _time, managedFields: _fields, ...kept } = metadata;
   return { ...rest, metadata: kept };
 }
 
-/** `undefined` for a write that succeeds; otherwise code and causes of its refusal. */
+/** Resolves to the code and the causes of a refusal, or to `undefined` if the write succeeds. */
 async function refusalOf(write: Promise<KubeObject>): Promise<object | undefined> {
   try {
     await write;
@@ -146,7 +146,7 @@ describe('for every kind', () => {
       return undefined;
     });
 
-    /** The sample that the test before has made. */
+    /** Returns the sample that the previous test has created. */
     async function existing(): Promise<KubeObject> {
       return await fixture.get(path, object.metadata.name ?? '', NAMESPACE);
     }

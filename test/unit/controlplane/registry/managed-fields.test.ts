@@ -56,7 +56,7 @@ function configMap(data: Record<string, string> | undefined, metadata: object = 
   };
 }
 
-/** As it would be after it was stored. */
+/** Returns the object as it is after it was stored. */
 function stored(object: KubeObject): KubeObject {
   return { ...object, metadata: { ...object.metadata, uid: 'u1' } };
 }

@@ -1,4 +1,4 @@
-/** Owner references that stand several times in one object. */
+/** Duplicate owner references in one object. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { KubeObject, OwnerReference } from '../../../../api/meta/object.ts';

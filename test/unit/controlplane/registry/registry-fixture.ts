@@ -1,4 +1,4 @@
-/** A registry over memory storage without admission, and calls of it that read like requests. */
+/** A registry with memory storage and without admission, with a short notation for requests. */
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { everyField, parseFieldSelector } from '../../../../api/meta/field-selector.ts';
@@ -31,7 +31,7 @@ export interface Fixture {
   readonly registry: Registry;
   readonly warnings: string[];
   rest(group: string, version: string, resource: string, subresource?: string): Rest;
-  /** `apps/v1/deployments` or `v1/pods`; a subresource after a colon. */
+  /** The path is `apps/v1/deployments` or `v1/pods`, with a subresource after a colon. */
   create(path: string, object: object, namespace?: string, options?: WriteMode): Promise<KubeObject>;
   update(path: string, object: object, namespace?: string, options?: WriteMode): Promise<KubeObject>;
   patch(path: string, name: string, patch: Patch, namespace?: string, options?: WriteMode): Promise<KubeObject>;
@@ -158,7 +158,7 @@ export async function openFixture(
   };
 }
 
-/** What a call was refused with. */
+/** Resolves to the error of a refused call. */
 export async function refusal(call: Promise<unknown>): Promise<StatusError> {
   try {
     await call;

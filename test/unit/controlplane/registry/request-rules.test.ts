@@ -1,4 +1,4 @@
-/** What the answers to requests say beside validation: warnings, selectors, patches without a kind. */
+/** Responses to requests apart from validation: warnings, selectors, and patches without a kind. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { isStatusError } from '../../../../api/meta/status-error.ts';

@@ -1,4 +1,7 @@
-/** Every built-in kind, made up from its schema: each form in which it travels or is kept gives it back. */
+/**
+ * Objects of every built-in kind are generated from the schema. Encoding and decoding them in every format results in the same
+ * object.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { encodeJson, parseJson } from '../../../../api/codec/json.ts';
@@ -24,7 +27,7 @@ interface Kind {
   readonly make: (seed: number) => KubeObject;
 }
 
-/** Kinds of resources and of their subresources. */
+/** Returns the kinds of resources and of their subresources. */
 function kinds(): Kind[] {
   const found = new Map<string, Kind>();
   for (const info of builtinResources()) {
@@ -49,7 +52,7 @@ function kinds(): Kind[] {
 }
 const all = kinds();
 
-/** Nothing that JSON shows and protobuf does not. */
+/** Removes what JSON has and protobuf does not. */
 const asSent = (object: object): unknown => JSON.parse(JSON.stringify(object, exact));
 const exact = (_key: string, value: unknown): unknown => (typeof value === 'bigint' ? `${value}n` : value);
 

@@ -1,4 +1,4 @@
-/** Selecting converted objects: pages are full, and watches show each object as the client sees it. */
+/** Selection of converted objects: pages are full, and watches report each object as the client sees it. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseFieldSelector } from '../../../../api/meta/field-selector.ts';
@@ -24,7 +24,7 @@ const options = (selector: string, limit = 0): ListOptions => ({
   continue: '',
 });
 
-/** A store of converted entries; a token is the position after the page. */
+/** A store of converted entries, whose token is the position after the page. */
 const pagesOf =
   (all: readonly Entry[]) =>
   ({ limit, continue: token }: ListOptions): ListResult => {

@@ -1,4 +1,4 @@
-/** Changes of the cluster wait while a pod is decided on, and one that fails stops nothing. */
+/** Changes of the cluster are deferred while a pod is being scheduled, and a failing change does not stop the others. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ChangeGate } from '../../../../controlplane/scheduler/cluster-watch.ts';

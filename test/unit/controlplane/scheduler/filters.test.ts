@@ -1,4 +1,4 @@
-/** Which nodes filters pass, as kube-scheduler does: one row a rule. */
+/** Tests which nodes pass the filters, compared with kube-scheduler: one row for each rule. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { nodesToFind } from '../../../../controlplane/scheduler/fit.ts';
@@ -23,7 +23,7 @@ const hostPort = (port: object): object => ({ containers: [{ name: 'c', ports: [
 
 interface Row {
   readonly requirement: string;
-  /** Pods on the nodes `a` (zone 1), `b` (zone 2) and `c` (zone 2, tainted, label disk=ssd). */
+  /** The pods on the nodes `a` (zone 1), `b` (zone 2) and `c` (zone 2, tainted, label disk=ssd). */
   readonly pods?: Readonly<Record<string, PodWords & { readonly node: string }>>;
   readonly pod: PodWords;
   readonly fits: readonly string[];

@@ -1,4 +1,4 @@
-/** What a pod asks of a node. */
+/** Tests the resources that a pod requests from a node. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Pod } from '../../../../api/machinery/kinds.ts';

@@ -1,4 +1,6 @@
-/** Which pods preemption picks, as kube-scheduler does, and that it shares the event loop on a large cluster. */
+/**
+ * Tests which pods preemption selects, compared with kube-scheduler, and that it yields to the event loop in a large cluster.
+ */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Pod } from '../../../../api/machinery/kinds.ts';
@@ -11,7 +13,7 @@ const late = '2026-01-02T00:00:00Z';
 
 interface Row {
   readonly requirement: string;
-  /** Pods of nodes `a` and `b`, each of 4 CPUs. */
+  /** The pods on the nodes `a` and `b`, which have 4 CPUs each. */
   readonly pods: Readonly<Record<string, PodWords & { readonly node: string }>>;
   readonly budgets?: readonly [string, object, number][];
   readonly pod: PodWords;
@@ -259,7 +261,7 @@ describe('preemption on a full cluster', () => {
 
   it('gives the event loop back whenever its slice of time is spent', async () => {
     let [readings, turns, counting] = [0, 0, true];
-    // Each look at the clock takes a millisecond: 150 nodes of fit and 100 candidates are 25 slices of ten.
+    // Each read of the clock takes a millisecond: 150 nodes and 100 candidates are 25 slices of ten.
     const cluster = fullCluster(150, 2, { monotonic: () => (readings += 1) });
     const count = (): void => {
       turns += 1;

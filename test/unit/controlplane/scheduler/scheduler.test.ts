@@ -1,4 +1,4 @@
-/** The scheduler on virtual time over an API in memory: where pods go, and what is said when they go nowhere. */
+/** The scheduler in virtual time with an API in memory: where it binds pods, and what it reports if they do not fit. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -16,7 +16,7 @@ class TestCluster {
   readonly clock = new FakeClock();
   readonly client = new FakeClient(this.clock);
   readonly events: string[] = [];
-  /** So many bindings fail. */
+  /** The number of bindings that will fail. */
   failingBindings = 0;
   readonly #informers = new Informers({
     client: this.client,
@@ -27,7 +27,7 @@ class TestCluster {
   #scheduler: Scheduler | undefined;
 
   constructor() {
-    // What the API server does with a binding.
+    // Binds pods like the API server.
     this.client.intercept((call) => {
       if (call.verb !== 'create' || call.subresource !== 'binding') return undefined;
       if (this.failingBindings-- > 0) throw new Error('connection lost');

@@ -1,4 +1,4 @@
-/** Terms that users write into a pod are held against all pods of the cluster, while others are answered. */
+/** Terms of pods that are matched with all pods of the cluster yield to the event loop. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { TimeSlice } from '../../../../api/machinery/time-slice.ts';
@@ -15,7 +15,7 @@ const spread = (whenUnsatisfiable: string): object => ({
 });
 const preferred = [{ weight: 1, podAffinityTerm: term }];
 
-/** Two nodes with 150 pods each. Each look at the clock takes a millisecond. */
+/** Two nodes with 150 pods each. Each read of the clock takes a millisecond. */
 function busyCluster(): { readonly cluster: SchedulerCluster; readonly clock: { monotonic(): number } } {
   let readings = 0;
   const clock = { monotonic: () => (readings += 1) };
@@ -28,7 +28,7 @@ function busyCluster(): { readonly cluster: SchedulerCluster; readonly clock: { 
   return { cluster, clock };
 }
 
-/** The turns of the event loop during some work. */
+/** Returns the number of turns of the event loop during the work. */
 async function turnsOf(work: () => Promise<unknown>): Promise<number> {
   let [turns, counting] = [0, true];
   const count = (): void => {

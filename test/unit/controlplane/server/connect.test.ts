@@ -1,4 +1,4 @@
-/** Tunnels, logs and proxies to a target, through the port. */
+/** Tunnels, logs and proxies to a target, through the port of the server. */
 import assert from 'node:assert/strict';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import { request as httpsRequest } from 'node:https';
@@ -98,7 +98,7 @@ test('a client that still writes when its target closes is read until it has clo
   );
   const [head] = (await once(socket, 'data')) as [Buffer];
   assert.match(head.toString(), /^HTTP\/1\.1 101 /);
-  // More than the buffers of both connections hold.
+  // This is more than the buffers of both connections can hold.
   socket.resume().write(Buffer.alloc(64 * 1024 * 1024));
   await once(socket, 'close');
   assert.ok(seen.some(({ url }) => url.endsWith('/ends')));
@@ -191,7 +191,7 @@ test('plain requests are proxied with body and headers, redirects are turned and
   assert.equal(bare.status, 301);
 });
 
-/** The body of an answer as it came. */
+/** Resolves to the raw body of a response. */
 async function bytes(path: string): Promise<Buffer> {
   const headers = { authorization: 'Bearer token' };
   const sent = httpsRequest({

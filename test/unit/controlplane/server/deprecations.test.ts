@@ -1,4 +1,4 @@
-/** What is going away says so: in a header to the client, in a metric and in the audit log to the administrator. */
+/** Deprecated versions are reported in a header to the client, and in a metric and in the audit log to the administrator. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';
@@ -35,7 +35,7 @@ after(() => fake.close());
 
 const said = (): string[] => metrics.text().match(/^apiserver_requested_deprecated_apis\{.*$/gm) ?? [];
 
-/** Of the only request for the path by the verb; the event comes when the exchange is over. */
+/** Waits for the audit event of the only request for this verb and path, which follows the response. */
 async function isAuditedAsDeprecated(verb: string, path: string): Promise<boolean> {
   const found = (): AuditEvent | undefined =>
     events.find((event) => event.verb === verb && event.requestURI === path && event.stage === 'ResponseComplete');

@@ -128,7 +128,7 @@ test('unknown forms fall back to the next, or are refused', async () => {
   assert.equal((await read('/apis/apps', AGGREGATED)).status, 406);
   assert.equal((await read('/apis', AGGREGATED.replace('v=v2', 'v=v2beta1'))).status, 406);
   assert.equal((await read('/apis/apps', 'text/html')).status, 406);
-  // Whatever its quality, a clause with the aggregated form wins.
+  // A clause with the aggregated form has precedence, regardless of its quality.
   assert.equal((await read('/api', `application/json;q=0.9, ${AGGREGATED};q=0.1`)).type, AGGREGATED);
   assert.match((await read('/apis', 'application/yaml')).body['text'] as string, /^apiVersion: v1\n/);
 });

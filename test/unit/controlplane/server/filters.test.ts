@@ -1,4 +1,4 @@
-/** The filters of the handler chain, through the port. */
+/** The filters of the handler chain, through the port of the server. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Authenticator } from '../../../../controlplane/authentication/authentication.ts';
@@ -25,7 +25,7 @@ async function withServer(
   }
 }
 
-/** Allows what stands in the list, as `verb resource/name` or `verb resource`. */
+/** Allows requests in the list, as `verb resource/name` or `verb resource`. */
 function allowing(...allowed: string[]): Authorizer {
   return {
     authorize({ verb, resource, subresource, name, user }: AuthorizationAttributes) {

@@ -1,4 +1,4 @@
-/** Pages through the proxy: which links are turned, and that nothing else is touched. */
+/** HTML pages through the proxy: which links are rewritten, and that nothing else changes. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { HtmlLinks, throughProxy } from '../../../../controlplane/server/connect/html-links.ts';
@@ -52,7 +52,7 @@ test('links of a page are turned, whatever its pieces are, and the rest stays as
     }
 });
 
-/** Pages of unfinished markup, by size. */
+/** Pages of incomplete markup, by size. */
 const HOSTILE: readonly (readonly [string, (size: number) => string])[] = [
   ['open tags', (size) => '<a'.repeat(size / 2)],
   ['one attribute name', (size) => `<a ${'x'.repeat(size)}`],

@@ -1,4 +1,4 @@
-/** What one client can take from others: requests in flight, and requests that never end. */
+/** Limits for one client: concurrent requests, and requests that never end. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { once } from 'node:events';

@@ -1,4 +1,4 @@
-/** Reading requests: the same table for authorization and routing. */
+/** Parsing requests: authorization and routing use the same table. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

@@ -1,4 +1,4 @@
-/** The server answers every verb over a fake catalog, over HTTP/2 and HTTP/1.1. */
+/** The server supports every verb with a fake catalog, over HTTP/2 and HTTP/1.1. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { FakeCatalog, FakeResource, fakeInfo } from '../../../fakes/fake-catalog.ts';

@@ -25,7 +25,7 @@ const definition = (plural: string): KubeObject => ({
 type Plane = Awaited<ReturnType<typeof startControlPlane>>;
 type Status = { readonly conditions?: readonly { readonly type: string; readonly status: string }[] } | undefined;
 
-/** Whether the names of a definition are accepted: `True`, `False`, or not known yet. */
+/** Resolves to `True` or `False`, or to another value while it is not known whether the names are accepted. */
 async function accepted({ client }: Plane, plural: string): Promise<string | undefined> {
   const { status } = await client.get(customResourceDefinitions, '', `${plural}.example.org`);
   return (status as Status)?.conditions?.find(({ type }) => type === 'NamesAccepted')?.status;
@@ -40,7 +40,7 @@ test('a definition that lost a conflict of names does not take them at a restart
   try {
     await plane.client.create(customResourceDefinitions, '', definition('winners'));
     await until('the first definition', async () => (await accepted(plane, 'winners')) === 'True');
-    // Its name sorts first, so that the order of the list would give it the names.
+    // Its name sorts first, so it would get the names if the order of the list decided.
     await plane.client.create(customResourceDefinitions, '', definition('losers'));
     await until('the second definition', async () => (await accepted(plane, 'losers')) === 'False');
     await plane.close();

@@ -1,6 +1,6 @@
 /**
- * Compares the metrics of the control plane with those that kube-apiserver 1.36 shows: a metric of the same name has the same
- * type and labels, and every metric that is missing is listed with a reason.
+ * Compares the metrics of the control plane with those of kube-apiserver 1.36. A metric with the same name has the same type
+ * and labels, and every missing metric is listed with a reason.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -107,7 +107,7 @@ test('no metric that exists is listed as missing', () =>
     [],
   ));
 
-/** The value of a series on the page. */
+/** Returns the value of a series on the page. */
 function valueOf(series: string): number {
   const line = plane.metrics
     .text()
@@ -143,7 +143,7 @@ test('a watch counts as long-running request until it ends', async () => {
   await until('the end of the watch', () => valueOf(series) === before);
 });
 
-/** Sends a request as a member of system:masters; resolves to the status code. */
+/** Sends a request as a member of system:masters. Resolves to the status code. */
 function send(method: string, path: string, body: object): Promise<number | undefined> {
   return new Promise((resolve, reject) => {
     const headers = { authorization: 'Bearer token', 'content-type': 'application/json' };

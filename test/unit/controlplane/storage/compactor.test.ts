@@ -1,4 +1,4 @@
-/** The compactor on virtual time. */
+/** The compactor in virtual time. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -27,7 +27,7 @@ function open() {
   return { clock, storage, removals, calls: () => calls };
 }
 
-/** What a process that is killed leaves on the disk, opened by the next one. */
+/** Opens what a killed process leaves on the disk. */
 function restart(clock: FakeClock, backend: FakeLogBackend, windowMs: number) {
   const storage = new RevisionLog({ clock, logger: silentLogger, backend });
   const records = [...backend.records.values()];

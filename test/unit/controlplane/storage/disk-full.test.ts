@@ -1,4 +1,4 @@
-/** The embedded storage on a disk that fills and empties again: a small tmpfs. */
+/** The embedded storage on a small tmpfs that fills up and is emptied again. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -81,7 +81,7 @@ describe('a full disk', { timeout: 60_000 }, () => {
     await createUntilFull(storage);
     await storage.compact(storage.revision()).catch(() => undefined);
     const deleted: string[] = [];
-    // Deletions are small: some find room in what the write-ahead log has already.
+    // Deletions are small, so some fit into the existing write-ahead log.
     for (let round = 0; round < 20 && deleted.length < created.length; round += 1) {
       for (const { key, revision } of created) {
         if (deleted.includes(key)) continue;
@@ -102,7 +102,7 @@ describe('a full disk', { timeout: 60_000 }, () => {
   });
 });
 
-/** Lets probes run until the storage takes writes. */
+/** Runs probes until the storage accepts writes. */
 async function takesWrites(storage: Storage): Promise<void> {
   await until('the storage takes writes', async () => {
     await clock.advance(6000);

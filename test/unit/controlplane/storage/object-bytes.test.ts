@@ -1,4 +1,4 @@
-/** What is read from the bytes of an object without parsing them. */
+/** Values that are read from the bytes of an object without parsing it. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { encodeObject, labelsText, stampRevision } from '../../../../controlplane/storage/object-bytes.ts';
@@ -14,7 +14,7 @@ function textOf(metadata: KubeObject['metadata']): string | undefined {
 describe('the labels of an object', () => {
   for (const [what, name] of [
     ['a plain name', 'system:node'],
-    // Roles may have any name that is a segment of a path.
+    // A role may have any name that is a valid path segment.
     ['a quote in its name', 'say "hi"'],
     ['a backslash in its name', 'back\\'],
     ['characters of markup in its name', '<a&b>'],

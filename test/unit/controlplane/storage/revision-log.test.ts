@@ -1,4 +1,4 @@
-/** The revision log over a backend that fails, and with watches that fail. */
+/** The revision log with a failing backend and with failing watches. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -19,7 +19,7 @@ function open(backend: FakeLogBackend, options: Partial<RevisionLogOptions> = {}
 const value = Buffer.from('v');
 const fails = (code: StorageErrorCode) => (error: unknown) => isStorageError(error, code);
 
-/** A backend with so many records: keys that were created, updated and deleted, each a while after the other. */
+/** A backend with this number of records of keys that were created, updated and deleted at intervals. */
 function historyOf(records: number): FakeLogBackend {
   const backend = new FakeLogBackend();
   const third = records / 3;
@@ -55,7 +55,7 @@ describe('compaction that fails', { timeout: 10_000 }, () => {
     await assert.rejects(log.compact(log.revision()), fails('full'));
     const { items } = await log.list('/core/x/');
     for (const { key, revision } of items) await log.delete(key, revision);
-    // There is room for one removal, as when little was freed, then for none.
+    // At first there is room for one removal, and then for none.
     let room = 1;
     backend.onCall = (operation) => {
       if (operation === 'remove' && (room -= 1) < 0) throw new StorageError('full', 'the disk is full');
@@ -117,7 +117,7 @@ describe('compaction that fails', { timeout: 10_000 }, () => {
 });
 
 describe('compaction of a long history', { timeout: 20_000 }, () => {
-  /** The most revisions that one turn of the event loop forgets. */
+  /** Returns the maximum number of revisions that are forgotten in one turn of the event loop. */
   async function longestStep(log: RevisionLog, through: number): Promise<number> {
     let [longest, before] = [0, log.compactedRevision()];
     while (log.compactedRevision() < through) {

@@ -1,4 +1,4 @@
-/** Databases that are really damaged: what is read of them is true, and the files stay as they are. */
+/** Salvage of damaged databases: everything that is read is correct, and the files are not modified. */
 import assert from 'node:assert/strict';
 import { createHash, randomBytes, randomInt } from 'node:crypto';
 import {
@@ -26,7 +26,7 @@ const FRAME = 24 + PAGE;
 
 let directory: string;
 let file: string;
-/** What every object held at any time, by its key. */
+/** The values that each object had at any time, by key. */
 const written = new Map<string, Set<string>>();
 
 const digest = (value: Buffer): string => createHash('sha256').update(value).digest('hex');
@@ -47,8 +47,8 @@ async function put(storage: Storage, key: string, sizeBytes: number): Promise<vo
 }
 
 /**
- * A database of 300 objects, small and large, some changed, some deleted; closed, or as a killed process leaves it. `last` is
- * the key of a further object, whose write is the last.
+ * Creates a database of 300 small and large objects, some of them changed or deleted. The process closes it, or is killed.
+ * `last` is the key of an additional object, which is written last.
  */
 async function make({ killed = false, last }: { killed?: boolean; last?: string } = {}): Promise<void> {
   const storage = await open();
@@ -69,7 +69,7 @@ async function make({ killed = false, last }: { killed?: boolean; last?: string 
   writeFileSync(log, kept[1]);
 }
 
-/** Objects of a database that is written from what was salvaged, each checked against what was once written. */
+/** Restores the salvaged objects to a new database, and checks each of them against the written values. */
 async function restored(found: Salvage): Promise<ReadonlySet<string>> {
   const place = mkdtempSync(join(directory, 'restored-'));
   writeSalvaged(join(place, 'orchlet.db'), found);

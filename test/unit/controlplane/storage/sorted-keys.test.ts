@@ -1,4 +1,4 @@
-/** The ordered table of keys against a sorted array. */
+/** Compares the ordered table of keys with a sorted array. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import fc from 'fast-check';

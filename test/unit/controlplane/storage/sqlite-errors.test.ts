@@ -1,4 +1,4 @@
-/** The table of outcomes of SQLite's errors. */
+/** The results of SQLite's errors. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { outcomeOf } from '../../../../controlplane/storage/sqlite/sqlite-errors.ts';

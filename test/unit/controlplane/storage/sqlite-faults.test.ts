@@ -1,4 +1,4 @@
-/** The embedded storage where something is wrong with its directory, its file or the disk. */
+/** The embedded storage with faults of its directory, its file or the disk. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -30,7 +30,7 @@ async function fill(values: number): Promise<void> {
   await storage.close();
 }
 
-/** Leaves the write-ahead log as a killed process does: `values` transactions, none of them in the file yet. */
+/** Leaves a write-ahead log with `values` transactions that are not in the database file yet, like a killed process. */
 async function killedAfter(values: number): Promise<string> {
   const storage = await openIn();
   for (let i = 0; i < values; i += 1) await storage.create(`/core/x/${i}`, Buffer.alloc(3000, 'v'));

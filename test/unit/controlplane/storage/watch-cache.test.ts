@@ -1,4 +1,4 @@
-/** The watch cache: reads of now and of the past, indexes, and what watches are shown. */
+/** The watch cache: reads of the current and of earlier states, indexes, and watch events. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
@@ -37,7 +37,7 @@ class Fixture {
     });
   }
 
-  /** Writes the pod, whatever there is; `undefined` labels delete it. Gives the revision. */
+  /** Writes the pod, whether it exists or not. With `undefined` labels, deletes it. Resolves to the revision. */
   async put(name: string, labels: Record<string, string> | undefined, nodeName = '', namespace = 'a'): Promise<number> {
     const key = `/core/pods/${namespace}/${name}`;
     const current = await this.storage.get(key);
@@ -63,7 +63,7 @@ const names = (cache: WatchCache, selection: Selection, revision?: number): stri
 
 class Recorder {
   readonly batches: (readonly WatchEvent[])[] = [];
-  /** Asks for a pause after each batch. */
+  /** Requests a pause after each batch. */
   pausing = false;
   ended = false;
 
@@ -110,7 +110,7 @@ async function drain(recorder: Recorder, handle: WatchHandle): Promise<void> {
   }
 }
 
-/** Whole numbers beyond a double are bigint here, never numbers. */
+/** Integers beyond the precision of a double must be bigint here. */
 function hasSafeNumbers(value: unknown): boolean {
   if (typeof value === 'number') return !Number.isInteger(value) || Number.isSafeInteger(value);
   return typeof value !== 'object' || value === null || Object.values(value).every(hasSafeNumbers);
@@ -329,7 +329,7 @@ describe('the watch cache: what fails in delivery', { timeout: 10_000 }, () => {
         },
       );
       await settle();
-      // An object of another resource: only the revision of the storage moves on.
+      // The object belongs to another resource, so only the revision of the storage changes.
       if (moment === 'at a commit') await fixture.put('b', {});
       if (moment === 'at a bookmark') {
         await fixture.storage.create('/core/other/x', Buffer.from('{"kind":"O","apiVersion":"v1","metadata":{}}'));
@@ -449,7 +449,7 @@ describe('the watch cache: watches', () => {
     const fast = watch(cache, byLabel({ v: '1' }));
     await settle();
     slow.recorder.pausing = true;
-    // More than the batches that are kept for those who are a little behind.
+    // This is more than the number of batches that are kept for slow watches.
     for (let i = 0; i < 700; i += 1) await fixture.put(`p${i % 10}`, { v: String(i % 3) });
     assert.equal(slow.recorder.batches.length, 1);
     assert.ok(fast.recorder.batches.length > 100);

@@ -1,4 +1,4 @@
-/** The write-ahead log of a control plane that is killed before it has written much. */
+/** The write-ahead log of a control plane that is killed repeatedly after a few writes. */
 import assert from 'node:assert/strict';
 import { cpSync, mkdirSync, mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -28,7 +28,7 @@ test('a process that is killed again and again does not let the write-ahead log 
         database.checkpointIfLong();
       }
       logBytes = Math.max(logBytes, statSync(`${file}-wal`).size);
-      // What the next process finds after a kill: the files as they are, without the checkpoint of a close.
+      // The next process finds the files without the checkpoint of a close, as after a kill.
       cpSync(directory, join(scratch, String(life + 1)), { recursive: true });
       database.close();
     }

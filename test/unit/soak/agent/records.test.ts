@@ -1,6 +1,4 @@
-/**
- * The judgement of an agent's soak: it finds each way in which an agent can break its promise, and nothing where it keeps it.
- */
+/** The checks of an agent's soak test find each kind of violation by an agent, and none in correct records. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import {

@@ -1,4 +1,7 @@
-/** The names of the steps at which a soak kills the agent: the same for every pod, and only of what changes something. */
+/**
+ * The names of the steps at which a soak test kills the agent are equal for all pods, and exist only for steps that change
+ * something.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isStep, stepName } from '../../../soak/agent/steps.ts';

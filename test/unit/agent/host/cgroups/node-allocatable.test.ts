@@ -1,4 +1,4 @@
-/** What all pods, the agent and the system are held to, on hierarchies made of files. */
+/** The limits of all pods together, of the agent and of the system, on cgroup hierarchies that are plain files. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, writeFile } from 'node:fs/promises';

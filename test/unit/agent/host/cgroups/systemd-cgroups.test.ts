@@ -1,4 +1,4 @@
-/** The calls of systemd for pods, QoS classes and reserved resources: the arguments of `busctl`, word for word. */
+/** The exact `busctl` calls for pods, QoS classes and reserved resources. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -23,7 +23,7 @@ const PATH = `kubepods.slice/kubepods-burstable.slice/${SLICE}`;
 
 type Words = readonly string[];
 
-/** What every slice starts with; the last of them is of v2 alone. */
+/** The arguments with which every slice is started. The last of them exists only on v2. */
 function started(name: string, version: 1 | 2, properties: Words): Words {
   const all = [
     ...['Description', 's', `Pods of Kubernetes: ${name}`, 'DefaultDependencies', 'b', 'false'],
@@ -44,7 +44,7 @@ function podOf(resources: object, uid = '1234-5678'): Pod {
 }
 const BURSTABLE = { limits: { cpu: '255m', memory: '64Mi' }, requests: { cpu: '250m', memory: '32Mi' } };
 
-/** A host whose systemd makes the directories of slices, and on request accepts no property. */
+/** A host whose systemd creates the directories of slices, and rejects properties on request. */
 async function hostOf(t: TestContext, version: 1 | 2) {
   const root = await mkdtemp(join(tmpdir(), 'slices-'));
   t.after(() => rm(root, { recursive: true, force: true }));
@@ -82,7 +82,7 @@ describe('a pod on a host of systemd', () => {
     const cgroups = podCgroups(manager);
     assert.equal(cgroups.parent(podOf(BURSTABLE)), SLICE);
     await cgroups.ensure(podOf(BURSTABLE));
-    // A quota of 25.5% is 26%: systemd counts in whole percents, and containers are to get theirs.
+    // A quota of 25.5% is rounded up to 26%: systemd uses whole percents, and containers must get their quota.
     assert.deepEqual(calls, [
       started(SLICE, 2, [
         ...['CPUWeight', 't', '10', 'CPUQuotaPerSecUSec', 't', '260000'],

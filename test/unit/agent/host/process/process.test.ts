@@ -1,4 +1,4 @@
-/** What the agent demands of its host and sets for its process; the lock file; running once. */
+/** The agent's requirements on its host, its process settings, the lock file, and `--runonce`. */
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -38,7 +38,7 @@ const slices = [
     Array.from({ length: 120 }, (_, index) => ({ addresses: [`10.1.0.${index + 1}`] })),
   ),
 ];
-/** How often endpoints were looked up. */
+/** The number of endpoint look-ups. */
 let resolved = 0;
 const names: ClusterNames = {
   service: (namespace, name) =>
@@ -188,7 +188,7 @@ describe('the cluster DNS server', () => {
     client.send(message, dns.port, '127.0.0.1');
     const [answer] = (await once(client, 'message')) as [Buffer];
     client.close();
-    // Format error, and nothing of the question.
+    // The response is a format error without the question.
     assert.equal(answer.toString('hex'), '000980010000000000000000');
   });
 

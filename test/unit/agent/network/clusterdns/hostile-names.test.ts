@@ -1,4 +1,4 @@
-/** What services and name servers may have without holding the agent. */
+/** Large services and malicious name servers do not block the agent. */
 import assert from 'node:assert/strict';
 import { createServer, type AddressInfo } from 'node:net';
 import { it } from 'node:test';
@@ -33,7 +33,7 @@ for (const [name, type] of [
       slicesOf: () => [slice],
     } as unknown as ClusterNames;
     const found = clusterRecords(name, type, 'cluster.local', names, 80);
-    // One more shows that the response is truncated.
+    // One answer more than fits shows that the response is truncated.
     assert.equal(found?.answers.length, 81);
     assert.ok(read.size <= 82, `${read.size} endpoints`);
   });

@@ -1,4 +1,4 @@
-/** Health check node ports: what a load balancer reads, and that ports open and close with their services. */
+/** Health check node ports: the responses to load balancers, and that ports open and close with their services. */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:net';
 import { afterEach, test } from 'node:test';
@@ -10,7 +10,7 @@ const warnings: unknown[] = [];
 const ports = new HealthCheckPorts({ ...silentLogger, warn: (fields) => void warnings.push(fields) });
 afterEach(() => ports.close());
 
-/** A port that nothing listens on. */
+/** Returns a port that is not in use. */
 async function freePort(): Promise<number> {
   const server = createServer();
   const port = await new Promise<number>((resolve) => {

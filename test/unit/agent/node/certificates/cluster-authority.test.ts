@@ -33,7 +33,8 @@ describe('a new CA bundle', () => {
         logger: silentLogger,
         onChange: () => undefined,
       }).take(signed);
-    // The kubeconfig, which says what the next agent trusts, is the last of the two: a directory is in its way.
+    // The kubeconfig determines what the next agent trusts, and is written last. A directory with its name makes the write
+    // fail.
     await mkdir(kubeconfig);
     await assert.rejects(take());
     assert.equal(await readFile(clientCaFile, 'utf8'), both);

@@ -123,7 +123,7 @@ describe('a certificate', () => {
   it('that is backdated is due by its remaining lifetime at the time of its arrival', () => {
     const certificate = { notBeforeMs: 0, notAfterMs: 310_000 };
     assert.equal(renewalTime(certificate, 0, 300_000), 307_000);
-    // A time that cannot be: another clock.
+    // The validity is impossible, because the clocks differ.
     assert.equal(renewalTime(certificate, 0, 400_000), 217_000);
   });
 
@@ -210,7 +210,7 @@ describe('a certificate signing request', () => {
 
   type Answer = object | Error | ((csr: CertificateRequest) => object);
 
-  /** A certificate for the key of the request, unless another is given. */
+  /** Returns a certificate for the key of the request, or for another given key. */
   const signed =
     (more = '', key?: KeyObject) =>
     (csr: CertificateRequest): object => {

@@ -179,7 +179,7 @@ describe('a node whose host shuts down', () => {
     assert.equal(logind.held, 1);
     ends.get('plain')?.resolve();
     ends.get('quick')?.resolve();
-    // One of them takes too long: the others' turn comes all the same.
+    // One pod takes too long, and the next group terminates nevertheless.
     await clock.advance(20_000);
     await until('the second group', () => killed.length === 4);
     assert.equal(killed[3], 'critical 10');

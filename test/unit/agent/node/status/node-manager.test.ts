@@ -1,4 +1,4 @@
-/** The node manager against an API in memory, on virtual time: registration, when the status is sent, the lease. */
+/** Tests the node manager with an API in memory and virtual time: registration, status updates, and the lease. */
 import assert from 'node:assert/strict';
 import { tmpdir } from 'node:os';
 import { test } from 'node:test';
@@ -23,10 +23,10 @@ interface Rig {
   readonly clock: FakeClock;
   readonly manager: NodeManager;
   readonly steps: string[];
-  /** What the device plugins have. */
+  /** The resources of the device plugins. */
   readonly devices: Record<string, string>;
   node(): NodeObject | undefined;
-  /** Patches of the status until now. */
+  /** The number of status patches so far. */
   sent(): number;
   stop(): Promise<void>;
 }
@@ -95,7 +95,7 @@ function setUp(options: Options = {}, existing?: object): Rig {
   };
 }
 
-/** Lets the host's files be read and what waits for them go on. */
+/** Waits for reads of the host's files and for the work that depends on them. */
 async function settled(rig: Rig, condition: () => boolean): Promise<void> {
   for (let tries = 0; !condition(); tries++) {
     assert.ok(tries < 2_000, `did not come: ${condition}`);
@@ -226,7 +226,7 @@ test('a deleted node is registered again', async () => {
   await settled(rig, () => rig.manager.registered && rig.sent() === 1);
   const { uid } = rig.node()?.metadata ?? {};
   await rig.client.delete(nodes, '', 'n1');
-  // Seen when the status is due.
+  // The change is detected when the next status is due.
   await rig.clock.advance(300_000);
   await settled(rig, () => rig.node() !== undefined && rig.node()?.metadata.uid !== uid);
   await rig.stop();

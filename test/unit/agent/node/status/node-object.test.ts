@@ -1,4 +1,4 @@
-/** The status of a node, held against one that the kubelet wrote. */
+/** Compares the status of a node with one that the kubelet wrote. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { NodeObject } from '../../../../../agent/model/node.ts';
@@ -181,7 +181,7 @@ test('devices are reported as their plugins report them; extended resources of o
     { deviceCapacity: { capacity: { 'example.com/gpu': '2' }, allocatable: { 'example.com/gpu': '1' } } },
     before,
   );
-  // Whoever advertises a resource writes the capacity alone.
+  // A client that advertises a resource writes only the capacity.
   assert.deepEqual([told?.capacity?.['example.com/dongle'], told?.allocatable?.['example.com/dongle']], ['4', '4']);
   assert.equal(told?.allocatable?.['example.com/lost'], undefined);
   assert.deepEqual([told?.capacity?.['example.com/gpu'], told?.allocatable?.['example.com/gpu']], ['2', '1']);

@@ -1,4 +1,4 @@
-/** Configuration files: precedence, what is refused and where, gates, `/configz`. */
+/** Configuration files: precedence, rejected files with their positions, feature gates, and `/configz`. */
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -20,7 +20,7 @@ before(async () => {
 after(() => rm(directory, { recursive: true, force: true }));
 
 const HEADER = 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n';
-/** Standing alone: there is nobody whom the stricter defaults of a file could ask. */
+/** Options of an agent without an API server, which cannot use the stricter webhook defaults of a file. */
 const ALONE = 'authentication:\n  webhook:\n    enabled: false\nauthorization:\n  mode: AlwaysAllow\n';
 
 async function file(name: string, text: string): Promise<string> {
@@ -340,7 +340,7 @@ test('the certificates stand in the root directory that was given', async () => 
   assert.equal((await load()).flags.certDir, '/var/lib/kubelet/pki');
 });
 
-/** Where the recorded agent's flags and defaults differ from ours, by field. */
+/** The fields in which the flags and defaults of the recorded kubelet differ from ours. */
 const OTHER_DEFAULTS: Readonly<Record<string, unknown>> = {
   rotateCertificates: true,
   enforceNodeAllocatable: ['pods'],

@@ -1,4 +1,4 @@
-/** Nothing is silently ignored: each option that does nothing here says why, once, as a flag and as a field of the file. */
+/** Each option without effect logs the reason once, whether it is set by a flag or by a field of the file. */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -16,7 +16,7 @@ before(async () => {
 });
 after(() => rm(directory, { recursive: true, force: true }));
 
-/** A value that is not the default, as the command line and as the program has it. */
+/** Returns a value other than the default, as text of the command line and as a value. */
 function another(row: AnyOption): readonly [text: string, value: FlagTypes[FlagType]] {
   switch (row.type) {
     case 'boolean':

@@ -1,4 +1,4 @@
-/** What is kept for after a power cut: whole, readable by root alone, written seldom, and never in anybody's way. */
+/** Checkpoints survive a power loss: they are complete, readable by root only, written rarely, and never block a pod. */
 import assert from 'node:assert/strict';
 import { watch } from 'node:fs';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
@@ -119,7 +119,7 @@ describe('checkpoints', () => {
   it('that cannot be written to the disk are logged once, kept, and written when that is possible', async () => {
     const told: string[] = [];
     const logger = { ...silentLogger, error: (_fields: object, text: string) => void told.push(text) };
-    // A file where the directory should be fails as a full disk does, for root as well.
+    // A file in place of the directory makes writes fail like a full disk, also for root.
     await writeFile(directory, '');
     const store = open(logger as typeof silentLogger);
     store.put('node', () => 'kept');

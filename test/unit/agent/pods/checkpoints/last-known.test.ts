@@ -1,4 +1,4 @@
-/** What pods are given and the pods themselves, when the API server is away. */
+/** The last known pods and the objects that they refer to, while the API server is unreachable. */
 import assert from 'node:assert/strict';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -34,7 +34,7 @@ function pod(uid: string, more: object = {}): Pod {
   } as unknown as Pod;
 }
 
-/** Answers as `answer` says; everything else is refused as by a host that is cut off. */
+/** A client that responds with `answer` to reads of objects, and fails all other requests like a disconnected host. */
 function clientOf(answer: () => Promise<KubeObject>): Client {
   const away = (): Promise<never> => Promise.reject(new Error('connect ECONNREFUSED'));
   return { get: answer, create: answer, list: away, watch: away } as unknown as Client;
@@ -162,7 +162,7 @@ describe('the last known answers', () => {
     await clock.advance(5_000);
     await settled(store, () => Promise.resolve(seen.length > 0));
     assert.deepEqual(seen.toSorted(), ['add deleted', 'add kept']);
-    // Nothing may be cleaned up for what is only remembered.
+    // Nothing is cleaned up while the pods come from a checkpoint.
     assert.equal(config.allSourcesReady(), false);
     seen.length = 0;
     away = false;
@@ -179,7 +179,7 @@ describe('the last known answers', () => {
   });
 });
 
-/** Files are read and written in real time. */
+/** Waits in real time, because files are read and written. */
 async function settled(store: CheckpointStore, done: () => Promise<boolean>): Promise<void> {
   for (let round = 0; round < 1000; round++) {
     await store.flush();

@@ -13,7 +13,7 @@ async function serve(t: TestContext, handler: RequestListener): Promise<number> 
   return (server.address() as AddressInfo).port;
 }
 
-/** A port where nobody listens. */
+/** Returns a port on which nothing listens. */
 async function closedPort(): Promise<number> {
   const server = createTcpServer().listen(0, '127.0.0.1');
   await new Promise((resolve) => server.once('listening', resolve));

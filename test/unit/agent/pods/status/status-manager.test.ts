@@ -127,7 +127,7 @@ describe('the status manager', () => {
     manager.reconcile(said);
     await clock.settle();
     assert.equal(client.writes('patch').length, 1);
-    // As the node controller does when a node is silent.
+    // The node controller writes this when a node stops reporting.
     await client.patch(pods, 'ns', 'p', 'strategic', { status: { conditions: [condition('Ready', 'False')] } });
     const changed = stored();
     assert.ok(changed);

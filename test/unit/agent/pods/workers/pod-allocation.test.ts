@@ -1,5 +1,6 @@
 /**
- * In-place resizes: allocated if they fit, else deferred or refused with the kubelet's texts, and the pod keeps its allocation.
+ * In-place resizes are allocated if they fit. Otherwise they are deferred or refused with the kubelet's messages, and the pod
+ * keeps its allocation.
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
@@ -136,7 +137,7 @@ describe('a resize', () => {
     const running = allocations.decide(pod('u', '2', { generation: 2, status }));
     assert.equal(cpuOf(running), '1000m');
     assert.equal(allocations.conditions('u').pending?.reason, 'Deferred');
-    // Written differently is not different.
+    // The same amount in another notation is no change.
     const same = pod('v', '1', { status });
     assert.equal(allocations.decide(same), same);
   });

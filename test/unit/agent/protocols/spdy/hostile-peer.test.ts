@@ -1,4 +1,4 @@
-/** What a peer may send without holding the connection or its memory. */
+/** Malicious peers that try to block the connection or exhaust its memory. */
 import assert from 'node:assert/strict';
 import { Duplex, duplexPair } from 'node:stream';
 import { test } from 'node:test';
@@ -43,7 +43,7 @@ class Transport extends Duplex {
   }
 }
 
-/** Resolves when the connection has taken all and ended; gives the streams that were opened. */
+/** Resolves to the number of opened streams when the connection has read everything and has ended. */
 async function serve(bytes: Buffer): Promise<number> {
   let streams = 0;
   const connection = new SpdyConnection(new Transport(bytes), Buffer.alloc(0), (stream) => {
@@ -73,7 +73,7 @@ test('pings without end from a peer that reads no answer end the connection', as
   let writtenBytes = 0;
   const pings = Buffer.concat(Array.from({ length: 50_000 }, () => controlFrame(FRAME.ping, 0, Buffer.alloc(4))));
   const transport = new Transport(pings);
-  // Nothing that is written is ever taken.
+  // Written data is never accepted.
   transport._write = (): void => undefined;
   const write = transport.write.bind(transport) as (chunk: Buffer, done?: () => void) => boolean;
   transport.write = ((chunk: Buffer, done?: () => void) => {
@@ -121,9 +121,9 @@ for (const [what, count, payload] of [
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
     assert.ok(heldBytes() > 0 && heldBytes() <= 5_000_000, `${heldBytes()} bytes`);
-    // A chunk takes more than a hundred bytes besides its own.
+    // Each chunk needs more than a hundred bytes in addition to its content.
     if (payload.length === 1) assert.ok(heldBytes() <= 40_000, `${heldBytes()} chunks`);
-    // What is read makes room for the rest.
+    // Reading makes room for the remaining data.
     let readBytes = 0;
     for (const stream of streams) stream.on('data', (chunk: Buffer) => (readBytes += chunk.length));
     await Promise.all(sent);

@@ -31,7 +31,7 @@ interface World {
   readonly clock: FakeClock;
   readonly pressure: NodePressure;
   onImagesDeleted: () => void;
-  /** Evicted pods end at once. */
+  /** Whether evicted pods terminate at once. */
   isQuick: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** What a pod has written to the disk: by which amounts it is ranked, and when it exceeds its limits. */
+/** The disk usage of pods: the amounts by which pods are ranked, and the limits that they can exceed. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';
@@ -20,7 +20,7 @@ const volume = (name: string, mib: number, more: Partial<VolumeUsage> = {}): Vol
   ...more,
 });
 
-/** 1 MiB of layers, 2 of logs, and 4 of ephemeral volumes on a disk; what else there is does not count. */
+/** 1 MiB of layers, 2 MiB of logs, and 4 MiB of ephemeral volumes on disk. Other usage does not count. */
 const written: PodStorage = {
   containers: new Map([['main', { layer: disk(1), logs: disk(2) }]]),
   volumes: [

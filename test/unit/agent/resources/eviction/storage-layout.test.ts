@@ -1,6 +1,6 @@
 /**
- * How the layout of file systems decides, as in the kubelet (`buildSignalToRankFunc`, `buildSignalToNodeReclaimFuncs`), what
- * the node removes under a signal and by which storage it ranks pods.
+ * The layout of file systems determines what the node removes under a signal and by which storage pods are ranked, as in the
+ * kubelet (`buildSignalToRankFunc`, `buildSignalToNodeReclaimFuncs`).
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';

@@ -1,4 +1,4 @@
-/** Device plugins, and files that they leave in their folder, which try to harm the agent or the API server. */
+/** Device plugins, and files in their directory, that try to harm the agent or the API server. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';

@@ -1,4 +1,4 @@
-/** Writes of a state file that come at any moment. */
+/** Concurrent writes of a state file. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -6,7 +6,7 @@ import { it } from 'node:test';
 import { type Directory, inDirectory, removeTree } from '../../../../../agent/files/beneath.ts';
 import { diskUsage } from '../../../../../agent/resources/statistics/disk-usage.ts';
 
-/** Makes directories in each other and a file of this size in the last. */
+/** Creates nested directories, with a file of this size in the innermost one. */
 async function nest(outer: Directory, levels: number, bytes: number): Promise<void> {
   let directory = outer;
   for (let level = 0; level < levels; level += 1) {

@@ -1,4 +1,4 @@
-/** `/stats/summary`: every value that was recorded from the kubelet, and the containers of the system. */
+/** `/stats/summary` has every value that was recorded from the kubelet, and the system containers. */
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -37,7 +37,7 @@ interface Shown {
   readonly pods: readonly { readonly containers: readonly { readonly swap: object; readonly memory: object }[] }[];
 }
 
-/** The summary of one pod on a host with these cgroups, read twice so that there are rates. */
+/** Returns the summary of one pod on a host with these cgroups. It is read twice, so that there are rates. */
 async function summary(tree: Tree, own: string): Promise<Shown> {
   return withTree({ ...tree, own }, async (directory) => {
     const clock = new FakeClock();
@@ -114,7 +114,7 @@ describe('/stats/summary', () => {
       recorded.filter((path) => !shown.has(path)),
       [],
     );
-    // Where the recording host had no numbers: process counts of cgroups.
+    // The recording host had no values for the process counts of cgroups.
     assert.deepEqual(
       [...shown].filter((path) => !recorded.includes(path)),
       ['pods[].process_stats.process_count'],

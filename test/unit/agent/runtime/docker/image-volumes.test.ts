@@ -22,7 +22,7 @@ const mount: Mount = {
 it('an image whose labels are those of a container of a pod makes no such container of its files', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'image-volumes-'));
   t.after(() => rm(directory, { recursive: true, force: true }));
-  // As Docker merges them: what the request says of a label wins over the image.
+  // Docker merges labels this way: those of the request override those of the image.
   const imageLabels = { [LABEL_INSTANCE]: 'this-agent', 'io.kubernetes.container.logpath': '/etc/cron.d/x' };
   let labels: Readonly<Record<string, string>> = {};
   const removals: object[] = [];
@@ -41,6 +41,6 @@ it('an image whose labels are those of a container of a pod makes no such contai
   const bound = await new ImageVolumes(client, directory).bind(mount);
   assert.ok(bound.hostPath.startsWith(directory));
   assert.equal(labels[LABEL_INSTANCE], '');
-  // The volumes that the image declares go with the container.
+  // The volumes that the image declares are removed with the container.
   for (const options of removals) assert.deepEqual(options, { force: true, v: true });
 });

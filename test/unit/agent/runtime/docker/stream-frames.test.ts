@@ -1,4 +1,4 @@
-/** Docker's multiplexed streams: frames in any chunks, and the copy of an exec's streams to a client that is slow or gone. */
+/** Docker's multiplexed streams: frames in arbitrary chunks, and an exec whose client is slow or disconnected. */
 import assert from 'node:assert/strict';
 import { Duplex, PassThrough, Readable, Writable } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
@@ -44,7 +44,7 @@ describe('frames', () => {
   });
 });
 
-/** What Docker's connection sends, and what it was sent. */
+/** A connection of Docker that sends these chunks and records what it receives. */
 function connectionOf(...chunks: readonly Buffer[]): { readonly connection: Duplex; readonly input: Buffer[] } {
   const input: Buffer[] = [];
   const left = [...chunks];

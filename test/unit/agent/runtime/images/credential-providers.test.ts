@@ -15,7 +15,7 @@ import { FakeClock } from '../../../../fakes/fake-clock.ts';
 
 const V1 = 'credentialprovider.kubelet.k8s.io/v1';
 
-/** Writes its request to a file beside itself and answers with what stands in another. */
+/** A plugin that writes its request to a file in its directory, and responds with the content of another file. */
 const PLUGIN = `#!/bin/sh
 here=$(dirname "$0")
 cat > "$here/request"

@@ -80,7 +80,7 @@ function setUp(
   const signal = new AbortController().signal;
   const ensure = (pod: Pod, image = IMAGE, imagePullPolicy = 'IfNotPresent', until = signal): Promise<ImageInfo> =>
     manager.ensure(pod, { name: 'c', image, imagePullPolicy } as Container, 'regular', until);
-  /** Lets all that can go on without time go on. */
+  /** Runs everything that needs no time to pass. */
   const settle = (): Promise<void> => clock.advance(0);
   return { clock, told, pulls, requests, manager, ensure, settle };
 }
@@ -303,7 +303,7 @@ describe('a pull', () => {
       await settle();
       pulls[index]?.end(new Error('unauthorized'));
     }
-    // One sentence where all say the same.
+    // If all errors are the same, the message contains the text once.
     await assert.rejects(wanted, refused('ErrImagePull', 'unauthorized'));
     assert.deepEqual(
       pulls.map(({ auth }) => auth?.username),

@@ -1,4 +1,7 @@
-/** Names of imported images: kept over restarts, never lost by a file that cannot be read, and added by archives that load. */
+/**
+ * The names of imported images survive restarts, are not lost if the file cannot be read, and are added when an archive is
+ * loaded.
+ */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

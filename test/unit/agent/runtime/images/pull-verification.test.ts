@@ -88,7 +88,7 @@ describe('an image on the node', () => {
     await pull(verification, undefined);
     assert.equal(await asks(verification), false);
     assert.deepEqual(checks, ['credentialRecordFound']);
-    // And stays so when somebody pulls it with credentials.
+    // The image remains usable for all pods after a pull with credentials.
     await pull(verification, secret('a'));
     assert.equal(await asks(verification), false);
   });
@@ -101,7 +101,7 @@ describe('an image on the node', () => {
     assert.equal(await asks(verification, secret('b')), false, 'the same password in another secret');
     assert.equal(await asks(verification, secret('c', 'other')), true);
     assert.equal(await asks(verification, secret('a', 'rotated')), false, 'the secret that was good has changed');
-    // What was found to be good by the way is remembered.
+    // Credentials that were verified by a pull are remembered.
     assert.equal(await asks(verification, secret('d', 'rotated')), false);
     const record = (await files('pulled'))[fileOf(ID)] as { credentialMapping: Record<string, object> };
     assert.deepEqual(record.credentialMapping['reg.example.com/team/app'], {

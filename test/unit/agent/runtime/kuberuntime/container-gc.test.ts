@@ -15,7 +15,7 @@ import { createFakeHost, FakeRuntime } from '../../../../fakes/fake-runtime.ts';
 
 const policy: DeadContainerPolicy = { keptPerContainer: 1, keptInTotal: -1, madeBeforeMs: Number.POSITIVE_INFINITY };
 
-/** `uid/name/attempt`, made at the time of its attempt. */
+/** The key is `uid/name/attempt`. By default, the container was created at the time of its attempt number. */
 const dead = (key: string, createdAtMs?: number): ContainerStatus => {
   const [uid = '', name = '', attempt = '0'] = key.split('/');
   return {

@@ -1,4 +1,7 @@
-/** How containers are ended: hooks within the grace period, sidecars last and in reverse order, all within one grace period. */
+/**
+ * The termination of containers: hooks run within the grace period, and sidecars terminate last in reverse order, all within
+ * one grace period.
+ */
 import assert from 'node:assert/strict';
 import { createServer, type Server } from 'node:http';
 import { after, before, describe, it } from 'node:test';
@@ -14,7 +17,7 @@ import type { ContainerId, ContainerStatus } from '../../../../../agent/runtime/
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 
-/** Ending the containers of these names takes so long. */
+/** Stopping the containers with these names takes this long. */
 function deps(
   clock: FakeClock,
   tookMs: Readonly<Record<string, number>> = {},
@@ -149,7 +152,7 @@ describe('preStop over the network', () => {
   });
   it('connects by TCP, and reports when nobody listens', async () => {
     assert.deepEqual(await run({ tcpSocket: { port: 'web' } }), { seen: [], warnings: [] });
-    // The discard port, where nobody listens.
+    // Nothing listens on the discard port.
     assert.deepEqual((await run({ tcpSocket: { port: 9, host: '127.0.0.1' } })).warnings, [
       'event Warning FailedPreStopHook PreStopHook failed',
     ]);
@@ -168,7 +171,7 @@ describe('preStop over the network', () => {
     }));
 });
 
-/** Something outside of virtual time has come about. */
+/** Waits for something that does not depend on virtual time. */
 async function eventually(look: () => boolean): Promise<void> {
   while (!look()) await new Promise((resolve) => setImmediate(resolve));
 }

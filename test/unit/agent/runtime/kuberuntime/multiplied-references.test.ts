@@ -1,4 +1,4 @@
-/** What a pod may refer to again and again without taking the memory and time of the agent. */
+/** Pods with many references to the same objects cannot exhaust the memory and time of the agent. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Container, Pod } from '../../../../../agent/model/pod.ts';

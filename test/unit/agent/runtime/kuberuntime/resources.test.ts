@@ -58,7 +58,7 @@ describe('resources of a pod as a whole', () => {
       overhead: { cpu: '100m', memory: '10Mi' },
     });
     assert.deepEqual(podResources(pod, requestsOf), { cpu: '2100m', memory: '1034Mi' });
-    // Of what is not limited no overhead is a limit.
+    // The overhead is no limit for a resource without limits.
     assert.deepEqual(podResources(pod, limitsOf), { cpu: '1100m', memory: '3082Mi' });
   });
   it('hold a container that has no limits of its own', () => {
@@ -126,12 +126,12 @@ describe('the settings of the kernel', () => {
         const { unified, memorySwapLimitBytes } = linuxResources(of, entry, { ...facts, ...more });
         return unified['memory.swap.max'] ?? memorySwapLimitBytes;
       });
-    // A tenth of the memory: a tenth of the swap.
+    // A container with a tenth of the memory gets a tenth of the swap.
     assert.deepEqual(told({ swap }), [String(GIB / 2), '0', '0']);
     assert.deepEqual(told({ swap: { ...swap, behavior: 'NoSwap' } }), ['0', '0', '0']);
     const critical = { ...pod, spec: { ...pod.spec, priority: 2_000_000_000 } };
     assert.deepEqual(told({ swap }, critical), ['0', '0', '0']);
-    // Counted with the memory on cgroup v1: no more than that is none.
+    // On cgroup v1, the swap limit includes the memory, so the same value means no swap.
     assert.deepEqual(told({}), [0, GIB, 0]);
   });
   it('gives no huge pages of a size that is not requested', () => {

@@ -1,4 +1,4 @@
-/** Which handler of the runtime a pod gets. */
+/** Tests which runtime handler a pod gets. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';

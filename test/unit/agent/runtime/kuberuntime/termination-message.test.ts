@@ -46,7 +46,7 @@ describe('the termination message', () => {
   it('is not waited for where the container made a FIFO of the file', { timeout: 10_000 }, async (t) => {
     const path = join(await folder(t), 'fifo');
     execFileSync('mkfifo', [path]);
-    // Each blocking open would hold a thread of file access for good; there are four.
+    // Each blocking open would block one of the four file system threads forever.
     const messages = await Promise.all(Array.from({ length: 8 }, () => terminationMessage(exited(path))));
     for (const message of messages) assert.match(message, /^Error on reading termination log .*is not a regular file$/);
   });

@@ -159,11 +159,11 @@ describe('reading a container log', () => {
     let running = true;
     const deps = { clock, isRunning: () => Promise.resolve(running) };
     const reading = readLog(path, { ...plain, follow: true }, out, deps, new AbortController().signal);
-    // The log is open from here on.
+    // From here on, the log is open.
     await once(out, 'data');
     await rename(path, `${path}.1`);
     await writeFile(path, line(3, 'c'));
-    // Some looks at the new one pass before the writer has changed over.
+    // The reader polls the new file several times before the writer switches to it.
     await clock.advance(100);
     await appendFile(`${path}.1`, line(2, 'b'));
     running = false;

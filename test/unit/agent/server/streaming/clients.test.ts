@@ -1,6 +1,6 @@
 /**
- * Streams as clients of every generation open them: straight to the agent, through the API server's exec, and through
- * `nodes/proxy`. The container is played by the test.
+ * Clients of every protocol version open streams: directly to the agent, through the API server's exec, and through
+ * `nodes/proxy`. The test plays the container.
  */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -25,7 +25,7 @@ import { FakeCatalog, fakeInfo } from '../../../../fakes/fake-catalog.ts';
 import { type FakeServer, startFakeServer } from '../../../../fakes/fake-server.ts';
 import { type ServerUnderTest, startServerUnderTest } from '../server-under-test.ts';
 
-/** Of input that waits in the agent for a slow container. */
+/** The maximum size of the input that waits in the agent for a slow container. */
 const MOST_WAITING_BYTES = 3 << 20;
 const ENOUGH_WAITING_BYTES = 50_000;
 
@@ -53,7 +53,7 @@ const host = {
     }
     if (name === 'sum') {
       const hash = createHash('sha256');
-      // Nothing is read until much waits; then the client has had turns enough to send more than may wait.
+      // Reading begins only when much input waits, and the client had enough time to send more than the limit.
       const waiting = (): number => (stdin as Readable).readableLength;
       for (let turns = 0; turns < 200; turns += waiting() < ENOUGH_WAITING_BYTES ? 0 : 1) {
         await new Promise((resolve) => setImmediate(resolve));
@@ -69,7 +69,7 @@ const host = {
   },
   async portForward(_id: string, port: number): Promise<NodeJS.ReadWriteStream> {
     const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
-    // Runtimes watch what they give away, as Docker's does.
+    // Runtimes add listeners to the streams that they return, as Docker's does.
     socket.once('close', () => undefined).once('close', () => undefined);
     await once(socket, 'connect');
     return socket;
@@ -86,7 +86,7 @@ let impatient: ServerUnderTest;
 let api: FakeServer;
 let echo: Server;
 
-/** Rows of the API server that lead to the agent, as pods/exec and nodes/proxy do. */
+/** Endpoints of the API server that lead to the agent, like pods/exec and nodes/proxy. */
 function row(resource: string, name: string, path: (request: ConnectRequest) => string): Rest {
   return {
     info: fakeInfo(resource, 'Any', { namespaced: resource !== 'nodes' }),
@@ -180,7 +180,7 @@ function queryOf({ command, stdin, size }: Command): string {
 const sourceOf = ({ stdin = '' }: Command): Readable =>
   typeof stdin === 'string' ? Readable.from([Buffer.from(stdin)]) : stdin;
 
-/** The upgraded socket and what came with the answer. */
+/** Resolves to the upgraded socket and the data that came with the response. */
 function upgrade(way: Way, target: string, protocol: string): Promise<readonly [Duplex, Buffer]> {
   return new Promise((resolve, reject) => {
     const request = httpsRequest({
@@ -305,7 +305,7 @@ for (const way of ways) {
     before(() => void process.on('warning', onWarning));
     after(() => {
       process.off('warning', onWarning);
-      // Seen before: more listeners on a connection than Node.js finds plausible.
+      // Node.js warns if there are more listeners on a connection than it considers plausible.
       assert.equal(warned.includes('MaxListenersExceededWarning'), false);
     });
     const target = (): string => `${way.path('portForward')}?port=${(echo.address() as AddressInfo).port}`;
@@ -333,7 +333,7 @@ for (const way of ways) {
         rejectUnauthorized: false,
         headers: { ...AUTHORIZATION, 'Sec-WebSocket-Protocol': protocol },
       });
-      // No token, as the library wants them; kubectl sends it all the same.
+      // This library expects no protocol header in this case, but kubectl sends it.
       socket.on('upgrade', ({ headers }) => {
         assert.equal(headers['sec-websocket-protocol'], protocol);
         delete headers['sec-websocket-protocol'];

@@ -31,7 +31,7 @@ it('a client that sends to ports which do not answer is held back after a megaby
   assert.equal(pauses, 1);
 });
 
-/** A client and the agent's side of one connection. */
+/** Connects a client to the agent's side. */
 function connected(dial: () => Promise<never>): { client: SpdyConnection; served: Promise<void> } {
   const [near, far] = duplexPair();
   const served = forwardOverSpdy(far, Buffer.alloc(0), dial, () => 'failed');
@@ -50,7 +50,7 @@ it('a stream that the client resets before its counterpart comes is forgotten', 
   const error = await client.open({ ...headers, streamtype: 'error' });
   await new Promise((resolve) => setImmediate(resolve));
   assert.equal(dialed, 0);
-  // The pair is complete with a stream that is there.
+  // The pair is complete, and one of its streams exists already.
   await client.open({ ...headers, streamtype: 'data' });
   error.resume();
   await new Promise((resolve) => error.once('end', resolve));

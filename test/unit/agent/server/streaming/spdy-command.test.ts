@@ -8,7 +8,7 @@ import type { RemoteCommand } from '../../../../../agent/server/streaming/remote
 import { until } from '../../../../until.ts';
 import { acceptSpdyCommand } from '../../../../../agent/server/streaming/spdy-command.ts';
 
-/** The client of an exec with a terminal, behind the response to the upgrade. */
+/** Resolves to the client of an exec with a terminal, after the response to the upgrade. */
 async function connected(): Promise<{ client: SpdyConnection; accepted: Promise<RemoteCommand> }> {
   const [near, far] = duplexPair();
   const accepted = acceptSpdyCommand(

@@ -19,7 +19,7 @@ interface Told {
   readonly error: string;
 }
 
-/** A plugin's registration socket: what it reports of itself, and the notifications that it received. */
+/** A plugin's registration socket: it reports `info` and records the notifications that it receives. */
 async function plugin(socket: string, info: object): Promise<{ readonly told: Told[]; stop: () => Promise<void> }> {
   const told: Told[] = [];
   const stop = await serveGrpc(socket, [
@@ -110,7 +110,7 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
           open.add(socket);
           most = Math.max(most, open.size);
           socket.on('error', () => undefined).on('close', () => open.delete(socket));
-          // It answers as no gRPC server does, after a while.
+          // After a while, it responds in a way that no gRPC server does.
           setTimeout(() => socket.destroy(), 50);
         });
         await new Promise<void>((resolve) => server.listen(join(registry, `a${index}.sock`), resolve));

@@ -293,7 +293,7 @@ test('match conditions of webhooks: false decides before a failure', async () =>
   );
 });
 
-/** The turns that the event loop takes until the work is done. */
+/** Returns the number of turns of the event loop until the work is done. */
 async function turnsOf(work: Promise<unknown>): Promise<number> {
   let turns = 0;
   let isDone = false;

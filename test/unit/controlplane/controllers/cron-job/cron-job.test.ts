@@ -19,7 +19,7 @@ function cronJob(concurrencyPolicy: string): CronJob {
   } as unknown as CronJob;
 }
 
-/** As `kubectl create job --from=cronjob/nightly` makes it. */
+/** A job like that of `kubectl create job --from=cronjob/nightly`. */
 const BY_HAND = {
   metadata: {
     name: 'by-hand',
@@ -67,7 +67,7 @@ for (const policy of ['Forbid', 'Replace'] as const) {
 it('a job that the informer shows before the status that lists it is not unexpected', async () => {
   const t = controllerTest({ objects: [[cronJobs, cronJob('Allow')]] });
   await t.start(runCronJobs);
-  // The status with the new job takes effect, but its event comes late.
+  // The status write succeeds, but its event is delayed.
   let isLate = true;
   t.client.intercept((call) => {
     if (call.verb !== 'update' || call.subresource !== 'status' || !isLate) return undefined;

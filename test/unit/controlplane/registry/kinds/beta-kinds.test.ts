@@ -1,4 +1,4 @@
-/** Kinds that are off unless `--runtime-config` names them: what they refuse, and what cannot change. */
+/** Kinds that are off unless `--runtime-config` enables them: what they refuse, and what is immutable. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { certificatePem, createCertificate } from '../../../../../api/pki/certificate.ts';
@@ -18,7 +18,7 @@ const podRequests = rulesOf(certificateKinds, 'certificates.k8s.io', 'podcertifi
 const candidates = rulesOf(coordinationKinds, 'coordination.k8s.io', 'leasecandidates');
 const migrations = rulesOf(storageMigrationKinds, 'storagemigration.k8s.io', 'storageversionmigrations');
 
-/** Of a status that is written over another. */
+/** Returns the errors of an update of the status. */
 function statusErrors(strategy: Strategy, old: object, now: object): readonly string[] {
   const whole = (status: object) => ({ metadata: { name: 'x' }, spec: {}, status });
   const context = { nowMs: 0 } as Parameters<NonNullable<Strategy['prepareForCreate']>>[1];

@@ -92,7 +92,7 @@ describe('addresses of services', () => {
     assert.match((await refused).message, /failed to allocate IP 10\.96\.0\.77: provided IP is already allocated/);
     await fixture.delete(ADDRESSES, '10.96.0.77');
     await fixture.create(SERVICES, service('late', { clusterIP: '10.96.0.77' }));
-    // Somebody else's object is not removed with the service.
+    // The object of another owner is not removed with the service.
     await fixture.delete(ADDRESSES, '10.96.0.77');
     await fixture.create(ADDRESSES, address('10.96.0.77'));
     await fixture.delete(SERVICES, 'late');
@@ -135,7 +135,7 @@ describe('ranges of services', () => {
     const first = await openFixture(storage, ['10.96.0.0/29']);
     await first.create(ADDRESSES, address('10.96.0.6'));
     const made = [await first.create(SERVICES, service('a')), await first.create(SERVICES, service('b'))].map(firstOf);
-    // As of a version that wrote no such objects, or after somebody removed it.
+    // An older version wrote no such objects, or an administrator has deleted it.
     await first.delete(ADDRESSES, made[0] ?? '');
     first.registry.close();
     const second = await openFixture(storage, ['10.96.0.0/29']);

@@ -1,4 +1,4 @@
-/** Runs a kind's own rules on an object, as the store does around a write, without a store. */
+/** Runs the strategy of a kind on an object like the store does around a write, without a store. */
 import type { FieldError } from '../../../../../api/meta/field-error.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { builtinResources } from '../../../../../api/schema/resources.ts';
@@ -39,12 +39,15 @@ const whole = (draft: Draft): KubeObject =>
 
 export interface Ruled {
   readonly object: KubeObject;
-  /** `field: text` of each error. */
+  /** Each error as `field: text`. */
   readonly errors: readonly string[];
   readonly warnings: readonly string[];
 }
 
-/** The rules of one resource; `group` is that of the path. With a subresource, `update` is an update of that. */
+/**
+ * Returns the strategy of one resource; `group` is that of the path. With a subresource, `update` is an update of the
+ * subresource.
+ */
 export function rulesOf(rows: readonly KindRow[], group: string, resource: string, subresource?: string) {
   const strategy = strategyOf(rows, resource);
   const inner = subresource === 'status' ? strategy.status : strategy.subresources?.[subresource ?? ''];
@@ -80,7 +83,7 @@ export function rulesOf(rows: readonly KindRow[], group: string, resource: strin
   };
 }
 
-/** Kinds that are built in answer at once. */
+/** The strategies of built-in kinds are synchronous. */
 export function shown(errors: FieldError[] | Promise<FieldError[]> = []): string[] {
   if (errors instanceof Promise) throw new Error('the strategy answers later');
   return errors.map(String);

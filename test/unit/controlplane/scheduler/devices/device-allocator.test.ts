@@ -68,7 +68,7 @@ function outcomeOf(
   );
 }
 
-/** `request=device` of all claims, or the kind of failure. */
+/** Returns `request=device` for all claims, or the kind of failure. */
 function devices(...args: Parameters<typeof outcomeOf>): string {
   const outcome = outcomeOf(...args);
   if (outcome.kind !== 'allocated') return outcome.kind === 'invalid' ? outcome.message : outcome.kind;
@@ -247,7 +247,7 @@ describe('the devices of a claim', () => {
 });
 
 describe('the search for devices', () => {
-  /** Devices, and how often their attributes have been read. */
+  /** Creates devices, and counts the reads of their attributes. */
   function counted(count: number): { readonly slices: readonly ResourceSlice[]; readonly reads: () => number } {
     let reads = 0;
     const devices = Array.from({ length: count }, (_, index) => {

@@ -1,4 +1,4 @@
-/** The scheduler and the controller of resource claims on virtual time over an API in memory. */
+/** The scheduler and the controller of resource claims in virtual time with an API in memory. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
@@ -144,7 +144,7 @@ it('pods that share a claim go where its device is, and no two claims get one de
     t.claim('shared')?.status?.reservedFor?.map(({ name }) => name),
     ['a', 'c'],
   );
-  // A claim that a user made stays, without its device, when its last pod is done.
+  // A claim that a user created stays without its device when its last pod is done.
   await t.setPhase('b', 'Succeeded');
   assert.deepEqual([t.claim('own')?.status?.allocation, t.claim('own')?.metadata.finalizers ?? []], [undefined, []]);
   await t.end();

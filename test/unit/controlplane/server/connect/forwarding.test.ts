@@ -1,4 +1,4 @@
-/** What a target of a proxy, a tunnel or an APIService sees of a request, byte for byte, and what it can do with an answer. */
+/** The exact bytes of a request that the target of a proxy, a tunnel or an APIService receives, and malicious responses. */
 import assert from 'node:assert/strict';
 import { createServer as createTcpServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { connect as connectTls, createServer as createTlsServer, type TLSSocket } from 'node:tls';
@@ -17,7 +17,7 @@ import { until } from '../../../../until.ts';
 const HOST = '127.0.0.1';
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
 
-/** What each connection to a target received, and what the target answers to each request head. */
+/** The data that each connection to a target received. `answer` responds to each request head. */
 let received: string[] = [];
 let answer = OK;
 let plain: Server;
@@ -90,7 +90,7 @@ beforeEach(() => {
   answer = OK;
 });
 
-/** Sends bytes as they are over one connection, and gathers what comes back. */
+/** Sends raw bytes over one connection, and collects the received bytes. */
 async function sending(...parts: readonly string[]): Promise<{ readonly socket: TLSSocket; text: () => string }> {
   const socket = connectTls({ port: api.port, host: HOST, rejectUnauthorized: false, ALPNProtocols: ['http/1.1'] });
   let text = '';

@@ -1,4 +1,6 @@
-/** API priority and fairness through the port: what one user can take from others, and what answers show. */
+/**
+ * API priority and fairness through the port of the server: how much one user can take from others, and the response headers.
+ */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:https';

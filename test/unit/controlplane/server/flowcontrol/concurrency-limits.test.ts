@@ -1,4 +1,4 @@
-/** How seats are divided and lent. */
+/** Tests how seats are divided and borrowed. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

@@ -1,4 +1,4 @@
-/** Which flow schema takes a request. */
+/** Tests which flow schema matches a request. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseRequestPath } from '../../../../../api/machinery/request-path.ts';

@@ -1,4 +1,4 @@
-/** The seats of a list depend on what it reads, in whatever spelling it is requested. */
+/** The number of seats of a list depends on the objects that it reads, however it is requested. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { RequestInfo } from '../../../../../controlplane/server/request-info.ts';

@@ -25,7 +25,7 @@ let thingSchema: JsonObject = { type: 'object', properties: { spec: { type: 'obj
 let revision = 1;
 let published = 0;
 
-/** As when the definition changes: another row with another schema. */
+/** Replaces the row and its schema, like a changed definition. */
 function changeThing(schema: JsonObject): void {
   thing = { ...thing };
   thingSchema = schema;
@@ -102,7 +102,7 @@ test('version 2 has every operation once, and what it refers to is there', async
 
 const ACTIONS = new Set('list get post put patch delete deletecollection connect watch watchlist'.split(' '));
 
-/** What generators of clients rely on; the ids of the document's operations. */
+/** Checks what client generators rely on. `ids` are the operation ids of the document. */
 function checkOperations(root: unknown, ids: Set<string>): void {
   for (const [path, item] of members(at(root, 'paths'))) {
     const inPath = [...path.matchAll(/\{([^}]+)\}/g)].map(([, name]) => name).sort();

@@ -19,7 +19,7 @@ for (const type of ['ecdsa', 'rsa'] as const) {
     };
     assert.deepEqual(errors(pem), []);
     const der = Buffer.from(readPem(pem)[0]?.der ?? []);
-    // The name in the subject is one that was not signed.
+    // The name in the subject is not the signed one.
     der.write('bob', der.indexOf('ann'));
     const [error = ''] = errors(writePem('CERTIFICATE REQUEST', der));
     assert.ok(error.startsWith('spec.request: Invalid value: ') && error.endsWith(`: ${FAULTS[type]}`), error);

@@ -1,4 +1,4 @@
-/** Rules of nodes, by the answers to their writes. */
+/** Tests the rules of nodes by the responses to writes. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { openFixture, type Fixture } from '../../registry-fixture.ts';

@@ -1,4 +1,4 @@
-/** Secrets: the faults of configurations that are no JSON, in the words of kube-apiserver. */
+/** Secrets: the errors of configurations that are not JSON, with the messages of kube-apiserver. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { coreObjectKinds } from '../../../../../../controlplane/registry/kinds/core/core-objects.ts';
