@@ -9,6 +9,7 @@ import { createHash } from 'node:crypto';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { subjectAccessReviews, tokenReviews } from '../../api/machinery/resources.ts';
+import { parseCertificate } from '../../api/pki/certificate.ts';
 
 export interface AgentUser {
   readonly name: string;
@@ -106,20 +107,17 @@ function forbidden(user: AgentUser, verb: string, path: string): string {
 /** `none`: no certificate, or one without a name; `refused`: one that the CA has not signed, or that has expired. */
 function certificateUser(request: IncomingMessage): AgentUser | 'none' | 'refused' {
   const socket = request.socket as TLSSocket;
-  const { subject, raw } = socket.getPeerCertificate() as {
-    subject?: { CN?: string | string[]; O?: string | string[] };
-    raw?: Buffer;
-  };
+  const raw = socket.getPeerX509Certificate()?.raw;
   if (raw === undefined) return 'none';
   if (socket.authorized !== true) return 'refused';
-  const name = Array.isArray(subject?.CN) ? subject.CN[0] : subject?.CN;
-  if (name === undefined || name === '') return 'none';
-  const groups = subject?.O === undefined ? [] : Array.isArray(subject.O) ? subject.O : [subject.O];
+  // The API server, which signs certificates, reads subjects with the same function. Of several common names the last one counts.
+  const { commonName: name, organizations } = parseCertificate(raw).subject;
+  if (name === '') return 'none';
   const credential = `X509SHA256=${createHash('sha256').update(raw).digest('hex')}`;
   return {
     name,
     uid: '',
-    groups: [...groups, 'system:authenticated'],
+    groups: [...organizations, 'system:authenticated'],
     extra: { 'authentication.kubernetes.io/credential-id': [credential] },
   };
 }

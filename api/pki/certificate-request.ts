@@ -20,7 +20,8 @@ import { signed, verifySigned, type KeyPair } from './signing.ts';
 const EXTENSION_REQUEST = '1.2.840.113549.1.9.14';
 
 export interface CertificateRequestTemplate {
-  readonly subject: DistinguishedName;
+  /** A name, or its DER. */
+  readonly subject: DistinguishedName | Buffer;
   readonly names?: AlternativeNames;
   /** Extensions other than the subject alternative names. */
   readonly extensions?: readonly Extension[];
@@ -43,7 +44,7 @@ export function createCsr(template: CertificateRequestTemplate, keys: KeyPair): 
       : [der.sequence(der.oid(EXTENSION_REQUEST), der.setOf(der.sequence(...extensions.map(writeExtension))))];
   const body = der.sequence(
     der.integer(0),
-    writeName(template.subject),
+    Buffer.isBuffer(template.subject) ? template.subject : writeName(template.subject),
     keys.publicKey.export({ type: 'spki', format: 'der' }),
     der.tlv(der.contextTag(0), ...attributes),
   );

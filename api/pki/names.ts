@@ -22,7 +22,7 @@ export interface AlternativeNames {
   readonly uri?: readonly string[];
 }
 
-const COMMON_NAME = '2.5.4.3';
+export const COMMON_NAME = '2.5.4.3';
 const ORGANIZATION = '2.5.4.10';
 
 export function writeName(name: DistinguishedName): Buffer {

@@ -5,7 +5,7 @@
 import { createCertificate, certificatePem } from '../../api/pki/certificate.ts';
 import type { CertificateRequest } from '../../api/pki/certificate-request.ts';
 import { EXTENDED_KEY_USAGES, isKeyUsage, type KeyUsage } from '../../api/pki/extensions.ts';
-import type { AlternativeNames } from '../../api/pki/names.ts';
+import { COMMON_NAME, type AlternativeNames } from '../../api/pki/names.ts';
 import type { Authority } from './authority.ts';
 
 export interface SigningInput {
@@ -40,6 +40,9 @@ function isExactly(usages: readonly string[], wanted: readonly string[]): boolea
 function refuseNodeSubject({ subject }: CertificateRequest): string | undefined {
   if (subject.organizations.length !== 1 || subject.organizations[0] !== 'system:nodes')
     return 'subject organization is not system:nodes';
+  // Servers disagree about which of several names counts.
+  if (subject.attributes.filter(({ oid }) => oid === COMMON_NAME).length > 1)
+    return 'subject has more than one common name';
   if (!subject.commonName.startsWith(NODE_PREFIX)) return 'subject common name does not begin with system:node:';
   return undefined;
 }

@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
+import { generateKeyPairSync, X509Certificate } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { describe, it } from 'node:test';
 import { type AccessOptions, createAccess, subresourcesOf } from '../../../../agent/server/access.ts';
+import { createCertificate } from '../../../../api/pki/certificate.ts';
+import * as der from '../../../../api/pki/der.ts';
+import type { DistinguishedName } from '../../../../api/pki/names.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
@@ -38,27 +42,42 @@ function setUp(more: Partial<AccessOptions> = {}) {
   return { clock, access, asked, granted };
 }
 
-const signed = {
-  authorized: true,
-  getPeerCertificate: () => ({ subject: { CN: 'admin', O: ['a', 'b'] }, raw: Buffer.from('x') }),
-};
-const request = (authorization?: string, socket: object = { getPeerCertificate: () => ({}) }): IncomingMessage =>
+const { publicKey, privateKey } = generateKeyPairSync('ed25519');
+
+/** The socket of a client with a certificate of this subject. */
+function socketOf(subject: DistinguishedName | Buffer): object {
+  const times = { notBeforeMs: Date.parse('2026-01-01T00:00:00Z'), notAfterMs: Date.parse('2027-01-01T00:00:00Z') };
+  const certificate = new X509Certificate(createCertificate({ subject, publicKey, ...times }, { privateKey }));
+  return { authorized: true, getPeerX509Certificate: () => certificate };
+}
+
+const signed = socketOf({ commonName: 'admin', organizations: ['a', 'b'] });
+const request = (
+  authorization?: string,
+  socket: object = { getPeerX509Certificate: () => undefined },
+): IncomingMessage =>
   ({ headers: authorization === undefined ? {} : { authorization }, socket }) as unknown as IncomingMessage;
 const jane = { name: 'jane', uid: '', groups: ['g'], extra: {} };
 
 describe("the authentication of the agent's server", () => {
   it('accepts a client certificate that the CA signed', async () => {
     const { access } = setUp({ anonymous: 'any' });
-    assert.deepEqual(await access.authenticate(request(undefined, signed)), {
-      name: 'admin',
-      uid: '',
-      groups: ['a', 'b', 'system:authenticated'],
-      extra: {
-        'authentication.kubernetes.io/credential-id': [
-          'X509SHA256=2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881',
-        ],
-      },
-    });
+    const { extra, ...user } = (await access.authenticate(request(undefined, signed))) ?? {};
+    assert.deepEqual(user, { name: 'admin', uid: '', groups: ['a', 'b', 'system:authenticated'] });
+    assert.match(extra?.['authentication.kubernetes.io/credential-id']?.[0] ?? '', /^X509SHA256=[0-9a-f]{64}$/);
+  });
+
+  it('takes the last of several common names, as the API server does', async () => {
+    const { access } = setUp();
+    const attribute = (oid: string, text: string): Buffer =>
+      der.setOf(der.sequence(der.oid(oid), der.utf8String(text)));
+    const subject = der.sequence(
+      attribute('2.5.4.10', 'system:nodes'),
+      attribute('2.5.4.3', 'kube-apiserver-kubelet-client'),
+      attribute('2.5.4.3', 'system:node:hostile'),
+    );
+    const user = await access.authenticate(request(undefined, socketOf(subject)));
+    assert.equal(user?.name, 'system:node:hostile');
   });
 
   it('rejects a client certificate of another CA, unless the request has a valid token', async () => {
@@ -66,7 +85,7 @@ describe("the authentication of the agent's server", () => {
     const wrong = { ...signed, authorized: false };
     assert.equal(await access.authenticate(request(undefined, wrong)), undefined);
     assert.equal((await access.authenticate(request('Bearer good', wrong)))?.name, 'jane');
-    const nameless = { authorized: true, getPeerCertificate: () => ({ subject: {}, raw: Buffer.from('x') }) };
+    const nameless = socketOf({});
     assert.equal((await access.authenticate(request(undefined, nameless)))?.name, 'system:anonymous');
   });
 

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { parseCertificate, createCertificate } from '../../../../api/pki/certificate.ts';
 import { createCsr, parseCsr, type CertificateRequestTemplate } from '../../../../api/pki/certificate-request.ts';
+import * as der from '../../../../api/pki/der.ts';
 import { generateKey, type KeyPair } from '../../../../api/pki/signing.ts';
 import { readPem } from '../../../../api/pki/pem.ts';
 import type { Authority } from '../../../../controlplane/pki/authority.ts';
@@ -48,6 +49,12 @@ function sign(
   return signRequest({ signerName, request, usages, expirationSeconds }, authority, NOW, YEAR);
 }
 
+const attribute = (oid: string, text: string): Buffer => der.setOf(der.sequence(der.oid(oid), der.utf8String(text)));
+const TWO_NAMES = der.sequence(
+  attribute('2.5.4.10', 'system:nodes'),
+  attribute('2.5.4.3', 'kube-apiserver-kubelet-client'),
+  attribute('2.5.4.3', 'system:node:a'),
+);
 const dns = { names: { dns: ['a.example'] } };
 const table: readonly (readonly [string, string, CertificateRequestTemplate, readonly string[], string | undefined])[] =
   [
@@ -67,6 +74,16 @@ const table: readonly (readonly [string, string, CertificateRequestTemplate, rea
       'invalid usage for client certificate: server auth',
     ],
     ['a node', NODE_CLIENT, { subject: NODE }, CLIENT_USAGES, undefined],
+    ...[NODE_CLIENT, SERVING].map(
+      (signer) =>
+        [
+          `a node with the name of another user before its own (${signer})`,
+          signer,
+          { subject: TWO_NAMES, ...(signer === SERVING ? dns : {}) },
+          signer === SERVING ? SERVER_USAGES : CLIENT_USAGES,
+          'subject has more than one common name',
+        ] as const,
+    ),
     [
       'a node of no group',
       NODE_CLIENT,
