@@ -343,13 +343,12 @@ function targetsOf(pod: Pod): string[] {
   return targets;
 }
 
+/** Returns the secrets that a node needs to mount the volume. Those of the controllers of a CSI driver are not among them. */
 function secretsOfVolume(volume: PersistentVolume): string[] {
   const { spec } = volume;
   const namespace = spec?.claimRef?.namespace ?? '';
   if (spec === undefined) return [];
   const references = [
-    spec.csi?.controllerExpandSecretRef,
-    spec.csi?.controllerPublishSecretRef,
     spec.csi?.nodeExpandSecretRef,
     spec.csi?.nodePublishSecretRef,
     spec.csi?.nodeStageSecretRef,

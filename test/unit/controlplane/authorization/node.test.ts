@@ -69,6 +69,22 @@ describe('a node', () => {
     assert.equal(reads('secrets', 'kube-system', 'ceph'), true);
   });
 
+  it('reads none of the secrets that only the controllers of a CSI driver need', () => {
+    const { sources, reads } = setUp();
+    const secret = (name: string): object => ({ namespace: 'kube-system', name });
+    const csi = {
+      controllerPublishSecretRef: secret('attach'),
+      controllerExpandSecretRef: secret('grow'),
+      nodeStageSecretRef: secret('stage'),
+      nodeExpandSecretRef: secret('expand'),
+    };
+    const spec = { claimRef: { namespace: 'ns', name: 'data-mysql-0' }, csi };
+    sources.put('persistentvolumes', { metadata: { name: 'pv1' }, spec } as unknown as KubeObject);
+    sources.put('pods', pod('data', ephemeral));
+    const readable = ['attach', 'grow', 'stage', 'expand'].filter((name) => reads('secrets', 'kube-system', name));
+    assert.deepEqual(readable, ['stage', 'expand']);
+  });
+
   it('reads nothing because of a mirror pod, which it creates itself', () => {
     const { sources, reads } = setUp();
     sources.put('persistentvolumes', boundVolume);
