@@ -110,7 +110,7 @@ function certificateUser(request: IncomingMessage): AgentUser | 'none' | 'refuse
   const raw = socket.getPeerX509Certificate()?.raw;
   if (raw === undefined) return 'none';
   if (socket.authorized !== true) return 'refused';
-  // The API server, which signs certificates, reads subjects with the same function. Of several common names the last one counts.
+  // The API server reads subjects with the same function. Of several common names the last one counts.
   const { commonName: name, organizations } = parseCertificate(raw).subject;
   if (name === '') return 'none';
   const credential = `X509SHA256=${createHash('sha256').update(raw).digest('hex')}`;

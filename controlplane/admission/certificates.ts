@@ -5,8 +5,10 @@
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { CertificateSigningRequest } from '../../api/machinery/kinds.ts';
+import { forbidden } from '../../api/meta/field-error.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
+import { newInvalid } from '../../api/meta/status-error.ts';
 import { parseCsr, type CertificateRequest } from '../../api/pki/certificate-request.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
 import type { Authorizer } from '../authorization/authorization.ts';
@@ -18,6 +20,11 @@ const GROUP = 'certificates.k8s.io';
 const isRequest = (attributes: AdmissionAttributes, subresource: string): boolean =>
   attributes.resource.group === GROUP &&
   attributes.resource.resource === 'certificatesigningrequests' &&
+  attributes.subresource === subresource;
+
+const isPodRequest = (attributes: AdmissionAttributes, subresource: string): boolean =>
+  attributes.resource.group === GROUP &&
+  attributes.resource.resource === 'podcertificaterequests' &&
   attributes.subresource === subresource;
 
 /** The permission is for the signer by its name, or for every signer of its domain. */
@@ -60,11 +67,28 @@ export function certificateApproval(authorizer: Authorizer): AdmissionPlugin {
   };
 }
 
+/**
+ * Whoever writes the chain of a pod's certificate needs the right for the signer. kube-apiserver checks it in the strategy of
+ * the resource.
+ */
+async function mayIssue(authorizer: Authorizer, { oldObject, object, user }: AdmissionAttributes): Promise<void> {
+  const chainOf = (one: KubeObject | undefined): string =>
+    (one?.['status'] as { certificateChain?: string } | undefined)?.certificateChain ?? '';
+  if (chainOf(oldObject) === chainOf(object)) return;
+  const name = (oldObject?.['spec'] as { signerName?: string } | undefined)?.signerName ?? '';
+  if (await mayUseSigner(authorizer, user, 'sign', name)) return;
+  const why = `User ${quoteText(user.name)} is not permitted to "sign" for signer ${quoteText(name)}`;
+  throw newInvalid({ group: GROUP, resource: 'PodCertificateRequest' }, object?.metadata.name ?? '', [
+    forbidden('spec.signerName', why),
+  ]);
+}
+
 export function certificateSigning(authorizer: Authorizer): AdmissionPlugin {
   return {
     name: 'CertificateSigning',
     handles: (operation) => operation === 'UPDATE',
     async validate(attributes) {
+      if (isPodRequest(attributes, 'status')) return mayIssue(authorizer, attributes);
       if (!isRequest(attributes, 'status')) return;
       const old = attributes.oldObject as CertificateSigningRequest;
       const now = attributes.object as CertificateSigningRequest;

@@ -7,7 +7,7 @@ import type { ResourceInfo } from '../../../../api/schema/schema.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../../../../controlplane/admission/admission.ts';
 import { alwaysAdmit, alwaysDeny } from '../../../../controlplane/admission/always.ts';
 import { alwaysPullImages } from '../../../../controlplane/admission/always-pull-images.ts';
-import { clusterTrustBundleAttest } from '../../../../controlplane/admission/certificates.ts';
+import { certificateSigning, clusterTrustBundleAttest } from '../../../../controlplane/admission/certificates.ts';
 import { denyServiceExternalIps } from '../../../../controlplane/admission/deny-service-external-ips.ts';
 import { extendedResourceToleration } from '../../../../controlplane/admission/extended-resource-toleration.ts';
 import { limitPodHardAntiAffinity } from '../../../../controlplane/admission/limit-pod-hard-anti-affinity.ts';
@@ -300,4 +300,23 @@ test('ClusterTrustBundleAttest asks for the right to attest for the signer or al
     await through(clusterTrustBundleAttest(allowing(right)), asked);
   const unsigned = { metadata: { name: 'b' }, spec: {} } as KubeObject;
   await through(clusterTrustBundleAttest(allowing()), { ...asked, object: unsigned });
+});
+
+test('CertificateSigning asks for the right to sign before a pod gets its certificate', async () => {
+  const request = (status: object): KubeObject =>
+    ({ metadata: { name: 'r' }, spec: { signerName: 'example.com/s' }, status }) as KubeObject;
+  const asked = {
+    operation: 'UPDATE',
+    group: 'certificates.k8s.io',
+    resource: 'podcertificaterequests',
+    subresource: 'status',
+    oldObject: request({}),
+    object: request({ certificateChain: 'c' }),
+  } as const;
+  await assert.rejects(through(certificateSigning(allowing()), asked), {
+    code: 422,
+    message: /spec.signerName: Forbidden: User "ann" is not permitted to "sign" for signer "example.com\/s"/,
+  });
+  await through(certificateSigning(allowing('sign signers example.com/s')), asked);
+  await through(certificateSigning(allowing()), { ...asked, object: request({ conditions: [] }) });
 });
