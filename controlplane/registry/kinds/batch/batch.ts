@@ -18,7 +18,7 @@ import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 import { invalid, nonNegative, notSupported, required } from '../field-rules.ts';
 import { templated } from '../apps/workload-rules.ts';
 import { scheduleErrors, timeZoneErrors } from './cron-schedule.ts';
-import { failurePolicyErrors, jobNameWarnings, ORPHANED_PODS, successPolicyErrors } from './job-policies.ts';
+import { failurePolicyErrors, isIdle, jobNameWarnings, ORPHANED_PODS, successPolicyErrors } from './job-policies.ts';
 import { jobStatusErrors } from './job-status.ts';
 import type { Job, JobSpec } from './job-types.ts';
 
@@ -262,13 +262,12 @@ function keepNodeAffinity(spec: PodSpec, old: PodSpec | undefined): void {
   else spec.affinity = kept;
 }
 
-/** Validates changes of the template. The scheduling directives of a suspended job that never started may still change. */
+/** Validates changes of the template. The scheduling directives and resources of a suspended job may still change. */
 function templateUpdateErrors(job: Job, old: Job): FieldError[] {
   const template = cloneJson(job.spec?.template ?? {});
   const before = old.spec?.template ?? {};
-  const started = old.status?.startTime !== undefined;
   const spec = (template.spec ??= {});
-  if (old.spec?.suspend === true && !started) {
+  if (isIdle(old)) {
     for (const field of SCHEDULING) {
       if (before.spec?.[field] === undefined) delete spec[field];
       else Object.assign(spec, { [field]: before.spec[field] });

@@ -48,6 +48,27 @@ export function scheduleErrors(field: string, { schedule = '', timeZone }: Timed
   return errors;
 }
 
+/** The largest number that Go's `strconv.Atoi` reads. */
+const MAX_INT = 2n ** 63n - 1n;
+const EVERY = '@every ';
+const UNITS: ReadonlySet<string> = new Set(['ns', 'us', 'µs', 'μs', 'ms', 's', 'm', 'h']);
+
+/** Returns the error of Go's `time.ParseDuration`. */
+function durationFault(text: string): string | undefined {
+  const given = quoteText(text);
+  let rest = text.replace(/^[+-]/, '');
+  if (rest === '0') return undefined;
+  do {
+    const number = /^(?:\d+\.?\d*|\.\d+)/.exec(rest)?.[0];
+    if (number === undefined) return `time: invalid duration ${given}`;
+    const unit = /^[^.\d]*/.exec(rest.slice(number.length))?.[0] ?? '';
+    if (unit === '') return `time: missing unit in duration ${given}`;
+    if (!UNITS.has(unit)) return `time: unknown unit ${quoteText(unit)} in duration ${given}`;
+    rest = rest.slice(number.length + unit.length);
+  } while (rest !== '');
+  return undefined;
+}
+
 const ZONE = /^(?:CRON_)?TZ=(\S*) */;
 
 function scheduleFault(text: string): string | undefined {
@@ -56,10 +77,12 @@ function scheduleFault(text: string): string | undefined {
     return `provided bad location ${zone}: unknown time zone ${zone}`;
   const schedule = text.replace(ZONE, '');
   if (schedule.startsWith('@')) {
-    if (DESCRIPTORS.has(schedule) || /^@every (\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+$/.test(schedule)) return undefined;
-    return `unrecognized descriptor: ${schedule}`;
+    if (DESCRIPTORS.has(schedule)) return undefined;
+    if (!schedule.startsWith(EVERY)) return `unrecognized descriptor: ${schedule}`;
+    const fault = durationFault(schedule.slice(EVERY.length));
+    return fault === undefined ? undefined : `failed to parse duration ${schedule}: ${fault}`;
   }
-  const fields = schedule.trim().split(/\s+/);
+  const fields = schedule.split(/\s+/).filter((field) => field !== '');
   if (fields.length !== FIELDS.length)
     return `expected exactly 5 fields, found ${fields.length}: [${fields.join(' ')}]`;
   for (const [index, bounds] of FIELDS.entries()) {
@@ -81,16 +104,19 @@ function rangeFault(term: string, bounds: Bounds): string | undefined {
   if (low !== '*' && low !== '?') {
     const first = numberOf(low, bounds);
     if (first === undefined) return parseFault(low);
+    if (first > MAX_INT) return parseFault(low, 'value out of range');
     from = first;
     to = first;
     if (high !== undefined) {
       const last = numberOf(high, bounds);
       if (last === undefined) return parseFault(high);
+      if (last > MAX_INT) return parseFault(high, 'value out of range');
       to = last;
     } else if (step !== undefined) to = bounds.high;
   }
   if (step !== undefined) {
     if (!/^\d+$/.test(step)) return parseFault(step);
+    if (BigInt(step) > MAX_INT) return parseFault(step, 'value out of range');
     if (Number(step) === 0) return `step of range should be a positive number: ${term}`;
   }
   if (from < bounds.low) return `beginning of range (${from}) below minimum (${bounds.low}): ${term}`;
@@ -104,17 +130,17 @@ function numberOf(text: string, bounds: Bounds): number | undefined {
   return /^\d+$/.test(text) ? Number(text) : undefined;
 }
 
-const parseFault = (text: string): string =>
-  `failed to parse int from ${text}: strconv.Atoi: parsing ${quoteText(text)}: invalid syntax`;
+const parseFault = (text: string, why = 'invalid syntax'): string =>
+  `failed to parse int from ${text}: strconv.Atoi: parsing ${quoteText(text)}: ${why}`;
 
 export function timeZoneErrors(field: string, zone: string | undefined): FieldError[] {
   if (zone === undefined) return [];
   if (zone === '') return [invalid(field, zone, 'timeZone must be nil or non-empty string')];
-  if (zone.toLowerCase() === 'local')
-    return [
-      invalid(field, zone, 'timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones'),
-    ];
-  return isZone(zone) ? [] : [invalid(field, zone, `unknown time zone ${zone}`)];
+  const isLocal = zone.toLowerCase() === 'local';
+  const text = 'timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones';
+  const errors = isLocal ? [invalid(field, zone, text)] : [];
+  // Go knows the zone "Local", but only with a capital.
+  return zone === 'Local' || isZone(zone) ? errors : [...errors, invalid(field, zone, `unknown time zone ${zone}`)];
 }
 
 /** Returns whether the time zone exists. Go finds zones by file names, so the case of the letters matters. */

@@ -3,7 +3,7 @@ import { quoteText } from '../../../../api/meta/quote.ts';
 import { duplicate, notSupported, OMITTED_VALUE, tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
 import { dnsLabelErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
-import type { JobSpec } from './job-types.ts';
+import type { Job, JobSpec } from './job-types.ts';
 import { invalid, invalidFor, maxItems, required } from '../field-rules.ts';
 
 const ACTIONS = ['Count', 'FailIndex', 'FailJob', 'Ignore'];
@@ -169,6 +169,13 @@ export function countIndexes(text: string, completions: number): number | string
     total += (last ?? 0) - (first ?? 0) + 1;
   }
   return total;
+}
+
+/** Returns whether the job is suspended, has no active pod, and has not started or reports that it is suspended. */
+export function isIdle({ spec, status }: Job): boolean {
+  if (spec?.suspend !== true || (status?.active ?? 0) > 0) return false;
+  if (status?.startTime === undefined) return true;
+  return (status.conditions ?? []).some((one) => one.type === 'Suspended' && one.status === 'True');
 }
 
 /** The warning for a DELETE that does not name a propagation policy. */

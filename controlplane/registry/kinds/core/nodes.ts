@@ -1,5 +1,6 @@
 /** Defines the strategy of nodes: the facts that the agents report, and the fields that decide which pods may run there. */
 import type { V1Node } from '@kubernetes/client-node';
+import { quoteText } from '../../../../api/meta/quote.ts';
 import { parseExactJson } from '../../../../api/codec/json.ts';
 import { resourceValueErrors } from '../../../../api/kinds/resource-validation.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
@@ -72,9 +73,38 @@ function cidrListErrors({ podCIDRs: cidrs = [] }: Spec): FieldError[] {
   }
   if (cidrs.length > 2 || new Set(families).size < 2)
     errors.push(invalid(field, cidrs, 'may specify no more than one CIDR for each IP family'));
-  for (const [index, cidr] of cidrs.entries())
-    if (cidrs.indexOf(cidr) < index) errors.push(duplicate(`${field}[${index}]`, cidr));
   return errors;
+}
+
+const FEATURE_NAME = /^[A-Z][a-zA-Z0-9]*(?:\/[a-zA-Z][a-zA-Z0-9]*)*$/;
+const FEATURE_FORM =
+  "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes";
+const MAX_FEATURE = 253;
+
+/** Validates the names of the features that the kubelet declares, and their order. */
+function featureErrors({ status }: Node): FieldError[] {
+  const features = status?.declaredFeatures ?? [];
+  return features.flatMap((name, index) => {
+    const errors: FieldError[] = [];
+    const refuse = (at: number, value: string, text: string): unknown =>
+      errors.push(invalid(`status.declaredFeatures[${at}]`, value, text));
+    const named = `invalid feature name ${quoteText(name)}`;
+    if (Buffer.byteLength(name) > MAX_FEATURE)
+      refuse(index, name, `${named}: must be no more than ${MAX_FEATURE} characters`);
+    else if (!FEATURE_NAME.test(name)) refuse(index, name, `${named}: ${FEATURE_FORM}`);
+    const next = features[index + 1];
+    if (next === name) errors.push(duplicate(`status.declaredFeatures[${index + 1}]`, next));
+    else if (next !== undefined && next < name) refuse(index + 1, next, 'list must be sorted alphabetically');
+    return errors;
+  });
+}
+
+/** kube-apiserver reports the swap of a node under the metadata. */
+function swapErrors({ status }: Node): FieldError[] {
+  const capacity = status?.nodeInfo?.swap?.capacity;
+  return capacity !== undefined && capacity <= 0
+    ? [invalid('metadata.nodeSwapStatus.capacity', capacity, 'must be greater than zero')]
+    : [];
 }
 
 const AVOID_PODS = 'scheduler.alpha.kubernetes.io/preferAvoidPods';
@@ -120,6 +150,8 @@ function nodeErrors(object: Node): FieldError[] {
     ...avoidPodsErrors(object),
     ...taintErrors(object.spec?.taints ?? []),
     ...resourceErrors(object),
+    ...swapErrors(object),
+    ...featureErrors(object),
     ...cidrListErrors(object.spec ?? {}),
   ];
 }
@@ -155,6 +187,7 @@ function nodeUpdateErrors(object: Node, old: Node): FieldError[] {
   const errors = [
     ...avoidPodsErrors(object),
     ...resourceErrors(object),
+    ...featureErrors(object),
     ...addressErrors(object),
     ...fixedErrors(spec, old.spec ?? {}),
     ...taintErrors(spec.taints ?? []),

@@ -80,18 +80,15 @@ function comparable(object: Claim, old: Claim): { readonly now: ClaimSpec; reado
   if (object.status?.phase === 'Bound') {
     const size = storageOf(before);
     if (now.resources?.requests !== undefined && size !== undefined) requests(now)['storage'] = size;
-    if (now.volumeAttributesClassName !== undefined) {
-      if (before.volumeAttributesClassName === undefined) delete now.volumeAttributesClassName;
-      else now.volumeAttributesClassName = before.volumeAttributesClassName;
-    }
+    if (before.volumeAttributesClassName === undefined) delete now.volumeAttributesClassName;
+    else now.volumeAttributesClassName = before.volumeAttributesClassName;
   }
   return { now, before };
 }
 
 function sizeErrors(object: Claim, old: Claim): FieldError[] {
-  const now = storageOf(object.spec);
-  const before = storageOf(old.spec);
-  if (now === undefined || before === undefined) return [];
+  const now = storageOf(object.spec) ?? '0';
+  const before = storageOf(old.spec) ?? '0';
   if (compareQuantities(parseQuantity(now), parseQuantity(before)) >= 0) return [];
   const reached = (old.status?.capacity as Record<string, string> | undefined)?.['storage'] ?? '0';
   return compareQuantities(parseQuantity(now), parseQuantity(reached)) <= 0
@@ -123,10 +120,13 @@ function updateErrors(object: Claim, old: Claim): FieldError[] {
     );
   errors.push(...sizeErrors(object, old));
   errors.push(...immutable('volumeMode', object.spec?.volumeMode, old.spec?.volumeMode));
-  const applied = old.status?.currentVolumeAttributesClassName ?? '';
-  const wanted = object.spec?.volumeAttributesClassName ?? '';
-  if (applied !== '' && wanted === '' && wanted !== (old.spec?.volumeAttributesClassName ?? ''))
-    errors.push(forbidden('spec.volumeAttributesClassName', 'update from non-nil value to nil is forbidden'));
+  const wanted = object.spec?.volumeAttributesClassName;
+  const applied = old.status?.currentVolumeAttributesClassName !== undefined;
+  if (applied && (wanted ?? '') === '' && wanted !== old.spec?.volumeAttributesClassName) {
+    const to = wanted === undefined ? 'nil' : 'empty string';
+    const text = `update to ${to} is forbidden when status.currentVolumeAttributesClassName is not nil`;
+    errors.push(forbidden('spec.volumeAttributesClassName', text));
+  }
   return errors;
 }
 
@@ -157,8 +157,10 @@ function statusErrors(object: Claim): FieldError[] {
       errors.push(notSupported('status.allocatedResourceStatuses', name, RESIZE_STATES));
   }
   for (const [name, quantity] of Object.entries((status?.allocatedResources ?? {}) as Record<string, string>)) {
-    errors.push(...resourceKeyErrors(name, 'status.allocatedResources'));
-    errors.push(...basicQuantityErrors(`status.allocatedResources[${name}]`, quantity));
+    const misnamed = resourceKeyErrors(name, 'status.allocatedResources');
+    errors.push(
+      ...(misnamed.length > 0 ? misnamed : basicQuantityErrors(`status.allocatedResources[${name}]`, quantity)),
+    );
   }
   return errors;
 }

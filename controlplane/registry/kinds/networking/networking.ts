@@ -144,7 +144,7 @@ function rangeErrors({ spec }: ServiceCidr): FieldError[] {
     ];
   const errors = cidrs.flatMap((cidr, index) => canonicalRangeErrors(`${CIDRS}[${index}]`, cidr));
   const [first, second] = cidrs.map((cidr) => parseCidr(cidr)?.family);
-  if (cidrs.length === 2 && (first === undefined || second === undefined || first === second)) {
+  if (cidrs.length === 2 && first !== undefined && first === second) {
     const text = 'may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64';
     errors.push(invalid(CIDRS, cidrs, text));
   }

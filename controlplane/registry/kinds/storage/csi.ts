@@ -64,6 +64,11 @@ function driverErrors(object: Driver): FieldError[] {
     errors.push(
       invalid('spec.nodeAllocatableUpdatePeriodSeconds', period, 'must be greater than or equal to 10 seconds'),
     );
+  const inSecrets = spec.serviceAccountTokenInSecrets;
+  if (inSecrets !== undefined && (spec.tokenRequests ?? []).length === 0) {
+    const text = 'serviceAccountTokenInSecrets is set but no tokenRequests are specified';
+    errors.push(invalid('spec.serviceAccountTokenInSecrets', inSecrets, text));
+  }
   return errors;
 }
 
