@@ -164,7 +164,7 @@ export function hasAppArmor(): boolean {
   return readText('/sys/module/apparmor/parameters/enabled')?.startsWith('Y') === true;
 }
 
-/** Cgroup v2 alone, not beside v1. */
+/** Whether the host has only cgroup v2, and not v1 as well. */
 export function hasUnifiedCgroups(): boolean {
   return readText('/sys/fs/cgroup/cgroup.controllers') !== undefined;
 }

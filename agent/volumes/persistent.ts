@@ -80,14 +80,14 @@ export function checkVolumeMode(pod: Pod, volumeName: string, volumeMode: string
 /** Returns the volume's size if it exceeds that of the claim's status, because the file system still has the smaller size. */
 export function sizeToGrow({ volume, claim }: BoundVolume): number | undefined {
   const size = volume.spec?.capacity?.['storage'];
-  const told = claim.status?.capacity?.['storage'];
-  if (size === undefined || told === undefined) return undefined;
-  if (compareQuantities(parseQuantity(size), parseQuantity(told)) <= 0) return undefined;
+  const reported = claim.status?.capacity?.['storage'];
+  if (size === undefined || reported === undefined) return undefined;
+  if (compareQuantities(parseQuantity(size), parseQuantity(reported)) <= 0) return undefined;
   return Number(wholeUnits(parseQuantity(size)));
 }
 
 /** Reports that the file system has the volume's size, which completes the expansion. */
-export async function tellGrown(client: Client, { volume, claim }: BoundVolume): Promise<void> {
+export async function reportGrown(client: Client, { volume, claim }: BoundVolume): Promise<void> {
   const ended = (claim.status?.conditions ?? []).filter(
     ({ type }) => type === 'FileSystemResizePending' || type === 'Resizing',
   );

@@ -211,8 +211,8 @@ export class PodCertificates {
     const how = type === 'Denied' ? 'denied' : 'failed';
     const why = `reason=${JSON.stringify(reason)}`;
     const was = type === 'Denied' ? 'was denied' : 'failed';
-    const said = `PodCertificateRequest ${request} ${was}, ${why}, message=${JSON.stringify(message)}`;
-    this.#options.events.event(pod, 'Warning', type, said);
+    const text = `PodCertificateRequest ${request} ${was}, ${why}, message=${JSON.stringify(message)}`;
+    this.#options.events.event(pod, 'Warning', type, text);
     credential.refused = `PodCertificateRequest was permanently ${how}: ${why} message=${JSON.stringify(message)}`;
     throw new Error(credential.refused);
   }

@@ -22,7 +22,7 @@ import {
   type ClaimReference,
   resolveClaim,
   sizeToGrow,
-  tellGrown,
+  reportGrown,
 } from './persistent.ts';
 import type { PodMounts } from './pod-mounts.ts';
 
@@ -220,7 +220,7 @@ export class VolumeSetUp {
     const mounted = await this.#csi().mount({ pod, volumeName: volume.name, source, readOnly, signal });
     if (mounted.setsGroup) await giveToGroup(pod, mounted.path);
     if (mounted.grown && this.#options.client !== undefined) {
-      await tellGrown(this.#options.client, bound);
+      await reportGrown(this.#options.client, bound);
       this.#options.onGrown(pod, bound.volume.metadata.name);
     }
     return { readOnly, isBlock: mounted.isBlock, ...this.#ofDriver(pod, mounted) };

@@ -20,7 +20,7 @@ const REFUSED: readonly (readonly [field: string, shown?: string])[] = [
   ['managedFields'],
 ];
 
-/** Fields whose zero kube-apiserver tells apart from none. */
+/** Fields for which kube-apiserver distinguishes zero from an absent value. */
 const POINTERS = new Set(['deletionGracePeriodSeconds']);
 
 export function templateMetadataErrors(metadata: object | undefined, at: string): FieldError[] {

@@ -28,7 +28,7 @@ export interface S3Settings {
   readonly url: URL;
   readonly region: string;
   readonly credentials: S3Credentials;
-  /** Trusted beside the system's; PEM. */
+  /** PEM certificates that are trusted in addition to those of the system. */
   readonly ca?: string;
 }
 

@@ -24,7 +24,7 @@ interface PlatformError extends Error {
   readonly address?: string;
   readonly port?: number;
   readonly hostname?: string;
-  /** Of a certificate for other names. */
+  /** The host whose name the certificate does not contain. */
   readonly host?: string;
   readonly cert?: { readonly subjectaltname?: string };
 }

@@ -11,7 +11,7 @@ const POLL_UNWATCHED_MS = 1_000;
 
 export class FolderWatch {
   readonly #onChange: () => void;
-  /** By path, with the inode: a folder may be replaced by another one of the same name. */
+  /** The watchers by path. The inode shows whether a folder was replaced by another one of the same name. */
   readonly #watchers = new Map<string, { readonly inode: bigint; readonly watcher: FSWatcher }>();
   #isUnwatched = false;
 

@@ -277,7 +277,7 @@ class Manifests {
     let nextMs = Infinity;
     for (const inventory of this.#inventories?.values() ?? []) {
       const keeps = this.#sources.keeps(inventory.path);
-      // What was applied last goes first.
+      // Objects that were applied last are deleted first.
       for (const key of [...inventory.entries.keys()].toReversed()) {
         if (wanted.has(key) || keeps) {
           this.#absent.delete(key);

@@ -1,4 +1,7 @@
-/** Defines the flags of what a cluster has beside the API: parts that can be switched off and left to others. */
+/**
+ * Defines the flags of the parts of a cluster other than the API server. Each can be disabled, so that another program provides
+ * it.
+ */
 import { flag } from '../../api/component/flags.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 

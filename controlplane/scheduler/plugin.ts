@@ -47,7 +47,8 @@ export interface FilterPlugin {
 
 export type Scores = readonly number[] | undefined;
 
-export interface ScoreContext {
+/** The cluster and the time slice of one scheduling attempt. */
+export interface SchedulingContext {
   readonly cluster: Cluster;
   readonly slice: TimeSlice;
 }
@@ -56,5 +57,5 @@ export interface ScorePlugin {
   readonly name: string;
   readonly weight: number;
   /** Returns a score from 0 to 100 for each of `nodes`, or `undefined` if the plugin does not concern this pod. */
-  score(pod: PodInfo, nodes: readonly NodeInfo[], at: ScoreContext): Scores | Promise<Scores>;
+  score(pod: PodInfo, nodes: readonly NodeInfo[], at: SchedulingContext): Scores | Promise<Scores>;
 }

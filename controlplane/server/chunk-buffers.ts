@@ -19,7 +19,7 @@ export class ChunkBuffers {
     return this.#free.pop() ?? Buffer.allocUnsafeSlow(this.#bytes);
   }
 
-  /** Only for a buffer of `take` that nobody reads any more. */
+  /** Returns a buffer of `take`. The caller must not use the buffer any more. */
   giveBack(buffer: Buffer): void {
     if (this.#free.length < KEPT) this.#free.push(buffer);
   }

@@ -308,7 +308,7 @@ function sendBody(request: ApiRequest, status: number, contentType: string, piec
   else pump(request, chunks);
 }
 
-/** The chunks of one body. The buffer of a chunk is free again when the one who reads it says so. */
+/** The chunks of one body. The reader of a chunk releases its buffer. */
 class Chunks {
   readonly #chunks: Generator<Buffer>;
   #buffer: Buffer | undefined;

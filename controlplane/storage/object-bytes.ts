@@ -36,7 +36,7 @@ export function encodeObject(object: KubeObject): Buffer {
   return Buffer.from(escapeMarkup(`${text}}`));
 }
 
-/** Where the first member of `metadata` stands. */
+/** Returns the position of the first member of `metadata`. */
 function metadataStart(bytes: Buffer): number {
   const at = bytes.subarray(0, SEARCH_LIMIT).indexOf(METADATA);
   if (at < 0) throw new Error('a stored value is not an object with metadata');

@@ -28,8 +28,8 @@ export class StorageHealth {
   #failure: Error | undefined;
   #isFull = false;
   /**
-   * Small writes succeed between others that find no room. Only a probe ends what the log says, and probes go on until one
-   * succeeds.
+   * Whether the log has reported a full disk. Small writes may succeed while larger ones fail, so only a successful probe
+   * clears this.
    */
   #isReportedFull = false;
   #trouble: string | undefined;

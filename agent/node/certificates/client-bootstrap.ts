@@ -99,7 +99,7 @@ async function hasValidCredentials(options: BootstrapOptions): Promise<boolean> 
   if (there === undefined) return false;
   const pair = await readPair(options.certificateDirectory, CLIENT_PAIR);
   if (pair === undefined) {
-    // Somebody else's kubeconfig (a token, a certificate inside): it is taken as it is.
+    // An administrator has written this kubeconfig (with a token or an embedded certificate), so it is used unchanged.
     const text = await loadKubeconfig(options.kubeconfig);
     const user = [...text.users.values()][0]?.value as { 'client-certificate'?: string } | undefined;
     return user?.['client-certificate'] !== currentPath(options.certificateDirectory, CLIENT_PAIR);

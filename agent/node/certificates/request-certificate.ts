@@ -124,9 +124,9 @@ async function usagesFor(client: SigningClient, wish: CertificateWish, signal: A
 async function isRecent(client: SigningClient, signal: AbortSignal): Promise<boolean> {
   try {
     const { body } = await client.raw({ method: 'GET', path: '/version', signal });
-    const told = JSON.parse((await readAll(body)).toString('utf8')) as { major?: string; minor?: string };
+    const version = JSON.parse((await readAll(body)).toString('utf8')) as { major?: string; minor?: string };
     // Some distributions write "21+".
-    const [major, minor] = [Number.parseInt(told.major ?? '', 10), Number.parseInt(told.minor ?? '', 10)];
+    const [major, minor] = [Number.parseInt(version.major ?? '', 10), Number.parseInt(version.minor ?? '', 10)];
     return major > 1 || (major === 1 && minor >= FIRST_WITHOUT_ENCIPHERMENT);
   } catch (error) {
     if (isStatusError(error) || error instanceof SyntaxError) return false;

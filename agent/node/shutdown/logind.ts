@@ -127,10 +127,10 @@ function shutdownOf(line: string): boolean | undefined {
 }
 
 function endOf(child: ChildProcess): Promise<string> {
-  let said = '';
-  child.stderr?.on('data', (chunk: Buffer) => (said = (said + chunk.toString()).slice(-500)));
+  let output = '';
+  child.stderr?.on('data', (chunk: Buffer) => (output = (output + chunk.toString()).slice(-500)));
   return new Promise((resolve) => {
     child.once('error', (error) => resolve(error.message));
-    child.once('exit', (code, signal) => resolve(said.trim() || `it ended with ${signal ?? code ?? 'nothing'}`));
+    child.once('exit', (code, signal) => resolve(output.trim() || `it ended with ${signal ?? code ?? 'nothing'}`));
   });
 }

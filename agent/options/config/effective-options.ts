@@ -146,7 +146,7 @@ function completed(flags: AgentFlags, origins: Map<string, Origin>): AgentFlags 
   };
 }
 
-/** Told once a flag that has a place in the configuration file. */
+/** Returns a warning for each given flag that is also a field of the configuration file. */
 export function preferFileWarnings(given: ReadonlySet<string>): readonly string[] {
   return Object.entries<AnyOption>(agentOptions)
     .filter(

@@ -141,7 +141,7 @@ export class SpdyConnection {
         this.#answer(controlFrame(FRAME.ping, 0, frame.payload));
         return;
       case FRAME.headers:
-        // Keeps the state of the compression right; the headers themselves say nothing here.
+        // Decompressing keeps the state of the compression correct. The headers themselves are not used.
         await this.#decompress(frame.payload.subarray(4));
         return;
       case FRAME.goAway:
@@ -351,7 +351,7 @@ export class SpdyConnection {
     this.#deflate.close();
   }
 
-  /** Ends it with what the peer has not taken yet: nobody wants it to any more. */
+  /** Ends the connection and drops the data that the peer has not received yet. */
   abandon(): void {
     this.close();
     this.#transport.destroy();

@@ -58,7 +58,7 @@ async function writeStateFile(path: string, value: object): Promise<void> {
   await replaceFile(path, JSON.stringify(value), { mode: 0o600 });
 }
 
-/** Of the state of a manager, which belongs to its policy. */
+/** Where a manager stores its state, and the policy to which the state belongs. */
 export interface StateOptions {
   readonly directory: string;
   readonly policy: string;
@@ -120,7 +120,7 @@ export class StateWriter {
     } catch (error) {
       if (!this.#isFailing) logger.error({ err: error, path }, `Cannot write ${what}, retrying`);
       this.#isFailing = true;
-      // A later value, which fails or succeeds, begins the wait anew.
+      // Any later write restarts the wait.
       this.#retry?.cancel();
       this.#retry = clock.after(RETRY_MS, () => background(this.write(value), { logger, what: `Writing ${what}` }));
     }

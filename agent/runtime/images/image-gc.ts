@@ -108,7 +108,7 @@ export class ImageGc {
     }
   }
 
-  /** Too old ones, then as many as the thresholds say. Throws where not enough could go. */
+  /** Removes images that are too old, and then as many as the thresholds require. Throws if it could not free enough. */
   collect(): Promise<void> {
     return this.#collections.run(async () => {
       const { policy, space, aboutNode } = this.#options;

@@ -61,7 +61,7 @@ export interface ImageRequest {
   readonly isPullRequired: boolean | undefined;
 }
 
-type Say = (type: 'Normal' | 'Warning', reason: string, message: string) => void;
+type RecordEvent = (type: 'Normal' | 'Warning', reason: string, message: string) => void;
 
 interface PullResult {
   readonly id: string;
@@ -97,7 +97,7 @@ export class ImageManager {
   /** Returns the image once it is on the node. Throws `ImageError`. */
   async ensure(pod: Pod, container: Container, kind: ContainerKind, signal: AbortSignal): Promise<ImageInfo> {
     const written = container.image ?? '';
-    const say: Say = (type, reason, message) =>
+    const record: RecordEvent = (type, reason, message) =>
       this.#options.events.event(
         pod,
         type,
@@ -110,7 +110,7 @@ export class ImageManager {
       reference = withDefaultTag(written);
     } catch (error) {
       if (!(error instanceof ImageReferenceError)) throw error;
-      say('Warning', 'InspectFailed', error.message);
+      record('Warning', 'InspectFailed', error.message);
       throw new ImageError('InvalidImageName', error.message, { cause: error });
     }
     const policy = container.imagePullPolicy ?? (reference.endsWith(':latest') ? 'Always' : 'IfNotPresent');
@@ -121,14 +121,14 @@ export class ImageManager {
     };
     try {
       const credentials = once(() => this.#credentials(reference, pod));
-      const present = policy === 'Always' ? undefined : await this.#inspect(reference, say);
+      const present = policy === 'Always' ? undefined : await this.#inspect(reference, record);
       if (policy !== 'Always') request.isPresent = present !== undefined;
       if (present !== undefined) {
         const { verification } = this.#options;
         request.isPullRequired = (await verification?.mustPull(written, present.id, credentials)) ?? false;
         if (!request.isPullRequired) {
           const access = verification === undefined ? '' : ' and can be accessed by the pod';
-          say('Normal', 'Pulled', `Container image "${written}" already present on machine${access}`);
+          record('Normal', 'Pulled', `Container image "${written}" already present on machine${access}`);
           this.#options.onUsed?.(present.id);
           return present;
         }
@@ -136,11 +136,11 @@ export class ImageManager {
       if (policy === 'Never') {
         // The message is the same if the image exists for other pods, because this pod must not learn of it.
         const message = `Container image "${written}" is not present with pull policy of Never`;
-        say('Warning', 'ErrImageNeverPull', message);
+        record('Warning', 'ErrImageNeverPull', message);
         throw new ImageError('ErrImageNeverPull', message);
       }
       request.isPullRequired = true;
-      return await this.#recorded(pod, { written, reference }, credentials, say, signal);
+      return await this.#recorded(pod, { written, reference }, credentials, record, signal);
     } finally {
       this.#options.onRequest?.(request);
     }
@@ -159,13 +159,13 @@ export class ImageManager {
     for (const key of this.#failures.keys()) if (this.#backOff.delayMs(key) === 0) this.#failures.delete(key);
   }
 
-  async #inspect(reference: string, say: Say): Promise<ImageInfo | undefined> {
+  async #inspect(reference: string, record: RecordEvent): Promise<ImageInfo | undefined> {
     try {
       return await this.#options.runtime.imageStatus(reference);
     } catch (error) {
       // The kubelet names no image here.
       const message = `Failed to inspect image "": ${(error as Error).message}`;
-      say('Warning', 'InspectFailed', message);
+      record('Warning', 'InspectFailed', message);
       throw new ImageError('ImageInspectError', message, { cause: error });
     }
   }
@@ -175,18 +175,18 @@ export class ImageManager {
     pod: Pod,
     image: WantedImage,
     credentials: () => Promise<readonly PullCredential[]>,
-    say: Say,
+    record: RecordEvent,
     signal: AbortSignal,
   ): Promise<ImageInfo> {
     const { verification } = this.#options;
-    this.#checkBackOff(pod, image, say);
+    this.#checkBackOff(pod, image, record);
     await verification?.starts(image.written).catch((error: unknown) => {
       const why = `Failed to record image pull intent for container image "${image.written}": ${(error as Error).message}`;
       throw new ImageError('ErrImagePull', why, { cause: error });
     });
     let pulled: Pulled | undefined;
     try {
-      pulled = await this.#pull(pod, image, credentials, say, signal);
+      pulled = await this.#pull(pod, image, credentials, record, signal);
       return pulled.info;
     } finally {
       if (pulled === undefined) await verification?.failed(image.written);
@@ -195,13 +195,13 @@ export class ImageManager {
   }
 
   /** Throws `ImagePullBackOff` while the last failure is too fresh. */
-  #checkBackOff(pod: Pod, { written }: WantedImage, say: Say): void {
+  #checkBackOff(pod: Pod, { written }: WantedImage, record: RecordEvent): void {
     const { clock } = this.#options;
     const key = `${pod.metadata.uid}_${written}`;
     const last = this.#failures.get(key);
     const waitMs = this.#backOff.remainingMs(key, last?.atMs ?? clock.now());
     if (waitMs === 0) return;
-    say('Normal', 'BackOff', `Back-off pulling image "${written}"`);
+    record('Normal', 'BackOff', `Back-off pulling image "${written}"`);
     throw new ImageError(
       'ImagePullBackOff',
       `Back-off pulling image "${written}"${last === undefined ? '' : `: ${last.text}`}`,
@@ -213,12 +213,12 @@ export class ImageManager {
     pod: Pod,
     { written, reference }: WantedImage,
     credentials: () => Promise<readonly PullCredential[]>,
-    say: Say,
+    record: RecordEvent,
     signal: AbortSignal,
   ): Promise<Pulled> {
     const { clock, runtime } = this.#options;
     const key = `${pod.metadata.uid}_${written}`;
-    say('Normal', 'Pulling', `Pulling image "${written}"`);
+    record('Normal', 'Pulling', `Pulling image "${written}"`);
     const startedMs = clock.monotonic();
     try {
       const { id, tookMs, used } = await this.#shared(reference, await credentials(), signal);
@@ -228,7 +228,7 @@ export class ImageManager {
       this.#backOff.forget(key);
       this.#failures.delete(key);
       const seconds = (ms: number): string => `${Number((ms / 1000).toFixed(3))}s`;
-      say(
+      record(
         'Normal',
         'Pulled',
         `Successfully pulled image "${written}" in ${seconds(tookMs)} (${seconds(clock.monotonic() - startedMs)} including waiting). Image size: ${info.sizeBytes} bytes.`,
@@ -238,7 +238,7 @@ export class ImageManager {
     } catch (error) {
       if (signal.aborted) throw error;
       const why = (error as Error).message;
-      say('Warning', 'Failed', `Failed to pull image "${written}": ${why}`);
+      record('Warning', 'Failed', `Failed to pull image "${written}": ${why}`);
       const [reason, message] = meaning(written, why);
       this.#failures.set(key, { text: `${reason}: ${message}`, atMs: clock.now() });
       this.#backOff.next(key, clock.now());

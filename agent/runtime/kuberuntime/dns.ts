@@ -61,8 +61,8 @@ export function podDns(
   if (policy === 'ClusterFirstWithHostNet') policy = 'ClusterFirst';
   // Without a cluster DNS, the DNS of the host is used.
   if (policy === 'ClusterFirst' && settings.clusterDns.length === 0) {
-    const said = `kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`;
-    warn('MissingClusterDNS', `pod: "${formatPod(pod)}". ${said}`);
+    const text = `kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`;
+    warn('MissingClusterDNS', `pod: "${formatPod(pod)}". ${text}`);
     policy = 'Default';
   }
   let config: DnsConfig = { servers: [], searches: [], options: [] };

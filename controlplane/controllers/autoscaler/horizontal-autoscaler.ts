@@ -139,8 +139,8 @@ class HorizontalAutoscaler {
     let why = '';
     if (current === 0 && min !== 0) {
       desired = 0;
-      const said = 'scaling is disabled since the replica count of the target is zero';
-      setCondition(turn, { type: 'ScalingActive', status: 'False' }, 'ScalingDisabled', said);
+      const text = 'scaling is disabled since the replica count of the target is zero';
+      setCondition(turn, { type: 'ScalingActive', status: 'False' }, 'ScalingDisabled', text);
     } else if (current > max) [desired, why] = [max, 'Current number of replicas above Spec.MaxReplicas'];
     else if (current < min) [desired, why] = [min, 'Current number of replicas below Spec.MinReplicas'];
     else {
@@ -187,8 +187,8 @@ class HorizontalAutoscaler {
     } catch (error) {
       const message = (error as Error).message;
       this.#tell(turn, 'Warning', 'FailedGetScale', message);
-      const said = `the HPA controller was unable to get the target's current scale: ${message}`;
-      setCondition(turn, { type: 'AbleToScale', status: 'False' }, 'FailedGetScale', said);
+      const text = `the HPA controller was unable to get the target's current scale: ${message}`;
+      setCondition(turn, { type: 'AbleToScale', status: 'False' }, 'FailedGetScale', text);
       return undefined;
     }
   }
@@ -246,8 +246,8 @@ class HorizontalAutoscaler {
       this.#failed(turn, first, `${failures.length} invalid out of ${metrics.length}`);
       return undefined;
     }
-    const said = `the HPA was able to successfully calculate a replica count from ${best?.name ?? ''}`;
-    setCondition(turn, { type: 'ScalingActive', status: 'True' }, 'ValidMetricFound', said);
+    const text = `the HPA was able to successfully calculate a replica count from ${best?.name ?? ''}`;
+    setCondition(turn, { type: 'ScalingActive', status: 'True' }, 'ValidMetricFound', text);
     return best;
   }
 
@@ -286,8 +286,8 @@ class HorizontalAutoscaler {
   #failed(turn: Turn, first: FailedMetric, count: string): void {
     const message = `invalid metrics (${count}), first error is: ${first.message}`;
     this.#tell(turn, 'Warning', 'FailedComputeMetricsReplicas', message);
-    const said = `the HPA was unable to compute the replica count: ${first.message}`;
-    setCondition(turn, { type: 'ScalingActive', status: 'False' }, first.reason, said);
+    const text = `the HPA was unable to compute the replica count: ${first.message}`;
+    setCondition(turn, { type: 'ScalingActive', status: 'False' }, first.reason, text);
   }
 
   #steady(
@@ -323,13 +323,13 @@ class HorizontalAutoscaler {
     } catch (error) {
       const message = (error as Error).message;
       this.#tell(turn, 'Warning', 'FailedRescale', `New size: ${to}; reason: ${why}; error: ${message}`);
-      const said = `the HPA controller was unable to update the target scale: ${message}`;
-      setCondition(turn, { type: 'AbleToScale', status: 'False' }, 'FailedUpdateScale', said);
+      const text = `the HPA controller was unable to update the target scale: ${message}`;
+      setCondition(turn, { type: 'AbleToScale', status: 'False' }, 'FailedUpdateScale', text);
       turn.status.desiredReplicas = turn.autoscaler.status?.desiredReplicas ?? 0;
       throw error;
     }
-    const said = `the HPA controller was able to update the target scale to ${to}`;
-    setCondition(turn, { type: 'AbleToScale', status: 'True' }, 'SucceededRescale', said);
+    const text = `the HPA controller was able to update the target scale to ${to}`;
+    setCondition(turn, { type: 'AbleToScale', status: 'True' }, 'SucceededRescale', text);
     this.#tell(turn, 'Normal', 'SuccessfulRescale', `New size: ${to}; reason: ${why}`);
     recordChange(history, { from, to, nowMs: turn.nowMs }, behaviorOf(turn.autoscaler));
     turn.status.lastScaleTime = formatTime(turn.nowMs);

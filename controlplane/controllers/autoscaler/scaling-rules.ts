@@ -22,7 +22,8 @@ export interface ScalingHistory {
   downs: readonly ScaleEvent[];
 }
 
-export interface Told {
+/** The reason and the message of a condition. */
+export interface ConditionText {
   readonly reason: string;
   readonly message: string;
 }
@@ -30,9 +31,9 @@ export interface Told {
 export interface Decision {
   readonly replicas: number;
   /** The condition `AbleToScale`, always true. */
-  readonly able: Told;
+  readonly able: ConditionText;
   /** The condition `ScalingLimited`. */
-  readonly limited: Told & { readonly isLimited: boolean };
+  readonly limited: ConditionText & { readonly isLimited: boolean };
 }
 
 export interface Bounds {
@@ -40,32 +41,32 @@ export interface Bounds {
   readonly max: number;
 }
 
-const READY: Told = { reason: 'ReadyForNewScale', message: 'recommended size matches current size' };
-const DOWN_STABILIZED: Told = {
+const READY: ConditionText = { reason: 'ReadyForNewScale', message: 'recommended size matches current size' };
+const DOWN_STABILIZED: ConditionText = {
   reason: 'ScaleDownStabilized',
   message: 'recent recommendations were higher than current one, applying the highest recent recommendation',
 };
-const UP_STABILIZED: Told = {
+const UP_STABILIZED: ConditionText = {
   reason: 'ScaleUpStabilized',
   message: 'recent recommendations were lower than current one, applying the lowest recent recommendation',
 };
-const WITHIN: Told = {
+const WITHIN: ConditionText = {
   reason: 'DesiredWithinRange',
   message: 'the desired count is within the acceptable range',
 };
-const TOO_MANY: Told = {
+const TOO_MANY: ConditionText = {
   reason: 'TooManyReplicas',
   message: 'the desired replica count is more than the maximum replica count',
 };
-const TOO_FEW: Told = {
+const TOO_FEW: ConditionText = {
   reason: 'TooFewReplicas',
   message: 'the desired replica count is less than the minimum replica count',
 };
-const UP_LIMIT: Told = {
+const UP_LIMIT: ConditionText = {
   reason: 'ScaleUpLimit',
   message: 'the desired replica count is increasing faster than the maximum scale rate',
 };
-const DOWN_LIMIT: Told = {
+const DOWN_LIMIT: ConditionText = {
   reason: 'ScaleDownLimit',
   message: 'the desired replica count is decreasing faster than the maximum scale rate',
 };
@@ -90,7 +91,12 @@ export function decide(
 
 function clamp(
   wanted: number,
-  range: { readonly low: number; readonly tooLow: Told; readonly high: number; readonly tooHigh: Told },
+  range: {
+    readonly low: number;
+    readonly tooLow: ConditionText;
+    readonly high: number;
+    readonly tooHigh: ConditionText;
+  },
 ): Pick<Decision, 'replicas' | 'limited'> {
   if (wanted < range.low) return { replicas: range.low, limited: { ...range.tooLow, isLimited: true } };
   if (wanted > range.high) return { replicas: range.high, limited: { ...range.tooHigh, isLimited: true } };

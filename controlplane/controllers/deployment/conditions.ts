@@ -133,12 +133,15 @@ export function withProgress(
   if (hasDeadline(deployment) && !settled) {
     const subject =
       newSet === undefined ? `Deployment "${deployment.metadata.name}"` : `ReplicaSet "${newSet.metadata.name}"`;
-    const say = (status: string, reason: string, what: string): DeploymentCondition =>
+    const progressing = (status: string, reason: string, what: string): DeploymentCondition =>
       newCondition('Progressing', status, reason, `${subject} ${what}`, nowMs);
     if (isComplete(deployment, computed)) {
-      conditions = withCondition(conditions, say('True', 'NewReplicaSetAvailable', 'has successfully progressed.'));
+      conditions = withCondition(
+        conditions,
+        progressing('True', 'NewReplicaSetAvailable', 'has successfully progressed.'),
+      );
     } else if (isProgressing(deployment.status, computed)) {
-      const condition = say('True', 'ReplicaSetUpdated', 'is progressing.');
+      const condition = progressing('True', 'ReplicaSetUpdated', 'is progressing.');
       const since =
         current?.status === 'True'
           ? (current.lastTransitionTime ?? condition.lastTransitionTime)
@@ -149,7 +152,10 @@ export function withProgress(
         { ...condition, ...(since === undefined ? {} : { lastTransitionTime: since }) },
       ];
     } else if (hasTimedOut(deployment, computed, nowMs)) {
-      conditions = withCondition(conditions, say('False', 'ProgressDeadlineExceeded', 'has timed out progressing.'));
+      conditions = withCondition(
+        conditions,
+        progressing('False', 'ProgressDeadlineExceeded', 'has timed out progressing.'),
+      );
     }
   }
   const failure = replicaFailure(all, newSet);

@@ -44,7 +44,7 @@ class NodeLifecycle {
   readonly #leases: Informer<Lease>;
   readonly #pods: Informer<Pod>;
   /** The time of the node's last heartbeat by the clock of this host, because clocks of nodes are not trusted. */
-  readonly #heard = new Map<string, { readonly sign: string; readonly atMs: number }>();
+  readonly #heartbeats = new Map<string, { readonly sign: string; readonly atMs: number }>();
   readonly #zones: ZoneHealth;
   readonly #limiters = new Map<string, { readonly state: ZoneState; readonly limiter: RateLimiter | undefined }>();
 
@@ -68,7 +68,7 @@ class NodeLifecycle {
       update: (_, node) => this.#nodeSeen(node),
       delete: (node) => {
         const { name = '' } = node.metadata;
-        this.#heard.delete(name);
+        this.#heartbeats.delete(name);
         if (this.#zones.forget(name)) this.#zonesChanged();
       },
     });
@@ -86,8 +86,8 @@ class NodeLifecycle {
   #heardFrom(name: string): void {
     const heartbeat = nodeCondition(this.#nodes.get('', name) ?? emptyNode, 'Ready')?.lastHeartbeatTime ?? '';
     const sign = `${heartbeat} ${this.#leases.get(NODE_LEASES, name)?.spec?.renewTime ?? ''}`;
-    if (this.#heard.get(name)?.sign !== sign)
-      this.#heard.set(name, { sign, atMs: this.#environment.clock.monotonic() });
+    if (this.#heartbeats.get(name)?.sign !== sign)
+      this.#heartbeats.set(name, { sign, atMs: this.#environment.clock.monotonic() });
   }
 
   /** The state of the zones decides which taints the nodes that are not ready get. */
@@ -101,7 +101,7 @@ class NodeLifecycle {
     if (node === undefined) return;
     const ready = nodeCondition(node, 'Ready');
     const grace = ready === undefined ? options.nodeStartupGracePeriodMs : options.nodeMonitorGracePeriodMs;
-    const silentMs = clock.monotonic() - (this.#heard.get(name)?.atMs ?? clock.monotonic());
+    const silentMs = clock.monotonic() - (this.#heartbeats.get(name)?.atMs ?? clock.monotonic());
     if (silentMs > grace) node = await this.#declareSilent(node);
     else if (ready?.status !== 'Unknown') this.#loop.queue.addAfter(name, grace - silentMs + 1);
     await this.#taint(node);

@@ -58,7 +58,7 @@ export const runServiceCidrs: RunController = (environment, signal) => {
   const setFinalizers = async (range: ServiceCIDR, finalizers: string[]): Promise<void> => {
     await client.update(serviceCIDRs, { ...range, metadata: { ...range.metadata, finalizers } });
   };
-  const say = async (range: ServiceCIDR, { status, reason, message }: Readiness): Promise<void> => {
+  const setReadiness = async (range: ServiceCIDR, { status, reason, message }: Readiness): Promise<void> => {
     const conditions = range.status?.conditions ?? [];
     const current = conditions.find(({ type }) => type === 'Ready');
     if (current?.status === status) return;
@@ -76,12 +76,12 @@ export const runServiceCidrs: RunController = (environment, signal) => {
     if (deletionTimestamp === undefined) {
       // The write is an event that enqueues the range again, and then the condition is set.
       if (!finalizers.includes(FINALIZER)) await setFinalizers(range, [...finalizers, FINALIZER]);
-      else await say(range, READY);
+      else await setReadiness(range, READY);
       return;
     }
     if (!finalizers.includes(FINALIZER)) return;
     if (!mayGo(range, ranges.list(), () => addresses.list())) {
-      await say(range, TERMINATING);
+      await setReadiness(range, TERMINATING);
       return;
     }
     const waitMs = Date.parse(String(deletionTimestamp)) + DELETION_GRACE_MS - clock.now();

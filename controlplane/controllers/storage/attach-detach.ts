@@ -49,7 +49,7 @@ class AttachDetach {
   /** The time since when no pod needs a volume, by attachment. */
   readonly #unwantedSince = new Map<string, number>();
   /** Attachments for which an event is already recorded. */
-  readonly #told = new Map<string, string>();
+  readonly #recordedEvents = new Map<string, string>();
 
   constructor(environment: ControllerEnvironment) {
     const { informers } = environment;
@@ -127,7 +127,7 @@ class AttachDetach {
     const going = leaving.filter((attachment) => this.#mayGo(attachment, node));
     for (const name of wanted.keys()) this.#unwantedSince.delete(name);
     // The status of the node is written first, so that its kubelet waits for the next attachment.
-    if (node !== undefined) await this.#tellNode(node, present, new Set(going));
+    if (node !== undefined) await this.#reportAttached(node, present, new Set(going));
     for (const attachment of going) await this.#detach(attachment);
     for (const attachment of wanted.values()) {
       const existing = present.find(({ metadata }) => metadata.name === attachment.name);
@@ -165,7 +165,7 @@ class AttachDetach {
     return leftMs <= 0;
   }
 
-  async #tellNode(
+  async #reportAttached(
     node: Node,
     present: readonly VolumeAttachment[],
     going: ReadonlySet<VolumeAttachment>,
@@ -239,8 +239,8 @@ class AttachDetach {
   }
 
   #once(name: string, what: string, tell: () => void): void {
-    if (this.#told.get(name) === what) return;
-    this.#told.set(name, what);
+    if (this.#recordedEvents.get(name) === what) return;
+    this.#recordedEvents.set(name, what);
     tell();
   }
 
@@ -248,7 +248,7 @@ class AttachDetach {
     const { metadata } = attachment;
     const name = metadata.name ?? '';
     this.#unwantedSince.delete(name);
-    this.#told.delete(name);
+    this.#recordedEvents.delete(name);
     if (metadata.deletionTimestamp !== undefined) return;
     await tolerate(
       this.#environment.client.delete(volumeAttachments, '', name, {

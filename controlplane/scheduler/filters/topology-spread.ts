@@ -14,7 +14,7 @@ import {
   type FilterPlugin,
   type PodMove,
   type PreparedFilter,
-  type ScoreContext,
+  type SchedulingContext,
 } from '../plugin.ts';
 
 export type Constraint = NonNullable<Spec['topologySpreadConstraints']>[number];
@@ -112,7 +112,7 @@ function smallest(values: Iterable<number>): number {
 
 export async function spreadsOf(
   pod: PodInfo,
-  { cluster, slice }: ScoreContext,
+  { cluster, slice }: SchedulingContext,
   action: Constraint['whenUnsatisfiable'],
 ): Promise<readonly Spread[]> {
   const constraints = (pod.pod.spec?.topologySpreadConstraints ?? []).filter((one) => one.whenUnsatisfiable === action);

@@ -43,13 +43,13 @@ function blockFault({ label, hasHeaders, der }: PemBlock): string | undefined {
 function anchorErrors(text: string): FieldError[] {
   if (Buffer.byteLength(text) > MAX_BUNDLE_BYTES) return [tooLong('spec.trustBundle', MAX_BUNDLE_BYTES)];
   const blocks = readPem(text);
-  const tell = (detail: string): FieldError => invalid('spec.trustBundle', OMITTED, detail);
+  const bundleError = (detail: string): FieldError => invalid('spec.trustBundle', OMITTED, detail);
   const faults = blocks.flatMap((block, index) => {
     const fault = blockFault(block);
-    return fault === undefined ? [] : [tell(`entry ${index} ${fault}`)];
+    return fault === undefined ? [] : [bundleError(`entry ${index} ${fault}`)];
   });
   if (faults.length > 0) return faults;
-  if (blocks.length === 0) return [tell('at least one trust anchor must be provided')];
+  if (blocks.length === 0) return [bundleError('at least one trust anchor must be provided')];
   const places = new Map<string, number[]>();
   for (const [index, { der }] of blocks.entries()) {
     const key = der.toString('base64');
@@ -57,7 +57,7 @@ function anchorErrors(text: string): FieldError[] {
   }
   return [...places.values()]
     .filter((indices) => indices.length > 1)
-    .map((indices) => tell(`duplicate trust anchor (indices [${indices.join(' ')}])`));
+    .map((indices) => bundleError(`duplicate trust anchor (indices [${indices.join(' ')}])`));
 }
 
 function bundleErrors({ metadata, spec }: TrustBundle, old: TrustBundle | undefined): FieldError[] {
