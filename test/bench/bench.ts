@@ -9,8 +9,9 @@ import { audit, authorization, tokens } from './auth.ts';
 import { definitions } from './definitions.ts';
 import { executable } from './executable.ts';
 import { idle } from './idle.ts';
+import { installed, medianStart } from './installed.ts';
 import { hostile } from './hostile.ts';
-import { h2load, openHttp, type Http } from './load.ts';
+import { h2load, openHttp, type Http, type LoadOptions } from './load.ts';
 import { configMap, createPods, MAPS, pod, PODS, PROTOBUF, TABLE } from './objects.ts';
 import { scale } from './scale.ts';
 import { startServer, type Server, type ServerOptions } from './server.ts';
@@ -54,12 +55,7 @@ async function withServer(
 }
 
 async function start(): Promise<void> {
-  const times: number[] = [];
-  for (let round = 0; round < 5; round += 1) {
-    await withServer(async ({ readyAfterMs }) => void times.push(readyAfterMs));
-  }
-  times.sort((a, b) => a - b);
-  print('start of an empty control plane to /readyz, median of 5', times[2] ?? 0, 'ms');
+  print('start of an empty control plane to /readyz, median of 5', await medianStart(() => ({})), 'ms');
 }
 
 async function memory(): Promise<void> {
@@ -86,16 +82,23 @@ async function up(): Promise<void> {
   );
 }
 
+/** Loads the server, and prints the rate and what a request costs it: other work on the machine changes the rate alone. */
+async function load(server: Server, what: string, path: string, options: LoadOptions): Promise<void> {
+  const before = await server.processorMs();
+  const { perSecond } = await h2load(`${server.origin}${path}`, options);
+  print(what, perSecond, '1/s');
+  print(`${what}: processor time`, ((await server.processorMs()) - before) / options.requests, 'ms');
+}
+
 async function get(): Promise<void> {
-  await withServer(async ({ origin }, http) => {
+  await withServer(async (server, http) => {
     await http.request('POST', MAPS, configMap('small'));
-    const url = `${origin}${MAPS}/small`;
-    await h2load(url, { requests: 3000, clients: 50 });
-    const onMany = await h2load(url, { requests: 30_000, clients: 50 });
-    print('get of one small object, 50 in flight on 50 connections', onMany.perSecond, '1/s');
-    const onFew = await h2load(url, { requests: 60_000, clients: 5, streams: 10 });
-    print('get of one small object, 50 in flight on 5 connections', onFew.perSecond, '1/s');
-    print('get of one small object, one client', (await h2load(url, { requests: 3000, clients: 1 })).perSecond, '1/s');
+    const path = `${MAPS}/small`;
+    await h2load(`${server.origin}${path}`, { requests: 3000, clients: 50 });
+    const what = 'get of one small object';
+    await load(server, `${what}, 50 in flight on 50 connections`, path, { requests: 30_000, clients: 50 });
+    await load(server, `${what}, 50 in flight on 5 connections`, path, { requests: 60_000, clients: 5, streams: 10 });
+    await load(server, `${what}, one client`, path, { requests: 3000, clients: 1 });
   });
 }
 
@@ -103,11 +106,7 @@ async function create(): Promise<void> {
   await withServer(async (server) => {
     const url = `${server.origin}${MAPS}`;
     await h2load(url, { requests: 1000, clients: 50, body: configMap() });
-    print(
-      'create, one client, fsync on',
-      (await h2load(url, { requests: 1000, clients: 1, body: configMap() })).perSecond,
-      '1/s',
-    );
+    await load(server, 'create, one client, fsync on', MAPS, { requests: 1000, clients: 1, body: configMap() });
     await server.facts();
     const many = await h2load(url, { requests: 10_000, clients: 50, body: configMap() });
     const { loopDelayP99Ms, loopDelayMaxMs, cpuMs } = await server.facts();
@@ -129,18 +128,18 @@ async function create(): Promise<void> {
 }
 
 async function list(): Promise<void> {
-  await withServer(async ({ origin }, http) => {
+  await withServer(async (server, http) => {
     await createPods(http, 5000);
     const run = async (what: string, query: string, requests: number, accept?: string): Promise<void> => {
       const options = { clients: 1, ...(accept === undefined ? {} : { accept }) };
-      await h2load(`${origin}${PODS}${query}`, { ...options, requests: 2 });
-      const { perSecond, bytes } = await h2load(`${origin}${PODS}${query}`, { ...options, requests });
-      print(`list of 5000 pods, ${what} (${(bytes / MIB).toFixed(2)} MiB)`, perSecond, '1/s');
+      const { bytes } = await h2load(`${server.origin}${PODS}${query}`, { ...options, requests: 2 });
+      const row = `list of 5000 pods, ${what} (${(bytes / MIB).toFixed(2)} MiB)`;
+      await load(server, row, `${PODS}${query}`, { ...options, requests });
     };
     await run('JSON', '', 40);
     await run('JSON, page of 500', '?limit=500', 200);
-    await run('Table', '', 20, TABLE);
-    await run('protobuf', '', 20, PROTOBUF);
+    await run('Table', '', 40, TABLE);
+    await run('protobuf', '', 40, PROTOBUF);
   });
 }
 
@@ -236,9 +235,10 @@ const groups: Readonly<Record<string, () => Promise<void>>> = {
   idle: () => idle(print),
   agent: () => agent(print),
   executable: () => executable(print),
+  installed: () => installed(print),
 };
 /** Groups that take minutes, or need a container runtime and root. They run only if `--only` names them. */
-const onDemand: ReadonlySet<string> = new Set(['scale', 'up', 'idle', 'agent', 'executable']);
+const onDemand: ReadonlySet<string> = new Set(['scale', 'up', 'idle', 'agent', 'executable', 'installed']);
 const byDefault = Object.keys(groups).filter((name) => !onDemand.has(name));
 
 const usage = `usage: npm run bench -- [--only GROUP,GROUP] [--json] [--against COMMIT [--rounds N]]

@@ -12,6 +12,8 @@ import type { Facts } from './observed.ts';
 
 export const TOKEN = 'bench-token';
 const ROOT = join(import.meta.dirname, '../..');
+/** Linux reports processor times in hundredths of a second, whatever the machine. */
+const MS_IN_TICK = 10;
 
 export interface Server {
   readonly origin: string;
@@ -20,6 +22,8 @@ export interface Server {
   readonly readyAfterMs: number;
   facts(): Promise<Facts>;
   rssBytes(): Promise<number>;
+  /** The processor time of all threads since the start. The kernel counts it in steps of 10 ms. */
+  processorMs(): Promise<number>;
   stop(): Promise<void>;
 }
 
@@ -87,6 +91,12 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
     rssBytes: async () => {
       const status = await readFile(`/proc/${pid}/status`, 'utf8');
       return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0) * 1024;
+    },
+    processorMs: async () => {
+      const stat = await readFile(`/proc/${pid}/stat`, 'utf8');
+      // The name of the program may contain anything. After it come the state and ten more fields, then those of the two times.
+      const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+      return (Number(fields[11]) + Number(fields[12])) * MS_IN_TICK;
     },
     stop: async () => {
       if (child.exitCode === null) {
