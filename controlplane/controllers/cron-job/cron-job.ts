@@ -179,7 +179,7 @@ class CronJobController {
         cronJob,
         'Warning',
         'TooManyMissedTimes',
-        `too many missed start times: ${missed}. Set or decrease .spec.startingDeadlineSeconds or check clock skew`,
+        'too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew',
       );
     if (due === undefined) return status;
     const active = status.active ?? [];

@@ -1,6 +1,7 @@
 /** The status of disruption budgets: how many pods are healthy, how many must be, and how many may be evicted now. */
 import type { V1PodDisruptionBudgetStatus } from '@kubernetes/client-node';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import { ownMember } from '../../../api/meta/own-member.ts';
 import { scaledValue } from '../../../api/meta/intstr.ts';
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
@@ -8,7 +9,8 @@ import { referenceTo } from '../../../api/machinery/event-recorder.ts';
 import type { Pod, PodDisruptionBudget, Wire } from '../../../api/machinery/kinds.ts';
 import { podDisruptionBudgets, pods } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
-import { isPodFinished, isPodReady, isPodTerminating } from '../pod-state.ts';
+import { controllerOf } from '../owner-references.ts';
+import { isPodReady, isPodTerminating } from '../pod-state.ts';
 import { controllerScales, scaledOwners, totalScale } from './controller-scales.ts';
 import { runStaleDisruptions } from './stale-disruptions.ts';
 
@@ -72,6 +74,31 @@ export function computeBudgetStatus(
       observedGeneration: budget.metadata.generation ?? 0,
     },
   );
+}
+
+/** The pods that were evicted so long ago that the eviction counts as failed. Pure. */
+export function notDeleted(budget: PodDisruptionBudget, members: readonly Pod[], nowMs: number): Pod[] {
+  const evicted = budget.status?.disruptedPods;
+  return members.filter((pod) => {
+    const at = ownMember(evicted, pod.metadata.name ?? '');
+    return at !== undefined && !isPodTerminating(pod) && Date.parse(at) + EVICTION_TIMEOUT_MS <= nowMs;
+  });
+}
+
+const unmanaged = (selector: NonNullable<PodDisruptionBudget['spec']>['selector']): string =>
+  `Pods selected by this PodDisruptionBudget (selector: ${goText(selector)}) were found to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set ".spec.minAvailable" field of the PDB to an integer value.`;
+
+/** The form in which kube-controller-manager prints a selector. */
+function goText(selector: NonNullable<PodDisruptionBudget['spec']>['selector']): string {
+  if (selector === undefined) return 'nil';
+  const labels = Object.entries(selector.matchLabels ?? {})
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([key, value]) => `${key}: ${value},`);
+  const expressions = (selector.matchExpressions ?? []).map(
+    ({ key, operator, values = [] }) =>
+      `LabelSelectorRequirement{Key:${key},Operator:${operator},Values:[${values.join(' ')}],},`,
+  );
+  return `&LabelSelector{MatchLabels:map[string]string{${labels.join('')}},MatchExpressions:[]LabelSelectorRequirement{${expressions.join('')}},}`;
 }
 
 function withAllowed(
@@ -144,13 +171,21 @@ const runBudgets: RunController = (environment, signal) => {
       const budget = budgets.get(namespace, name);
       if (budget === undefined) return;
       const selector = fromLabelSelector(budget.spec?.selector);
-      const members = podCache
-        .list(namespace)
-        .filter((pod) => selector.matches(pod.metadata.labels) && !isPodFinished(pod));
-      if (members.length === 0)
-        recorder.event(referenceTo(budget, podDisruptionBudgets), 'Normal', 'NoPods', 'No matching pods found');
-      const scale = (): Promise<number> => totalScale(members, scaleOf);
+      const members = podCache.list(namespace).filter((pod) => selector.matches(pod.metadata.labels));
+      const about = referenceTo(budget, podDisruptionBudgets);
+      if (members.length === 0) recorder.event(about, 'Normal', 'NoPods', 'No matching pods found');
+      const scale = async (): Promise<number> => {
+        const total = await totalScale(members, scaleOf);
+        if (members.some((pod) => controllerOf(pod) === undefined))
+          recorder.event(about, 'Warning', 'UnmanagedPods', unmanaged(budget.spec?.selector));
+        return total;
+      };
       const status = await budgetStatus(environment, budget, members, scale);
+      for (const pod of notDeleted(budget, members, clock.now())) {
+        // Like kube-controller-manager, which names the namespace in place of the budget.
+        const message = `Pod was expected by PDB ${namespace}/${namespace} to be deleted but it wasn't`;
+        recorder.event(referenceTo(pod, pods), 'Warning', 'NotDeleted', message);
+      }
       for (const at of Object.values(status.disruptedPods ?? {}))
         loop.queue.addAfter(key, Math.max(1000, Date.parse(at) + EVICTION_TIMEOUT_MS - clock.now()));
       if (!semanticEqual(status, budget.status))
@@ -158,8 +193,13 @@ const runBudgets: RunController = (environment, signal) => {
     },
   });
   const podChanged = (pod: Pod): void => {
-    for (const budget of budgets.list(pod.metadata.namespace ?? ''))
-      if (fromLabelSelector(budget.spec?.selector).matches(pod.metadata.labels)) loop.enqueue(budget);
+    const { namespace = '', name = '', labels } = pod.metadata;
+    const matching = budgets.list(namespace).filter(({ spec }) => fromLabelSelector(spec?.selector).matches(labels));
+    matching.forEach(loop.enqueue);
+    const [chosen] = matching;
+    if (chosen === undefined || matching.length === 1) return;
+    const message = `Pod "${namespace}"/"${name}" matches multiple PodDisruptionBudgets.  Chose "${chosen.metadata.name}" arbitrarily.`;
+    recorder.event(referenceTo(pod, pods), 'Warning', 'MultiplePodDisruptionBudgets', message);
   };
   loop.follow(budgets);
   podCache.addHandler({ add: podChanged, update: (_, pod) => podChanged(pod), delete: podChanged });

@@ -1,13 +1,14 @@
 /** The decisions of stateful sets: identities, the next step of ordered or parallel management, and counts. Pure. */
 import type { V1StatefulSetStatus } from '@kubernetes/client-node';
 import { scaledValue } from '../../../api/meta/intstr.ts';
+import { ownMember } from '../../../api/meta/own-member.ts';
 import type { PersistentVolumeClaim, Pod, StatefulSet, Wire } from '../../../api/machinery/kinds.ts';
 import { REVISION_HASH } from '../controller-revisions.ts';
 import { isPodAvailable, isPodReady, isPodTerminating } from '../pod-state.ts';
 
 export type StatefulSetStatus = Wire<V1StatefulSetStatus>;
 
-const POD_NAME_LABEL = 'statefulset.kubernetes.io/pod-name';
+export const POD_NAME_LABEL = 'statefulset.kubernetes.io/pod-name';
 const POD_INDEX_LABEL = 'apps.kubernetes.io/pod-index';
 
 export function ordinalOf(set: StatefulSet, pod: Pod): number | undefined {
@@ -79,6 +80,10 @@ export function withIdentity(set: StatefulSet, pod: Pod, ordinal: number, revisi
 }
 
 export type Action =
+  /** Creates claims of a pending pod that are missing. */
+  | { readonly kind: 'claims'; readonly ordinal: number }
+  /** Sets the label with the pod's name, which an adopted pod may lack. */
+  | { readonly kind: 'identify'; readonly pod: Pod }
   | { readonly kind: 'create'; readonly ordinal: number; readonly revision: 'current' | 'update' }
   | { readonly kind: 'delete'; readonly pod: Pod; readonly why: 'failed' | 'succeeded' | 'scale-down' | 'update' };
 
@@ -126,7 +131,11 @@ export function planActions(input: PlanInput): Action[] {
     } else if ((pod.status?.phase === 'Failed' || pod.status?.phase === 'Succeeded') && !isPodTerminating(pod)) {
       actions.push({ kind: 'delete', pod, why: pod.status.phase === 'Failed' ? 'failed' : 'succeeded' });
       if (monotonic) return actions;
-    } else if (monotonic && !healthy(pod)) return actions;
+    } else {
+      if (pod.status?.phase === 'Pending') actions.push({ kind: 'claims', ordinal });
+      if (monotonic && !healthy(pod)) return actions;
+      if (ownMember(pod.metadata.labels, POD_NAME_LABEL) !== pod.metadata.name) actions.push({ kind: 'identify', pod });
+    }
   }
   const condemned = [...byOrdinal].filter(([ordinal]) => !isMember(set, ordinal)).toSorted(([a], [b]) => b - a);
   // An ordered set only deletes the last one of several unhealthy members, and waits for it.
@@ -192,7 +201,10 @@ export function computeStatus(
   const replicas = replicasOf(set);
   const done =
     input.currentRevision === input.updateRevision ||
-    (updated === replicas && ready.length === replicas && created.length === replicas);
+    (set.spec?.updateStrategy?.type !== 'OnDelete' &&
+      updated === replicas &&
+      ready.length === replicas &&
+      created.length === replicas);
   const current = ofRevision(input.currentRevision);
   const collisionCount = set.status?.collisionCount;
   return {

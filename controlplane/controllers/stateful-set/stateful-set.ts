@@ -17,6 +17,7 @@ import {
   computeStatus,
   ordinalOf,
   planActions,
+  POD_NAME_LABEL,
   withIdentity,
   type Action,
   type PlanInput,
@@ -161,6 +162,8 @@ class StatefulSetController {
     const { client, recorder } = this.#environment;
     const about = referenceTo(set, statefulSets);
     const namespace = set.metadata.namespace ?? '';
+    if (action.kind === 'claims') return this.#ensureClaims(set, action.ordinal);
+    if (action.kind === 'identify') return this.#identify(key, set, action.pod);
     if (action.kind === 'delete') {
       const { name = '', uid } = action.pod.metadata;
       try {
@@ -222,6 +225,22 @@ class StatefulSetController {
         'FailedCreate',
         `create Pod ${pod.metadata.name} in StatefulSet ${set.metadata.name} failed error: ${(error as Error).message}`,
       );
+      throw error;
+    }
+  }
+
+  async #identify(key: string, set: StatefulSet, { metadata: { name = '', uid } }: Pod): Promise<void> {
+    const { client, recorder } = this.#environment;
+    const about = referenceTo(set, statefulSets);
+    const patch = { metadata: { uid, labels: { [POD_NAME_LABEL]: name } } };
+    const what = `update Pod ${name} in StatefulSet ${set.metadata.name}`;
+    try {
+      const pod = await client.patch(pods, set.metadata.namespace ?? '', name, 'strategic', patch);
+      this.#pending.wrote(key, pod);
+      recorder.event(about, 'Normal', 'SuccessfulUpdate', `${what} successful`);
+    } catch (error) {
+      if (isNotFound(error)) return;
+      recorder.event(about, 'Warning', 'FailedUpdate', `${what} failed error: ${(error as Error).message}`);
       throw error;
     }
   }

@@ -199,3 +199,63 @@ test('a pod that was to be disrupted and was not loses the condition after two m
   );
   await t.stop();
 });
+
+test('pods that have finished are expected as well', async () => {
+  const done = { ...pod('done'), status: { phase: 'Succeeded' } };
+  const t = controllerTest({
+    objects: [
+      [podDisruptionBudgets, budget({ minAvailable: 1 })],
+      [pods, pod('a')],
+      [pods, done],
+    ],
+  });
+  await t.start(runDisruption);
+  await t.advance(100);
+  const { expectedPods, currentHealthy } = t.client.peek(podDisruptionBudgets, 'n', 'b')?.status ?? {};
+  assert.deepEqual([expectedPods, currentHealthy], [2, 1]);
+  await t.stop();
+});
+
+test('a budget reports pods without a controller, and pods that were to be evicted and are still there', async () => {
+  const at = formatTime(new Date('2026-01-02T02:00:00Z').getTime());
+  const earlier = {
+    disruptedPods: { a: at },
+    currentHealthy: 0,
+    desiredHealthy: 0,
+    disruptionsAllowed: 0,
+    expectedPods: 0,
+  };
+  const t = controllerTest({
+    objects: [
+      [podDisruptionBudgets, { ...budget({ maxUnavailable: 1 }), status: earlier }],
+      [pods, pod('a', { owner: '' })],
+    ],
+  });
+  await t.start(runDisruption);
+  await t.advance(100);
+  const events = t.events();
+  const selector =
+    '&LabelSelector{MatchLabels:map[string]string{app: a,},MatchExpressions:[]LabelSelectorRequirement{},}';
+  const unmanaged = `Warning UnmanagedPods Pods selected by this PodDisruptionBudget (selector: ${selector}) were found`;
+  assert.ok(
+    events.some((event) => event.startsWith(unmanaged)),
+    events.join('\n'),
+  );
+  assert.ok(events.includes("Warning NotDeleted Pod was expected by PDB n/n to be deleted but it wasn't"));
+  await t.stop();
+});
+
+test('a pod with several budgets has an event that says so', async () => {
+  const t = controllerTest({
+    objects: [
+      [podDisruptionBudgets, budget({ minAvailable: 1 })],
+      [podDisruptionBudgets, { ...budget({ minAvailable: 1 }), metadata: { name: 'c', namespace: 'n' } }],
+    ],
+  });
+  await t.start(runDisruption);
+  t.client.seed(pods, pod('a'));
+  await t.advance(100);
+  const message = 'Pod "n"/"a" matches multiple PodDisruptionBudgets.  Chose "b" arbitrarily.';
+  assert.ok(t.events().includes(`Warning MultiplePodDisruptionBudgets ${message}`), t.events().join('\n'));
+  await t.stop();
+});

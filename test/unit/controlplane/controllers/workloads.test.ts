@@ -21,7 +21,7 @@ import { runNodeLifecycle } from '../../../../controlplane/controllers/node/node
 import { runTaintEviction } from '../../../../controlplane/controllers/node/taint-eviction.ts';
 import { runReplicaSets } from '../../../../controlplane/controllers/replica-set/replica-set.ts';
 import { runServiceAccounts } from '../../../../controlplane/controllers/service-account/service-accounts.ts';
-import { planActions } from '../../../../controlplane/controllers/stateful-set/stateful-set-core.ts';
+import { computeStatus, planActions } from '../../../../controlplane/controllers/stateful-set/stateful-set-core.ts';
 import { runStatefulSets } from '../../../../controlplane/controllers/stateful-set/stateful-set.ts';
 import { isEnabled } from '../../../../controlplane/controllers/controller-names.ts';
 import { controllerTest, type ControllerTest } from '../../../fakes/fake-controllers.ts';
@@ -125,6 +125,49 @@ test('an ordered stateful set does not shrink past pods that are not healthy', a
   await setPhase(t, 'db-1', 'Running');
   assert.deepEqual(names(t), [], 'the last that is broken goes too');
   await t.stop();
+});
+
+test('the claims of a pending pod are recreated, and an adopted pod gets the label with its name', async () => {
+  const set: StatefulSet = {
+    metadata: { name: 'db', namespace: 'shop', uid: 'set-uid' },
+    spec: {
+      replicas: 1,
+      serviceName: 'db',
+      selector: { matchLabels: { app: 'db' } },
+      template: template({ app: 'db' }),
+      volumeClaimTemplates: [{ metadata: { name: 'data' }, spec: {} }],
+    },
+  };
+  const orphan = { metadata: { name: 'db-0', namespace: 'shop', labels: { app: 'db' } }, spec: { containers: [] } };
+  const t = controllerTest({
+    objects: [
+      [statefulSets, set],
+      [pods, orphan as Pod],
+    ],
+  });
+  await t.start(runStatefulSets);
+  await t.advance(100);
+  await setPhase(t, 'db-0', 'Pending');
+  assert.equal(t.client.peekAll(persistentVolumeClaims)[0]?.metadata.name, 'data-db-0');
+  await setPhase(t, 'db-0', 'Running');
+  assert.equal(t.client.peek(pods, 'shop', 'db-0')?.metadata.labels?.['statefulset.kubernetes.io/pod-name'], 'db-0');
+  assert.ok(t.events().includes('Normal SuccessfulUpdate update Pod db-0 in StatefulSet db successful'));
+  await t.stop();
+});
+
+test('the current revision of a stateful set that updates on deletion stays', () => {
+  const set = {
+    metadata: { name: 'db' },
+    spec: { replicas: 1, updateStrategy: { type: 'OnDelete' } },
+  } as unknown as StatefulSet;
+  const pod = {
+    metadata: { name: 'db-0', uid: 'u', labels: { 'controller-revision-hash': 'db-b' } },
+    status: { phase: 'Running', conditions: [{ type: 'Ready', status: 'True' }] },
+  } as unknown as Pod;
+  const input = { set, pods: [pod], currentRevision: 'db-a', updateRevision: 'db-b', nowMs: 0 };
+  const status = computeStatus(input, { current: 'db-a', update: 'db-b' });
+  assert.deepEqual([status.currentRevision, status.updateRevision], ['db-a', 'db-b']);
+  assert.deepEqual([status.currentReplicas, status.updatedReplicas], [undefined, 1]);
 });
 
 test('a stateful set of two thousand million replicas costs as much as the pods that it has', () => {

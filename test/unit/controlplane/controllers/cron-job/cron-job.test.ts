@@ -113,3 +113,15 @@ it('an active job that somebody deletes goes missing, and one that has finished 
   assert.equal(t.client.peek(cronJobs, 'shop', 'nightly')?.status?.lastSuccessfulTime, '2026-01-02T03:06:00Z');
   await t.stop();
 });
+
+it('more than a hundred missed times are reported without their number', async () => {
+  const job = cronJob('Allow');
+  const creationTimestamp = '2026-01-02T00:00:00Z' as never;
+  const t = controllerTest({ objects: [[cronJobs, { ...job, metadata: { ...job.metadata, creationTimestamp } }]] });
+  await t.start(runCronJobs);
+  await t.advance(100);
+  const hint = 'Set or decrease .spec.startingDeadlineSeconds or check clock skew';
+  assert.ok(t.events().includes(`Warning TooManyMissedTimes too many missed start times. ${hint}`));
+  assert.equal(jobNames(t).length, 1);
+  await t.stop();
+});
