@@ -27,7 +27,8 @@ export function podTopologyLabels(sources: Sources): AdmissionPlugin {
         return;
       }
       const isBinding =
-        (isPod(attributes) && attributes.subresource === 'binding') || attributes.resource.resource === 'bindings';
+        (isPod(attributes) && attributes.subresource === 'binding') ||
+        (attributes.resource.group === '' && attributes.resource.resource === 'bindings');
       if (!isBinding || attributes.object === undefined) return;
       const binding = attributes.object as Binding;
       const name = binding.target?.kind === 'Node' ? (binding.target.name ?? '') : '';

@@ -22,13 +22,14 @@ export interface MatchInput {
   readonly equivalents: readonly GroupVersionResource[];
 }
 
-const AUTHENTICATION_REVIEWS = new Set([
-  'tokenreviews',
-  'subjectaccessreviews',
-  'localsubjectaccessreviews',
-  'selfsubjectaccessreviews',
-  'selfsubjectreviews',
-  'selfsubjectrulesreviews',
+/** Resources with their groups: a custom resource may have the same name in a group of its own. */
+const REVIEWS = new Set([
+  'authentication.k8s.io/selfsubjectreviews',
+  'authentication.k8s.io/tokenreviews',
+  'authorization.k8s.io/localsubjectaccessreviews',
+  'authorization.k8s.io/selfsubjectaccessreviews',
+  'authorization.k8s.io/selfsubjectrulesreviews',
+  'authorization.k8s.io/subjectaccessreviews',
 ]);
 /** Webhooks are not called for objects that configure webhooks, because a broken one could not be removed. */
 const EXEMPT = new Set([
@@ -44,7 +45,8 @@ export function isExempt({ resource }: AdmissionAttributes): boolean {
   return resource.group === 'admissionregistration.k8s.io' && EXEMPT.has(resource.resource);
 }
 
-export const isReview = ({ resource }: AdmissionAttributes): boolean => AUTHENTICATION_REVIEWS.has(resource.resource);
+export const isReview = ({ resource }: AdmissionAttributes): boolean =>
+  REVIEWS.has(`${resource.group}/${resource.resource}`);
 
 /** Returns the resource in the version that the webhook registered for; `undefined` if the webhook does not match. */
 export function matchWebhook(webhook: Webhook, input: MatchInput): GroupVersionResource | undefined {
@@ -66,7 +68,8 @@ function ruleMatches(rule: Rule, resource: GroupVersionResource, { attributes, i
   if (!includes(rule.operations, attributes.operation)) return false;
   if (!includes(rule.apiGroups, resource.group) || !includes(rule.apiVersions, resource.version)) return false;
   const scope = rule.scope ?? '*';
-  const hasNamespace = isNamespaced && attributes.resource.resource !== 'namespaces';
+  const isNamespace = attributes.resource.group === '' && attributes.resource.resource === 'namespaces';
+  const hasNamespace = isNamespaced && !isNamespace;
   if ((scope === 'Namespaced' && !hasNamespace) || (scope === 'Cluster' && hasNamespace)) return false;
   return (rule.resources ?? []).some((pattern) => resourceMatches(pattern, resource.resource, attributes.subresource));
 }

@@ -102,6 +102,20 @@ describe('a validating policy', () => {
     assert.deepEqual(await refusal(spec, configMap('x')), { code: 403, message: deny('no x') });
     assert.equal(await refusal(spec, configMap('y')), undefined);
   });
+  test('judges custom resources that are named like reviews, but no reviews', async () => {
+    const rule = { apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*'] };
+    const spec = {
+      matchConstraints: { resourceRules: [rule] },
+      validations: [{ expression: 'false', message: 'nothing' }],
+    };
+    const judge = (group: string) => async (): Promise<void> => {
+      const { attributes } = attributesOf(configMap('x'));
+      const resource = { group, version: 'v1', resource: 'tokenreviews' };
+      await validating(spec).validate?.({ ...attributes, resource } as AdmissionAttributes, signal);
+    };
+    await judge('authentication.k8s.io')();
+    await assert.rejects(judge('example.com'), /denied request: nothing/);
+  });
   test('refuses a request that it cannot evaluate unless its failurePolicy is Ignore', async () => {
     const validations = [{ expression: "object.data['a'] == 'b'" }];
     const message = deny("expression 'object.data['a'] == 'b'' resulted in error: no such key: data");
