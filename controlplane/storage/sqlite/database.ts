@@ -13,7 +13,7 @@ import { DiskReserve, isOutOfRoom } from './disk-reserve.ts';
 import { DiskRoom } from './disk-room.ts';
 import { checksumOf } from './row-checksum.ts';
 import { codeOf } from './sqlite-errors.ts';
-import { refuseDamagedLog } from './write-ahead-log.ts';
+import { refuseDamagedLog, removeRest } from './write-ahead-log.ts';
 
 /** SQLite's application id of the file. The bytes spell `orch`. */
 const APPLICATION_ID = 0x6f726368;
@@ -63,7 +63,7 @@ export function openDatabase(options: WorkerOptions): LogDatabase {
   makeDirectory(dirname(options.file));
   let database: Database.Database | undefined;
   try {
-    refuseDamagedLog(`${options.file}-wal`);
+    const log = refuseDamagedLog(`${options.file}-wal`);
     database = new Database(options.file, { timeout: 0 });
     // The file contains secrets. SQLite creates the write-ahead log with the same mode.
     chmodSync(options.file, 0o600);
@@ -72,6 +72,7 @@ export function openDatabase(options: WorkerOptions): LogDatabase {
     checkOwner(database, options.file);
     configure(database);
     createFormat(database);
+    if (log.hasRest) removeRest(`${options.file}-wal`);
     const reserve = new DiskReserve(`${options.file}.reserve`, options.reserveBytes);
     writeHolder(options.lockFile);
     return new SqliteLog(database, options.file, new DiskRoom(database, reserve, options.sizeLimitBytes));

@@ -4,29 +4,54 @@
  * next one begins. If frames of a later transaction follow the frame that does not match, that frame was damaged after its
  * transaction was acknowledged. SQLite would then silently lose it and everything after it.
  *
+ * The incomplete transaction stays in the file, and later transactions overwrite only its beginning. After the next power
+ * failure, the rest would look like a transaction behind a damaged one, so a start removes it.
+ *
  * The format is SQLite's (https://www.sqlite.org/fileformat2.html#walformat). `database.ts` calls this in the worker.
  */
-import { readFileSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { StorageError } from '../storage.ts';
 
 const HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;
 const MAGIC = 0x377f0682;
 const SALTS = { start: 16, end: 24 };
+/** Where the header of a frame repeats the salts. */
+const FRAME_SALTS = 8;
 
-/** Throws `unusable` if acknowledged writes are damaged. */
-export function refuseDamagedLog(file: string): void {
+/** Throws `unusable` if acknowledged writes are damaged. Returns whether an incomplete transaction follows the last one. */
+export function refuseDamagedLog(file: string): { readonly hasRest: boolean } {
   const log = readLog(file);
-  if (log === undefined || !isDamaged(log)) return;
+  const state = log === undefined ? WHOLE : examine(log);
+  if (log === undefined || !state.isDamaged) return { hasRest: state.rest.length > 0 };
   // Another process may have restarted the log while it was read. This does not happen twice in a row.
   const again = readLog(file);
-  if (again === undefined || !again.subarray(0, HEADER_BYTES).equals(log.subarray(0, HEADER_BYTES))) return;
-  if (!isDamaged(again)) return;
+  const isSame = again?.subarray(0, HEADER_BYTES).equals(log.subarray(0, HEADER_BYTES)) === true;
+  if (!isSame || !examine(again).isDamaged) return { hasRest: true };
   throw new StorageError(
     'unusable',
     `${file} is damaged: writes that were acknowledged cannot be read. Restore a backup; or, to go on with what is whole ` +
       'and lose the last writes, move this file away',
   );
+}
+
+/**
+ * Overwrites the salts of the frames after the last complete transaction. They then belong to no transaction. The size of the
+ * file does not change, so a full disk does not matter. The caller holds the lock of the database, and SQLite has opened it: it
+ * never reads these frames.
+ */
+export function removeRest(file: string): void {
+  const log = readLog(file);
+  if (log === undefined) return;
+  const { isDamaged, rest } = examine(log);
+  if (isDamaged || rest.length === 0) return;
+  const descriptor = openSync(file, 'r+');
+  try {
+    const noSalts = Buffer.alloc(SALTS.end - SALTS.start);
+    for (const start of rest) writeSync(descriptor, noSalts, 0, noSalts.length, start + FRAME_SALTS);
+  } finally {
+    closeSync(descriptor);
+  }
 }
 
 /** Reads the log. Returns `undefined` if it does not exist. */
@@ -39,8 +64,16 @@ export function readLog(file: string): Buffer | undefined {
   }
 }
 
-function isDamaged(log: Buffer): boolean {
-  if (log.length < HEADER_BYTES + FRAME_HEADER_BYTES) return false;
+interface LogState {
+  readonly isDamaged: boolean;
+  /** Where the frames of this log after its last complete transaction begin. */
+  readonly rest: readonly number[];
+}
+
+const WHOLE: LogState = { isDamaged: false, rest: [] };
+
+function examine(log: Buffer): LogState {
+  if (log.length < HEADER_BYTES + FRAME_HEADER_BYTES) return WHOLE;
   const magic = log.readUInt32BE(0);
   const pageBytes = log.readUInt32BE(8);
   const bigEndian = (magic & 1) === 1;
@@ -48,12 +81,12 @@ function isDamaged(log: Buffer): boolean {
   header.add(log.subarray(0, SALTS.end));
   const headerFits = (magic & ~1) === MAGIC && pageBytes >= 512 && header.equals(log, SALTS.end);
   // The header is written once, long before most of the frames.
-  if (!headerFits) return log.length > HEADER_BYTES + 2 * (FRAME_HEADER_BYTES + 4096);
+  if (!headerFits) return { isDamaged: log.length > HEADER_BYTES + 2 * (FRAME_HEADER_BYTES + 4096), rest: [] };
   const frames = new Frames(log, pageBytes);
   const checksum = header;
-  let at = 0;
-  for (; at < frames.count; at += 1) if (!frames.follows(at, checksum)) break;
-  return at < frames.count && frames.hasLater(at);
+  let [at, committed] = [0, 0];
+  for (; at < frames.count && frames.follows(at, checksum); at += 1) if (frames.isCommit(at)) committed = at + 1;
+  return { isDamaged: at < frames.count && frames.hasLater(at), rest: frames.startsFrom(committed) };
 }
 
 export interface LogFrame {
@@ -109,10 +142,10 @@ class Frames {
   /** Whether the frame belongs to this log and not to an earlier log in the same file. */
   #isOurs(at: number): boolean {
     const start = this.#start(at);
-    return this.#log.subarray(start + 8, start + 16).equals(this.#salts);
+    return this.#log.subarray(start + FRAME_SALTS, start + FRAME_SALTS + 8).equals(this.#salts);
   }
 
-  #isCommit(at: number): boolean {
+  isCommit(at: number): boolean {
     return this.#log.readUInt32BE(this.#start(at) + 4) !== 0;
   }
 
@@ -136,9 +169,16 @@ class Frames {
         page: this.#log.readUInt32BE(start),
         image: this.#log.subarray(start + FRAME_HEADER_BYTES, start + this.#frameBytes),
       });
-      if (this.#isCommit(at)) committed = found.length;
+      if (this.isCommit(at)) committed = found.length;
     }
     return found.slice(0, committed);
+  }
+
+  /** Returns where the frames of this log from `from` on begin. */
+  startsFrom(from: number): readonly number[] {
+    const starts: number[] = [];
+    for (let at = from; at < this.count; at += 1) if (this.#isOurs(at)) starts.push(this.#start(at));
+    return starts;
   }
 
   /** Whether a transaction ends at frame `at` or later and another transaction begins after it. */
@@ -147,7 +187,7 @@ class Frames {
     for (let next = at; next < this.count; next += 1) {
       if (!this.#isOurs(next)) continue;
       if (ended) return true;
-      ended = this.#isCommit(next);
+      ended = this.isCommit(next);
     }
     return false;
   }

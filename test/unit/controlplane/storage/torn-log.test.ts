@@ -1,0 +1,94 @@
+/** A write-ahead log after power failures, each of which left an arbitrary part of the last transaction on the disk. */
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { salvage } from '../../../../controlplane/storage/sqlite/salvage.ts';
+import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
+import type { Storage } from '../../../../controlplane/storage/storage.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+/** A disk writes a sector as a whole or not at all. */
+const SECTOR_BYTES = 512;
+
+interface Life {
+  /** Sizes of the values that are written and acknowledged, one transaction each. */
+  readonly acknowledged: readonly number[];
+  /** Size of the value whose transaction the power failure meets. */
+  readonly last: number;
+  /** Which of its sectors reached the disk, over and over. */
+  readonly sectors: readonly boolean[];
+}
+
+const openIn = (directory: string): Promise<Storage> =>
+  openSqliteStorage({ directory, clock: new FakeClock(), logger: silentLogger });
+
+/** Returns the log with some sectors of what `after` has and `before` has not. */
+function torn(before: Buffer, after: Buffer, sectors: readonly boolean[]): Buffer {
+  const left = Buffer.alloc(after.length);
+  before.copy(left);
+  for (let at = 0, drawn = 0; at < after.length; at += SECTOR_BYTES) {
+    const end = Math.min(at + SECTOR_BYTES, after.length);
+    if (after.subarray(at, end).equals(left.subarray(at, end))) continue;
+    if (sectors[drawn % sectors.length] === true) after.copy(left, at, at, end);
+    drawn += 1;
+  }
+  return left;
+}
+
+/** Lives through it. Returns the keys that were acknowledged. */
+async function live(directory: string, { acknowledged, last, sectors }: Life, name: string): Promise<string[]> {
+  const [file, log] = [join(directory, 'orchlet.db'), join(directory, 'orchlet.db-wal')];
+  const storage = await openIn(directory);
+  const keys: string[] = [];
+  for (const [at, size] of acknowledged.entries())
+    keys.push((await storage.create(`/core/x/${name}-${at}`, Buffer.alloc(size, 'a'))).key);
+  const [database, before] = [await readFile(file), await readFile(log)];
+  await storage.create(`/core/y/${name}`, Buffer.alloc(last, 'l'));
+  const after = await readFile(log);
+  await storage.close();
+  // Closing has moved the log into the file.
+  await writeFile(file, database);
+  await writeFile(log, torn(before, after, sectors));
+  return keys;
+}
+
+async function survives(lives: readonly Life[]): Promise<void> {
+  const directory = await mkdtemp(join(tmpdir(), 'orchlet-torn-'));
+  try {
+    const keys: string[] = [];
+    for (const [at, life] of lives.entries()) {
+      keys.push(...(await live(directory, life, `life-${at}`)));
+      assert.deepEqual(salvage(join(directory, 'orchlet.db')).damage, []);
+    }
+    const storage = await openIn(directory);
+    const { items } = await storage.list('/core/x/');
+    assert.deepEqual(items.map(({ key }) => key).sort(), keys.sort());
+    await storage.close();
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+describe('one power failure after the other', { timeout: 120_000 }, () => {
+  it('that leaves the end of a large transaction, and then of a smaller one before it, is no damage', async () => {
+    const sectors = [true, true, true, false, true, true];
+    await survives([
+      { acknowledged: [100], last: 120_000, sectors },
+      { acknowledged: [100], last: 40_000, sectors },
+      { acknowledged: [], last: 10_000, sectors },
+    ]);
+  });
+
+  it('loses nothing that was acknowledged, and keeps no start and no examination from its work', async () => {
+    const life = fc.record({
+      acknowledged: fc.array(fc.nat(20_000), { maxLength: 4 }),
+      last: fc.nat(120_000),
+      sectors: fc.array(fc.boolean(), { minLength: 1, maxLength: 40 }),
+    });
+    await fc.assert(fc.asyncProperty(fc.array(life, { minLength: 1, maxLength: 4 }), survives), { numRuns: 15 });
+  });
+});
