@@ -18,7 +18,12 @@ import { PodSync } from '../pods/workers/pod-sync.ts';
 import type { PodCgroups } from '../host/cgroups/pod-cgroups.ts';
 import type { NodePressure } from '../resources/eviction/node-pressure.ts';
 import { measuredSyncer, relistMetrics } from '../resources/statistics/measured-syncer.ts';
-import { podEventMetrics, type podMetrics, preemptionMetrics } from '../resources/statistics/state-metrics.ts';
+import {
+  hookMetrics,
+  podEventMetrics,
+  type podMetrics,
+  preemptionMetrics,
+} from '../resources/statistics/state-metrics.ts';
 import { KubeRuntime } from '../runtime/kuberuntime/kube-runtime.ts';
 import { mayUseSwap } from '../runtime/kuberuntime/resources.ts';
 import { runtimeHandlerOf } from '../runtime/kuberuntime/runtime-class.ts';
@@ -149,7 +154,7 @@ function createProbes(
 
 async function createKubeRuntime(
   base: Base,
-  { runtime, client, events, node, volumes, resources, cgroups, images, services }: PodsDeps,
+  { runtime, client, events, node, volumes, resources, cgroups, images, services, registries }: PodsDeps,
   { probes, runtimeName }: { readonly probes: ProbeManager; readonly runtimeName: string },
 ): Promise<KubeRuntime> {
   const { flags, clock, logger, rootDirectory, podLogsDirectory } = base;
@@ -162,6 +167,7 @@ async function createKubeRuntime(
     probes: (kind, id) => probes.result(kind, `${runtimeName}://${id}`),
     backOff: restartBackOff(base),
     containerLogsDirectory: containerLogsDirectory(base),
+    observeHook: hookMetrics(registries.own),
     config: {
       settings: {
         rootDirectory,

@@ -90,6 +90,20 @@ export function podEventMetrics(metrics: MetricsRegistry): (event: 'orphaned' | 
   };
 }
 
+/** Counts HTTPS hooks that got an HTTP response, and pauses that ended early. */
+export function hookMetrics(metrics: MetricsRegistry): (event: 'http-fallback' | 'sleep-cut-short') => void {
+  const counter = (name: string, help: string) => metrics.counter({ name, help }).with();
+  const fallbacks = counter(
+    'kubelet_lifecycle_handler_http_fallbacks_total',
+    'The number of times lifecycle handlers successfully fell back to http from https.',
+  );
+  const shortened = counter(
+    'kubelet_sleep_action_terminated_early_total',
+    'The number of times lifecycle sleep handler got terminated before it finishes',
+  );
+  return (event) => (event === 'http-fallback' ? fallbacks : shortened).inc();
+}
+
 /** Counts pods that left for a critical pod, by the resource that it lacked. */
 export function preemptionMetrics(metrics: MetricsRegistry): (resource: string) => void {
   const preemptions = metrics.counter({

@@ -14,7 +14,7 @@ import { BackOff } from './back-off.ts';
 import { type ConfigDeps, containerConfig, podLogDirectory } from './container-config.ts';
 import { ContainerConfigError } from './environment.ts';
 import { killContainer } from './kill-containers.ts';
-import { runHook } from './lifecycle-hooks.ts';
+import { type HookObserver, runHook } from './lifecycle-hooks.ts';
 import { containerHash, type ContainerKind, fieldPathOf, formatPod, podFullName } from './pod-containers.ts';
 import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
 
@@ -59,6 +59,7 @@ export interface ContainerStarterOptions {
   readonly containerLogsDirectory: string | undefined;
   /** The delays between restarts of a container that crashes; 10 s to 5 min by default. */
   readonly backOff?: { readonly initialMs: number; readonly maxMs: number };
+  readonly observeHook?: HookObserver | undefined;
 }
 
 type Last = Pick<Session, 'pod' | 'status'>;
@@ -220,10 +221,11 @@ export class ContainerStarter {
   async #postStart(session: Session, container: Container, kind: ContainerKind, id: ContainerId): Promise<void> {
     const hook = container.lifecycle?.postStart;
     if (hook === undefined) return;
-    const { runtime, clock, events, logger } = this.#options;
+    const { runtime, clock, events, logger, observeHook: observe } = this.#options;
     try {
       const warn = (reason: string, text: string): void => events.event(session.pod, 'Warning', reason, text);
-      await runHook(hook, { id, container, podIp: session.ips[0] ?? '' }, { runtime, clock, warn }, session.signal);
+      const target = { id, container, podIp: session.ips[0] ?? '', pod: formatPod(session.pod) };
+      await runHook(hook, target, { runtime, clock, warn, observe }, session.signal);
     } catch (error) {
       logger.warn(
         { err: error, pod: formatPod(session.pod), container: container.name },
@@ -233,7 +235,7 @@ export class ContainerStarter {
         fieldPath: fieldPathOf(kind, container.name),
       });
       await killContainer(
-        { runtime, clock, events, logger },
+        { runtime, clock, events, logger, observeHook: observe },
         {
           pod: session.pod,
           container,

@@ -11,7 +11,7 @@ import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
 import type { PodEventRecorder } from '../../model/pod-events.ts';
 import type { Container, Pod } from '../../model/pod.ts';
 import { type ContainerId, type Runtime, RuntimeError } from '../runtime.ts';
-import { type Hook, runHook } from './lifecycle-hooks.ts';
+import { type Hook, type HookObserver, runHook } from './lifecycle-hooks.ts';
 import { fieldPathOf, findKinded, formatPod, isSidecar } from './pod-containers.ts';
 import type { RuntimePodStatus } from './runtime-status.ts';
 
@@ -23,6 +23,7 @@ export interface KillDeps {
   readonly clock: Clock;
   readonly events: PodEventRecorder;
   readonly logger: Logger;
+  readonly observeHook?: HookObserver | undefined;
 }
 
 export interface KillRequest {
@@ -78,7 +79,7 @@ export async function killContainer(deps: KillDeps, request: KillRequest): Promi
 
 /** A failed hook causes an event and does not delay the termination. */
 async function preStop(
-  { clock, events, logger, runtime }: KillDeps,
+  { clock, events, logger, runtime, observeHook: observe }: KillDeps,
   { pod, container, id, podIp }: KillRequest,
   hook: Hook,
   { fieldPath, signal }: { readonly fieldPath: string; readonly signal: AbortSignal },
@@ -86,7 +87,8 @@ async function preStop(
   if (container === undefined) return;
   try {
     const warn = (reason: string, text: string): void => events.event(pod, 'Warning', reason, text);
-    await runHook(hook, { id, container, podIp }, { runtime, clock, warn }, signal);
+    const target = { id, container, podIp, pod: formatPod(pod) };
+    await runHook(hook, target, { runtime, clock, warn, observe }, signal);
   } catch (error) {
     if (signal.aborted) return;
     logger.warn(

@@ -188,8 +188,8 @@ export class KubeRuntime {
   }
 
   #killDeps(): KillDeps {
-    const { runtime, clock, events, logger } = this.#options;
-    return { runtime, clock, events, logger };
+    const { runtime, clock, events, logger, observeHook } = this.#options;
+    return { runtime, clock, events, logger, observeHook };
   }
 
   async #kill(pod: Pod, status: RuntimePodStatus, kill: ContainerToKill, signal: AbortSignal): Promise<void> {

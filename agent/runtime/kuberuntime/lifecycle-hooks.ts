@@ -10,34 +10,67 @@ import type { ContainerId, Runtime } from '../runtime.ts';
 
 export type Hook = NonNullable<NonNullable<Container['lifecycle']>['preStop']>;
 
+/** What happened to a hook, for metrics: an HTTPS hook got an HTTP response; a pause ended early. */
+export type HookObserver = (event: 'http-fallback' | 'sleep-cut-short') => void;
+
 export interface HookDeps {
   readonly runtime: Pick<Runtime, 'execSync'>;
   readonly clock: Clock;
   /** Reports a warning about a hook that did not fail. */
   readonly warn: (reason: string, message: string) => void;
+  readonly observe?: HookObserver | undefined;
 }
 
 export interface HookTarget {
   readonly id: ContainerId;
   readonly container: Container;
+  /** The pod as messages name it. */
+  readonly pod: string;
   readonly podIp: string;
 }
 
 const dialer = createDialer();
 const MAX_OUTPUT_BYTES = 10 * 1024;
 
+/** Throws with the message of the kubelet, which the status of a container with a failed postStart hook shows. */
 export async function runHook(hook: Hook, target: HookTarget, deps: HookDeps, signal: AbortSignal): Promise<void> {
+  const output: string[] = [];
+  try {
+    await run(hook, target, deps, { signal, output });
+  } catch (error) {
+    if (signal.aborted) throw error;
+    const where = `for Container "${target.container.name}" in Pod "${target.pod}" failed - error: ${(error as Error).message}`;
+    throw new Error(`${titleOf(hook)} ${where}${hook.exec === undefined ? '' : `, message: ${goQuoted(output)}`}`, {
+      cause: error,
+    });
+  }
+}
+
+function titleOf({ exec, httpGet: http, sleep }: Hook): string {
+  if (exec !== undefined) return `Exec lifecycle hook ([${(exec.command ?? []).join(' ')}])`;
+  if (http !== undefined) return `HTTP lifecycle hook (${http.path ?? ''})`;
+  return sleep === undefined ? 'TCP lifecycle hook' : `Sleep lifecycle hook (${sleep.seconds ?? 0})`;
+}
+
+const goQuoted = (parts: readonly string[]): string => JSON.stringify(parts.join(''));
+
+async function run(
+  hook: Hook,
+  target: HookTarget,
+  deps: HookDeps,
+  { signal, output }: { readonly signal: AbortSignal; readonly output: string[] },
+): Promise<void> {
   if (hook.exec !== undefined) {
-    const result = await deps.runtime.execSync(target.id, hook.exec.command ?? [], {
+    const { command = [] } = hook.exec;
+    const result = await deps.runtime.execSync(target.id, command, {
       timeoutMs: 0,
       signal,
       maxOutputBytes: MAX_OUTPUT_BYTES,
     });
-    if (result.exitCode !== 0) {
-      throw new Error(
-        `Exec lifecycle hook (${JSON.stringify(hook.exec.command ?? [])}) failed: command exited with ${result.exitCode}: ${Buffer.concat([result.stdout, result.stderr]).toString('utf8')}`,
-      );
-    }
+    const stderr = result.stderr.toString('utf8');
+    output.push(result.stdout.toString('utf8'), stderr);
+    if (result.exitCode !== 0)
+      throw new Error(`command '${command.join(' ')}' exited with ${result.exitCode}: ${stderr}`);
   } else if (hook.httpGet !== undefined) {
     const { scheme, host, port, path = '', httpHeaders = [] } = hook.httpGet;
     await httpHook(
@@ -59,7 +92,12 @@ export async function runHook(hook: Hook, target: HookTarget, deps: HookDeps, si
       signal,
     );
   } else if (hook.sleep !== undefined) {
-    await deps.clock.sleep((hook.sleep.seconds ?? 0) * 1000, signal);
+    try {
+      await deps.clock.sleep((hook.sleep.seconds ?? 0) * 1000, signal);
+    } catch (error) {
+      deps.observe?.('sleep-cut-short');
+      throw error;
+    }
   }
 }
 
@@ -80,6 +118,7 @@ async function httpHook(target: HttpGet, deps: HookDeps, signal: AbortSignal): P
     // Falls back to HTTP, because hooks with HTTPS by mistake have always worked. Credentials are not sent in the clear.
     const headers = target.headers.filter(({ name }) => name.toLowerCase() !== 'authorization');
     await httpGet({ ...target, scheme: 'http', headers }, signal);
+    deps.observe?.('http-fallback');
     deps.warn(
       'LifecycleHTTPFallback',
       `request to HTTPS lifecycle hook ${hostPort(target.host, target.port)} got HTTP response, retry with HTTP succeeded`,
