@@ -1,6 +1,6 @@
 /**
  * Lists the admission plugins in the order in which they run, with those that are on by default, and builds the chain from the
- * flags. `start/admission.ts` calls it; the documentation is generated from the rows.
+ * flags. `start/admission.ts` calls it. The table of `docs/security.md` has the same rows.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Namespace } from '../../api/machinery/kinds.ts';
@@ -75,6 +75,7 @@ export interface PluginsOptions {
 export interface PluginRow {
   readonly name: string;
   readonly enabledByDefault: boolean;
+  /** What the plugin does, in the table of `docs/security.md`. */
   readonly summary: string;
   /** `earlier` are the plugins before this one, which run again when a webhook changed the object. */
   make(options: PluginsOptions, earlier: readonly AdmissionPlugin[]): AdmissionPlugin;
@@ -100,77 +101,97 @@ const credentialsOf = (credentials: WebhookCredentials | undefined): Pick<Webhoo
  * The rows are in kube-apiserver's order: plugins that set defaults run before plugins that check them, and quota runs last.
  */
 export const PLUGINS: readonly PluginRow[] = [
-  off('AlwaysAdmit', 'lets everything through', () => alwaysAdmit()),
-  off('NamespaceAutoProvision', 'makes a namespace that is named but missing', ({ sources, createNamespace }) =>
-    namespaceAutoProvision(sources, createNamespace),
+  off('AlwaysAdmit', 'accepts everything', () => alwaysAdmit()),
+  off(
+    'NamespaceAutoProvision',
+    'creates a missing namespace when an object is created in it',
+    ({ sources, createNamespace }) => namespaceAutoProvision(sources, createNamespace),
   ),
-  on('NamespaceLifecycle', 'nothing new in a namespace that is missing or going away', (options) =>
+  on('NamespaceLifecycle', 'refuses new objects in missing and terminating namespaces', (options) =>
     namespaceLifecycle(options.sources, options.clock, options.storedNamespace),
   ),
-  off('NamespaceExists', 'refuses every write to a namespace that is missing', ({ sources }) =>
-    namespaceExists(sources),
+  off('NamespaceExists', 'refuses every write to a missing namespace', ({ sources }) => namespaceExists(sources)),
+  off('SecurityContextDeny', 'refuses security contexts that set users, groups or SELinux labels', () =>
+    securityContextDeny(),
   ),
-  off('SecurityContextDeny', 'refuses elevated security contexts', () => securityContextDeny()),
-  off('LimitPodHardAntiAffinityTopology', 'pods keep others off their node at most', () => limitPodHardAntiAffinity()),
-  on('LimitRanger', 'defaults and bounds of resources', ({ sources }) => limitRanger(sources)),
-  on('ServiceAccount', 'every pod has an account and its token', ({ sources, clock }) =>
+  off('LimitPodHardAntiAffinityTopology', 'limits required pod anti-affinity to the node', () =>
+    limitPodHardAntiAffinity(),
+  ),
+  on('LimitRanger', 'applies the defaults and limits of LimitRanges', ({ sources }) => limitRanger(sources)),
+  on('ServiceAccount', 'sets the service account of pods and mounts its token', ({ sources, clock }) =>
     serviceAccountPlugin(sources, clock),
   ),
-  on('NodeRestriction', 'what node agents may write', ({ sources, authorizer }) =>
+  on('NodeRestriction', 'restricts what node agents can write', ({ sources, authorizer }) =>
     nodeRestriction(sources, authorizer),
   ),
-  on('NodeDeclaredFeatureValidator', 'pods change only as their node supports', ({ sources }) =>
+  on('NodeDeclaredFeatureValidator', 'refuses changes of pods that their node does not support', ({ sources }) =>
     nodeDeclaredFeatures(sources),
   ),
-  on('TaintNodesByCondition', 'new nodes take no pods yet', () => taintNodesByCondition()),
-  off('AlwaysPullImages', 'every image is pulled anew, with the rights of its user', () => alwaysPullImages()),
-  on('PodSecurity', 'the Pod Security levels of namespaces', ({ sources, configuration, podSecurityMetrics }) =>
-    podSecurity(sources, configuration.podSecurity, podSecurityMetrics),
+  on('TaintNodesByCondition', 'taints new nodes as not ready', () => taintNodesByCondition()),
+  off('AlwaysPullImages', 'makes pods pull every image with their own credentials', () => alwaysPullImages()),
+  on(
+    'PodSecurity',
+    'enforces the Pod Security levels of namespaces',
+    ({ sources, configuration, podSecurityMetrics }) =>
+      podSecurity(sources, configuration.podSecurity, podSecurityMetrics),
   ),
-  off('PodNodeSelector', 'a namespace chooses the nodes of its pods', ({ sources, configuration }) =>
+  off('PodNodeSelector', 'adds the node selector of a namespace to its pods', ({ sources, configuration }) =>
     podNodeSelector(sources, configuration.nodeSelectors),
   ),
-  on('Priority', 'priority from the class', ({ sources }) => priorityPlugin(sources)),
-  on('DefaultTolerationSeconds', 'pods stay a while on failing nodes', ({ tolerationSeconds }) =>
+  on('Priority', 'sets the priority of pods from their class', ({ sources }) => priorityPlugin(sources)),
+  on('DefaultTolerationSeconds', 'makes pods tolerate failing nodes for some time', ({ tolerationSeconds }) =>
     defaultTolerationSeconds(tolerationSeconds),
   ),
-  off('PodTolerationRestriction', 'default tolerations and whitelist of a namespace', ({ sources, configuration }) =>
-    podTolerationRestriction(sources, configuration.tolerations ?? { clusterDefaults: [], clusterWhitelist: [] }),
+  off(
+    'PodTolerationRestriction',
+    'applies the default tolerations and the whitelist of a namespace',
+    ({ sources, configuration }) =>
+      podTolerationRestriction(sources, configuration.tolerations ?? { clusterDefaults: [], clusterWhitelist: [] }),
   ),
-  off('ExtendedResourceToleration', 'pods that ask for devices tolerate their taint', () =>
+  off('ExtendedResourceToleration', 'makes pods that request devices tolerate the taint of the resource', () =>
     extendedResourceToleration(),
   ),
-  on('DefaultStorageClass', 'claims without a class get the default one', ({ sources }) =>
+  on('DefaultStorageClass', 'sets the default class of claims without a class', ({ sources }) =>
     defaultStorageClass(sources),
   ),
-  on('StorageObjectInUseProtection', 'finalizers of claims and volumes', () => storageObjectInUseProtection()),
-  off('OwnerReferencesPermissionEnforcement', 'changing owners needs the right to delete', ({ authorizer, policies }) =>
-    ownerReferencesPermissionEnforcement(authorizer, policies.resources),
+  on('StorageObjectInUseProtection', 'adds the protection finalizers to claims and volumes', () =>
+    storageObjectInUseProtection(),
   ),
-  on('PersistentVolumeClaimResize', 'claims grow only where their class allows it', ({ sources }) =>
+  off(
+    'OwnerReferencesPermissionEnforcement',
+    'requires the permission to delete for changes of owner references',
+    ({ authorizer, policies }) => ownerReferencesPermissionEnforcement(authorizer, policies.resources),
+  ),
+  on('PersistentVolumeClaimResize', 'allows claims to grow only if their class does', ({ sources }) =>
     persistentVolumeClaimResize(sources),
   ),
-  on('RuntimeClass', 'overhead and scheduling of the class', ({ sources }) => runtimeClassPlugin(sources)),
-  on('CertificateApproval', 'approving needs the right for the signer', ({ authorizer }) =>
+  on('RuntimeClass', 'applies the overhead and scheduling constraints of a runtime class', ({ sources }) =>
+    runtimeClassPlugin(sources),
+  ),
+  on('CertificateApproval', 'requires the permission for the signer to approve requests', ({ authorizer }) =>
     certificateApproval(authorizer),
   ),
-  on('CertificateSigning', 'signing needs the right for the signer', ({ authorizer }) =>
+  on('CertificateSigning', 'requires the permission for the signer to sign requests', ({ authorizer }) =>
     certificateSigning(authorizer),
   ),
-  on('ClusterTrustBundleAttest', 'trust bundles of a signer need the right to attest', ({ authorizer }) =>
-    clusterTrustBundleAttest(authorizer),
+  on(
+    'ClusterTrustBundleAttest',
+    'requires the permission for the signer to write its trust bundles',
+    ({ authorizer }) => clusterTrustBundleAttest(authorizer),
   ),
-  on('CertificateSubjectRestriction', 'no client certificates of system:masters', () =>
+  on('CertificateSubjectRestriction', 'refuses client certificates of system:masters', () =>
     certificateSubjectRestriction(),
   ),
-  on('DefaultIngressClass', 'ingresses without a class get the default one', ({ sources }) =>
+  on('DefaultIngressClass', 'sets the default class of ingresses without a class', ({ sources }) =>
     defaultIngressClass(sources),
   ),
-  off('DenyServiceExternalIPs', 'services get no external addresses', () => denyServiceExternalIps()),
-  on('PodTopologyLabels', 'zone and region of the node on its pods', ({ sources }) => podTopologyLabels(sources)),
+  off('DenyServiceExternalIPs', 'refuses external IPs of services', () => denyServiceExternalIps()),
+  on('PodTopologyLabels', 'copies the zone and region of the node to its pods', ({ sources }) =>
+    podTopologyLabels(sources),
+  ),
   on(
     'MutatingAdmissionPolicy',
-    'policies in CEL that change objects',
+    'evaluates CEL policies that change objects',
     ({ sources, authorizer, webhooks, policies }, earlier) =>
       mutatingAdmissionPolicy({
         sources,
@@ -182,7 +203,7 @@ export const PLUGINS: readonly PluginRow[] = [
   ),
   on(
     'MutatingAdmissionWebhook',
-    'webhooks that change objects',
+    'calls webhooks that change objects',
     ({ sources, clock, webhooks, configuration }, earlier) =>
       mutatingWebhooks({
         sources,
@@ -192,13 +213,19 @@ export const PLUGINS: readonly PluginRow[] = [
         reinvoke: reinvocationOf(earlier),
       }),
   ),
-  on('ValidatingAdmissionPolicy', 'policies in CEL that judge objects', ({ sources, authorizer, webhooks, policies }) =>
-    validatingAdmissionPolicy({ sources, authorizer, conversion: webhooks.conversion, ...policies }),
+  on(
+    'ValidatingAdmissionPolicy',
+    'evaluates CEL policies that validate objects',
+    ({ sources, authorizer, webhooks, policies }) =>
+      validatingAdmissionPolicy({ sources, authorizer, conversion: webhooks.conversion, ...policies }),
   ),
-  on('ValidatingAdmissionWebhook', 'webhooks that judge objects', ({ sources, clock, webhooks, configuration }) =>
-    validatingWebhooks({ sources, clock, ...webhooks, ...credentialsOf(configuration.validatingCredentials) }),
+  on(
+    'ValidatingAdmissionWebhook',
+    'calls webhooks that validate objects',
+    ({ sources, clock, webhooks, configuration }) =>
+      validatingWebhooks({ sources, clock, ...webhooks, ...credentialsOf(configuration.validatingCredentials) }),
   ),
-  on('ResourceQuota', 'what a namespace may hold', ({ sources, updateQuotaStatus, configuration }) =>
+  on('ResourceQuota', 'enforces the quotas of namespaces', ({ sources, updateQuotaStatus, configuration }) =>
     resourceQuota({
       sources,
       updateStatus: updateQuotaStatus,

@@ -33,13 +33,11 @@ for (const [heading, parts] of [
 }
 
 test('admission plugins of the page are those of the code, in their order', () => {
-  const rows = rowsOf('Admission plugins');
+  const rows = [...rowsOf('Admission plugins').values()].map((row) => row.split('|').map((cell) => cell.trim()));
   assert.deepEqual(
-    [...rows.keys()],
-    PLUGINS.map(({ name }) => name),
+    rows.map(([, name, byDefault, summary]) => ({ name, enabledByDefault: byDefault === 'on', summary })),
+    PLUGINS.map(({ name, enabledByDefault, summary }) => ({ name, enabledByDefault, summary })),
   );
-  for (const { name, enabledByDefault } of PLUGINS)
-    assert.equal(rows.get(name)?.split('|')[2]?.trim(), enabledByDefault ? 'on' : 'off', name);
 });
 
 test('every test that the page names exists', () => {
