@@ -2,9 +2,9 @@
  * Opens the streams of a CRI runtime. The runtime returns a URL for each exec, attach or port-forward, and serves
  * SPDY/3.1 there, as the kubelet does for its own clients. This module is the SPDY client.
  */
-import { once } from 'node:events';
 import { request as httpsRequest } from 'node:https';
 import type { Duplex, Readable, Writable } from 'node:stream';
+import { writeOut } from '../../../api/machinery/back-pressure.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { request as httpRequest } from '../../../api/machinery/node-http.ts';
 import { SpdyConnection } from '../../protocols/spdy/connection.ts';
@@ -177,7 +177,7 @@ async function readAll(stream: SpdyStream): Promise<string> {
 async function copy(from: Readable, to: Writable): Promise<void> {
   for await (const chunk of from) {
     if (to.destroyed || to.writableEnded) return;
-    if (!to.write(chunk)) await Promise.race([once(to, 'drain'), once(to, 'close')]);
+    await writeOut(to, chunk as Buffer);
   }
 }
 

@@ -1,6 +1,7 @@
 /** Sends one plain request to a target, and passes the body of the response on with back-pressure. */
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
+import { writeOut } from '../../../api/machinery/back-pressure.ts';
 import { type Dialer, DialRefusedError, type Purpose } from '../../../api/machinery/dialer.ts';
 import { newBadRequest, newServiceUnavailable } from '../../../api/meta/status-error.ts';
 import type { ConnectTarget, Origin } from '../../model/rest.ts';
@@ -84,17 +85,12 @@ function reachError(error: Error): Error {
   return newServiceUnavailable(`error trying to reach service: ${error.message}`);
 }
 
+/** Reads no more of the body once the target is gone: the request reports nothing any more, and nobody waits for the rest. */
 async function sendBody(request: ClientRequest, body: AsyncIterable<Buffer> | undefined): Promise<void> {
   if (body !== undefined) {
     for await (const chunk of body) {
-      if (request.write(chunk)) continue;
-      await new Promise<void>((resolve) => {
-        const done = (): void => {
-          request.off('drain', done).off('close', done);
-          resolve();
-        };
-        request.once('drain', done).once('close', done);
-      });
+      if (request.destroyed) return;
+      await writeOut(request, chunk);
     }
   }
   request.end();

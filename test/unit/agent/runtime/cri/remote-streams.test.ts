@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import { PassThrough, type Duplex } from 'node:stream';
+import { PassThrough, Writable, type Duplex } from 'node:stream';
 import { afterEach, describe, it } from 'node:test';
 import { forwardRemotePort, runRemoteCommand } from '../../../../../agent/runtime/cri/remote-streams.ts';
 import { RuntimeError } from '../../../../../agent/runtime/runtime.ts';
@@ -72,6 +72,30 @@ describe('a command over the streams of a runtime', () => {
     const io = { stdin, stdout: stdout.stream, stderr: stderr.stream, tty: false, signal };
     assert.equal(await runRemoteCommand(url, io, systemClock), 7);
     assert.deepEqual([stdout.text(), stderr.text()], ['HELLO', 'err']);
+  });
+
+  it('leaves no listeners on an output that is slow', async () => {
+    const url = await serve(['error', 'stdout'], async (streams) => {
+      const out = streams.get('stdout');
+      for (let part = 0; part < 60; part += 1) {
+        out?.write(Buffer.alloc(2000, 'x'));
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      out?.end();
+      streams.get('error')?.end(success);
+    });
+    let size = 0;
+    const stdout = new Writable({
+      highWaterMark: 1,
+      write(chunk: Buffer, _encoding, done) {
+        size += chunk.length;
+        setImmediate(done);
+      },
+    });
+    const before = stdout.listenerCount('close');
+    assert.equal(await runRemoteCommand(url, { stdout, tty: false, signal }, systemClock), 0);
+    assert.equal(size, 120_000);
+    assert.ok(stdout.listenerCount('close') <= before, `${stdout.listenerCount('close')} listeners`);
   });
 
   it('loses no data if the runtime resets its streams at the end', async () => {
