@@ -77,7 +77,13 @@ export async function startControlPlane(options: ControlPlaneOptions = {}): Prom
 }
 
 /** A test's control plane: on loopback, on a free port. */
-const MEMORY_FLAGS: Partial<ControlPlaneFlags> = { storageBackend: 'memory', bindAddress: '127.0.0.1', securePort: 0 };
+const MEMORY_FLAGS: Partial<ControlPlaneFlags> = {
+  storageBackend: 'memory',
+  bindAddress: '127.0.0.1',
+  securePort: 0,
+  // kube-apiserver's own answers have no default storage class.
+  disable: ['local-storage'],
+};
 
 function startError(error: unknown, flags: ControlPlaneFlags): unknown {
   if (isStorageError(error)) return new StartError(error.message, { cause: error });

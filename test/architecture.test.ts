@@ -464,8 +464,8 @@ const LOSSY_JSON: Readonly<Record<string, string>> = {
   'controlplane/authentication/webhook-token.ts': 'a TokenReview has no numbers',
   'controlplane/authorization/abac.ts': 'a policy has no numbers',
   'controlplane/authorization/webhook.ts': 'a SubjectAccessReview has no numbers',
-  'controlplane/metrics-api/agent-summaries.ts': 'measurements are doubles',
   'controlplane/registry/continue-token.ts': 'a token of this server; its revision is a safe integer',
+  'controlplane/registry/kinds/core/agent-request.ts': 'measurements are doubles',
   'api/schema/spec-diff.ts': 'a message that shows a difference',
   'controlplane/storage/cached-object.ts': 'labels are texts',
 };
@@ -505,6 +505,7 @@ const BARE_FILE_ACCESS: Readonly<Record<string, string>> = {
   'agent/runtime/logs/log-reader.ts': 'watches the folder of a log; the file is opened by log-files.ts',
   'agent/volumes/empty-dir.ts': 'creates the volume and its marker in folders of the agent, before a container has it',
   'agent/volumes/host-path.ts': 'checks and creates what the pod names on the host, with the rights of the agent',
+  'agent/volumes/local-volumes.ts': 'creates the root of the volumes, which no container mounts',
   'agent/volumes/mounter.ts': 'reads the mount table of the kernel',
   'agent/volumes/ownership.ts': 'changes owners and modes through descriptors of files/beneath.ts',
   'agent/volumes/plugins/plugin-manager.ts': 'watches the folder in which plugins put their sockets',

@@ -12,6 +12,7 @@ import type { EffectiveOptions, Origin } from '../options/config/effective-optio
 import type { FeatureGates } from '../options/config/feature-gates.ts';
 import type { PodHost } from '../server/pod-host.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
+import type { LocalVolumes } from '../volumes/local-volumes.ts';
 import type { SubmittedPods } from '../sources/submitted-source.ts';
 import { createAccess } from '../server/access.ts';
 import { followClientCa } from '../server/client-ca.ts';
@@ -38,6 +39,7 @@ export interface AssembledServerOptions {
   readonly host: PodHost;
   readonly hostIps: () => readonly string[];
   readonly submitted: SubmittedPods | undefined;
+  readonly localVolumes: LocalVolumes;
   readonly statistics: StatisticsPages;
   readonly explainEviction: NonNullable<AgentServerOptions['explainEviction']>;
   readonly observe: NonNullable<AgentServerOptions['observe']>;
@@ -104,6 +106,7 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
     observe: options.observe,
     config: options.config,
     submitted: options.submitted,
+    localVolumes: options.localVolumes,
     systemLogs: systemLogs(options),
     splitLogStreams: gates.enabled('PodLogsQuerySplitStreams'),
     verbosity: flags.enableDebugFlagsHandler ? options.verbosity : undefined,

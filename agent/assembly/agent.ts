@@ -50,7 +50,7 @@ import { createPodState, type PodState } from './pod-state.ts';
 import { createEviction, createUsage, type Eviction, type Usage } from './protection.ts';
 import type { AgentRegistries } from './registries.ts';
 import { type AssembledResourceManagers, cpuQuota, createResourceManagers } from './resource-managers.ts';
-import { createVolumes, type AgentVolumes } from './volumes.ts';
+import { createLocalVolumes, createVolumes, type AgentVolumes } from './volumes.ts';
 
 /**
  * The connections to the outside, which are created before all other parts: the container runtime, the API server, the metrics.
@@ -83,8 +83,11 @@ export async function assembleAgent(base: Base, outside: Outside, lifecycle: Lif
   const host = createPodHost({ runtime, table: state.table, pleg: pods.pleg, clock: base.clock });
   const cgroupDriver = await runtime.cgroupDriver();
   const detected = cgroupDriver === undefined ? {} : { cgroupDriver };
+  const localVolumes = createLocalVolumes(base);
+  lifecycle.add(localVolumes);
   const server = await assembleServer({
     ...base,
+    localVolumes,
     certificateDirectory: resolve(base.flags.certDir),
     client: outside.api?.client,
     host,

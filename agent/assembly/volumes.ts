@@ -1,6 +1,6 @@
 /** Creates the volume manager and what it uses: CSI drivers, tokens, and the objects that pods refer to. */
 import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import type { Client } from '../../api/machinery/client.ts';
 import { parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
 import type { PodEventRecorder } from '../model/pod-events.ts';
@@ -12,6 +12,7 @@ import { CsiVolumes } from '../volumes/csi/csi-volumes.ts';
 import { CsiDrivers } from '../volumes/csi/drivers.ts';
 import { fieldValue, resourceValue } from '../runtime/kuberuntime/downward-api.ts';
 import { PodCertificates } from '../volumes/pod-certificates.ts';
+import { LocalVolumes } from '../volumes/local-volumes.ts';
 import { hostMounter } from '../volumes/mounter.ts';
 import { noReferencedObjects, WatchedObjects } from '../volumes/referenced-objects.ts';
 import { TokenManager } from '../volumes/token-manager.ts';
@@ -73,6 +74,12 @@ export async function createVolumes(base: Base, parts: VolumeParts): Promise<Age
       await watched?.close();
     },
   };
+}
+
+/** The volumes that the control plane makes on this node. */
+export function createLocalVolumes({ flags, clock, logger, rootDirectory }: Base): LocalVolumes {
+  const root = flags.localVolumesDir === '' ? join(rootDirectory, 'local-volumes') : resolve(flags.localVolumesDir);
+  return new LocalVolumes({ root, clock, logger });
 }
 
 async function createCsi(

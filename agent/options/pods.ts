@@ -15,6 +15,14 @@ export const podOptions = {
     config: { path: 'syncFrequency' },
     help: 'Maximum time between two syncs of a running pod.',
   }),
+  localVolumesDir: option({
+    name: 'local-volumes-dir',
+    type: 'string',
+    default: '',
+    group: PODS,
+    placeholder: 'DIR',
+    help: 'Directory of the volumes of the storage class local. Empty: local-volumes in the root directory.',
+  }),
   clusterDns: option({
     name: 'cluster-dns',
     type: 'list',

@@ -9,10 +9,12 @@ import { newBadRequest, newStatusError } from '../../api/meta/status-error.ts';
 import type { Pod } from '../model/pod.ts';
 import type { PodHost } from './pod-host.ts';
 import { type Signal, SIGNALS } from '../resources/eviction/thresholds.ts';
+import type { LocalVolumes } from '../volumes/local-volumes.ts';
 import type { SubmittedPods } from '../sources/submitted-source.ts';
 import { type CheckpointOptions, installCheckpoint } from './checkpoint.ts';
 import { installContainerLogs } from './container-logs.ts';
 import { METRICS_TYPE } from './health.ts';
+import { installLocalVolumes } from './local-volumes.ts';
 import { installSystemLogs, type SystemLogsOptions } from './system-logs.ts';
 import { installZpages, type Zpages } from './zpages.ts';
 
@@ -31,6 +33,7 @@ export interface RoutesOptions {
   readonly zpages: Zpages;
   /** Returns the report of `/eviction/explain`. The signal is an assumed pressure. */
   readonly explainEviction?: (signal: Signal | undefined) => Promise<object>;
+  readonly localVolumes?: Pick<LocalVolumes, 'create' | 'remove'>;
   /** The feature gate ContainerCheckpoint. */
   readonly checkpoint: CheckpointOptions | undefined;
 }
@@ -83,6 +86,7 @@ export function installPrivate(app: FastifyInstance, options: RoutesOptions): vo
       return reply.type('application/json').send(await explainEviction(signal));
     });
   }
+  if (options.localVolumes !== undefined) installLocalVolumes(app, options.localVolumes);
   if (options.submitted !== undefined) installSubmitted(app, options.submitted);
 }
 
@@ -154,6 +158,7 @@ const METHODS: typeof READING_METHODS = [
   [/^\/containerLogs(\/[^/]+){3}$/, 'GET'],
   [/^\/run(\/[^/]+){3,4}$/, 'POST'],
   [/^\/checkpoint(\/[^/]+){3}$/, 'POST'],
+  [/^\/localVolumes\/[^/]+$/, 'DELETE, PUT'],
   [/^\/((exec|attach)(\/[^/]+){3,4}|portForward(\/[^/]+){2,3})$/, 'GET, POST'],
 ];
 

@@ -28,6 +28,7 @@ const CONTROLLER_NAMES = [
   'persistentvolume-expander-controller',
   'persistentvolume-attach-detach-controller',
   'ephemeral-volume-controller',
+  'local-volume-controller',
   'horizontal-pod-autoscaler-controller',
   'token-cleaner-controller',
   'ttl-after-finished-controller',

@@ -37,6 +37,7 @@ import { runServiceAccounts } from './service-account/service-accounts.ts';
 import { tokenSecrets, type LegacyTokenSigner } from './service-account/token-secrets.ts';
 import { runServiceCidrs } from './service-cidrs/service-cidrs.ts';
 import { runAttachDetach } from './storage/attach-detach.ts';
+import { localVolumes, type VolumeAgents } from './storage/local-volumes.ts';
 import { runEphemeralVolumes } from './storage/ephemeral-volumes.ts';
 import { runAttributesClassProtection, runClaimProtection, runVolumeProtection } from './storage/protection.ts';
 import { runVolumeBinder } from './storage/volume-binder.ts';
@@ -53,6 +54,8 @@ export interface ControllerKeys {
    * it is absent, there are no such metrics.
    */
   readonly getMetrics?: RawGet;
+  /** Local volumes are made and removed by the agents. */
+  readonly volumeAgents?: VolumeAgents;
 }
 
 export interface ControllerRow {
@@ -147,6 +150,7 @@ export function controllerTable({
   tokenSigner,
   certificateSigner: signer,
   getMetrics = noMetrics,
+  volumeAgents,
 }: ControllerKeys): ControllerRow[] {
   return [
     ...CONTROLLERS,
@@ -166,6 +170,15 @@ export function controllerTable({
             name: 'root-ca-certificate-publisher-controller',
             account: 'root-ca-cert-publisher',
             run: rootCaPublisher(rootCaPem),
+          },
+    ),
+    ...present(
+      volumeAgents === undefined
+        ? undefined
+        : {
+            name: 'local-volume-controller',
+            account: 'local-volume-provisioner',
+            run: localVolumes(volumeAgents),
           },
     ),
     {

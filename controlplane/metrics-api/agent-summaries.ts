@@ -2,9 +2,9 @@
  * Resource usage of nodes and their pods, from the summaries of the agents. It is requested from all nodes at the same time,
  * when a client needs it, and cached for a quarter of a minute. A node that does not respond has no usage for that time.
  */
-import type { Dialer } from '../../api/machinery/dialer.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Origin } from '../model/rest.ts';
+import { type AgentConnection, requestAgent } from '../registry/kinds/core/agent-request.ts';
 
 export interface UsageFigures {
   /** RFC 3339. */
@@ -23,12 +23,9 @@ export interface PodSummary {
   readonly containers: readonly (UsageFigures & { readonly name: string })[];
 }
 
-export interface AgentSummariesOptions {
+export interface AgentSummariesOptions extends AgentConnection {
   readonly clock: Clock;
-  readonly dialer: Dialer;
   readonly onFailure: (node: string, error: unknown) => void;
-  /** Read for each request, because certificates are rotated. */
-  readonly credentials: () => { readonly cert: string; readonly key: string };
 }
 
 export interface AgentSummaries {
@@ -61,45 +58,13 @@ export function createAgentSummaries(options: AgentSummariesOptions): AgentSumma
 const SUMMARY_PATH = '/stats/summary?only_cpu_and_memory=true';
 
 function ask(node: string, origin: Origin, options: AgentSummariesOptions): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    // Without a configured CA for the agents' serving certificates, any certificate is accepted, like for logs and exec.
-    const asked = options.dialer.request(
-      {
-        ...origin,
-        purpose: 'kubelet',
-        name: `node/${node}`,
-        path: SUMMARY_PATH,
-        agent: false,
-        ...options.credentials(),
-        rejectUnauthorized: false,
-        timeout: TIMEOUT_MS,
-      },
-      (response) => {
-        const chunks: Buffer[] = [];
-        let size = 0;
-        response.on('data', (chunk: Buffer) => {
-          size += chunk.length;
-          if (size > LARGEST_BYTES) response.destroy(new Error('the summary is too large'));
-          else chunks.push(chunk);
-        });
-        response.on('error', reject);
-        response.on('end', () => {
-          const text = Buffer.concat(chunks).toString('utf8');
-          if (response.statusCode !== 200) {
-            reject(new Error(`the agent answered ${response.statusCode ?? 0}: ${text.slice(0, 200).trim()}`));
-            return;
-          }
-          try {
-            resolve(JSON.parse(text));
-          } catch (error) {
-            reject(error as Error);
-          }
-        });
-      },
-    );
-    asked.on('timeout', () => asked.destroy(new Error(`the agent did not answer within ${TIMEOUT_MS / 1000} s`)));
-    asked.on('error', reject);
-    asked.end();
+  return requestAgent(options, {
+    node,
+    origin,
+    method: 'GET',
+    path: SUMMARY_PATH,
+    timeoutMs: TIMEOUT_MS,
+    largestBytes: LARGEST_BYTES,
   });
 }
 

@@ -18,6 +18,8 @@ import { ensureClusterInfo } from '../bootstrap/node-bootstrap.ts';
 import { readSignedBundle } from '../pki/authority-rotation.ts';
 import { keepServiceAddresses, stateOf } from '../bootstrap/service-address-repair.ts';
 import { startScheduler } from '../scheduler/scheduler.ts';
+import { isPartEnabled } from '../options/parts.ts';
+import { agentConnection, volumeAgents } from './volume-agents.ts';
 import { startManifestsLoop } from './manifests-loop.ts';
 
 const AUTOSCALER = 'system:serviceaccount:kube-system:horizontal-pod-autoscaler';
@@ -132,6 +134,7 @@ function startControllerLoops(parts: Parts, informers: Informers, aggregator: Ag
     getMetrics: (path) =>
       aggregator.get(path, { name: AUTOSCALER, groups: [...groupsOf(AUTOSCALER), 'system:authenticated'] }),
     options: controllerOptions(flags),
+    ...(isPartEnabled(flags, 'local-storage') ? { volumeAgents: volumeAgents(agentConnection(parts)) } : {}),
     observeQueue: queueMetrics(parts.metrics, clock),
   });
   onClose(() => controllers.close());

@@ -10,6 +10,9 @@ import { buildAudit } from '../audit/build.ts';
 import { reconcileBootstrapPolicy } from '../authorization/bootstrap-reconcile.ts';
 import { ensureDefaultObjects } from '../bootstrap/default-objects.ts';
 import { ensureNodeBootstrap } from '../bootstrap/node-bootstrap.ts';
+import { ensureLocalStorage } from '../bootstrap/local-storage.ts';
+import { isPartEnabled } from '../options/parts.ts';
+import { agentConnection } from './volume-agents.ts';
 import { ensureNodeServices } from '../bootstrap/node-services.ts';
 import { CustomResources } from '../custom-resources/custom-resources.ts';
 import { celTypeOf } from '../custom-resources/rule-types.ts';
@@ -95,15 +98,16 @@ function reviewersOptions({ flags, clock, sources, security }: Parts): Parameter
 }
 
 /** The usage of nodes and pods, which the agents report. */
-function usageRests({ registry: { stores }, clock, dialer, logger, security }: Parts): readonly Rest[] {
-  const summaries = createAgentSummaries({
+function usageRests(parts: Parts): readonly Rest[] {
+  const {
+    registry: { stores },
     clock,
-    dialer,
+    logger,
+  } = parts;
+  const summaries = createAgentSummaries({
+    ...agentConnection(parts),
+    clock,
     onFailure: (node, error) => logger.debug({ err: error, node }, 'The usage of a node could not be read'),
-    credentials: () => {
-      const { kubeletClient } = security.pki.material();
-      return { cert: kubeletClient.certificatePem, key: kubeletClient.privateKeyPem };
-    },
   });
   return metricsRests({ nodes: stores.get('', 'nodes'), pods: stores.get('', 'pods'), summaries });
 }
@@ -167,6 +171,7 @@ async function bootstrap({ clients, registry, flags, clock, logger }: Parts): Pr
     serviceClusterCidrs: flags.serviceClusterIpRange,
     nowMs: clock.now(),
   });
+  if (isPartEnabled(flags, 'local-storage')) await ensureLocalStorage(clients.system);
   if (flags.nodeServices)
     await ensureNodeServices(clients.system, { serviceClusterCidrs: flags.serviceClusterIpRange, logger });
 }

@@ -1,0 +1,242 @@
+/**
+ * Provisions the volumes of local storage classes on the node that the scheduler chose, expands them, and removes those that
+ * are released. The agent of the node makes and removes the folder; it is asked by the name of the volume, so that no path of
+ * an object of the API ever reaches it.
+ *
+ * A finalizer keeps a volume until its folder is gone, also where somebody deletes the object first.
+ */
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import type { Informer } from '../../../api/machinery/informer.ts';
+import type { Node, PersistentVolume, PersistentVolumeClaim, StorageClass } from '../../../api/machinery/kinds.ts';
+import { nodes, persistentVolumeClaims, persistentVolumes, storageClasses } from '../../../api/machinery/resources.ts';
+import { compareQuantities, parseQuantity } from '../../../api/meta/quantity.ts';
+import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
+import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
+import { classOf } from './volume-matching.ts';
+
+export const LOCAL_PROVISIONER = 'orchlet.local/local-volumes';
+const FINALIZER = 'orchlet.local/local-volume';
+const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';
+const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
+const HOSTNAME = 'kubernetes.io/hostname';
+/** The name of the node whose agent made the folder: a node may change its label of the host name. */
+const MADE_ON = 'orchlet.local/node';
+const VOLUME_KEY = '/volume/';
+const RETRY = { baseDelayMs: 1_000, maxDelayMs: 60_000 };
+const WORKERS = 4;
+const MODES: ReadonlySet<string> = new Set(['ReadWriteOnce', 'ReadWriteOncePod']);
+
+/** The agents of nodes. Each call rejects with a text for the user. */
+export interface VolumeAgents {
+  /** Makes the folder unless it exists. Resolves to its path on the node. */
+  create(node: Node, name: string): Promise<string>;
+  /** Removes the folder if it exists. */
+  remove(node: Node, name: string): Promise<void>;
+}
+
+export function localVolumes(agents: VolumeAgents): RunController {
+  return (environment, signal) => {
+    const { informers } = environment;
+    const caches = {
+      volumes: informers.for(persistentVolumes),
+      claims: informers.for(persistentVolumeClaims),
+      classes: informers.for(storageClasses),
+      nodes: informers.for(nodes),
+    };
+    const provisioner = new LocalProvisioner(environment, caches, agents);
+    const loop = new ReconcileLoop(environment, {
+      ...RETRY,
+      workers: WORKERS,
+      reconcile(key) {
+        if (key.startsWith(VOLUME_KEY)) return provisioner.syncVolume(key.slice(VOLUME_KEY.length));
+        const { namespace, name } = splitKey(key);
+        return provisioner.syncClaim(namespace, name);
+      },
+    });
+    loop.follow(caches.claims);
+    const volumeChanged = ({ metadata }: PersistentVolume): void =>
+      void loop.queue.add(`${VOLUME_KEY}${metadata.name ?? ''}`);
+    caches.volumes.addHandler({ add: volumeChanged, update: (_, volume) => volumeChanged(volume) });
+    return loop.run(signal, caches.volumes, caches.claims, caches.classes, caches.nodes);
+  };
+}
+
+interface Caches {
+  readonly volumes: Informer<PersistentVolume>;
+  readonly claims: Informer<PersistentVolumeClaim>;
+  readonly classes: Informer<StorageClass>;
+  readonly nodes: Informer<Node>;
+}
+
+class LocalProvisioner {
+  readonly #environment: ControllerEnvironment;
+  readonly #caches: Caches;
+  readonly #agents: VolumeAgents;
+
+  constructor(environment: ControllerEnvironment, caches: Caches, agents: VolumeAgents) {
+    this.#environment = environment;
+    this.#caches = caches;
+    this.#agents = agents;
+  }
+
+  async syncClaim(namespace: string, name: string): Promise<void> {
+    const claim = this.#caches.claims.get(namespace, name);
+    if (claim === undefined || claim.metadata.deletionTimestamp !== undefined) return;
+    if ((claim.spec?.volumeName ?? '') !== '') return this.#expand(claim);
+    const storageClass = this.#caches.classes.get('', classOf(claim) ?? '');
+    if (storageClass?.provisioner !== LOCAL_PROVISIONER) return;
+    const volumeName = `pvc-${claim.metadata.uid ?? ''}`;
+    if (this.#caches.volumes.get('', volumeName) !== undefined) return;
+    const fault = claimFault(claim, storageClass);
+    if (fault !== undefined) return this.#tellClaim(claim, 'Warning', 'ProvisioningFailed', fault);
+    const nodeName = claim.metadata.annotations?.[SELECTED_NODE];
+    // The scheduler chooses the node when a pod uses the claim.
+    if (nodeName === undefined) return;
+    const node = this.#caches.nodes.get('', nodeName);
+    if (node === undefined) return this.#chooseAgain(claim, nodeName);
+    try {
+      const path = await this.#agents.create(node, volumeName);
+      await this.#createVolume(claim, storageClass, { name: volumeName, path, node });
+    } catch (error) {
+      const message = `failed to provision volume with StorageClass "${storageClass.metadata.name}" on node ${nodeName}: ${(error as Error).message}`;
+      this.#tellClaim(claim, 'Warning', 'ProvisioningFailed', message);
+      throw error;
+    }
+    this.#tellClaim(claim, 'Normal', 'ProvisioningSucceeded', `Successfully provisioned volume ${volumeName}`);
+  }
+
+  async #createVolume(
+    claim: PersistentVolumeClaim,
+    storageClass: StorageClass,
+    { name, path, node }: { readonly name: string; readonly path: string; readonly node: Node },
+  ): Promise<void> {
+    const { namespace = '', name: claimName = '', uid = '', resourceVersion = '' } = claim.metadata;
+    const storage = claim.spec?.resources?.requests?.['storage'] ?? '0';
+    const volume: PersistentVolume = {
+      apiVersion: 'v1',
+      kind: 'PersistentVolume',
+      metadata: {
+        name,
+        annotations: { [PROVISIONED_BY]: LOCAL_PROVISIONER, [MADE_ON]: node.metadata.name ?? '' },
+        finalizers: [FINALIZER],
+      },
+      spec: {
+        capacity: { storage },
+        accessModes: [...(claim.spec?.accessModes ?? [])],
+        persistentVolumeReclaimPolicy: storageClass.reclaimPolicy ?? 'Delete',
+        storageClassName: storageClass.metadata.name ?? '',
+        volumeMode: 'Filesystem',
+        claimRef: { apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace, name: claimName, uid, resourceVersion },
+        local: { path },
+        nodeAffinity: {
+          required: {
+            nodeSelectorTerms: [{ matchExpressions: [{ key: HOSTNAME, operator: 'In', values: [hostnameOf(node)] }] }],
+          },
+        },
+      },
+    };
+    await tolerate(this.#environment.client.create(persistentVolumes, '', volume), isAlreadyExists);
+  }
+
+  /** The node is gone before it got the volume: the scheduler chooses another one. */
+  async #chooseAgain(claim: PersistentVolumeClaim, nodeName: string): Promise<void> {
+    this.#tellClaim(claim, 'Warning', 'ProvisioningFailed', `node ${nodeName} does not exist any more`);
+    const { namespace = '', name = '', resourceVersion } = claim.metadata;
+    const metadata = { resourceVersion, annotations: { [SELECTED_NODE]: null } };
+    await this.#environment.client.patch(persistentVolumeClaims, namespace, name, 'merge', { metadata });
+  }
+
+  /** The size of a folder is a number alone, so that it grows in the API. */
+  async #expand(claim: PersistentVolumeClaim): Promise<void> {
+    const volume = this.#caches.volumes.get('', claim.spec?.volumeName ?? '');
+    const wanted = claim.spec?.resources?.requests?.['storage'];
+    const has = claim.status?.capacity?.['storage'];
+    if (volume === undefined || !isOurs(volume) || volume.spec?.claimRef?.uid !== claim.metadata.uid) return;
+    if (claim.status?.phase !== 'Bound' || wanted === undefined || has === undefined || !isLarger(wanted, has)) return;
+    const { client } = this.#environment;
+    if (isLarger(wanted, volume.spec?.capacity?.['storage'] ?? '0')) {
+      const spec = { capacity: { storage: wanted } };
+      await client.patch(persistentVolumes, '', volume.metadata.name ?? '', 'merge', { spec });
+    }
+    const { namespace = '', name = '' } = claim.metadata;
+    const status = { capacity: { storage: wanted } };
+    await client.patch(persistentVolumeClaims, namespace, name, 'merge', { status }, { subresource: 'status' });
+    this.#tellClaim(claim, 'Normal', 'VolumeResizeSuccessful', 'Resize volume succeeded');
+  }
+
+  async syncVolume(name: string): Promise<void> {
+    const volume = this.#caches.volumes.get('', name);
+    if (volume === undefined || !isOurs(volume)) return;
+    const isDeleted = volume.metadata.deletionTimestamp !== undefined;
+    const { phase } = volume.status ?? {};
+    // A volume that is in use is protected from deletion, and was released when it is not.
+    if (phase !== 'Released' && phase !== 'Failed' && !(isDeleted && phase !== 'Bound')) return;
+    const { client } = this.#environment;
+    if (volume.spec?.persistentVolumeReclaimPolicy === 'Delete') {
+      await this.#removeFolder(volume);
+      if (!isDeleted) {
+        const preconditions = { uid: volume.metadata.uid ?? '' };
+        await tolerate(client.delete(persistentVolumes, '', name, { preconditions }), isNotFound);
+      }
+    }
+    if (isDeleted) await this.#letGo(volume);
+  }
+
+  async #removeFolder(volume: PersistentVolume): Promise<void> {
+    const { name = '' } = volume.metadata;
+    const nodeName = volume.metadata.annotations?.[MADE_ON] ?? '';
+    const node = this.#caches.nodes.get('', nodeName);
+    if (node === undefined) {
+      const message = `the node ${nodeName} does not exist any more: if it comes back, its disk still has the data`;
+      this.#tellVolume(volume, 'Warning', 'VolumeLeftBehind', message);
+      return;
+    }
+    try {
+      await this.#agents.remove(node, name);
+    } catch (error) {
+      this.#tellVolume(volume, 'Warning', 'VolumeFailedDelete', (error as Error).message);
+      throw error;
+    }
+  }
+
+  async #letGo(volume: PersistentVolume): Promise<void> {
+    const { name = '', resourceVersion, finalizers = [] } = volume.metadata;
+    if (!finalizers.includes(FINALIZER)) return;
+    const metadata = { resourceVersion, finalizers: finalizers.filter((finalizer) => finalizer !== FINALIZER) };
+    await tolerate(this.#environment.client.patch(persistentVolumes, '', name, 'merge', { metadata }), isNotFound);
+  }
+
+  #tellClaim(claim: PersistentVolumeClaim, type: 'Normal' | 'Warning', reason: string, message: string): void {
+    this.#environment.recorder.event(referenceTo(claim, persistentVolumeClaims), type, reason, message);
+  }
+
+  #tellVolume(volume: PersistentVolume, type: 'Normal' | 'Warning', reason: string, message: string): void {
+    this.#environment.recorder.event(referenceTo(volume, persistentVolumes), type, reason, message);
+  }
+}
+
+/** Returns what a folder on one node cannot be. */
+function claimFault({ spec = {} }: PersistentVolumeClaim, { volumeBindingMode }: StorageClass): string | undefined {
+  const mode = spec.accessModes?.find((one) => !MODES.has(one));
+  if (mode !== undefined)
+    return `local volumes are on one node: access mode ${mode} is not possible, ReadWriteOnce and ReadWriteOncePod are`;
+  if (spec.volumeMode === 'Block') return 'local volumes are folders: volumeMode Block is not possible';
+  if (spec.selector !== undefined) return 'claim.Spec.Selector is not supported';
+  if (spec.dataSource !== undefined || spec.dataSourceRef !== undefined)
+    return 'local volumes cannot be made from a data source';
+  if (volumeBindingMode !== 'WaitForFirstConsumer')
+    return 'the class needs volumeBindingMode WaitForFirstConsumer: the scheduler chooses the node of a local volume';
+  return undefined;
+}
+
+function isOurs({ metadata, spec }: PersistentVolume): boolean {
+  return metadata.annotations?.[PROVISIONED_BY] === LOCAL_PROVISIONER && spec?.local !== undefined;
+}
+
+function isLarger(a: string, b: string): boolean {
+  return compareQuantities(parseQuantity(a), parseQuantity(b)) > 0;
+}
+
+function hostnameOf({ metadata }: Node): string {
+  return metadata.labels?.[HOSTNAME] ?? metadata.name ?? '';
+}

@@ -1,0 +1,47 @@
+/** Asks the agents of nodes: with which certificate, and for local volumes. */
+import { join, isAbsolute, normalize } from 'node:path';
+import type { Node } from '../../api/machinery/kinds.ts';
+import type { VolumeAgents } from '../controllers/storage/local-volumes.ts';
+import { type AgentConnection, requestAgent } from '../registry/kinds/core/agent-request.ts';
+import type { Parts } from './parts.ts';
+import { agentOrigin } from '../registry/kinds/core/connections.ts';
+
+const TIMEOUT_MS = 10_000;
+const LARGEST_BYTES = 64 << 10;
+
+/** Agents know the API server by its client certificate. */
+export function agentConnection({ dialer, security }: Pick<Parts, 'dialer' | 'security'>): AgentConnection {
+  return {
+    dialer,
+    credentials() {
+      const { kubeletClient } = security.pki.material();
+      return { cert: kubeletClient.certificatePem, key: kubeletClient.privateKeyPem };
+    },
+  };
+}
+
+export function volumeAgents(connection: AgentConnection): VolumeAgents {
+  const ask = async (node: Node, name: string, method: 'PUT' | 'DELETE'): Promise<unknown> => {
+    const origin = agentOrigin(node);
+    if (origin === undefined) throw new Error('the node has no address yet');
+    return requestAgent(connection, {
+      node: node.metadata.name ?? '',
+      origin,
+      method,
+      path: join('/localVolumes', encodeURIComponent(name)),
+      timeoutMs: TIMEOUT_MS,
+      largestBytes: LARGEST_BYTES,
+    });
+  };
+  return {
+    async create(node, name) {
+      const { path } = (await ask(node, name, 'PUT')) as { readonly path?: unknown };
+      if (typeof path !== 'string' || !isAbsolute(path) || normalize(path) !== path || !path.endsWith(`/${name}`))
+        throw new Error('the agent answered without the path of the volume');
+      return path;
+    },
+    async remove(node, name) {
+      await ask(node, name, 'DELETE');
+    },
+  };
+}
