@@ -3,6 +3,7 @@
  * documents contain only what kubectl can validate before it sends a request: where the schema allows nulls or unknown members,
  * they have neither type nor members, because kubectl would refuse values that the server accepts.
  */
+import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import { isObject, type JsonSchema } from './json-schema.ts';
@@ -12,50 +13,86 @@ export interface PublishedSchema {
   readonly revision: string;
   readonly v2: JsonObject;
   readonly v3: JsonObject;
+  readonly selectableFields: JsonValue | undefined;
 }
 
 const META = 'io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta';
 const PRESERVES = 'x-kubernetes-preserve-unknown-fields';
-/** The conformance tests of Kubernetes look for the first words of this text and of the metadata's. */
-const VERSION_TEXT = 'APIVersion defines the version of the schema that this object is written in, with its group.';
-const KIND_TEXT = 'The REST resource that this object stands for. In CamelCase; cannot be updated.';
-const META_TEXT = "Standard object's metadata.";
+const META_TEXT =
+  "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
+export interface PublishOptions {
+  readonly revision?: string;
+  /** The names of the selectable fields, for example `spec.color`. */
+  readonly selectableFields?: readonly string[];
+  /** The descriptions of the members that every object has. */
+  readonly texts?: TypeTexts;
+}
+
+interface TypeTexts {
+  readonly apiVersion?: string | undefined;
+  readonly kind?: string | undefined;
+}
+
+/** What `embedded` needs to know about the document. */
+interface Target {
+  readonly version: 2 | 3;
+  readonly texts: TypeTexts;
+}
 
 /** Returns the schemas of the members that every object has, for one version of OpenAPI. */
-function objectMembers(version: 2 | 3): JsonObject {
+function objectMembers({ version, texts }: Target): JsonObject {
   const metadata =
     version === 2
       ? { description: META_TEXT, $ref: `#/definitions/${META}` }
       : { description: META_TEXT, allOf: [{ $ref: `#/components/schemas/${META}` }] };
   return {
-    apiVersion: { type: 'string', description: VERSION_TEXT },
-    kind: { type: 'string', description: KIND_TEXT },
+    apiVersion: textMember(texts.apiVersion),
+    kind: textMember(texts.kind),
     metadata,
   };
 }
 
+const textMember = (description: string | undefined): JsonObject => ({
+  type: 'string',
+  ...(description === undefined ? {} : { description }),
+});
+
 /** Each version is computed when it is read. A different schema has a different `revision`. */
-export function publishedSchema(info: ResourceInfo, schema: JsonSchema, revision = ''): PublishedSchema {
+export function publishedSchema(
+  info: ResourceInfo,
+  schema: JsonSchema,
+  { revision = '', selectableFields = [], texts = {} }: PublishOptions = {},
+): PublishedSchema {
   const reversedGroup = info.group.split('.').toReversed().join('.');
   const { group, version, kind } = info;
-  const marked = { 'x-kubernetes-group-version-kind': [{ group, version, kind }] };
+  const selectable = selectableFields.length === 0 ? undefined : selectableFields.map((fieldPath) => ({ fieldPath }));
+  const marked = {
+    'x-kubernetes-group-version-kind': [{ group, version, kind }],
+    ...(selectable === undefined ? {} : { 'x-kubernetes-selectable-fields': selectable }),
+  };
   const whole = schema as unknown as JsonObject;
   return {
     name: `${reversedGroup}.${version}.${kind}`,
     revision,
+    selectableFields: selectable,
     get v2() {
       // kubectl accepts only the members that a schema names, so this one names none.
-      return { ...(schema[PRESERVES] === true ? { type: 'object' } : object(version2(whole), 2)), ...marked };
+      return {
+        ...(schema[PRESERVES] === true ? { type: 'object' } : object(version2(whole, texts), { version: 2, texts })),
+        ...marked,
+      };
     },
     get v3() {
-      return { ...object(embedded(whole, 3), 3), ...marked };
+      const target: Target = { version: 3, texts };
+      return { ...object(embedded(unfolded(whole), target), target), ...marked };
     },
   };
 }
 
-const object = (schema: JsonObject, version: 2 | 3): JsonObject => ({
+const object = (schema: JsonObject, target: Target): JsonObject => ({
   ...schema,
-  properties: { ...(isObject(schema['properties']) ? schema['properties'] : {}), ...objectMembers(version) },
+  properties: { ...(isObject(schema['properties']) ? schema['properties'] : {}), ...objectMembers(target) },
 });
 
 /** Returns the schema with each direct subschema replaced. */
@@ -71,19 +108,37 @@ function below(schema: JsonObject, change: (inner: JsonObject) => JsonObject): J
 }
 
 /** Embedded objects have the members that every object has. */
-function embedded(schema: JsonObject, version: 2 | 3): JsonObject {
-  const out = below(schema, (inner) => embedded(inner, version));
-  if (out['x-kubernetes-embedded-resource'] !== true || (version === 2 && out[PRESERVES] === true)) return out;
+function embedded(schema: JsonObject, target: Target): JsonObject {
+  const out = below(schema, (inner) => embedded(inner, target));
+  const open = target.version === 2 && out[PRESERVES] === true;
+  if (out['x-kubernetes-embedded-resource'] !== true || open) return out;
   const required = Array.isArray(out['required']) ? out['required'] : [];
-  return { ...object(out, version), required: [...new Set([...required, 'kind', 'apiVersion'])] };
+  return { ...object(out, target), required: [...new Set([...required, 'kind', 'apiVersion'])] };
 }
 
-/** OpenAPI 2 can express neither alternatives nor nulls, so these keywords are omitted. */
-const LATER = ['allOf', 'oneOf', 'anyOf', 'not', 'nullable', 'x-kubernetes-validations'];
+const EITHER: JsonValue = [{ type: 'integer' }, { type: 'string' }];
+
+/** Whether the first alternatives of a schema are an integer and a string. */
+function namesEither({ anyOf, allOf }: JsonObject): boolean {
+  const first = Array.isArray(allOf) ? allOf[0] : undefined;
+  return jsonEqual(anyOf, EITHER) || (isObject(first) && jsonEqual(first['anyOf'], EITHER));
+}
+
+/** Writes as alternatives what `x-kubernetes-int-or-string` means. */
+function unfolded(schema: JsonObject): JsonObject {
+  const out = below(schema, unfolded);
+  if (out['x-kubernetes-int-or-string'] !== true || namesEither(out)) return out;
+  if (out['anyOf'] === undefined) return { ...out, anyOf: EITHER };
+  return { ...out, allOf: [{ anyOf: EITHER }, ...(Array.isArray(out['allOf']) ? out['allOf'] : [])] };
+}
+
+/** OpenAPI 2 can express neither alternatives nor nulls, and has no default values, so these keywords are omitted. */
+const LATER = ['allOf', 'oneOf', 'anyOf', 'not', 'nullable', 'default'];
 
 const isNullable = (schema: JsonValue | undefined): boolean => isObject(schema) && schema['nullable'] === true;
 
-const version2 = (schema: JsonObject): JsonObject => embedded(withoutLater(schema), 2);
+const version2 = (schema: JsonObject, texts: TypeTexts): JsonObject =>
+  embedded(withoutLater(schema), { version: 2, texts });
 
 function withoutLater(schema: JsonObject): JsonObject {
   const out: JsonObject = Object.fromEntries(Object.entries(schema).filter(([name]) => !LATER.includes(name)));

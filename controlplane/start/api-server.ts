@@ -11,6 +11,7 @@ import { startFlowControl } from './flow-control-loop.ts';
 import { primaryAddress } from './host-address.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
 import type { PkiMaterial } from '../pki/pki.ts';
+import { typeTexts } from '../server/openapi/source.ts';
 import { publishedSchema } from '../custom-resources/published-schema.ts';
 import { createEncodings } from '../registry/encodings.ts';
 import { builtinDeprecation } from '../server/deprecations.ts';
@@ -119,6 +120,7 @@ function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: P
   const { flags, logger, registry, security, schema, definitions } = parts;
   const { catalog } = registry;
   const paths = new PathHandlers();
+  const texts = typeTexts(schema);
   installVersion(paths, API_VERSION);
   installDiscovery(paths, {
     catalog,
@@ -131,9 +133,12 @@ function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: P
     aggregated: aggregator,
     schema,
     release: API_VERSION.gitVersion,
+    returnsDeleted: (info) => registry.storeOf(info)?.strategy.returnsDeleted === true,
     customSchema(info) {
       const own = definitions.servedSet(info);
-      return own === undefined ? undefined : publishedSchema(info, own.schema, own.revision);
+      if (own === undefined) return undefined;
+      const selectableFields = Object.keys(own.strategy.selectableFields ?? {});
+      return publishedSchema(info, own.schema, { revision: own.revision, selectableFields, texts });
     },
   });
   installHealth(paths, { logger, ...healthChecks(parts) });

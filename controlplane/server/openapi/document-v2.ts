@@ -13,7 +13,16 @@ import { pathsOf, type Operation, type PathOperations } from './operations.ts';
 import type { ParameterInfo } from './parameters.ts';
 import { mergeOpenApi } from '../../aggregation/backend-openapi.ts';
 import { CUSTOM_REFERENCES, SchemaWriter } from './schemas.ts';
-import { builtInRows, mediaTypesOf, codeText, groupVersionsOf, refer, type OpenApiSource } from './source.ts';
+import {
+  builtInRows,
+  consumed,
+  mediaTypesOf,
+  codeText,
+  groupVersionsOf,
+  optionsOf,
+  refer,
+  type OpenApiSource,
+} from './source.ts';
 
 /** The members of the document that one resource contributes. */
 export interface Part {
@@ -37,7 +46,8 @@ export async function buildBaseV2(source: OpenApiSource): Promise<BaseV2> {
   for (const row of rows) {
     if (row.group !== group) await setImmediate();
     group = row.group;
-    for (const path of pathsOf(row)) paths[path.path] = pathItem(source, writer, row, path, shareIn(parameters));
+    for (const path of pathsOf(row, optionsOf(source, row)))
+      paths[path.path] = pathItem(source, writer, row, path, shareIn(parameters));
   }
   for (const path of plainPaths(source)) paths[path.path] = plainItemV2(path, writer);
   // Custom resources refer to these types.
@@ -53,7 +63,8 @@ export async function buildBaseV2(source: OpenApiSource): Promise<BaseV2> {
 export function buildCustomPartV2(source: OpenApiSource, row: ResourceInfo, parameters: SharedParameters): Part {
   const writer = new SchemaWriter(2, source.schema, []);
   const paths: JsonObject = {};
-  for (const path of pathsOf(row)) paths[path.path] = pathItem(source, writer, row, path, shareFrom(parameters));
+  for (const path of pathsOf(row, optionsOf(source, row)))
+    paths[path.path] = pathItem(source, writer, row, path, shareFrom(parameters));
   return { paths, definitions: writer.customDefinitions() };
 }
 
@@ -106,7 +117,7 @@ function operationOf(
   const produces =
     operation.answer === undefined ? ['*/*'] : operation.streams ? [...types.answers, ...types.streams] : types.answers;
   return {
-    consumes: operation.patch ? [...types.patches] : ['*/*'],
+    consumes: operation.patch ? [...types.patches] : [...consumed(types, operation)],
     description: operation.description,
     operationId: operation.id,
     ...(parameters.length === 0 ? {} : { parameters }),

@@ -7,7 +7,16 @@ import { documentOf, pathsOf, type Operation, type PathOperations } from './oper
 import type { ParameterInfo } from './parameters.ts';
 import type { Part } from './document-v2.ts';
 import { CUSTOM_REFERENCES, SchemaWriter } from './schemas.ts';
-import { builtInRows, mediaTypesOf, codeText, groupVersionsOf, refer, type OpenApiSource } from './source.ts';
+import {
+  builtInRows,
+  consumed,
+  mediaTypesOf,
+  codeText,
+  groupVersionsOf,
+  optionsOf,
+  refer,
+  type OpenApiSource,
+} from './source.ts';
 
 /**
  * Builds the part of the built-in kinds of a group and version, or of paths without a group. Yields to the event loop in
@@ -20,7 +29,7 @@ export async function buildPartV3(source: OpenApiSource, name: string): Promise<
   for (const row of rows) {
     if (documentOf(row) !== name) continue;
     await setImmediate();
-    for (const path of pathsOf(row)) paths[path.path] = pathItem(source, writer, row, path);
+    for (const path of pathsOf(row, optionsOf(source, row))) paths[path.path] = pathItem(source, writer, row, path);
   }
   for (const path of plainPaths(source)) {
     if (path.document === name) paths[path.path] = plainItemV3(path, writer);
@@ -32,7 +41,7 @@ export async function buildPartV3(source: OpenApiSource, name: string): Promise<
 export function buildCustomPartV3(source: OpenApiSource, row: ResourceInfo): Part {
   const writer = new SchemaWriter(3, source.schema, []);
   const paths: JsonObject = {};
-  for (const path of pathsOf(row)) paths[path.path] = pathItem(source, writer, row, path);
+  for (const path of pathsOf(row, optionsOf(source, row))) paths[path.path] = pathItem(source, writer, row, path);
   return { paths, definitions: writer.customDefinitions() };
 }
 
@@ -82,7 +91,10 @@ function operationOf(source: OpenApiSource, writer: SchemaWriter, row: ResourceI
     operation.body === undefined
       ? undefined
       : {
-          content: content(operation.patch ? types.patches : ['*/*'], refer(source, writer, row, operation.body)),
+          content: content(
+            operation.patch ? types.patches : consumed(types, operation),
+            refer(source, writer, row, operation.body),
+          ),
           ...(operation.bodyRequired ? { required: true } : {}),
         };
   return {

@@ -3,6 +3,7 @@
  * versions are built from this form. The ids are those that client generators expect (`readCoreV1NamespacedPod`).
  */
 import type { ResourceInfo, SubresourceInfo } from '../../../api/schema/schema.ts';
+import { article, watchText } from './operation-texts.ts';
 import {
   COMMON_PARAMETERS,
   DELETE_PARAMETERS,
@@ -86,9 +87,16 @@ export function basePath(group: string, version: string): string {
 export const documentOf = ({ group, version }: { readonly group: string; readonly version: string }): string =>
   basePath(group, version).slice(1);
 
+export interface PathOptions {
+  /** A DELETE returns the object instead of a Status. */
+  readonly returnsDeleted?: boolean | undefined;
+}
+
+export const listKindOf = (row: ResourceInfo): string => row.custom?.listKind ?? `${row.kind}List`;
+
 /** kube-apiserver lists the deprecated watch paths only for built-in kinds. */
-export function pathsOf(row: ResourceInfo): PathOperations[] {
-  const paths = new ResourcePaths(row);
+export function pathsOf(row: ResourceInfo, options: PathOptions = {}): PathOperations[] {
+  const paths = new ResourcePaths(row, options);
   return [
     ...paths.resource(),
     ...row.subresources.flatMap((subresource) => paths.subresource(subresource)),
@@ -101,9 +109,11 @@ class ResourcePaths {
   readonly #base: string;
   readonly #prefix: string;
   readonly #scope: string;
+  readonly #options: PathOptions;
 
-  constructor(row: ResourceInfo) {
+  constructor(row: ResourceInfo, options: PathOptions) {
     this.#row = row;
+    this.#options = options;
     this.#base = basePath(row.group, row.version);
     this.#prefix = groupPrefix(row.group, row.version);
     this.#scope = row.namespaced ? 'Namespaced' : '';
@@ -169,11 +179,13 @@ class ResourcePaths {
   }
 
   #list(id: string): Operation {
-    return this.#operation('get', 'list or watch objects of kind', {
+    // kube-apiserver does not mention watches of custom resources.
+    const verb = this.#row.custom === undefined ? 'list or watch' : 'list';
+    return this.#operation('get', `${verb} objects of kind`, {
       id,
       action: 'list',
       parameters: LIST_PARAMETERS,
-      answer: this.#ref(`${this.#row.kind}List`),
+      answer: this.#ref(listKindOf(this.#row)),
       streams: true,
     });
   }
@@ -185,7 +197,7 @@ class ResourcePaths {
     if (this.#has('list')) found.push(this.#list(`list${this.#prefix}${named}`));
     if (this.#has('create')) {
       found.push(
-        this.#operation('post', 'create', {
+        this.#operation('post', `create${article(kind)}`, {
           id: `create${this.#prefix}${named}`,
           action: 'post',
           parameters: WRITE_PARAMETERS,
@@ -213,16 +225,17 @@ class ResourcePaths {
   }
 
   #objectOperations(): Operation[] {
-    const named = `${this.#scope}${this.#row.kind}`;
-    const found = this.#readAndWrite(this.#row.verbs, named, this.#ref(this.#row.kind));
+    const { kind, verbs } = this.#row;
+    const named = `${this.#scope}${kind}`;
+    const found = this.#readAndWrite(verbs, { named, type: this.#ref(kind), part: '' });
     if (this.#has('delete')) {
       found.push(
-        this.#operation('delete', 'delete', {
+        this.#operation('delete', `delete${article(kind)}`, {
           id: `delete${this.#prefix}${named}`,
           action: 'delete',
           parameters: DELETE_PARAMETERS,
           body: DELETE_OPTIONS,
-          answer: STATUS,
+          answer: this.#options.returnsDeleted === true ? this.#ref(kind) : STATUS,
           codes: [200, 202],
         }),
       );
@@ -230,17 +243,22 @@ class ResourcePaths {
     return found;
   }
 
-  #readAndWrite(verbs: readonly string[], named: string, type: TypeRef): Operation[] {
+  /** `part` is empty, or names the subresource. */
+  #readAndWrite(
+    verbs: readonly string[],
+    { named, type, part }: { readonly named: string; readonly type: TypeRef; readonly part: string },
+  ): Operation[] {
     const found: Operation[] = [];
     const common = { answer: type };
+    const specified = (verb: string): string => `${verb}${part === '' ? '' : ` ${part} of`} the specified`;
     if (verbs.includes('get')) {
       found.push(
-        this.#operation('get', 'read the specified', { ...common, id: `read${this.#prefix}${named}`, action: 'get' }),
+        this.#operation('get', specified('read'), { ...common, id: `read${this.#prefix}${named}`, action: 'get' }),
       );
     }
     if (verbs.includes('update')) {
       found.push(
-        this.#operation('put', 'replace the specified', {
+        this.#operation('put', specified('replace'), {
           ...common,
           id: `replace${this.#prefix}${named}`,
           action: 'put',
@@ -253,14 +271,14 @@ class ResourcePaths {
     }
     if (verbs.includes('patch')) {
       found.push(
-        this.#operation('patch', 'partially update the specified', {
+        this.#operation('patch', specified('partially update'), {
           ...common,
           id: `patch${this.#prefix}${named}`,
           action: 'patch',
           parameters: PATCH_PARAMETERS,
           body: PATCH,
           bodyRequired: true,
-          codes: [200, 201],
+          codes: this.#row.custom === undefined ? [200, 201] : [200],
           patch: true,
         }),
       );
@@ -272,10 +290,7 @@ class ResourcePaths {
     const { resource, kind } = this.#row;
     const { name, group, version } = subresource;
     const path = `${this.#collection}/{name}/${name}`;
-    const suffix = capital(
-      name === 'portforward' ? 'portforward' : name === 'ephemeralcontainers' ? 'ephemeralcontainers' : name,
-    );
-    const named = `${this.#scope}${kind}${suffix}`;
+    const named = `${this.#scope}${kind}${capital(name)}`;
     const own = { group, version, kind: subresource.kind };
     const parameters = [nameParameter(subresource.kind), ...(this.#row.namespaced ? [NAMESPACE] : [])];
     if (['attach', 'exec', 'portforward', 'proxy'].includes(name))
@@ -289,13 +304,13 @@ class ResourcePaths {
       const own_ = SUBRESOURCE_PARAMETERS.get(`${resource}/log`) ?? [];
       return [{ path, parameters: [...parameters, ...COMMON_PARAMETERS, ...own_], operations: [operation] }];
     }
-    const operations = this.#readAndWrite(subresource.verbs, named, own).map((operation) => ({
+    const operations = this.#readAndWrite(subresource.verbs, { named, type: own, part: name }).map((operation) => ({
       ...operation,
       kind: own,
     }));
     if (subresource.verbs.includes('create')) {
       operations.push({
-        ...this.#operation('post', `create ${name} of`, {
+        ...this.#operation('post', `create ${name} of${article(kind)}`, {
           id: `create${this.#prefix}${named}`,
           action: 'post',
           parameters: WRITE_PARAMETERS,
@@ -341,10 +356,11 @@ class ResourcePaths {
     const prefix = `${this.#base}/watch`;
     const scope = namespaced ? [NAMESPACE] : [];
     const parameters = [...COMMON_PARAMETERS, ...LIST_PARAMETERS];
-    const watch = (id: string, action: string): Operation =>
-      this.#operation('get', 'watch changes of', {
+    const watch = (id: string, action: 'watch' | 'watchlist'): Operation =>
+      this.#operation('get', 'watch', {
         id: `watch${this.#prefix}${id}`,
         action,
+        description: watchText(kind, action),
         answer: WATCH_EVENT,
         streams: true,
       });

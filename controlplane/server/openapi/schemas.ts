@@ -95,11 +95,13 @@ export interface CustomSchema {
   readonly revision: string;
   readonly v2: JsonObject;
   readonly v3: JsonObject;
+  /** The value of `x-kubernetes-selectable-fields`. */
+  readonly selectableFields?: JsonValue | undefined;
 }
 
 export class SchemaWriter {
-  readonly #version: OpenApiVersion;
-  readonly #schema: Schema;
+  readonly version: OpenApiVersion;
+  readonly schema: Schema;
   /** The groups and versions whose requests may use the options types. */
   readonly #groupVersions: readonly { readonly group: string; readonly version: string }[];
   readonly #definitions = new Map<string, JsonObject>();
@@ -108,8 +110,8 @@ export class SchemaWriter {
   readonly #customs = new Map<ResourceInfo, CustomSchema | undefined>();
 
   constructor(version: OpenApiVersion, schema: Schema, groupVersions: readonly { group: string; version: string }[]) {
-    this.#version = version;
-    this.#schema = schema;
+    this.version = version;
+    this.schema = schema;
     this.#groupVersions = groupVersions;
   }
 
@@ -119,14 +121,14 @@ export class SchemaWriter {
       this.#definitions.set(name, {});
       this.#waiting.push(name);
     }
-    return { $ref: this.#version === 2 ? `#/definitions/${name}` : `#/components/schemas/${name}` };
+    return { $ref: this.version === 2 ? `#/definitions/${name}` : `#/components/schemas/${name}` };
   }
 
   /** Adds a definition that was built elsewhere, and the types to which it refers. Custom resources use this. */
   custom(custom: CustomSchema): JsonObject {
     if (this.#customNames.has(custom.name)) return this.reference(custom.name);
     this.#customNames.add(custom.name);
-    const definition = this.#version === 2 ? custom.v2 : custom.v3;
+    const definition = this.version === 2 ? custom.v2 : custom.v3;
     this.#definitions.set(custom.name, definition);
     for (const name of referencesIn(definition)) this.reference(name);
     return this.reference(custom.name);
@@ -159,15 +161,15 @@ export class SchemaWriter {
   #definition(name: string): JsonObject {
     const special = SPECIAL.get(name);
     if (special !== undefined) {
-      const shape = this.#version === 3 ? (special.v3 ?? special.v2) : special.v2;
+      const shape = this.version === 3 ? (special.v3 ?? special.v2) : special.v2;
       return { description: special.description, ...shape };
     }
-    const struct = this.#schema.struct(name);
+    const struct = this.schema.struct(name);
     return struct === undefined ? { type: 'object' } : this.#struct(struct);
   }
 
   #struct(struct: StructType): JsonObject {
-    const description = this.#schema.description(struct.name);
+    const description = this.schema.description(struct.name);
     const properties: JsonObject = {};
     const required: string[] = [];
     for (const field of struct.fields.values()) {
@@ -198,11 +200,11 @@ export class SchemaWriter {
   }
 
   #field(struct: StructType, field: Field): JsonObject {
-    const own = this.#schema.description(struct.name, field.name);
+    const own = this.schema.description(struct.name, field.name);
     const isReference =
       field.type.kind === 'struct' || (field.type.kind === 'scalar' && PLAIN[field.type.scalar] === undefined);
     // Clients show only these texts in a list of fields, so a reference has the description of its type.
-    const typeText = field.type.kind === 'struct' ? this.#schema.description(field.type.struct.name) : undefined;
+    const typeText = field.type.kind === 'struct' ? this.schema.description(field.type.struct.name) : undefined;
     const description = own ?? typeText;
     const preset = this.#default(field);
     const rest: JsonObject = {
@@ -211,13 +213,15 @@ export class SchemaWriter {
       ...extensionsOf(field),
     };
     const type = this.#type(field.type);
-    if (!isReference || this.#version === 2) return { ...rest, ...type };
+    if (!isReference || this.version === 2) return { ...rest, ...type };
     return Object.keys(rest).length === 0 ? type : { ...rest, allOf: [type] };
   }
 
   #default(field: Field): JsonValue | undefined {
+    // OpenAPI 2 documents have no default values.
+    if (this.version === 2) return undefined;
     if (field.default !== undefined) return field.default;
-    if (this.#version === 2 || field.presence !== 'print') return undefined;
+    if (field.presence !== 'print') return undefined;
     if (field.type.kind === 'struct') return {};
     const plain = field.type.kind === 'scalar' ? PLAIN[field.type.scalar]?.['type'] : undefined;
     return typeof plain === 'string' ? ZEROS.get(plain) : undefined;
@@ -242,7 +246,7 @@ export class SchemaWriter {
   /** Returns the schema of an item. In OpenAPI 3 documents, items have a default value. */
   #item(type: TypeNode): JsonObject {
     const schema = this.#type(type);
-    if (this.#version === 2) return schema;
+    if (this.version === 2) return schema;
     if (type.kind === 'struct') return { allOf: [schema], default: {} };
     const plain = schema['type'];
     return type.kind === 'scalar' && typeof plain === 'string' && ZEROS.has(plain)

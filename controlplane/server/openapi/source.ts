@@ -4,7 +4,7 @@ import type { ResourceInfo, Schema } from '../../../api/schema/schema.ts';
 import type { JsonObject } from '../../../api/meta/object.ts';
 import type { BackendOpenApi } from '../../aggregation/backend-openapi.ts';
 import type { ResourceCatalog } from '../../model/rest.ts';
-import type { TypeRef } from './operations.ts';
+import { listKindOf, type PathOptions, type TypeRef } from './operations.ts';
 import type { CustomSchema, SchemaWriter } from './schemas.ts';
 
 export interface OpenApiSource {
@@ -14,6 +14,8 @@ export interface OpenApiSource {
   readonly release: string;
   /** Returns the schemas of a custom resource's kind. The result for a row is always the same. */
   readonly customSchema?: (row: ResourceInfo) => CustomSchema | undefined;
+  /** Whether a DELETE returns the object instead of a Status. */
+  readonly returnsDeleted?: (row: ResourceInfo) => boolean;
   /** The documents of aggregated API servers. */
   readonly aggregated?: {
     openApi(): readonly BackendOpenApi[];
@@ -29,29 +31,52 @@ export function refer(source: OpenApiSource, writer: SchemaWriter, row: Resource
   const custom = type.group === row.group ? writer.customOf(row, source.customSchema) : undefined;
   if (custom === undefined) return { type: 'object' };
   if (type.kind === row.kind) return writer.custom(custom);
-  return type.kind === `${row.kind}List` ? writer.custom(listOf(row, custom, writer)) : { type: 'object' };
+  return type.kind === listKindOf(row) ? writer.custom(listOf(row, custom, writer)) : { type: 'object' };
 }
 
 function listOf(row: ResourceInfo, custom: CustomSchema, writer: SchemaWriter): CustomSchema {
   const item = writer.custom(custom);
-  const text = (description: string): JsonObject => ({ type: 'string', description });
+  const kind = listKindOf(row);
+  const { apiVersion, kind: kindText } = typeTexts(writer.schema);
+  const text = (description: string | undefined): JsonObject => ({
+    type: 'string',
+    ...(description === undefined ? {} : { description }),
+  });
+  const listMeta = writer.reference('io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta');
+  const metadata = { description: `Standard list metadata. More info: ${CONVENTIONS}#types-kinds` };
   const definition: JsonObject = {
-    description: `${row.kind}List is a list of ${row.kind}`,
+    description: `${kind} is a list of ${row.kind}`,
     type: 'object',
     required: ['items'],
     properties: {
-      apiVersion: text('The group and version of the list.'),
-      items: { type: 'array', description: `List of ${row.resource}.`, items: item },
-      kind: text('The kind of the list.'),
-      metadata: { description: 'Of the list.', ...writer.reference('io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta') },
+      apiVersion: text(apiVersion),
+      items: { type: 'array', description: `List of ${row.resource}. More info: ${CONVENTIONS}`, items: item },
+      kind: text(kindText),
+      metadata: writer.version === 2 ? { ...metadata, ...listMeta } : { ...metadata, allOf: [listMeta] },
     },
-    'x-kubernetes-group-version-kind': [{ group: row.group, version: row.version, kind: `${row.kind}List` }],
+    'x-kubernetes-group-version-kind': [{ group: row.group, version: row.version, kind }],
+    ...(custom.selectableFields === undefined ? {} : { 'x-kubernetes-selectable-fields': custom.selectableFields }),
   };
-  return { name: `${custom.name}List`, revision: custom.revision, v2: definition, v3: definition };
+  const name = `${custom.name.slice(0, -row.kind.length)}${kind}`;
+  return { name, revision: custom.revision, v2: definition, v3: definition };
 }
+
+/** The API conventions, to which descriptions of common members refer. */
+const CONVENTIONS = 'https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md';
+
+/** Returns the descriptions of the members that every object has. */
+export function typeTexts(schema: Schema): { apiVersion: string | undefined; kind: string | undefined } {
+  const pod = typeNameOf('', 'v1', 'Pod');
+  return { apiVersion: schema.description(pod, 'apiVersion'), kind: schema.description(pod, 'kind') };
+}
+
+export const optionsOf = (source: OpenApiSource, row: ResourceInfo): PathOptions => ({
+  returnsDeleted: source.returnsDeleted?.(row),
+});
 
 const STRATEGIC_PATCH = 'application/strategic-merge-patch+json';
 export const BUILT_IN: MediaTypes = {
+  bodies: ['*/*'],
   answers: ['application/json', 'application/yaml', 'application/vnd.kubernetes.protobuf'],
   streams: ['application/json;stream=watch', 'application/vnd.kubernetes.protobuf;stream=watch'],
   patches: [
@@ -63,12 +88,15 @@ export const BUILT_IN: MediaTypes = {
 };
 /** Clients choose the type of a patch by these media types. Custom resources do not accept strategic merge patches. */
 const CUSTOM: MediaTypes = {
+  bodies: ['application/json', 'application/yaml'],
   answers: ['application/json', 'application/yaml'],
-  streams: ['application/json;stream=watch'],
+  streams: [],
   patches: BUILT_IN.patches.filter((type) => type !== STRATEGIC_PATCH),
 };
 
 export interface MediaTypes {
+  /** The types of bodies other than patches. */
+  readonly bodies: readonly string[];
   readonly answers: readonly string[];
   readonly streams: readonly string[];
   readonly patches: readonly string[];
@@ -77,6 +105,10 @@ export interface MediaTypes {
 export function mediaTypesOf(source: OpenApiSource, row: ResourceInfo): MediaTypes {
   return source.schema.struct(typeNameOf(row.group, row.version, row.kind)) === undefined ? CUSTOM : BUILT_IN;
 }
+
+/** Returns the media types of a body that is not a patch. Connections take any. */
+export const consumed = ({ bodies }: MediaTypes, { action }: { readonly action: string }): readonly string[] =>
+  action === 'connect' ? ['*/*'] : bodies;
 
 const CODE_TEXTS: Readonly<Record<number, string>> = { 200: 'OK', 201: 'Created', 202: 'Accepted' };
 

@@ -19,7 +19,8 @@ const INFO = {
 };
 const OPEN = 'x-kubernetes-preserve-unknown-fields';
 
-const published = (schema: JsonSchema): { v2: JsonObject; v3: JsonObject } => publishedSchema(INFO, schema);
+const published = (schema: JsonSchema): { v2: JsonObject; v3: JsonObject } =>
+  publishedSchema(INFO, schema, { texts: { apiVersion: 'APIVersion defines it.', kind: 'Kind names it.' } });
 
 /** Returns the value at a member of the published properties. */
 function property(schema: JsonObject, name: string): unknown {
@@ -83,4 +84,39 @@ test('an embedded object has the members of every object', () => {
   const open = published({ type: 'object', properties: { template: { ...template, [OPEN]: true } } });
   assert.equal('properties' in (property(open.v2, 'template') as JsonObject), false);
   assert.equal('properties' in (property(open.v3, 'template') as JsonObject), true);
+});
+
+test('version 2 has rules and no default values, and a member may be named default', () => {
+  const spec: JsonSchema = {
+    type: 'object',
+    default: {},
+    properties: { default: { type: 'string', default: 'x' } },
+    'x-kubernetes-validations': [{ rule: 'true' }],
+  };
+  const { v2, v3 } = published({ type: 'object', properties: { spec } });
+  assert.deepEqual(property(v2, 'spec'), {
+    type: 'object',
+    properties: { default: { type: 'string' } },
+    'x-kubernetes-validations': [{ rule: 'true' }],
+  });
+  assert.deepEqual(property(v3, 'spec'), spec);
+});
+
+test('version 3 writes as alternatives that a value is an integer or a string', () => {
+  const either = [{ type: 'integer' }, { type: 'string' }];
+  const one: JsonSchema = { 'x-kubernetes-int-or-string': true };
+  const known: JsonSchema = { ...one, anyOf: [{ type: 'integer' }, { type: 'string' }] };
+  const more: JsonSchema = { ...one, anyOf: [{ minimum: 1 }], allOf: [{ maxLength: 3 }] };
+  const { v2, v3 } = published({ type: 'object', properties: { one, known, more } });
+  assert.deepEqual(property(v3, 'one'), known);
+  assert.deepEqual(property(v3, 'known'), known);
+  assert.deepEqual(property(v3, 'more'), { ...more, allOf: [{ anyOf: either }, { maxLength: 3 }] });
+  assert.deepEqual(property(v2, 'one'), one);
+});
+
+test('selectable fields are listed by their paths', () => {
+  const { v2, v3, selectableFields } = publishedSchema(INFO, { type: 'object' }, { selectableFields: ['spec.color'] });
+  for (const schema of [v2, v3])
+    assert.deepEqual(schema['x-kubernetes-selectable-fields'], [{ fieldPath: 'spec.color' }]);
+  assert.deepEqual(selectableFields, [{ fieldPath: 'spec.color' }]);
 });

@@ -37,11 +37,13 @@ const source = {
   catalog,
   schema: loadSchema(),
   release: 'v1.36.2',
+  returnsDeleted: ({ kind }: ResourceInfo) => kind === 'Pod',
   customSchema(row: ResourceInfo) {
     if (row.kind !== 'Thing') return undefined;
     return {
       name: 'com.example.v1.Thing',
       revision: String(revision),
+      selectableFields: [{ fieldPath: 'spec.color' }],
       get v2() {
         published += 1;
         return thingSchema;
@@ -98,6 +100,44 @@ test('version 2 has every operation once, and what it refers to is there', async
     assert.ok(ids.has(id), id);
   }
   for (const reference of new Set(referencesIn(root))) assert.ok(resolve(root, reference) !== undefined, reference);
+});
+
+test('operations are described, and a deletion returns what the server returns', async () => {
+  const root = await document('/openapi/v2');
+  const described = (method: string, ...path: string[]): unknown => at(root, 'paths', ...path, method, 'description');
+  assert.equal(described('post', '/api/v1/namespaces/{namespace}/pods'), 'create a Pod');
+  assert.equal(described('post', '/api/v1/namespaces/{namespace}/events'), 'create an Event');
+  assert.equal(described('post', '/api/v1/namespaces/{namespace}/endpoints'), 'create Endpoints');
+  const object = '/apis/apps/v1/namespaces/{namespace}/deployments/{name}';
+  assert.equal(described('delete', object), 'delete a Deployment');
+  assert.equal(described('put', `${object}/status`), 'replace status of the specified Deployment');
+  assert.match(
+    String(described('get', '/api/v1/watch/pods')),
+    /^watch individual changes to a list of Pod\. deprecated: /,
+  );
+  const deleted = (path: string): unknown => at(root, 'paths', path, 'delete', 'responses', '200', 'schema', '$ref');
+  assert.equal(deleted('/api/v1/namespaces/{namespace}/pods/{name}'), '#/definitions/io.k8s.api.core.v1.Pod');
+  assert.equal(deleted(object), '#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.Status');
+});
+
+test('a custom resource has its own media types, list kind and selectable fields', async () => {
+  const root = await document('/openapi/v2');
+  const list = at(root, 'definitions', 'com.example.v1.ThingList');
+  assert.equal(at(list, 'description'), 'ThingList is a list of Thing');
+  assert.deepEqual(at(list, 'x-kubernetes-selectable-fields'), [{ fieldPath: 'spec.color' }]);
+  const path = members(at(root, 'paths')).find(([name]) => name.endsWith('/things'))?.[0] ?? '';
+  const operation = at(root, 'paths', path, 'get');
+  assert.equal(at(operation, 'description'), 'list objects of kind Thing');
+  assert.deepEqual(at(operation, 'consumes'), ['application/json', 'application/yaml']);
+  assert.deepEqual(at(operation, 'produces'), ['application/json', 'application/yaml']);
+});
+
+test('version 2 has no default values', async () => {
+  const root = await document('/openapi/v2');
+  for (const [name, definition] of members(at(root, 'definitions'))) {
+    for (const [field, property] of members(at(definition, 'properties') ?? {}))
+      assert.equal(at(property, 'default'), undefined, `${name}.${field}`);
+  }
 });
 
 const ACTIONS = new Set('list get post put patch delete deletecollection connect watch watchlist'.split(' '));
