@@ -3,6 +3,7 @@
  * After `close`, no call waits for a retry.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
+import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { type WebhookClient, type WebhookEndpoint, withTimeout } from '../authentication/webhook-client.ts';
 import type { AuditEvent } from './event.ts';
@@ -34,7 +35,8 @@ export class WebhookSink implements EventSink {
   async write(items: readonly AuditEvent[]): Promise<void> {
     const { endpoint, client, clock, initialBackoffMs } = this.#options;
     const body = stringifyJson({ kind: 'EventList', apiVersion: 'audit.k8s.io/v1', metadata: {}, items });
-    for (let attempt = 1; ; attempt++) {
+    const backoff = new Backoff({ firstMs: initialBackoffMs, longestMs: Infinity });
+    for (;;) {
       let problem: unknown;
       try {
         const signal = withTimeout(CALL_TIMEOUT_MS, this.#stop.signal);
@@ -46,8 +48,9 @@ export class WebhookSink implements EventSink {
         if (this.#stop.signal.aborted || error === problem) throw error;
         problem = error;
       }
-      if (attempt >= ATTEMPTS) throw problem;
-      await clock.sleep(initialBackoffMs * 2 ** (attempt - 1), this.#stop.signal);
+      const delayMs = backoff.next();
+      if (backoff.failures >= ATTEMPTS) throw problem;
+      await clock.sleep(delayMs, this.#stop.signal);
     }
   }
 }

@@ -7,6 +7,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
+import { WorkQueue } from '../../../api/machinery/work-queue.ts';
 import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime.ts';
 
 export type ContainerState = 'running' | 'exited' | 'unknown' | 'created';
@@ -51,11 +52,17 @@ export interface PlegOptions {
 }
 
 const UNHEALTHY_AFTER_MS = 180_000;
+/** Delays before a failed reading of a pod is repeated. */
+const RETRY = { baseDelayMs: 200, maxDelayMs: 10_000 };
 
 export class Pleg {
   readonly #options: PlegOptions;
   #view = new Map<string, ReadonlyMap<string, ContainerState>>();
-  readonly #reading = new Map<string, { again: boolean }>();
+  /** The UIDs of the pods to read. Requests during a reading cause one more reading. */
+  readonly #queue: WorkQueue;
+  readonly #reading = new Set<string>();
+  /** The UIDs of the pods whose reading is newer than the current relist. */
+  #readSinceRelist = new Set<string>();
   #lastRelistMs: number;
   #relisted = false;
   readonly #relists: WakeableLoop;
@@ -63,6 +70,7 @@ export class Pleg {
   constructor(options: PlegOptions) {
     this.#options = options;
     this.#lastRelistMs = options.clock.monotonic();
+    this.#queue = new WorkQueue({ clock: options.clock, ...RETRY });
     this.#relists = new WakeableLoop({
       clock: options.clock,
       onError: (error) => options.logger.error({ err: error }, 'Relisting the containers failed'),
@@ -80,51 +88,52 @@ export class Pleg {
 
   async run(signal: AbortSignal): Promise<void> {
     const { runtime, relistMs = 60_000, blindRelistMs = 1_000 } = this.#options;
+    const stop = (): void => this.#queue.shutDown();
+    if (signal.aborted) stop();
+    signal.addEventListener('abort', stop, { once: true });
     await Promise.all([
+      this.#readPods(),
       this.#relists.run(signal, async () => ((await this.#relist()) ? relistMs : blindRelistMs)),
       runtime.events(
         signal,
         (event) => {
           // The creation of a container changes nothing. Its start causes another event.
-          if (event.type !== 'created') this.readSoon(event.podUid);
+          if (event.type !== 'created') this.#queue.add(event.podUid);
         },
         () => this.#relists.wake(),
       ),
     ]);
   }
 
-  /** Reads the containers of one pod. Requests during a reading cause one more reading. */
-  readSoon(podUid: string): void {
-    const reading = this.#reading.get(podUid);
-    if (reading !== undefined) {
-      reading.again = true;
-      return;
+  /** Begins each reading at once, because the runtime may hang on a container of another pod. */
+  async #readPods(): Promise<void> {
+    for (let podUid = await this.#queue.next(); podUid !== undefined; podUid = await this.#queue.next()) {
+      background(this.#readPod(podUid), {
+        logger: this.#options.logger,
+        what: 'Reading the containers of a pod',
+        fields: { podUid },
+      });
     }
-    const state = { again: false };
-    this.#reading.set(podUid, state);
-    background(this.#readPod(podUid, state), {
-      logger: this.#options.logger,
-      what: 'Reading the containers of a pod',
-      fields: { podUid },
-    });
   }
 
-  async #readPod(podUid: string, state: { again: boolean }): Promise<void> {
+  async #readPod(podUid: string): Promise<void> {
     const { runtime, logger } = this.#options;
+    this.#reading.add(podUid);
+    this.#readSinceRelist.add(podUid);
     try {
-      do {
-        state.again = false;
-        const [sandboxes, containers] = await Promise.all([
-          runtime.listSandboxes({ podUid }),
-          runtime.listContainers({ podUid }),
-        ]);
-        this.#advance(podUid, viewOf(sandboxes, containers).get(podUid));
-      } while (state.again);
+      const [sandboxes, containers] = await Promise.all([
+        runtime.listSandboxes({ podUid }),
+        runtime.listContainers({ podUid }),
+      ]);
+      this.#queue.forget(podUid);
+      this.#advance(podUid, viewOf(sandboxes, containers).get(podUid));
     } catch (error) {
       // The view stays unchanged, so the next reading finds the same difference.
       logger.debug({ err: error, podUid }, 'Cannot read the containers of a pod');
+      this.#queue.addRateLimited(podUid);
     } finally {
       this.#reading.delete(podUid);
+      this.#queue.done(podUid);
     }
   }
 
@@ -132,12 +141,12 @@ export class Pleg {
   async #relist(): Promise<boolean> {
     const { runtime, clock, logger } = this.#options;
     const fromMs = clock.monotonic();
+    this.#readSinceRelist = new Set(this.#reading);
     try {
       const [sandboxes, containers] = await Promise.all([runtime.listSandboxes(), runtime.listContainers()]);
       const view = viewOf(sandboxes, containers);
       for (const uid of new Set([...this.#view.keys(), ...view.keys()])) {
-        // A current reading of this pod is newer than the relist.
-        if (!this.#reading.has(uid)) this.#advance(uid, view.get(uid));
+        if (!this.#readSinceRelist.has(uid)) this.#advance(uid, view.get(uid));
       }
       this.#lastRelistMs = clock.monotonic();
       this.#relisted = true;

@@ -57,3 +57,91 @@ describe('pod lifecycle events', () => {
     await running;
   });
 });
+
+/** A runtime with one pod, whose lists answer when the test lets them. */
+class OnePod {
+  state: ContainerState = 'running';
+  isBroken = false;
+  /** Of the pod alone, and of all pods. */
+  readonly lists = { pod: 0, all: 0 };
+  /** While set, a list of all pods waits for it, with what it has read. */
+  gate: Promise<void> | undefined;
+  #onEvent: (event: RuntimeEvent) => void = () => undefined;
+
+  listSandboxes(): Promise<never[]> {
+    return Promise.resolve([]);
+  }
+
+  async listContainers(filter?: { readonly podUid?: string }): Promise<never> {
+    this.lists[filter === undefined ? 'all' : 'pod'] += 1;
+    if (this.isBroken) throw new Error('away');
+    const read = [{ id: 'c', state: this.state, labels: { 'io.kubernetes.pod.uid': 'u' } }] as never;
+    if (filter === undefined) await this.gate;
+    return read;
+  }
+
+  events(signal: AbortSignal, onEvent: (event: RuntimeEvent) => void): Promise<void> {
+    this.#onEvent = onEvent;
+    return new Promise((resolve) => signal.addEventListener('abort', () => resolve()));
+  }
+
+  exit(): void {
+    this.state = 'exited';
+    this.#onEvent({ type: 'exited', podUid: 'u', containerId: 'c' } as unknown as RuntimeEvent);
+  }
+}
+
+describe('the reading of a pod after an event', () => {
+  const start = async (): Promise<{
+    readonly runtime: OnePod;
+    readonly clock: FakeClock;
+    readonly seen: string[];
+    stop(): Promise<void>;
+  }> => {
+    const [runtime, clock, seen, abort] = [new OnePod(), new FakeClock(), [] as string[], new AbortController()];
+    const onEvent = ({ type }: PodEvent): void => void seen.push(type);
+    const running = new Pleg({ runtime, clock, logger: silentLogger, onEvent }).run(abort.signal);
+    await clock.advance(10);
+    assert.deepEqual(seen.splice(0), ['started']);
+    const stop = (): Promise<void> => {
+      abort.abort();
+      return running;
+    };
+    return { runtime, clock, seen, stop };
+  };
+
+  it('is repeated soon when it failed, and not first by the relist a minute later', async () => {
+    const { runtime, clock, seen, stop } = await start();
+    runtime.isBroken = true;
+    runtime.exit();
+    await clock.advance(300);
+    assert.deepEqual(seen, []);
+    runtime.isBroken = false;
+    await clock.advance(2000);
+    assert.deepEqual(seen, ['died']);
+    assert.equal(runtime.lists.all, 1);
+    await stop();
+  });
+
+  it('is not undone by a relist that began before it', async () => {
+    const { runtime, clock, seen, stop } = await start();
+    const gate = Promise.withResolvers<void>();
+    runtime.gate = gate.promise;
+    await clock.advance(60_000);
+    assert.equal(runtime.lists.all, 2);
+    runtime.exit();
+    await clock.advance(10);
+    gate.resolve();
+    await clock.advance(10);
+    assert.deepEqual(seen, ['died']);
+    await stop();
+  });
+
+  it('is one more for many events that arrive during it', async () => {
+    const { runtime, clock, stop } = await start();
+    for (let at = 0; at < 10; at += 1) runtime.exit();
+    await clock.advance(1000);
+    assert.equal(runtime.lists.pod, 2);
+    await stop();
+  });
+});
