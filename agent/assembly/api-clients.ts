@@ -76,8 +76,8 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
     userAgent: `orchlet-agent/${options.version}`,
     ...(options.observe === undefined ? {} : { observe: options.observe }),
   };
-  const client = new HttpClient({ ...common, qps: flags.kubeApiQps, burst: flags.kubeApiBurst });
-  const events = new HttpClient({ ...common, qps: flags.eventQps, burst: flags.eventBurst });
+  const client = new HttpClient({ ...common, ...limits(flags.kubeApiQps, flags.kubeApiBurst) });
+  const events = new HttpClient({ ...common, ...limits(flags.eventQps, flags.eventBurst) });
   const heartbeats: HttpClient = new HttpClient({
     ...common,
     timeoutMs: Math.min(flags.nodeStatusUpdateFrequency, flags.nodeLeaseDurationSeconds * 1000),
@@ -141,3 +141,9 @@ function rotate(
     signal,
   );
 }
+
+/** The limits of Kubernetes' own client for zero. */
+const limits = (qps: number, burst: number): { readonly qps: number; readonly burst: number } => ({
+  qps: qps === 0 ? 5 : qps,
+  burst: burst === 0 ? 10 : burst,
+});

@@ -90,8 +90,8 @@ export const identityOptions = {
     default: 50,
     group: IDENTITY,
     check: notNegative,
-    config: { path: 'kubeAPIQPS' },
-    help: 'Maximum requests per second to the API server; 0 means the default. Events and heartbeats of the node do not count.',
+    config: { path: 'kubeAPIQPS', keepsZero: true },
+    help: 'Maximum requests per second to the API server; 0 means 5. Events and heartbeats of the node do not count.',
   }),
   kubeApiBurst: option({
     name: 'kube-api-burst',
@@ -100,7 +100,7 @@ export const identityOptions = {
     group: IDENTITY,
     check: notNegative,
     config: { path: 'kubeAPIBurst' },
-    help: 'Burst of requests to the API server; 0 means the default.',
+    help: 'Burst of requests to the API server; 0 means 10.',
   }),
   kubeApiContentType: option({
     name: 'kube-api-content-type',

@@ -18,7 +18,7 @@ export const imageOptions = {
     default: 0,
     group: IMAGES,
     check: atLeast(0),
-    config: { path: 'maxParallelImagePulls', optional: true },
+    config: { path: 'maxParallelImagePulls', keepsZero: true, optional: true },
     help: 'Maximum number of concurrent image pulls if serializeImagePulls is false. 0 means no limit.',
   }),
   registryQps: option({

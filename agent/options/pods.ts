@@ -77,7 +77,7 @@ export const podOptions = {
     type: 'duration',
     default: 300_000,
     group: PODS,
-    config: { path: 'crashLoopBackOff.maxContainerRestartPeriod' },
+    config: { path: 'crashLoopBackOff.maxContainerRestartPeriod', keepsZero: true },
     check: (ms) => (ms >= 1000 && ms <= 300_000 ? undefined : 'must be between 1s and 5m0s'),
     help: 'Maximum back-off between restarts of a crashing container. Requires the feature gate KubeletCrashLoopBackOffMax.',
   }),
@@ -102,7 +102,7 @@ export const podOptions = {
     type: 'integer',
     default: 65_536,
     group: PODS,
-    config: { path: 'userNamespaces.idsPerPod', optional: true },
+    config: { path: 'userNamespaces.idsPerPod', keepsZero: true, optional: true },
     help: 'Number of user ids of each pod with a user namespace. Must be a multiple of 65536.',
     check: (ids) => (ids > 0 && ids % 65_536 === 0 ? undefined : 'must be a multiple of 65536'),
   }),
@@ -157,7 +157,7 @@ export const podOptions = {
     default: 5,
     group: PODS,
     check: atLeast(2),
-    config: { path: 'containerLogMaxFiles' },
+    config: { path: 'containerLogMaxFiles', keepsZero: true },
     help: 'Maximum number of log files of a container, at least 2.',
   }),
   containerLogMaxWorkers: field({
@@ -165,7 +165,7 @@ export const podOptions = {
     default: 1,
     group: PODS,
     check: atLeast(1),
-    config: { path: 'containerLogMaxWorkers' },
+    config: { path: 'containerLogMaxWorkers', keepsZero: true },
     help: 'Maximum number of concurrent log rotations.',
   }),
   containerLogMonitorInterval: field({
@@ -173,7 +173,7 @@ export const podOptions = {
     default: 10_000,
     group: PODS,
     check: positiveDuration,
-    config: { path: 'containerLogMonitorInterval' },
+    config: { path: 'containerLogMonitorInterval', keepsZero: true },
     help: 'How often the sizes of container logs are checked.',
   }),
   eventQps: option({
@@ -182,8 +182,8 @@ export const podOptions = {
     default: 50,
     group: EVENTS,
     check: notNegative,
-    config: { path: 'eventRecordQPS' },
-    help: 'Maximum events per second; 0 means the default.',
+    config: { path: 'eventRecordQPS', keepsZero: true },
+    help: 'Maximum events per second; 0 means 5.',
   }),
   eventBurst: option({
     name: 'event-burst',
@@ -192,6 +192,6 @@ export const podOptions = {
     group: EVENTS,
     check: notNegative,
     config: { path: 'eventBurst' },
-    help: 'Burst of events.',
+    help: 'Burst of events; 0 means 10.',
   }),
 } as const;

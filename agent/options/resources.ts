@@ -45,7 +45,7 @@ export const resourceOptions = {
     default: 100,
     group: CGROUPS,
     check: quotaPeriod,
-    config: { path: 'cpuCFSQuotaPeriod' },
+    config: { path: 'cpuCFSQuotaPeriod', keepsZero: true },
     help: 'CFS quota period, 1ms to 1s.',
   }),
   enforceNodeAllocatable: option({

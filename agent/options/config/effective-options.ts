@@ -8,6 +8,7 @@ import type { FlagType, FlagTypes } from '../../../api/component/flags.ts';
 import { applyMergePatch } from '../../../api/codec/merge-patch.ts';
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
 import { type AgentFlags, agentOptions } from '../agent-options.ts';
+import { ConfigurationError } from '../../model/configuration-error.ts';
 import { plainThresholds } from '../json-forms.ts';
 import type { AnyOption, OptionTable } from '../option.ts';
 import { type ConfigFile, dropInFiles, readConfigFile } from './config-file.ts';
@@ -46,7 +47,7 @@ export async function effectiveOptions({ values, given }: GivenOptions): Promise
   const origins = new Map<string, Origin>();
   const warnings: string[] = [];
   for (const [key, row] of Object.entries(table)) {
-    const fromFile = fileValue(row, merged.fields);
+    const fromFile = fileValue(row, merged);
     const flag = given.has(key)
       ? (values as Readonly<Record<string, FlagTypes[FlagType] | undefined>>)[key]
       : undefined;
@@ -69,7 +70,7 @@ export async function effectiveOptions({ values, given }: GivenOptions): Promise
   }
   // Gates of the file that the flag does not name stay.
   const gates = {
-    ...(fileValue(agentOptions.featureGates, merged.fields) as Readonly<Record<string, string>> | undefined),
+    ...(fileValue(agentOptions.featureGates, merged) as Readonly<Record<string, string>> | undefined),
     ...(given.has('featureGates') ? values.featureGates : {}),
   };
   const flags = completed({ ...result, featureGates: gates } as unknown as AgentFlags, origins);
@@ -80,28 +81,36 @@ export async function effectiveOptions({ values, given }: GivenOptions): Promise
 
 interface MergedFiles {
   readonly fields: JsonObject;
+  /** The fields of the drop-ins alone. */
+  readonly dropped: JsonObject;
   originOf(path: string): string;
 }
 
-/** Each file is a merge patch for those before it: maps merge by key, lists and scalars are replaced, null takes away. */
+/**
+ * Each drop-in is a merge patch for those before it: maps merge by key, lists and scalars are replaced, null takes away. The
+ * result is merged into the configuration file, from which null takes nothing away, as in the kubelet.
+ */
 function mergeFiles(files: readonly ConfigFile[], hasFile: boolean): MergedFiles {
-  let fields: JsonObject = {};
+  let base: JsonObject = {};
+  let dropped: JsonObject = {};
   const origins = new Map<string, string>();
   for (const [index, { file, fields: patch }] of files.entries()) {
     // The thresholds of a drop-in are added to the default ones, because the configuration that it is merged into has the
     // defaults.
     const isDropIn = index > 0 || !hasFile;
-    if (isDropIn && at(fields, 'evictionHard') === undefined)
-      fields = applyMergePatch(fields, {
+    if (isDropIn && at(base, 'evictionHard') === undefined)
+      base = applyMergePatch(base, {
         evictionHard: writeField(agentOptions.evictionHard, agentOptions.evictionHard.default),
       });
-    fields = applyMergePatch(fields, patch);
+    if (isDropIn) dropped = applyMergePatch(dropped, patch);
+    else base = applyMergePatch(base, patch);
     for (const row of Object.values<AnyOption>(agentOptions)) {
       const { path } = row.config ?? {};
-      if (path !== undefined && at(patch, path) !== undefined) origins.set(path, file);
+      const value = path === undefined ? undefined : at(patch, path);
+      if (path !== undefined && value !== undefined && value !== null) origins.set(path, file);
     }
   }
-  return { fields, originOf: (path) => origins.get(path) ?? 'default' };
+  return { fields: applyMergePatch(base, dropped), dropped, originOf: (path) => origins.get(path) ?? 'default' };
 }
 
 function at(fields: JsonObject, path: string): JsonValue | undefined {
@@ -113,19 +122,23 @@ function at(fields: JsonObject, path: string): JsonValue | undefined {
   return value;
 }
 
-function fileValue(row: AnyOption, fields: JsonObject): FlagTypes[FlagType] | undefined {
+/** The value of the files. A zero means the default, except in a drop-in, which is merged after defaults are set. */
+function fileValue(row: AnyOption, { fields, dropped }: MergedFiles): FlagTypes[FlagType] | undefined {
   if (row.config === undefined) return undefined;
   const json = at(fields, row.config.path);
   if (json === undefined || json === null) return undefined;
   const read = readField(row, json);
   if ('problem' in read) return undefined;
-  const isDefault = row.config.keepsZero !== true && isZero(read.value);
-  return isDefault ? undefined : read.value;
+  if (row.config.keepsZero === true || !isZero(read.value)) return read.value;
+  // No option has a use for an empty text that its default does not serve as well.
+  if (row.type === 'string' || at(dropped, row.config.path) === undefined) return undefined;
+  const problem = (row.check as ((value: unknown) => string | undefined) | undefined)?.(read.value);
+  if (problem !== undefined) throw new ConfigurationError(`the field ${row.config.path} ${problem}`);
+  return read.value;
 }
 
 /**
- * Completes options that depend on others: the certificates' directory, thresholds in their plain form, and zeros that mean the
- * default.
+ * Completes options that depend on others: the certificates' directory, and thresholds in their plain form.
  */
 function completed(flags: AgentFlags, origins: Map<string, Origin>): AgentFlags {
   const defaults = plainThresholds(agentOptions.evictionHard.default);
@@ -139,10 +152,6 @@ function completed(flags: AgentFlags, origins: Map<string, Origin>): AgentFlags 
         : flags.certDir,
     evictionHard: merges ? { ...defaults, ...hard } : hard,
     evictionSoft: plainThresholds(flags.evictionSoft),
-    kubeApiQps: flags.kubeApiQps === 0 ? agentOptions.kubeApiQps.default : flags.kubeApiQps,
-    kubeApiBurst: flags.kubeApiBurst === 0 ? agentOptions.kubeApiBurst.default : flags.kubeApiBurst,
-    eventQps: flags.eventQps === 0 ? agentOptions.eventQps.default : flags.eventQps,
-    eventBurst: flags.eventBurst === 0 ? agentOptions.eventBurst.default : flags.eventBurst,
   };
 }
 

@@ -1,5 +1,6 @@
 /** Configuration files: precedence, rejected files with their positions, feature gates, and `/configz`. */
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -10,7 +11,8 @@ import {
   effectiveOptions,
   preferFileWarnings,
 } from '../../../../../agent/options/config/effective-options.ts';
-import { agentFlags } from '../../../../../agent/options/agent-options.ts';
+import { agentFlags, agentOptions } from '../../../../../agent/options/agent-options.ts';
+import type { AnyOption } from '../../../../../agent/options/option.ts';
 import { parseFlags } from '../../../../../api/component/flags.ts';
 
 let directory = '';
@@ -75,16 +77,56 @@ test('flags go before drop-ins, drop-ins before the file, the file before defaul
   assert.equal(origins.get('port'), 'default');
 });
 
-test('drop-ins merge maps, replace lists, and null takes a value back', async () => {
+test('drop-ins merge maps, replace lists, and null takes back the value of a drop-in, not that of the file', async () => {
   const config = await file(
     'merge/config.yaml',
     `${HEADER}${ALONE}kubeReserved:\n  cpu: 100m\n  memory: 1Gi\nclusterDNS: [10.0.0.10]\nmaxPods: 7\n`,
   );
-  await file('merge/drop/a.conf', `${HEADER}kubeReserved:\n  cpu: 200m\nclusterDNS: [10.0.0.11]\nmaxPods: null\n`);
+  await file(
+    'merge/drop/a.conf',
+    `${HEADER}kubeReserved:\n  cpu: 200m\nclusterDNS: [10.0.0.11]\nmaxPods: null\npodsPerCore: 3\n`,
+  );
+  await file('merge/drop/b.conf', `${HEADER}podsPerCore: null\n`);
   const { flags } = await load('--config', config, '--config-dir', join(directory, 'merge/drop'));
   assert.deepEqual(flags.kubeReserved, { cpu: '200m', memory: '1Gi' });
   assert.deepEqual(flags.clusterDns, ['10.0.0.11']);
-  assert.equal(flags.maxPods, 110);
+  assert.deepEqual([flags.maxPods, flags.podsPerCore], [7, 0]);
+});
+
+test('zero in a drop-in is zero, because drop-ins are merged after the defaults are set', async () => {
+  const config = await file('zeros/config.yaml', `${HEADER}${ALONE}maxPods: 7\n`);
+  const all = 'maxPods: 0\nkubeAPIBurst: 0\nevictionPressureTransitionPeriod: 0s\nclusterDomain: ""\n';
+  await file('zeros/drop/a.conf', `${HEADER}${all}`);
+  const options = await load('--config', config, '--config-dir', join(directory, 'zeros/drop'));
+  const { maxPods, kubeApiBurst, evictionPressureTransitionPeriod } = options.flags;
+  assert.deepEqual([maxPods, kubeApiBurst, evictionPressureTransitionPeriod], [0, 0, 0]);
+  await file('zeros/drop/b.conf', `${HEADER}syncFrequency: 0s\n`);
+  await assert.rejects(
+    load('--config', config, '--config-dir', join(directory, 'zeros/drop')),
+    /the field syncFrequency must be longer than 0/,
+  );
+});
+
+test('a field of the configuration file that can tell zero from absent keeps zero', () => {
+  const types = new Map<string, (readonly [name: string, type: string])[]>();
+  const recorded = readFileSync(join(import.meta.dirname, '../upstream/kubelet-config-v1beta1.tsv'), 'utf8');
+  for (const line of recorded.split('\n')) {
+    const [owner = '', name = '', type = ''] = line.split('\t');
+    types.set(owner, [...(types.get(owner) ?? []), [name, type]]);
+  }
+  const pointers = new Set<string>();
+  const walk = (owner: string, prefix: string): void => {
+    for (const [name, type] of types.get(owner) ?? []) {
+      if (type.startsWith('*')) pointers.add(`${prefix}${name}`);
+      walk(type.replace('*', ''), `${prefix}${name}.`);
+    }
+  };
+  walk('KubeletConfiguration', '');
+  const losing = Object.values<AnyOption>(agentOptions)
+    .filter(({ config }) => config !== undefined && pointers.has(config.path) && config.keepsZero !== true)
+    .map(({ config }) => config?.path);
+  assert.deepEqual(losing, []);
+  assert.ok(pointers.size > 30);
 });
 
 test('drop-ins are those that end in .conf, folder by folder in the order of their names', async () => {
@@ -118,7 +160,7 @@ test('zero in the file is the default, except where zero is a value', async () =
   const { flags } = await load('--config', config);
   assert.deepEqual(
     [flags.maxPods, flags.healthzPort, flags.registryQps, flags.kubeApiQps, flags.enableServer],
-    [110, 0, 0, 50, false],
+    [110, 0, 0, 0, false],
   );
 });
 
