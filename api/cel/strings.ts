@@ -1,4 +1,5 @@
 /** The CEL string extension functions, including `format`. */
+import { ESCAPES } from '../meta/quote.ts';
 import { fn, type FunctionRow, method, type Spending } from './functions.ts';
 import { doubleText, MATCHING_STEPS, matchCost, patternOf, textCost } from './operators.ts';
 import { readingCost } from './reading-cost.ts';
@@ -108,24 +109,10 @@ function trim(text: string): string {
   return text.slice(start, end);
 }
 
-const QUOTED: ReadonlyMap<string, string> = new Map(
-  Object.entries({
-    '\u0007': '\\a',
-    '\b': '\\b',
-    '\f': '\\f',
-    '\n': '\\n',
-    '\r': '\\r',
-    '\t': '\\t',
-    '\v': '\\v',
-    '\\': '\\\\',
-    '"': '\\"',
-  }),
-);
-
 /** Returns a CEL string literal for the text. */
 function quote(text: string): string {
   // oxlint-disable-next-line no-control-regex
-  return `"${text.replaceAll(/[\u0007-\r\\"]/g, (char) => QUOTED.get(char) ?? char)}"`;
+  return `"${text.replaceAll(/[\u0007-\r\\"]/g, (char) => ESCAPES.get(char) ?? char)}"`;
 }
 
 /** The maximum precision of JavaScript's `toFixed`. */

@@ -5,6 +5,7 @@
  * of a 422 (`spec.replicas: Invalid value: -1: must be greater than or equal to 0`).
  */
 import type { JsonValue } from './object.ts';
+import { ESCAPES } from './quote.ts';
 
 export type FieldErrorType =
   | 'FieldValueNotFound'
@@ -77,20 +78,6 @@ function showValue(value: unknown): string {
     typeof inner === 'bigint' ? Number(inner) : inner,
   );
 }
-
-const ESCAPES: ReadonlyMap<string, string> = new Map(
-  Object.entries({
-    '\u0007': '\\a',
-    '\b': '\\b',
-    '\f': '\\f',
-    '\n': '\\n',
-    '\r': '\\r',
-    '\t': '\\t',
-    '\v': '\\v',
-    '"': '\\"',
-    '\\': '\\\\',
-  }),
-);
 
 /** Quotes a string like Go's `strconv.Quote` for printable and control characters. */
 export function quote(text: string): string {

@@ -3,7 +3,7 @@
  * every field has its Go name, and absent fields have their zero value (`{"Required":{"NodeSelectorTerms":null}}`). The types
  * of apimachinery (label selectors, metadata, quantities) have JSON names and keep their wire form.
  */
-import type { Field, StructType, TypeNode } from './schema.ts';
+import { type Field, type StructType, type TypeNode, zeroOfScalar } from './schema.ts';
 import { loadSchema } from './table.ts';
 
 const words = (text: string): readonly string[] => text.split(' ');
@@ -111,21 +111,7 @@ function valueForm(type: TypeNode, value: unknown): unknown {
 function zeroOf(type: TypeNode): unknown {
   if (type.kind === 'struct') return structForm(type.struct, {});
   if (type.kind !== 'scalar') return null;
-  switch (type.scalar) {
-    case 'string':
-      return '';
-    case 'boolean':
-      return false;
-    case 'int32':
-    case 'int64':
-    case 'double':
-    case 'intOrString':
-      return 0;
-    case 'quantity':
-      return '0';
-    default:
-      return null;
-  }
+  return zeroOfScalar(type.scalar) ?? null;
 }
 
 const isWireType = ({ name }: StructType): boolean => name.startsWith('io.k8s.apimachinery.');

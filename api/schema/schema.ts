@@ -23,6 +23,25 @@ export type Scalar =
   | 'rawExtension' // an embedded object, kept as it is
   | 'fieldsV1';
 
+/** Returns the zero value that Go serializes for a field of the type, or `undefined` for types that are serialized as null. */
+export function zeroOfScalar(scalar: Scalar): '' | false | 0 | '0' | undefined {
+  switch (scalar) {
+    case 'string':
+      return '';
+    case 'boolean':
+      return false;
+    case 'int32':
+    case 'int64':
+    case 'double':
+    case 'intOrString':
+      return 0;
+    case 'quantity':
+      return '0';
+    default:
+      return undefined;
+  }
+}
+
 export type TypeNode =
   /** `message` is the protobuf form of a JSON value with one of several types (schemas of custom resources). */
   | {

@@ -176,16 +176,28 @@ function removedInit(
   const message =
     'Unable to get init container status from container runtime and pod has been initialized, treat it as exit normally';
   return {
-    name: container.name,
+    ...absentContainer(container, old, mounts),
     state: { terminated: { exitCode: 0, reason: 'Completed', message, startedAt: null, finishedAt: null } },
     lastState: {},
     ready: true,
+  } as unknown as ContainerStatusJson;
+}
+
+/** Returns the part of the status that all containers have that the runtime does not have. */
+function absentContainer(
+  container: Container,
+  old: ContainerStatusJson | undefined,
+  mounts: Partial<ContainerStatusJson>,
+): Partial<ContainerStatusJson> {
+  return {
+    name: container.name,
+    ready: false,
     started: false,
     restartCount: old?.restartCount ?? 0,
     image: container.image ?? '',
     imageID: '',
     ...mounts,
-  } as unknown as ContainerStatusJson;
+  };
 }
 
 function missingContainer(
@@ -196,15 +208,7 @@ function missingContainer(
 ): ContainerStatusJson {
   const { pod } = input;
   const initializing = (pod.spec.initContainers ?? []).length > 0;
-  const base = {
-    name: container.name,
-    ready: false,
-    started: false,
-    restartCount: old?.restartCount ?? 0,
-    image: container.image ?? '',
-    imageID: '',
-    ...mounts,
-  };
+  const base = absentContainer(container, old, mounts);
   const waiting = { waiting: { reason: initializing ? 'PodInitializing' : 'ContainerCreating' } } as State;
   if (old?.state?.terminated !== undefined) return { ...old, ...mounts } as ContainerStatusJson;
   if (old?.state?.running !== undefined) {

@@ -3,7 +3,7 @@
  * the schema model, on first use, and kept.
  */
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
-import type { Field, Scalar, StructType, TypeNode } from '../../schema/schema.ts';
+import { type Field, type Scalar, type StructType, type TypeNode, zeroOfScalar } from '../../schema/schema.ts';
 import { keyElement, valueElement } from './path-element.ts';
 
 export type MergeType =
@@ -132,23 +132,7 @@ function zeroOf(field: Field): JsonValue | undefined {
   if (field.presence !== 'print') return undefined;
   if (field.type.kind === 'struct') return EMPTY;
   if (field.type.kind !== 'scalar') return null;
-  switch (field.type.scalar) {
-    case 'string':
-      return '';
-    case 'boolean':
-      return false;
-    case 'int32':
-    case 'int64':
-    case 'double':
-    case 'intOrString':
-      return 0;
-    case 'quantity':
-      return '0';
-    case 'duration':
-      return '0s';
-    default:
-      return null;
-  }
+  return field.type.scalar === 'duration' ? '0s' : (zeroOfScalar(field.type.scalar) ?? null);
 }
 
 /** Returns the type of a value without a schema. Null may have any form. */
