@@ -6,7 +6,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { Origin } from '../model/rest.ts';
 import { type AgentConnection, requestAgent } from '../registry/kinds/core/agent-request.ts';
 
-export interface UsageFigures {
+export interface MeasuredUsage {
   /** RFC 3339. */
   readonly time: string;
   readonly nanoCores: number;
@@ -14,13 +14,13 @@ export interface UsageFigures {
 }
 
 export interface NodeSummary {
-  readonly node: UsageFigures | undefined;
+  readonly node: MeasuredUsage | undefined;
   /** The summaries by pod uid. */
   readonly pods: ReadonlyMap<string, PodSummary>;
 }
 
 export interface PodSummary {
-  readonly containers: readonly (UsageFigures & { readonly name: string })[];
+  readonly containers: readonly (MeasuredUsage & { readonly name: string })[];
 }
 
 export interface AgentSummariesOptions extends AgentConnection {
@@ -87,16 +87,16 @@ export function parseSummary(answer: unknown): NodeSummary {
   const { node, pods = [] } = answer as WireSummary;
   const found = new Map<string, PodSummary>();
   for (const { podRef, containers = [] } of pods) {
-    const figures = containers.map((container) => ({ name: container.name ?? '', usage: figuresOf(container) }));
-    const complete = figures.flatMap(({ name, usage }) => (usage === undefined ? [] : [{ name, ...usage }]));
+    const measured = containers.map((container) => ({ name: container.name ?? '', usage: measuredUsage(container) }));
+    const complete = measured.flatMap(({ name, usage }) => (usage === undefined ? [] : [{ name, ...usage }]));
     // A sum of only some containers would be wrong.
-    if (podRef?.uid !== undefined && complete.length === figures.length && complete.length > 0)
+    if (podRef?.uid !== undefined && complete.length === measured.length && complete.length > 0)
       found.set(podRef.uid, { containers: complete });
   }
-  return { node: node === undefined ? undefined : figuresOf(node), pods: found };
+  return { node: node === undefined ? undefined : measuredUsage(node), pods: found };
 }
 
-function figuresOf({ cpu, memory }: WireUsage): UsageFigures | undefined {
+function measuredUsage({ cpu, memory }: WireUsage): MeasuredUsage | undefined {
   if (cpu?.usageNanoCores === undefined || memory?.workingSetBytes === undefined) return undefined;
   return { time: cpu.time ?? '', nanoCores: cpu.usageNanoCores, workingSetBytes: memory.workingSetBytes };
 }

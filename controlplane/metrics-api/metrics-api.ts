@@ -9,7 +9,7 @@ import { agentOrigin } from '../registry/kinds/core/connections.ts';
 import type { ListOptions, RequestContext, Rest } from '../model/rest.ts';
 import { currentEntry, listEntries } from '../registry/store-read.ts';
 import { unstoredEntry, type StoredResource } from '../registry/store.ts';
-import type { AgentSummaries, NodeSummary, UsageFigures } from './agent-summaries.ts';
+import type { AgentSummaries, NodeSummary, MeasuredUsage } from './agent-summaries.ts';
 
 export const METRICS_API = { group: 'metrics.k8s.io', version: 'v1beta1' } as const;
 
@@ -35,16 +35,18 @@ export function metricsRests({ nodes, pods, summaries }: MetricsApiOptions): rea
     return origin === undefined ? undefined : summaries.of(name, origin);
   };
   const nodeMetrics = async (node: KubeObject): Promise<KubeObject | undefined> => {
-    const figures = (await summaryOf(node.metadata.name ?? ''))?.node;
-    return figures === undefined ? undefined : describe('NodeMetrics', node, figures.time, { usage: usageOf(figures) });
+    const measured = (await summaryOf(node.metadata.name ?? ''))?.node;
+    return measured === undefined
+      ? undefined
+      : describe('NodeMetrics', node, measured.time, { usage: usageOf(measured) });
   };
   const podMetrics = async (pod: PodLike): Promise<KubeObject | undefined> => {
     const node = pod.spec?.nodeName ?? '';
     if (node === '') return undefined;
-    const figures = (await summaryOf(node))?.pods.get(pod.metadata.uid ?? '');
-    if (figures === undefined) return undefined;
-    return describe('PodMetrics', pod, figures.containers[0]?.time ?? '', {
-      containers: figures.containers.map((container) => ({ name: container.name, usage: usageOf(container) })),
+    const measured = (await summaryOf(node))?.pods.get(pod.metadata.uid ?? '');
+    if (measured === undefined) return undefined;
+    return describe('PodMetrics', pod, measured.containers[0]?.time ?? '', {
+      containers: measured.containers.map((container) => ({ name: container.name, usage: usageOf(container) })),
     });
   };
   return [
@@ -126,6 +128,6 @@ function describe(kind: string, { metadata }: KubeObject, time: string, rest: ob
 }
 
 /** Nanocores and KiB, as metrics-server writes them. */
-function usageOf({ nanoCores, workingSetBytes }: UsageFigures): { readonly cpu: string; readonly memory: string } {
+function usageOf({ nanoCores, workingSetBytes }: MeasuredUsage): { readonly cpu: string; readonly memory: string } {
   return { cpu: nanoCores === 0 ? '0' : `${nanoCores}n`, memory: `${Math.floor(workingSetBytes / 1024)}Ki` };
 }

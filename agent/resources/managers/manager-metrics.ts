@@ -4,7 +4,7 @@ import type { CpuManager } from './cpumanager/cpu-manager.ts';
 import type { ClaimManager } from './dra/claim-manager.ts';
 import type { MemoryManager } from './memorymanager/memory-manager.ts';
 
-export interface ManagerFigures {
+export interface ManagerMetrics {
   admission(admission: { readonly tookMs: number; readonly refused: boolean }): void;
   device(event: 'registration' | 'allocation', resource: string, tookMs: number): void;
   podResources(endpoint: 'list' | 'get' | 'get_allocatable', failed: boolean): void;
@@ -17,7 +17,7 @@ export interface ManagerFigures {
 const ADMISSION_BUCKETS_MS = Array.from({ length: 15 }, (_, index) => 0.05 * 2 ** index);
 const DEVICE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
-export function registerManagerMetrics(metrics: MetricsRegistry): ManagerFigures {
+export function registerManagerMetrics(metrics: MetricsRegistry): ManagerMetrics {
   const counter = (name: string, help: string, labels: readonly string[] = []) =>
     metrics.counter({ name, help, labels });
   const requests = counter(
@@ -124,31 +124,31 @@ function followManagers(metrics: MetricsRegistry, cpus: CpuManager, memory: Memo
   counted(
     'kubelet_cpu_manager_pinning_requests_total',
     'The number of cpu core allocations which required pinning.',
-    () => cpus.figures().requests,
+    () => cpus.counts().requests,
   );
   counted(
     'kubelet_cpu_manager_pinning_errors_total',
     'The number of cpu core allocations which required pinning failed.',
-    () => cpus.figures().errors,
+    () => cpus.counts().errors,
   );
   gauge(
     'kubelet_cpu_manager_shared_pool_size_millicores',
     'The size of the shared CPU pool for non-guaranteed QoS pods, in millicores.',
-    () => cpus.figures().sharedMilli,
+    () => cpus.counts().sharedMilli,
   );
   gauge(
     'kubelet_cpu_manager_exclusive_cpu_allocation_count',
     'The total number of CPUs exclusively allocated to containers running on this node',
-    () => cpus.figures().exclusive,
+    () => cpus.counts().exclusive,
   );
   counted(
     'kubelet_memory_manager_pinning_requests_total',
     'The number of memory pages allocations which required pinning.',
-    () => memory.figures().requests,
+    () => memory.counts().requests,
   );
   counted(
     'kubelet_memory_manager_pinning_errors_total',
     'The number of memory pages allocations which required pinning that failed.',
-    () => memory.figures().errors,
+    () => memory.counts().errors,
   );
 }

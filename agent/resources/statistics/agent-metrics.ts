@@ -9,7 +9,7 @@ import type { PodState } from '../../pods/workers/pod-workers.ts';
 import { isStaticPod } from '../../model/pod-kinds.ts';
 import { runningContainers } from './usage.ts';
 
-export interface AgentFigures {
+export interface AgentState {
   readonly nodeName: string;
   readonly cgroupVersion: 1 | 2;
   readonly startedAtMs: number;
@@ -23,10 +23,10 @@ export interface AgentFigures {
 }
 
 /** Registers gauges that are set before each scrape. */
-export function registerAgentMetrics(metrics: MetricsRegistry, figures: AgentFigures): void {
+export function registerAgentMetrics(metrics: MetricsRegistry, agent: AgentState): void {
   const gauge = (name: string, help: string, labels: readonly string[] = []) => metrics.gauge({ name, help, labels });
-  gauge('kubelet_node_name', "The node's name. The count is always 1.", ['node']).with(figures.nodeName).set(1);
-  gauge('kubelet_cgroup_version', 'cgroup version on the hosts.').with().set(figures.cgroupVersion);
+  gauge('kubelet_node_name', "The node's name. The count is always 1.", ['node']).with(agent.nodeName).set(1);
+  gauge('kubelet_cgroup_version', 'cgroup version on the hosts.').with().set(agent.cgroupVersion);
   gauge('kubelet_metrics_provider', 'Metrics provider used by the kubelet.', ['provider']).with('cgroup').set(1);
   const running = gauge('kubelet_running_pods', 'Number of pods that have a running pod sandbox').with();
   const containers = gauge('kubelet_running_containers', 'Number of containers currently running', ['container_state']);
@@ -50,10 +50,10 @@ export function registerAgentMetrics(metrics: MetricsRegistry, figures: AgentFig
     ['config', 'lifecycle', 'static'],
   );
   metrics.collect(() => {
-    const pods = figures.pods();
+    const pods = agent.pods();
     const count = (list: readonly Pod[], isStatic: boolean): number =>
       list.filter((pod) => isStaticPod(pod) === isStatic).length;
-    const current = figures.activePods();
+    const current = agent.activePods();
     for (const isStatic of [true, false]) {
       const label = isStatic ? 'true' : '';
       desired.with(label).set(count(pods, isStatic));
@@ -61,11 +61,11 @@ export function registerAgentMetrics(metrics: MetricsRegistry, figures: AgentFig
     }
     for (const labels of WORKING) working.with(...labels).set(0);
     const wanted = new Set(pods.map(({ metadata }) => metadata.uid));
-    for (const [uid, pod] of figures.workingPods()) {
-      const lifecycle = lifecycleOf(figures.workerState(uid));
+    for (const [uid, pod] of agent.workingPods()) {
+      const lifecycle = lifecycleOf(agent.workerState(uid));
       working.with(...workingLabels(pod, { isDesired: wanted.has(uid), lifecycle })).inc();
     }
-    mirrors.set(figures.mirrorCount());
+    mirrors.set(agent.mirrorCount());
     running.set(pods.filter((pod) => runningContainers(pod).length > 0).length);
     const states = { running: 0, exited: 0, created: 0 };
     for (const pod of pods) {
@@ -80,7 +80,7 @@ export function registerAgentMetrics(metrics: MetricsRegistry, figures: AgentFig
     }
     for (const [state, number] of Object.entries(states)) containers.with(state).set(number);
   });
-  registerProcess(metrics, figures.startedAtMs);
+  registerProcess(metrics, agent.startedAtMs);
 }
 
 const LIFECYCLES = ['sync', 'terminating', 'terminated'] as const;

@@ -11,7 +11,7 @@ import type { PodCgroups } from '../../host/cgroups/pod-cgroups.ts';
 import { isStaticPod } from '../../model/pod-kinds.ts';
 import { volumePlugin } from './volume-metrics.ts';
 
-export interface StateFigures {
+export interface ObservedState {
   readonly gates: readonly { readonly name: string; readonly stage: string; readonly enabled: boolean }[];
   /** The desired pods with their current statuses. */
   readonly pods: () => readonly Pod[];
@@ -19,7 +19,7 @@ export interface StateFigures {
   readonly mountedVolumes: (podUid: string) => ReadonlySet<string>;
 }
 
-export function registerStateMetrics(metrics: MetricsRegistry, { gates, pods, mountedVolumes }: StateFigures): void {
+export function registerStateMetrics(metrics: MetricsRegistry, { gates, pods, mountedVolumes }: ObservedState): void {
   const enabled = metrics.gauge({
     name: 'kubernetes_feature_enabled',
     help: 'This metric records the data about the stage and enablement of a k8s feature.',

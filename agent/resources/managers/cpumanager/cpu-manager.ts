@@ -35,7 +35,7 @@ export interface RunningContainer {
   update(): Promise<void>;
 }
 
-export interface CpuFigures {
+export interface CpuCounts {
   readonly requests: number;
   readonly errors: number;
   readonly exclusive: number;
@@ -133,7 +133,7 @@ export class CpuManager implements HintProvider {
     return this.#topology.all.difference(this.#policy?.reserved ?? NO_CPUS);
   }
 
-  figures(): CpuFigures {
+  counts(): CpuCounts {
     return {
       requests: this.#requests,
       errors: this.#errors,

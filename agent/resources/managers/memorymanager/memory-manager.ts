@@ -106,7 +106,7 @@ export class MemoryManager implements HintProvider {
     return this.#policy?.allocatable() ?? [];
   }
 
-  figures(): { readonly requests: number; readonly errors: number } {
+  counts(): { readonly requests: number; readonly errors: number } {
     return { requests: this.#requests, errors: this.#errors };
   }
 }

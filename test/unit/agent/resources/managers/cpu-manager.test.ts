@@ -62,7 +62,7 @@ test('Guaranteed containers with whole CPUs get them exclusively, others share t
   assert.equal(manager.cpus('b', 'main'), '0,2-4,6-7');
   assert.equal(manager.hasExclusive('c'), false);
   assert.deepEqual(manager.exclusiveCpus('a', 'main'), [1, 5]);
-  assert.deepEqual(manager.figures(), { requests: 1, errors: 0, exclusive: 2, sharedMilli: 5000 });
+  assert.deepEqual(manager.counts(), { requests: 1, errors: 0, exclusive: 2, sharedMilli: 5000 });
 });
 
 test('reserved CPUs are never allocated exclusively, but shared containers can use them', async () => {
@@ -74,7 +74,7 @@ test('reserved CPUs are never allocated exclusively, but shared containers can u
     admit(manager, exclusivePod('b', 1)),
     /not enough cpus available to satisfy request: requested=1, available=0/,
   );
-  assert.equal(manager.figures().errors, 1);
+  assert.equal(manager.counts().errors, 1);
 });
 
 test('strict reservation also keeps shared containers off the reserved CPUs', async () => {

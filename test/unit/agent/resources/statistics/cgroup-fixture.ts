@@ -21,17 +21,17 @@ export async function withTree<T>(tree: Tree, work: (directory: string) => Promi
 /** One cgroup of v1, in every controller. */
 export function v1(
   path: string,
-  figures: { readonly cpuNs: number; readonly memory: number; readonly inactive: number },
+  usage: { readonly cpuNs: number; readonly memory: number; readonly inactive: number },
 ): Tree {
   return {
-    [`cpuacct${path}/cpuacct.usage`]: `${figures.cpuNs}\n`,
+    [`cpuacct${path}/cpuacct.usage`]: `${usage.cpuNs}\n`,
     [`cpuacct${path}/cpuacct.stat`]: 'user 12\nsystem 3\n',
     [`cpu${path}/cpu.stat`]: 'nr_periods 10\nnr_throttled 4\nthrottled_time 2000000\nnr_bursts 2\nburst_time 7000\n',
     [`cpu${path}/cpu.cfs_quota_us`]: '-1\n',
     [`cpu${path}/cpu.cfs_period_us`]: '100000\n',
     [`cpu${path}/cpu.shares`]: '256\n',
-    [`memory${path}/memory.usage_in_bytes`]: `${figures.memory}\n`,
-    [`memory${path}/memory.stat`]: `cache 1\nrss 2\ntotal_cache 4096\ntotal_rss 8192\ntotal_mapped_file 512\ntotal_pgfault 77\ntotal_pgmajfault 3\ntotal_inactive_file ${figures.inactive}\ntotal_active_file 1024\n`,
+    [`memory${path}/memory.usage_in_bytes`]: `${usage.memory}\n`,
+    [`memory${path}/memory.stat`]: `cache 1\nrss 2\ntotal_cache 4096\ntotal_rss 8192\ntotal_mapped_file 512\ntotal_pgfault 77\ntotal_pgmajfault 3\ntotal_inactive_file ${usage.inactive}\ntotal_active_file 1024\n`,
     [`memory${path}/memory.limit_in_bytes`]: '9223372036854771712\n',
     [`memory${path}/memory.soft_limit_in_bytes`]: '9223372036854771712\n',
     [`memory${path}/memory.memsw.limit_in_bytes`]: '2097152\n',
@@ -46,14 +46,14 @@ export function v1(
 /** One cgroup of v2. */
 export function v2(
   path: string,
-  figures: { readonly cpuUs: number; readonly memory: number | undefined; readonly inactive: number },
+  usage: { readonly cpuUs: number; readonly memory: number | undefined; readonly inactive: number },
 ): Tree {
   return {
-    [`${path}/cpu.stat`]: `usage_usec ${figures.cpuUs}\nuser_usec 20\nsystem_usec 30\nnr_periods 7\nnr_throttled 2\nthrottled_usec 9\nnr_bursts 1\nburst_usec 4\n`,
+    [`${path}/cpu.stat`]: `usage_usec ${usage.cpuUs}\nuser_usec 20\nsystem_usec 30\nnr_periods 7\nnr_throttled 2\nthrottled_usec 9\nnr_bursts 1\nburst_usec 4\n`,
     [`${path}/cpu.max`]: '50000 100000\n',
     [`${path}/cpu.weight`]: '10\n',
-    ...(figures.memory === undefined ? {} : { [`${path}/memory.current`]: `${figures.memory}\n` }),
-    [`${path}/memory.stat`]: `anon 8192\nfile 4096\nkernel 2048\ninactive_file ${figures.inactive}\nactive_file 1024\nfile_mapped 512\npgfault 77\npgmajfault 3\n`,
+    ...(usage.memory === undefined ? {} : { [`${path}/memory.current`]: `${usage.memory}\n` }),
+    [`${path}/memory.stat`]: `anon 8192\nfile 4096\nkernel 2048\ninactive_file ${usage.inactive}\nactive_file 1024\nfile_mapped 512\npgfault 77\npgmajfault 3\n`,
     [`${path}/memory.max`]: '1048576\n',
     [`${path}/memory.high`]: '524288\n',
     [`${path}/memory.swap.max`]: '0\n',

@@ -36,8 +36,11 @@ const ABSENT: readonly (readonly [pattern: RegExp, why: string])[] = [
   [/^kubelet_graceful_shutdown/, 'set only by a shutdown of the host'],
   [/^kubelet_imagemanager_inmemory/, 'the records in memory have no limit to be a part of'],
   [/^kubelet_image_volume/, 'not counted by themselves'],
-  [/^kubelet_pod_watch_events|^kubelet_pod_worker_start/, 'told by other figures'],
-  [/^rest_client_exec_plugin|^rest_client_transport/, 'of credential plugins and the transport cache of client-go'],
+  [/^kubelet_pod_watch_events|^kubelet_pod_worker_start/, 'other metrics count the same events'],
+  [
+    /^rest_client_exec_plugin|^rest_client_transport/,
+    'metrics of credential plugins and of the transport cache of client-go',
+  ],
   [/^process_network_/, 'the process has no network of its own'],
 ];
 
