@@ -102,6 +102,16 @@ function qualify(type: string, pkg: string): string {
   return `${parts?.[1] ?? ''}${pkg}.${inner}${parts?.[3] ?? ''}`;
 }
 
+/** Returns the values of fields by `type field`, as JSON. */
+function readEnums(): ReadonlyMap<string, string> {
+  return new Map(
+    lines('enums.txt').map((line) => {
+      const at = line.indexOf(' [');
+      return [line.slice(0, at), line.slice(at + 1)];
+    }),
+  );
+}
+
 interface PresenceRule {
   mode: Presence;
   type: string;
@@ -154,6 +164,7 @@ export function buildTable(): string {
   const rules = readPresence();
   const index = new Map(types.map((type, at) => [type.name, at]));
   const structs = new Set(index.keys());
+  const enums = new Map(readEnums());
   const rows = types.map((type) => {
     const fields = type.fields.map((field) => {
       const path =
@@ -164,12 +175,18 @@ export function buildTable(): string {
             : Number(field.number);
       const code = `${PRESENCE_CODES[presenceOf(type, field, rules, structs)]}${encodeType(field.type, index)}`;
       const { required: _required, ...rest } = field.options;
+      const key = `${type.name} ${field.name}`;
+      const values = enums.get(key);
+      if (values !== undefined) rest['enum'] = values;
+      enums.delete(key);
       const row: unknown[] = [field.name, code, path, field.required ? 1 : 0];
       if (Object.keys(rest).length > 0) row.push(rest);
       return row;
     });
     return Object.keys(type.options).length === 0 ? [type.name, fields] : [type.name, fields, type.options];
   });
+  if (enums.size > 0)
+    throw new Error(`enums.txt has fields that are not in types.txt: ${[...enums.keys()].join(', ')}`);
   return `[\n${rows.map((row) => JSON.stringify(row)).join(',\n')}\n]\n`;
 }
 

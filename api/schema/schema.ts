@@ -80,6 +80,7 @@ export interface Field {
   readonly patchStrategy?: readonly string[];
   readonly patchMergeKey?: string;
   readonly default?: JsonValue;
+  /** The values of the field, of its items or of its entries, for OpenAPI. Validation has its own lists. */
   readonly enum?: readonly string[];
   /** For custom resources: null is a value of its own. */
   readonly nullable?: boolean;

@@ -147,6 +147,7 @@ function optionsOf(options: Readonly<Record<string, string>>): Partial<Field> {
     ...(fieldMapType === 'atomic' || fieldMapType === 'granular' ? { mapType: fieldMapType } : {}),
     ...(patch === undefined ? {} : { patchStrategy: patch.split(',') }),
     ...(mergeKey === undefined ? {} : { patchMergeKey: mergeKey }),
+    ...(options['enum'] === undefined ? {} : { enum: JSON.parse(options['enum']) as string[] }),
     ...(options['default'] === undefined ? {} : { default: JSON.parse(options['default']) as JsonValue }),
   };
 }

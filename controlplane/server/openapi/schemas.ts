@@ -212,7 +212,7 @@ export class SchemaWriter {
       ...(preset === undefined ? {} : { default: preset }),
       ...extensionsOf(field),
     };
-    const type = this.#type(field.type);
+    const type = withValues(this.#type(field.type), field.enum);
     if (!isReference || this.version === 2) return { ...rest, ...type };
     return Object.keys(rest).length === 0 ? type : { ...rest, allOf: [type] };
   }
@@ -255,10 +255,19 @@ export class SchemaWriter {
   }
 }
 
+/** Adds the values that a string, the items of a list or the entries of a map may have. */
+function withValues(type: JsonObject, values: readonly string[] | undefined): JsonObject {
+  if (values === undefined) return type;
+  for (const member of ['items', 'additionalProperties'] as const) {
+    const inner = type[member];
+    if (inner !== undefined) return { ...type, [member]: { ...(inner as JsonObject), enum: [...values] } };
+  }
+  return { ...type, enum: [...values] };
+}
+
 function extensionsOf(field: Field): JsonObject {
   const { listType, listMapKeys, mapType, patchStrategy, patchMergeKey } = field;
   return {
-    ...(field.enum === undefined ? {} : { enum: [...field.enum] }),
     ...(listMapKeys === undefined ? {} : { 'x-kubernetes-list-map-keys': [...listMapKeys] }),
     ...(listType === undefined ? {} : { 'x-kubernetes-list-type': listType }),
     ...(mapType === undefined ? {} : { 'x-kubernetes-map-type': mapType }),

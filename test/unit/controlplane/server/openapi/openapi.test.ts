@@ -132,6 +132,21 @@ test('a custom resource has its own media types, list kind and selectable fields
   assert.deepEqual(at(operation, 'produces'), ['application/json', 'application/yaml']);
 });
 
+test('both versions list the values of fields, of items and of entries', async () => {
+  const core = (await document('/openapi/v3/api/v1')) as JsonObject;
+  const schemas = [at(core, 'components', 'schemas'), at(await document('/openapi/v2'), 'definitions')];
+  for (const found of schemas) {
+    const values = (type: string, ...path: string[]): unknown =>
+      at(found, `io.k8s.api.core.v1.${type}`, 'properties', ...path, 'enum');
+    assert.deepEqual(values('PodSpec', 'restartPolicy'), ['Always', 'Never', 'OnFailure']);
+    assert.ok((values('PersistentVolumeClaimSpec', 'accessModes', 'items') as string[]).includes('ReadWriteOncePod'));
+    assert.equal(values('PersistentVolumeClaimSpec', 'accessModes'), undefined);
+    const states = values('PersistentVolumeClaimStatus', 'allocatedResourceStatuses', 'additionalProperties');
+    assert.ok((states as string[]).includes('NodeResizePending'));
+    assert.equal(values('PodSpec', 'nodeName'), undefined);
+  }
+});
+
 test('version 2 has no default values', async () => {
   const root = await document('/openapi/v2');
   for (const [name, definition] of members(at(root, 'definitions'))) {
