@@ -32,10 +32,16 @@ export interface Progress {
   readonly verdict: Verdict | undefined;
 }
 
+/**
+ * The pods of which the controller has not decided yet. A pod without the finalizer is counted in the status, or was deleted
+ * because its job did not want it. The latter is no failure of its index, after a restart of the controller as well.
+ */
+export function countable(own: readonly Pod[]): Pod[] {
+  return own.filter(isTracked);
+}
+
 export class JobTracking {
   readonly #environment: ControllerEnvironment;
-  /** The uids of pods that were deleted because their job did not want them: they are no failures of their index. */
-  readonly #uncounted = new Set<string>();
   /** The uids of pods whose finalizer was removed. The informer may show it for a while. */
   readonly #released = new Set<string>();
 
@@ -53,19 +59,9 @@ export class JobTracking {
     });
   }
 
-  /** Notes that the job did not want the pod any more. */
-  discount({ metadata }: Pod): void {
-    this.#uncounted.add(metadata.uid ?? '');
-  }
-
   /** The pod is gone. */
   forget({ metadata }: Pod): void {
-    this.#uncounted.delete(metadata.uid ?? '');
     this.#released.delete(metadata.uid ?? '');
-  }
-
-  countable(own: readonly Pod[]): Pod[] {
-    return own.filter(({ metadata }) => !this.#uncounted.has(metadata.uid ?? ''));
   }
 
   /**
@@ -107,11 +103,11 @@ export class JobTracking {
 
   #heldPods(job: Job, own: readonly Pod[], counts: PodCounts): ReadonlySet<unknown> {
     const finished = new Set([...counts.succeededIndexes, ...counts.failedIndexes]);
-    return new Set(lastFailedPods(job, this.countable(own), finished).values());
+    return new Set(lastFailedPods(job, countable(own), finished).values());
   }
 
   #unfinished(job: Job, own: readonly Pod[]): Pod[] {
-    return this.countable(own).filter((pod) => {
+    return countable(own).filter((pod) => {
       const outcome = outcomeOf(pod, job);
       if ((outcome !== 'active' && outcome !== 'terminating') || !isTracked(pod) || !hasValidIndex(pod, job))
         return false;

@@ -27,7 +27,7 @@ import {
 } from './job-core.ts';
 import { podForJob } from './job-pods.ts';
 import { computeVerdict, countPods, withJobCondition, type JobStatus, type PodCounts } from './job-status.ts';
-import { JobTracking } from './job-tracking.ts';
+import { countable, JobTracking } from './job-tracking.ts';
 
 const MANAGED_BY_US = 'kubernetes.io/job-controller';
 
@@ -146,7 +146,7 @@ class JobController {
       const limit = job.spec?.activeDeadlineSeconds;
       if (limit !== undefined) this.#loop.queue.addAfter(key, limit * 1000 + 50);
     }
-    const counts = countPods(job, this.#tracking.countable(own), status);
+    const counts = countPods(job, countable(own), status);
     this.#backOff.note(key, counts.newlySucceeded, [...counts.newlyFailed, ...counts.newlyIgnored]);
     const verdict = computeVerdict(job, own, counts, status, nowMs);
     const active = own.filter((pod) => outcomeOf(pod, job) === 'active');
@@ -209,7 +209,7 @@ class JobController {
   /** The failures of an index delay its own next pod, and not those of other indexes. */
   async #createIndependently(key: string, job: Job, own: readonly Pod[], free: readonly number[]): Promise<Changes> {
     const nowMs = this.#environment.clock.now();
-    const failures = failuresByIndex(job, this.#tracking.countable(own));
+    const failures = failuresByIndex(job, countable(own));
     const waitMs = (index: number): number => {
       const { counted, ignored, lastMs } = failures.get(index) ?? { counted: 0, ignored: 0, lastMs: 0 };
       return lastMs + backoffMs(counted + ignored) - nowMs;
@@ -245,7 +245,6 @@ class JobController {
     const results = await Promise.allSettled(surplus.map((pod) => this.#tracking.release(pod)));
     const error = results.find((result) => result.status === 'rejected')?.reason as unknown;
     const released = surplus.filter((_, at) => results[at]?.status === 'fulfilled');
-    released.forEach((pod) => this.#tracking.discount(pod));
     const changes = await this.#deletePods(key, job, released);
     return { ...changes, error: changes.error ?? error };
   }

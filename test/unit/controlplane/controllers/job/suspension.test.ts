@@ -106,3 +106,30 @@ it('the indexes of pods that are deleted because their job is suspended have not
   assert.equal(t.client.peekAll(pods).filter(({ metadata }) => metadata.deletionTimestamp === undefined).length, 2);
   await t.stop();
 });
+
+it('a controller that starts while the pods of a suspended job terminate counts them against no index', async () => {
+  const t = await startJob({ completionMode: 'Indexed', completions: 2, backoffLimitPerIndex: 0 });
+  for (const pod of t.client.peekAll(pods)) {
+    const running = { ...pod, spec: { ...pod.spec, nodeName: 'n' }, status: { phase: 'Running' } };
+    await t.client.update(pods, running as unknown as Pod);
+  }
+  await suspend(t);
+  await t.advance(5000);
+  const left = [theJob(t), ...t.client.peekAll(pods)] as const;
+  await t.stop();
+  const terminating = left.slice(1) as Pod[];
+  assert.equal(terminating.length, 2);
+  const terminated = { exitCode: 137, finishedAt: formatTime(t.clock.now()) };
+  const killed = terminating.map((pod): Pod => {
+    const status = { phase: 'Failed', containerStatuses: [{ name: 'c', state: { terminated } }] };
+    return { ...pod, status } as unknown as Pod;
+  });
+  const next = controllerTest({ objects: [[jobs, left[0]], ...killed.map((pod) => [pods, pod] as const)] });
+  await next.start(runJobs);
+  await next.advance(100);
+  await next.client.patch(jobs, 'shop', 'work', 'merge', { spec: { suspend: false } });
+  await next.advance(5000);
+  assert.equal(theJob(next).status?.failedIndexes ?? '', '');
+  assert.deepEqual(conditionsOf(next), []);
+  await next.stop();
+});
