@@ -137,6 +137,19 @@ const FLOORS: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
+test('the tables of docs/architecture.md list the folders from the highest to the lowest', () => {
+  const page = readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8');
+  for (const [heading, side] of [
+    ['agent', 'agent'],
+    ['control plane', 'controlplane'],
+  ] as const) {
+    const [rows = ''] = page.split(`| ${heading}, from the top | owns |\n| --- | --- |\n`)[1]?.split('\n\n') ?? [];
+    const cells = rows.split('\n').map((row) => row.split('|')[1] ?? '');
+    const folders = cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)\/`/g)].map(([, folder]) => folder));
+    assert.deepEqual(folders, FLOORS[side]?.toReversed());
+  }
+});
+
 /** Imports that run up, and why they may. */
 const UPWARD: ReadonlyMap<string, string> = new Map([
   [
