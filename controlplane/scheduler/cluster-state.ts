@@ -58,6 +58,10 @@ export class ClusterState {
   readonly #assumed = new Set<string>();
   #list: readonly NodeInfo[] | undefined;
 
+  sizes(): { readonly nodes: number; readonly pods: number; readonly assumed: number } {
+    return { nodes: this.#nodes.size, pods: this.#nodeOfPod.size, assumed: this.#assumed.size };
+  }
+
   get nodes(): readonly NodeInfo[] {
     this.#list ??= byTurnsOfZones([...this.#nodes.values()]);
     return this.#list;

@@ -5,6 +5,7 @@
  */
 import { isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import type { Logger } from '../../api/component/logger.ts';
+import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import { background } from '../../api/machinery/background.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { type Clock, pause } from '../../api/machinery/clock.ts';
@@ -24,6 +25,7 @@ import type { PodInfo } from './pod-info.ts';
 import { podWrites, type PodWrites } from './pod-writes.ts';
 import { preempt, type Preemption } from './preemption.ts';
 import { SchedulingQueue } from './scheduling-queue.ts';
+import { schedulerMetrics, type SchedulerMetrics } from './scheduler-metrics.ts';
 import { bestNode } from './scores.ts';
 import { claimsOf, decide, type VolumeDecision } from './volumes.ts';
 
@@ -35,6 +37,7 @@ export interface SchedulerOptions {
   /** Returns a number from 0 to below 1. It selects one of several equally good nodes. */
   readonly random: () => number;
   readonly recorder?: EventRecorder;
+  readonly metrics?: MetricsRegistry;
 }
 
 export interface Scheduler {
@@ -68,6 +71,9 @@ class RunningScheduler implements Scheduler {
   readonly #abort = new AbortController();
   readonly #underWay = new Set<Promise<void>>();
   readonly #slice: TimeSlice;
+  readonly #metrics: SchedulerMetrics | undefined;
+  /** When the present decision began. */
+  #decidingSinceMs = 0;
   #bindings = 0;
   #ready = false;
   #running = false;
@@ -83,6 +89,10 @@ class RunningScheduler implements Scheduler {
     this.#writes = podWrites(typedClient(client), clock);
     this.#queue = new SchedulingQueue(clock, () => this.#wake());
     this.#watch = watchCluster(informers, this.#state, this.#queue, logger);
+    this.#metrics =
+      options.metrics === undefined
+        ? undefined
+        : schedulerMetrics(options.metrics, { queue: () => this.#queue.counts(), cache: () => this.#state.sizes() });
   }
 
   start(): void {
@@ -131,12 +141,18 @@ class RunningScheduler implements Scheduler {
   }
 
   async #decide(pod: PodInfo): Promise<void> {
+    this.#decidingSinceMs = this.#options.clock.monotonic();
     try {
       await this.#schedule(pod);
     } catch (error) {
+      this.#metrics?.attempt('error', this.#secondsSince(this.#decidingSinceMs));
       this.#logger.error({ err: error, pod: nameOf(pod) }, 'A pod could not be scheduled');
       this.#queue.failed(pod.uid);
     }
+  }
+
+  #secondsSince(ms: number): number {
+    return (this.#options.clock.monotonic() - ms) / 1000;
   }
 
   async #schedule(pod: PodInfo): Promise<void> {
@@ -156,7 +172,9 @@ class RunningScheduler implements Scheduler {
     if (fit.nodes.length === 0) await this.#noFit(pod, fit);
     else {
       const { random } = this.#options;
-      this.#assign(pod, await bestNode(pod, fit.nodes, { cluster, random, slice: this.#slice }));
+      const node = await bestNode(pod, fit.nodes, { cluster, random, slice: this.#slice });
+      this.#metrics?.algorithm(this.#secondsSince(this.#decidingSinceMs));
+      this.#assign(pod, node);
     }
   }
 
@@ -183,6 +201,7 @@ class RunningScheduler implements Scheduler {
       random: this.#options.random,
       slice: this.#slice,
     });
+    this.#metrics?.preemption(typeof preemption === 'string' ? 0 : preemption.victims.length);
     if (typeof preemption === 'string') {
       const devices = hasClaims ? DEVICES_KEPT : NO_DEVICES;
       this.#reject(pod, fit.rejectedBy, `${text} ${devices}, preemption: ${preemption}`, undefined);
@@ -223,6 +242,7 @@ class RunningScheduler implements Scheduler {
 
   /** `nominated` is the node that will have room. `undefined` keeps the present nomination. */
   #reject(pod: PodInfo, rejectedBy: ReadonlySet<string>, message: string, nominated: string | undefined): void {
+    this.#metrics?.attempt('unschedulable', this.#secondsSince(this.#decidingSinceMs));
     this.#queue.unschedulable(pod.uid, rejectedBy);
     this.#recorder.event(referenceTo(pod.pod, pods), 'Warning', 'FailedScheduling', message, { action: 'Scheduling' });
     this.#mark(pod, 'Unschedulable', message, nominated);
@@ -257,7 +277,7 @@ class RunningScheduler implements Scheduler {
     this.#watch.devices.assume(claims);
     this.#state.assume(pod, node.name);
     this.#bindings += 1;
-    this.#track(this.#bind(pod, node, claims));
+    this.#track(this.#bind(pod, node, { claims, sinceMs: this.#decidingSinceMs }));
   }
 
   #claimsOn(pod: PodInfo, node: NodeInfo): readonly ReservedClaim[] | undefined {
@@ -286,18 +306,28 @@ class RunningScheduler implements Scheduler {
     }
   }
 
-  async #bind(pod: PodInfo, node: NodeInfo, claims: readonly ReservedClaim[]): Promise<void> {
+  async #bind(
+    pod: PodInfo,
+    node: NodeInfo,
+    { claims, sinceMs }: { readonly claims: readonly ReservedClaim[]; readonly sinceMs: number },
+  ): Promise<void> {
     const written = new Set<ReservedClaim>();
+    // The informer may show the binding, and remove the pod from the queue, before the binding has ended here.
+    const { attempts, seconds } = this.#queue.triesOf(pod.uid);
+    const beginMs = this.#options.clock.monotonic();
     try {
       for (const claim of claims) {
         await this.#writes.reserve(claim, pod.pod);
         written.add(claim);
       }
       await this.#writes.bind(pod, node.name);
+      this.#metrics?.attempt('scheduled', this.#secondsSince(sinceMs));
+      this.#metrics?.scheduled({ attempts, seconds: seconds + this.#secondsSince(beginMs) });
       this.#queue.remove(pod.uid);
       const message = `Successfully assigned ${nameOf(pod)} to ${node.name}`;
       this.#recorder.event(referenceTo(pod.pod, pods), 'Normal', 'Scheduled', message, { action: 'Binding' });
     } catch (error) {
+      this.#metrics?.attempt('error', this.#secondsSince(sinceMs));
       await this.#unreserve(pod, claims);
       this.#watch.change(() => {
         // A written allocation stays in the view until the informer shows it.

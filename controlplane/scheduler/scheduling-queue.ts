@@ -54,10 +54,19 @@ const LONGEST_WAIT_MS = 5 * 60_000;
 /** Pods that are due at about the same time wake together. */
 const WAKE_STEP_MS = 100;
 
+/** The numbers of pods that wait, by place and by the filters that rejected them. */
+export interface QueueCounts {
+  readonly active: number;
+  readonly backoff: number;
+  readonly unschedulable: number;
+  readonly byPlugin: ReadonlyMap<string, number>;
+}
+
 interface Queued {
   info: PodInfo;
   /** The number of the first arrival. Of equal pods, the oldest comes first. */
   readonly order: number;
+  readonly arrivedMs: number;
   attempts: number;
   place: 'active' | 'backoff' | 'unschedulable' | 'in-flight' | 'removed';
   isInHeap: boolean;
@@ -87,6 +96,20 @@ export class SchedulingQueue {
     return this.#pods.size;
   }
 
+  counts(): QueueCounts {
+    const counts = { active: 0, backoff: 0, unschedulable: 0 };
+    for (const { place } of this.#pods.values())
+      if (place === 'active' || place === 'backoff' || place === 'unschedulable') counts[place]++;
+    return { ...counts, byPlugin: new Map([...this.#waiting].map(([name, waiting]) => [name, waiting.size])) };
+  }
+
+  /** How often a pod was tried, and the seconds since it arrived. */
+  triesOf(uid: string): { readonly attempts: number; readonly seconds: number } {
+    const known = this.#pods.get(uid);
+    if (known === undefined) return { attempts: 1, seconds: 0 };
+    return { attempts: known.attempts, seconds: (this.#clock.monotonic() - known.arrivedMs) / 1000 };
+  }
+
   /** Adds or updates a pod. A waiting pod is retried if `mayHelp` is set. */
   put(info: PodInfo, options: { readonly mayHelp: boolean }): void {
     const known = this.#pods.get(info.uid);
@@ -95,6 +118,7 @@ export class SchedulingQueue {
       const queued: Queued = {
         info,
         order: this.#order,
+        arrivedMs: this.#clock.monotonic(),
         attempts: 0,
         place: 'backoff',
         isInHeap: false,

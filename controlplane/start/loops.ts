@@ -52,6 +52,7 @@ export async function startLoops(parts: Parts, aggregator: Aggregator, port: num
     clock,
     logger: logger.child({ component: 'scheduler' }),
     random: Math.random,
+    metrics: parts.metrics,
   });
   onClose(() => scheduler.stop());
 }

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
+import { MetricsRegistry } from '../../../../api/component/metrics.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { Informers } from '../../../../api/machinery/informer.ts';
 import type { Node, Pod } from '../../../../api/machinery/kinds.ts';
@@ -16,6 +17,7 @@ class TestCluster {
   readonly clock = new FakeClock();
   readonly client = new FakeClient(this.clock);
   readonly events: string[] = [];
+  readonly metrics = new MetricsRegistry();
   /** The number of bindings that will fail. */
   failingBindings = 0;
   readonly #informers = new Informers({
@@ -47,6 +49,7 @@ class TestCluster {
       clock: this.clock,
       logger: silentLogger,
       random: () => 0,
+      metrics: this.metrics,
       recorder: {
         event: (regarding, _type, reason, message) => void this.events.push(`${regarding.name} ${reason}: ${message}`),
       },
@@ -146,6 +149,28 @@ describe('the scheduler', () => {
       assert.equal(cluster.nodeOf('p'), 'large');
     },
   );
+
+  schedules('counts its attempts, the pods that wait and those that preempt others', async (cluster) => {
+    cluster.addNode('a');
+    cluster.addPod('there', { ...cpu('3'), nodeName: 'a', priority: 0 });
+    cluster.addPod('fits', { ...cpu('1'), priority: 2000 });
+    cluster.addPod('large', cpu('1000'));
+    cluster.addPod('urgent', { ...cpu('2'), priority: 1000 });
+    await cluster.start();
+    const lines = cluster.metrics.text().split('\n');
+    const has = (line: string): void => assert.ok(lines.includes(line), `${line} in\n${lines.join('\n')}`);
+    has('scheduler_schedule_attempts_total{result="scheduled",profile="default-scheduler"} 1');
+    has('scheduler_schedule_attempts_total{result="unschedulable",profile="default-scheduler"} 2');
+    has('scheduler_pod_scheduling_sli_duration_seconds_count{attempts="1"} 1');
+    has('scheduler_pod_scheduling_attempts_sum 1');
+    has('scheduler_pending_pods{queue="unschedulable"} 2');
+    has('scheduler_pending_pods{queue="active"} 0');
+    has('scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="default-scheduler"} 2');
+    has('scheduler_preemption_attempts_total 2');
+    has('scheduler_preemption_victims_sum 1');
+    has('scheduler_cache_size{type="nodes"} 1');
+    has('scheduler_cache_size{type="assumed_pods"} 0');
+  });
 
   schedules('says that there are no nodes', async (cluster) => {
     cluster.addPod('p');
