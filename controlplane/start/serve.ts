@@ -55,7 +55,7 @@ export async function serve(parts: Parts): Promise<Serving> {
     fieldManagement,
     extensions: [
       ...reviewRests(reviewEndpoints(reviewersOptions(parts)), { schema, admission, clock, fieldManagement }),
-      ...usageRests(parts),
+      ...(isPartEnabled(flags, 'metrics-server') ? usageRests(parts) : []),
     ],
   });
   const customResources = customResourcesOf(parts, fieldManagement);
@@ -166,7 +166,7 @@ async function bootstrap({ clients, registry, flags, clock, logger }: Parts): Pr
       ...builtinResources().filter(
         ({ group, version, resource }) => registry.catalog.find(group, version, resource, '') !== undefined,
       ),
-      METRICS_API,
+      ...(isPartEnabled(flags, 'metrics-server') ? [METRICS_API] : []),
     ],
     serviceClusterCidrs: flags.serviceClusterIpRange,
     nowMs: clock.now(),

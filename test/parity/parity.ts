@@ -133,7 +133,16 @@ async function openTarget(
   const tokenAuthFile = join(dataDir, 'tokens.csv');
   writeFileSync(tokenAuthFile, `${ADMIN_TOKEN},rigadmin,1,"system:masters"\n`);
   const controlPlane = await startControlPlane({
-    flags: { dataDir, tokenAuthFile, securePort: 0, bindAddress: '127.0.0.1', clusterCidr: [], ...flags },
+    flags: {
+      dataDir,
+      tokenAuthFile,
+      securePort: 0,
+      bindAddress: '127.0.0.1',
+      clusterCidr: [],
+      // kube-apiserver has no storage class of its own.
+      disable: ['local-storage'],
+      ...flags,
+    },
   });
   const target: Target = {
     url: controlPlane.url,

@@ -10,6 +10,7 @@ import { MetricsError, type PodMetric, type PodMetrics } from './replica-calcula
 /** Sends a GET to a path of the API; rejects with a `StatusError`. */
 export type RawGet = (path: string) => Promise<unknown>;
 
+const RESOURCE = '/apis/metrics.k8s.io/v1beta1';
 const CUSTOM = '/apis/custom.metrics.k8s.io';
 const EXTERNAL = '/apis/external.metrics.k8s.io/v1beta1';
 const CUSTOM_VERSIONS = ['v1beta2', 'v1beta1'];
@@ -60,7 +61,10 @@ export class MetricsClient {
   readonly #client: Pick<TypedClient, 'list'>;
   readonly #get: RawGet;
 
-  /** `client` reads resource metrics, which the API serves itself; `get` reads the metrics of adapters. */
+  /**
+   * `client` reads resource metrics that the API serves itself. `get` reads those of another server where the API serves none,
+   * and the metrics of adapters.
+   */
   constructor(client: Pick<TypedClient, 'list'>, get: RawGet) {
     this.#client = client;
     this.#get = get;
@@ -72,9 +76,19 @@ export class MetricsClient {
     try {
       ({ items } = await this.#client.list(podMetrics, { namespace, labelSelector: selector }));
     } catch (error) {
+      if (isNotFound(error)) return this.#measured(await this.#aggregated(namespace, selector), resource, container);
       const failed = 'unable to fetch metrics from resource metrics API';
       throw new MetricsError(`${failed}: ${(error as Error).message}`, { cause: error });
     }
+    return this.#measured(items, resource, container);
+  }
+
+  #aggregated(namespace: string, selector: string): Promise<readonly ResourceItem[]> {
+    const path = `${RESOURCE}/namespaces/${namespace}/pods?${new URLSearchParams({ labelSelector: selector })}`;
+    return this.#items(path, 'unable to fetch metrics from resource metrics API');
+  }
+
+  #measured(items: readonly ResourceItem[], resource: string, container: string): PodMetrics {
     if (items.length === 0) throw new MetricsError('no metrics returned from resource metrics API');
     const found = new Map<string, PodMetric>();
     for (const item of items) {

@@ -1,0 +1,78 @@
+/** Parts of a cluster that `--disable` leaves to others. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { type FlagTable, parseFlags } from '../../../../api/component/flags.ts';
+import { apiServices, resource, storageClasses } from '../../../../api/machinery/resources.ts';
+import { isNotFound, tolerate } from '../../../../api/meta/status-error.ts';
+import { type ControlPlane, startControlPlane } from '../../../../controlplane/main.ts';
+import { partsFlags } from '../../../../controlplane/options/parts.ts';
+
+const METRICS = 'v1beta1.metrics.k8s.io';
+const DEFAULT = 'storageclass.kubernetes.io/is-default-class';
+const usage = resource('metrics.k8s.io', 'v1beta1', 'nodes', 'NodeMetrics', false);
+
+async function withPlane(
+  flags: NonNullable<Parameters<typeof startControlPlane>[0]>['flags'],
+  check: (plane: ControlPlane) => Promise<void>,
+): Promise<void> {
+  const all = { bindAddress: '127.0.0.1', securePort: 0, scheduler: false, manifestsDir: [], ...flags };
+  const plane = await startControlPlane({ flags: all });
+  try {
+    await check(plane);
+  } finally {
+    await plane.close();
+  }
+}
+const hasMetrics = async ({ client }: ControlPlane): Promise<boolean[]> => [
+  (await tolerate(client.get(apiServices, '', METRICS), isNotFound)) !== undefined,
+  (await tolerate(client.list(usage), isNotFound)) !== undefined,
+];
+
+test('a disabled metrics-server leaves neither the API nor its APIService, also of an earlier start', async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'orchlet-parts-'));
+  try {
+    await withPlane({ dataDir }, async (plane) => assert.deepEqual(await hasMetrics(plane), [true, true]));
+    await withPlane({ dataDir, disable: ['metrics-server'] }, async (plane) =>
+      assert.deepEqual(await hasMetrics(plane), [false, false]),
+    );
+  } finally {
+    rmSync(dataDir, { recursive: true, force: true });
+  }
+});
+
+test('the local class is the default one, unless another one is, and an administrator may change that', async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'orchlet-parts-'));
+  const isDefault = async ({ client }: ControlPlane): Promise<string | undefined> =>
+    (await client.get(storageClasses, '', 'local')).metadata.annotations?.[DEFAULT];
+  try {
+    await withPlane({ dataDir }, async (plane) => {
+      assert.equal(await isDefault(plane), 'true');
+      const metadata = { annotations: { [DEFAULT]: 'false' } };
+      await plane.client.patch(storageClasses, '', 'local', 'merge', { metadata });
+    });
+    await withPlane({ dataDir }, async (plane) => {
+      assert.equal(await isDefault(plane), 'false');
+      await plane.client.create(storageClasses, '', {
+        apiVersion: 'storage.k8s.io/v1',
+        kind: 'StorageClass',
+        metadata: { name: 'other', annotations: { [DEFAULT]: 'true' } },
+        provisioner: 'example.com/p',
+      });
+      await plane.client.delete(storageClasses, '', 'local');
+    });
+    await withPlane({ dataDir }, async (plane) => assert.equal(await isDefault(plane), undefined));
+  } finally {
+    rmSync(dataDir, { recursive: true, force: true });
+  }
+});
+
+test('disabled local storage makes no class', () =>
+  withPlane({ storageBackend: 'memory', disable: ['local-storage'] }, async ({ client }) =>
+    assert.deepEqual((await client.list(storageClasses)).items, []),
+  ));
+
+test('a part that does not exist is refused', () =>
+  assert.throws(() => parseFlags(partsFlags as FlagTable, ['--disable=traefik']), /"traefik" cannot be disabled/));
