@@ -26,6 +26,8 @@ export interface PodSummary {
 export interface AgentSummariesOptions extends AgentConnection {
   readonly clock: Clock;
   readonly onFailure: (node: string, error: unknown) => void;
+  /** The time for a whole response. 5 s if absent. */
+  readonly timeoutMs?: number;
 }
 
 export interface AgentSummaries {
@@ -35,7 +37,8 @@ export interface AgentSummaries {
 
 const KEPT_MS = 15_000;
 const TIMEOUT_MS = 5_000;
-const LARGEST_BYTES = 64 << 20;
+/** A container has some hundred bytes. */
+const LARGEST_BYTES = 4 << 20;
 
 export function createAgentSummaries(options: AgentSummariesOptions): AgentSummaries {
   const kept = new Map<string, { readonly atMs: number; readonly answer: Promise<NodeSummary | undefined> }>();
@@ -45,10 +48,12 @@ export function createAgentSummaries(options: AgentSummariesOptions): AgentSumma
       for (const [name, { atMs }] of kept) if (nowMs - atMs > KEPT_MS) kept.delete(name);
       const known = kept.get(node);
       if (known !== undefined) return known.answer;
-      const answer = ask(node, origin, options).then(parseSummary, (error: unknown) => {
-        options.onFailure(node, error);
-        return undefined;
-      });
+      const answer = ask(node, origin, options)
+        .then(parseSummary)
+        .catch((error: unknown) => {
+          options.onFailure(node, error);
+          return undefined;
+        });
       kept.set(node, { atMs: nowMs, answer });
       return answer;
     },
@@ -63,40 +68,44 @@ function ask(node: string, origin: Origin, options: AgentSummariesOptions): Prom
     origin,
     method: 'GET',
     path: SUMMARY_PATH,
-    timeoutMs: TIMEOUT_MS,
+    timeoutMs: options.timeoutMs ?? TIMEOUT_MS,
     largestBytes: LARGEST_BYTES,
   });
 }
 
-interface WireUsage {
-  readonly name?: string;
-  readonly cpu?: { readonly time?: string; readonly usageNanoCores?: number };
-  readonly memory?: { readonly workingSetBytes?: number };
-}
+type Members = Readonly<Record<string, unknown>>;
 
-interface WireSummary {
-  readonly node?: WireUsage;
-  readonly pods?: readonly {
-    readonly podRef?: { readonly uid?: string };
-    readonly containers?: readonly WireUsage[];
-  }[];
-}
+const membersOf = (value: unknown): Members =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Members) : {};
+const itemsOf = (value: unknown): readonly Members[] => (Array.isArray(value) ? value.map(membersOf) : []);
 
-/** Containers without a rate yet, because they have just started, are omitted. Pure. */
+/**
+ * Containers without a rate yet, because they have just started, are omitted, and so is all that has another type: one agent
+ * must not spoil the list of all nodes. Pure.
+ */
 export function parseSummary(answer: unknown): NodeSummary {
-  const { node, pods = [] } = answer as WireSummary;
+  const { node, pods } = membersOf(answer);
   const found = new Map<string, PodSummary>();
-  for (const { podRef, containers = [] } of pods) {
-    const measured = containers.map((container) => ({ name: container.name ?? '', usage: measuredUsage(container) }));
-    const complete = measured.flatMap(({ name, usage }) => (usage === undefined ? [] : [{ name, ...usage }]));
+  for (const { podRef, containers } of itemsOf(pods)) {
+    const { uid } = membersOf(podRef);
+    const figures = itemsOf(containers).map((one) => ({ name: one['name'], usage: measuredUsage(one) }));
+    const complete = figures.flatMap(({ name, usage }) =>
+      usage === undefined || typeof name !== 'string' ? [] : [{ name, ...usage }],
+    );
     // A sum of only some containers would be wrong.
-    if (podRef?.uid !== undefined && complete.length === measured.length && complete.length > 0)
-      found.set(podRef.uid, { containers: complete });
+    if (typeof uid === 'string' && complete.length === figures.length && complete.length > 0)
+      found.set(uid, { containers: complete });
   }
-  return { node: node === undefined ? undefined : measuredUsage(node), pods: found };
+  return { node: measuredUsage(membersOf(node)), pods: found };
 }
 
-function measuredUsage({ cpu, memory }: WireUsage): MeasuredUsage | undefined {
-  if (cpu?.usageNanoCores === undefined || memory?.workingSetBytes === undefined) return undefined;
-  return { time: cpu.time ?? '', nanoCores: cpu.usageNanoCores, workingSetBytes: memory.workingSetBytes };
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)$/;
+const isAmount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0;
+
+function measuredUsage({ cpu, memory }: Members): MeasuredUsage | undefined {
+  const { time, usageNanoCores: nanoCores } = membersOf(cpu);
+  const { workingSetBytes } = membersOf(memory);
+  if (!isAmount(nanoCores) || !isAmount(workingSetBytes)) return undefined;
+  if (typeof time !== 'string' || !TIME.test(time) || Number.isNaN(Date.parse(time))) return undefined;
+  return { time, nanoCores, workingSetBytes };
 }

@@ -21,6 +21,10 @@ export interface AgentRequest {
 export function requestAgent({ dialer, credentials }: AgentConnection, request: AgentRequest): Promise<unknown> {
   const { node, origin, method, path, timeoutMs, largestBytes } = request;
   return new Promise((resolve, reject) => {
+    const failed = (error: Error): void => {
+      const isLate = error.name === 'AbortError' || error.name === 'TimeoutError';
+      reject(isLate ? new Error(`the agent did not answer within ${timeoutMs / 1000} s`, { cause: error }) : error);
+    };
     // Without a configured CA for the agents' serving certificates, any certificate is accepted, like for logs and exec.
     const asked = dialer.request(
       {
@@ -32,7 +36,8 @@ export function requestAgent({ dialer, credentials }: AgentConnection, request: 
         agent: false,
         ...credentials(),
         rejectUnauthorized: false,
-        timeout: timeoutMs,
+        // For the whole response: an agent that sends it byte by byte is never idle.
+        signal: AbortSignal.timeout(timeoutMs),
       },
       (response) => {
         const chunks: Buffer[] = [];
@@ -42,7 +47,7 @@ export function requestAgent({ dialer, credentials }: AgentConnection, request: 
           if (size > largestBytes) response.destroy(new Error(`the answer has more than ${largestBytes} bytes`));
           else chunks.push(chunk);
         });
-        response.on('error', reject);
+        response.on('error', failed);
         response.on('end', () => {
           const text = Buffer.concat(chunks).toString('utf8');
           if (response.statusCode !== 200) {
@@ -57,8 +62,7 @@ export function requestAgent({ dialer, credentials }: AgentConnection, request: 
         });
       },
     );
-    asked.on('timeout', () => asked.destroy(new Error(`the agent did not answer within ${timeoutMs / 1000} s`)));
-    asked.on('error', reject);
+    asked.on('error', failed);
     asked.end();
   });
 }
