@@ -24,10 +24,8 @@ function ofDefault(schema: JsonSchema, value: JsonValue, path: string): FieldErr
   const unknown: string[] = [];
   const pruned = pruneValue(cloneJson(value), schema, '', unknown);
   const errors = jsonEqual(pruned, value) ? [] : [invalid(path, value, 'must not have unknown fields')];
-  const found = [
-    ...(isObject(value) ? embeddedErrors(value, schema, '', false) : []),
-    ...validateValue(value, schema, ''),
-  ];
+  const misplaced = isObject(value) ? embeddedErrors(value, schema, '', false) : [];
+  const found = misplaced.length > 0 ? misplaced : validateValue(value, schema, '');
   if (found.length > 0) return [...errors, ...found.map((error) => placed(error, path))];
   const isResource = schema['x-kubernetes-embedded-resource'] === true;
   const { rules } = compileRules(schema, path, { isResource });
@@ -36,6 +34,7 @@ function ofDefault(schema: JsonSchema, value: JsonValue, path: string): FieldErr
   return [...errors, ...(failed.length > 0 ? failed : validateRules(rules, value, undefined, { path }))];
 }
 
+/** Errors of alternatives have no field of their own. */
 function placed({ type, field, value, detail }: FieldError, path: string): FieldError {
-  return new FieldError(type, field === '' ? path : `${path}.${field}`, value, detail);
+  return new FieldError(type, field === '' || field === '<nil>' ? path : `${path}.${field}`, value, detail);
 }

@@ -1,0 +1,27 @@
+/** Defaults of a schema that do not conform to it. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { defaultErrors } from '../../../../controlplane/custom-resources/default-validation.ts';
+import type { JsonSchema } from '../../../../controlplane/custom-resources/json-schema.ts';
+
+const errorsOf = (spec: JsonSchema): readonly string[] =>
+  defaultErrors({ type: 'object', properties: { spec } }, 'schema').map(String);
+
+test('a default that fits no alternative is an error of the default itself', () => {
+  const q: JsonSchema = { type: 'string' };
+  assert.deepEqual(errorsOf({ type: 'object', default: {}, properties: { q }, oneOf: [{ required: ['q'] }] }), [
+    'schema.properties[spec].default: Invalid value: "": "" must validate one and only one schema (oneOf). Found none valid',
+    'schema.properties[spec].default.q: Required value',
+  ]);
+});
+
+test('an embedded object with invalid metadata is not validated further', () => {
+  const [error, ...more] = errorsOf({
+    type: 'object',
+    'x-kubernetes-embedded-resource': true,
+    default: { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'Bad_' }, spec: 'text' },
+    properties: { spec: { type: 'integer' } },
+  });
+  assert.match(error ?? '', /^schema\.properties\[spec\]\.default\.metadata\.name: Invalid value: "Bad_"/);
+  assert.deepEqual(more, []);
+});
