@@ -33,7 +33,7 @@ import { newApplyConflict } from './managed-fields-conflicts.ts';
 import { readOwners, sameOwnership, writeOwners, type Owner, type Owners } from './managed-fields-entries.ts';
 import { allowedByLastApplied, withLastApplied } from './managed-fields-last-applied.ts';
 import { ownApply, ownUpdate, UntypedVersionError, type Writer } from './managed-fields-ownership.ts';
-import type { ExpectedKind } from './object-decoding.ts';
+import { builtInReader, type ExpectedKind } from './object-decoding.ts';
 import { atOnce, inTurns, type Pausing } from './pausing.ts';
 import type { ResetFields } from './strategy.ts';
 
@@ -208,7 +208,11 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
     // The store may modify the result, so it must not share parts with the cached object.
     return withManagedFields(cloneJson(live), entriesOf(owners, live));
   }
-  const made = yield* conform(expected, withLastApplied(object, config, live, writer.manager));
+  const made = yield* conform(
+    expected,
+    withLastApplied(object, config, live, writer.manager),
+    subjectText(expected, config['metadata']),
+  );
   yield;
   const unchanged = live !== undefined && jsonEqual(withoutManagedFields(made), current);
   return withManagedFields(made, unchanged ? entriesOf(owners, live) : writeOwners(stamped(owners, writer)));
@@ -260,8 +264,7 @@ function readConfig({ type, expected, patch }: ApplyRequest): JsonObject {
   }
   const errors = typeErrors(type, config as unknown as JsonObject);
   if (errors.length > 0) {
-    const group = expected.group === '' ? `/${expected.version}` : `${expected.group}/${expected.version}`;
-    const name = `${metadata.namespace ?? ''}/${metadata.name ?? ''}; ${group}, Kind=${kind}`;
+    const name = subjectText(expected, metadata);
     const list = errors.length === 1 ? errors[0] : `errors:\n${errors.map((error) => `  ${error}`).join('\n')}`;
     throw failure(`failed to create typed patch object (${name}): ${list}`);
   }
@@ -277,7 +280,22 @@ function refuseDuplicates({ patch, write }: ApplyRequest): void {
   if (write.validation === 'Warn') for (const text of duplicateWarnings(patch.duplicates)) write.warn(text);
 }
 
-function* conform(expected: ExpectedKind, merged: JsonObject): Pausing<KubeObject> {
+/** Names the applied object in errors, for example `default/x; apps/v1, Kind=Deployment`. */
+function subjectText(expected: ExpectedKind, metadata: unknown): string {
+  const { namespace = '', name = '' } = (metadata ?? {}) as { readonly namespace?: string; readonly name?: string };
+  return `${namespace}/${name}; ${kindText(expected)}`;
+}
+
+const kindText = ({ group, version, kind }: ExpectedKind): string => `${group}/${version}, Kind=${kind}`;
+
+/** Returns the error that Go's conversion of an unstructured object has for what `error` says of a JSON text. */
+function conversionFault({ message }: DecodeError): string {
+  if (message.startsWith('illegal base64 data')) return `error decoding from json: ${message}`;
+  const number = /^json: cannot unmarshal number \S*[.eE]\S* into Go .* of type (int32|int64)$/.exec(message);
+  return number === null ? message : `cannot convert float64 to ${number[1] ?? ''}`;
+}
+
+function* conform(expected: ExpectedKind, merged: JsonObject, subject: string): Pausing<KubeObject> {
   try {
     const { object } = yield* expected.reader.conform(merged, expected.struct);
     object.apiVersion = apiVersionOf(expected);
@@ -288,7 +306,9 @@ function* conform(expected: ExpectedKind, merged: JsonObject): Pausing<KubeObjec
     expected.applyDefaults?.(object);
     return object;
   } catch (error) {
-    if (error instanceof DecodeError) throw failure(error.message);
-    throw error;
+    if (!(error instanceof DecodeError)) throw error;
+    if (expected.reader !== builtInReader) throw failure(error.message);
+    const why = `unable to convert unstructured object to ${kindText(expected)}: ${conversionFault(error)}`;
+    throw failure(`failed to convert new object (${subject}) to proper version: ${why}`);
   }
 }

@@ -190,6 +190,20 @@ test('apply refuses what does not fit the type', () => {
   assert.equal(managed.message, 'metadata.managedFields must be nil');
 });
 
+test('apply names the object whose values cannot be read', () => {
+  const refused =
+    'failed to convert new object (/a; /v1, Kind=ConfigMap) to proper version: unable to convert unstructured object to /v1, Kind=ConfigMap: ';
+  const binary = refusal(() => apply(undefined, 'one', { ...configMap({}), binaryData: { k: '%%' } }));
+  assert.equal(binary.message, `${refused}error decoding from json: illegal base64 data at input byte 0`);
+  assert.equal(binary.code, 500);
+  const metadata = { name: 'a', namespace: 'ns' };
+  const pod = { apiVersion: 'v1', kind: 'Pod', metadata, spec: { priority: 1.5 } };
+  const fraction = refusal(() =>
+    pods.apply(undefined, { type: 'apply', body: pod, duplicates: [], force: true }, applyWrite('one')),
+  );
+  assert.match(fraction.message ?? '', /\(ns\/a; \/v1, Kind=Pod\) .*: cannot convert float64 to int32$/);
+});
+
 test('of more than ten updaters the oldest become one', () => {
   let live = update(undefined, 'm0', configMap({ k0: '0' }));
   for (let i = 1; i < 14; i++) {
