@@ -28,6 +28,13 @@ export const runGarbageCollector: RunController = (environment, signal) =>
 const MOST_ABSENT = 500;
 const LONGEST_FILLING_MS = 30_000;
 
+/** The dependent is in no namespace and its owner is in one. No retry changes that. */
+class NamespacedOwner extends Error {
+  constructor({ kind, name }: OwnerReference) {
+    super(`an object in no namespace cannot be owned by the namespaced ${kind} "${name}"`);
+  }
+}
+
 class GarbageCollector {
   readonly #environment: ControllerEnvironment;
   readonly #graph = new OwnerGraph();
@@ -143,10 +150,8 @@ class GarbageCollector {
     }
     if (node.deletingDependents && live.metadata.deletionTimestamp !== undefined)
       return this.#finishForeground(node, live);
-    const owners = [];
-    for (const reference of live.metadata.ownerReferences ?? []) {
-      owners.push({ uid: reference.uid, verdict: await this.#judge(reference, node) });
-    }
+    const owners = await this.#judgeAll(node, live);
+    if (owners === undefined) return;
     const decision = decide({
       owners,
       finalizers: live.metadata.finalizers ?? [],
@@ -169,9 +174,32 @@ class GarbageCollector {
     }
   }
 
+  /** `undefined` if a reference is such that the object must not be deleted, and will be until the object changes. */
+  async #judgeAll(
+    node: GraphNode,
+    live: KubeObject,
+  ): Promise<{ readonly uid: string; readonly verdict: Verdict }[] | undefined> {
+    const owners = [];
+    try {
+      for (const reference of live.metadata.ownerReferences ?? [])
+        owners.push({ uid: reference.uid, verdict: await this.#judge(reference, node) });
+      return owners;
+    } catch (error) {
+      if (!(error instanceof NamespacedOwner)) throw error;
+      this.#environment.logger.warn(
+        { err: error, object: `${node.kind} ${node.name}` },
+        'An owner reference is invalid',
+      );
+      return undefined;
+    }
+  }
+
   async #judge(reference: OwnerReference, dependent: GraphNode): Promise<Verdict> {
     const known = this.#graph.get(reference.uid);
     if (known !== undefined && !known.virtual) {
+      if (known.namespace !== '' && known.namespace !== dependent.namespace)
+        this.#reportNamespace(reference, dependent);
+      if (known.namespace !== '' && dependent.namespace === '') throw new NamespacedOwner(reference);
       // A reference with the wrong kind, name or namespace refers to no object.
       if (!matchesReference(known, reference, dependent)) return 'dangling';
       return known.deletingDependents ? 'waiting' : 'solid';
@@ -183,9 +211,8 @@ class GarbageCollector {
     if (resource === undefined)
       throw new Error(`no resource is served for owner ${reference.apiVersion} ${reference.kind} "${reference.name}"`);
     if (resource.namespaced && dependent.namespace === '') {
-      throw new Error(
-        `cluster-scoped ${dependent.kind} "${dependent.name}" cannot be owned by namespaced ${reference.kind} "${reference.name}"`,
-      );
+      this.#reportNamespace(reference, dependent);
+      throw new NamespacedOwner(reference);
     }
     const owner = await this.#read(resource, resource.namespaced ? dependent.namespace : '', reference.name);
     if (owner?.metadata.uid !== reference.uid) {
@@ -195,6 +222,21 @@ class GarbageCollector {
     const waiting =
       owner.metadata.deletionTimestamp !== undefined && (owner.metadata.finalizers ?? []).includes(FOREGROUND);
     return waiting ? 'waiting' : 'solid';
+  }
+
+  /** An owner is in the namespace of its dependent, or in none. */
+  #reportNamespace({ apiVersion, kind, name, uid }: OwnerReference, dependent: GraphNode): void {
+    const { namespace } = dependent;
+    const about = {
+      apiVersion: dependent.apiVersion,
+      kind: dependent.kind,
+      name: dependent.name,
+      uid: dependent.uid,
+      ...(namespace === '' ? {} : { namespace }),
+    };
+    const owner = `[${apiVersion}/${kind}, namespace: ${namespace}, name: ${name}, uid: ${uid}]`;
+    const message = `ownerRef ${owner} does not exist in namespace "${namespace}"`;
+    this.#environment.recorder.event(about, 'Warning', 'OwnerRefInvalidNamespace', message);
   }
 
   #rememberAbsent(key: string): void {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { KubeObject } from '../../../../api/meta/object.ts';
-import { configMaps, deployments, pods, replicaSets } from '../../../../api/machinery/resources.ts';
+import { clusterRoles, configMaps, deployments, pods, replicaSets } from '../../../../api/machinery/resources.ts';
 import { runGarbageCollector } from '../../../../controlplane/controllers/garbage-collector/garbage-collector.ts';
 import { decide } from '../../../../controlplane/controllers/garbage-collector/graph.ts';
 import { controllerTest } from '../../../fakes/fake-controllers.ts';
@@ -172,5 +172,48 @@ test('a kind that cannot be listed does not stop the collection of the others', 
   assert.equal(t.client.peekAll(pods).length, 2, 'it waits for the whole graph at first');
   await t.advance(20_000);
   assert.equal(t.client.peekAll(pods).length, 0);
+  await t.stop();
+});
+
+test('an object in no namespace is kept whatever namespaced owner it names, with an event', async () => {
+  const role = { metadata: { name: 'r', uid: 'r-uid', ownerReferences: [owner('Deployment', 'web') as never] } };
+  const t = controllerTest({
+    objects: [
+      [deployments, object('web')],
+      [clusterRoles, role as unknown as KubeObject],
+    ],
+    served: [deployments, clusterRoles],
+  });
+  await t.start(runGarbageCollector);
+  await t.advance(100);
+  await t.client.delete(deployments, 'shop', 'web', { propagationPolicy: 'Background' });
+  await t.advance(60_000);
+  assert.equal(t.client.peekAll(clusterRoles).length, 1);
+  const where = '[apps/v1/Deployment, namespace: , name: web, uid: web-uid]';
+  const reported = `Warning OwnerRefInvalidNamespace ownerRef ${where} does not exist in namespace ""`;
+  assert.ok(
+    t.events().some((event) => event.startsWith(reported)),
+    t.events().join('\n'),
+  );
+  await t.stop();
+});
+
+test('an object that names an owner of another namespace gets an event', async () => {
+  const other = { ...object('x', [owner('Deployment', 'web')]) };
+  const t = controllerTest({
+    objects: [
+      [deployments, object('web')],
+      [configMaps, { ...other, metadata: { ...other.metadata, namespace: 'elsewhere' } }],
+    ],
+    served: [deployments, configMaps],
+  });
+  await t.start(runGarbageCollector);
+  await t.advance(100);
+  const where = '[apps/v1/Deployment, namespace: elsewhere, name: web, uid: web-uid]';
+  const reported = `Warning OwnerRefInvalidNamespace ownerRef ${where} does not exist in namespace "elsewhere"`;
+  assert.ok(
+    t.events().some((event) => event.startsWith(reported)),
+    t.events().join('\n'),
+  );
   await t.stop();
 });
