@@ -3,21 +3,17 @@
  * bytes. `Encodings` provides every other encoding.
  */
 import { quoteText } from '../../api/meta/quote.ts';
-import { createGzip, constants as zlib } from 'node:zlib';
 import { encodeJson, parseExactJson, stringifyJson } from '../../api/codec/json.ts';
 import { apiVersionOf } from '../../api/meta/object.ts';
 import { newBadRequest, newNotAcceptable, type Status } from '../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Entry, Rest } from '../model/rest.ts';
 import type { Encodings, IncludeObject, ListMetadata } from '../model/encoding.ts';
-import { acceptsGzip, contentTypeOf, negotiateError, type Format, type OutputMediaType } from './media-type.ts';
-import { ChunkBuffers } from './chunk-buffers.ts';
+import { CHUNK_BYTES, GZIP_FROM_BYTES, sendBody, sendMade } from './body-stream.ts';
+import { formattedChunks, type FormattedList } from './formatted-list.ts';
+import { contentTypeOf, negotiateError, type Format, type OutputMediaType } from './media-type.ts';
 import { Pieces } from './pieces.ts';
 import type { ApiRequest } from './request.ts';
-
-const GZIP_FROM_BYTES = 128 * 1024;
-const CHUNK_BYTES = 256 * 1024;
-const chunkBuffers = new ChunkBuffers(CHUNK_BYTES);
 
 const COMMA = Buffer.from(',');
 
@@ -96,7 +92,11 @@ export function sendList(
     return;
   }
   if (media.as === 'Table') {
-    sendJson(request, encodings, 200, table(request, encodings, info, entries, metadata, media), media);
+    if (isFormatted(request, media)) {
+      const frame = Pieces.of([...tableFrame(encodings, info, metadata, media), CLOSE_LIST]);
+      const items = rows(request, encodings, info, entries, media);
+      sendFormatted(request, encodings, media, { frame, member: 'rows', items, omitted: [] });
+    } else sendJson(request, encodings, 200, table(request, encodings, info, entries, metadata, media), media);
     return;
   }
   const asMetadata = media.as === 'PartialObjectMetadataList';
@@ -110,6 +110,15 @@ export function sendList(
   ]);
   if (asMetadata && entries.length === 0) return sendJson(request, encodings, 200, pieces, media);
   const head = asMetadata ? undefined : itemHead(encodings, info);
+  if (isFormatted(request, media)) {
+    pieces.add(CLOSE_LIST);
+    const items = entries
+      .values()
+      .map((entry) => (asMetadata ? encodings.metadata(entry, media.version) : entry.bytes));
+    const omitted = head === undefined ? [] : ['kind', 'apiVersion'];
+    sendFormatted(request, encodings, media, { frame: pieces, member: 'items', items, omitted });
+    return;
+  }
   for (let index = 0; index < entries.length; index += 1) {
     const entry = entries[index];
     if (entry === undefined) continue;
@@ -201,23 +210,42 @@ function table(
   metadata: ListMetadata,
   media: OutputMediaType,
 ): Pieces {
-  const include = includeObject(request);
-  const nowMs = request.nowMs;
-  const pieces = Pieces.of([
-    Buffer.from(
-      `{"kind":"Table","apiVersion":"meta.k8s.io/${media.version}","metadata":${listMetadata(metadata)},"columnDefinitions":`,
-    ),
-    encodings.tableColumns(info),
-    Buffer.from(',"rows":['),
-  ]);
-  for (let index = 0; index < entries.length; index += 1) {
-    const entry = entries[index];
-    if (entry === undefined) continue;
-    if (index > 0) pieces.add(COMMA);
-    pieces.add(encodings.tableRow(info, entry, include, media.version, nowMs));
+  const pieces = Pieces.of(tableFrame(encodings, info, metadata, media));
+  let isFirst = true;
+  for (const row of rows(request, encodings, info, entries, media)) {
+    if (!isFirst) pieces.add(COMMA);
+    isFirst = false;
+    pieces.add(row);
   }
   pieces.add(CLOSE_LIST);
   return pieces;
+}
+
+/** The beginning of a table, up to its rows. */
+function tableFrame(
+  encodings: Encodings,
+  info: ResourceInfo,
+  metadata: ListMetadata,
+  { version }: OutputMediaType,
+): Buffer[] {
+  return [
+    Buffer.from(
+      `{"kind":"Table","apiVersion":"meta.k8s.io/${version}","metadata":${listMetadata(metadata)},"columnDefinitions":`,
+    ),
+    encodings.tableColumns(info),
+    Buffer.from(',"rows":['),
+  ];
+}
+
+function rows(
+  request: ApiRequest,
+  encodings: Encodings,
+  info: ResourceInfo,
+  entries: readonly Entry[],
+  { version }: OutputMediaType,
+): Iterable<Buffer> {
+  const include = includeObject(request);
+  return entries.values().map((entry) => encodings.tableRow(info, entry, include, version, request.nowMs));
 }
 
 /** Sends any object with kind and version as JSON. */
@@ -266,6 +294,21 @@ function wantsPretty(request: ApiRequest): boolean {
   return agent.startsWith('curl') || agent.startsWith('Wget') || agent.startsWith('Mozilla/5.0');
 }
 
+const isFormatted = (request: ApiRequest, { format, pretty }: OutputMediaType): boolean =>
+  format === 'yaml' || pretty || wantsPretty(request);
+
+/** Sends a list whose text is made of its items as the client takes it. */
+function sendFormatted(
+  request: ApiRequest,
+  encodings: Encodings,
+  { format }: OutputMediaType,
+  { frame, ...list }: Omit<FormattedList, 'frame'> & { readonly frame: Pieces },
+): void {
+  const text = frame.whole().toString();
+  const made = formattedChunks({ frame: text, ...list }, CHUNK_BYTES, format === 'yaml' ? encodings.yaml : undefined);
+  sendMade(request, contentTypeOf(format), made);
+}
+
 function sendJson(
   request: ApiRequest,
   encodings: Encodings,
@@ -273,97 +316,11 @@ function sendJson(
   pieces: Pieces,
   media: OutputMediaType,
 ): void {
-  const pretty = media.pretty || wantsPretty(request);
-  if (media.format === 'json' && !pretty) {
+  if (!isFormatted(request, media)) {
     sendBody(request, status, contentTypeOf('json'), pieces);
     return;
   }
   const value = parseExactJson(pieces.whole().toString());
   const text = media.format === 'yaml' ? encodings.yaml(value) : `${stringifyJson(value, 2)}\n`;
   sendBody(request, status, contentTypeOf(media.format), Pieces.of([Buffer.from(text)]));
-}
-
-/**
- * Sends small bodies at once. Large ones are sent in chunks that wait for the client, and are compressed if it accepts that.
- */
-function sendBody(request: ApiRequest, status: number, contentType: string, pieces: Pieces): void {
-  const size = pieces.bytes;
-  const compress =
-    size > GZIP_FROM_BYTES && request.exchange.method === 'GET' && acceptsGzip(request.header('accept-encoding'));
-  if (!compress && size <= CHUNK_BYTES) {
-    request.send(status, contentType, pieces.whole());
-    return;
-  }
-  const { exchange } = request;
-  const headers = request.responseHeaders(contentType);
-  request.status = status;
-  request.responseBytes = size;
-  if (compress) {
-    headers['content-encoding'] = 'gzip';
-    headers['vary'] = 'Accept-Encoding';
-  }
-  exchange.start(status, headers);
-  const chunks = new Chunks(pieces);
-  if (compress) pumpCompressed(request, chunks);
-  else pump(request, chunks);
-}
-
-/** The chunks of one body. The reader of a chunk releases its buffer. */
-class Chunks {
-  readonly #chunks: Generator<Buffer>;
-  #buffer: Buffer | undefined;
-
-  constructor(pieces: Pieces) {
-    this.#chunks = pieces.chunks(() => (this.#buffer = chunkBuffers.take()));
-  }
-
-  /** Returns `undefined` after the last one. */
-  next(): { readonly bytes: Buffer; readonly read: () => void } | undefined {
-    // The generator takes the buffer of a chunk before it yields that chunk, and none before it is asked for the next.
-    const { value } = this.#chunks.next() as IteratorResult<Buffer, undefined>;
-    const buffer = this.#buffer;
-    if (value === undefined || buffer === undefined) return undefined;
-    return { bytes: value, read: () => chunkBuffers.giveBack(buffer) };
-  }
-}
-
-function pump(request: ApiRequest, chunks: Chunks): void {
-  const { exchange } = request;
-  const step = (): void => {
-    for (;;) {
-      if (exchange.closed) return;
-      const next = chunks.next();
-      if (next === undefined) {
-        exchange.end();
-        return;
-      }
-      if (!exchange.write(next.bytes, next.read)) return;
-    }
-  };
-  exchange.onDrain(step);
-  step();
-}
-
-function pumpCompressed(request: ApiRequest, chunks: Chunks): void {
-  const { exchange } = request;
-  const gzip = createGzip({ level: zlib.Z_BEST_SPEED, chunkSize: CHUNK_BYTES });
-  const feed = (): void => {
-    for (;;) {
-      const next = chunks.next();
-      if (next === undefined) {
-        gzip.end();
-        return;
-      }
-      const { bytes, read } = next;
-      if (!gzip.write(bytes, (error) => (error instanceof Error ? undefined : read()))) return;
-    }
-  };
-  gzip.on('drain', feed);
-  gzip.on('data', (chunk: Buffer) => {
-    if (!exchange.write(chunk)) gzip.pause();
-  });
-  gzip.on('end', () => exchange.end());
-  exchange.onDrain(() => gzip.resume());
-  exchange.onClose(() => gzip.destroy());
-  feed();
 }

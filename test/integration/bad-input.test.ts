@@ -218,3 +218,20 @@ test('others get the event loop while a large YAML body is parsed', async () => 
     assert.ok(longestMs < parseMs / 4, `${method}: ${longestMs} of ${parseMs} ms`);
   }
 });
+
+test('others get the event loop while a long list is indented or written as YAML', async () => {
+  const data = Object.fromEntries(Array.from({ length: 2_000 }, (_, at) => [`key-${at}`, `value ${at}`]));
+  const path = '/api/v1/namespaces/kube-public/configmaps';
+  for (let at = 0; at < 60; at += 1) {
+    const body = JSON.stringify({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: `long-${at}` }, data });
+    assert.equal((await sendJson('POST', path, body)).status, 201);
+  }
+  for (const [query, accept] of [
+    ['?pretty=true', 'application/json'],
+    ['', 'application/yaml'],
+  ] as const) {
+    const request = { method: 'GET', path: `${path}${query}`, accept } as const;
+    const { longestMs, allMs } = await turnsOf(() => send(connection, request));
+    assert.ok(longestMs < allMs / 4, `${accept}: ${longestMs} of ${allMs} ms`);
+  }
+});

@@ -1,0 +1,132 @@
+/**
+ * Sends the bodies of responses: small ones at once, large ones in chunks that wait for the client. `response.ts` calls it.
+ */
+import { createGzip, constants as zlib } from 'node:zlib';
+import { ChunkBuffers } from './chunk-buffers.ts';
+import { acceptsGzip } from './media-type.ts';
+import { Pieces } from './pieces.ts';
+import type { ApiRequest } from './request.ts';
+
+/** From this size on, bodies are compressed for clients that accept it. */
+export const GZIP_FROM_BYTES = 128 * 1024;
+export const CHUNK_BYTES = 256 * 1024;
+const chunkBuffers = new ChunkBuffers(CHUNK_BYTES);
+
+/**
+ * Sends small bodies at once. Large ones are sent in chunks that wait for the client, and are compressed if it accepts that.
+ */
+export function sendBody(request: ApiRequest, status: number, contentType: string, pieces: Pieces): void {
+  const size = pieces.bytes;
+  const compress = size > GZIP_FROM_BYTES && mayCompress(request);
+  if (!compress && size <= CHUNK_BYTES) {
+    request.send(status, contentType, pieces.whole());
+    return;
+  }
+  request.responseBytes = size;
+  sendChunks(request, status, contentType, { chunks: new Chunks(pieces), compress });
+}
+
+/** Sends a body that is made while the client takes it: at once if it is a single chunk. */
+export function sendMade(request: ApiRequest, contentType: string, made: Generator<Buffer>): void {
+  const first = made.next();
+  const second = first.done === true ? first : made.next();
+  const begun = [first, second].flatMap((one) => (one.done === true ? [] : [one.value]));
+  if (second.done === true) {
+    sendBody(request, 200, contentType, Pieces.of(begun));
+    return;
+  }
+  const chunks: ChunkSource = {
+    next() {
+      const one = begun.length > 0 ? begun.shift() : (made.next() as IteratorResult<Buffer, undefined>).value;
+      if (one === undefined) return undefined;
+      request.responseBytes += one.length;
+      return { bytes: one, read: () => undefined };
+    },
+  };
+  sendChunks(request, 200, contentType, { chunks, compress: mayCompress(request) });
+}
+
+const mayCompress = (request: ApiRequest): boolean =>
+  request.exchange.method === 'GET' && acceptsGzip(request.header('accept-encoding'));
+
+function sendChunks(
+  request: ApiRequest,
+  status: number,
+  contentType: string,
+  { chunks, compress }: { readonly chunks: ChunkSource; readonly compress: boolean },
+): void {
+  const { exchange } = request;
+  const headers = request.responseHeaders(contentType);
+  request.status = status;
+  if (compress) {
+    headers['content-encoding'] = 'gzip';
+    headers['vary'] = 'Accept-Encoding';
+  }
+  exchange.start(status, headers);
+  if (compress) pumpCompressed(request, chunks);
+  else pump(request, chunks);
+}
+
+interface ChunkSource {
+  /** Returns `undefined` after the last one. Whoever has read a chunk calls `read`. */
+  next(): { readonly bytes: Buffer; readonly read: () => void } | undefined;
+}
+
+/** The chunks of one body. The reader of a chunk releases its buffer. */
+class Chunks implements ChunkSource {
+  readonly #chunks: Generator<Buffer>;
+  #buffer: Buffer | undefined;
+
+  constructor(pieces: Pieces) {
+    this.#chunks = pieces.chunks(() => (this.#buffer = chunkBuffers.take()));
+  }
+
+  next(): { readonly bytes: Buffer; readonly read: () => void } | undefined {
+    // The generator takes the buffer of a chunk before it yields that chunk, and none before it is asked for the next.
+    const { value } = this.#chunks.next() as IteratorResult<Buffer, undefined>;
+    const buffer = this.#buffer;
+    if (value === undefined || buffer === undefined) return undefined;
+    return { bytes: value, read: () => chunkBuffers.giveBack(buffer) };
+  }
+}
+
+function pump(request: ApiRequest, chunks: ChunkSource): void {
+  const { exchange } = request;
+  const step = (): void => {
+    for (;;) {
+      if (exchange.closed) return;
+      const next = chunks.next();
+      if (next === undefined) {
+        exchange.end();
+        return;
+      }
+      if (!exchange.write(next.bytes, next.read)) return;
+    }
+  };
+  exchange.onDrain(step);
+  step();
+}
+
+function pumpCompressed(request: ApiRequest, chunks: ChunkSource): void {
+  const { exchange } = request;
+  const gzip = createGzip({ level: zlib.Z_BEST_SPEED, chunkSize: CHUNK_BYTES });
+  const feed = (): void => {
+    for (;;) {
+      const next = chunks.next();
+      if (next === undefined) {
+        gzip.end();
+        return;
+      }
+      const { bytes, read } = next;
+      if (!gzip.write(bytes, (error) => (error instanceof Error ? undefined : read()))) return;
+    }
+  };
+  gzip.on('drain', feed);
+  gzip.on('data', (chunk: Buffer) => {
+    if (!exchange.write(chunk)) gzip.pause();
+  });
+  gzip.on('end', () => exchange.end());
+  exchange.onDrain(() => gzip.resume());
+  exchange.onClose(() => gzip.destroy());
+  feed();
+}
