@@ -3,6 +3,7 @@
  * replaced), basic authentication, a client certificate (fixed, or from files that are rotated), or the credentials of an exec
  * plugin. The HTTP client reads them before each request and reports when the server answered 401.
  */
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
 import type { Clock } from './clock.ts';
 
@@ -40,7 +41,10 @@ export function tokenFileCredentials(path: string, clock: Clock): ClientCredenti
   };
 }
 
-/** Reads a certificate from files. The files are checked at most once a second, and read if their times have changed. */
+/**
+ * Reads a certificate from files. The files are checked at most once a second, and read if their times have changed. While they
+ * are being replaced, one may be missing or not match the other; the previous pair is used until both are complete.
+ */
 export function certificateFileCredentials(
   paths: { readonly certificate: string; readonly key: string },
   clock: Clock,
@@ -48,22 +52,31 @@ export function certificateFileCredentials(
   let checkedAt = Number.NEGATIVE_INFINITY;
   let version = '';
   let presented: PresentedCredentials | undefined;
+  const read = async (): Promise<PresentedCredentials> => {
+    const now = await versionOf([paths.certificate, paths.key]);
+    if (presented !== undefined && now === version) return presented;
+    const [certificate, key] = await Promise.all([readFile(paths.certificate, 'utf8'), readFile(paths.key, 'utf8')]);
+    if (presented !== undefined && !isPair(certificate, key)) return presented;
+    version = now;
+    return { certificate, key };
+  };
   return {
     async current() {
       if (presented !== undefined && clock.monotonic() - checkedAt < 1000) return presented;
       checkedAt = clock.monotonic();
-      const now = await versionOf([paths.certificate, paths.key]);
-      if (presented === undefined || now !== version) {
-        const [certificate, key] = await Promise.all([
-          readFile(paths.certificate, 'utf8'),
-          readFile(paths.key, 'utf8'),
-        ]);
-        presented = { certificate, key };
-        version = now;
+      try {
+        presented = await read();
+      } catch (error) {
+        if (presented === undefined) throw error;
       }
       return presented;
     },
   };
+}
+
+/** Throws if one of them is not in PEM. */
+function isPair(certificate: string, key: string): boolean {
+  return new X509Certificate(certificate).checkPrivateKey(createPrivateKey(key));
 }
 
 /**
