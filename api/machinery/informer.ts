@@ -12,6 +12,7 @@ import type { Client, ClientWatchEvent, Resource } from './client.ts';
 import type { Clock } from './clock.ts';
 import type { ResourceOf } from './resources.ts';
 import { runReflector, type ReflectorSelection } from './reflector.ts';
+import { inSlices, TimeSlice } from './time-slice.ts';
 
 export interface InformerHandler<T> {
   add?(object: T): void;
@@ -72,7 +73,7 @@ export class Informers {
     const known = this.#informers.get(key);
     // The constant of the resource guarantees the type of the objects in the cache.
     if (known !== undefined) return known.informer as unknown as Informer<T>;
-    const informer = new CachingInformer(resource, this.#options.logger);
+    const informer = new CachingInformer(resource, this.#options);
     const stop = new AbortController();
     const run = runReflector(
       { ...this.#options, ...selection, resource },
@@ -117,6 +118,7 @@ interface Index {
 /** The cache and the sink of one reflector. */
 class CachingInformer implements Informer {
   readonly resource: Resource;
+  readonly #clock: Clock;
   readonly #logger: Logger;
   readonly #namespaces = new Map<string, Map<string, KubeObject>>();
   readonly #indexes = new Map<string, Index>();
@@ -129,8 +131,9 @@ class CachingInformer implements Informer {
   #hasSynced = false;
   #seenVersion = 0n;
 
-  constructor(resource: Resource, logger: Logger) {
+  constructor(resource: Resource, { clock, logger }: Pick<InformersOptions, 'clock' | 'logger'>) {
     this.resource = resource;
+    this.#clock = clock;
     this.#logger = logger;
   }
 
@@ -189,19 +192,28 @@ class CachingInformer implements Informer {
     return { remove: () => void (this.#handlers = this.#handlers.filter((other) => other !== handler)) };
   }
 
-  /** Called by the reflector with the whole contents. */
-  replace(items: readonly KubeObject[], resourceVersion: string): void {
-    this.#seen(resourceVersion);
+  /** Called by the reflector with the whole contents. The handlers of thousands of objects would block the event loop. */
+  replace(items: readonly KubeObject[], resourceVersion: string, signal: AbortSignal): void | Promise<void> {
+    const slice = new TimeSlice(this.#clock);
+    return inSlices(this.#replace(items, resourceVersion, slice), slice, signal);
+  }
+
+  /** Yields when the slice is spent. */
+  *#replace(items: readonly KubeObject[], resourceVersion: string, slice: TimeSlice): Generator<void, void, undefined> {
     const kept = new Set<string>();
     for (const item of items) {
       kept.add(`${item.metadata.namespace ?? ''}/${item.metadata.name ?? ''}`);
       this.#put(item);
+      if (slice.isSpent) yield;
     }
     if (kept.size !== this.#size) {
       for (const object of this.list()) {
-        if (!kept.has(`${object.metadata.namespace ?? ''}/${object.metadata.name ?? ''}`)) this.#remove(object);
+        if (kept.has(`${object.metadata.namespace ?? ''}/${object.metadata.name ?? ''}`)) continue;
+        this.#remove(object);
+        if (slice.isSpent) yield;
       }
     }
+    this.#seen(resourceVersion);
     this.#hasSynced = true;
     for (const waiter of this.#waiters.splice(0)) waiter();
   }

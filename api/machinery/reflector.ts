@@ -19,8 +19,11 @@ const LONGEST_BACKOFF_MS = 30_000;
 const HEALTHY_AFTER_MS = 120_000;
 
 export interface ReflectorSink {
-  /** Receives the whole contents, as of `resourceVersion`. */
-  replace(items: readonly KubeObject[], resourceVersion: string): void;
+  /**
+   * Receives the whole contents, as of `resourceVersion`. No change follows before a promise resolves. It may reject only when
+   * the signal aborts.
+   */
+  replace(items: readonly KubeObject[], resourceVersion: string, signal: AbortSignal): void | Promise<void>;
   apply(event: ClientWatchEvent): void;
 }
 
@@ -124,7 +127,7 @@ class Reflector {
         else if (event.type === 'BOOKMARK') {
           if (event.object.metadata.annotations?.[INITIAL_EVENTS_END] !== 'true') continue;
           complete = true;
-          this.#replaced([...contents.values()], event.object.metadata.resourceVersion ?? '');
+          await this.#replaced([...contents.values()], event.object.metadata.resourceVersion ?? '', signal);
           contents.clear();
         } else if (event.type === 'DELETED') contents.delete(keyOf(event.object));
         else contents.set(keyOf(event.object), event.object);
@@ -146,7 +149,7 @@ class Reflector {
       const list = await client.list(resource, { ...this.#selection, ...page, signal });
       for (const item of list.items) items.push(item);
       if (list.metadata.continue === undefined || list.metadata.continue === '') {
-        this.#replaced(items, list.metadata.resourceVersion ?? '');
+        await this.#replaced(items, list.metadata.resourceVersion ?? '', signal);
         return;
       }
       page = { limit: PAGE_SIZE, continue: list.metadata.continue };
@@ -167,8 +170,8 @@ class Reflector {
     if (events === 0 && clock.monotonic() - started < 1000) throw new Error('the watch ended at once');
   }
 
-  #replaced(items: readonly KubeObject[], resourceVersion: string): void {
-    this.#sink.replace(items, resourceVersion);
+  async #replaced(items: readonly KubeObject[], resourceVersion: string, signal: AbortSignal): Promise<void> {
+    await this.#sink.replace(items, resourceVersion, signal);
     this.#position = { kind: 'at', resourceVersion };
   }
 

@@ -41,6 +41,11 @@ export class TimeSlice {
   /** Resolves at the beginning of the next slice. */
   async pause(): Promise<void> {
     await nextTurn();
+    this.begin();
+  }
+
+  /** Begins a slice now, because the computation has waited for something else. */
+  begin(): void {
     this.#endsAtMs = this.#clock.monotonic() + this.#lengthMs;
   }
 }

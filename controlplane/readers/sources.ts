@@ -13,7 +13,7 @@ import { everyField } from '../../api/meta/field-selector.ts';
 import { everything } from '../../api/meta/selector.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 import { SYSTEM_FIELD_MANAGER, SYSTEM_USER } from '../model/system-user.ts';
-import type { RequestContext, Rest, ResourceCatalog, WatchEvent } from '../model/rest.ts';
+import type { RequestContext, Rest, ResourceCatalog, WatchEvent, WatchHandle } from '../model/rest.ts';
 
 /** `current` is absent after a deletion, and `previous` is absent for a new object. */
 export interface SourceChange<T> {
@@ -121,15 +121,29 @@ class Mirror<T extends KubeObject> implements Source<T> {
       sendInitialEvents: true,
       name: '',
     };
+    let watching: WatchHandle | undefined;
+    let isPaused = false;
+    const resumeSoon = (): void => {
+      isPaused = true;
+      const handle = watching;
+      if (handle !== undefined) setImmediate(() => handle.resume());
+    };
     const sink = {
       onEvents: (events: readonly WatchEvent[]): boolean => {
         for (const event of events) this.#take(event);
-        return true;
+        if (this.#seen === undefined) return true;
+        // Parsing all existing objects in one turn would block the event loop.
+        resumeSoon();
+        return false;
       },
       onEnd: again,
     };
     rest.watch(this.#context, '', options, sink).then(
-      (handle) => signal.addEventListener('abort', () => handle.close(), { once: true }),
+      (handle) => {
+        watching = handle;
+        if (isPaused) resumeSoon();
+        signal.addEventListener('abort', () => handle.close(), { once: true });
+      },
       (error: unknown) => {
         if (signal.aborted) return;
         logger.warn({ err: error, resource: rest.info.resource }, 'Objects could not be watched');

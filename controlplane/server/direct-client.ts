@@ -17,6 +17,7 @@ import type {
   Resource,
 } from '../../api/machinery/client.ts';
 import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
+import { TimeSlice } from '../../api/machinery/time-slice.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';
 import { apiVersionOf, type KubeList, type KubeObject } from '../../api/meta/object.ts';
 import { parseSelector } from '../../api/meta/selector-parser.ts';
@@ -93,8 +94,22 @@ class DirectClient implements Client {
         ...(result.continue === '' ? {} : { continue: result.continue }),
         ...(result.remainingItemCount === undefined ? {} : { remainingItemCount: result.remainingItemCount }),
       },
-      items: result.entries.map(this.#options.shared === true ? sharedObject : owned),
+      items: await this.#objectsOf(result.entries, options.signal),
     };
+  }
+
+  /** Parsing or copying thousands of objects would block the event loop. */
+  async #objectsOf(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<KubeObject[]> {
+    const give = this.#options.shared === true ? sharedObject : owned;
+    const slice = new TimeSlice(this.#options.clock);
+    const objects: KubeObject[] = [];
+    for (const entry of entries) {
+      objects.push(give(entry));
+      if (!slice.isSpent) continue;
+      await slice.pause();
+      signal?.throwIfAborted();
+    }
+    return objects;
   }
 
   async create(
@@ -186,9 +201,14 @@ class DirectClient implements Client {
     const onAbort = (): void => queue.onEnd();
     options.signal?.addEventListener('abort', onAbort, { once: true });
     if (options.signal?.aborted === true) queue.onEnd();
+    // The reader handles an event before it takes the next one.
+    const slice = new TimeSlice(this.#options.clock);
     try {
       for (;;) {
+        const isWaiting = queue.isEmpty;
+        if (!isWaiting && slice.isSpent) await slice.pause();
         const event = await queue.next(handle);
+        if (isWaiting) slice.begin();
         if (event === undefined) return;
         if (event.type === 'ERROR') throw event.error;
         yield clientEvent(event, resource, this.#options.shared === true ? sharedObject : owned);
@@ -257,6 +277,10 @@ class WatchQueue {
   onEnd(): void {
     this.#ended = true;
     this.#wake?.();
+  }
+
+  get isEmpty(): boolean {
+    return this.#next === this.#events.length;
   }
 
   /** Resolves to the next event, or to `undefined` after the last one. */
