@@ -261,8 +261,7 @@ export function bindingErrors({ policyName = '', paramRef, matchResources }: Bin
       ? [required('spec.policyName')]
       : invalidFor('spec.policyName', policyName, dnsSubdomainErrors(policyName))),
     ...(paramRef === undefined ? [] : paramRefErrors(paramRef, 'spec.paramRef')),
-    // kube-apiserver misspells this path.
-    ...(matchResources === undefined ? [] : matchResourcesErrors(matchResources, 'spec.matchResouces')),
+    ...(matchResources === undefined ? [] : matchResourcesErrors(matchResources, 'spec.matchResources')),
   ];
 }
 

@@ -150,6 +150,13 @@ test('a mutating policy does not match deletions', () => {
   ]);
 });
 
+test('the resources of a binding are named by their field', () => {
+  const spec = { policyName: 'p', validationActions: ['Deny'], matchResources: { matchPolicy: 'Some' } };
+  assert.deepEqual(bindings.create({ spec }).errors, [
+    'spec.matchResources.matchPolicy: Unsupported value: "Some": supported values: "Equivalent", "Exact"',
+  ]);
+});
+
 test('a binding does not both deny and warn', () => {
   const { errors } = bindings.create({ spec: { policyName: 'p', validationActions: ['Deny', 'Warn'] } });
   assert.equal(errors.length, 1);
