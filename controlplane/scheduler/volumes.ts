@@ -80,7 +80,7 @@ export function decide(
   for (const claim of claims) {
     const selected = claim.metadata.annotations?.['volume.kubernetes.io/selected-node'];
     if (selected !== undefined && selected !== node.name) return undefined;
-    const volume = selected === undefined ? smallestFor(claim, node, lookup, taken) : undefined;
+    const volume = selected === undefined ? volumeFor(claim, node, lookup, taken) : undefined;
     if (volume !== undefined) {
       taken.add(volume.metadata.name ?? '');
       matches.push({ claim, volume });
@@ -99,7 +99,8 @@ function canProvision(storageClass: StorageClass | undefined, node: NodeInfo): b
   );
 }
 
-function smallestFor(
+/** Returns the volume that is reserved for the claim, or else the smallest one that suits it on the node. */
+function volumeFor(
   claim: PersistentVolumeClaim,
   node: NodeInfo,
   lookup: VolumeLookup,
@@ -107,7 +108,10 @@ function smallestFor(
 ): PersistentVolume | undefined {
   let best: PersistentVolume | undefined;
   for (const volume of lookup.volumes()) {
-    if (taken.has(volume.metadata.name ?? '') || !suits(volume, claim) || !volumeFitsNode(volume, node)) continue;
+    if (taken.has(volume.metadata.name ?? '') || !isUsable(volume, claim)) continue;
+    // No other volume may be bound instead, so a reserved volume of another node excludes this one.
+    if (isReservedFor(volume, claim)) return volumeFitsNode(volume, node) ? volume : undefined;
+    if (!suits(volume, claim) || !volumeFitsNode(volume, node)) continue;
     if (best === undefined || capacityOf(volume) < capacityOf(best)) best = volume;
   }
   return best;
@@ -115,19 +119,24 @@ function smallestFor(
 
 const capacityOf = (volume: PersistentVolume): number => amountOf('storage', volume.spec?.capacity?.['storage'] ?? '0');
 
-function suits(volume: PersistentVolume, claim: PersistentVolumeClaim): boolean {
-  const { spec } = volume;
-  const wanted = claim.spec;
-  if (spec === undefined || wanted === undefined || volume.metadata.deletionTimestamp !== undefined) return false;
-  const owner = spec.claimRef;
-  if (owner !== undefined) {
-    if (owner.name !== claim.metadata.name || owner.namespace !== claim.metadata.namespace) return false;
-    if (owner.uid !== undefined && owner.uid !== claim.metadata.uid) return false;
-  } else if (volume.status?.phase !== undefined && volume.status.phase !== 'Available') return false;
-  if ((spec.storageClassName ?? '') !== (wanted.storageClassName ?? '')) return false;
-  if ((spec.volumeMode ?? 'Filesystem') !== (wanted.volumeMode ?? 'Filesystem')) return false;
-  if (!(wanted.accessModes ?? []).every((mode) => spec.accessModes?.includes(mode))) return false;
-  if (capacityOf(volume) < amountOf('storage', wanted.resources?.requests?.['storage'] ?? '0')) return false;
-  const selector = wanted.selector as Parameters<typeof fromLabelSelector>[0];
-  return selector === undefined || fromLabelSelector(selector).matches(volume.metadata.labels);
+function isReservedFor({ spec }: PersistentVolume, { metadata }: PersistentVolumeClaim): boolean {
+  const owner = spec?.claimRef;
+  if (owner?.name !== metadata.name || owner?.namespace !== metadata.namespace) return false;
+  return (owner?.uid ?? '') === '' || owner?.uid === metadata.uid;
+}
+
+/** Whether the claim could use the volume, if nobody else does. */
+function isUsable(volume: PersistentVolume, claim: PersistentVolumeClaim): boolean {
+  if (volume.metadata.deletionTimestamp !== undefined) return false;
+  if ((volume.spec?.volumeMode ?? 'Filesystem') !== (claim.spec?.volumeMode ?? 'Filesystem')) return false;
+  return capacityOf(volume) >= amountOf('storage', claim.spec?.resources?.requests?.['storage'] ?? '0');
+}
+
+/** Whether a volume that is not reserved may be bound to the claim. */
+function suits({ spec, status, metadata }: PersistentVolume, { spec: wanted }: PersistentVolumeClaim): boolean {
+  if (spec?.claimRef !== undefined || status?.phase !== 'Available') return false;
+  if ((spec?.storageClassName ?? '') !== (wanted?.storageClassName ?? '')) return false;
+  if (!(wanted?.accessModes ?? []).every((mode) => spec?.accessModes?.includes(mode))) return false;
+  const selector = wanted?.selector as Parameters<typeof fromLabelSelector>[0];
+  return selector === undefined || fromLabelSelector(selector).matches(metadata.labels);
 }

@@ -3,6 +3,7 @@
  * volumes that a node can hold.
  */
 import { ownMember } from '../../../api/meta/own-member.ts';
+import type { PersistentVolume } from '../../../api/machinery/kinds.ts';
 import type { Cluster } from '../cluster-state.ts';
 import type { NodeInfo } from '../node-info.ts';
 import type { PodInfo } from '../pod-info.ts';
@@ -96,26 +97,46 @@ export const volumeBinding: FilterPlugin = {
   },
 };
 
-const ZONE_LABELS = ['topology.kubernetes.io/zone', 'topology.kubernetes.io/region'];
+/** The labels of zones and regions, with their names before Kubernetes 1.17. */
+const TOPOLOGY_LABELS: ReadonlyMap<string, string> = new Map([
+  ['failure-domain.beta.kubernetes.io/zone', 'topology.kubernetes.io/zone'],
+  ['failure-domain.beta.kubernetes.io/region', 'topology.kubernetes.io/region'],
+  ['topology.kubernetes.io/zone', 'topology.kubernetes.io/zone'],
+  ['topology.kubernetes.io/region', 'topology.kubernetes.io/region'],
+]);
+
+interface Topology {
+  readonly key: string;
+  readonly values: readonly string[];
+}
+
+/** Returns the zones and regions of a volume. A label with an empty zone in its list is ignored. */
+function topologiesOf(volume: PersistentVolume | undefined): Topology[] {
+  return [...TOPOLOGY_LABELS.keys()].flatMap((key) => {
+    const values = ownMember(volume?.metadata.labels, key)
+      ?.split('__')
+      .map((zone) => zone.trim());
+    return values === undefined || values.includes('') ? [] : [{ key, values }];
+  });
+}
 
 export const volumeZone: FilterPlugin = {
   name: 'VolumeZone',
   prepare(pod, cluster) {
-    const wanted: { readonly key: string; readonly values: readonly string[] }[] = [];
-    for (const name of pod.claimNames) {
-      const volume = cluster.volume(cluster.claim(pod.namespace, name)?.spec?.volumeName ?? '');
-      for (const key of ZONE_LABELS) {
-        const value = ownMember(volume?.metadata.labels, key);
-        if (value !== undefined) wanted.push({ key, values: value.split('__') });
-      }
-    }
+    const wanted = pod.claimNames.flatMap((name) =>
+      topologiesOf(cluster.volume(cluster.claim(pod.namespace, name)?.spec?.volumeName ?? '')),
+    );
     if (wanted.length === 0) return undefined;
+    const isIn = ({ labels }: NodeInfo, { key, values }: Topology): boolean => {
+      const value = ownMember(labels, key) ?? ownMember(labels, TOPOLOGY_LABELS.get(key) ?? key);
+      return value !== undefined && values.includes(value);
+    };
+    // A node without any of the labels is in a cluster of a single zone.
+    const isAnywhere = ({ labels }: NodeInfo): boolean =>
+      [...TOPOLOGY_LABELS.keys()].every((key) => ownMember(labels, key) === undefined);
     return {
       check: (node) =>
-        wanted.every(({ key, values }) => {
-          const value = ownMember(node.labels, key);
-          return value === undefined || values.includes(value);
-        })
+        isAnywhere(node) || wanted.every((one) => isIn(node, one))
           ? undefined
           : unresolvable('node(s) had no available volume zone'),
     };
