@@ -3,6 +3,8 @@ import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import type { EventType } from '../../../api/machinery/event-report.ts';
+import type { Informer } from '../../../api/machinery/informer.ts';
 import type { EndpointSlice, Node, Pod, Service } from '../../../api/machinery/kinds.ts';
 import { endpointSlices, nodes, pods, services } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
@@ -19,6 +21,7 @@ import {
   type EndpointGroup,
   type SlicePlan,
 } from './slice-core.ts';
+import { hintedGroups, wantsTopologyHints, zoneFacts, zoneShares } from './topology-hints.ts';
 
 export const SERVICE_NAME = 'kubernetes.io/service-name';
 export const MANAGED_BY = 'endpointslice.kubernetes.io/managed-by';
@@ -38,6 +41,7 @@ export const runEndpointSlices: RunController = (environment, signal) => {
   const slices = informers.for(endpointSlices);
   const pending = new PendingWrites(slices, environment.clock);
   slices.addIndex('service', serviceKeys);
+  const topology = new TopologyHinting(environment, () => nodeCache.list());
   const loop = new ReconcileLoop(environment, {
     workers: options.concurrentServiceEndpointSyncs,
     baseDelayMs: 1000,
@@ -45,7 +49,10 @@ export const runEndpointSlices: RunController = (environment, signal) => {
     reconcile: async (key) => {
       const { namespace, name } = splitKey(key);
       const service = serviceCache.get(namespace, name);
-      if (service === undefined) return pending.forget(key);
+      if (service === undefined) {
+        topology.forget(key);
+        return pending.forget(key);
+      }
       if (
         !hasSelector(service) ||
         service.spec?.type === 'ExternalName' ||
@@ -60,9 +67,12 @@ export const runEndpointSlices: RunController = (environment, signal) => {
       const members = podsOf(service, podCache);
       const nodeOf = (node: string): Node | undefined => nodeCache.get('', node);
       const labels = sliceLabels(service);
+      const groups = groupEndpoints(service, members, nodeOf);
       const plan = planSlices({
         existing,
-        groups: groupEndpoints(service, members, nodeOf),
+        groups: wantsTopologyHints(service)
+          ? topology.hint(key, service, groups, existing)
+          : topology.without(key, service, groups),
         placeholders: familiesOf(service),
         maxPerSlice: options.maxEndpointsPerSlice,
         isStale: (slice) => !semanticEqual(slice.metadata.labels, labels),
@@ -90,14 +100,72 @@ export const runEndpointSlices: RunController = (environment, signal) => {
     for (const key of serviceKeys(slice)) loop.queue.addAfter(key, BATCH_MS);
   };
   slices.addHandler({ update: (_, slice) => sliceChanged(slice), delete: sliceChanged });
+  followNodes(loop, serviceCache, nodeCache);
+  return loop.run(signal, serviceCache, podCache, nodeCache, slices);
+};
+
+/** Enqueues the services whose endpoints show a changed node. */
+function followNodes(loop: ReconcileLoop, serviceCache: Informer<Service>, nodeCache: Informer<Node>): void {
+  const sharesChanged = (): void => serviceCache.list().filter(wantsTopologyHints).forEach(loop.enqueue);
   nodeCache.addHandler({
+    add: sharesChanged,
+    delete: sharesChanged,
     update: (previous, node) => {
+      if (!semanticEqual(zoneFacts(previous), zoneFacts(node))) sharesChanged();
       if (previous.metadata.labels?.[ZONE] === node.metadata.labels?.[ZONE]) return;
       for (const service of serviceCache.list()) loop.enqueue(service);
     },
   });
-  return loop.run(signal, serviceCache, podCache, nodeCache, slices);
-};
+}
+
+/** Adds hints by the annotation of a service, and reports when they begin and end. */
+class TopologyHinting {
+  readonly #environment: ControllerEnvironment;
+  readonly #nodes: () => readonly Node[];
+  /** The keys of the services that have hints. */
+  readonly #enabled = new Set<string>();
+
+  constructor(environment: ControllerEnvironment, allNodes: () => readonly Node[]) {
+    this.#environment = environment;
+    this.#nodes = allNodes;
+  }
+
+  forget(key: string): void {
+    this.#enabled.delete(key);
+  }
+
+  hint(
+    key: string,
+    service: Service,
+    groups: readonly EndpointGroup[],
+    existing: readonly EndpointSlice[],
+  ): readonly EndpointGroup[] {
+    const hinted = hintedGroups(groups, familiesOf(service), existing, zoneShares(this.#nodes()));
+    for (const [family, problem] of hinted.problems) {
+      if (problem !== undefined) {
+        this.#enabled.delete(key);
+        this.#report(service, 'Warning', 'TopologyAwareHintsDisabled', `${problem}, addressType: ${family}`);
+      } else if (!this.#enabled.has(key)) {
+        this.#enabled.add(key);
+        const message = `Topology Aware Hints has been enabled, addressType: ${family}`;
+        this.#report(service, 'Normal', 'TopologyAwareHintsEnabled', message);
+      }
+    }
+    return hinted.groups;
+  }
+
+  without(key: string, service: Service, groups: readonly EndpointGroup[]): readonly EndpointGroup[] {
+    if (this.#enabled.delete(key)) {
+      const message = `Topology Aware Hints has been disabled, addressType: ${familiesOf(service)[0] ?? ''}`;
+      this.#report(service, 'Warning', 'TopologyAwareHintsDisabled', message);
+    }
+    return groups;
+  }
+
+  #report(service: Service, type: EventType, reason: string, message: string): void {
+    this.#environment.recorder.event(referenceTo(service, services), type, reason, message);
+  }
+}
 
 const missingNode = ({ metadata: { namespace, name } }: Service, pod: Pod): string =>
   `skipping Pod ${pod.metadata.name} for Service ${namespace}/${name}: Node ${pod.spec?.nodeName ?? ''} Not Found`;

@@ -216,7 +216,7 @@ function reuse(
   return { create: rest, remove };
 }
 
-function identityOf(endpoint: Endpoint): string {
+export function identityOf(endpoint: Endpoint): string {
   return `${endpoint.targetRef?.uid ?? ''} ${endpoint.addresses.join(',')}`;
 }
 
