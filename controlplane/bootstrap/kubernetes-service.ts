@@ -15,8 +15,8 @@ export interface KubernetesServiceOptions {
   readonly client: Client;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** The addresses of this server for pods. */
-  readonly address: string;
+  /** The address of this server for pods. It is `undefined` while the host has none that others reach. */
+  readonly address: () => string | undefined;
   readonly port: number;
   /** `--service-cluster-ip-range`. */
   readonly serviceClusterCidrs: readonly string[];
@@ -53,8 +53,11 @@ export function keepKubernetesService(options: KubernetesServiceOptions): { clos
 }
 
 async function reconcile(options: KubernetesServiceOptions): Promise<void> {
-  const { client, address, port } = options;
+  const { client, port } = options;
   await ensureService(options);
+  const address = options.address();
+  if (address === undefined) return;
+  const addressType = address.includes(':') ? 'IPv6' : 'IPv4';
   const ports = [{ name: 'https', port, protocol: 'TCP' }];
   await ensure(
     client,
@@ -67,6 +70,7 @@ async function reconcile(options: KubernetesServiceOptions): Promise<void> {
     },
     'subsets',
   );
+  await removeSliceOfOtherFamily(client, addressType);
   await ensure(
     client,
     endpointSlices,
@@ -74,12 +78,19 @@ async function reconcile(options: KubernetesServiceOptions): Promise<void> {
       apiVersion: 'discovery.k8s.io/v1',
       kind: 'EndpointSlice',
       metadata: { name: NAME, namespace: NAMESPACE, labels: { 'kubernetes.io/service-name': NAME } },
-      addressType: address.includes(':') ? 'IPv6' : 'IPv4',
+      addressType,
       endpoints: [{ addresses: [address], conditions: { ready: true } }],
       ports,
     },
     'endpoints',
   );
+}
+
+/** The family of a slice cannot be changed. */
+async function removeSliceOfOtherFamily(client: Client, addressType: string): Promise<void> {
+  const existing: KubeObject | undefined = await tolerate(client.get(endpointSlices, NAMESPACE, NAME), isNotFound);
+  if (existing === undefined || existing['addressType'] === addressType) return;
+  await tolerate(client.delete(endpointSlices, NAMESPACE, NAME), isNotFound);
 }
 
 async function ensureService({ client, port, serviceClusterCidrs, logger }: KubernetesServiceOptions): Promise<void> {

@@ -65,7 +65,7 @@ export interface Pki {
   readonly paths: { readonly caCertificate: string; readonly frontProxyCa: string };
   onChange(listener: (material: PkiMaterial) => void): void;
   /**
-   * Checks all certificates now. main.ts calls it when the host has a new address. Resolves to whether a certificate
+   * Checks all certificates now, as when the host has a new address. Resolves to whether a certificate
    * was issued.
    */
   check(): Promise<boolean>;

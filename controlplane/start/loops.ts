@@ -1,6 +1,5 @@
 /** Starts the loops beside the API server in this process: the `kubernetes` service, controllers and scheduler. */
 import { queueMetrics } from '../../api/component/queue-metrics.ts';
-import { dirname } from 'node:path';
 import { Informers } from '../../api/machinery/informer.ts';
 import { typedClient } from '../../api/machinery/typed-client.ts';
 import type { Aggregator } from '../aggregation/aggregator.ts';
@@ -9,17 +8,14 @@ import type { Parts } from './parts.ts';
 import { keepAuthenticationInfo } from '../authentication/authentication-info.ts';
 import { SigningRefused } from '../controllers/certificates/certificate-signer.ts';
 import { startControllers } from '../controllers/start.ts';
-import { keepKubernetesService } from '../bootstrap/kubernetes-service.ts';
 import { parseCsr } from '../../api/pki/certificate-request.ts';
 import { SIGNER_NAMES, signRequest } from '../pki/signers.ts';
 import { controllerOptions } from '../options/controllers.ts';
-import { primaryAddress } from './host-address.ts';
-import { ensureClusterInfo } from '../bootstrap/node-bootstrap.ts';
-import { readSignedBundle } from '../pki/authority-rotation.ts';
 import { keepServiceAddresses, stateOf } from '../bootstrap/service-address-repair.ts';
 import { startScheduler } from '../scheduler/scheduler.ts';
 import { isPartEnabled } from '../options/parts.ts';
 import { agentConnection, volumeAgents } from './volume-agents.ts';
+import { keepPublished } from './published-cluster.ts';
 import { startManifestsLoop } from './manifests-loop.ts';
 
 const AUTOSCALER = 'system:serviceaccount:kube-system:horizontal-pod-autoscaler';
@@ -41,8 +37,9 @@ export async function startLoops(parts: Parts, aggregator: Aggregator, port: num
   });
   const informers = new Informers({ client: reader, clock, logger, watchList: false });
   onClose(() => informers.close());
-  await publishCluster(parts, port);
-  keepServices(parts, informers, port);
+  await keepPublished(parts, port);
+  await publishAuthentication(parts);
+  keepAddresses(parts, informers);
   startControllerLoops(parts, informers, aggregator);
   await startManifestsLoop(parts);
   if (!flags.scheduler) return;
@@ -57,17 +54,8 @@ export async function startLoops(parts: Parts, aggregator: Aggregator, port: num
   onClose(() => scheduler.stop());
 }
 
-/** Publishes where the API is and how its clients are authenticated. */
-async function publishCluster(
-  { flags, clock, logger, clients, security, onClose }: Parts,
-  port: number,
-): Promise<void> {
-  const host = flags.externalHostname || flags.advertiseAddress || primaryAddress();
-  await ensureClusterInfo(clients.system, {
-    server: `https://${host.includes(':') ? `[${host}]` : host}:${port}`,
-    ca: security.pki.material().ca.certificatePem,
-    signedBundle: await readSignedBundle(dirname(security.pki.paths.caCertificate)),
-  });
+/** Publishes how clients of the API are authenticated. */
+async function publishAuthentication({ flags, clock, logger, clients, security, onClose }: Parts): Promise<void> {
   const published = await keepAuthenticationInfo({
     info: {
       clientCa: security.clientCa,
@@ -85,17 +73,8 @@ async function publishCluster(
   onClose(() => published.close());
 }
 
-function keepServices(parts: Parts, informers: Informers, port: number): void {
+function keepAddresses(parts: Parts, informers: Informers): void {
   const { flags, clock, logger, clients, registry, onClose } = parts;
-  const service = keepKubernetesService({
-    client: clients.system,
-    clock,
-    logger,
-    address: flags.advertiseAddress || primaryAddress(),
-    port,
-    serviceClusterCidrs: flags.serviceClusterIpRange,
-  });
-  onClose(() => service.close());
   const addresses = keepServiceAddresses({
     client: clients.system,
     informers,
