@@ -1,8 +1,12 @@
 /** `orchlet certs approve`: approves the certificate requests of nodes. */
 import { quoteText } from '../../api/meta/quote.ts';
-import { certificateSigningRequests } from '../../api/machinery/resources.ts';
+import { isNotFound, tolerate } from '../../api/meta/status-error.ts';
+import type { CertificateSigningRequest } from '../../api/machinery/kinds.ts';
+import type { HttpClient } from '../../api/machinery/http-client.ts';
+import { certificateSigningRequests, endpoints, nodes, services } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { type Command, CommandError } from '../command.ts';
+import { apiServerNames, servingFault, type ServingNames } from '../serving-requests.ts';
 import { accessFlags, withCluster } from '../cluster-access.ts';
 
 const SERVING = 'kubernetes.io/kubelet-serving';
@@ -17,11 +21,11 @@ export const certsApprove: Command = {
   summary: 'approve certificates that nodes have requested',
   arguments: { usage: '[NAME…]', least: 0, most: Infinity },
   description:
-    'Approves the named certificate signing requests; without a name those of nodes that wait for a serving certificate (--rotate-server-certificates). Look at them first where hosts of others can reach the API: kubectl get csr.',
+    'Approves the named certificate signing requests; without a name those of nodes that wait for a serving certificate (--rotate-server-certificates) with their own name and addresses. Requests with other names, such as an address of the API server, wait until they are named: a node on the host of the API server has one. Look at them first: kubectl get csr.',
   flags: accessFlags,
   examples: ['orchlet certs approve', 'orchlet certs approve csr-x7k2p'],
   run: (parsed, io) =>
-    withCluster(parsed, io, async ({ client }) => {
+    withCluster(parsed, io, async ({ client, server }) => {
       const names = new Set(parsed.arguments);
       const all = (await client.list(certificateSigningRequests)).items;
       for (const name of names)
@@ -32,7 +36,18 @@ export const certsApprove: Command = {
         if ((status?.conditions ?? []).length > 0) return false;
         return names.size > 0 ? names.has(object.metadata.name ?? '') : spec?.signerName === SERVING;
       });
+      let isEachApproved = true;
+      const allowed = names.size > 0 || pending.length === 0 ? undefined : await servingNames(client, server);
       for (const object of pending) {
+        const fault = allowed === undefined ? '' : servingFault(object as CertificateSigningRequest, allowed);
+        if (fault !== '') {
+          const name = object.metadata.name ?? '';
+          io.stderr.write(
+            `orchlet: ${name} is not approved: ${fault} (to approve it: orchlet certs approve ${name})\n`,
+          );
+          isEachApproved = false;
+          continue;
+        }
         const { spec, status } = object as KubeObject & Request;
         const condition = {
           type: 'Approved',
@@ -48,6 +63,16 @@ export const certsApprove: Command = {
         io.stdout.write(`approved ${object.metadata.name ?? ''} of ${spec?.username ?? ''}\n`);
       }
       if (pending.length === 0) io.stdout.write('No request waits for approval\n');
-      return 0;
+      return isEachApproved ? 0 : 1;
     }),
 };
+
+async function servingNames(client: HttpClient, server: string): Promise<ServingNames> {
+  const [{ items }, service, own] = await Promise.all([
+    client.list(nodes),
+    tolerate(client.get(services, 'default', 'kubernetes'), isNotFound),
+    tolerate(client.get(endpoints, 'default', 'kubernetes'), isNotFound),
+  ]);
+  const { clusterIPs = [] } = (service?.spec ?? {}) as { readonly clusterIPs?: readonly string[] };
+  return { nodes: items, apiServer: apiServerNames(server, clusterIPs, own === undefined ? [] : [own]) };
+}
