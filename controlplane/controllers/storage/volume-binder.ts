@@ -8,12 +8,13 @@
  */
 import type { V1PersistentVolumeClaimStatus, V1PersistentVolumeStatus } from '@kubernetes/client-node';
 import type { Informer } from '../../../api/machinery/informer.ts';
-import type { PersistentVolume, PersistentVolumeClaim, StorageClass, Wire } from '../../../api/machinery/kinds.ts';
+import type { PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Wire } from '../../../api/machinery/kinds.ts';
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import { persistentVolumeClaims, persistentVolumes, storageClasses } from '../../../api/machinery/resources.ts';
+import { persistentVolumeClaims, persistentVolumes, pods, storageClasses } from '../../../api/machinery/resources.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { newestDefault } from '../../admission/storage-defaults.ts';
 import { keyOf, ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
+import { delayOf, followUnscheduledPods } from './delayed-binding.ts';
 import { recycle } from './volume-recycler.ts';
 import { BETA_CLASS, classOf, findVolume, isBoundTo, mismatch } from './volume-matching.ts';
 
@@ -36,12 +37,13 @@ export const runVolumeBinder: RunController = (environment, signal) => {
   const volumes = informers.for(persistentVolumes);
   const claims = informers.for(persistentVolumeClaims);
   const classes = informers.for(storageClasses);
+  const podCache = informers.for(pods);
   volumes.addIndex('claim', ({ spec }) =>
     spec?.claimRef === undefined ? [] : [`${spec.claimRef.namespace}/${spec.claimRef.name}`],
   );
   claims.addIndex('unbound', (claim) => ((claim.spec?.volumeName ?? '') === '' ? [classOf(claim) ?? NO_CLASS] : []));
   const recheck = (volume: string): void => loop.queue.addAfter(`${VOLUME_KEY}${volume}`, SCRUB_CHECK_MS);
-  const binder = new VolumeBinder(environment, { volumes, claims, classes }, recheck);
+  const binder = new VolumeBinder(environment, { volumes, claims, classes, pods: podCache }, recheck);
   const loop = new ReconcileLoop(environment, {
     reconcile: (key) =>
       key.startsWith(VOLUME_KEY)
@@ -80,13 +82,15 @@ export const runVolumeBinder: RunController = (environment, signal) => {
       for (const claim of claims.byIndex('unbound', key)) loop.enqueue(claim);
   };
   classes.addHandler({ add: classChanged, update: (_, one) => classChanged(one) });
-  return loop.run(signal, volumes, claims, classes);
+  followUnscheduledPods(podCache, (claim) => loop.queue.add(claim));
+  return loop.run(signal, volumes, claims, classes, podCache);
 };
 
 interface Caches {
   readonly volumes: Informer<PersistentVolume>;
   readonly claims: Informer<PersistentVolumeClaim>;
   readonly classes: Informer<StorageClass>;
+  readonly pods: Informer<Pod>;
 }
 
 type ClaimStatus = Wire<V1PersistentVolumeClaimStatus>;
@@ -125,7 +129,8 @@ class VolumeBinder {
       (waits ? undefined : findVolume(claim, volumes.list(), { keptOnly: false }));
     if (found !== undefined) return this.#bind(found, claim);
     if (waits && claim.metadata.annotations?.[SELECTED_NODE] === undefined) {
-      this.#tell(claim, 'Normal', 'WaitForFirstConsumer', 'waiting for first consumer to be created before binding');
+      const { reason, message } = delayOf(claim, this.#caches.pods);
+      this.#tell(claim, 'Normal', reason, message);
     } else if (className !== '') {
       const current = await this.#callProvisioner(claim, className, storageClass);
       return this.#setClaimStatus(current, 'Pending', undefined);

@@ -237,3 +237,26 @@ test('a claim of the same name that belongs to somebody else is not used', async
   assert.equal(claimOf(t, 'p-v')?.metadata.ownerReferences, undefined);
   await t.stop();
 });
+
+test('a claim that waits for a consumer says whether a pod or a node for its pods is missing', async () => {
+  const t = await start(
+    [storageClasses, storageClass('late', 'WaitForFirstConsumer')],
+    [persistentVolumeClaims, claim('c', '1Gi', { storageClassName: 'late' })],
+  );
+  const first = 'Normal WaitForFirstConsumer waiting for first consumer to be created before binding';
+  assert.ok(
+    t.events().some((event) => event.startsWith(first)),
+    t.events().join('\n'),
+  );
+  const pod = (name: string): Pod => ({
+    metadata: { name, namespace: 'n' },
+    spec: { containers: [], volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'c' } }] },
+  });
+  t.client.seed(pods, pod('b'));
+  await t.advance(1000);
+  assert.ok(t.events().includes('Normal WaitForPodScheduled waiting for pod b to be scheduled'), t.events().join('\n'));
+  t.client.seed(pods, pod('a'));
+  await t.advance(1000);
+  assert.ok(t.events().includes('Normal WaitForPodScheduled waiting for pods a,b to be scheduled'));
+  await t.stop();
+});
