@@ -7,7 +7,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { parseCertificates, type Certificate } from '../../api/pki/certificate.ts';
 
-const LOOK_EVERY_MS = 5000;
+const CHECK_EVERY_MS = 5000;
 
 export interface CaBundle {
   /** A new object whenever the content of the file changed. */
@@ -34,10 +34,10 @@ export function fileCaBundle(path: string, clock: Clock, logger: Logger): CaBund
   };
   let seen = mark();
   let current = read();
-  let nextLookMs = clock.monotonic() + LOOK_EVERY_MS;
-  const look = (): void => {
-    if (clock.monotonic() < nextLookMs) return;
-    nextLookMs = clock.monotonic() + LOOK_EVERY_MS;
+  let nextCheckMs = clock.monotonic() + CHECK_EVERY_MS;
+  const reload = (): void => {
+    if (clock.monotonic() < nextCheckMs) return;
+    nextCheckMs = clock.monotonic() + CHECK_EVERY_MS;
     try {
       const now = mark();
       if (now === seen) return;
@@ -52,7 +52,7 @@ export function fileCaBundle(path: string, clock: Clock, logger: Logger): CaBund
     }
   };
   return {
-    certificates: () => (look(), current.certificates),
-    pem: () => (look(), current.pem),
+    certificates: () => (reload(), current.certificates),
+    pem: () => (reload(), current.pem),
   };
 }
