@@ -64,10 +64,14 @@ class NodeLifecycle {
 
   run(signal: AbortSignal): Promise<void> {
     this.#nodes.addHandler({
-      add: (node) => this.#nodeSeen(node),
+      add: (node) => {
+        this.#recordEvent(node, 'RegisteredNode', `Registered Node ${node.metadata.name} in Controller`);
+        this.#nodeSeen(node);
+      },
       update: (_, node) => this.#nodeSeen(node),
       delete: (node) => {
         const { name = '' } = node.metadata;
+        this.#recordEvent(node, 'RemovingNode', `Removing Node ${name} from Controller`);
         this.#heartbeats.delete(name);
         if (this.#zones.forget(name)) this.#zonesChanged();
       },
@@ -75,6 +79,11 @@ class NodeLifecycle {
     const renewed = (lease: Lease): void => this.#heardFrom(lease.metadata.name ?? '');
     this.#leases.addHandler({ add: renewed, update: (_, lease) => renewed(lease) });
     return this.#loop.run(signal, this.#nodes, this.#leases, this.#pods);
+  }
+
+  #recordEvent(node: Node, reason: string, what: string): void {
+    const message = `Node ${node.metadata.name} event: ${what}`;
+    this.#environment.recorder.event(referenceTo(node, nodes), 'Normal', reason, message);
   }
 
   #nodeSeen(node: Node): void {

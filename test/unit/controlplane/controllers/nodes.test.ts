@@ -4,6 +4,7 @@ import { parseCidr } from '../../../../api/meta/ip-addresses.ts';
 import type { Node, Pod } from '../../../../api/machinery/kinds.ts';
 import { nodes, pods } from '../../../../api/machinery/resources.ts';
 import { firstFree, runNodeIpam } from '../../../../controlplane/controllers/node/node-ipam.ts';
+import { runNodeLifecycle } from '../../../../controlplane/controllers/node/node-lifecycle.ts';
 import { nextStep, runNodeTtl, secondsOf, TTL_ANNOTATION } from '../../../../controlplane/controllers/node/node-ttl.ts';
 import {
   runPodGarbageCollector,
@@ -148,4 +149,16 @@ describe('pods that no other part removes', () => {
     assert.ok(t.client.peek(pods, 'n', 'p'));
     await t.stop();
   });
+});
+
+test('events report that a node came and that it is gone', async () => {
+  const t = controllerTest({ objects: [[nodes, node('a')]] });
+  await t.start(runNodeLifecycle);
+  await t.client.delete(nodes, '', 'a');
+  await t.advance(100);
+  assert.deepEqual(t.events(), [
+    'Normal RegisteredNode Node a event: Registered Node a in Controller',
+    'Normal RemovingNode Node a event: Removing Node a from Controller',
+  ]);
+  await t.stop();
 });
