@@ -3,6 +3,9 @@
  * is written before an object is, so that a killed process leaves no object that nobody knows. Events about a file are events
  * of its ConfigMap.
  *
+ * An inventory of another installation, which comes with a restored backup, says nothing about the folders of this host:
+ * nothing of it is deleted before its file is seen here.
+ *
  * Others may write to ConfigMaps, so that an entry alone lets nothing be deleted: the object must carry the label as well.
  */
 import { createHash } from 'node:crypto';
@@ -41,19 +44,23 @@ export class FileInventory {
   readonly path: string;
   readonly name: string;
   readonly entries = new Map<string, InventoryEntry>();
+  readonly #installation: string;
+  #isOwn = true;
   #uid = '';
   #written = '';
 
-  constructor(path: string) {
+  /** `installation` differs between data directories. */
+  constructor(path: string, installation: string) {
     this.path = path;
+    this.#installation = installation;
     this.name = inventoryName(path);
   }
 
   /** Reads a ConfigMap. Returns `undefined` if it is not one that `write` wrote. */
-  static read(object: KubeObject): FileInventory | undefined {
+  static read(object: KubeObject, installation: string): FileInventory | undefined {
     const data = (object['data'] ?? {}) as Readonly<Record<string, unknown>>;
     if (typeof data['path'] !== 'string' || typeof data['objects'] !== 'string') return undefined;
-    const inventory = new FileInventory(data['path']);
+    const inventory = new FileInventory(data['path'], installation);
     if (inventory.name !== object.metadata.name) return undefined;
     for (const line of data['objects'].split('\n')) {
       const entry = readEntry(line);
@@ -61,17 +68,30 @@ export class FileInventory {
     }
     inventory.#uid = object.metadata.uid ?? '';
     inventory.#written = data['objects'];
+    inventory.#isOwn = data['installation'] === installation;
     return inventory;
+  }
+
+  /** The file was on this host, so that its absence means something. */
+  get isOwn(): boolean {
+    return this.#isOwn;
   }
 
   get reference(): ObjectReference {
     return { apiVersion: 'v1', kind: 'ConfigMap', namespace: NAMESPACE, name: this.name, uid: this.#uid };
   }
 
+  /** Takes over the inventory of another installation, whose file is here as well. */
+  own(): void {
+    if (this.#isOwn) return;
+    this.#isOwn = true;
+    this.#written = '';
+  }
+
   /** Writes the entries if they have changed. */
   async write(client: Client): Promise<void> {
     const objects = [...this.entries.values()].map((entry) => stringifyJson(entry)).join('\n');
-    if (this.#uid !== '' && objects === this.#written) return;
+    if (this.#uid !== '' && (objects === this.#written || !this.#isOwn)) return;
     const labels = { [INVENTORY_LABEL]: INVENTORY };
     const written = await client.patch(
       configMaps,
@@ -82,7 +102,7 @@ export class FileInventory {
         apiVersion: 'v1',
         kind: 'ConfigMap',
         metadata: { name: this.name, namespace: NAMESPACE, labels },
-        data: { path: this.path, objects },
+        data: { path: this.path, installation: this.#installation, objects },
       },
       { force: true },
     );
@@ -96,12 +116,14 @@ export class FileInventory {
 }
 
 /** Returns the inventories by the paths of their files. */
-export async function readInventories(client: Client): Promise<Map<string, FileInventory>> {
+export async function readInventories(client: Client, installation: string): Promise<Map<string, FileInventory>> {
   const { items } = await client.list(configMaps, {
     namespace: NAMESPACE,
     labelSelector: `${INVENTORY_LABEL}=${INVENTORY}`,
   });
-  const found = items.map((object) => FileInventory.read(object)).filter((inventory) => inventory !== undefined);
+  const found = items
+    .map((object) => FileInventory.read(object, installation))
+    .filter((inventory) => inventory !== undefined);
   return new Map(found.map((inventory) => [inventory.path, inventory]));
 }
 

@@ -34,16 +34,19 @@ export interface FolderScan {
   readonly faults: ReadonlyMap<string, string>;
   /** The folder exists and could be listed. If it is missing, nothing is known about what it should contain. */
   readonly isComplete: boolean;
+  /** The filesystem of the folder: another one may be mounted there, or not be mounted. */
+  readonly device: bigint;
 }
 
 interface Found {
   readonly sources: ManifestSource[];
   readonly folders: string[];
   readonly faults: Map<string, string>;
+  device: bigint;
 }
 
 export async function scanFolder(path: string): Promise<FolderScan> {
-  const found: Found = { sources: [], folders: [], faults: new Map() };
+  const found: Found = { sources: [], folders: [], faults: new Map(), device: 0n };
   const isComplete = await scan(path, 0, found);
   return { ...found, isComplete };
 }
@@ -55,6 +58,7 @@ async function scan(folder: string, depth: number, found: Found): Promise<boolea
     const stats = await stat(folder, { bigint: true });
     const fault = trustFault(stats);
     if (fault !== undefined) throw new Error(fault);
+    if (depth === 0) found.device = stats.dev;
     names = (await readdir(folder)).toSorted();
   } catch (error) {
     if (depth > 0 || (error as NodeJS.ErrnoException).code !== 'ENOENT') found.faults.set(folder, messageOf(error));

@@ -30,6 +30,8 @@ export class ManifestSources {
   readonly #states = new Map<string, SourceState>();
   readonly #settling = new Map<string, { readonly signature: string; readonly sinceMs: number }>();
   #scans: ReadonlyMap<string, FolderScan> = new Map();
+  /** The filesystems of the folders in which this process has seen a manifest. */
+  readonly #filled = new Map<string, bigint>();
 
   constructor(options: SourcesOptions) {
     this.#options = options;
@@ -63,6 +65,8 @@ export class ManifestSources {
     const scans = new Map<string, FolderScan>();
     for (const folder of this.#options.folders) scans.set(folder, await scanFolder(folder));
     this.#scans = scans;
+    for (const [folder, { sources, device }] of scans)
+      if (sources.length > 0 && !this.#filled.has(folder)) this.#filled.set(folder, device);
     const found = new Map(
       [...scans.values()].flatMap(({ sources }) => sources.map((source) => [source.path, source] as const)),
     );
@@ -108,11 +112,15 @@ export class ManifestSources {
     }
   }
 
-  /** Whether the last scan says for sure if this file exists. */
+  /**
+   * Whether the last scan says for sure if this file exists. A folder that has been empty since the start may be one whose
+   * filesystem is not mounted, or whose content was lost with its host.
+   */
   #isKnown(path: string): boolean {
-    for (const [folder, { isComplete, faults }] of this.#scans) {
+    for (const [folder, { isComplete, device, faults }] of this.#scans) {
       if (!isBelow(path, folder)) continue;
-      return isComplete && ![...faults.keys()].some((faulty) => faulty === path || isBelow(path, faulty));
+      if (!isComplete || this.#filled.get(folder) !== device) return false;
+      return ![...faults.keys()].some((faulty) => faulty === path || isBelow(path, faulty));
     }
     return false;
   }

@@ -29,6 +29,8 @@ export interface ManifestsOptions {
   readonly folders: readonly string[];
   /** A folder whose pods are static pods of the node agent, and not applied. */
   readonly staticPodFolder: string;
+  /** Differs between data directories, and stays when a backup is restored. */
+  readonly installation: string;
   readonly client: Client;
   readonly catalog: ResourceCatalog;
   readonly clock: Clock;
@@ -119,7 +121,7 @@ class Manifests {
   }
 
   async #turn(signal: AbortSignal): Promise<number> {
-    this.#inventories ??= await readInventories(this.#options.client);
+    this.#inventories ??= await readInventories(this.#options.client, this.#options.installation);
     const settleMs = await this.#sources.refresh(signal);
     const isNew = await this.#watch.follow(this.#sources.folders);
     const resyncInMs = this.#resync();
@@ -155,6 +157,7 @@ class Manifests {
     const next = new Map<string, Item>();
     const found = [...this.#sources.unreadable].map(([path, message]): Fault => ({ path, line: 0, message }));
     for (const { source, documents, faults } of this.#sources.states) {
+      this.#inventories?.get(source.path)?.own();
       found.push(...faults.map((fault) => ({ path: source.path, ...fault })));
       for (const document of documents) {
         if (this.#isStaticPod(document, source.path)) continue;
@@ -201,7 +204,7 @@ class Manifests {
   #inventoryOf(path: string): FileInventory {
     const known = this.#inventories?.get(path);
     if (known !== undefined) return known;
-    const created = new FileInventory(path);
+    const created = new FileInventory(path, this.#options.installation);
     this.#inventories?.set(path, created);
     return created;
   }
@@ -276,7 +279,7 @@ class Manifests {
     const wanted = new Set([...this.#items.values()].map(({ document }) => this.#targetOf(document)?.key));
     let nextMs = Infinity;
     for (const inventory of this.#inventories?.values() ?? []) {
-      const keeps = this.#sources.keeps(inventory.path);
+      const keeps = !inventory.isOwn || this.#sources.keeps(inventory.path);
       // Objects that were applied last are deleted first.
       for (const key of [...inventory.entries.keys()].toReversed()) {
         if (wanted.has(key) || keeps) {

@@ -1,7 +1,9 @@
 /** Starts the application of manifests for `loops.ts`, with a user of its own. */
-import { mkdir } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { mkdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { createYamlThread } from '../../api/codec/yaml-thread.ts';
+import { replaceFile } from '../../api/machinery/replace-file.ts';
 import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
 import { startManifests } from '../manifests/manifests.ts';
 import { isPartEnabled } from '../options/parts.ts';
@@ -33,6 +35,7 @@ export async function startManifestsLoop({
   const manifests = startManifests({
     folders: [...new Set([own, ...flags.manifestsDir.map((path) => resolve(path))])],
     staticPodFolder: STATIC_POD_FOLDER,
+    installation: await installationOf(directory),
     client,
     catalog: registry.catalog,
     clock,
@@ -42,4 +45,19 @@ export async function startManifestsLoop({
     recorder: new CoreEventRecorder({ client, clock, logger: log, component: 'manifests' }),
   });
   onClose(() => manifests.close());
+}
+
+/** A data directory has an identity that no backup contains. On a full disk, it gets one for this start alone. */
+async function installationOf(directory: string): Promise<string> {
+  const path = join(directory, 'installation');
+  const known = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return '';
+    throw error;
+  });
+  if (/^[0-9a-f-]{36}$/.test(known)) return known;
+  const fresh = randomUUID();
+  await replaceFile(path, fresh, { mode: 0o600 }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOSPC' && error.code !== 'EDQUOT') throw error;
+  });
+  return fresh;
 }

@@ -1,8 +1,9 @@
 /** The folder of manifests of a control plane that is a process of its own: restarts, kills, kustomizations, broken files. */
 import assert from 'node:assert/strict';
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { systemClock } from '../../api/machinery/clock.ts';
 import { until } from '../until.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
 
@@ -79,6 +80,42 @@ test('kubectl describe shows what is wrong with a file', async () => {
   });
   assert.match(described, /wrong\.yaml, line \d: Service x: /);
   rmSync(pathOf('wrong.yaml'));
+});
+
+test('a backup that is restored on another host deletes nothing before the files are there again', async () => {
+  put('r.yaml', configMap('restored', '1'));
+  await until('the object', () => valueOf('restored') === '1');
+  await plane.stop();
+  // What a data directory has that was made by a restore: the objects, and nothing of the host.
+  rmSync(join(plane.directory, 'installation'));
+  rmSync(pathOf('r.yaml'));
+  await plane.launch();
+  // What is missing goes after some seconds, which the deletion of another object shows.
+  put('s.yaml', configMap('other', '1'));
+  await until('the other object', () => valueOf('other') === '1');
+  rmSync(pathOf('s.yaml'));
+  await until('the other object to go', () => !exists('other'));
+  assert.equal(valueOf('restored'), '1');
+  put('r.yaml', configMap('restored', '2'));
+  await until('the object of the file that is back', () => valueOf('restored') === '2');
+  rmSync(pathOf('r.yaml'));
+  await until('the object to go', () => !exists('restored'));
+});
+
+test('a folder that is empty at the start deletes nothing', async () => {
+  put('e.yaml', configMap('emptied', '1'));
+  await until('the object', () => valueOf('emptied') === '1');
+  await plane.stop();
+  const kept = join(plane.directory, 'elsewhere');
+  renameSync(join(plane.directory, 'manifests'), kept);
+  await plane.launch();
+  put('.ready', '');
+  // Longer than what is missing stays: nothing else would show that nothing happens.
+  await systemClock.sleep(7_000);
+  assert.equal(valueOf('emptied'), '1');
+  for (const name of readdirSync(kept)) renameSync(join(kept, name), pathOf(name));
+  put('e.yaml', configMap('emptied', '2'));
+  await until('the object of the file that is back', () => valueOf('emptied') === '2');
 });
 
 test('a control plane without the part leaves everything as it is', async () => {
