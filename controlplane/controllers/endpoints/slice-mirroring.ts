@@ -2,6 +2,7 @@
 import { stringifyJson } from '../../../api/codec/json.ts';
 import type { V1EndpointAddress, V1EndpointSubset } from '@kubernetes/client-node';
 import type { Endpoints, EndpointSlice, Service, Wire } from '../../../api/machinery/kinds.ts';
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
 import { endpoints, endpointSlices, services } from '../../../api/machinery/resources.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
@@ -56,6 +57,12 @@ export function groupsOf(subsets: readonly Subset[], most: number): EndpointGrou
   return [...groups.values()];
 }
 
+/** The number of addresses beyond the limit of each subset. */
+const countSkipped = (subsets: readonly Subset[], most: number): number =>
+  subsets.reduce((sum, { addresses = [], notReadyAddresses = [] }) => {
+    return sum + Math.max(0, addresses.length + notReadyAddresses.length - most);
+  }, 0);
+
 function endpointOf({ ip, hostname, nodeName, targetRef }: Address, ready: boolean): Endpoint {
   return {
     addresses: [ip],
@@ -92,7 +99,17 @@ export const runSliceMirroring: RunController = (environment, signal) => {
           if (original === undefined) pending.forget(key);
         }
       } catch (error) {
-        if (!isNamespaceTerminating(error) && !isNotFound(error)) throw error;
+        if (isNamespaceTerminating(error) || isNotFound(error)) return;
+        if (original !== undefined) {
+          const message = `Error updating EndpointSlices for Endpoints ${key}: ${(error as Error).message}`;
+          environment.recorder.event(
+            referenceTo(original, endpoints),
+            'Warning',
+            'FailedToUpdateEndpointSlices',
+            message,
+          );
+        }
+        throw error;
       }
     },
   });
@@ -129,6 +146,11 @@ async function mirror(
     isStale: ({ metadata: { labels, annotations } }) =>
       !semanticEqual(labels, metadata.labels) || !semanticEqual(annotations ?? {}, metadata.annotations),
   });
+  const skipped = countSkipped(original.subsets ?? [], options.mirroringMaxEndpointsPerSubset);
+  if (skipped > 0) {
+    const message = `A max of ${options.mirroringMaxEndpointsPerSubset} addresses can be mirrored to EndpointSlices per Endpoints subset. ${skipped} addresses were skipped`;
+    environment.recorder.event(referenceTo(original, endpoints), 'Warning', 'TooManyAddressesToMirror', message);
+  }
   for (const group of plan.create) {
     const slice = newSlice(original, group, metadata);
     pending.wrote(key, await client.create(endpointSlices, original.metadata.namespace ?? '', slice));

@@ -309,4 +309,19 @@ describe('endpoints that are kept by hand', () => {
     assert.equal(t.client.peekAll(endpointSlices).length, 0);
     await t.stop();
   });
+  test('have no slices for addresses beyond the limit of a subset, which an event says', async () => {
+    const t = controllerTest({
+      objects: [
+        [services, plain],
+        [endpoints, byHand],
+      ],
+      options: { mirroringMaxEndpointsPerSubset: 2 },
+    });
+    await t.start(runSliceMirroring);
+    await t.advance(2000);
+    const limit =
+      'A max of 2 addresses can be mirrored to EndpointSlices per Endpoints subset. 1 addresses were skipped';
+    assert.ok(t.events().some((event) => event.startsWith(`Warning TooManyAddressesToMirror ${limit}`)));
+    await t.stop();
+  });
 });
