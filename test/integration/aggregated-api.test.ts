@@ -144,7 +144,7 @@ interface Discovered {
 const discovered = async (): Promise<Discovered['items'][number] | undefined> =>
   ((await json('/apis', AGGREGATED)) as Discovered).items.find(({ metadata }) => metadata.name === GROUP);
 
-test('a server behind an APIService is found, is in discovery, and gets requests as the calling user', async () => {
+test('a server behind an APIService is available, is part of discovery, and gets requests with the calling user', async () => {
   await plane.client.create(apiServices, '', {
     apiVersion: 'apiregistration.k8s.io/v1',
     kind: 'APIService',
@@ -183,7 +183,7 @@ test('a server behind an APIService is found, is in discovery, and gets requests
   assert.ok(ECHO in document.definitions && !('com.example.Unused' in document.definitions));
 });
 
-test('an upgrade reaches the server behind and both sides talk', async () => {
+test('an upgraded connection reaches the server behind an APIService in both directions', async () => {
   const { port } = new URL(plane.url);
   const key = randomBytes(16).toString('base64');
   const text = await new Promise<string>((resolve, reject) => {
@@ -253,7 +253,7 @@ test('an unreachable server is reported as unavailable, and its resources as sta
   await until('the end of the group', async () => ((await discovered()) === undefined ? true : undefined));
 });
 
-test('versions of custom resources have APIServices of their own, which come back and go with them', async () => {
+test('versions of custom resources have APIServices, which are restored if they are deleted and removed with the versions', async () => {
   const schema = { openAPIV3Schema: { type: 'object' } };
   await plane.client.create(customResourceDefinitions, '', {
     apiVersion: 'apiextensions.k8s.io/v1',

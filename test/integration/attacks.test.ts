@@ -215,7 +215,7 @@ for (const [name, make, headers] of proxyCases) {
   });
 }
 
-test('the proxy speaks for users, each repeated header a group of its own, none taken to pieces', async () => {
+test('the proxy authenticates users; each repeated header is one group, and no header is split', async () => {
   const who = await whoAmI({
     identity: await makeIdentity(proxies, 'the-proxy'),
     headers: [
@@ -255,7 +255,7 @@ for (const [name, headers] of [
   });
 }
 
-test('groups without a user are no impersonation but an error', async () => {
+test('impersonation of groups without a user is an error', async () => {
   assert.equal((await call('/version', { headers: [admin, ['Impersonate-Group', 'a']] })).status, 400);
 });
 
@@ -277,7 +277,7 @@ for (const [name, value] of [
   });
 }
 
-test('spaces around the header are none of the token, as HTTP has it; two before it make it none', async () => {
+test('spaces around the header are not part of the token, as in HTTP; a second space before the token makes it invalid', async () => {
   const statusOf = async (value: string) =>
     (await call('/api/v1/secrets', { headers: [['Authorization', value]] })).status;
   assert.equal(await statusOf('Bearer admin-token   '), 200);
@@ -285,14 +285,14 @@ test('spaces around the header are none of the token, as HTTP has it; two before
   assert.equal(await statusOf('Bearer  admin-token'), 403);
 });
 
-test('two Authorization headers do not add up', async () => {
+test('two Authorization headers are not combined', async () => {
   const { status } = await call('/api/v1/secrets', { headers: [joe, admin] });
   assert.ok([400, 401, 403].includes(status), String(status));
 });
 
 const SECRET = 'in-the-secret';
 
-test('paths in disguise reach nothing that their own words may not', async () => {
+test('disguised paths reach nothing that their plain form is not authorized for', async () => {
   const rbac = '/apis/rbac.authorization.k8s.io/v1/namespaces/default';
   const role = {
     apiVersion: 'rbac.authorization.k8s.io/v1',
@@ -337,7 +337,7 @@ test('paths in disguise reach nothing that their own words may not', async () =>
   }
 });
 
-test('duplicate and disguised impersonation headers give nobody more', async () => {
+test('duplicate and disguised impersonation headers grant no further permissions', async () => {
   for (const headers of [
     [['Impersonate_User', 'admin']],
     [
@@ -355,7 +355,7 @@ test('duplicate and disguised impersonation headers give nobody more', async () 
   }
 });
 
-test('a length and chunks in one request, or two lengths, are no request', async () => {
+test('a request with both a length and chunks, or with two lengths, is refused', async () => {
   const { hostname, port } = new URL(plane.url);
   for (const head of [
     'Content-Length: 5\r\nTransfer-Encoding: chunked',
@@ -378,7 +378,7 @@ test('a length and chunks in one request, or two lengths, are no request', async
   }
 });
 
-test('a service account that is deleted takes its tokens with it', async () => {
+test('the tokens of a deleted service account are invalid', async () => {
   const accounts = '/api/v1/namespaces/default/serviceaccounts';
   const account = { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'leaving' } };
   assert.equal((await call(accounts, { method: 'POST', headers: [admin], body: account })).status, 201);
@@ -405,7 +405,7 @@ test('a service account that is deleted takes its tokens with it', async () => {
   assert.equal(await whoAmI({ headers: [spare.at(-1) ?? used] }), 401);
 });
 
-test('1,000 wrong tokens are refused one by one while the right one stays good', async () => {
+test('1,000 wrong tokens are refused one by one, while the right one remains valid', async () => {
   const right = async (): Promise<unknown> => whoAmI({ headers: [joe] });
   const before = await right();
   const { hostname, port } = new URL(plane.url);
@@ -436,7 +436,7 @@ test('1,000 wrong tokens are refused one by one while the right one stays good',
   assert.deepEqual(await right(), before);
 });
 
-test('certificates are revoked with their CA: once it is removed from the file, they are not accepted', async () => {
+test('certificates of a CA are refused once the CA is removed from the file', async () => {
   const identity = await makeIdentity(clients, 'ann');
   assert.equal((await call('/api/v1/secrets', { identity })).status, 200);
   const next = await makeAuthority('clients');
@@ -450,7 +450,7 @@ test('certificates are revoked with their CA: once it is removed from the file, 
   assert.equal((await call('/api/v1/secrets', { identity: await makeIdentity(next, 'ann') })).status, 200);
 });
 
-test('whatever was tried, no token and no key stands in the log', () => {
+test('the log contains no token and no key, whatever the attack', () => {
   const text = logged.join('\n');
   assert.match(text, /Authentication failed/);
   for (const secret of ['admin-token', 'joe-token', 'wrong-1', 'YWRtaW46', 'PRIVATE KEY', 'eyJhbGciOi', SECRET])

@@ -68,7 +68,7 @@ async function statusOf(token?: string): Promise<number> {
   return (await client.call({ ...endpoint, ...authorization }, request)).status;
 }
 
-test('where everything is allowed, nobody is anonymous', async () => {
+test('with AlwaysAllow, anonymous requests are refused', async () => {
   assert.equal(await statusOf(), 401);
   assert.equal(await statusOf('ann-token'), 200);
 });

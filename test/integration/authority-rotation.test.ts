@@ -127,7 +127,7 @@ describe("the cluster's CA", { timeout: 200_000 }, () => {
     assert.match(orchlet('certs', 'approve').said, /No request waits for approval/);
   });
 
-  test('gets a successor, which is trusted everywhere before it signs anything', async () => {
+  test('gets a successor that is trusted everywhere before it signs anything', async () => {
     const [old] = trusted();
     copyFileSync(plane.kubeconfig, join(directory, 'first.kubeconfig'));
     await stage('prepare');
@@ -139,7 +139,7 @@ describe("the cluster's CA", { timeout: 200_000 }, () => {
     await nodeGoesOn();
   });
 
-  test('leaves the signing to it, and what it signed before is good in the overlap', async () => {
+  test('stops signing after the switch, and its certificates are valid during the overlap', async () => {
     copyFileSync(plane.kubeconfig, join(directory, 'overlap.kubeconfig'));
     const [former, next] = trusted();
     await stage('switch');
@@ -156,7 +156,7 @@ describe("the cluster's CA", { timeout: 200_000 }, () => {
     await nodeGoesOn();
   });
 
-  test('is trusted no more at the end, and everything goes on with the new one', async () => {
+  test('is no longer trusted at the end, and everything works with the new CA', async () => {
     await stage('finish');
     assert.equal(trusted().length, 1);
     assert.notEqual(asBefore('overlap.kubeconfig').code, 0);

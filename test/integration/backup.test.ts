@@ -41,7 +41,7 @@ describe('a backup of the control plane', { timeout: 120_000 }, () => {
     rmSync(scratch, { recursive: true, force: true });
   });
 
-  test('is taken while it runs, for the eyes of its owner alone', () => {
+  test('is created while the control plane runs, and only its owner can read it', () => {
     kubectl('create', 'configmap', 'kept', '--from-literal=a=1');
     const made = orchlet('token', 'create', 'abcdef.0123456789abcdef');
     assert.equal(made.code, 0, made.said);
@@ -52,13 +52,13 @@ describe('a backup of the control plane', { timeout: 120_000 }, () => {
     assert.deepEqual(readdirSync(join(plane.directory, 'backup')), []);
   });
 
-  test('does not take the place of what a running control plane has', () => {
+  test('cannot be restored into a running control plane', () => {
     const refused = orchlet('restore', file);
     assert.equal(refused.code, 1);
     assert.match(refused.said, /runs \(process \d+\): stop it first/);
   });
 
-  test('is gone back to: objects, tokens, certificates; no client takes a new revision for an old one', async () => {
+  test('restores objects, tokens and certificates, and clients detect that the history changed', async () => {
     kubectl('create', 'configmap', 'lost', '--from-literal=a=1');
     const before = revision();
     const newest = newestRevision();
@@ -87,7 +87,7 @@ describe('a backup of the control plane', { timeout: 120_000 }, () => {
     kubectl('create', 'configmap', 'after', '--from-literal=a=1');
   });
 
-  test('can be taken of one that is stopped; a file that is none is refused and nothing is touched', async () => {
+  test('can be created while the control plane is stopped; an invalid file is refused and changes nothing', async () => {
     await plane.stop();
     const second = join(scratch, 'second.tgz');
     const taken = orchlet('backup', second);

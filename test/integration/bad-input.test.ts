@@ -94,7 +94,7 @@ test('integers of 64 bits stay as they are: in a custom resource, through each p
   assert.ok(refused.text.includes(most), refused.text);
 });
 
-test('__proto__ and constructor are names like others: as keys of data, in patches, in custom resources', async () => {
+test('__proto__ and constructor are ordinary names: as keys of data, in patches, in custom resources', async () => {
   const data = '{"__proto__":"a","constructor":"b","toString":"c"}';
   const map = await sendJson(
     'POST',
@@ -133,12 +133,12 @@ test('__proto__ and constructor are names like others: as keys of data, in patch
   }
 });
 
-test('bytes that are no UTF-8 are stored as the replacement character', async () => {
+test('bytes that are not valid UTF-8 are stored as the replacement character', async () => {
   const { text } = await sendJson('GET', `${MAPS}/utf8`);
   assert.match((JSON.parse(text) as { data: { a: string } }).data.a, /^\ufffd+$/);
 });
 
-test('an object does not grow beyond its bound by patches', async () => {
+test('patches cannot make an object exceed the size limit', async () => {
   const name = 'growing';
   const made = await sendJson(
     'POST',
@@ -202,7 +202,7 @@ for (const name of ['as many fields of a custom resource as fit'])
     }
   });
 
-test('others get the event loop while a large YAML body is parsed', async () => {
+test('other requests are served while a large YAML body is parsed', async () => {
   const text = `apiVersion: v1\nkind: ConfigMap\nmetadata: {name: large}\ndata: {a: [${'[],'.repeat(700_000)}]}\n`;
   const from = usedMs();
   assert.throws(() => parseYaml(text), /exceeded the limit/);
@@ -219,7 +219,7 @@ test('others get the event loop while a large YAML body is parsed', async () => 
   }
 });
 
-test('others get the event loop while a long list is indented or written as YAML', async () => {
+test('other requests are served while a long list is indented or written as YAML', async () => {
   const data = Object.fromEntries(Array.from({ length: 2_000 }, (_, at) => [`key-${at}`, `value ${at}`]));
   const path = '/api/v1/namespaces/kube-public/configmaps';
   for (let at = 0; at < 60; at += 1) {

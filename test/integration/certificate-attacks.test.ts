@@ -176,7 +176,7 @@ const failureOf = (status: SigningRequest['status']): string => {
   return failed?.message ?? '';
 };
 
-test('a request for a CA certificate gets a client certificate, with which nobody can sign', async () => {
+test('a request for a CA certificate gets a client certificate, which cannot sign others', async () => {
   const extensions = [basicConstraintsExtension({ isCa: true }), keyUsageExtension(['cert sign'])];
   const { name, status } = await ask({ subject: { commonName: 'ann' }, extensions });
   assert.equal(status, 201);
@@ -204,12 +204,12 @@ test('a request for a CA certificate gets a client certificate, with which nobod
   assert.equal((await call('GET', '/api/v1/secrets', chain)).status, 401);
 });
 
-test('a request to sign certificates is refused for good', async () => {
+test('a request with a usage to sign certificates is denied', async () => {
   const { name } = await ask({ subject: { commonName: 'ann' } }, { usages: ['client auth', 'cert sign'] });
   assert.equal(failureOf(await decide(name)), 'invalid usage for client certificate: cert sign');
 });
 
-test('nobody asks for a client certificate of system:masters, not even an administrator', async () => {
+test('a request for a client certificate of system:masters is refused, also from an administrator', async () => {
   for (const who of ['ann', 'admin']) {
     const subject = { commonName: 'root', organizations: ['devs', 'system:masters'] };
     const { name, status, body } = await ask({ subject }, { who });
@@ -221,7 +221,7 @@ test('nobody asks for a client certificate of system:masters, not even an admini
   }
 });
 
-test('a node’s request with system:masters beside its group is refused for good', async () => {
+test('a node’s request with the additional group system:masters is denied', async () => {
   const subject = { ...NODE, organizations: ['system:nodes', 'system:masters'] };
   const { name } = await ask({ subject }, { signerName: NODE_CLIENT, who: 'node' });
   assert.equal(failureOf(await decide(name)), 'subject organization is not system:nodes');
@@ -261,7 +261,7 @@ test('the user of a review is the authenticated one, whatever the request contai
   );
 });
 
-test('approving and signing need the right for the signer beside that for the request', async () => {
+test('approving and signing require the permission for the signer in addition to that for the request', async () => {
   const { name } = await ask({ subject: { commonName: 'ann' } });
   const { body } = await call<SigningRequest>('GET', `${REQUESTS}/${name}`, 'approver');
   const conditions = [{ type: 'Approved', status: 'True', reason: 'Me', message: 'me' }];
@@ -274,7 +274,7 @@ test('approving and signing need the right for the signer beside that for the re
   assert.match(signing.body.message, new RegExp(`user not permitted to sign requests with signerName "${CLIENT}"`));
 });
 
-test('a node asks for no certificate of another node, and gets its own by itself', async () => {
+test('a node cannot request a certificate of another node, and its own one is approved automatically', async () => {
   const usages = ['client auth', 'digital signature'];
   const other = { ...NODE, commonName: 'system:node:b' };
   const theirs = await ask({ subject: other }, { signerName: NODE_CLIENT, usages, who: 'node' });

@@ -204,7 +204,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
     });
   }
 
-  test('pages of the agent are for who has the narrow right to them', async () => {
+  test('pages of the agent require only the specific permission for each of them', async () => {
     cluster.run(['create', 'serviceaccount', 'monitor']);
     const rights = 'nodes/metrics,nodes/stats,nodes/statusz,nodes/configz';
     cluster.run(['create', 'clusterrole', 'monitor', '--verb=get', `--resource=${rights}`]);
@@ -243,7 +243,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
     assert.match((await askAgent(cluster.agentPort, '/pods', { token })).text, /subresource\(s\)=\[pods proxy\]/);
   });
 
-  test('a pod that is submitted to the agent has a mirror until it is taken back', async () => {
+  test('a pod that is submitted to the agent has a mirror pod until it is deleted there', async () => {
     cluster.run(['create', 'serviceaccount', 'operator']);
     cluster.run([
       'create',
@@ -292,7 +292,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
     await until('no mirror', () => cluster.run(['get', 'pods', '-o', 'name']).includes('given') === false);
   });
 
-  test('pods outlive a kill, and orchlet stop; a start takes them up, and nothing is started twice', async () => {
+  test('pods survive a kill and orchlet stop; a start adopts them, and nothing is started twice', async () => {
     cluster.run(['apply', '-f', join(ROOT, 'examples/hello.yaml')]);
     cluster.run(['rollout', 'status', 'deploy/hello', '--timeout=60s']);
     const facts = (): string =>
@@ -332,7 +332,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
     assert.match(page, /^hello from hello-/);
   });
 
-  test('a config map that changes is seen in its volume', async () => {
+  test('a changed config map becomes visible in its volume', async () => {
     cluster.run(['create', 'configmap', 'settings', '--from-literal=colour=red']);
     const pod = {
       apiVersion: 'v1',

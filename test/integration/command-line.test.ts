@@ -61,7 +61,7 @@ describe('the command', () => {
     }
   });
 
-  test('names the nearest right word for a wrong one, with exit code 2', () => {
+  test('suggests the most similar word for an unknown one, with exit code 2', () => {
     for (const [args, near] of [
       [['contrlplane'], 'controlplane'],
       [['controlplane', '--secure-prt', '1'], '--secure-port'],
@@ -197,7 +197,7 @@ describe('the command', () => {
     }
   });
 
-  test('completion is made for three shells', () => {
+  test('completion scripts exist for three shells', () => {
     const script = orchlet(['completion', 'bash']).stdout;
     const check = spawnSync('bash', ['-n'], { input: script, encoding: 'utf8' });
     assert.equal(check.status, 0, check.stderr);
@@ -207,7 +207,7 @@ describe('the command', () => {
   });
 
   const verifier = spawnSync('systemd-analyze', ['--version']).status === 0;
-  test('systemd takes the units', { skip: verifier ? false : 'systemd-analyze is not installed' }, () => {
+  test('systemd accepts the units', { skip: verifier ? false : 'systemd-analyze is not installed' }, () => {
     const units = ['orchlet.service', 'orchlet-agent.service'].map((name) => {
       const path = join(directory, name);
       // The program is not installed on the host of the tests.

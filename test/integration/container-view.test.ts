@@ -68,7 +68,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
       volumes: [{ name: 'files', emptyDir: {} }],
     },
   });
-  test('variables stand in their order, from all their sources', async () => {
+  test('environment variables have the specified order and come from all sources', async () => {
     await nodes.each('variables', (pod, on) => {
       const names = ['ONE', 'LATER', 'BOTH', 'P_BOTH', 'S', 'FILE', 'NO_FILE', 'NO_KEY', 'NODE', 'IP', 'MASTER'];
       const said = nodes
@@ -97,7 +97,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
     containers: [main, { ...main, name: 'small', resources: { limits: { memory: '32Mi' } } }],
     spec: { resources: { requests: { cpu: '100m', memory: '64Mi' }, limits } },
   });
-  test('resources of the pod as a whole hold its containers', async () => {
+  test('pod-level resources limit the containers of the pod', async () => {
     await nodes.each('whole', (pod) => {
       assert.equal(nodes.field(pod, '.status.qosClass'), 'Burstable');
       const told =
@@ -139,7 +139,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
     },
   }));
   nodes.prepare('too-long', { spec: { hostname: 'h'.repeat(50), subdomain: 'below', setHostnameAsFQDN: true } });
-  test('names are resolved as the pod specifies, and what does not fit is reported', async () => {
+  test('names are resolved as the pod specifies, and an unsupported DNS configuration is reported', async () => {
     await nodes.each('resolver', async (pod) => {
       const resolver = nodes.shell(pod, 'cat /etc/resolv.conf');
       assert.match(resolver, /^search default\.svc\.cluster\.local svc\.cluster\.local cluster\.local .*more\.test$/m);
@@ -224,7 +224,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
       ],
     },
   });
-  test('what was optional comes later, and the pod sees its own changes', async () => {
+  test('optional volumes appear later, and the downward API shows changes of the pod', async () => {
     await nodes.each('later', (pod) => {
       assert.equal(
         nodes.shell(pod, 'cd /all; echo $(ls); cat labels; echo; cat note; echo; cat cpu'),
@@ -263,7 +263,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
     spec: { volumes: [{ name: 'v', nfs: { server: '127.0.0.1', path: '/nowhere' } }] },
   });
   nodes.prepare('root', { container: { securityContext: { runAsNonRoot: true } } });
-  test('what this host cannot give is refused, with its reason', async () => {
+  test('features that this host lacks are refused with a reason', async () => {
     for (const on of RUNTIMES) {
       const features = nodes.run([
         'get',

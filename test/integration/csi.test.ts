@@ -147,7 +147,7 @@ for (const [on, skip, cidr] of [
       await cluster?.remove();
     });
 
-    test('is known of the node once it has registered', async () => {
+    test('is listed by the node once it has registered', async () => {
       await until(
         'the registration',
         () => driver.registrations.some((status) => status.pluginRegistered) || undefined,
@@ -164,7 +164,7 @@ for (const [on, skip, cidr] of [
       assert.equal(await get('nodes', '{.items[0].metadata.labels.topology\\.csi\\.example\\.com/rack}'), 'r1');
     });
 
-    test('gives a pod its persistent volume, attached and with the group of the pod', async () => {
+    test('provides an attached persistent volume with the fsGroup of the pod', async () => {
       await apply(podOf('disk', { persistentVolumeClaim: { claimName: 'claim' } }));
       await running('disk');
       const log = await until('the log', async () => {
@@ -180,7 +180,7 @@ for (const [on, skip, cidr] of [
       assert.equal(await get('nodes', '{.items[0].status.volumesInUse}'), `["kubernetes.io/csi/${DRIVER}^disk-1"]`);
     });
 
-    test('takes the volume back after the node was killed meanwhile, and lets it be detached', async () => {
+    test('unmounts and detaches the volume, although the agent was killed in the meantime', async () => {
       await cluster.stop('SIGKILL');
       const known = driver.registrations.length;
       await cluster.launch();
@@ -195,7 +195,7 @@ for (const [on, skip, cidr] of [
       await until('the detachment', async () => (await get('volumeattachments', '{.items}')) === '[]' || undefined);
     });
 
-    test('gives a pod a volume that stands in its spec', async () => {
+    test('provides an inline volume', async () => {
       const published = calls('nodePublishVolume');
       await apply(podOf('inline', { csi: { driver: DRIVER, volumeAttributes: { kind: 'scratch' } } }));
       await running('inline');

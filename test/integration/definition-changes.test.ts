@@ -62,7 +62,7 @@ async function watchThings(version: string): Promise<Watched> {
   return { events, ended: run() };
 }
 
-test('watches end when the schema changes, and see the new one when they are begun again', async () => {
+test('watches end when the schema changes, and new watches use the new schema', async () => {
   await plane.client.create(customResourceDefinitions, '', {
     apiVersion: 'apiextensions.k8s.io/v1',
     kind: 'CustomResourceDefinition',
@@ -88,7 +88,7 @@ test('watches end when the schema changes, and see the new one when they are beg
   assert.deepEqual(made['spec'], { a: '1', b: '2' });
 });
 
-test('of a version that is served no more watches end, and lists are not found', async () => {
+test('watches of a version end when it is no longer served, and its lists respond with 404', async () => {
   const watched = await watchThings('v2');
   await plane.client.patch(customResourceDefinitions, '', NAME, 'merge', {
     spec: { versions: versions(['v1'], ['a', 'b']) },
@@ -98,7 +98,7 @@ test('of a version that is served no more watches end, and lists are not found',
   assert.equal((await plane.client.list(things('v1'), {})).items.length, 3);
 });
 
-test('who watches while the definition is deleted sees every object go, then the end', async () => {
+test('watches report the deletion of every object before they end with the deleted definition', async () => {
   const watched = await watchThings('v1');
   await plane.client.delete(customResourceDefinitions, '', NAME);
   await watched.ended;

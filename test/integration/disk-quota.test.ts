@@ -21,7 +21,7 @@ describe('an exhausted disk quota', { skip, timeout: 120_000 }, () => {
   };
   const statusOf = async (path: string): Promise<number> => (await plane.api.call('GET', path, undefined, 5000)).status;
 
-  it('is a full disk and not a failed one, and writes go on when there is room', async () => {
+  it('counts as a full disk and not as a failed one, and writes resume when there is room', async () => {
     const { pid } = plane;
     assert.equal((await create('before')).status, 201);
     plane.fault('quota');
@@ -37,7 +37,7 @@ describe('an exhausted disk quota', { skip, timeout: 120_000 }, () => {
     assert.deepEqual({ pid: plane.pid, failures: plane.storageFailures }, { pid, failures: 0 });
   });
 
-  it('does not keep the next process from starting and from answering reads', async () => {
+  it('does not prevent the next process from starting and serving reads', async () => {
     plane.fault('quota');
     const { pid } = plane;
     plane.kill();

@@ -109,7 +109,7 @@ for (const [on, skip, cidr] of [
         spawnSync('find', [left, '-depth', '-type', 'd', '-exec', 'rmdir', '{}', ';']);
     });
 
-    test('of memory: the pod above its request goes, the one within it stays', async () => {
+    test('under memory pressure, the pod above its request is evicted, and the one below it stays', async () => {
       const modest = { requests: { memory: '30Mi' }, limits: { memory: '60Mi' } };
       apply(
         podOf('modest', 'sleep 1000', { resources: modest }),
@@ -140,7 +140,7 @@ for (const [on, skip, cidr] of [
       assert.equal(get('pod modest', '{.status.containerStatuses[0].restartCount}'), '0');
     });
 
-    test('of disk: the pod that wrote most goes, and its files with it', async () => {
+    test('under disk pressure, the pod with the highest usage is evicted, and its files are removed', async () => {
       apply(
         podOf('writer', `dd if=/dev/zero of=/v/big bs=1M count=${WRITTEN_MIB} 2>/dev/null; sleep 1000`, {
           volume: {},
@@ -153,7 +153,7 @@ for (const [on, skip, cidr] of [
       assert.equal(phase('modest'), 'Running');
     });
 
-    test('an emptyDir above its size limit takes its own pod along, and no other', async () => {
+    test('an emptyDir above its size limit causes the eviction of its own pod, and of no other', async () => {
       apply(
         podOf('above', 'dd if=/dev/zero of=/v/big bs=1M count=20 2>/dev/null; sleep 1000', {
           volume: { sizeLimit: '8Mi' },

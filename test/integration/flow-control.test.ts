@@ -82,7 +82,7 @@ test('unfinished bodies of one user keep neither nodes nor others waiting', asyn
   for (const stream of attack) stream.close();
 });
 
-test('answers name the objects that they belong to, and the metrics count them', async () => {
+test('responses name their flow schema and priority level, and the metrics count them', async () => {
   const schema = await plane.client.get(flowSchemas, '', 'global-default');
   const level = await plane.client.get(priorityLevelConfigurations, '', 'global-default');
   await until('the configuration is applied', async () => {
@@ -132,7 +132,7 @@ test('a flow schema without its level is dangling, until the level exists', asyn
   });
 });
 
-test('flow control objects come back as they should be, except for those that an administrator keeps', async () => {
+test('flow control objects are restored, except for those that an administrator maintains', async () => {
   const { client } = plane;
   const levels = priorityLevelConfigurations;
   const sharesOf = async (name: string): Promise<unknown> => {

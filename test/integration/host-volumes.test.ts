@@ -66,7 +66,7 @@ describe('what a container sees of its host', { skip: skipWithoutBoth, timeout: 
     container: { volumeMounts: [{ name: 'v', mountPath: '/v' }] },
     spec: { volumes: [typed('v', join(host, 'file'), 'Socket')] },
   }));
-  test('a path of the host is given by its type, and refused by it', async () => {
+  test('a host path is mounted if it has the required type, and refused otherwise', async () => {
     await nodes.each('paths', (pod, on) => {
       const kinds = 'cd /v; for name in *; do echo $name $(stat -c %F $name | tr " " -); done';
       assert.deepEqual(nodes.shell(pod, kinds).split('\n'), [
@@ -130,7 +130,7 @@ describe('what a container sees of its host', { skip: skipWithoutBoth, timeout: 
       volumes: ['local', 'block'].map((name) => ({ name, persistentVolumeClaim: { claimName: `${name}-${on}` } })),
     },
   }));
-  test('a claim gives a directory of the node, or a device of it', async () => {
+  test('a claim provides a directory or a block device of the node', async () => {
     await nodes.each('claims', (pod, on) => {
       assert.equal(
         nodes.shell(pod, 'stat -c "%g %a" /local/before; stat -c "%g %A" /local').replaceAll('\n', ' '),
@@ -161,7 +161,7 @@ describe('what a container sees of its host', { skip: skipWithoutBoth, timeout: 
     container: { volumeMounts: [{ ...below, recursiveReadOnly: 'Enabled' }] },
     spec: tree(),
   }));
-  test('what is mounted below a read-only mount is read-only too, where the runtime can make it so', async () => {
+  test('mounts below a read-only mount are read-only, too, if the runtime supports that', async () => {
     await nodes.each('read-only', async (pod, on) => {
       const node = nodes.nodeName(on);
       const handlers = '{.status.runtimeHandlers[?(@.name=="")].features.recursiveReadOnlyMounts}';
@@ -194,7 +194,7 @@ describe('what a container sees of its host', { skip: skipWithoutBoth, timeout: 
       ],
     },
   });
-  test('huge pages are a volume, and what a container may have of them', async () => {
+  test('huge pages are available as a volume, within the limits of the container', async () => {
     await nodes.each('pages', (pod) => {
       assert.equal(nodes.field(pod, '.status.qosClass'), 'Guaranteed');
       const mounts = nodes.shell(pod, 'grep hugetlbfs /proc/mounts');

@@ -236,7 +236,7 @@ for (const [what, path, message, timeoutSeconds = 10] of faults) {
   });
 }
 
-test('what a webhook held up is not created in a namespace that terminates meanwhile', async () => {
+test('an object that a webhook delayed is not created in a namespace that has begun to terminate', async () => {
   let release: () => void = () => undefined;
   behaviours['held'] = (review, response) => {
     release = () => answer(response, review, {});
@@ -265,7 +265,7 @@ test('what a webhook held up is not created in a namespace that terminates meanw
   );
 });
 
-test('nobody followed the redirect', () => assert.deepEqual(followed, []));
+test('no redirect was followed', () => assert.deepEqual(followed, []));
 
 test('a webhook with a certificate of another CA does not receive the object', async () => {
   const other = await generateKey('ecdsa');
@@ -346,7 +346,7 @@ test('no slice may name an endpoint of the control plane’s own host', async ()
   }
 });
 
-test('a patch that cannot be read is a failed call, which a policy may ignore', async () => {
+test('an invalid patch counts as a failed call, which the failure policy may ignore', async () => {
   const clientConfig = { url: urlOf('undecodable'), caBundle: caBundle() };
   const kind = 'Mutating' as const;
   await inNamespace('w-patch-ignore', [{ clientConfig, kind, failurePolicy: 'Ignore' }], async () => {
@@ -358,7 +358,7 @@ test('a patch that cannot be read is a failed call, which a policy may ignore', 
   });
 });
 
-test('what a webhook adds gets its defaults', async () => {
+test('fields that a webhook adds get their defaults', async () => {
   const added = { name: 'side', image: 'side:1', ports: [{ containerPort: 80 }] };
   const path = 'adds';
   Object.assign(behaviours, {
@@ -392,6 +392,6 @@ test('what a webhook adds gets its defaults', async () => {
   );
 });
 
-test('the server is none the worse for all of it', async () => {
+test('the server still works after all faults', async () => {
   assert.equal((await configMap('default', 'after')).metadata.name, 'after');
 });

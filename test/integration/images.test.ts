@@ -102,7 +102,7 @@ for (const [on, skip] of [
       await rm(directory, { recursive: true, force: true });
     });
 
-    test('takes an archive by the command, which names what is in it and keeps it', async () => {
+    test('imports an archive by the command, which prints its images and pins them', async () => {
       const archive = await write('imported.tar', [['imported', 'alias'], ['second']]);
       const endpoint =
         on === 'docker'
@@ -130,7 +130,7 @@ for (const [on, skip] of [
       assert.equal(wrong.stderr.trim().split('\n').length, 1, wrong.stderr);
     });
 
-    test('loses unused images of enough age when it is full, by all their names', async () => {
+    test('removes unused images of sufficient age with all their names when it is full', async () => {
       await load(['unused'], ['named', 'twice']);
       const { gc, clock, told } = collector(() => FULL);
       await gc.collect().catch(() => undefined);
@@ -141,7 +141,7 @@ for (const [on, skip] of [
       assert.deepEqual(told, ['FreeDiskSpaceFailed', 'FreeDiskSpaceFailed'], 'there was not enough to free');
     });
 
-    test('loses images that were not used for too long, full or not', async () => {
+    test('removes images that were unused for too long, even if it is not full', async () => {
       await load(['aged']);
       const { gc, clock } = collector(() => NEVER_FULL, { policy: { maxAgeMs: 120_000 } });
       await gc.collect();
@@ -153,7 +153,7 @@ for (const [on, skip] of [
       assert.equal(await isThere('aged'), false);
     });
 
-    test('keeps what a container is of, also one that has ended, and what the runtime has pinned', async () => {
+    test('keeps the images of running and terminated containers, and those that the runtime has pinned', async () => {
       const config = sandboxOf(join(directory, 'logs'), `images-${process.pid}`);
       const sandbox = await runtime.runSandbox(config);
       try {

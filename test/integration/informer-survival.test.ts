@@ -153,7 +153,7 @@ async function compactAll(dataDir: string): Promise<void> {
   await storage.close();
 }
 
-test('informers tell of every change once over disconnects, a restart and a compaction', async (context) => {
+test('informers report every change exactly once over disconnects, a restart and a compaction', async (context) => {
   const dataDir = mkdtempSync(join(tmpdir(), 'orchlet-informers-'));
   const gate = new Gate();
   await gate.listen();

@@ -83,7 +83,7 @@ const statusOf = async (plane: ControlPlane, token: string): Promise<number> =>
 const publishedKeys = async (plane: ControlPlane): Promise<unknown[]> =>
   (await call<{ keys: { kid: string }[] }>(plane, '/openid/v1/jwks', ADMIN)).body.keys.map(({ kid }) => kid);
 
-test('a new key for service accounts signs, tokens of the old one stay good until it is taken out', async () => {
+test('a new service account key signs tokens, and tokens of the old key are valid until that key is removed', async () => {
   let old = '';
   await withPlane({}, async (plane) => {
     const account = { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'robot' } };
@@ -146,7 +146,7 @@ async function authority(name: string) {
   };
 }
 
-test('clients of two authorities come in while both are in the file, then those of the new one alone', async () => {
+test('clients of two CAs are accepted while the file contains both, and later only those of the new one', async () => {
   const [old, renewed] = await Promise.all([authority('clients'), authority('clients')]);
   const clientCaFile = join(directory, 'clients.crt');
   const write = (...pems: string[]): void => {

@@ -48,7 +48,7 @@ function verbs(server: () => ControlPlaneProcess, path: string, namespace: strin
     );
   });
 
-  test('apply --server-side owns fields, refuses conflicts, and takes by force', () => {
+  test('apply --server-side owns fields, refuses conflicts, and overrides them with --force-conflicts', () => {
     run(['apply', '--server-side', '-f', '-'], configMap('applied', { a: '1' }));
     const other = ['apply', '--server-side', '--field-manager', 'other', '-f', '-'];
     const refused = kubectl(other, configMap('applied', { a: '2' }));
@@ -67,14 +67,14 @@ function verbs(server: () => ControlPlaneProcess, path: string, namespace: strin
     assert.match(differs.stdout, /^\+\s+a: "?2"?$/m);
   });
 
-  test('explain goes down the types', () => {
+  test('explain shows nested types', () => {
     const told = run(['explain', 'pods', '--recursive']);
     assert.match(told, /ephemeralContainers/);
     assert.match(told, /terminationGracePeriodSeconds/);
     assert.match(run(['explain', 'deployment.spec.strategy.rollingUpdate']), /maxSurge/);
   });
 
-  test('get reads 300 objects by chunks', () => {
+  test('get reads 300 objects in chunks', () => {
     const items = Array.from({ length: 300 }, (_, index) => ({
       apiVersion: 'v1',
       kind: 'ConfigMap',
@@ -93,7 +93,7 @@ function verbs(server: () => ControlPlaneProcess, path: string, namespace: strin
     assert.equal([...stderr.matchAll(/limit=50/g)].length, 6, stderr);
   });
 
-  test('patch in three ways', () => {
+  test('patch works with each of the three types', () => {
     run(['create', '-f', '-'], configMap('patched', { a: '1', b: '2' }));
     const patch = (type: string, body: unknown): string =>
       run(['patch', 'configmap', 'patched', '--type', type, '-p', JSON.stringify(body)]);
@@ -107,7 +107,7 @@ function verbs(server: () => ControlPlaneProcess, path: string, namespace: strin
     patch('merge', { metadata: { finalizers: null } });
   });
 
-  test('replace --force makes another object', () => {
+  test('replace --force recreates the object', () => {
     run(['create', '-f', '-'], configMap('replaced', { a: '1' }));
     const uid = run(['get', 'configmap', 'replaced', '-o', 'jsonpath={.metadata.uid}']);
     run(['replace', '--force', '-f', '-'], configMap('replaced', { a: '2' }));
@@ -121,7 +121,7 @@ function verbs(server: () => ControlPlaneProcess, path: string, namespace: strin
     assert.match(kubectl(['get', 'configmap', 'dry']).stderr, /\(NotFound\): configmaps "dry" not found/);
   });
 
-  test('get prints in every form', () => {
+  test('get prints every output format', () => {
     run(['create', '-f', '-'], configMap('printed', { a: '1', b: '2' }));
     const as = (form: string): string => run(['get', 'configmap', 'printed', '-o', form]);
     assert.match(as('yaml'), /^kind: ConfigMap$/m);
@@ -133,7 +133,7 @@ function verbs(server: () => ControlPlaneProcess, path: string, namespace: strin
     assert.equal(JSON.parse(run(['get', '--raw', '/version'])).minor, '36');
   });
 
-  test('wait sees a condition come', () => {
+  test('wait returns when a condition becomes true', () => {
     run(['create', '-f', '-'], configMap('awaited', { a: '1' }));
     run(['wait', 'configmap/awaited', '--for', 'jsonpath={.data.a}=1', '--timeout', '30s']);
     run(['delete', 'configmap', 'awaited', '--wait=false']);
@@ -185,7 +185,7 @@ function verbs(server: () => ControlPlaneProcess, path: string, namespace: strin
     run(['delete', 'csr', name]);
   });
 
-  test('the rest of the commands find their answers', () => {
+  test('the other commands succeed', () => {
     assert.match(run(['auth', 'can-i', '--list']), /\*\.\* /);
     assert.match(run(['cluster-info']), /control plane.* is running at .*https:\/\//);
     assert.match(run(['api-versions']), /^apps\/v1$/m);

@@ -69,12 +69,12 @@ after(async () => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-test('without a network it serves on loopback, and publishes no endpoint', options, () => {
+test('without a network it serves on loopback and publishes no endpoint', options, () => {
   assert.throws(endpoint, /NotFound/);
   assert.match(clusterInfo(), /server: https:\/\/127\.0\.0\.1:/);
 });
 
-test('an address that comes is published, and the serving certificate has it', options, async () => {
+test('a new address is published, and the serving certificate contains it', options, async () => {
   inside('ip', 'link', 'add', 'up0', 'type', 'veth', 'peer', 'name', 'up1');
   inside('ip', 'link', 'set', 'up1', 'up');
   inside('ip', 'link', 'set', 'up0', 'up');

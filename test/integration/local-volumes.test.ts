@@ -89,7 +89,7 @@ for (const [on, skip, cidr] of [
       });
     });
 
-    test('the folder goes with the claim', async () => {
+    test('the folder is removed with the claim', async () => {
       const volume = volumeOf('c');
       cluster.run(['delete', 'pod', 'reader']);
       cluster.run(['delete', 'pvc', 'c']);

@@ -22,7 +22,7 @@ const valueOf = (name: string): string =>
   plane.kubectl(['get', 'configmap', name, '-o', 'jsonpath={.data.value}']).stdout;
 const exists = (name: string): boolean => plane.kubectl(['get', 'configmap', name]).code === 0;
 
-test('objects survive a kill, and what left the folder meanwhile is deleted after the start', async () => {
+test('objects survive a kill, and those that were removed from the folder in the meantime are deleted after the start', async () => {
   put('a.yaml', `${configMap('a', '1')}---\n${configMap('b', '1')}`);
   await until('the objects', () => valueOf('b') === '1');
   const uid = plane.kubectl(['get', 'configmap', 'a', '-o', 'jsonpath={.metadata.uid}']).stdout;

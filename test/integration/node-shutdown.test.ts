@@ -126,11 +126,11 @@ describe('a host that goes down', { skip: whyNot(), timeout: 120_000 }, () => {
   const readyOfNode = async () =>
     ((await plane.client.get(nodes, '', 'n1')) as Status).status?.conditions?.find(({ type }) => type === 'Ready');
 
-  test('is held up by a lock of the node agent', async () => {
+  test('is delayed by an inhibitor lock of the node agent', async () => {
     await until('the lock', () => locks() === 1 || undefined);
   });
 
-  test('waits for the pods, which end by priority; the node is not ready and takes no others', async () => {
+  test('waits for the pods, which terminate by priority; the node is not ready and accepts no new pods', async () => {
     await until('the service account', () => plane.client.get(serviceAccounts, 'default', 'default'));
     await plane.client.create(pods, 'default', podOf('plain', {}));
     await plane.client.create(pods, 'default', podOf('critical', { priorityClassName: 'system-node-critical' }));

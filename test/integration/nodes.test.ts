@@ -97,7 +97,7 @@ describe('three nodes', { skip: skipWithoutNamespaces, timeout: 280_000 }, () =>
     await host?.remove();
   });
 
-  test('join with the line that token create prints, each with its own name, address and pod range', async () => {
+  test('join with the command that token create prints, each with its own name, address and pod range', async () => {
     const orchlet = join(import.meta.dirname, '../../bin/orchlet');
     const made = spawnSync(
       orchlet,
@@ -144,7 +144,7 @@ describe('three nodes', { skip: skipWithoutNamespaces, timeout: 280_000 }, () =>
     }
   });
 
-  test('a node that is cut off is tainted, and its pods run elsewhere; it comes back with what it should run', async () => {
+  test('a disconnected node is tainted, and its pods run elsewhere; it returns with the pods that it should run', async () => {
     const [, , third] = host.nodes;
     assert.ok(third);
     const lost = pods('web').filter(({ spec }) => spec.nodeName === 'c');

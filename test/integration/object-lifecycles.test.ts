@@ -25,7 +25,7 @@ const isGone = async (name: string): Promise<boolean> => {
   }
 };
 
-test('a circle of owners does not keep its members', async () => {
+test('a cycle of owners does not prevent garbage collection', async () => {
   const names = ['a', 'b', 'c'];
   const made: KubeObject[] = [];
   for (const name of names) made.push(await plane.client.create(configMaps, NAMESPACE, { metadata: { name } }));
@@ -38,7 +38,7 @@ test('a circle of owners does not keep its members', async () => {
   for (const name of names) await until(`the end of ${name}`, () => isGone(name));
 });
 
-test('a quota counts what is made, refuses more, and gives back what is deleted', async () => {
+test('a quota counts created objects, refuses objects above its limit, and is refunded for deleted ones', async () => {
   const count = 'count/configmaps';
   await until('the root certificate', async () => !(await isGone('kube-root-ca.crt')));
   await plane.client.create(resourceQuotas, NAMESPACE, {

@@ -150,7 +150,7 @@ const forged = (
     .setProtectedHeader(header)
     .sign(key);
 
-test('a token of the issuer is its subject with prefixes', async () => {
+test('a token of the issuer authenticates its subject with prefixes', async () => {
   const known = await authenticator().authenticateToken(await issuedToken(), []);
   assert.equal(known?.user.name, `${issuer}#ann`);
   assert.deepEqual(known.user.groups, ['oidc:devs']);
@@ -193,7 +193,7 @@ for (const [name, make] of refused) {
   });
 }
 
-test('a token of another issuer is left to others', async () => {
+test('a token of another issuer is passed to the next authenticator', async () => {
   assert.equal(await authenticator().authenticateToken(await forged({ iss: 'https://elsewhere' }), []), undefined);
 });
 
@@ -214,7 +214,7 @@ test('an issuer with a certificate of an unknown CA is refused', async () => {
   );
 });
 
-test('an issuer that is away means refusals, and keys that are known stay good', async () => {
+test('while an issuer is unreachable, tokens of unknown keys are refused, and those of cached keys are accepted', async () => {
   const known = authenticator();
   const token = await issuedToken();
   assert.ok(await known.authenticateToken(token, []));

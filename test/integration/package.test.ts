@@ -111,13 +111,13 @@ describe('the npm package', { timeout: 240_000 }, () => {
       assert.equal(manifest[field], undefined, field);
   });
 
-  test('names the licences of the packages in it', () => {
+  test('contains the licences of its packages', () => {
     const licences = readFileSync(join(installed, 'dist/program/licenses.txt'), 'utf8');
     for (const name of ['better-sqlite3', 'dockerode', 'fastify', 'pino', 'ws', '@kubernetes/client-node'])
       assert.match(licences, new RegExp(`^${name} \\d`, 'm'), name);
   });
 
-  test('the import loads the control plane alone, from a few files', () => {
+  test('an import loads only the control plane, from a few files', () => {
     const program = join(installed, 'dist/program');
     const files = loadedFirst(program, 'library.js');
     const texts = [...files].map((file) => readFileSync(join(program, file), 'utf8'));
@@ -128,7 +128,7 @@ describe('the npm package', { timeout: 240_000 }, () => {
       assert.ok(!texts.some((text) => text.includes(`node_modules/${name}/`)), name);
   });
 
-  test('gives a control plane in memory, and one with its storage on disk', () => {
+  test('starts a control plane in memory, and one with its storage on disk', () => {
     writeFileSync(join(project, 'memory.mjs'), IN_MEMORY);
     // The program does not trust the CA of the certificate.
     assert.match(run(process.execPath, ['memory.mjs']), /CERT/);
@@ -136,7 +136,7 @@ describe('the npm package', { timeout: 240_000 }, () => {
     assert.match(run(process.execPath, ['disk.mjs', join(project, 'data')]), /^https:\/\/127\.0\.0\.1:\d+\ntrue\n$/);
   });
 
-  test('its types need no other package than those of Node.js', () => {
+  test('its types need only the types of Node.js', () => {
     writeFileSync(join(project, 'typed.ts'), TYPED);
     const options = {
       strict: true,
@@ -151,7 +151,7 @@ describe('the npm package', { timeout: 240_000 }, () => {
     assert.equal(run(process.execPath, [join(ROOT, 'node_modules/typescript/bin/tsc'), '-p', '.']), '');
   });
 
-  test('brings the command', () => {
+  test('contains the command', () => {
     assert.match(run('npx', ['--offline', 'orchlet', 'version']), /^orchlet \d/);
   });
 });

@@ -82,7 +82,7 @@ describe('pods as they are watched', { skip, timeout: 240_000 }, () => {
     ]);
   const history = (name: string): Seen[] => events.filter(({ object }) => object.metadata.name === name);
 
-  test('nothing of a pod starts before its init containers have ended well', async () => {
+  test('containers start only after all init containers have succeeded', async () => {
     const init = (name: string, command: string): object => ({ name, image: IMAGE, command: [command] });
     create('blocked', { initContainers: [init('one', 'false'), init('two', 'true')] });
     await eventually(
@@ -104,7 +104,7 @@ describe('pods as they are watched', { skip, timeout: 240_000 }, () => {
     cluster.run(['delete', 'pod', 'blocked', '--wait=false']);
   });
 
-  test('a pod that is deleted while it fails has reported its end, and never runs again', async () => {
+  test('a pod that is deleted while it fails reports its termination and never runs again', async () => {
     const names = Array.from({ length: 5 }, (_none, index) => `failing-${index}`);
     for (const name of names) create(name, { restartPolicy: 'Never' }, { command: ['false'] });
     for (const name of names) {
@@ -128,7 +128,7 @@ describe('pods as they are watched', { skip, timeout: 240_000 }, () => {
     }
   });
 
-  test('a class gives its handler to the runtime, and keeps it for what runs', async () => {
+  test('a runtime class selects the handler of the runtime, and running pods keep it', async () => {
     for (const [name, handler] of [
       ['usual', 'runc'],
       ['unknown', 'no-such-handler'],
@@ -153,7 +153,7 @@ describe('pods as they are watched', { skip, timeout: 240_000 }, () => {
     cluster.run(['delete', 'pod', 'usual', 'unknown', '--wait=false']);
   });
 
-  test('a sub-path that lacks its value is waited for', async () => {
+  test('a pod waits for a missing sub-path', async () => {
     const fieldRef = { fieldPath: "metadata.annotations['place']" };
     create(
       'placed',

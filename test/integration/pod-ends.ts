@@ -211,7 +211,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
       assert.equal(restarts('inside'), 0);
     });
 
-    test('hooks run at the start and at the end, the end before the signal; one by TCP that nobody answers fails', async () => {
+    test('postStart and preStop hooks run, preStop before the signal; a TCP hook without a listener fails', async () => {
       await cluster.eventually('readiness of hooked', () => isReady('hooked'));
       assert.deepEqual(askedFor('http GET /begun'), ['http GET /begun x-why=hook']);
       await remove('hooked');
@@ -242,7 +242,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
       await remove('crashing');
     });
 
-    test('a sidecar ends after the work, restarts by itself, and keeps no pod from its end', async () => {
+    test('a sidecar terminates after the other containers, restarts independently, and does not delay the end of its pod', async () => {
       await cluster.eventually('the end', () => watch.phase('job') === 'Succeeded');
       assert.equal(cluster.said('job'), 'ended\n');
       assert.equal(watch.container('job', 'side')?.state.terminated?.exitCode, 0);
@@ -251,7 +251,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
       assert.equal(watch.phase('helped'), 'Running');
     });
 
-    test('a pod that is deleted by force is gone at once, and what it ran with it', async () => {
+    test('a pod that is deleted by force is removed at once, and its containers are stopped', async () => {
       await cluster.eventually('its life', () => cluster.said('beat') !== '');
       cluster.run(['delete', 'pod', 'stubborn', '--force', '--grace-period=0']);
       assert.notEqual(cluster.try(['get', 'pod', 'stubborn']).code, 0);
@@ -291,7 +291,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
       assert.match(cluster.run(['logs', name]), /^\S+\n$/);
     });
 
-    test('a pod that is deleted while the agent is away ends when it is back', async () => {
+    test('a pod that is deleted while the agent is stopped terminates when the agent is restarted', async () => {
       await cluster.eventually('readiness of left', () => isReady('left'));
       await cluster.agent.stop('SIGKILL');
       cluster.run(['delete', 'pod', 'left', '--wait=false', '--grace-period=20']);
@@ -301,6 +301,6 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
       await cluster.nodeReady();
     });
 
-    test('no status ever went back', () => watch.assertSteady());
+    test('no status ever regressed', () => watch.assertSteady());
   });
 }

@@ -101,7 +101,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
       await eventually('no condition of it', () => !field('sized', '.status.conditions[*].type').includes('Resize'));
     });
 
-    test('sidecars start before the others and end after them, the last one first', async () => {
+    test('sidecars start before the other containers and terminate after them in reverse order', async () => {
       const script = (name: string): readonly string[] => [
         'sh',
         '-c',
@@ -134,7 +134,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
       ]);
     });
 
-    test('a debug container joins its target, and ends for good', async () => {
+    test('a debug container joins its target, and is never restarted', async () => {
       create('debugged', {});
       ready('debugged');
       run([
@@ -213,7 +213,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
       assert.equal(field('restarted', '.status.conditions[?(@.type=="AllContainersRestarting")].status'), 'False');
     });
 
-    test('a container is confined as its pod says', () => {
+    test('a container is confined as its pod specifies', () => {
       create('confined', {
         container: {
           securityContext: {
@@ -265,7 +265,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
     const isMapped = (phase: string): boolean =>
       phase === 'Running' && !/^\s+0\s+0\s/.test(shell('mapped', 'cat /proc/self/uid_map'));
 
-    test('what the node does not allow is refused with its reason', async () => {
+    test('pods that the node does not allow are refused with a reason', async () => {
       create('unsafe', { spec: { securityContext: { sysctls: [{ name: 'kernel.msgmax', value: '65536' }] } } });
       // A runtime without user namespaces must refuse the pod instead of running it with the host's users.
       create('mapped', { spec: { hostUsers: false } });
@@ -283,7 +283,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
       assert.equal(field('unsafe', '.status.phase'), 'Failed');
     });
 
-    test('a host port leads to its pod, and is given once', async () => {
+    test('a host port leads to its pod, and only one pod can have it', async () => {
       const port = await freePort();
       const serving = {
         container: {
@@ -303,7 +303,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
       await until('an answer', () => answers(port));
     });
 
-    test('logs rotate, old ones are compressed, and a reader that follows misses nothing', async () => {
+    test('logs are rotated, old ones are compressed, and a follower misses nothing', async () => {
       const lines = 2_400;
       create('talking', {
         container: {

@@ -148,7 +148,7 @@ export function podStreams(on: RuntimeName, skip: string | false): void {
       });
     }
 
-    test('a reader that is slow holds up the command, and nothing is kept for it without bound', async () => {
+    test('a slow reader blocks the command, and the buffered output is bounded', async () => {
       const count = `i=0; while echo "$block"; do i=$((i+1)); echo $i > /witness/blocks; done`;
       const command = `block=$(head -c ${BLOCK_BYTES} /dev/zero | tr '\\0' x); ${count}`;
       const child = cluster.spawn(['exec', 'talker', '--', 'sh', '-c', command]);
@@ -170,7 +170,7 @@ export function podStreams(on: RuntimeName, skip: string | false): void {
       }
     });
 
-    test('logs are shown from the requested beginning, up to the requested end and in the requested form', async () => {
+    test('logs are returned from the requested start, up to the requested limit, and in the requested format', async () => {
       const logs = (...args: string[]): string => cluster.run(['logs', 'lines', ...args]);
       const whole = 'out 1\nout 2\nout 3\nout 4\nout 5\nerr\n';
       await cluster.eventually('all lines', () => logs().split('\n').length === 7);
@@ -203,7 +203,7 @@ export function podStreams(on: RuntimeName, skip: string | false): void {
       assert.match(previous.stderr, /previous terminated container "main" in pod "lines" not found/);
     });
 
-    test('who follows a log gets its end when the container is restarted; the log before stays to be read', async () => {
+    test('a followed log ends when the container is restarted, and the previous log remains readable', async () => {
       const follower = cluster.spawn(['logs', '-f', '--tail=1', 'lines']);
       let seen = '';
       follower.stdout?.on('data', (chunk: Buffer) => (seen += chunk.toString()));

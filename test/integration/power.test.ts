@@ -129,7 +129,7 @@ function powerCuts(on: RuntimeName, cidr: string): void {
     await plane?.remove();
   });
 
-  test('boots its last known pods while the API server is away, and is put right when it is back', async () => {
+  test('starts its last known pods while the API server is unreachable, and is updated when it is reachable again', async () => {
     const uid = field('kept', '.metadata.uid');
     await until('the checkpoints', async () => {
       const names = await readdir(`${agent.rootDirectory}/last-known/pods`);
@@ -218,7 +218,7 @@ function powerCuts(on: RuntimeName, cidr: string): void {
     }
   });
 
-  test('restarts containers that exit while the API server does not answer, and reports that afterwards', async () => {
+  test('restarts containers that exit while the API server is unreachable, and reports that afterwards', async () => {
     const [before] = await running('a-0');
     assert.ok(before);
     await plane.stop('SIGKILL');
@@ -236,7 +236,7 @@ function powerCuts(on: RuntimeName, cidr: string): void {
     );
   });
 
-  test('goes on when the container runtime is killed and started again under it', async () => {
+  test('continues when the container runtime is killed and restarted', async () => {
     const ids = async (): Promise<string> =>
       (await Promise.all(['kept', 'a-1', 'a-2'].map(running))).map((found) => found.map(({ id }) => id).join()).join();
     const before = await ids();

@@ -152,7 +152,7 @@ describe('protobuf over HTTP', () => {
     await plane.close();
   });
 
-  test('what is made with protobuf reads the same in protobuf and in JSON', async () => {
+  test('an object that is created with protobuf is the same in protobuf and in JSON', async () => {
     const kinds = new Set<string>();
     const refused: string[] = [];
     for (const { path, body } of cases()) {

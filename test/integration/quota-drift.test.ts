@@ -24,7 +24,7 @@ after(() => plane.close());
 const used = async (): Promise<string | undefined> =>
   ((await plane.client.get(resourceQuotas, NAMESPACE, 'q')) as ResourceQuota).status?.used?.[COUNT];
 
-test('creating what exists, again and again, charges its quota once', async () => {
+test('repeated creates of an existing object charge its quota once', async () => {
   await plane.client.create(resourceQuotas, NAMESPACE, { metadata: { name: 'q' }, spec: { hard: { [COUNT]: '5' } } });
   await until('the quota is counted', async () => (await used()) === '0');
   const create = () => plane.client.create(configMaps, NAMESPACE, { metadata: { name: 'a' } });

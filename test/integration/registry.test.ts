@@ -197,7 +197,7 @@ for (const [on, skip] of [
       if (plugins !== '') rmSync(plugins, { recursive: true, force: true });
     });
 
-    test('without the password the pull fails, and is tried again after a while', async () => {
+    test('without the password the pull fails and is retried after a backoff', async () => {
       const image = `${registry.address}/team/app:1`;
       run('refused', image);
       const failed = await until('the failure', () => {
@@ -268,12 +268,12 @@ for (const [on, skip] of [
       await isRunning('with-account');
     });
 
-    test('a credential provider plugin opens what it is for, without a secret', async () => {
+    test('a credential provider plugin authenticates pulls from its registry without a secret', async () => {
       run('with-plugin', `${registry.address}/plugin/app:1`);
       await isRunning('with-plugin');
     });
 
-    test('a plugin may have a token of the service account that says who it is', async () => {
+    test('a plugin can get a token of the pod’s service account', async () => {
       const image = `${registry.address}/token/app:1`;
       // An administrator must allow audiences that no pod of the node uses.
       const named = { apiVersion: 'rbac.authorization.k8s.io/v1', metadata: { name: 'registry-audience' } };

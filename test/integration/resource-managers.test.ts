@@ -85,7 +85,7 @@ for (const [on, skip, cidr] of [
         spawnSync('find', [directory, '-depth', '-type', 'd', '-exec', 'rmdir', '{}', ';']);
     });
 
-    test('a guaranteed container has its processor alone, and no quota of it', async () => {
+    test('a Guaranteed container has an exclusive CPU without a quota', async () => {
       assert.equal(get('nodes', '{.items[0].status.allocatable.cpu}'), String(online.size - 1));
       apply(podOf('shared', {}));
       await running('shared');
@@ -108,7 +108,7 @@ for (const [on, skip, cidr] of [
       assert.deepEqual(parseCpuSet(state.entries[uid]?.['c'] ?? ''), mine);
     });
 
-    test('over a killed node everybody keeps what he has', async () => {
+    test('containers keep their CPUs when the agent is killed and restarted', async () => {
       const mine = allowed('mine');
       const id = get('pod mine', '{.status.containerStatuses[0].containerID}');
       await cluster.stop('SIGKILL');
@@ -120,7 +120,7 @@ for (const [on, skip, cidr] of [
       await until('the processor to be shared again', () => allowed('shared').isSupersetOf(online) || undefined);
     });
 
-    test('devices of a plugin are on the node, and a container that asks for one has what the plugin says', async () => {
+    test('the node reports the devices of a plugin, and a container gets the device that the plugin allocates', async () => {
       plugin = new FakeDevicePlugin({
         directory: devices(),
         devices: healthy({ first: 0, second: undefined }),
@@ -175,7 +175,7 @@ for (const [on, skip, cidr] of [
       );
     });
 
-    test('over a killed node the device stays with its container, and the plugin comes back', async () => {
+    test('a container keeps its device when the agent is killed and restarted, and the plugin registers again', async () => {
       assert.ok(plugin);
       plugin.change(healthy({ first: 0, second: undefined }));
       const id = get('pod user', '{.status.containerStatuses[0].containerID}');

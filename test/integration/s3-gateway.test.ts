@@ -74,7 +74,7 @@ describe('backups in the S3 server of Ceph', { skip: skipWithoutCeph, timeout: 2
     assert.equal(names.match(/large-/g)?.length, OBJECTS);
   });
 
-  test('scheduled backups are kept in the number that is configured', async () => {
+  test('only the configured number of scheduled backups is kept', async () => {
     const seen = new Set<string>();
     const kept = await until(
       'a second backup',

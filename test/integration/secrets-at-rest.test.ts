@@ -64,7 +64,7 @@ function kept(): string {
 const reencrypt = (...more: readonly string[]) =>
   run(ORCHLET, ['secrets', 'reencrypt', '--kubeconfig', join(dataDir, 'admin.kubeconfig'), ...more]);
 
-test('secrets are never in clear on the disk, and keys are exchanged while the server runs', async () => {
+test('secrets are never stored in clear, and keys are rotated while the server runs', async () => {
   const aesgcm = `aesgcm: {keys: [{name: old, secret: ${first}}]}`;
   const secretbox = `secretbox: {keys: [{name: new, secret: ${second}}]}`;
   write(aesgcm);

@@ -107,7 +107,7 @@ test('services and addresses belong together one to one after each SIGKILL', asy
   }
 });
 
-test('an address that is removed by hand is there again', async () => {
+test('an IPAddress that is deleted manually is recreated', async () => {
   const before = await pairs();
   const [name = ''] = before.addresses[0]?.split(' ') ?? [];
   assert.equal((await call('DELETE', `${NETWORKING}/ipaddresses/${name}`)).status, 200);
@@ -117,7 +117,7 @@ test('an address that is removed by hand is there again', async () => {
   assert.deepEqual(await pairs(), before);
 });
 
-test('a further range is ready, is kept while it is in use, and goes', async () => {
+test('an additional range becomes ready, is kept while it is in use, and can be deleted afterwards', async () => {
   const ranges = `${NETWORKING}/servicecidrs`;
   const range = async (): Promise<Item | undefined> =>
     (await items(ranges)).find(({ metadata }) => metadata.name === 'more');

@@ -95,7 +95,7 @@ async function sequence(rounds: number): Promise<void> {
   }
 }
 
-it('every acknowledged write survives SIGKILL, no half-write does, revisions never go back', async () => {
+it('every acknowledged write survives SIGKILL, no partial write does, and revisions never decrease', async () => {
   // The rounds run in parallel, because a round mostly starts processes.
   await Promise.all([sequence(ROUNDS / 2), sequence(ROUNDS / 2)]);
 });

@@ -53,7 +53,7 @@ describe('cgroups that systemd owns', { skip, timeout: 120_000 }, () => {
     await host?.remove();
   });
 
-  test('all pods are a slice that is held to what is allocatable', async () => {
+  test('all pods share a slice that is limited to the allocatable resources', async () => {
     agent({ enforcePods: { milliCpu: 1500, memoryBytes: 2 ** 30, pids: 1000 } });
     await reads(file('kubepods.slice', 'memory.max', 'memory/memory.limit_in_bytes'), '1073741824');
     await reads(file('kubepods.slice', 'cpu.weight', 'cpu/cpu.shares'), isV2 ? '59' : '1536');
@@ -84,7 +84,7 @@ describe('cgroups that systemd owns', { skip, timeout: 120_000 }, () => {
     await reads(file(PATH, 'cpu.weight', 'cpu/cpu.shares'), isV2 ? '20' : '512');
   });
 
-  test('what runs in the slice is left running, and the slice goes with its end', async () => {
+  test('processes in the slice keep running, and the slice is removed when they end', async () => {
     host.must(`systemd-run --scope --unit=container --slice=${SLICE} sleep 1000 >/dev/null 2>&1 & true`);
     await until('the scope', () =>
       host.sh('systemctl is-active container.scope').said === 'active' ? true : undefined,
@@ -118,7 +118,7 @@ describe('cgroups that systemd owns', { skip, timeout: 120_000 }, () => {
     host.must(`systemctl stop ${SLICE}`);
   });
 
-  test('the slice of the system is held to what is reserved for it', async () => {
+  test('the system slice is limited to its reserved resources', async () => {
     host.must('systemctl start system.slice');
     agent({ enforce: ['/system.slice', { milliCpu: 500, memoryBytes: 2 ** 29, pids: 0 }] });
     await reads(file('system.slice', 'memory.max', 'memory/memory.limit_in_bytes'), '536870912');

@@ -127,7 +127,7 @@ describe('the confined units', { skip, timeout: 280_000 }, () => {
     assert.equal(done(kubectl('get configmap last settings -o name')), 'configmap/last\nconfigmap/settings');
   });
 
-  test('orchlet join starts the agent within its bounds, and the node gets Ready', async () => {
+  test('orchlet join starts the confined agent, and the node becomes Ready', async () => {
     const line =
       done(host.sh(`orchlet token create --print-join-command --data-dir ${DATA}`))
         .split('\n')
@@ -173,7 +173,7 @@ describe('the confined units', { skip, timeout: 280_000 }, () => {
     assert.equal(host.must('cat /run/shared/file'), 'from-pod');
   });
 
-  test('its log, a forwarded port and the address of its service answer', async () => {
+  test('the pod’s log, a forwarded port and its service respond', async () => {
     assert.equal(done(kubectl('logs page')), 'serving');
     host.must(
       `systemd-run --unit=forward --setenv=KUBECONFIG=${DATA}/admin.kubeconfig kubectl port-forward pod/page 18080:8080`,

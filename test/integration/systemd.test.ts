@@ -64,7 +64,7 @@ describe('orchlet under systemd', { skip, timeout: 280_000 }, () => {
     await host?.remove();
   });
 
-  test('scripts/install starts it, and systemd calls it started when the API is ready', () => {
+  test('scripts/install starts it, and systemd considers it started when the API is ready', () => {
     const installed = host.sh(`${ROOT}/scripts/install`, 120_000);
     assert.equal(installed.code, 0, `${installed.said}\n${journal()}`);
     assert.equal(unit('ActiveState'), 'active');
@@ -86,7 +86,7 @@ describe('orchlet under systemd', { skip, timeout: 280_000 }, () => {
     assert.match(container, / 0$/);
   });
 
-  test('the pod as a whole is held by a slice of its own, and all pods by theirs', async () => {
+  test('each pod is limited by its own slice, and all pods by a common one', async () => {
     const uid = kubectl("get pod stays -o jsonpath='{.metadata.uid}'").said;
     const slice = `kubepods-pod${uid.replaceAll('-', '_')}.slice`;
     const memory = existsSync('/sys/fs/cgroup/cgroup.controllers') ? 'MemoryMax' : 'MemoryLimit';
@@ -110,7 +110,7 @@ describe('orchlet under systemd', { skip, timeout: 280_000 }, () => {
     assert.equal(tokens.split('\n').filter((line) => line !== '').length, 1, tokens);
   });
 
-  test('a process that hangs is ended by the watchdog and started again; pods run on', async () => {
+  test('a hanging process is killed by the watchdog and restarted, while pods keep running', async () => {
     host.must('mkdir -p /etc/systemd/system/orchlet.service.d');
     host.must("printf '[Service]\\nWatchdogSec=10s\\n' >/etc/systemd/system/orchlet.service.d/test.conf");
     host.must('systemctl daemon-reload && systemctl restart orchlet.service', 120_000);

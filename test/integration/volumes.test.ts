@@ -67,7 +67,7 @@ for (const [on, skip, cidr] of [
     });
     after(() => cluster?.remove());
 
-    test('files have the content, names and modes that their volumes say', async () => {
+    test('files have the content, names and modes of their volumes', async () => {
       apply(
         configMap('settings', { one: '1', two: '2' }),
         { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'keys' }, stringData: { key: 'k' } },
@@ -116,7 +116,7 @@ for (const [on, skip, cidr] of [
       assert.match(sh('files', 'grep " /secret " /proc/mounts'), /^tmpfs /);
     });
 
-    test('a change of a config map shows in the container, all of it at once', async () => {
+    test('a change of a config map becomes visible in the container atomically', async () => {
       apply(configMap('changing', { a: 'old', b: 'old' }));
       apply(podOf('follows', [{ name: 'v', mountPath: '/v' }], [{ name: 'v', configMap: { name: 'changing' } }]));
       await running('follows');
@@ -128,7 +128,7 @@ for (const [on, skip, cidr] of [
       assert.equal(seen, 'newnew');
     });
 
-    test('a pod that waits for a config map and a secret starts when they come', async () => {
+    test('a pod that waits for a config map and a secret starts when they are created', async () => {
       apply(
         podOf(
           'waits',
@@ -158,7 +158,7 @@ for (const [on, skip, cidr] of [
       assert.equal(sh('waits', 'echo $WORD; cat /v/a'), 'here\n1');
     });
 
-    test('a volume in memory is as large as it says, as its pod may use, whichever is less', async () => {
+    test('a memory volume has the smaller one of its own size limit and its pod’s memory limit', async () => {
       const memory = (name: string, sizeLimit?: string): object => ({
         name,
         emptyDir: { medium: 'Memory', sizeLimit },
@@ -185,7 +185,7 @@ for (const [on, skip, cidr] of [
       assert.equal(sh('memory', 'stat -c %a /small').trim(), '1777');
     });
 
-    test('sub-paths show a part of a volume, by name and by expression, and cannot lead out of it', async () => {
+    test('sub-paths mount a part of a volume, by name and by expression, and cannot lead out of it', async () => {
       const directory = join(cluster.directory, 'shared');
       mkdirSync(join(directory, 'part'), { recursive: true });
       writeFileSync(join(directory, 'part/file'), 'part of it');
@@ -229,7 +229,7 @@ for (const [on, skip, cidr] of [
       });
     });
 
-    test('what the host mounts later shows where the mount says so, and nowhere else', async () => {
+    test('later mounts of the host are visible only through mounts with propagation', async () => {
       const directory = join(cluster.directory, 'propagated');
       mkdirSync(join(directory, 'inner'), { recursive: true });
       await hostMounter.mount({ source: directory, target: directory, options: ['bind'] });
@@ -277,7 +277,7 @@ for (const [on, skip, cidr] of [
     });
 
     if (on === 'docker') {
-      test('an image may be a volume', async () => {
+      test('an image can be mounted as a volume', async () => {
         apply(
           podOf(
             'image',

@@ -53,7 +53,7 @@ function convert(thing: Thing, apiVersion: string): Thing {
   return { ...thing, apiVersion, spec };
 }
 
-test('a webhook for one version judges and changes what is written in another, converted for it both ways', async () => {
+test('a webhook for one version validates and mutates objects that are written in another, which are converted for it', async () => {
   const identity = await servingIdentity();
   const seen: { readonly path: string; readonly kind: unknown; readonly object: Thing }[] = [];
   const server = createServer(identity, (message, response) => {

@@ -65,7 +65,7 @@ test('a token of the issuer is known', async () => {
   assert.deepEqual(known?.user.groups, ['system:serviceaccounts', 'system:serviceaccounts:ns']);
 });
 
-test('a token of another issuer is left to others', async () => {
+test('a token of another issuer is passed to the next authenticator', async () => {
   assert.equal(await tokens.authenticateToken(sign(claims({ iss: 'https://elsewhere' })), []), undefined);
   assert.equal(await tokens.authenticateToken('not-a-token', []), undefined);
 });
