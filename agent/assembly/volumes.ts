@@ -144,6 +144,7 @@ function createManager(
     mountTimeoutMs: MOUNT_TIMEOUT_MS,
     csi,
     allocatableMemoryBytes: () => Number(wholeUnits(parseQuantity(node.allocatable()['memory'] ?? '0'))),
+    node: () => ({ name: nodeName, labels: node.node().metadata.labels ?? {} }),
     recursiveReadOnly: () =>
       node.node().status?.runtimeHandlers?.find(({ name }) => name === '')?.features?.recursiveReadOnlyMounts === true,
     forgetPod: (uid) => {

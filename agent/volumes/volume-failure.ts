@@ -1,6 +1,7 @@
 /** The failure of a step of mounting a volume, with the message of its event. */
 
 export type VolumeStep =
+  | 'MountVolume.NodeAffinity check'
   | 'MountVolume.SetUp'
   | 'MountVolume.MountDevice'
   | 'MountVolume.WaitForAttach'

@@ -11,6 +11,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import { backoffDelay } from '../../api/machinery/backoff.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
+import type { SelectableNode } from '../../api/kinds/node-selection.ts';
 import { SerialQueue } from '../../api/machinery/serial-queue.ts';
 import type { PodEventRecorder } from '../model/pod-events.ts';
 import type { Container, Pod, Volume } from '../model/pod.ts';
@@ -40,6 +41,8 @@ export interface VolumeManagerOptions {
   readonly mountTimeoutMs: number;
   readonly csi?: CsiDriverVolumes;
   readonly allocatableMemoryBytes?: () => number;
+  /** The node with the labels that the API server knows. */
+  readonly node: () => SelectableNode;
   /** Whether the runtime supports recursive read-only mounts. */
   readonly recursiveReadOnly?: () => boolean;
   /** Forgets the tokens of a removed pod. */
@@ -103,6 +106,7 @@ class HostVolumes implements VolumeManager {
       mounts: this.#mounts,
       csi,
       allocatableMemoryBytes,
+      node: options.node,
       onGrown: (pod, name) =>
         events.event(
           pod,

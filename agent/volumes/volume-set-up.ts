@@ -4,6 +4,7 @@
  */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { matchesNodeSelector, type SelectableNode } from '../../api/kinds/node-selection.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { CsiMount, CsiMountRequest } from './csi/csi-source.ts';
@@ -25,6 +26,7 @@ import {
   reportGrown,
 } from './persistent.ts';
 import type { PodMounts } from './pod-mounts.ts';
+import { VolumeStepError } from './volume-failure.ts';
 
 /** The path is '' for image volumes. */
 export interface ReadyVolume extends PodVolume {
@@ -52,6 +54,8 @@ export interface VolumeSetUpOptions {
   readonly mounts: PodMounts;
   readonly csi: CsiMounts | undefined;
   readonly allocatableMemoryBytes: () => number;
+  /** The node with the labels that the API server knows. */
+  readonly node: () => SelectableNode;
   /** Called when a file system was expanded, to report an event. */
   readonly onGrown: (pod: Pod, volumeName: string) => void;
 }
@@ -183,6 +187,7 @@ export class VolumeSetUp {
     const bound = await resolveClaim(this.#options.client, pod, reference);
     const spec = bound.volume.spec ?? {};
     checkVolumeMode(pod, volume.name, spec.volumeMode);
+    this.#checkNodeAffinity(bound);
     const gid = bound.volume.metadata.annotations?.['pv.beta.kubernetes.io/gid'] ?? '';
     const base = {
       name: volume.name,
@@ -208,6 +213,16 @@ export class VolumeSetUp {
     }
     if (spec.csi !== undefined) return { ...base, ...(await this.#persistentCsi(request, bound)) };
     throw new Error('no volume plugin matched');
+  }
+
+  /**
+   * A pod may name its node and so pass by the scheduler, but not the volumes of other nodes: the path of a local volume may be
+   * a volume of somebody else here.
+   */
+  #checkNodeAffinity({ volume: { metadata, spec } }: BoundVolume): void {
+    const required = spec?.nodeAffinity?.required;
+    if (required === undefined || matchesNodeSelector(required, this.#options.node())) return;
+    throw new VolumeStepError('MountVolume.NodeAffinity check', metadata.name, 'no matching NodeSelectorTerms');
   }
 
   async #persistentCsi(

@@ -130,7 +130,13 @@ class LocalProvisioner {
         local: { path },
         nodeAffinity: {
           required: {
-            nodeSelectorTerms: [{ matchExpressions: [{ key: HOSTNAME, operator: 'In', values: [hostnameOf(node)] }] }],
+            nodeSelectorTerms: [
+              {
+                matchExpressions: [{ key: HOSTNAME, operator: 'In', values: [hostnameOf(node)] }],
+                // The path is the answer of this node's agent. A node chooses its label of the host name, but not its name.
+                matchFields: [{ key: 'metadata.name', operator: 'In', values: [node.metadata.name ?? ''] }],
+              },
+            ],
           },
         },
       },

@@ -60,6 +60,7 @@ async function setUp(t: TestContext, csi?: CsiDriverVolumes) {
       clock,
       logger: silentLogger,
       mounter,
+      node: () => ({ name: 'n1', labels: { 'kubernetes.io/hostname': 'n1' } }),
       ...(csi === undefined ? {} : { csi }),
       recursiveReadOnly: () => runtime.recursiveReadOnly,
       refreshMs: 60_000,
@@ -346,6 +347,32 @@ describe('the volume manager', () => {
     } as unknown as KubeObject);
   };
   const byClaim: Volume = { name: 'd', persistentVolumeClaim: { claimName: 'c' } };
+
+  it('is mounted only on the nodes of its volume, also in a pod that names its node', async (t) => {
+    const { manager, client, events, root } = await setUp(t);
+    const pod = podOf('p', [byClaim]);
+    const on = (term: object): void =>
+      claimed(client, { local: { path: root }, nodeAffinity: { required: { nodeSelectorTerms: [term] } } });
+    const hostname = (value: string): object => ({ key: 'kubernetes.io/hostname', operator: 'In', values: [value] });
+    const name = (value: string): object => ({ key: 'metadata.name', operator: 'In', values: [value] });
+    for (const term of [
+      { matchExpressions: [hostname('n2')] },
+      { matchExpressions: [hostname('n1')], matchFields: [name('n2')] },
+    ]) {
+      on(term);
+      await assert.rejects(manager.mount(pod, never), VolumeError);
+      assert.match(
+        events.at(-1) ?? '',
+        /FailedMount MountVolume.NodeAffinity check failed for volume "v" : no matching NodeSelectorTerms/,
+      );
+    }
+    on({ matchExpressions: [hostname('n1')], matchFields: [name('n1')] });
+    await manager.mount(pod, never);
+    assert.deepEqual(
+      manager.podVolumes('p').map(({ path }) => path),
+      [root],
+    );
+  });
 
   it('is not a directory where its claim is a device, nor the other way round', async (t) => {
     const table: [string, Partial<Container>, RegExp][] = [

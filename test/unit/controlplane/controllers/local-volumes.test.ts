@@ -77,8 +77,12 @@ test('a claim gets a folder on the node that the scheduler chose', async () => {
   assert.equal(spec?.local?.path, '/root/pvc-u');
   assert.equal(spec?.claimRef?.uid, 'u');
   assert.equal(spec?.persistentVolumeReclaimPolicy, 'Delete');
-  assert.deepEqual(spec?.nodeAffinity?.required?.nodeSelectorTerms[0]?.matchExpressions, [
-    { key: 'kubernetes.io/hostname', operator: 'In', values: ['host-a'] },
+  // The node chooses its label of the host name itself, but not its name.
+  assert.deepEqual(spec?.nodeAffinity?.required?.nodeSelectorTerms, [
+    {
+      matchExpressions: [{ key: 'kubernetes.io/hostname', operator: 'In', values: ['host-a'] }],
+      matchFields: [{ key: 'metadata.name', operator: 'In', values: ['a'] }],
+    },
   ]);
   await t.stop();
 });
