@@ -85,10 +85,16 @@ export function scaleAll(
     const only = active[0] ?? latest;
     return only === undefined || sizeOf(only) === wanted ? [] : [{ set: only, replicas: wanted }];
   }
-  if (newSet !== undefined && sizeOf(newSet) === wanted && available(newSet) === wanted) {
+  if (newSet !== undefined && isSaturated(newSet, wanted)) {
     return old.filter((set) => sizeOf(set) > 0).map((set) => ({ set, replicas: 0 }));
   }
   return isRollingUpdate(deployment) ? shareOut(deployment, active) : [];
+}
+
+/** Whether the set was sized for this number of replicas, and has them all available. */
+function isSaturated(set: ReplicaSet, wanted: number): boolean {
+  const desired = Number(set.metadata.annotations?.[DESIRED_REPLICAS] ?? Number.NaN);
+  return sizeOf(set) === wanted && desired === wanted && available(set) === wanted;
 }
 
 function shareOut(deployment: Deployment, active: readonly ReplicaSet[]): readonly Resize[] {

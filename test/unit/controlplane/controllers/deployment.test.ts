@@ -4,6 +4,7 @@ import type { Deployment, Pod, ReplicaSet } from '../../../../api/machinery/kind
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import { deployments, pods, replicaSets } from '../../../../api/machinery/resources.ts';
 import { runDeployments } from '../../../../controlplane/controllers/deployment/deployment.ts';
+import { scaleAll } from '../../../../controlplane/controllers/deployment/rollout.ts';
 import { runReplicaSets } from '../../../../controlplane/controllers/replica-set/replica-set.ts';
 import { controllerTest, type ControllerTest } from '../../../fakes/fake-controllers.ts';
 
@@ -226,4 +227,28 @@ test('a rollout writes the deployment through its status alone, so that its gene
     '1',
   );
   await t.stop();
+});
+
+test('old sets share a smaller size with a new set that was sized for another one', () => {
+  const set = (name: string, replicas: number, desired: number): ReplicaSet => ({
+    metadata: {
+      name,
+      annotations: {
+        'deployment.kubernetes.io/desired-replicas': String(desired),
+        'deployment.kubernetes.io/max-replicas': String(desired + 1),
+      },
+    },
+    spec: { replicas, selector: {} },
+    status: { replicas, availableReplicas: replicas },
+  });
+  const sizes = (desired: number): unknown =>
+    scaleAll(deployment(), set('new', 3, desired), [set('old', 3, desired)]).map(({ set: one, replicas }) => [
+      one.metadata.name,
+      replicas,
+    ]);
+  assert.deepEqual(sizes(3), [['old', 0]]);
+  assert.deepEqual(sizes(5), [
+    ['new', 2],
+    ['old', 2],
+  ]);
 });
