@@ -83,7 +83,7 @@ export function splitDocuments(text: string): readonly Part[] {
   let fromLine = 1;
   const end = (to: number): void => {
     const part = text.slice(from, to);
-    if (/^(?!---\s*$|\s*(#|$))/m.test(part)) parts.push({ text: part, line: fromLine });
+    if (/^(?!---[^\S\n]*$|[^\S\n]*(?:#|$))/m.test(part)) parts.push({ text: part, line: fromLine });
     from = to;
     fromLine = line;
   };

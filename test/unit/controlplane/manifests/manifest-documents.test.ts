@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseYaml } from '../../../../api/codec/yaml.ts';
-import { lineOfField, rankOf, readDocuments } from '../../../../controlplane/manifests/manifest-documents.ts';
+import { assertLinearTime } from '../../../fuzz/growth.ts';
+import {
+  lineOfField,
+  rankOf,
+  readDocuments,
+  splitDocuments,
+} from '../../../../controlplane/manifests/manifest-documents.ts';
 
 const read = (text: string | Uint8Array, isJson = false): ReturnType<typeof readDocuments> =>
   readDocuments(Buffer.from(text), { isJson, yaml: { first: parseYaml }, turn: () => undefined });
@@ -75,6 +81,16 @@ test('the items of a list are objects of their own, in JSON as well', async () =
   const { documents } = await read(JSON.stringify({ apiVersion: 'v1', kind: 'List', items: [item, item] }), true);
   assert.equal(documents.length, 2);
 });
+
+for (const [what, part] of [
+  ['blank lines', '\n'],
+  ['comments', '# a\n'],
+  ['marks of documents', '---\n'],
+  ['blanks', ' '],
+] as const) {
+  test(`a file of ${what} is split in time that grows with it`, () =>
+    assertLinearTime((size) => splitDocuments(part.repeat(Math.ceil(size / part.length))), { maxBytes: 1 << 20 }));
+}
 
 test('an object that a file has too many of is not applied', async () => {
   const one = 'apiVersion: v1\nkind: A\nmetadata: {name: a}\n---\n';
