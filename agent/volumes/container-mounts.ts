@@ -60,12 +60,12 @@ async function mountOf(
   } as const;
   const subPath =
     wanted.subPathExpr === undefined ? (wanted.subPath ?? '') : expandSubPath(wanted.subPathExpr, options.env);
+  checkSubPath(subPath);
   if (volume.image !== undefined) {
     const part = subPath === '' ? {} : { imageSubPath: subPath };
     return { ...base, hostPath: '', image: volume.image.reference, ...part };
   }
   if (subPath === '') return { ...base, hostPath: volume.path };
-  checkSubPath(subPath);
   return { ...base, hostPath: await bound(options, wanted, index, volume.path, subPath) };
 }
 

@@ -457,16 +457,18 @@ describe('the volume manager', () => {
     ],
   ];
   for (const [what, mount, message] of subPaths) {
-    it(`refuses a subPath that is ${what}`, async (t) => {
-      const { manager } = await setUp(t);
-      const container = { name: 'main', volumeMounts: [{ name: 'd', mountPath: '/d', ...mount }] };
-      const pod = podOf('p', [{ name: 'd', emptyDir: {} }], { containers: [container] });
-      await manager.mount(pod, never);
-      const env = new Map([
-        ['UP', '..'],
-        ['EMPTY', ''],
-      ]);
-      await assert.rejects(manager.containerMounts(pod, container, env), { name: 'VolumeError', message });
+    it(`refuses a subPath that is ${what}, of images too`, async (t) => {
+      for (const source of [{ emptyDir: {} }, { image: { reference: 'i' } }]) {
+        const { manager } = await setUp(t);
+        const container = { name: 'main', volumeMounts: [{ name: 'd', mountPath: '/d', ...mount }] };
+        const pod = podOf('p', [{ name: 'd', ...source }], { containers: [container] });
+        await manager.mount(pod, never);
+        const env = new Map([
+          ['UP', '..'],
+          ['EMPTY', ''],
+        ]);
+        await assert.rejects(manager.containerMounts(pod, container, env), { name: 'VolumeError', message });
+      }
     });
   }
 
