@@ -73,7 +73,7 @@ export function createAccess(options: AccessOptions): Access {
   const decisions = new TimedCache<boolean>(options.clock);
   return {
     async authenticate(request) {
-      const byCertificate = options.hasClientCa ? certificateUser(request) : 'none';
+      const byCertificate = options.hasClientCa ? certificateUser(request, options.clock) : 'none';
       if (typeof byCertificate === 'object') return byCertificate;
       const header = request.headers.authorization ?? '';
       const token = /^Bearer +(\S+)$/i.exec(header)?.[1];
@@ -105,13 +105,16 @@ function forbidden(user: AgentUser, verb: string, path: string): string {
 }
 
 /** `none`: no certificate, or one without a name; `refused`: one that the CA has not signed, or that has expired. */
-function certificateUser(request: IncomingMessage): AgentUser | 'none' | 'refused' {
+function certificateUser(request: IncomingMessage, clock: Clock): AgentUser | 'none' | 'refused' {
   const socket = request.socket as TLSSocket;
   const raw = socket.getPeerX509Certificate()?.raw;
   if (raw === undefined) return 'none';
   if (socket.authorized !== true) return 'refused';
   // The API server reads subjects with the same function. Of several common names the last one counts.
-  const { commonName: name, organizations } = parseCertificate(raw).subject;
+  const { subject, notAfterMs } = parseCertificate(raw);
+  // The connection may be older than the end of the certificate.
+  if (clock.now() > notAfterMs) return 'refused';
+  const { commonName: name, organizations } = subject;
   if (name === '') return 'none';
   const credential = `X509SHA256=${createHash('sha256').update(raw).digest('hex')}`;
   return {

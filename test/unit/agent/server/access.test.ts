@@ -45,8 +45,11 @@ function setUp(more: Partial<AccessOptions> = {}) {
 const { publicKey, privateKey } = generateKeyPairSync('ed25519');
 
 /** The socket of a client with a certificate of this subject. */
-function socketOf(subject: DistinguishedName | Buffer): object {
-  const times = { notBeforeMs: Date.parse('2026-01-01T00:00:00Z'), notAfterMs: Date.parse('2027-01-01T00:00:00Z') };
+function socketOf(
+  subject: DistinguishedName | Buffer,
+  { notAfterMs = Date.parse('2040-01-01T00:00:00Z') } = {},
+): object {
+  const times = { notBeforeMs: Date.parse('2020-01-01T00:00:00Z'), notAfterMs };
   const certificate = new X509Certificate(createCertificate({ subject, publicKey, ...times }, { privateKey }));
   return { authorized: true, getPeerX509Certificate: () => certificate };
 }
@@ -65,6 +68,14 @@ describe("the authentication of the agent's server", () => {
     const { extra, ...user } = (await access.authenticate(request(undefined, signed))) ?? {};
     assert.deepEqual(user, { name: 'admin', uid: '', groups: ['a', 'b', 'system:authenticated'] });
     assert.match(extra?.['authentication.kubernetes.io/credential-id']?.[0] ?? '', /^X509SHA256=[0-9a-f]{64}$/);
+  });
+
+  it('rejects a client certificate that has expired since the connection was opened', async () => {
+    const { access, clock } = setUp({ anonymous: 'any' });
+    const socket = socketOf({ commonName: 'admin' }, { notAfterMs: clock.now() + 60_000 });
+    assert.equal((await access.authenticate(request(undefined, socket)))?.name, 'admin');
+    await clock.advance(60_001);
+    assert.equal(await access.authenticate(request(undefined, socket)), undefined);
   });
 
   it('takes the last of several common names, as the API server does', async () => {
