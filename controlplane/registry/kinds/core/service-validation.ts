@@ -80,7 +80,7 @@ export function serviceErrors(service: Service, old?: Service): FieldError[] {
   errors.push(
     ...nodePortErrors(spec),
     ...portConflictErrors(ports),
-    ...sourceRangeErrors(service, old?.spec),
+    ...sourceRangeErrors(service, old),
     ...loadBalancerErrors(spec),
     ...classErrors(spec),
     ...trafficErrors(spec),
@@ -171,13 +171,16 @@ function portConflictErrors(ports: readonly ServicePort[]): FieldError[] {
 
 const BALANCED_ONLY = "may only be used when `type` is 'LoadBalancer'";
 
-/** Validates the source ranges of the field, or else of the deprecated annotation. White space around a range is ignored. */
-function sourceRangeErrors({ spec = {}, metadata }: Service, old: ServiceSpec | undefined): FieldError[] {
+/**
+ * Validates the source ranges of the field, or else of the deprecated annotation. White space around a range is ignored.
+ * Ranges that the service already has are not validated again.
+ */
+function sourceRangeErrors({ spec = {}, metadata }: Service, old: Service | undefined): FieldError[] {
   const balanced = spec.type === 'LoadBalancer';
   const ranges = spec.loadBalancerSourceRanges ?? [];
   if (ranges.length > 0) {
     const field = 'spec.LoadBalancerSourceRanges';
-    const known = new Set((old?.loadBalancerSourceRanges ?? []).map((range) => range.trim()));
+    const known = new Set((old?.spec?.loadBalancerSourceRanges ?? []).map((range) => range.trim()));
     return [
       ...(balanced ? [] : [forbidden(field, BALANCED_ONLY)]),
       ...ranges.flatMap((range, index) =>
@@ -188,7 +191,7 @@ function sourceRangeErrors({ spec = {}, metadata }: Service, old: ServiceSpec | 
   const annotation = metadata.annotations?.[SOURCE_RANGES];
   if (annotation === undefined) return [];
   const field = `metadata.annotations[${SOURCE_RANGES}]`;
-  const text = annotation.trim();
+  const text = old?.metadata.annotations?.[SOURCE_RANGES] === annotation ? '' : annotation.trim();
   return [
     ...(balanced ? [] : [forbidden(field, BALANCED_ONLY)]),
     ...(text === '' ? [] : text.split(',').flatMap((range) => cidrErrors(field, range.trim()))),

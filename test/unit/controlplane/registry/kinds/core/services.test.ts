@@ -153,3 +153,22 @@ test('external addresses are written in the usual way and mean something elsewhe
     ],
   );
 });
+
+test('source ranges in an annotation that stays the same are not validated again', () => {
+  const annotation = 'service.beta.kubernetes.io/load-balancer-source-ranges';
+  const ranged = (ranges: string): Service => ({
+    ...service({ type: 'LoadBalancer' }),
+    metadata: { name: 's', annotations: { [annotation]: ranges } },
+  });
+  const faults = (now: Service, old?: Service): string[] =>
+    serviceErrors(now, old)
+      .map(String)
+      .filter((text) => text.startsWith('metadata'));
+  assert.equal(faults(ranged('10.0.0.1')).length, 1);
+  assert.equal(faults(ranged('10.0.0.1 '), ranged('10.0.0.1')).length, 1);
+  assert.deepEqual(faults(ranged('10.0.0.1'), ranged('10.0.0.1')), []);
+  const closed = { ...ranged('10.0.0.1'), spec: { type: 'ClusterIP' } };
+  assert.deepEqual(faults(closed, ranged('10.0.0.1')), [
+    `metadata.annotations[${annotation}]: Forbidden: may only be used when \`type\` is 'LoadBalancer'`,
+  ]);
+});
