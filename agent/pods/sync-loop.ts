@@ -93,11 +93,13 @@ export class SyncLoop {
     }
   }
 
-  /** The worker of the static pod ensures that the mirror pod is as it should be. */
+  /** The worker of the static pod ensures that the mirror pod is as it should be, and the status manager its status. */
   #mirrorChanged(type: PodUpdate['type'], mirror: Pod): void {
     const owner = this.#options.desired.podOfMirror(mirror);
-    if (owner !== undefined) this.#options.workers.wake(owner.metadata.uid);
-    else if (type !== 'remove') this.#inBackground(this.deleteMirror(mirror), mirror, 'Deleting a mirror pod');
+    if (owner !== undefined) {
+      if (type !== 'remove') this.#options.statuses.reconcile(owner, mirror);
+      this.#options.workers.wake(owner.metadata.uid);
+    } else if (type !== 'remove') this.#inBackground(this.deleteMirror(mirror), mirror, 'Deleting a mirror pod');
   }
 
   /** Admits the pod, allocates its exclusive resources and starts its worker, or rejects the pod. */

@@ -42,8 +42,11 @@ export interface StatusManager {
   get(podUid: string): PodStatus | undefined;
   /** Recomputes `started`, `ready` and the conditions that depend on them, because a probe has a new result. */
   applyProbeResults(podUid: string, probes: ProbeResults): void;
-  /** Sends the status again if another writer changed it, such as the node controller after the node was unreachable. */
-  reconcile(pod: Pod): void;
+  /**
+   * Sends the status again if another writer changed it, such as the node controller after the node was unreachable. `mirror`
+   * is the mirror pod of a static pod, as the API server has it.
+   */
+  reconcile(pod: Pod, mirror?: Pod): void;
   /**
    * Makes the status final, because no container runs any more: running containers become terminated (`ContainerStatusUnknown`,
    * exit code 137), and the phase becomes final.
@@ -163,12 +166,17 @@ class PodStatusManager implements StatusManager {
     this.#keep(pod, normalize(status, kept?.status ?? pod.status, formatTime(this.#options.clock.now())), kept, true);
   }
 
-  reconcile(pod: Pod): void {
+  reconcile(pod: Pod, mirror?: Pod): void {
     const kept = this.#kept.get(pod.metadata.uid);
-    // An unsent status will be sent anyway. A status that was just sent comes back here and is equal.
-    if (kept === undefined || kept.sent !== kept.version) return;
+    if (kept === undefined || (mirror !== undefined && !isMirrorOf(mirror, kept.pod))) return;
+    // An unsent status will be sent anyway, or may have waited for this mirror pod.
+    if (kept.sent !== kept.version) {
+      if (mirror !== undefined) this.#mark(pod.metadata.uid);
+      return;
+    }
+    // A status that was just sent comes back here and is equal.
     const mayStillRun = this.#mayNotBeOver(kept.pod);
-    if (this.#patchFor(pod, kept, mayStillRun) !== undefined) this.#mark(pod.metadata.uid);
+    if (this.#patchFor(mirror ?? pod, kept, mayStillRun) !== undefined) this.#mark(pod.metadata.uid);
   }
 
   removeOrphans(known: ReadonlySet<string>): void {
@@ -238,12 +246,13 @@ class PodStatusManager implements StatusManager {
     const version = kept.version;
     try {
       const remote = (await client.get(podsResource, namespace, name, { signal })) as unknown as Pod;
-      if (remote.metadata.uid !== target.metadata.uid) {
+      if (isStatic(kept.pod)) {
+        // The mirror is of an earlier manifest and is about to be replaced. Its successor gets the status.
+        if (!isMirrorOf(remote, kept.pod)) return;
+      } else if (remote.metadata.uid !== target.metadata.uid) {
         kept.sent = version;
         return;
       }
-      // The mirror is of an earlier manifest and is about to be replaced. Its successor gets the status.
-      if (isStatic(kept.pod) && !isMirrorOf(remote, kept.pod)) return;
       // The pod may end during the patch. The state in which the patch was computed decides.
       const mayStillRun = this.#mayNotBeOver(kept.pod);
       const patch = this.#patchFor(remote, kept, mayStillRun);
@@ -260,7 +269,8 @@ class PodStatusManager implements StatusManager {
     } catch (error) {
       if (signal.aborted) return;
       if (isNotFound(error)) {
-        kept.sent = version;
+        // A mirror pod is recreated, and then gets the status.
+        if (!isStatic(kept.pod)) kept.sent = version;
         return;
       }
       kept.failures = (kept.failures ?? 0) + 1;

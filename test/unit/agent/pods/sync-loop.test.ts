@@ -47,7 +47,9 @@ function setUp() {
     table,
     desired,
     workers,
-    statuses: { reconcile: () => undefined },
+    statuses: {
+      reconcile: (of, mirror) => void log.push(`reconcile ${of.metadata.uid} with ${mirror?.metadata.uid ?? 'itself'}`),
+    },
     sync: {
       reject: (of, reason, message) => {
         log.push(`reject ${of.metadata.name}: ${reason}: ${message}`);
@@ -96,6 +98,10 @@ function setUp() {
       deliver?.({ type: 'add', source: 'api', pods });
       await clock.advance(1);
     },
+    change: async (pod: Pod) => {
+      deliver?.({ type: 'reconcile', source: 'api', pods: [pod] });
+      await clock.advance(1);
+    },
     letGo: async (name: string) => {
       held.get(name)?.resolve();
       await clock.advance(1);
@@ -139,4 +145,17 @@ it('starts a critical pod although the pod that it preempts does not terminate i
   assert.deepEqual(taken(), []);
   await clock.advance(2_000);
   assert.deepEqual(taken(), ['event stuck Warning ExceededGracePeriod', 'sync critical']);
+});
+
+it('compares the status of a static pod with its mirror pod when that changes', async () => {
+  const { add, change, taken } = setUp();
+  const own = pod('static', '100m');
+  own.metadata.annotations = { 'kubernetes.io/config.source': 'file', 'kubernetes.io/config.hash': 'h' };
+  const annotations = { 'kubernetes.io/config.source': 'api', 'kubernetes.io/config.mirror': 'h' };
+  const mirror = { ...own, metadata: { ...own.metadata, uid: 'mirror', annotations } };
+  await add(own);
+  await add(mirror);
+  taken();
+  await change(mirror);
+  assert.ok(taken().includes(`reconcile ${own.metadata.uid} with mirror`));
 });
