@@ -13,6 +13,7 @@ import { replaceFile } from '../../api/machinery/replace-file.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
+import { isPartEnabled } from '../../controlplane/options/parts.ts';
 import { announceAgent } from '../agent-process.ts';
 import { backupOptions, checkBackupSchedule, type ScheduledBackups, scheduleBackups } from '../backup-schedule.ts';
 import type { Command } from '../command.ts';
@@ -151,7 +152,7 @@ export const up: Command = {
     try {
       renewOnHangup(plane, logger);
       backups = await scheduleBackups(backupsWanted, logger);
-      const joined = await agentFlagsFor(values, parsed.given, {
+      const joined = await agentFlagsFor({ ...values, ...pickDisabled(forPlane.values) }, parsed.given, {
         ca: plane.ca,
         port: plane.port,
         client: plane.client,
@@ -222,6 +223,11 @@ function planeFlags(values: UpFlags): Partial<ControlPlaneFlags> {
   return { ...pickKeys(values, PLANE_KEYS), verbosity, nodeServices: serviceProxy !== 'none' };
 }
 
+/** `--controlplane-arg disable=…` counts like `--disable`. */
+function pickDisabled({ disable }: Partial<ControlPlaneFlags>): Partial<Pick<UpFlags, 'disable'>> {
+  return disable === undefined ? {} : { disable };
+}
+
 /** The agent's flags: directories below the data directory, the API server on loopback, a new bootstrap token. */
 async function agentFlagsFor(
   values: UpFlags,
@@ -254,7 +260,7 @@ async function agentFlagsFor(
     // A host that runs a cluster of one node is often a desktop with swap.
     failSwapOn: false,
     serviceProxy,
-    serveClusterDns: serviceProxy !== 'none',
+    serveClusterDns: serviceProxy !== 'none' && isPartEnabled(values, 'name-server'),
     clusterDomain: 'cluster.local',
     kubeApiQps: 50,
     kubeApiBurst: 100,

@@ -17,8 +17,14 @@ const DNS_ADDRESS = 10;
 
 export async function ensureNodeServices(
   client: Client,
-  { serviceClusterCidrs, logger }: { readonly serviceClusterCidrs: readonly string[]; readonly logger: Logger },
+  options: {
+    readonly serviceClusterCidrs: readonly string[];
+    /** The nodes serve the names of the cluster. */
+    readonly servesNames: boolean;
+    readonly logger: Logger;
+  },
 ): Promise<void> {
+  const { serviceClusterCidrs, servesNames, logger } = options;
   await createIfMissing(client, clusterRoleBindings, {
     apiVersion: 'rbac.authorization.k8s.io/v1',
     kind: 'ClusterRoleBinding',
@@ -26,6 +32,7 @@ export async function ensureNodeServices(
     roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'system:node-proxier' },
     subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: 'system:nodes' }],
   });
+  if (!servesNames) return;
   // A second `kube-dns` service would be refused because of its address, and not because of its name.
   if ((await findObject(client, services, NAMESPACE, NAME)) !== undefined) return;
   const address = serviceAddress(serviceClusterCidrs, DNS_ADDRESS);

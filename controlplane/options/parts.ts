@@ -6,7 +6,7 @@ import { flag } from '../../api/component/flags.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 
 const PARTS = 'Parts';
-const DISABLEABLE = ['local-storage', 'manifests', 'metrics-server'] as const;
+const DISABLEABLE = ['local-storage', 'manifests', 'metrics-server', 'name-server'] as const;
 
 export type Part = (typeof DISABLEABLE)[number];
 

@@ -173,5 +173,9 @@ async function bootstrap({ clients, registry, flags, clock, logger }: Parts): Pr
   });
   if (isPartEnabled(flags, 'local-storage')) await ensureLocalStorage(clients.system);
   if (flags.nodeServices)
-    await ensureNodeServices(clients.system, { serviceClusterCidrs: flags.serviceClusterIpRange, logger });
+    await ensureNodeServices(clients.system, {
+      serviceClusterCidrs: flags.serviceClusterIpRange,
+      servesNames: isPartEnabled(flags, 'name-server'),
+      logger,
+    });
 }

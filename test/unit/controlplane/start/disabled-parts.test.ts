@@ -5,7 +5,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { type FlagTable, parseFlags } from '../../../../api/component/flags.ts';
-import { apiServices, resource, storageClasses } from '../../../../api/machinery/resources.ts';
+import {
+  apiServices,
+  clusterRoleBindings,
+  resource,
+  services,
+  storageClasses,
+} from '../../../../api/machinery/resources.ts';
 import { isNotFound, tolerate } from '../../../../api/meta/status-error.ts';
 import { type ControlPlane, startControlPlane } from '../../../../controlplane/main.ts';
 import { partsFlags } from '../../../../controlplane/options/parts.ts';
@@ -73,6 +79,20 @@ test('disabled local storage makes no class', () =>
   withPlane({ storageBackend: 'memory', disable: ['local-storage'] }, async ({ client }) =>
     assert.deepEqual((await client.list(storageClasses)).items, []),
   ));
+
+test('nodes serve the names of the cluster, unless that is disabled', async () => {
+  const hasNames = async ({ client }: ControlPlane): Promise<boolean> =>
+    (await tolerate(client.get(services, 'kube-system', 'kube-dns'), isNotFound)) !== undefined;
+  const hasRights = async ({ client }: ControlPlane): Promise<boolean> =>
+    (await tolerate(client.get(clusterRoleBindings, '', 'orchlet:node-proxier'), isNotFound)) !== undefined;
+  const nodes = { storageBackend: 'memory', nodeServices: true };
+  await withPlane(nodes, async (plane) =>
+    assert.deepEqual([await hasNames(plane), await hasRights(plane)], [true, true]),
+  );
+  await withPlane({ ...nodes, disable: ['name-server'] }, async (plane) =>
+    assert.deepEqual([await hasNames(plane), await hasRights(plane)], [false, true]),
+  );
+});
 
 test('a part that does not exist is refused', () =>
   assert.throws(() => parseFlags(partsFlags as FlagTable, ['--disable=traefik']), /"traefik" cannot be disabled/));
