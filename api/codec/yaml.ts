@@ -281,46 +281,58 @@ function noteKey(
 
 /** Encodes a value in block style with sorted keys. Lists are not indented under their key. */
 export function stringifyYaml(value: unknown): string {
-  if (isEmptyCollection(value) || typeof value !== 'object' || value === null) return `${scalar(value, 0)}\n`;
-  return block(value, 0);
+  return [...yamlParts(value)].join('');
 }
 
 export function encodeYaml(value: unknown): Buffer {
   return Buffer.from(stringifyYaml(value));
 }
 
-function isEmptyCollection(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && Object.values(value).every((member) => member === undefined);
+/** Yields the text of `stringifyYaml` in parts of whole lines, so that a large value can be encoded in several turns. */
+export function* yamlParts(value: unknown): Generator<string> {
+  if (isScalar(value)) yield `${scalar(value, 0)}\n`;
+  else yield* block(value as object, 0, '');
 }
 
-function block(value: object, indent: number): string {
+function isScalar(value: unknown): boolean {
+  return typeof value !== 'object' || value === null || isEmptyCollection(value);
+}
+
+function isEmptyCollection(value: object): boolean {
+  return Object.values(value).every((member) => member === undefined);
+}
+
+/** The first line begins with `first` instead of the indentation: an item of a list follows its dash. */
+function* block(value: object, indent: number, first: string): Generator<string> {
   const pad = ' '.repeat(indent);
+  let lead = first;
   if (Array.isArray(value)) {
-    // The first line of an item follows its dash.
-    return value.map((item: unknown) => `${pad}- ${node(item, indent + 2).trimStart()}`).join('');
+    for (const item of value as readonly unknown[]) {
+      if (isScalar(item)) yield `${lead}- ${scalar(item, indent)}\n`;
+      else yield* block(item as object, indent + 2, `${lead}- `);
+      lead = pad;
+    }
+    return;
   }
-  const entries = Object.entries(value).filter(([, member]) => member !== undefined);
+  const entries: [string, unknown][] = Object.entries(value).filter(([, member]) => member !== undefined);
   entries.sort(([a], [b]) => (a < b ? -1 : 1));
-  return entries
-    .map(([key, member]: [string, unknown]) => {
-      const simple = isSimpleKey(key);
-      const name = `${pad}${simple ? '' : '? '}${scalar(key, indent)}${simple ? '' : `\n${pad}`}:`;
-      if (typeof member !== 'object' || member === null || isEmptyCollection(member))
-        return `${name} ${scalar(member, indent)}\n`;
-      if (!simple) return `${name} ${block(member, indent + 2).trimStart()}`;
-      return `${name}\n${block(member, Array.isArray(member) ? indent : indent + 2)}`;
-    })
-    .join('');
+  for (const [key, member] of entries) {
+    const simple = isSimpleKey(key);
+    const name = `${lead}${simple ? '' : '? '}${scalar(key, indent)}${simple ? '' : `\n${pad}`}:`;
+    lead = pad;
+    if (isScalar(member)) yield `${name} ${scalar(member, indent)}\n`;
+    else if (!simple) yield* block(member as object, indent + 2, `${name} `);
+    else {
+      const inner = Array.isArray(member) ? indent : indent + 2;
+      yield `${name}\n`;
+      yield* block(member as object, inner, ' '.repeat(inner));
+    }
+  }
 }
 
 /** Parsers search for the colon of a key without `?` only in its line and near its beginning. */
 function isSimpleKey(key: string): boolean {
   return !key.includes('\n') && Buffer.byteLength(key) <= MAX_SIMPLE_KEY_BYTES;
-}
-
-function node(value: unknown, indent: number): string {
-  if (typeof value !== 'object' || value === null || isEmptyCollection(value)) return `${scalar(value, indent - 2)}\n`;
-  return block(value, indent);
 }
 
 function scalar(value: unknown, indent: number): string {

@@ -41,5 +41,6 @@ export interface Encodings {
   /** Opens the envelope and decodes its content. Throws a 400. */
   decodeProtobuf(bytes: Buffer): unknown;
 
-  yaml(value: unknown): string;
+  /** Returns the parts of the text. */
+  yaml(value: unknown): Iterable<string>;
 }

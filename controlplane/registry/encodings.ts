@@ -37,7 +37,7 @@ export interface EncodingsOptions {
   readonly schema: Schema;
   readonly columnsOf: (info: ResourceInfo) => TableColumns | undefined;
   readonly protobuf: ProtobufCodec;
-  readonly yaml: (value: unknown) => string;
+  readonly yaml: (value: unknown) => Iterable<string>;
 }
 
 interface Row {

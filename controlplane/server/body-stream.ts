@@ -9,7 +9,9 @@ import type { ApiRequest } from './request.ts';
 
 /** From this size on, bodies are compressed for clients that accept it. */
 export const GZIP_FROM_BYTES = 128 * 1024;
-export const CHUNK_BYTES = 256 * 1024;
+const CHUNK_BYTES = 256 * 1024;
+/** The size of chunks that take long to make. */
+export const MADE_CHUNK_BYTES = 64 * 1024;
 const chunkBuffers = new ChunkBuffers(CHUNK_BYTES);
 
 /**
@@ -27,15 +29,16 @@ export function sendBody(request: ApiRequest, status: number, contentType: strin
 }
 
 /** Sends a body that is made while the client takes it: at once if it is a single chunk. */
-export function sendMade(request: ApiRequest, contentType: string, made: Generator<Buffer>): void {
+export function sendMade(request: ApiRequest, status: number, contentType: string, made: Generator<Buffer>): void {
   const first = made.next();
   const second = first.done === true ? first : made.next();
   const begun = [first, second].flatMap((one) => (one.done === true ? [] : [one.value]));
   if (second.done === true) {
-    sendBody(request, 200, contentType, Pieces.of(begun));
+    sendBody(request, status, contentType, Pieces.of(begun));
     return;
   }
   const chunks: ChunkSource = {
+    isSlow: true,
     next() {
       const one = begun.length > 0 ? begun.shift() : (made.next() as IteratorResult<Buffer, undefined>).value;
       if (one === undefined) return undefined;
@@ -43,7 +46,7 @@ export function sendMade(request: ApiRequest, contentType: string, made: Generat
       return { bytes: one, read: () => undefined };
     },
   };
-  sendChunks(request, 200, contentType, { chunks, compress: mayCompress(request) });
+  sendChunks(request, status, contentType, { chunks, compress: mayCompress(request) });
 }
 
 const mayCompress = (request: ApiRequest): boolean =>
@@ -68,12 +71,15 @@ function sendChunks(
 }
 
 interface ChunkSource {
+  /** Making a chunk takes long, so that each has a turn of the event loop of its own. */
+  readonly isSlow: boolean;
   /** Returns `undefined` after the last one. Whoever has read a chunk calls `read`. */
   next(): { readonly bytes: Buffer; readonly read: () => void } | undefined;
 }
 
 /** The chunks of one body. The reader of a chunk releases its buffer. */
 class Chunks implements ChunkSource {
+  readonly isSlow = false;
   readonly #chunks: Generator<Buffer>;
   #buffer: Buffer | undefined;
 
@@ -101,6 +107,9 @@ function pump(request: ApiRequest, chunks: ChunkSource): void {
         return;
       }
       if (!exchange.write(next.bytes, next.read)) return;
+      if (!chunks.isSlow) continue;
+      setImmediate(step);
+      return;
     }
   };
   exchange.onDrain(step);

@@ -16,13 +16,18 @@ export interface FormattedList {
   readonly omitted: readonly string[];
 }
 
-type Yaml = (value: unknown) => string;
+type Yaml = (value: unknown) => Iterable<string>;
 
 /** Yields chunks of at least `chunkBytes`, except for the last. `yaml` encodes YAML, and is absent for JSON. */
-export function* formattedChunks(list: FormattedList, chunkBytes: number, yaml?: Yaml): Generator<Buffer> {
+export function formattedChunks(list: FormattedList, chunkBytes: number, yaml?: Yaml): Generator<Buffer> {
+  return inChunks(yaml === undefined ? indented(list) : inYaml(list, yaml), chunkBytes);
+}
+
+/** Joins parts of a text to chunks of at least `chunkBytes`, except for the last. */
+export function* inChunks(text: Iterable<string>, chunkBytes: number): Generator<Buffer> {
   let parts: string[] = [];
   let length = 0;
-  for (const part of yaml === undefined ? indented(list) : inYaml(list, yaml)) {
+  for (const part of text) {
     parts.push(part);
     length += part.length;
     if (length < chunkBytes) continue;
@@ -52,18 +57,19 @@ function* indented(list: FormattedList): Generator<string> {
 
 function* inYaml(list: FormattedList, yaml: Yaml): Generator<string> {
   const frame = parseExactJson(list.frame) as JsonObject;
-  const members = (from: string, to: string): string => {
+  const members = (from: string, to: string): Iterable<string> => {
     const part = Object.entries(frame).filter(([key]) => key > from && (to === '' || key < to));
-    return part.length === 0 ? '' : yaml(Object.fromEntries(part));
+    return part.length === 0 ? [] : yaml(Object.fromEntries(part));
   };
-  yield members('', list.member);
+  yield* members('', list.member);
   let count = 0;
   for (const value of valuesOf(list)) {
-    yield `${count === 0 ? `${list.member}:\n` : ''}${yaml([value])}`;
+    if (count === 0) yield `${list.member}:\n`;
+    yield* yaml([value]);
     count += 1;
   }
-  if (count === 0) yield yaml({ [list.member]: [] });
-  yield members(list.member, '');
+  if (count === 0) yield* yaml({ [list.member]: [] });
+  yield* members(list.member, '');
 }
 
 function* valuesOf({ items, omitted }: FormattedList): Generator<JsonValue> {

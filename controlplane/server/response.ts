@@ -9,8 +9,8 @@ import { newBadRequest, newNotAcceptable, type Status } from '../../api/meta/sta
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Entry, Rest } from '../model/rest.ts';
 import type { Encodings, IncludeObject, ListMetadata } from '../model/encoding.ts';
-import { CHUNK_BYTES, GZIP_FROM_BYTES, sendBody, sendMade } from './body-stream.ts';
-import { formattedChunks, type FormattedList } from './formatted-list.ts';
+import { GZIP_FROM_BYTES, MADE_CHUNK_BYTES, sendBody, sendMade } from './body-stream.ts';
+import { formattedChunks, inChunks, type FormattedList } from './formatted-list.ts';
 import { contentTypeOf, negotiateError, type Format, type OutputMediaType } from './media-type.ts';
 import { Pieces } from './pieces.ts';
 import type { ApiRequest } from './request.ts';
@@ -262,7 +262,7 @@ export function sendObject(
     return;
   }
   if (media.format === 'yaml') {
-    request.send(status, contentTypeOf('yaml'), encodings.yaml(object));
+    request.send(status, contentTypeOf('yaml'), [...encodings.yaml(object)].join(''));
     return;
   }
   const pretty = media.pretty || wantsPretty(request);
@@ -305,8 +305,12 @@ function sendFormatted(
   { frame, ...list }: Omit<FormattedList, 'frame'> & { readonly frame: Pieces },
 ): void {
   const text = frame.whole().toString();
-  const made = formattedChunks({ frame: text, ...list }, CHUNK_BYTES, format === 'yaml' ? encodings.yaml : undefined);
-  sendMade(request, contentTypeOf(format), made);
+  const made = formattedChunks(
+    { frame: text, ...list },
+    MADE_CHUNK_BYTES,
+    format === 'yaml' ? encodings.yaml : undefined,
+  );
+  sendMade(request, 200, contentTypeOf(format), made);
 }
 
 function sendJson(
@@ -321,6 +325,7 @@ function sendJson(
     return;
   }
   const value = parseExactJson(pieces.whole().toString());
-  const text = media.format === 'yaml' ? encodings.yaml(value) : `${stringifyJson(value, 2)}\n`;
-  sendBody(request, status, contentTypeOf(media.format), Pieces.of([Buffer.from(text)]));
+  if (media.format === 'yaml')
+    sendMade(request, status, contentTypeOf('yaml'), inChunks(encodings.yaml(value), MADE_CHUNK_BYTES));
+  else sendBody(request, status, contentTypeOf('json'), Pieces.of([Buffer.from(`${stringifyJson(value, 2)}\n`)]));
 }

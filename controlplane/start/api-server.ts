@@ -1,7 +1,7 @@
 /** The API server of the control plane: its paths, its serving certificate and its health checks. */
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
 import { createYamlThread } from '../../api/codec/yaml-thread.ts';
-import { stringifyYaml } from '../../api/codec/yaml.ts';
+import { yamlParts } from '../../api/codec/yaml.ts';
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Aggregator } from '../aggregation/aggregator.ts';
@@ -80,7 +80,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, audit: Aud
       schema: parts.schema,
       columnsOf: (info) => parts.definitions.strategyOf(info)?.columns ?? registry.columnsOf(info),
       protobuf,
-      yaml: stringifyYaml,
+      yaml: yamlParts,
     }),
     decoders: createTextDecoders(createYamlThread({ clock })),
     paths: pathsOf(parts, aggregator, { protobuf, fairness }),

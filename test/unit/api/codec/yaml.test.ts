@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { YamlSyntaxError, parseYaml, parseYamlDocuments, stringifyYaml } from '../../../../api/codec/yaml.ts';
+import {
+  YamlSyntaxError,
+  parseYaml,
+  parseYamlDocuments,
+  stringifyYaml,
+  yamlParts,
+} from '../../../../api/codec/yaml.ts';
 import { assertLinearTime, processorClock } from '../../../fuzz/growth.ts';
 
 const DIALECT: readonly [string, unknown][] = [
@@ -178,4 +184,24 @@ test('a block scalar at the end of a text without a last line end has none', () 
     assert.deepEqual(parseYaml(text).value, { a: value }, JSON.stringify(text));
   }
   assert.deepEqual(parseYaml('a: |\n  x\nb: c').value, { a: 'x\n', b: 'c' });
+});
+
+test('a value is written line by line, as far as its text is read', () => {
+  let read = 0;
+  const item = (): object =>
+    Object.defineProperty({}, 'a', {
+      enumerable: true,
+      get() {
+        read += 1;
+        return ['x', { y: 'z' }];
+      },
+    });
+  const value = { items: Array.from({ length: 1000 }, item) };
+  const parts = yamlParts(value);
+  for (let at = 0; at < 10; at += 1) parts.next();
+  assert.ok(read < 50, String(read));
+  assert.equal([...yamlParts(value)].join(''), stringifyYaml(value));
+  assert.deepEqual(parseYaml(stringifyYaml(value)).value, {
+    items: Array(1000).fill({ a: ['x', { y: 'z' }] }) as unknown[],
+  });
 });
