@@ -68,7 +68,7 @@ function problemOf({ kind, uid, cpu, version }: WantedPod, { metadata, status }:
   if (kind === 'job')
     return phase === 'Succeeded' ? undefined : `is ${phase} instead of Succeeded: ${JSON.stringify(status)}`;
   const ready = status?.conditions?.find(({ type }) => type === 'Ready')?.status;
-  if (phase !== 'Running' || ready !== 'True') return `is ${phase}, Ready ${ready}`;
+  if (phase !== 'Running' || ready !== 'True') return `is ${phase}, Ready ${ready}: ${JSON.stringify(status)}`;
   if (kind !== 'full') return undefined;
   const other = status?.containerStatuses?.find(({ resources }) => resources?.limits?.cpu !== cpu);
   return other && `has ${other.resources?.limits?.cpu} of CPU in ${other.name} instead of ${cpu}`;
