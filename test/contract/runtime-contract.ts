@@ -67,7 +67,7 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
         return status.state === 'exited' && status;
       });
 
-    it('says who it is and that it is ready', async () => {
+    it('reports its name and that it is ready', async () => {
       assert.notEqual((await runtime.info()).name, '');
       for (const condition of await runtime.conditions()) assert.equal(condition.ready, true, condition.message);
     });
@@ -123,7 +123,7 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
       );
     });
 
-    it('says how a container ended', async () => {
+    it('reports how a container terminated', async () => {
       const well = await ended(await run(['sh', '-c', 'exit 0']));
       assert.deepEqual([well.exitCode, well.reason], [0, 'Completed']);
       const badly = await ended(await run(['sh', '-c', 'exit 7']));
@@ -132,7 +132,7 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
       assert.equal(badly.finishedAtMs >= badly.createdAtMs, true);
     });
 
-    it('says why a container could not be started', async () => {
+    it('reports why a container could not be started', async () => {
       const id = await runtime.createContainer(sandbox, sandboxConfig, config(['/no/such/program']));
       await assert.rejects(
         runtime.startContainer(id),
@@ -233,7 +233,7 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
       await listening;
     });
 
-    it('takes everything up again after a restart of the agent', async () => {
+    it('restores everything after a restart of the agent', async () => {
       const id = await run(['sleep', '1000']);
       const again = await under.restart();
       assert.equal((await again.containerStatus(id)).state, 'running');
@@ -348,7 +348,7 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
       return undefined;
     });
 
-    it('says that a container was out of memory', async (context) => {
+    it('reports that a container was killed for memory', async (context) => {
       if (under.simulated) return context.skip('there are no processes');
       const id = await run(['sh', '-c', 'x=a; while true; do x=$x$x; done'], {
         resources: { ...plainResources, memoryLimitBytes: 16 << 20, memorySwapLimitBytes: 16 << 20 },

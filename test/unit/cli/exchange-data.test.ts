@@ -50,7 +50,7 @@ function failAfterRenames(t: TestContext, count: number): () => void {
 }
 
 describe('a restore', () => {
-  it('replaces the data and keeps what was there', async (t) => {
+  it('replaces the data and keeps the previous data', async (t) => {
     const { data, fresh } = prepare(t);
     const old = await exchangeData(data, fresh());
     assert.deepEqual(contents(data), ['new', 'new', 'new']);

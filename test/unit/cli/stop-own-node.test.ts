@@ -106,7 +106,7 @@ describe('the node of orchlet up at its stop', () => {
     await remove('stuck');
   });
 
-  it('goes on stopping when the API server does not answer, and logs why', async () => {
+  it('continues to stop when the API server does not respond, and logs the reason', async () => {
     const lines: unknown[] = [];
     const logger = { ...silentLogger, warn: (fields: unknown, message: string) => lines.push([message, fields]) };
     const client = { ...unanswered } as Client;

@@ -29,7 +29,7 @@ function setUp(failures: number) {
   return { clock, stop, calls, assign: (cidr: string) => assign([cidr]), checks: () => checks };
 }
 
-test('a runtime that fails gets the pod CIDRs again until it takes them, and no more from then on', async () => {
+test('the pod CIDRs are sent to a failing runtime until it accepts them, and not again afterwards', async () => {
   const { clock, stop, calls, assign, checks } = setUp(2);
   assign('10.0.1.0/24');
   await clock.advance(60_000);

@@ -135,7 +135,7 @@ describe("the agent's server", () => {
     }
   });
 
-  it('refuses a stream by GET to those who may only read', async (t) => {
+  it('refuses a stream by GET to users who can only read', async (t) => {
     const ask = await setUp(t, { refusal: (_path, method) => (method === 'GET' ? '' : 'only reading is allowed') });
     const webSocket =
       'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n';

@@ -421,7 +421,7 @@ describe('the mux of sources', () => {
     ]);
   });
 
-  it('takes no pod of any source whose uid would be a path', async () => {
+  it('accepts no pod of any source whose uid would be a path', async () => {
     const seen: string[] = [];
     const stop = new AbortController();
     const pod = (uid: string): Pod =>

@@ -57,7 +57,7 @@ test('a volume that exists keeps its content and mode', async () => {
   assert.deepEqual(readdirSync(path), ['data']);
 });
 
-test('a removed volume is gone at once, and its content follows', async () => {
+test('a removed volume is renamed at once, and its content is removed afterwards', async () => {
   const path = await volumes.create('pvc-1');
   mkdirSync(join(path, 'a/b'), { recursive: true });
   writeFileSync(join(path, 'a/b/c'), 'x');

@@ -16,7 +16,7 @@ async function folder(t: TestContext): Promise<string> {
 }
 
 describe('the ownership of a volume', { skip: !isRoot }, () => {
-  it('goes to the group of the pod, with its directories set-group-id and its links themselves', async (t) => {
+  it('belongs to the group of the pod, with set-group-id directories, and links are changed themselves', async (t) => {
     const volume = await folder(t);
     const outside = await folder(t);
     await writeFile(join(outside, 'file'), 'x', { mode: 0o600 });

@@ -55,7 +55,7 @@ describe('tokens of service accounts', () => {
     assert.equal(await manager.token(pod, week), 'token-4');
   });
 
-  it('are used on while the API server is away, until they run out', async () => {
+  it('are used while the API server is unreachable, until they expire', async () => {
     const { clock, state, manager } = setUp();
     const spec = { audience: undefined, expirationSeconds: 3600 };
     await manager.token(pod, spec);

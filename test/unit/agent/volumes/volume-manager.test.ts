@@ -251,7 +251,7 @@ describe('the volume manager', () => {
     });
   }
 
-  it('takes down mounts and data with the pod', async (t) => {
+  it('removes mounts and data with the pod', async (t) => {
     const { manager, mounter, root, forgotten } = await setUp(t);
     const pod = podOf('p', [
       { name: 'd', emptyDir: { medium: 'Memory' } },

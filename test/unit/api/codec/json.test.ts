@@ -22,7 +22,7 @@ test('keeps every 64-bit integer', () => {
   );
 });
 
-test('reports keys that stand twice with their path, and the last value wins', () => {
+test('reports duplicate keys with their path, and uses the last value', () => {
   const { value, duplicates } = parseJson(
     '{"metadata":{"labels":{"a":"1","a":"2"}},"l":[{"x":1,"x":2}],"data":1,"data":2}',
   );

@@ -26,7 +26,7 @@ function specAfter(spec: object, patch: object): Record<string, unknown> {
   return (patched['template'] as { spec: Record<string, unknown> }).spec;
 }
 
-test('keyed lists merge by key, and new items stand where the patch has them', () => {
+test('keyed lists are merged by key, and new items have their position in the patch', () => {
   const patch = {
     containers: [
       { name: 'a', env: [{ name: 'Y', value: '9' }, { name: 'Z' }] },

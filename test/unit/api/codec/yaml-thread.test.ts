@@ -30,7 +30,7 @@ describe('a large YAML text', () => {
     assert.deepEqual(await yaml.all(Buffer.concat([large, Buffer.from('---\na: 1\n')])), [value, { a: 1 }]);
   });
 
-  it('reports keys that stand twice', async () => {
+  it('reports duplicate keys', async () => {
     const { duplicates } = await yaml.first(Buffer.from(`a: 1\na: 2\n${members(10_000)}`));
     assert.deepEqual(duplicates, ['line 2: key "a" already set in map']);
   });

@@ -37,7 +37,7 @@ test('keys become strings in their plain meaning', () => {
   assert.deepEqual(parseYaml('n: 1\n1e3: 2\n5: 3').value, { false: 1, '1000': 2, '5': 3 });
 });
 
-test('keys that stand twice are reported with their line, and the last value wins', () => {
+test('duplicate keys are reported with their line, and the last value is used', () => {
   const { value, duplicates } = parseYaml('a: 1\nb:\n- c: 1\n  c: 2\na: 3\n');
   assert.deepEqual(value, { a: 3, b: [{ c: 2 }] });
   assert.deepEqual(duplicates, ['line 4: key "c" already set in map', 'line 5: key "a" already set in map']);

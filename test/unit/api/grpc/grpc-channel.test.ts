@@ -94,13 +94,13 @@ test('the text of a status is cut off', async (t) => {
   assert.deepEqual([error.status, error.details.length], ['Unknown', 8192]);
 });
 
-test('a server that never answers is given up at the deadline', async (t) => {
+test('a call to a server that never responds fails at the deadline', async (t) => {
   const target = await serve(t, () => undefined);
   const error = await failure((await channelTo(t, target)).call('/a/B', Buffer.alloc(0), { timeoutMs: 200 }));
   assert.equal(error.status, 'DeadlineExceeded');
 });
 
-test('a server that sends a message byte by byte is given up at the deadline', async (t) => {
+test('a call to a server that sends a message byte by byte fails at the deadline', async (t) => {
   const target = await serve(t, (stream) => {
     stream.respond(OK);
     stream.write(framed(Buffer.alloc(0), { claims: 1000 }));
@@ -126,7 +126,7 @@ test('a port that speaks another protocol, or nothing at all, is no connection',
   }
 });
 
-test('a message beyond the limit is refused, whether it comes, is claimed or is unpacked', async (t) => {
+test('a message above the limit is refused by its actual, announced or decompressed size', async (t) => {
   const big = Buffer.alloc(200_000);
   const packed = framed(gzipSync(big), { compressed: true });
   assert.ok(packed.length < 1000);

@@ -46,7 +46,7 @@ for (const watchList of [true, false]) {
   });
 }
 
-it('an informer that is closed takes no more of its contents', async () => {
+it('a closed informer stops reading its list', async () => {
   const clock = new TickingClock();
   const client = new FakeClient(
     clock,
@@ -72,7 +72,7 @@ function directClient() {
   return { resource, client: createDirectClient({ catalog, authorizer: allowAll, clock, user, fieldManager: 'test' }) };
 }
 
-it('a direct client makes the objects of a list in slices', async () => {
+it('a direct client decodes the objects of a list in slices', async () => {
   const { resource, client } = directClient();
   for (let at = 0; at < OBJECTS; at += 1) resource.put('n', named(at));
   const { result, turns } = await turnsOf(() => client.list(secrets, {}));
@@ -101,7 +101,7 @@ it('a direct client gives the waiting events of a watch to its reader in slices'
   assert.ok(turns > OBJECTS / 20, `${turns} turns of the event loop`);
 });
 
-it('a source takes one batch of the existing objects in a turn, and changes as they come', async () => {
+it('a source reads one batch of the existing objects in a turn, and changes at once', async () => {
   const batches = 20;
   let sink: WatchSink | undefined;
   let sent = 0;

@@ -114,7 +114,7 @@ test('a refused list is tried again with growing pauses, not in a tight loop', a
   await informers.close();
 });
 
-test('one informer serves all who ask for a resource; late handlers hear what is there', async () => {
+test('all users of a resource share one informer, and late handlers get the existing objects', async () => {
   const { clock, informers, informer } = setUp();
   await clock.advance(10);
   assert.equal(informers.for(pods), informer);

@@ -49,7 +49,7 @@ describe('turns of the event loop', () => {
     );
   });
 
-  it('end for a chain of units when their share of time is over', async () => {
+  it('end for a chain of units when their time share is used up', async () => {
     const clock = new WorkClock();
     const turns = new LoopTurns(clock);
     const chain = async (): Promise<void> => {

@@ -44,7 +44,7 @@ test('wakes during a turn lead to exactly one more turn', async () => {
   await running;
 });
 
-test('a turn that fails is reported and comes back by the back-off', async () => {
+test('a failed turn is reported and retried after the backoff', async () => {
   const clock = new FakeClock();
   const failures: number[] = [];
   const loop = new WakeableLoop({ clock, onError: (_error, count) => failures.push(count) });

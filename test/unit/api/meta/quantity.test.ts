@@ -45,7 +45,7 @@ test('the canonical text has no fraction and the largest exact suffix', () => {
   for (const [given, wanted] of canonical) assert.equal(canonicalQuantity(given), wanted, `of ${given}`);
 });
 
-test('a text that kube-apiserver takes for canonical is stored as it was written', () => {
+test('a text that kube-apiserver considers canonical is stored unchanged', () => {
   for (const kept of ['+1', '+2', '001', '012Mi', '5.', '1E3', '1e3', '1.500', '1500m', '1025Ki', '+2Gi', '1200'])
     assert.equal(storedQuantity(kept), kept);
   const changed: readonly (readonly [string | number, string])[] = [

@@ -39,7 +39,7 @@ afterEach(async () => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-test('a backup goes to the bucket and comes back from it, and nothing of it stays on the disk', async () => {
+test('a backup is uploaded to the bucket and restored from it, and no temporary file remains on the disk', async () => {
   const taken = await run('backup', 's3://backups/east/cluster.tgz');
   assert.deepEqual([taken.code, taken.stderr], [0, '']);
   assert.match(
@@ -72,7 +72,7 @@ test('a server that gives back something else than it took is no place for a bac
   assert.deepEqual([...server.objects.keys()], [], 'what was not verified is no backup');
 });
 
-test('a refusal is one line, and leaves what is there as it is', async () => {
+test('a refusal is one line, and changes nothing', async () => {
   env['AWS_SECRET_ACCESS_KEY'] = 'wrong';
   for (const command of ['backup', 'restore']) {
     const ran = await run(command, 's3://backups/cluster.tgz');

@@ -128,7 +128,7 @@ describe('orchlet agent explain-eviction', () => {
     assert.deepEqual([code, stderr], [1, 'orchlet: the agent answered 403: Forbidden\n']);
   });
 
-  it('goes through the API server to a node by its name', async () => {
+  it('reaches a node by its name through the API server', async () => {
     answers(CALM);
     const kubeconfig = join(directory, 'kubeconfig');
     await writeKubeconfig(

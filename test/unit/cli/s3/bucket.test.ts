@@ -52,13 +52,13 @@ afterEach(async () => {
 });
 
 describe('a bucket', () => {
-  it('takes a small file in one request, under a name that needs encoding', async () => {
+  it('stores a small file with one request, under a name that needs encoding', async () => {
     await bucketOf().write("a b/ü+'(1).tgz", fileOf(Buffer.from('small')));
     assert.equal(server.objects.get("/backups/a b/ü+'(1).tgz")?.toString(), 'small');
     assert.equal(server.seen.length, 1);
   });
 
-  it('takes a large file in parts, and gives it back as it was', async () => {
+  it('stores a large file in parts, and returns it unchanged', async () => {
     const content = randomBytes(LARGE_BYTES);
     await bucketOf().write('large', fileOf(content));
     assert.deepEqual(
@@ -167,7 +167,7 @@ describe('of a server that', () => {
     await promptly(bucketOf().sha256('key', 100_000), /more than 100000 bytes/);
   });
 
-  it('sends a byte now and then, the answer is given up', async () => {
+  it('sends a byte from time to time, the request fails', async () => {
     server.fault = (_request, response) => {
       response.writeHead(200);
       const timer = setInterval(() => response.write('x'), 50);

@@ -44,7 +44,7 @@ for (const [name, bucket, flags, env, url] of [
   });
 }
 
-test('an endpoint or a region that is none is refused', async () => {
+test('an invalid endpoint or region is refused', async () => {
   await assert.rejects(s3Settings('b-1', { endpoint: 's3.example', region: '' }, KEYS), /is not of the form https/);
   await assert.rejects(s3Settings('b-1', { endpoint: '', region: 'x/../y' }, KEYS), /is not the name of a region/);
 });

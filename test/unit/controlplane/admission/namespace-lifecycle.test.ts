@@ -91,7 +91,7 @@ describe('admission by namespace', () => {
 });
 
 describe('recent deletions', () => {
-  it('hold no name for longer than half a minute, whether or not anybody asks for it', async () => {
+  it('keep no name for longer than half a minute, whether or not it is looked up', async () => {
     const clock = new FakeClock();
     const deletions = new RecentDeletions(clock);
     for (let at = 0; at < 1000; at += 1) deletions.add(`n${at}`);

@@ -70,7 +70,7 @@ const refused = (plugin: AdmissionPlugin, asked: Asked, why: string): Promise<vo
     return true;
   });
 
-test('AlwaysAdmit lets everything through, AlwaysDeny nothing', async () => {
+test('AlwaysAdmit accepts everything, and AlwaysDeny nothing', async () => {
   await through(alwaysAdmit(), { object: pod({}) });
   await refused(
     alwaysDeny(),
@@ -79,7 +79,7 @@ test('AlwaysAdmit lets everything through, AlwaysDeny nothing', async () => {
   );
 });
 
-test('NamespaceAutoProvision makes what is missing, once', async () => {
+test('NamespaceAutoProvision creates a missing namespace once', async () => {
   const made: string[] = [];
   const plugin = (name: string) =>
     namespaceAutoProvision(namespace(name), (one) => Promise.resolve(void made.push(one)));
@@ -115,7 +115,7 @@ for (const [what, spec, field] of [
     refused(securityContextDeny(), { object: pod(spec) }, `pods "p" is forbidden: ${field} is forbidden`));
 }
 
-test('LimitPodHardAntiAffinityTopology lets pods keep others off their node only', async () => {
+test('LimitPodHardAntiAffinityTopology allows required anti-affinity only for the node', async () => {
   const keepingOff = (topologyKey: string): KubeObject =>
     pod({ affinity: { podAntiAffinity: { requiredDuringSchedulingIgnoredDuringExecution: [{ topologyKey }] } } });
   await through(limitPodHardAntiAffinity(), { object: keepingOff('kubernetes.io/hostname') });
@@ -194,7 +194,7 @@ test('PodTolerationRestriction keeps seconds beyond 2^53 of the defaults of the 
   assert.equal(added?.tolerationSeconds, 9_007_199_254_740_993n);
 });
 
-test('ExtendedResourceToleration lets pods that ask for devices onto their nodes', async () => {
+test('ExtendedResourceToleration makes pods tolerate the taints of the devices that they request', async () => {
   const asking = {
     containers: [{ name: 'c', resources: { requests: { 'example.com/b': '1', cpu: '1', 'example.com/a': '1' } } }],
   };
@@ -207,7 +207,7 @@ test('ExtendedResourceToleration lets pods that ask for devices onto their nodes
   assert.deepEqual(again['tolerations'], made['tolerations']);
 });
 
-test('DenyServiceExternalIPs lets services keep addresses, but get none', async () => {
+test('DenyServiceExternalIPs allows services to keep external IPs, but not to get new ones', async () => {
   const service = (...externalIPs: string[]): KubeObject =>
     ({ metadata: { name: 's' }, spec: { externalIPs } }) as KubeObject;
   const asked = { operation: 'UPDATE', resource: 'services', oldObject: service('1.2.3.4', '1.2.3.5') } as const;
@@ -233,7 +233,7 @@ const served = [
 ] as unknown as readonly ResourceInfo[];
 const enforcement = (authorizer: Authorizer) => ownerReferencesPermissionEnforcement(authorizer, () => served);
 
-test('OwnerReferencesPermissionEnforcement asks for the right to delete, and to finalize what is blocked', async () => {
+test('OwnerReferencesPermissionEnforcement requires the permission to delete, and to update the finalizers of blocked owners', async () => {
   const owner = (blockOwnerDeletion: boolean): object => ({
     apiVersion: 'apps/v1',
     kind: 'ReplicaSet',
@@ -258,7 +258,7 @@ test('OwnerReferencesPermissionEnforcement asks for the right to delete, and to 
   await through(both, { ...update, object: owned(true) });
 });
 
-test('OwnerReferencesPermissionEnforcement asks for the finalizers of a cluster-scoped owner in the cluster, not in the namespace', async () => {
+test('OwnerReferencesPermissionEnforcement checks the finalizers of a cluster-scoped owner without a namespace', async () => {
   const asked: string[] = [];
   const namespaced: Authorizer = {
     authorize({ verb, resource, subresource, namespace }) {
@@ -277,7 +277,7 @@ test('OwnerReferencesPermissionEnforcement asks for the finalizers of a cluster-
   await assert.rejects(through(enforcement(namespaced), { object: owned('v1', 'Cart') }), /cannot find RESTMapping/);
 });
 
-test('OwnerReferencesPermissionEnforcement asks for subresources as well, but for the status of pods', async () => {
+test('OwnerReferencesPermissionEnforcement checks subresources, too, except for the status of pods', async () => {
   const owned = pod({}, { ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name: 'o', uid: 'u' }] });
   const update = { operation: 'UPDATE', oldObject: pod({}), object: owned, subresource: 'status' } as const;
   await through(enforcement(allowing()), update);
@@ -288,7 +288,7 @@ test('OwnerReferencesPermissionEnforcement asks for subresources as well, but fo
   );
 });
 
-test('ClusterTrustBundleAttest asks for the right to attest for the signer or all of its domain', async () => {
+test('ClusterTrustBundleAttest requires the permission to attest for the signer or its whole domain', async () => {
   const bundle = { metadata: { name: 'b' }, spec: { signerName: 'example.com/s' } } as KubeObject;
   const asked = { group: 'certificates.k8s.io', resource: 'clustertrustbundles', namespace: '', object: bundle };
   await refused(
@@ -302,7 +302,7 @@ test('ClusterTrustBundleAttest asks for the right to attest for the signer or al
   await through(clusterTrustBundleAttest(allowing()), { ...asked, object: unsigned });
 });
 
-test('CertificateSigning asks for the right to sign before a pod gets its certificate', async () => {
+test('CertificateSigning requires the permission to sign for the certificate of a pod', async () => {
   const request = (status: object): KubeObject =>
     ({ metadata: { name: 'r' }, spec: { signerName: 'example.com/s' }, status }) as KubeObject;
   const asked = {

@@ -71,7 +71,7 @@ const pod = (name: string, cpu: string) => ({
   spec: { containers: [{ name: 'c', resources: { requests: { cpu } } }] },
 });
 
-test('fifty concurrent creators get exactly what there is', async () => {
+test('fifty concurrent creators cannot exceed the quota', async () => {
   const { create, used } = setup({ pods: '20', 'requests.cpu': '15' }, 3);
   const outcomes = await Promise.allSettled(Array.from({ length: 50 }, async (_, i) => create(pod(`p${i}`, '500m'))));
   assert.equal(outcomes.filter((one) => one.status === 'fulfilled').length, 20);
@@ -175,7 +175,7 @@ test('what is given back is not lost in a conflict', async () => {
   assert.deepEqual(used(), { a: { pods: '0' }, b: { pods: '1' } });
 });
 
-test('an object that is not written after all is given back to every quota', async () => {
+test('the charge of an object that is not written is refunded to every quota', async () => {
   const { create, used, conflicts } = setupMany({ a: { pods: '10' }, b: { pods: '10' } });
   const undos: (() => void)[] = [];
   await Promise.all([create(pod('p', '1'), undos), create(pod('q', '1'))]);

@@ -169,7 +169,7 @@ test('a token ends with its account, and a token of a Secret with that or with t
   }
 });
 
-test('10,000 wrong tokens verify and look up nothing, and leave the right one in the cache', async () => {
+test('10,000 wrong tokens cause neither verifications nor look-ups, and the correct one stays in the cache', async () => {
   let lookups = 0;
   const verified = serviceAccountTokenAuthenticator({
     issuers: [ISSUER],

@@ -46,7 +46,7 @@ const endpoint = (): WebhookEndpoint => ({
 });
 const call = (signal = AbortSignal.timeout(60_000)) => client.call(endpoint(), { method: 'POST', body: '{}', signal });
 
-test('a webhook that hangs is given up in time', async () => {
+test('a call to a hanging webhook fails at the timeout', async () => {
   answer = () => undefined;
   await assert.rejects(call(withTimeout(30)), { name: 'TimeoutError' });
 });
@@ -56,7 +56,7 @@ test('an answer of ten megabytes is broken off', async () => {
   await assert.rejects(call(), { code: 'too-large' });
 });
 
-test('an answer that ends in the middle is none', async () => {
+test('a truncated response is an error', async () => {
   answer = (_message, response) => {
     response.writeHead(200, { 'content-length': '100' });
     response.write('{"kind":', () => response.destroy());

@@ -98,7 +98,7 @@ test('two services with one address are reported, and both keep it', async () =>
   await t.stop();
 });
 
-test('an object without its service goes after a time, one of others never', async () => {
+test('an IPAddress without its service is deleted after some time, and one of another owner never', async () => {
   const t = repairing([
     [serviceCIDRs, range],
     [services, service('a', '10.96.0.1')],

@@ -140,7 +140,7 @@ describe('the attach/detach controller', () => {
     assert.equal((await attachments(test)).length, 0);
   });
 
-  it('does not wait for a node that is out of service, or gone', async (t) => {
+  it('does not wait for a node that is out of service or deleted', async (t) => {
     const taint = { key: 'node.kubernetes.io/out-of-service', effect: 'NoExecute' };
     for (const end of ['taint', 'delete']) {
       const test = await running(t, [pods, podOn('n1')]);

@@ -73,13 +73,13 @@ describe('replicas from utilization', () => {
   const two = [pod('a'), pod('b')];
   test('a use above the target adds replicas in proportion', () =>
     assert.deepEqual(use(two, { a: 900, b: 900 }, 50), { replicas: 4, utilization: 90, milli: 900 }));
-  test('a use below the target takes them away', () => assert.equal(use(two, { a: 200, b: 200 }, 50).replicas, 1));
+  test('a usage below the target removes replicas', () => assert.equal(use(two, { a: 200, b: 200 }, 50).replicas, 1));
   test('a use near the target changes nothing', () => assert.equal(use(two, { a: 540, b: 540 }, 50).replicas, 2));
   test('a pod that is not measured is taken to use all it requested before replicas go', () =>
     assert.equal(use([...two, pod('c')], { a: 200, b: 200 }, 50).replicas, 3));
-  test('a pod that is not measured is taken to use nothing before replicas come', () =>
+  test('a pod without metrics counts with zero usage before replicas are added', () =>
     assert.equal(use([...two, pod('c')], { a: 900, b: 900 }, 50).replicas, 4));
-  test('a pod that is starting counts as using nothing when replicas come', () => {
+  test('a starting pod counts with zero usage before replicas are added', () => {
     const starting = pod('c', { ready: false, startedMs: NOW - 60_000 });
     assert.equal(use([...two, starting], { a: 900, b: 900, c: 1000 }, 50).replicas, 4);
   });
@@ -163,12 +163,12 @@ describe('steadying', () => {
       policies: [{ type: 'Percent', value: 50, periodSeconds: 60 }],
     },
   };
-  test('a policy bounds what comes in its period, with what came already', () => {
+  test('a policy limits the replicas that are added in its period, including those that were added before', () => {
     const past: ScalingHistory = { ...history(), ups: [{ change: 3, atMs: NOW - 30_000 }] };
     const decision = decideWithBehavior(input(8, 20), behavior, past, 300_000);
     assert.deepEqual([decision.replicas, decision.limited.reason], [9, 'ScaleUpLimit']);
   });
-  test('a policy bounds what goes', () => {
+  test('a policy limits the replicas that are removed', () => {
     const decision = decideWithBehavior(input(8, 1), behavior, history(), 300_000);
     assert.deepEqual([decision.replicas, decision.limited.reason], [4, 'ScaleDownLimit']);
   });
@@ -294,7 +294,7 @@ describe('the autoscaler', () => {
     await a.t.stop();
   });
 
-  test('takes replicas away only when the window has passed', async () => {
+  test('removes replicas only when the window has passed', async () => {
     const a = autoscalerTest('100m');
     await a.run();
     await a.t.advance(60_000);

@@ -47,12 +47,12 @@ test('claims that go with a member belong to it once it is scaled away', () => {
   assert.deepEqual(owners(set('Delete', 'Delete'), 2, claim(ofSet)), ['pod-2']);
 });
 
-test('a claim whose member comes back belongs to it no longer', () => {
+test('a claim is no longer owned by its pod when the set is scaled up again', () => {
   const scaledAway = claim(owner('Pod', 'db-1', 'pod-1'));
   assert.deepEqual(owners(set('Retain', 'Delete'), 1, scaledAway), []);
   assert.deepEqual(owners(set('Delete', 'Delete'), 1, scaledAway), ['set']);
 });
 
-test('a claim that somebody else controls is left alone', () => {
+test('a claim with another controller stays unchanged', () => {
   assert.equal(owners(set('Delete', 'Delete'), 0, claim(owner('Operator', 'x', 'other'))), undefined);
 });

@@ -105,7 +105,7 @@ test('a rolling update never has more pods than the surge allows, nor fewer avai
   await t.stop();
 });
 
-test('a rollout that makes no progress is said to have timed out when its deadline passes', async () => {
+test('a rollout without progress is reported as timed out after its deadline', async () => {
   const t = controllerTest({ objects: [[deployments, deployment({ progressDeadlineSeconds: 60 })]] });
   await t.start(runDeployments, runReplicaSets);
   await t.advance(50_000);
@@ -115,7 +115,7 @@ test('a rollout that makes no progress is said to have timed out when its deadli
   await t.stop();
 });
 
-test('a deployment that recreates has no new pod before the last old one is gone', async () => {
+test('a deployment with the strategy Recreate creates new pods after the last old one is deleted', async () => {
   const t = controllerTest({ objects: [[deployments, deployment({ strategy: { type: 'Recreate' } })]] });
   await t.start(runDeployments, runReplicaSets);
   await t.advance(100);

@@ -216,7 +216,7 @@ test('pods that have finished are expected as well', async () => {
   await t.stop();
 });
 
-test('a budget reports pods without a controller, and pods that were to be evicted and are still there', async () => {
+test('a budget reports pods without a controller, and evicted pods that still exist', async () => {
   const at = formatTime(new Date('2026-01-02T02:00:00Z').getTime());
   const earlier = {
     disruptedPods: { a: at },
@@ -245,7 +245,7 @@ test('a budget reports pods without a controller, and pods that were to be evict
   await t.stop();
 });
 
-test('a pod with several budgets has an event that says so', async () => {
+test('a pod with several budgets gets an event with the reason', async () => {
   const t = controllerTest({
     objects: [
       [podDisruptionBudgets, budget({ minAvailable: 1 })],

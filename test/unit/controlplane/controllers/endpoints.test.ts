@@ -58,7 +58,7 @@ describe('endpoints of a service', () => {
     await assertLinearTime(run, { minBytes: 1_000, maxBytes: 16_000, noticeableMs: 100 });
   });
 
-  test('tell ready pods and others apart, by the port that the name means in each', () => {
+  test('distinguish ready pods from others, by the port that the name has in each pod', () => {
     const members = [
       pod('a', '10.1.0.1'),
       pod('b', '10.1.0.2', { ready: false }),
@@ -155,7 +155,7 @@ describe('slices of a service', () => {
     const { create, update, remove } = plan([slice('x', ['10.1.0.1'])], ['10.1.0.1']);
     assert.deepEqual([create.length, update.length, remove.length], [0, 0, 0]);
   });
-  test('keep who is in them, and take who is new where there is room', () => {
+  test('keep their endpoints, and get new ones if there is room', () => {
     const { create, update } = plan(
       [slice('x', ['10.1.0.1', '10.1.0.2']), slice('y', ['10.1.0.3'])],
       ['10.1.0.1', '10.1.0.2', '10.1.0.3', '10.1.0.4'],

@@ -57,7 +57,7 @@ test('what belongs to a deleted owner is deleted, all the way down', async () =>
   await t.stop();
 });
 
-test('an owner that is deleted in the foreground goes when its dependents are gone', async () => {
+test('an owner that is deleted in the foreground is removed after its dependents', async () => {
   const t = controllerTest({ objects: tree() });
   await t.start(runGarbageCollector);
   await t.client.delete(deployments, 'shop', 'web', { propagationPolicy: 'Foreground' });
@@ -116,7 +116,7 @@ test('an object with another existing owner only loses the reference to the dele
   await t.stop();
 });
 
-test('an owner that never existed, or another one of the same name, counts as gone', async () => {
+test('an owner that never existed, or another object of its name, counts as deleted', async () => {
   const t = controllerTest({
     objects: [
       [deployments, object('web')],
@@ -137,7 +137,7 @@ test('an owner of a kind that is not served keeps its dependents', async () => {
   await t.stop();
 });
 
-test('living owners cost no look at the API', async () => {
+test('existing owners cost no request to the API', async () => {
   const t = controllerTest({ objects: tree() });
   await t.start(runGarbageCollector);
   await t.advance(1000);

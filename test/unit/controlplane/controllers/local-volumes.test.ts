@@ -110,13 +110,13 @@ for (const [what, spec, more, message] of [
   });
 }
 
-test('a node that is gone is not waited for: the scheduler chooses again', async () => {
+test('a claim does not wait for a deleted node: the scheduler selects another one', async () => {
   const t = await withClaim(claim({}, { [SELECTED]: 'gone' }));
   assert.equal(t.client.peek(persistentVolumeClaims, 'n', 'c')?.metadata.annotations?.[SELECTED], undefined);
   await t.stop();
 });
 
-test('an agent that does not answer is asked again', async () => {
+test('a request to an agent that does not respond is retried', async () => {
   const t = controllerTest({
     objects: [
       [nodes, node('a')],
@@ -191,7 +191,7 @@ for (const [what, volume] of [
   });
 }
 
-test('a volume of somebody else is left alone', async () => {
+test('a volume of another owner stays unchanged', async () => {
   const other = bound({}, 'Released');
   const t = await withVolume({ ...other, metadata: { name: 'pvc-u' } }, 'a');
   assert.deepEqual(t.calls.made, []);
@@ -214,7 +214,7 @@ test('the volume of a node that is gone is removed from the API, with an event',
   await t.stop();
 });
 
-test('a claim that asks for more gets it', async () => {
+test('a claim that requests more storage is expanded', async () => {
   const grown: PersistentVolumeClaim = {
     ...claim({ volumeName: 'pvc-u', resources: { requests: { storage: '3Gi' } } }),
     status: { phase: 'Bound', capacity: { storage: '1Gi' } },

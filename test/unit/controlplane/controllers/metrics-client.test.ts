@@ -63,7 +63,7 @@ describe('metrics of containers', () => {
   const unserved = newStatusError(404, 'NotFound', 'the server could not find the requested resource');
   const path = '/apis/metrics.k8s.io/v1beta1/namespaces/n/pods?labelSelector=app%3Da';
 
-  test('come from another server where the API serves none', async () => {
+  test('come from another server if the API serves none', async () => {
     const items = [{ metadata: { name: 'p' }, containers: [{ name: 'c', usage: { cpu: '250m' } }] }];
     const asked: string[] = [];
     const client = new MetricsClient({ list: () => Promise.reject(unserved) }, async (one) => {
@@ -74,7 +74,7 @@ describe('metrics of containers', () => {
     assert.deepEqual(asked, [path]);
   });
 
-  test('are missing where nobody serves them', async () => {
+  test('are missing if nobody serves them', async () => {
     const client = new MetricsClient({ list: () => Promise.reject(unserved) }, () => Promise.reject(unserved));
     await assert.rejects(client.resource('n', 'app=a', 'cpu', ''), {
       message: /^unable to fetch metrics from resource metrics API: /,

@@ -39,7 +39,7 @@ describe('ranges of pod addresses', () => {
     await t.stop();
   });
 
-  test('a range of a node that is gone is given again', async () => {
+  test('the range of a deleted node is allocated again', async () => {
     const t = controllerTest({
       objects: [[nodes, node('a', { podCIDRs: ['10.0.0.0/24'] })]],
       options: { clusterCidrs: ['10.0.0.0/24'] },
@@ -89,7 +89,7 @@ describe('pods that no other part removes', () => {
     assert.deepEqual(surplusFinished(all, 0), []);
   });
 
-  test('are those of a node that stays away', async () => {
+  test('are those of a node that stays unreachable', async () => {
     const t = controllerTest({
       objects: [
         [nodes, node('here')],
@@ -151,7 +151,7 @@ describe('pods that no other part removes', () => {
   });
 });
 
-test('events report that a node came and that it is gone', async () => {
+test('events report that a node was registered and that it was deleted', async () => {
   const t = controllerTest({ objects: [[nodes, node('a')]] });
   await t.start(runNodeLifecycle);
   await t.client.delete(nodes, '', 'a');

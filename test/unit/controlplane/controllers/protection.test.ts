@@ -21,7 +21,7 @@ import { controllerTest } from '../../../fakes/fake-controllers.ts';
 
 const claim: PersistentVolumeClaim = { metadata: { name: 'c', namespace: 'n' }, spec: {} };
 
-test('a claim stays until the pod that uses it is gone', async () => {
+test('a claim is kept until the pod that uses it is deleted', async () => {
   const pod: Pod = {
     metadata: { name: 'p', namespace: 'n' },
     spec: { nodeName: 'node', containers: [], volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'c' } }] },

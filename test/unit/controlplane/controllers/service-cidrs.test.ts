@@ -39,7 +39,7 @@ test('a range may go when each address in use is in another one', () => {
     );
 });
 
-test('a range is kept by a finalizer and ready, until it goes and no address is in use', async () => {
+test('a range is ready and has a finalizer until it is deleted and none of its addresses is in use', async () => {
   const t = controllerTest({
     objects: [
       [serviceCIDRs, range('more', '10.1.0.0/24')],
@@ -60,7 +60,7 @@ test('a range is kept by a finalizer and ready, until it goes and no address is 
   await t.stop();
 });
 
-test('a range that goes stays for the time in which API servers may not have heard of it', async () => {
+test('a deleted range stays until every API server knows of its deletion', async () => {
   const t = controllerTest({ objects: [[serviceCIDRs, range('more', '10.1.0.0/24')]] });
   await t.start(runServiceCidrs);
   await t.advance(100);

@@ -129,7 +129,7 @@ test('a claim of a class that waits is bound only to what the scheduler chose', 
   await t.stop();
 });
 
-test('a claim that nothing fits calls the provisioner of its class, and is bound to what that makes', async () => {
+test('a claim without a matching volume calls the provisioner of its class, and is bound to the provisioned volume', async () => {
   const t = await start(
     [storageClasses, storageClass('fast')],
     [persistentVolumeClaims, claim('c', '1Gi', { storageClassName: 'fast' })],
@@ -149,7 +149,7 @@ test('a claim that nothing fits calls the provisioner of its class, and is bound
   await t.stop();
 });
 
-test('a claim without a class gets the default one, also when that comes later', async () => {
+test('a claim without a class gets the default one, also if that is created later', async () => {
   const { storageClassName: _, ...spec } = claim('c', '1Gi').spec ?? {};
   const t = await start([persistentVolumeClaims, { ...claim('c', '1Gi'), spec }]);
   assert.equal(claimOf(t, 'c')?.spec?.storageClassName, undefined);
@@ -189,7 +189,7 @@ test('a released volume that is recycled is scrubbed by a pod and free again', a
   await t.stop();
 });
 
-test('a bound claim whose volume is gone is lost', async () => {
+test('a bound claim whose volume was deleted is Lost', async () => {
   const t = await start([persistentVolumes, volume('v', '1Gi')], [persistentVolumeClaims, claim('c', '1Gi')]);
   await t.client.delete(persistentVolumes, '', 'v');
   await t.advance(5000);
@@ -197,7 +197,7 @@ test('a bound claim whose volume is gone is lost', async () => {
   await t.stop();
 });
 
-test('a pod with an ephemeral volume gets a claim that goes with it', async () => {
+test('a pod with an ephemeral volume gets a claim that is deleted with it', async () => {
   const pod: Pod = {
     metadata: { name: 'p', namespace: 'n', uid: 'pod-uid' },
     spec: {
@@ -221,7 +221,7 @@ test('a pod with an ephemeral volume gets a claim that goes with it', async () =
   await t.stop();
 });
 
-test('a claim of the same name that belongs to somebody else is not used', async () => {
+test('a claim of the same name with another owner is not used', async () => {
   const pod: Pod = {
     metadata: { name: 'p', namespace: 'n' },
     spec: { containers: [], volumes: [{ name: 'v', ephemeral: { volumeClaimTemplate: { spec: {} } } }] },
@@ -238,7 +238,7 @@ test('a claim of the same name that belongs to somebody else is not used', async
   await t.stop();
 });
 
-test('a claim that waits for a consumer says whether a pod or a node for its pods is missing', async () => {
+test('a claim that waits for a consumer reports whether a pod is missing or a node for its pods', async () => {
   const t = await start(
     [storageClasses, storageClass('late', 'WaitForFirstConsumer')],
     [persistentVolumeClaims, claim('c', '1Gi', { storageClassName: 'late' })],

@@ -46,7 +46,7 @@ const names = (t: ControllerTest): string[] =>
     .map((pod) => pod.metadata.name ?? '')
     .toSorted();
 
-test('a stateful set makes its pods one after another, each with its claim, and removes them from the end', async () => {
+test('a stateful set creates its pods one after another, each with its claim, and deletes them in reverse order', async () => {
   const set: StatefulSet = {
     metadata: { name: 'db', namespace: 'shop' },
     spec: {
@@ -186,7 +186,7 @@ test('a stateful set of two thousand million replicas costs as much as the pods 
   assert.deepEqual([actions.length, actions.every(({ kind }) => kind === 'create')], [500, true]);
 });
 
-test('a rolling update of a stateful set goes from the highest ordinal down to the partition', async () => {
+test('a rolling update of a stateful set proceeds from the highest ordinal down to the partition', async () => {
   const set: StatefulSet = {
     metadata: { name: 'db', namespace: 'shop' },
     spec: {
@@ -429,7 +429,7 @@ test('pods of another namespace that name the uid of a controller are none of it
   }
 });
 
-test('a namespace that is deleted is emptied before it goes', async () => {
+test('the content of a namespace is deleted before the namespace', async () => {
   const space = {
     metadata: { name: 'shop', deletionTimestamp: '2026-01-02T03:04:05Z' },
     spec: { finalizers: ['kubernetes'] },

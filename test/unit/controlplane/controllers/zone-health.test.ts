@@ -43,7 +43,7 @@ describe('the health of zones', () => {
     assert.deepEqual([health.state(Z), health.isDark, health.size(Z)], ['Normal', false, 0]);
   });
 
-  it('reports a change of the zone that a node leaves, and of the zone that it comes to', () => {
+  it('reports a change of the zone that a node leaves, and of the zone that it joins', () => {
     const health = zones(node('a', 'z'), node('b', 'z', 'False'), node('c', 'other'));
     assert.equal(health.observe(node('a', 'z')), false);
     assert.equal(health.observe(node('a', 'other')), true, 'no node of the old zone is ready');

@@ -96,7 +96,7 @@ for (const [group, names, resource, review] of cases) {
   });
 }
 
-test('a definition of roles neither takes objects of the built-in ones nor deletes them when it goes', async () => {
+test('a definition with the names of roles neither gets the objects of the built-in roles nor deletes them with itself', async () => {
   const group = 'rbac.authorization.k8s.io';
   const roles: Resource = { group, version: 'v1', resource: 'roles', kind: 'Role', namespaced: true };
   const role = { apiVersion: `${group}/v1`, kind: 'Role', metadata: { name: 'kept' }, rules: [] };

@@ -142,7 +142,7 @@ test('what needs a namespace or a definition of the same folder waits for it, wh
   assert.deepEqual(await eventsOf('a.yaml'), []);
 });
 
-test('a namespace that leaves the folder stays, unless it says that it goes', async () => {
+test('a namespace that is removed from the folder is kept, unless its annotation requests the deletion', async () => {
   const text = (name: string, prune: string): string =>
     `apiVersion: v1\nkind: Namespace\nmetadata: {name: ${name}${prune}}\n`;
   const goes = ', annotations: {orchlet.local/prune: "true"}';
@@ -186,7 +186,7 @@ test('an object that is to be created once keeps what others change', async () =
   assert.equal(await valueOf(`${own}-a`), 'mine');
 });
 
-test('an inventory that somebody changes lets nothing be deleted that its file did not apply', async () => {
+test('a modified inventory does not cause the deletion of objects that its file did not apply', async () => {
   const name = `${own}-a`;
   await plane.client.create(configMaps, 'default', { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name } });
   const row = { ...configMaps, singular: '', shortNames: [], categories: [], verbs: ['patch'], subresources: [] };

@@ -46,7 +46,7 @@ test('while a batch is converted the watch is paused, so nothing is buffered', a
   assert.equal(resumed(), 1);
 });
 
-test('a client that asks for a pause after a converted batch gets it', async () => {
+test('a client can pause a watch after a converted batch', async () => {
   let takes = false;
   const { sink, handle, resumed } = open(
     (events) => Promise.resolve(events),

@@ -127,7 +127,7 @@ test('a conflict names the field and its owner', () => {
   assert.equal(two.message, 'Apply failed with 2 conflicts: conflicts with "one":\n- .data.k\n- .data.s');
 });
 
-test('force takes the fields over', () => {
+test('force transfers the ownership of the fields', () => {
   const made = apply(undefined, 'one', configMap({ k: 'v', s: 'same' }));
   const forced = apply(made, 'two', configMap({ k: 'w', s: 'same' }), true);
   assert.deepEqual(entryOf(forced, 'one')?.fieldsV1, { 'f:data': { 'f:s': {} } });
@@ -143,7 +143,7 @@ test('an updater takes fields from an applier, whose next apply conflicts with i
   assert.deepEqual(apply(scaled, 'one', configMap({ l: 'w' }))['data'], { k: 'scaled', l: 'w' });
 });
 
-test('ownership alone leaves no time and stands first', () => {
+test('ownership without a time comes first', () => {
   const made = update(undefined, 'maker', configMap({ k: 'v' }));
   const applied = apply(made, 'one', configMap({ k: 'v' }));
   assert.deepEqual(
@@ -161,7 +161,7 @@ test('a write that changes nothing keeps the entries, times included', () => {
   assert.deepEqual(update(made, 'other', { ...made, data: { k: 'v' } }), made);
 });
 
-test('an emptied map stays with who owns the map', () => {
+test('an emptied map stays with its owner', () => {
   const one = apply(apply(undefined, 'two', configMap({ k: 'w' })), 'one', configMap({}));
   const emptied = apply(one, 'two', configMap(undefined));
   assert.deepEqual(ownership(emptied), [
@@ -169,7 +169,7 @@ test('an emptied map stays with who owns the map', () => {
   ]);
 });
 
-test('managed fields are given up by [{}], and applying then meets what was there before', () => {
+test('managed fields are reset by [{}], and a later apply treats the fields as existing before', () => {
   const made = apply(undefined, 'one', configMap({ k: 'v' }));
   const reset = update(made, 'x', { ...made, metadata: { ...made.metadata, managedFields: [{}] } });
   assert.equal(reset.metadata.managedFields, undefined);
@@ -358,7 +358,7 @@ test('a field that an owner wrote in another version is compared in that version
   assert.doesNotThrow(() => applied(twos, live, 'v2', cpu(40)));
 });
 
-test('a scale whose replicas nobody owns is not tracked', () => {
+test('the ownership of a Scale without an owner of the replicas is not tracked', () => {
   const deployments = createFieldManagement(clock, {
     group: 'apps',
     version: 'v1',

@@ -6,7 +6,7 @@ import { patchObject } from '../../../../controlplane/registry/object-patching.t
 const CONFIG_MAP = {} as ExpectedKind;
 
 describe('JSON patches', () => {
-  it('tell of members that no operation has and of those said twice', () => {
+  it('report members that no operation has, and duplicate members', () => {
     const patched = patchObject(
       { metadata: { name: 'a' } },
       {

@@ -80,7 +80,7 @@ describe('the registry', () => {
     assert.equal(second.continue, '');
   });
 
-  it('keeps an object with finalizers until the last one is gone', async () => {
+  it('keeps an object until its last finalizer is removed', async () => {
     await fixture.create('v1/configmaps', configMap('held', { finalizers: ['example.com/f'] }));
     const marked = await fixture.delete('v1/configmaps', 'held', { propagationPolicy: 'Foreground' });
     assert.equal(marked.state, 'marked');
@@ -107,7 +107,7 @@ describe('the registry', () => {
     assert.equal((await refusal(fixture.get('v1/pods', 'brief'))).code, 404);
   });
 
-  it('takes evictions of both versions that clients may send, and of no other', async () => {
+  it('accepts evictions of both versions that clients may send, and of no other', async () => {
     const containers = [{ name: 'c', image: 'i' }];
     for (const [name, version] of Object.entries({ old: 'v1beta1', new: 'v1' })) {
       await fixture.create('v1/pods', { apiVersion: 'v1', kind: 'Pod', metadata: { name }, spec: { containers } });

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { ChangeGate } from '../../../../controlplane/scheduler/cluster-watch.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 
-test('changes wait for the end of a decision, and come in their order', async () => {
+test('changes wait for the end of a decision, and are applied in their order', async () => {
   const gate = new ChangeGate(silentLogger);
   const seen: string[] = [];
   gate.change(() => seen.push('before'));

@@ -53,7 +53,7 @@ test('among clients with equally many connections those stay that are connected'
   );
 });
 
-test('a connection that ended makes room', () => {
+test('a closed connection makes room for another one', () => {
   const connect = setup(2);
   connect('10.0.0.2').destroy();
   const both = [connect('10.0.0.2'), connect('10.0.0.2')];

@@ -101,7 +101,7 @@ test('what is not served is missing in the words of the API, or of the server', 
   assert.equal((await read('/apis/nothing.example.com')).body['text'], '404 page not found\n');
 });
 
-test('all groups come in one document, with an ETag', async () => {
+test('all groups are in one document with an ETag', async () => {
   const { body, type } = await read('/apis', `${AGGREGATED},application/json`);
   assert.equal(type, AGGREGATED);
   assert.equal(body['apiVersion'], 'apidiscovery.k8s.io/v2');
@@ -159,7 +159,7 @@ test('a change of the catalog is seen at once', async () => {
   assert.equal(at((await read('/apis/a.k8s.io')).body, 'preferredVersion', 'version'), 'v1');
 });
 
-test('groups of other servers stand where their priority puts them, also while they do not answer', async () => {
+test('groups of other servers are sorted by their priority, also while the servers do not respond', async () => {
   const version = (group: string, groupPriority: number, name: string, versionPriority: number, stale = false) => ({
     ...{ group, groupPriority, version: name, versionPriority, stale },
     rows: stale ? [] : [fakeInfo('others', 'Other', { group, version: name, custom })],

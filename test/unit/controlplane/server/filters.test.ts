@@ -52,7 +52,7 @@ test('a refusal names the user, the verb and the resource', async () => {
   });
 });
 
-test('impersonation asks the narrow modes first and names the request it refuses', async () => {
+test('impersonation checks the constrained modes first and names the request that it refuses', async () => {
   await withServer({ authorizer: allowing() }, async (fake) => {
     const as = (headers: Record<string, string | string[]>) =>
       fake.request('GET', PATH, { authorization: 'Bearer ann', ...headers });
@@ -130,7 +130,7 @@ test('the legacy verb gives no groups of nodes', async () => {
   });
 });
 
-test('a constrained mode makes nobody a member of system:masters', async () => {
+test('a constrained mode grants nobody the group system:masters', async () => {
   const allowed = [
     'impersonate-on:user-info:get configmaps a',
     'impersonate:user-info users kim',
@@ -208,7 +208,7 @@ test('too many simultaneous writes are answered with Retry-After, but not those 
   }
 });
 
-test('a request that takes too long is answered 504', async () => {
+test('a request that takes too long gets a 504', async () => {
   const slow = new SlowResource(fakeInfo('configmaps', 'ConfigMap'));
   const clock = new FakeClock();
   const fake = await startFakeServer(new FakeCatalog([slow]), { clock });

@@ -5,7 +5,7 @@ import { HtmlLinks, throughProxy } from '../../../../controlplane/server/connect
 
 const PLACE = { prefix: '/api/p/proxy', targetHost: '10.0.0.1:80', requestHost: 'localhost:8001' };
 
-test('a link from the root of the target goes through the proxy, others stay', () => {
+test('a link from the root of the target is rewritten to the proxy, and others stay unchanged', () => {
   for (const [link, turned] of [
     ['/', '/api/p/proxy/'],
     ['/a/b/?q=/c#d', '/api/p/proxy/a/b/?q=/c#d'],

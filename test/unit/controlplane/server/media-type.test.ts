@@ -45,7 +45,7 @@ test('what no route gives is refused with the list of representations', () => {
   }
 });
 
-test('a transformation that nobody knows is refused in other words', () => {
+test('an unknown transformation is refused with another message', () => {
   for (const accept of [
     'application/json;as=Chart;g=meta.k8s.io;v=v1',
     'application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1',

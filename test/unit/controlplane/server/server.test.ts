@@ -93,7 +93,7 @@ test('methods that a path does not have are refused', async () => {
   }
 });
 
-test('paths that nobody serves are answered in plain text', async () => {
+test('unknown paths get a response in plain text', async () => {
   for (const path of ['/nothing', '/apis/none.example.com/v1/things', '/API/v1/nodes']) {
     const answer = await fake.request('GET', path);
     assert.equal(answer.text, '404 page not found\n', path);

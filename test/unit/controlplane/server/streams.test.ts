@@ -106,7 +106,7 @@ test('frames of a protobuf watch have their length before them', async () => {
   });
 });
 
-test('history that is gone is an ERROR event, after which the watch ends', async () => {
+test('compacted history is an ERROR event, after which the watch ends', async () => {
   await withServer(async (fake) => {
     const { text, status } = await fake.request('GET', `${PATH}?watch=1&resourceVersion=1`);
     assert.equal(status, 200);
@@ -135,7 +135,7 @@ test('a watch over WebSocket sends an event a message', async () => {
   });
 });
 
-test('a watch whose client goes away is closed', async () => {
+test('a watch of a disconnected client is closed', async () => {
   await withServer(async (fake, resource) => {
     const session = connect(`https://127.0.0.1:${fake.port}`, { rejectUnauthorized: false });
     session.on('error', () => undefined);

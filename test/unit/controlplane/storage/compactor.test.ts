@@ -135,7 +135,7 @@ it('is resumed by the next process from what SQLite keeps', async () => {
   }
 });
 
-it('history that outgrows its limit is forgotten early, and writing goes on', async () => {
+it('history above its limit is compacted early, and writes continue', async () => {
   const clock = new FakeClock();
   const storage = new RevisionLog({ clock, logger: silentLogger, backend: undefined, historyLimitBytes: 100_000 });
   let { revision } = await storage.create('/core/x/a', Buffer.alloc(1000));

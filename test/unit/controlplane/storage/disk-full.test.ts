@@ -45,7 +45,7 @@ async function createUntilFull(storage: Storage): Promise<string[]> {
 }
 
 describe('a full disk', { timeout: 60_000 }, () => {
-  it('refuses writes cleanly, answers reads, says so, and takes writes again by itself when there is room', async (t) => {
+  it('refuses writes cleanly, serves reads, reports it, and accepts writes again when there is room', async (t) => {
     if (!disk.isMounted) return t.skip('needs the right to mount');
     const storage = await open();
     disk.fill();

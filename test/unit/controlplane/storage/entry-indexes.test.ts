@@ -21,7 +21,7 @@ test('indexes of fields are filled in pieces', () => {
   assert.equal(found(indexes, 'n3'), 100);
 });
 
-test('a list that comes before the index is full finds everything', () => {
+test('a list that runs before the index is complete finds everything', () => {
   const indexes = new EntryIndexes(['spec.nodeName'], manyEntries(), silentLogger);
   indexes.fillFields().next();
   assert.equal(found(indexes, 'n3'), 100);

@@ -205,7 +205,7 @@ describe('a watch that throws', { timeout: 10_000 }, () => {
 });
 
 describe('a backend that throws synchronously', { timeout: 10_000 }, () => {
-  it('refuses the group cleanly where there is no room, and takes the next write', async () => {
+  it('refuses the group cleanly if there is no room, and accepts the next write', async () => {
     const backend = new FakeLogBackend();
     const { log } = open(backend);
     backend.onCall = () => {
@@ -230,7 +230,7 @@ describe('a backend that throws synchronously', { timeout: 10_000 }, () => {
     assert.equal(failures.length, 1);
   });
 
-  it('takes no further write after an unknown outcome, though it is closing', async () => {
+  it('accepts no further write after an unknown outcome, although it is closing', async () => {
     const backend = new FakeLogBackend();
     const { log } = open(backend);
     const appended = Promise.withResolvers<void>();

@@ -9,6 +9,6 @@ test('an extended code has the outcome of its primary code', () => {
   assert.equal(outcomeOf('SQLITE_FULL'), 'full');
 });
 
-test('an error without a row, and one that is none of SQLite, leave the outcome unknown', () => {
+test('with an unlisted error, or one that is not from SQLite, the outcome is unknown', () => {
   for (const code of ['SQLITE_NEW_IN_A_LATER_VERSION', '', 'EIO']) assert.equal(outcomeOf(code), 'unknown');
 });

@@ -161,7 +161,7 @@ describe('the embedded storage', () => {
     await refuses(openIn(), 'unusable', /is damaged/);
   });
 
-  it('refuses writes on a full disk, keeps what is there, and goes on when there is room', async () => {
+  it('refuses writes on a full disk, keeps all data, and resumes when there is room', async () => {
     const storage = await openIn(directory, 400_000);
     const acknowledged: string[] = [];
     for (let i = 0; ; i += 1) {

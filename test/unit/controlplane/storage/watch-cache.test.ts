@@ -255,7 +255,7 @@ describe('the watch cache: reads', () => {
     await late;
   });
 
-  it('does not wait where the caller is gone or the storage is closed, and leaves no timer', async () => {
+  it('does not wait if the caller is gone or the storage is closed, and leaves no timer', async () => {
     const fixture = new Fixture();
     const cache = await fixture.open();
     const gone = AbortSignal.abort(new Error('the client is gone'));
@@ -387,7 +387,7 @@ describe('the watch cache: what fails in delivery', { timeout: 10_000 }, () => {
 });
 
 describe('the watch cache: watches', () => {
-  it('shows what is there, its end, then every change', async () => {
+  it('sends existing objects, a bookmark, and then every change', async () => {
     const fixture = new Fixture();
     const cache = await fixture.open();
     const a = await fixture.put('a', {});
@@ -442,7 +442,7 @@ describe('the watch cache: watches', () => {
     assert.equal(one.recorder.batches.length, 1);
   });
 
-  it('a slow watch loses nothing and holds up nobody', async () => {
+  it('a slow watch loses no events and does not delay other watches', async () => {
     const fixture = new Fixture();
     const cache = await fixture.open();
     const slow = watch(cache, byLabel({ v: '1' }));

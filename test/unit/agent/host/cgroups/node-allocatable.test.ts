@@ -47,7 +47,7 @@ test('v2: weights instead of shares, and every level hands its controllers down'
   assert.equal(await read('agents/cgroup.subtree_control'), '+memory', 'what is handed down already is not said again');
 });
 
-test('a path that is not there is made level by level', async () => {
+test('a missing path is created level by level', async () => {
   const root = await hierarchy(2, []);
   await handDownControllers(root, '/kubepods/burstable/podx');
   assert.ok(existsSync(join(root, 'kubepods/burstable/podx')));

@@ -23,7 +23,7 @@ const burstable = {
 };
 
 describe('pod cgroups', () => {
-  it('stand under their QoS class', () => {
+  it('are below the cgroup of their QoS class', () => {
     assert.deepEqual(podCgroupParts(pod({})), ['kubepods', 'besteffort', 'podabc-1']);
     assert.deepEqual(podCgroupParts(pod(burstable)), ['kubepods', 'burstable', 'podabc-1']);
     assert.deepEqual(podCgroupParts(pod(both)), ['kubepods', 'podabc-1']);

@@ -166,7 +166,7 @@ test('waiting for a lock file ends when the agent stops', async () => {
   await release();
 });
 
-test('a lock file in a folder that is not there is an error that names it', async () => {
+test('a lock file in a missing folder is an error that names it', async () => {
   const path = join(directory, 'nowhere', 'lock');
   await assert.rejects(
     acquireLockFile({

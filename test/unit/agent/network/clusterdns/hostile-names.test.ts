@@ -38,7 +38,7 @@ for (const [name, type] of [
     assert.ok(read.size <= 82, `${read.size} endpoints`);
   });
 
-it('a name server that responds byte by byte is given up at the timeout', async (t) => {
+it('a query to a name server that responds byte by byte fails at the timeout', async (t) => {
   const server = createServer((socket) => {
     socket.on('error', () => socket.destroy());
     socket.write(Buffer.from([0xff, 0xff]));

@@ -123,7 +123,7 @@ describe('the service proxy', () => {
     await informers.close();
   });
 
-  it('leaves the rules to another proxy of the host, and takes over when that one stops, even if the first attempt fails', async () => {
+  it('does not change the rules of another proxy of the host, and takes over when that one stops, even if the first attempt fails', async () => {
     const name = `test-proxy-c-${process.pid}`;
     const first = setUp(name);
     const running = first.proxy.run(new AbortController().signal);

@@ -265,7 +265,7 @@ describe('a certificate signing request', () => {
     return { answer: await settled, client };
   }
 
-  it('stands while the API server is away, and gives the certificate when it is signed', async () => {
+  it('stays pending while the API server is unreachable, and provides the certificate when it is signed', async () => {
     const { answer, client } = await ask([{}, new Error('away'), signed()]);
     assert.match(answer, /^-----BEGIN CERTIFICATE-----/);
     assert.equal(client.writes('create').length, 1);
@@ -294,7 +294,7 @@ describe('a certificate signing request', () => {
     assert.doesNotMatch(both, /PRIVATE KEY/);
   });
 
-  it('reports why it was denied, and how to approve it if nobody does', async () => {
+  it('reports why it was denied, and how to approve a pending request', async () => {
     const denied = await ask([{ conditions: [{ type: 'Denied', reason: 'No', message: 'not you' }] }]);
     assert.match(denied.answer, /was denied: No not you$/);
     assert.match((await ask([{}])).answer, /kubectl certificate approve csr-/);

@@ -159,7 +159,7 @@ async function setUp(
 }
 
 describe('a node whose host shuts down', () => {
-  it('holds a lock, ends pods by priority, each group in its time, and then lets the host go', async (t) => {
+  it('holds a lock, terminates pods by priority, each group in its time, and then releases the lock', async (t) => {
     const { clock, logind, killed, ends, said, times, shutdown, stateFile, until } = await setUp(t, [
       podOf('critical', CRITICAL),
       podOf('plain'),
@@ -195,7 +195,7 @@ describe('a node whose host shuts down', () => {
     );
   });
 
-  it('takes the lock again when the shutdown is cancelled', async (t) => {
+  it('acquires the lock again when the shutdown is cancelled', async (t) => {
     const { logind, said, shutdown, until } = await setUp(t, []);
     logind.say(true);
     await until('the release', () => logind.held === 0);
@@ -231,7 +231,7 @@ describe('a node whose host shuts down', () => {
   });
 });
 
-describe('a person who stops a node', () => {
+describe('a user who stops a node', () => {
   it('has its pods ended in the same order, also without a login manager', async (t) => {
     const { clock, ends, killed, logind, shutdown, until } = await setUp(
       t,

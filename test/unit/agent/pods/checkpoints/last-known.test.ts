@@ -57,7 +57,7 @@ describe('the last known answers', () => {
   const ask = (answer: () => Promise<KubeObject>): Promise<KubeObject> =>
     new LastKnownClient({ client: clientOf(answer), store, clock }).get(configMaps, 'd', 'm');
 
-  it('stand in for an API server that cannot be reached, over a restart', async () => {
+  it('replace an unreachable API server, over a restart', async () => {
     await ask(() => Promise.resolve(map('red')));
     await store.close();
     store = new CheckpointStore({ directory, clock, logger: silentLogger });
@@ -65,7 +65,7 @@ describe('the last known answers', () => {
     assert.deepEqual(last['data'], { colour: 'red' });
   });
 
-  it('stand in for one that says nothing', async () => {
+  it('replace an API server that does not respond', async () => {
     await ask(() => Promise.resolve(map('red')));
     const asked = ask(() => new Promise(() => undefined));
     await clock.advance(3_000);
@@ -140,7 +140,7 @@ describe('the last known answers', () => {
     assert.deepEqual(await store.keys('pods'), ['pods/u2']);
   });
 
-  it('of pods run while the API server is away, and are put right when it is back', async () => {
+  it('of pods run while the API server is unreachable, and are updated when it is reachable again', async () => {
     const before = new PodCheckpoints({ store, logger: silentLogger });
     before.save([pod('kept'), pod('deleted')]);
     await store.flush();

@@ -85,7 +85,7 @@ describe('an HTTP probe', () => {
     });
   });
 
-  it('fails where nobody listens, where nothing is answered, and where the server hangs up', async (t) => {
+  it('fails if nothing listens, if the server does not respond, and if it closes the connection', async (t) => {
     const closed = await closedPort();
     assert.deepEqual(await ask(closed), {
       result: 'failure',
@@ -114,7 +114,7 @@ describe('an HTTP probe', () => {
 });
 
 describe('a TCP probe', () => {
-  it('succeeds where somebody listens, and names what is wrong where not', async (t) => {
+  it('succeeds if a server listens, and reports the error otherwise', async (t) => {
     const port = await serve(t, () => undefined);
     assert.deepEqual(await probeTcp('127.0.0.1', port, PATIENCE_MS), { result: 'success', output: '' });
     const closed = await closedPort();
@@ -132,7 +132,7 @@ describe('a gRPC probe', () => {
     return port;
   }
 
-  it('asks the health service of the name that it is given', async (t) => {
+  it('calls the health service with the given name', async (t) => {
     const port = await serveHealth(t, (service) => (service === 'good' ? 1 : service === 'bad' ? 2 : 0));
     assert.deepEqual(await probeGrpc('127.0.0.1', port, 'good', PATIENCE_MS), {
       result: 'success',

@@ -226,7 +226,7 @@ describe('the status manager', () => {
     assert.equal(conditions.find(({ type }) => type === 'Ready')?.lastTransitionTime, '2025-01-01T00:00:00Z');
   });
 
-  it('does not say that a pod is over while a container may run', async (t) => {
+  it('does not report a pod as terminated while a container may run', async (t) => {
     const { clock, manager, safety, stored, pod } = setUp(t, podOf('u', { status: { phase: 'Running' } }));
     safety.mayRun = true;
     manager.set(pod, { phase: 'Failed', reason: 'Evicted', message: 'why' });
@@ -238,7 +238,7 @@ describe('the status manager', () => {
     assert.deepEqual([stored()?.status?.phase, stored()?.status?.reason], ['Failed', 'Evicted']);
   });
 
-  it('does not let a pod that is over run again', async (t) => {
+  it('does not run a terminated pod again', async (t) => {
     const { clock, manager, stored, pod } = setUp(t);
     manager.set(pod, { phase: 'Succeeded' });
     manager.set(pod, { phase: 'Running' });

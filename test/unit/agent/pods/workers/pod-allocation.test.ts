@@ -67,7 +67,7 @@ describe('a resize', () => {
     assert.equal(events.filter((event) => event.startsWith('Warning ResizeError')).length, 1);
   });
 
-  it('beyond the node is infeasible, and the pod goes on as it was', () => {
+  it('above the capacity of the node is infeasible, and the pod stays unchanged', () => {
     const { allocations, events } = setUp();
     allocations.decide(pod('u', '1'));
     for (let round = 0; round < 2; round++)

@@ -71,7 +71,7 @@ function syncOf(options: object): PodSync {
   } as unknown as PodSyncOptions);
 }
 
-it('reports the image pull secrets that are missing, and goes on without them', async () => {
+it('reports missing image pull secrets, and continues without them', async () => {
   const events: string[] = [];
   let synced = 0;
   const sync = syncOf({

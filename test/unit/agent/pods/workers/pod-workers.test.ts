@@ -86,7 +86,7 @@ describe('pod workers', () => {
     assert.deepEqual(syncer.calls, ['sync a']);
   });
 
-  it('tell of the end of a pod when its containers are gone, and of the rest when its volumes are', async () => {
+  it('report a pod as terminated when its containers are gone, and its removal when its volumes are', async () => {
     const { clock, syncer, workers } = setUp();
     workers.update(pod('a'));
     await clock.advance(1);

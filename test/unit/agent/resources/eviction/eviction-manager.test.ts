@@ -123,7 +123,7 @@ describe('the eviction manager', () => {
     assert.deepEqual(it_.done, []);
   });
 
-  it('ends at once though an evicted pod takes its time, and leaves no timer after one that was quick', async () => {
+  it('ends at once although an evicted pod terminates slowly, and leaves no timer after a fast one', async () => {
     for (const isQuick of [false, true]) {
       const it_ = world({ 'memory.available': '100Mi' });
       it_.observations.set('memory.available', { available: 50 * MI, capacity: 1000 * MI });
@@ -165,7 +165,7 @@ describe('the eviction manager', () => {
     assert.match(it_.done.at(-1) ?? '', /^evict a within 5s/);
   });
 
-  it('spares static and critical pods even if there are no others', async () => {
+  it('does not evict static and critical pods even if there are no others', async () => {
     const it_ = world({ 'memory.available': '100Mi' });
     it_.observations.set('memory.available', { available: 50 * MI, capacity: 1000 * MI });
     it_.pods.push(pod({ name: 'static', isStatic: true }), pod({ name: 'critical', priority: 2_000_000_000 }));

@@ -115,7 +115,7 @@ const pod = (uid: string, request?: string): Pod => ({
 const devices = (manager: ClaimManager, of: Pod): (readonly string[])[] =>
   of.spec.containers.map((container) => manager.cdiDevices(of, container));
 
-test('a driver stays registered when another plugin has taken its name and gone again', async (t) => {
+test('a driver stays registered when another plugin registers with its name and disappears', async (t) => {
   const rig = await setUp(t);
   await rig.register(rig.manager);
   const handler = rig.manager.handler();

@@ -37,7 +37,7 @@ test('a value is on the disk when its write resolves, also if it comes in the mo
   }
 });
 
-test('a value that found no room is written when there is some, though nothing changes', async (t) => {
+test('a value that did not fit on the disk is written when there is room, without a further change', async (t) => {
   const disk = new SmallDisk('1m');
   t.after(() => disk.remove());
   if (!disk.isMounted) return t.skip('needs the right to mount');

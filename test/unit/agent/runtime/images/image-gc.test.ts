@@ -107,7 +107,7 @@ describe('image collection', () => {
     assert.deepEqual(removed, ['sha256:fresh']);
   });
 
-  it('takes images that nothing used for the maximum age, though there is room', async () => {
+  it('removes images that were unused for the maximum age, although there is room', async () => {
     const { clock, gc, removed } = setUp({
       images: [image('stale', 1), image('used', 1)],
       used: ['used'],

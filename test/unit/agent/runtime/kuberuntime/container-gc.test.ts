@@ -37,7 +37,7 @@ const gone = (
     .toSorted();
 
 describe('dead containers', () => {
-  it('of a pod that is there go but for the newest of each', () => {
+  it('of an existing pod are removed except for the newest of each container', () => {
     assert.deepEqual(gone([dead('a/main/0'), dead('a/main/1'), dead('a/main/2'), dead('a/side/0')]), [
       'a/main/0',
       'a/main/1',

@@ -150,7 +150,7 @@ describe('preStop over the network', () => {
       warnings: [],
     });
   });
-  it('connects by TCP, and reports when nobody listens', async () => {
+  it('connects by TCP, and reports a failed connection', async () => {
     assert.deepEqual(await run({ tcpSocket: { port: 'web' } }), { seen: [], warnings: [] });
     // Nothing listens on the discard port.
     assert.deepEqual((await run({ tcpSocket: { port: 9, host: '127.0.0.1' } })).warnings, [

@@ -38,7 +38,7 @@ function connected(dial: () => Promise<never>): { client: SpdyConnection; served
   return { client: new SpdyConnection(near, Buffer.alloc(0)), served };
 }
 
-it('a stream that the client resets before its counterpart comes is forgotten', async () => {
+it('a stream that the client resets before its counterpart arrives is dropped', async () => {
   let dialed = 0;
   const { client, served } = connected(() => {
     dialed += 1;

@@ -432,7 +432,7 @@ describe('volumes of CSI drivers', () => {
     assert.deepEqual((await make()).volumesInUse(), [`kubernetes.io/csi/${NAME}^handle-v`]);
   });
 
-  it('of a driver that is not there keep their pod until it comes', async (t) => {
+  it('of a missing driver make their pod wait for the driver', async (t) => {
     const { volumes, root } = await setUp(t);
     await volumes.mount(persistent(podOf('a'), volumeOf('v')));
     const drivers = new CsiDrivers({ node: undefined, logger: silentLogger });

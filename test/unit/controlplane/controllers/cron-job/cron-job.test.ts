@@ -93,7 +93,7 @@ it('a job that the informer shows before the status that lists it is not unexpec
   await t.stop();
 });
 
-it('an active job that somebody deletes goes missing, and one that has finished is no longer active', async () => {
+it('an active job that a user deletes is reported as missing, and a finished one is no longer active', async () => {
   const t = controllerTest({ objects: [[cronJobs, cronJob('Allow')]] });
   await t.start(runCronJobs);
   await t.advance(MINUTE_MS);

@@ -119,7 +119,7 @@ it('a pod gets the affinity to its node in place of the terms of the template', 
   ]);
 });
 
-it('of the pods of nodes that are gone, only those that were never bound are deleted', () => {
+it('of the pods of deleted nodes, only those that were never bound are deleted', () => {
   const input = inputOf(
     setWith({}),
     [],
@@ -146,7 +146,7 @@ it('of several pods on a node, the oldest that is bound stays', () => {
 
 const SURGE = { maxSurge: 1, maxUnavailable: 0 };
 
-it('during a surge, an old pod that is not ready makes room for the new one, also before that is available', () => {
+it('during a surge, an old pod that is not ready is deleted for the new one, also before the new one is available', () => {
   const both = (ready: boolean, newReady: boolean): DaemonInput =>
     inputOf(
       setWith(SURGE),

@@ -65,7 +65,7 @@ it('the failures of an index delay its own next pod only, and the pod carries th
   await t.stop();
 });
 
-it('failed pods that are gone still count against the limit of their index', async () => {
+it('deleted failed pods still count against the limit of their index', async () => {
   const t = controllerTest({ objects: [[jobs, indexedJob({ backoffLimitPerIndex: 1 })]] });
   await t.start(runJobs);
   await t.advance(100);

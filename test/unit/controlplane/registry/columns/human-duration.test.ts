@@ -29,4 +29,4 @@ test('a text below eight days changes at the announced time and not later', () =
   }
 });
 
-test('nothing is announced of a time to come', () => assert.equal(humanDurationLasts(-1), 0));
+test('nothing is announced before its time', () => assert.equal(humanDurationLasts(-1), 0));

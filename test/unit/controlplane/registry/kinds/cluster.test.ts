@@ -53,7 +53,7 @@ test('the one range of pod addresses is the first of all', () => {
   });
 });
 
-test('addresses for pods and the provider of a node are given once', () => {
+test('the pod CIDRs and the provider id of a node can be set once', () => {
   const old = { spec: { podCIDRs: ['10.1.0.0/24'], providerID: 'a://b' } };
   assert.deepEqual(nodes.update(old, { spec: { podCIDRs: ['10.2.0.0/24'], providerID: 'c://d' } }).errors, [
     'spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid',

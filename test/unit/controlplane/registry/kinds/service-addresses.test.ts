@@ -43,7 +43,7 @@ describe('addresses of services', () => {
   });
   after(() => fixture.close());
 
-  it('are objects that come and go with the service', async () => {
+  it('are created and deleted with the service', async () => {
     const made = await fixture.create(SERVICES, service('one', { ipFamilyPolicy: 'RequireDualStack' }));
     assert.deepEqual(await names(fixture, ADDRESSES), [...addressesOf(made)].toSorted());
     const [v4 = '', v6 = ''] = addressesOf(made);
@@ -67,7 +67,7 @@ describe('addresses of services', () => {
     assert.deepEqual(await names(fixture, ADDRESSES), []);
   });
 
-  it('go with a service whose last finalizer goes', async () => {
+  it('are deleted with a service whose last finalizer is removed', async () => {
     const made = service('held');
     made.metadata.finalizers = ['example.com/hold'];
     await fixture.create(SERVICES, made);

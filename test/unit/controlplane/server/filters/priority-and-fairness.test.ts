@@ -110,7 +110,7 @@ test('a body that is complete is handled, and leaves nothing behind', async () =
   });
 });
 
-test('bodies beyond the budget of a level cost the user who holds most: memory is bounded, others are served', async () => {
+test('bodies above the budget of a level are refused for the user with the most: memory is bounded, others are served', async () => {
   const intakeBytes = 1024 * 1024;
   await withFairness(fakeFairness(systemClock, { intakeBytes }), async ({ fake, fairness }) => {
     const { intake } = levelOf(fairness, 'global-default');
@@ -172,7 +172,7 @@ test('requests over the seats of their level wait in queues; other levels are se
   });
 });
 
-test('a request that waited too long is answered with 429 and kube-apiserver’s text; a client that goes leaves the queue', async () => {
+test('a request that waited too long gets a 429 with kube-apiserver’s message; the request of a disconnected client leaves the queue', async () => {
   const clock = new FakeClock();
   await withFairness(fakeFairness(clock, { totalSeats: 1 }), async ({ fake, fairness, slow }) => {
     const { set } = levelOf(fairness, 'global-default');

@@ -77,7 +77,7 @@ function controlOfTwo(): { clock: FakeClock; control: FlowControl } {
   return { clock, control };
 }
 
-test('an idle level lends what it may to a busy one, and takes it back at once when it needs it', async () => {
+test('an idle level lends seats to a busy one, and gets them back at once when it needs them', async () => {
   const { clock, control } = controlOfTwo();
   const busy = control.levels.get('busy');
   const idle = control.levels.get('idle');

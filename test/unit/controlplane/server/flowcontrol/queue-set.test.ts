@@ -34,7 +34,7 @@ function taken(ticket: Ticket | undefined): Ticket {
 
 const grantOf = async (ticket: Ticket): Promise<Grant | undefined> => ticket.wait?.grant.promise;
 
-test('a free seat is given at once, the next request waits and gets it when it is free', async () => {
+test('a free seat is taken at once; the next request waits until a seat is free', async () => {
   const { set, take } = level();
   const first = taken(take(0));
   assert.equal(first.state, 'executing');
@@ -61,7 +61,7 @@ test('a full queue refuses, another one does not', () => {
   assert.ok(take(1));
 });
 
-test('a request leaves its queue after the wait limit, or when its client has gone', async () => {
+test('a request leaves its queue after the wait limit, or when its client disconnects', async () => {
   const { clock, set, take } = level();
   taken(take(0));
   const late = taken(take(0));

@@ -119,7 +119,7 @@ describe('the columns of autoscalers', () => {
   });
   after(() => fixture.close());
 
-  it('show two metrics and how many more there are', async () => {
+  it('show two metrics and the number of the others', async () => {
     const cpu = (averageUtilization: number) => ({
       type: 'Resource',
       resource: { name: 'cpu', target: { type: 'Utilization', averageUtilization } },

@@ -46,7 +46,7 @@ test('a limit is of a known type, and devices are requested as they are limited'
   ]);
 });
 
-test('secrets of a type hold what the type says', () => {
+test('secrets of a type have the required keys', () => {
   assert.deepEqual(secrets.create({ type: 'kubernetes.io/ssh-auth', data: { 'ssh-privatekey': '' } }).errors, [
     'data[ssh-privatekey]: Required value',
   ]);

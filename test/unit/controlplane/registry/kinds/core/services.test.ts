@@ -103,7 +103,7 @@ test('a port keeps its number on the nodes by its name', () => {
   assert.equal(changed.spec?.clusterIP, '10.96.0.9');
 });
 
-test('a second family comes and goes as the policy says', () => {
+test('a second address family is added and removed by the policy', () => {
   const allocator = allocatorOver([], DUAL);
   const old = service({ ipFamilyPolicy: 'SingleStack' });
   allocator.reserve(old, undefined).commit();

@@ -60,7 +60,7 @@ test('parameters of a class are of the cluster unless they say otherwise', () =>
   assert.deepEqual((object['spec'] as { parameters: object }).parameters, { kind: 'K', name: 'n', scope: 'Cluster' });
 });
 
-test('a network policy is of both types only if it says something of egress', () => {
+test('a network policy has the type Egress only if it has egress rules', () => {
   const types = (spec: object): unknown =>
     (policies.create({ spec }).object['spec'] as { policyTypes: unknown }).policyTypes;
   assert.deepEqual(types({}), ['Ingress']);
@@ -68,7 +68,7 @@ test('a network policy is of both types only if it says something of egress', ()
   assert.deepEqual(types({ egress: [{}] }), ['Ingress', 'Egress']);
 });
 
-test('a network policy keeps a block that is not written as it should be, but takes no new one', () => {
+test('a network policy may keep a block in a non-canonical form, but not get a new one', () => {
   const of = (cidr: string): Draft => ({ spec: { ingress: [{ from: [{ ipBlock: { cidr } }] }] } });
   assert.deepEqual(policies.create(of('10.0.0.1/8')).errors, [
     'spec.ingress[0].from[0].ipBlock.cidr: Invalid value: "10.0.0.1/8": must not have bits set beyond the prefix length',
