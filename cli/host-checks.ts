@@ -71,6 +71,7 @@ export function checkHost(host: Host, directory: string): readonly Finding[] {
     checkSwap(host),
     checkDisk(host, directory),
     checkTools(host),
+    checkNftables(host),
   ];
 }
 
@@ -169,6 +170,16 @@ function checkHostName(host: Host): Finding {
     verdict: 'fail',
     text: `${quoteText(name)} cannot be the name of a node`,
     remedy: 'hostnamectl set-hostname NAME, or --hostname-override',
+  };
+}
+
+function checkNftables({ hasCommand }: Host): Finding {
+  if (hasCommand('nft')) return { name: 'nftables', verdict: 'ok', text: 'nft is there' };
+  return {
+    name: 'nftables',
+    verdict: 'warn',
+    text: 'missing: network policies are not enforced',
+    remedy: 'apt-get install nftables, or set --network-policy=none where a network plugin enforces them',
   };
 }
 

@@ -40,6 +40,7 @@ import { credentialProviders } from './credentials.ts';
 import { type AgentEvents, createEvents } from './events.ts';
 import { createImages, type Images } from './images.ts';
 import type { Lifecycle } from './lifecycle.ts';
+import { createNetworkPolicies } from './network-policies.ts';
 import { createNode } from './node.ts';
 import { evictionSettings } from './node-reservations.ts';
 import { createNodeShutdown } from './node-shutdown.ts';
@@ -285,6 +286,12 @@ async function createPodParts(
   const { desired, table, workers } = state;
   const client = api?.client;
   const services = lifecycle.add(await clusterServices(base, client, checkpoints?.pods, node));
+  const network = lifecycle.add(
+    createNetworkPolicies(base, {
+      ...{ client, node, events, checkpoints: checkpoints?.pods },
+      nodesProvideServices: (aborted) => services.providedByNodes(aborted),
+    }),
+  );
   const pressure = new NodePressure();
   const shutdown = lifecycle.add(
     createNodeShutdown(base, {
@@ -298,7 +305,7 @@ async function createPodParts(
   const pods = lifecycle.add(
     await createPods(base, {
       ...parts,
-      ...{ runtime, client, registries, services, pressure, shutdown },
+      ...{ runtime, client, registries, services, network, pressure, shutdown },
       metrics: parts.podMetrics,
     }),
   );

@@ -24,6 +24,8 @@ export interface ClusterServices {
   readonly nameServers: () => readonly string[];
   /** Empty if there is none. */
   readonly clusterDomain: () => string;
+  /** Whether the nodes of this cluster provide its services. Waits until the API server, or a stored state, has told. */
+  providedByNodes(signal: AbortSignal): Promise<boolean>;
   /** With `hostCleared`, no pods remain on this host that need the rules of services. */
   close(how: { readonly hostCleared: boolean }): Promise<void>;
 }
@@ -51,6 +53,7 @@ export async function clusterServices(
       lister: { synced: () => true, list: () => [] },
       nameServers: () => flags.clusterDns,
       clusterDomain: () => flags.clusterDomain,
+      providedByNodes: () => Promise.resolve(false),
       close: async () => undefined,
     };
   }
@@ -76,6 +79,11 @@ export async function clusterServices(
     lister: remembered,
     nameServers,
     clusterDomain,
+    async providedByNodes(aborted) {
+      if (!remembered.synced()) await known.synced(aborted);
+      const dns = remembered.list().find(isNameServer);
+      return dns !== undefined && isServedByNodes(dns);
+    },
     async close(how) {
       await (await network)?.close(how);
       await informers.close();

@@ -36,6 +36,7 @@ import type { ClusterServices } from './cluster-services.ts';
 import type { AgentEvents } from './events.ts';
 import type { Images } from './images.ts';
 import type { Part } from './lifecycle.ts';
+import type { NetworkPolicies } from './network-policies.ts';
 import type { PodState } from './pod-state.ts';
 import type { AgentRegistries } from './registries.ts';
 import type { AssembledResourceManagers } from './resource-managers.ts';
@@ -58,6 +59,7 @@ export interface PodsDeps {
   readonly cgroups: PodCgroups;
   readonly images: Images;
   readonly services: ClusterServices;
+  readonly network: NetworkPolicies;
   readonly pressure: NodePressure;
   readonly shutdown: Pick<NodeShutdown, 'refusal'>;
 }
@@ -154,7 +156,7 @@ function createProbes(
 
 async function createKubeRuntime(
   base: Base,
-  { runtime, client, events, node, volumes, resources, cgroups, images, services, registries }: PodsDeps,
+  { runtime, client, events, node, volumes, resources, cgroups, images, services, network, registries }: PodsDeps,
   { probes, runtimeName }: { readonly probes: ProbeManager; readonly runtimeName: string },
 ): Promise<KubeRuntime> {
   const { flags, clock, logger, rootDirectory, podLogsDirectory } = base;
@@ -164,6 +166,7 @@ async function createKubeRuntime(
     logger,
     events,
     images: images.manager,
+    network,
     probes: (kind, id) => probes.result(kind, `${runtimeName}://${id}`),
     backOff: restartBackOff(base),
     containerLogsDirectory: containerLogsDirectory(base),

@@ -1,4 +1,7 @@
-/** The options of the service proxy and the DNS server, which replace kube-proxy and the cluster's DNS add-on. */
+/**
+ * The options of the service proxy, network policies and the DNS server, which replace kube-proxy, a policy engine and the
+ * cluster's DNS add-on.
+ */
 import { option } from './option.ts';
 
 const SERVICES = 'Services';
@@ -11,6 +14,14 @@ export const serviceOptions = {
     choices: ['auto', 'none', 'iptables'],
     group: SERVICES,
     help: "How services are reachable on this node. 'none' leaves it to kube-proxy or a network plugin. 'auto' does so too, except in a cluster whose kube-dns service is marked as served by nodes.",
+  }),
+  networkPolicy: option({
+    name: 'network-policy',
+    type: 'string',
+    default: 'auto',
+    choices: ['auto', 'none', 'nftables'],
+    group: SERVICES,
+    help: "Who enforces network policies on this node. 'none' leaves it to a network plugin. 'auto' does so too, except in a cluster whose kube-dns service is marked as served by nodes: there the agent enforces them with nftables. The rules of an earlier run are removed where it is off.",
   }),
   serveClusterDns: option({
     name: 'serve-cluster-dns',

@@ -20,6 +20,13 @@ export const endpoints: ResourceOf<kinds.Endpoints> = resource('', 'v1', 'endpoi
 export const events: ResourceOf<kinds.CoreEvent> = resource('', 'v1', 'events', 'Event', true);
 export const limitRanges: ResourceOf<kinds.LimitRange> = resource('', 'v1', 'limitranges', 'LimitRange', true);
 export const namespaces: ResourceOf<kinds.Namespace> = resource('', 'v1', 'namespaces', 'Namespace', false);
+export const networkPolicies: ResourceOf<kinds.NetworkPolicy> = resource(
+  'networking.k8s.io',
+  'v1',
+  'networkpolicies',
+  'NetworkPolicy',
+  true,
+);
 export const nodes: ResourceOf<kinds.Node> = resource('', 'v1', 'nodes', 'Node', false);
 export const persistentVolumeClaims: ResourceOf<kinds.PersistentVolumeClaim> = resource(
   '',

@@ -95,6 +95,7 @@ const NODE_KEYS = [
   'clusterDns',
   'resolvConf',
   'podLogsDir',
+  'networkPolicy',
   'imageCredentialProviderConfig',
   'imageCredentialProviderBinDir',
   'cgroupRoot',

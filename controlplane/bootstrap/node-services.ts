@@ -1,17 +1,19 @@
 /**
- * Agents that program service addresses and serve cluster names need two things: the right to read endpoints, and the service
- * `kube-dns`, whose address belongs to the name server that runs on each node. Called once at the start. Changes of an
- * administrator stay.
+ * Agents that program service addresses, enforce network policies and serve cluster names need two things: the right to read
+ * endpoints, policies, namespaces and pods, and the service `kube-dns`, whose address belongs to the name server that runs on
+ * each node. Called once at the start. Changes of an administrator stay.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
-import { clusterRoleBindings, services } from '../../api/machinery/resources.ts';
+import { clusterRoleBindings, clusterRoles, services } from '../../api/machinery/resources.ts';
 import { isInvalid } from '../../api/meta/status-error.ts';
 import { createIfMissing, findObject } from './existing-objects.ts';
 import { serviceAddress } from './service-addresses.ts';
 
 const NAMESPACE = 'kube-system';
 const NAME = 'kube-dns';
+/** Nodes that enforce network policies need the labels and addresses of all pods. */
+const POLICY_ROLE = 'orchlet:network-policy';
 /** By convention, the DNS service has the tenth address of the range. */
 const DNS_ADDRESS = 10;
 
@@ -30,6 +32,22 @@ export async function ensureNodeServices(
     kind: 'ClusterRoleBinding',
     metadata: { name: 'orchlet:node-proxier' },
     roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'system:node-proxier' },
+    subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: 'system:nodes' }],
+  });
+  await createIfMissing(client, clusterRoles, {
+    apiVersion: 'rbac.authorization.k8s.io/v1',
+    kind: 'ClusterRole',
+    metadata: { name: POLICY_ROLE },
+    rules: [
+      { apiGroups: ['networking.k8s.io'], resources: ['networkpolicies'], verbs: ['get', 'list', 'watch'] },
+      { apiGroups: [''], resources: ['namespaces', 'pods'], verbs: ['get', 'list', 'watch'] },
+    ],
+  });
+  await createIfMissing(client, clusterRoleBindings, {
+    apiVersion: 'rbac.authorization.k8s.io/v1',
+    kind: 'ClusterRoleBinding',
+    metadata: { name: POLICY_ROLE },
+    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: POLICY_ROLE },
     subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: 'system:nodes' }],
   });
   if (!servesNames) return;

@@ -4,7 +4,6 @@
  * as pods do, unless it calls `close({ remove: true })`.
  */
 import { execFile } from 'node:child_process';
-import { readFile, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { promisify } from 'node:util';
 import type { Logger } from '../../../api/component/logger.ts';
@@ -13,6 +12,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
+import { setKernelParameters } from '../kernel-parameters.ts';
 import type { Family } from './addresses.ts';
 import { HealthCheckPorts } from './health-check-ports.ts';
 import { type NameServer, serviceRules } from './iptables-rules.ts';
@@ -264,18 +264,12 @@ async function forgetConnections(
  * service's address.
  */
 export function prepareHost(logger: Logger): () => Promise<void> {
-  return async () => {
-    for (const [name, path] of Object.entries(KERNEL_PARAMETERS)) {
-      try {
-        if ((await readFile(path, 'utf8')).trim() !== '1') await writeFile(path, '1');
-      } catch (error) {
-        logger.warn(
-          { parameter: name, err: error instanceof Error ? error.message : error },
-          'Cannot set a kernel parameter to 1, pods may not reach services (is br_netfilter loaded?)',
-        );
-      }
-    }
-  };
+  return () =>
+    setKernelParameters(
+      KERNEL_PARAMETERS,
+      logger,
+      'Cannot set a kernel parameter to 1, pods may not reach services (is br_netfilter loaded?)',
+    );
 }
 
 const KERNEL_PARAMETERS = {

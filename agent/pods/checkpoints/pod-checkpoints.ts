@@ -93,6 +93,15 @@ export class PodCheckpoints {
     return (await this.#store.get('node')) as NodeObject | undefined;
   }
 
+  /** What network policies depend on, as far as it was last known; `undefined` if they were never enforced here. */
+  networkPolicies(): Promise<unknown> {
+    return this.#store.get('network-policies');
+  }
+
+  saveNetworkPolicies(inputs: () => unknown): void {
+    this.#store.put('network-policies', inputs);
+  }
+
   /** Lists services for the environment of pods: the stored ones until the API server has sent them. */
   async services(lister: ServiceLister, onChange: (listener: () => void) => void): Promise<ServiceLister> {
     const last = ((await this.#store.get('services')) ?? []) as readonly KubeObject[];

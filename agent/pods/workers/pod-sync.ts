@@ -175,7 +175,7 @@ export class PodSync implements PodSyncer {
     objects.unregisterPod(pod);
     await cgroups.remove(pod);
     this.#options.resources?.release(pod.metadata.uid);
-    kubeRuntime.forgetPod(pod.metadata.uid);
+    kubeRuntime.forgetPod(pod);
     for (const container of runtime.containers) this.#messages.delete(container.id);
     statuses.terminate(pod);
   }

@@ -20,7 +20,16 @@ import { memoryProblem, resizeOf } from './resize.ts';
 import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
 import { linuxResources } from './resources.ts';
 
+/** Holds the containers of a pod until the host's rules apply to its addresses. */
+export interface PodNetworkGate {
+  /** Rejects if the rules cannot be applied; the next sync tries again. */
+  admit(pod: Pod, ips: readonly string[], signal: AbortSignal): Promise<void>;
+  /** The pod's sandbox is gone. */
+  forget(pod: Pod): void;
+}
+
 export interface KubeRuntimeOptions extends ContainerStarterOptions {
+  readonly network: PodNetworkGate;
   readonly probes: ProbeLookup;
 }
 
@@ -46,8 +55,9 @@ export class KubeRuntime {
     return this.#starter.waitingReason(podUid, container);
   }
 
-  forgetPod(podUid: string): void {
-    this.#starter.forgetPod(podUid);
+  forgetPod(pod: Pod): void {
+    this.#starter.forgetPod(pod.metadata.uid);
+    this.#options.network.forget(pod);
   }
 
   /** Forgets back-offs of containers that have not failed for a while. */
@@ -94,6 +104,14 @@ export class KubeRuntime {
       return { errors: [new Error(failure, { cause: error })], retryAtMs: undefined };
     }
     const { ips } = found ?? (await this.#options.runtime.sandboxStatus(sandboxId));
+    try {
+      await this.#options.network.admit(pod, ips, signal);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      const { message } = error as Error;
+      events.event(pod, 'Warning', 'NetworkNotReady', `The pod waits for its network policies: ${message}`);
+      return { errors: [new Error(message, { cause: error })], retryAtMs: undefined };
+    }
     const session: Session = {
       pod,
       status,

@@ -118,6 +118,7 @@ describe('one check reports what a host lacks, with a remedy', () => {
       /^missing: nsenter, iptables$/,
       /apt-get install .*iptables/,
     ],
+    ['nftables', { missingCommands: ['nft'] }, 'nftables', 'warn', /not enforced/, /^apt-get install nftables/],
   ];
   for (const [what, facts, name, verdict, text, remedy] of rows)
     it(what, () => {

@@ -1,4 +1,4 @@
-/** Defines the strategy of network policies. The network plugin enforces them, and nothing in this program does. */
+/** Defines the strategy of network policies. The agents enforce them, or a network plugin. */
 import type { V1LabelSelector } from '@kubernetes/client-node';
 import { forbidden, invalid, required, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
 import { cidrContains, cidrErrors, parseCidr } from '../../../../api/meta/ip-addresses.ts';

@@ -1,0 +1,185 @@
+/**
+ * `--network-policy`: starts the enforcement of network policies on this node, or removes the rules of an earlier run if it is
+ * off. With `auto`, the kind of the cluster decides: one whose nodes provide the services themselves has no network plugin that
+ * enforces policies.
+ */
+import { createHash } from 'node:crypto';
+import { background } from '../../api/machinery/background.ts';
+import type { Client } from '../../api/machinery/client.ts';
+import { untilAborted } from '../../api/machinery/clock.ts';
+import { Informers } from '../../api/machinery/informer.ts';
+import type { SelfSubjectAccessReview } from '../../api/machinery/kinds.ts';
+import { namespaces, networkPolicies, pods, resource, type ResourceOf } from '../../api/machinery/resources.ts';
+import type { NodeObject } from '../model/node.ts';
+import type { Pod } from '../model/pod.ts';
+import { setKernelParameters } from '../network/kernel-parameters.ts';
+import { hostNftables } from '../network/policy/nftables.ts';
+import { CONFIG_SOURCE, PolicyEnforcer } from '../network/policy/policy-enforcer.ts';
+import type { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
+import type { PodNetworkGate } from '../runtime/kuberuntime/kube-runtime.ts';
+import type { Base } from './base.ts';
+import type { AgentEvents } from './events.ts';
+import type { Closing, Part } from './lifecycle.ts';
+
+export interface NetworkPolicyDeps {
+  readonly client: Client | undefined;
+  readonly checkpoints: PodCheckpoints | undefined;
+  readonly node: { node(): NodeObject };
+  readonly events: Pick<AgentEvents, 'aboutNode'>;
+  /** Whether the nodes of this cluster provide its services. Rejects with the signal's reason. */
+  readonly nodesProvideServices: (signal: AbortSignal) => Promise<boolean>;
+}
+
+/** Holds the containers of a pod until the rules for its addresses are in effect. */
+export type NetworkPolicies = PodNetworkGate & Part;
+
+const RETRY_MS = 5_000;
+/** How often to check again whether the node may read pods. */
+const DENIED_MS = 60_000;
+const NONE: NetworkPolicies = { admit: () => Promise.resolve(), forget: () => undefined };
+
+const accessReviews: ResourceOf<SelfSubjectAccessReview> = resource(
+  'authorization.k8s.io',
+  'v1',
+  'selfsubjectaccessreviews',
+  'SelfSubjectAccessReview',
+  false,
+);
+
+/** The name of the table: several agents of one host have tables of their own, each for its own pods. */
+export function policyTable(rootDirectory: string): string {
+  return `orchlet_policy_${createHash('sha256').update(rootDirectory).digest('hex').slice(0, 12)}`;
+}
+
+export function createNetworkPolicies(base: Base, deps: NetworkPolicyDeps): NetworkPolicies {
+  const { flags, logger, rootDirectory, signal } = base;
+  const table = policyTable(rootDirectory);
+  const { client } = deps;
+  const removeRules = (): void => {
+    // Without nft there are no rules of an earlier run.
+    const removing = hostNftables()
+      .remove(table)
+      .catch((error: unknown) => logger.debug({ err: error }, 'Cannot remove the rules of network policies'));
+    background(removing, { logger, what: 'Removing the rules of network policies', signal });
+  };
+  if (client === undefined || flags.networkPolicy === 'none') {
+    removeRules();
+    return NONE;
+  }
+  const informers = new Informers({ client, clock: base.clock, logger });
+  let enforcer: PolicyEnforcer | undefined;
+  let running: Promise<void> | undefined;
+  const first = Promise.withResolvers<void>();
+  let isDecided = false;
+  const decided = (): void => {
+    isDecided = true;
+    first.resolve();
+  };
+  const start = (): void => {
+    enforcer = createEnforcer(base, { ...deps, informers, table });
+    running = enforcer.run(signal);
+    decided();
+  };
+  const off = (): void => {
+    removeRules();
+    decided();
+  };
+  const deciding = decide(base, deps, client, { start, off });
+  background(deciding, { logger, what: 'Starting the enforcement of network policies', signal });
+  return {
+    async admit(pod, ips, aborted) {
+      if (pod.spec.hostNetwork === true || ips.length === 0) return;
+      // A static pod may be what the API server needs. Its next sync comes here again.
+      const isStatic = (pod.metadata.annotations?.[CONFIG_SOURCE] ?? 'api') !== 'api';
+      if (isStatic && !isDecided) return;
+      await untilAborted(first.promise, aborted);
+      // The clients' type of the same object.
+      if (enforcer !== undefined) await untilAborted(enforcer.admit(pod as never, ips), aborted);
+    },
+    forget: (pod: Pod) => enforcer?.forget(pod as never),
+    async close({ hostCleared }: Closing) {
+      await enforcer?.close({ remove: hostCleared });
+      await running;
+      await informers.close();
+    },
+  };
+}
+
+/** Calls `start`, or `off` and later possibly `start`. */
+async function decide(
+  { flags, clock, logger, signal }: Base,
+  { nodesProvideServices, checkpoints }: NetworkPolicyDeps,
+  client: Client,
+  { start, off }: { readonly start: () => void; readonly off: () => void },
+): Promise<void> {
+  if (flags.networkPolicy === 'auto') {
+    if (!(await nodesProvideServices(signal))) return off();
+    // A node that enforced policies before has the right. The API server may not be available now.
+    let isAllowed = (await checkpoints?.networkPolicies()) !== undefined;
+    for (let warned = false; !isAllowed && !signal.aborted;) {
+      // The API server is not available; the next attempt follows.
+      const answer = await mayReadPods(client).catch(() => undefined);
+      isAllowed = answer === true;
+      if (answer === false && !warned) {
+        logger.warn(
+          {},
+          'Network policies are not enforced: the control plane does not allow nodes to read pods and policies (upgrade it, or set --network-policy=none)',
+        );
+        warned = true;
+        off();
+      }
+      if (!isAllowed) await clock.sleep(answer === false ? DENIED_MS : RETRY_MS, signal);
+    }
+  }
+  if (!signal.aborted) start();
+}
+
+async function mayReadPods(client: Client): Promise<boolean> {
+  const review = await client.create(accessReviews, '', {
+    apiVersion: 'authorization.k8s.io/v1',
+    kind: 'SelfSubjectAccessReview',
+    metadata: {},
+    spec: { resourceAttributes: { group: 'networking.k8s.io', resource: 'networkpolicies', verb: 'list' } },
+  } as never);
+  return (review as unknown as SelfSubjectAccessReview).status?.allowed === true;
+}
+
+function createEnforcer(
+  { clock, logger, nodeName }: Base,
+  {
+    informers,
+    table,
+    checkpoints,
+    events,
+    node,
+  }: NetworkPolicyDeps & {
+    readonly informers: Informers;
+    readonly table: string;
+  },
+): PolicyEnforcer {
+  const own = logger.child({ part: 'network-policy' });
+  return new PolicyEnforcer({
+    policies: informers.for(networkPolicies),
+    namespaces: informers.for(namespaces),
+    pods: informers.for(pods),
+    nft: hostNftables(),
+    table,
+    memory: {
+      load: async () => (await checkpoints?.networkPolicies()) as never,
+      save: (inputs) => checkpoints?.saveNetworkPolicies(inputs),
+    },
+    nodeName,
+    clock,
+    logger: own,
+    prepareHost: () =>
+      setKernelParameters(
+        {
+          'net.bridge.bridge-nf-call-iptables': '/proc/sys/net/bridge/bridge-nf-call-iptables',
+          'net.bridge.bridge-nf-call-ip6tables': '/proc/sys/net/bridge/bridge-nf-call-ip6tables',
+        },
+        own,
+        'Cannot set a kernel parameter to 1, network policies have no effect between pods of one bridge (is br_netfilter loaded?)',
+      ),
+    onUnenforced: (message) => events.aboutNode(node.node(), 'NetworkPolicyNotEnforced', message),
+  });
+}

@@ -1,0 +1,18 @@
+/** Sets kernel parameters that the rules of services and network policies need. */
+import { readFile, writeFile } from 'node:fs/promises';
+import type { Logger } from '../../api/component/logger.ts';
+
+/** Sets each parameter to 1. `parameters` maps names to files. A parameter that cannot be set is logged with `message`. */
+export async function setKernelParameters(
+  parameters: Readonly<Record<string, string>>,
+  logger: Logger,
+  message: string,
+): Promise<void> {
+  for (const [name, path] of Object.entries(parameters)) {
+    try {
+      if ((await readFile(path, 'utf8')).trim() !== '1') await writeFile(path, '1');
+    } catch (error) {
+      logger.warn({ parameter: name, err: error instanceof Error ? error.message : error }, message);
+    }
+  }
+}

@@ -1,0 +1,40 @@
+/** Sets of ports that rules of network policies allow, in a canonical form: equal sets have equal keys. */
+
+export const PROTOCOLS = ['TCP', 'UDP', 'SCTP'] as const;
+export type Protocol = (typeof PROTOCOLS)[number];
+
+export interface PortRange {
+  readonly protocol: Protocol;
+  readonly first: number;
+  readonly last: number;
+}
+
+export interface AllowedPorts {
+  /** All traffic, of other protocols as well. */
+  readonly isAll: boolean;
+  /** Sorted, without overlaps. Empty if all traffic is allowed. */
+  readonly ranges: readonly PortRange[];
+  readonly key: string;
+}
+
+export const LAST_PORT = 65_535;
+export const ALL_PORTS: AllowedPorts = { isAll: true, ranges: [], key: 'all' };
+
+export function allowedPorts(ranges: readonly PortRange[]): AllowedPorts {
+  const merged: { protocol: Protocol; first: number; last: number }[] = [];
+  const order = (protocol: Protocol): number => PROTOCOLS.indexOf(protocol);
+  for (const range of ranges.toSorted((a, b) => order(a.protocol) - order(b.protocol) || a.first - b.first)) {
+    const previous = merged.at(-1);
+    if (previous?.protocol === range.protocol && range.first <= previous.last + 1)
+      previous.last = Math.max(previous.last, range.last);
+    else merged.push({ ...range });
+  }
+  const key = merged.map(({ protocol, first, last }) => `${protocol}:${first}-${last}`).join();
+  return { isAll: false, ranges: merged, key };
+}
+
+export function unionOfPorts(sets: readonly AllowedPorts[]): AllowedPorts {
+  const [only] = sets;
+  if (only !== undefined && sets.length === 1) return only;
+  return sets.some(({ isAll }) => isAll) ? ALL_PORTS : allowedPorts(sets.flatMap(({ ranges }) => ranges));
+}

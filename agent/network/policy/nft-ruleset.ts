@@ -1,0 +1,188 @@
+/**
+ * Renders compiled policies as an nftables script that replaces the agent's table in one transaction.
+ *
+ * Every packet of both directions is judged by the addresses and the port of its connection as conntrack knows them: the
+ * original source, and the destination after DNAT, which is the source of the replies. A connection is therefore judged anew
+ * when the rules change, and a service by the pod behind it. Traffic of the node itself does not pass the forward hook.
+ *
+ * A packet costs a lookup by its source, one by its destination, one for the peer and one for the port, whatever the number of
+ * policies. Names are hashes; nothing of the API's text gets into the script.
+ */
+import { createHash } from 'node:crypto';
+import { formatIp, parseIp } from '../../../api/meta/ip-addresses.ts';
+import type { AddressFamily, PeerRange } from './address-ranges.ts';
+import { type AllowedPorts, LAST_PORT, type PortRange, PROTOCOLS } from './allowed-ports.ts';
+import type { CompiledPolicies, Direction, Profile } from './compile-policies.ts';
+
+const FAMILIES: readonly AddressFamily[] = [4, 6];
+/** Before other filters. What these drop stays dropped: an accepted packet continues with the next table. */
+const PRIORITY = -5;
+
+/** The source and the destination of the connection, and how nftables names the types. */
+const FACTS = {
+  4: {
+    protocol: 'ip',
+    type: 'ipv4_addr',
+    source: 'ct original ip saddr',
+    destination: 'ct reply ip saddr',
+    plain: 'ip',
+  },
+  6: {
+    protocol: 'ip6',
+    type: 'ipv6_addr',
+    source: 'ct original ip6 saddr',
+    destination: 'ct reply ip6 saddr',
+    plain: 'ip6',
+  },
+} as const;
+
+/** Neighbors and routers find each other without conntrack. */
+const NEIGHBOR_DISCOVERY = [
+  'nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit, nd-router-advert, nd-redirect',
+  'mld-listener-query, mld-listener-report, mld-listener-done, mld2-listener-report',
+].join(', ');
+
+/** Returns the script that replaces the table, and that removes it if nothing is isolated. */
+export function policyScript(table: string, compiled: CompiledPolicies): string {
+  const { ingress, egress } = compiled;
+  const removal = `add table inet ${table}\ndelete table inet ${table}\n`;
+  if (ingress.size === 0 && egress.size === 0) return removal;
+  const blocks = [
+    ...portChains([...ingress.values(), ...egress.values()]),
+    ...profileChains('egress', egress),
+    ...profileChains('ingress', ingress),
+    ...FAMILIES.flatMap((family) => isolationSets(family, compiled)),
+    untrackedChain(),
+    forwardChain(),
+  ];
+  return `${removal}table inet ${table} {\n${blocks.join('\n')}\n}\n`;
+}
+
+const idOf = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 32);
+
+function block(kind: 'chain' | 'map' | 'set', name: string, lines: readonly string[]): string {
+  return `  ${kind} ${name} {\n${lines.map((line) => `    ${line}\n`).join('')}  }`;
+}
+
+/** An empty list of elements is a syntax error. */
+const elements = (list: readonly string[]): string[] =>
+  list.length === 0 ? [] : [`elements = { ${list.join(', ')} }`];
+
+/** One chain for each distinct set of ports: returns if the port of the connection is allowed. */
+function portChains(profiles: readonly Profile[]): string[] {
+  const sets = new Map<string, AllowedPorts>();
+  for (const { peers } of profiles) for (const { ports } of peers) if (!ports.isAll) sets.set(ports.key, ports);
+  return [...sets.entries()]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .flatMap(([key, { ranges }]) => {
+      const id = idOf(key);
+      const sections = PROTOCOLS.map((protocol) => ({
+        protocol,
+        own: ranges.filter((range) => range.protocol === protocol),
+      })).filter(({ own }) => own.length > 0);
+      return [
+        ...sections
+          .filter(({ own }) => !own.some(isWhole))
+          .map(({ protocol, own }) =>
+            block('set', `numbers_${protocol.toLowerCase()}_${id}`, [
+              'type inet_service',
+              'flags interval',
+              ...elements(own.map(({ first, last }) => (first === last ? `${first}` : `${first}-${last}`))),
+            ]),
+          ),
+        block('chain', `ports_${id}`, [
+          ...sections.map(({ protocol, own }) => {
+            const name = protocol.toLowerCase();
+            const port = own.some(isWhole) ? '' : ` ct reply proto-src @numbers_${name}_${id}`;
+            return `meta l4proto ${name}${port} return`;
+          }),
+          'drop',
+        ]),
+      ];
+    });
+}
+
+const isWhole = ({ first, last }: PortRange): boolean => first === 0 && last === LAST_PORT;
+
+/** One map of peers and one chain for each profile: returns if the peer and the port are allowed. */
+function profileChains(direction: Direction, profiles: ReadonlyMap<string, Profile>): string[] {
+  const distinct = new Map([...profiles.values()].map((profile) => [profile.id, profile]));
+  return [...distinct.values()]
+    .sort((a, b) => (a.id < b.id ? -1 : 1))
+    .flatMap(({ id, peers }) => {
+      const known = FAMILIES.filter((family) => peers.some((range) => range.family === family));
+      const name = `${direction}_${id}`;
+      return [
+        ...known.map((family) =>
+          block('map', `${name}_${family}`, [
+            `type ${FACTS[family].type} : verdict`,
+            'flags interval',
+            ...elements(peers.filter((range) => range.family === family).map(peerElement)),
+          ]),
+        ),
+        block('chain', name, [
+          ...known.map((family) => {
+            const { protocol, source, destination } = FACTS[family];
+            return `meta protocol ${protocol} ${direction === 'ingress' ? source : destination} vmap @${name}_${family}`;
+          }),
+          'drop',
+        ]),
+      ];
+    });
+}
+
+function peerElement({ family, first, last, ports }: PeerRange): string {
+  const from = formatIp({ family, value: first });
+  const verdict = ports.isAll ? 'return' : `goto ports_${idOf(ports.key)}`;
+  return `${first === last ? from : `${from}-${formatIp({ family, value: last })}`} : ${verdict}`;
+}
+
+function isolationSets(family: AddressFamily, { ingress, egress }: CompiledPolicies): string[] {
+  const { type } = FACTS[family];
+  const own = (profiles: ReadonlyMap<string, Profile>): [string, Profile][] =>
+    [...profiles].filter(([ip]) => parseIp(ip)?.family === family).sort(([a], [b]) => (a < b ? -1 : 1));
+  const isolated = [...new Set([...own(ingress), ...own(egress)].map(([ip]) => ip))].sort();
+  return [
+    ...(['egress', 'ingress'] as const).map((direction) =>
+      block('map', `${direction}${family}`, [
+        `type ${type} : verdict`,
+        ...elements(
+          own(direction === 'egress' ? egress : ingress).map(([ip, { id }]) => `${ip} : jump ${direction}_${id}`),
+        ),
+      ]),
+    ),
+    block('set', `isolated${family}`, [`type ${type}`, ...elements(isolated)]),
+    // A pod always reaches itself, also through a service.
+    block('set', `self${family}`, [`type ${type} . ${type}`, ...elements(isolated.map((ip) => `${ip} . ${ip}`))]),
+  ];
+}
+
+/** Packets that belong to no connection cannot be judged, so that isolated pods neither send nor receive them. */
+function untrackedChain(): string {
+  return block('chain', 'untracked', [
+    `icmpv6 type { ${NEIGHBOR_DISCOVERY} } accept`,
+    ...FAMILIES.flatMap((family) =>
+      ['saddr', 'daddr'].map((side) => `${FACTS[family].plain} ${side} @isolated${family} drop`),
+    ),
+  ]);
+}
+
+function forwardChain(): string {
+  return block('chain', 'forward', [
+    `type filter hook forward priority ${PRIORITY}; policy accept;`,
+    'ct state invalid,untracked goto untracked',
+    // An ICMP error about a connection that exists. Its own protocol is not that of the connection.
+    'ct state related meta l4proto { icmp, icmpv6 } accept',
+    ...FAMILIES.map(
+      (family) =>
+        `meta protocol ${FACTS[family].protocol} ${FACTS[family].source} . ${FACTS[family].destination} @self${family} accept`,
+    ),
+    ...FAMILIES.flatMap((family) => {
+      const { protocol, source, destination } = FACTS[family];
+      return [
+        `meta protocol ${protocol} ${source} vmap @egress${family}`,
+        `meta protocol ${protocol} ${destination} vmap @ingress${family}`,
+      ];
+    }),
+  ]);
+}

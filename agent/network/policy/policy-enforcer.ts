@@ -1,0 +1,315 @@
+/**
+ * Enforces network policies on the pods of this node: keeps an nftables table of the agent's own in sync with the policies, the
+ * namespaces and the addresses of the cluster's pods.
+ *
+ * The containers of a pod start after `admit`, which resolves when the rules for the pod's addresses are in effect. The table
+ * remains after the agent stops, as pods do. Until a restarted agent has read the cluster, it uses the last known state, and
+ * the table stays as it is unless a pod starts.
+ */
+import type { Logger } from '../../../api/component/logger.ts';
+import { background } from '../../../api/machinery/background.ts';
+import { Backoff } from '../../../api/machinery/backoff.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { Informer } from '../../../api/machinery/informer.ts';
+import type { Namespace, NetworkPolicy, Pod } from '../../../api/machinery/kinds.ts';
+import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
+import { compilePolicies } from './compile-policies.ts';
+import type { Nftables } from './nftables.ts';
+import { policyScript } from './nft-ruleset.ts';
+import {
+  concernsPolicies,
+  type LocalPod,
+  podKey,
+  type PolicyInputs,
+  policyInputs,
+  sameLabels,
+  withLocalPods,
+} from './policy-inputs.ts';
+
+/** Where the last known state is stored. */
+export interface PolicyMemory {
+  load(): Promise<PolicyInputs | undefined>;
+  /** The inputs are read when they are written. */
+  save(inputs: () => PolicyInputs): void;
+}
+
+export interface PolicyEnforcerOptions {
+  readonly policies: Informer<NetworkPolicy>;
+  readonly namespaces: Informer<Namespace>;
+  readonly pods: Informer<Pod>;
+  readonly nft: Nftables;
+  readonly table: string;
+  readonly memory: PolicyMemory;
+  readonly nodeName: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Sets the kernel parameters that the rules need. */
+  readonly prepareHost?: () => Promise<void>;
+  /** Called when policies exist that cannot be enforced here, once for each reason. */
+  readonly onUnenforced?: (message: string) => void;
+}
+
+/** The minimum time between two transactions, unless a pod waits to start. */
+const LEAST_INTERVAL_MS = 1000;
+/** How long to collect changes before a sync. */
+const GATHER_MS = 20;
+/** The delay after a failed turn. */
+const RETRY_MS = 5000;
+/** How often to check the table, because another process may have flushed the ruleset. */
+const INSPECT_MS = 60_000;
+/** The annotation with the source of a pod; static pods have another one than the API. */
+export const CONFIG_SOURCE = 'kubernetes.io/config.source';
+
+interface Waiter {
+  readonly key: string;
+  readonly isStatic: boolean;
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+}
+
+export class PolicyEnforcer {
+  readonly #options: PolicyEnforcerOptions;
+  /** The pods whose sandboxes are known, by namespace and name. */
+  readonly #local = new Map<string, LocalPod>();
+  /** The local pods whose rules are in effect. */
+  readonly #admitted = new Set<string>();
+  #waiters: Waiter[] = [];
+  /** The script in effect; `undefined` if it is not known. */
+  #applied: string | undefined;
+  #isEmpty = true;
+  #changedMs: number | undefined = -Infinity;
+  #lastApplyMs = -Infinity;
+  #inspectAtMs = -Infinity;
+  #follows = false;
+  #isPrepared = false;
+  /** The rules could be written once. From then on, a failure keeps pods waiting. */
+  #works = false;
+  #problem: string | undefined;
+  #reported = '';
+  #tooLarge = '';
+  readonly #loop: WakeableLoop;
+  readonly #closing = new AbortController();
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(options: PolicyEnforcerOptions) {
+    this.#options = options;
+    this.#loop = new WakeableLoop({
+      clock: options.clock,
+      backoff: new Backoff({ firstMs: RETRY_MS, longestMs: RETRY_MS }),
+      onError: this.#complain,
+    });
+  }
+
+  /** Keeps the rules until the signal aborts or the enforcer is closed. A failed turn is retried. Never rejects. */
+  run(signal: AbortSignal): Promise<void> {
+    const { logger } = this.#options;
+    const ending = AbortSignal.any([signal, this.#closing.signal]);
+    this.#running = this.#loop.run(ending, () => this.#turn());
+    background(this.#follow(ending), { logger, what: 'Following network policies', signal: ending });
+    return this.#running;
+  }
+
+  /**
+   * Resolves when the rules for a pod with these addresses are in effect, or no policies can be enforced on this host. Rejects
+   * if the rules cannot be written, or the policies are not known yet; the caller tries again.
+   */
+  admit(pod: Pod, ips: readonly string[]): Promise<void> {
+    const key = podKey(pod);
+    const before = this.#local.get(key);
+    if (before?.pod.metadata.uid === pod.metadata.uid && before?.ips.join() === ips.join() && this.#admitted.has(key))
+      return Promise.resolve();
+    this.#local.set(key, { pod, ips });
+    this.#admitted.delete(key);
+    // The runtime has reused the addresses of a pod that terminated.
+    for (const [other, { ips: old }] of this.#local)
+      if (other !== key && old.some((ip) => ips.includes(ip))) this.#local.delete(other);
+    return new Promise<void>((resolve, reject) => {
+      const source = pod.metadata.annotations?.[CONFIG_SOURCE] ?? 'api';
+      this.#waiters.push({ key, isStatic: source !== 'api', resolve, reject });
+      this.#changedMs ??= this.#options.clock.monotonic();
+      this.#loop.wake();
+    });
+  }
+
+  /** The pod's sandbox is gone. */
+  forget(pod: Pod): void {
+    const key = podKey(pod);
+    if (this.#local.get(key)?.pod.metadata.uid !== pod.metadata.uid) return;
+    this.#local.delete(key);
+    this.#admitted.delete(key);
+    this.#changed();
+  }
+
+  async close({ remove }: { readonly remove: boolean }): Promise<void> {
+    this.#closing.abort();
+    await this.#running;
+    for (const { reject } of this.#waiters.splice(0)) reject(new Error('the agent is stopping'));
+    if (remove) await this.#options.nft.remove(this.#options.table).catch(this.#complain);
+  }
+
+  readonly #changed = (): void => {
+    // A turn for an earlier change is due already.
+    if (this.#changedMs !== undefined) return;
+    this.#changedMs = this.#options.clock.monotonic();
+    this.#loop.wake();
+  };
+
+  async #follow(signal: AbortSignal): Promise<void> {
+    const { policies, namespaces, pods } = this.#options;
+    await Promise.all([policies.synced(signal), namespaces.synced(signal), pods.synced(signal)]);
+    this.#follows = true;
+    const changed = this.#changed;
+    policies.addHandler({ add: changed, update: changed, delete: changed });
+    namespaces.addHandler({
+      add: changed,
+      update: (before, after) =>
+        sameLabels(before.metadata.labels ?? {}, after.metadata.labels ?? {}) ? undefined : changed(),
+      delete: changed,
+    });
+    pods.addHandler({
+      add: changed,
+      update: (before, after) => (concernsPolicies(before, after) ? changed() : undefined),
+      delete: changed,
+    });
+    this.#changedMs ??= this.#options.clock.monotonic();
+    this.#loop.wake();
+  }
+
+  async #turn(): Promise<number> {
+    const { clock } = this.#options;
+    if (clock.monotonic() >= this.#inspectAtMs) await this.#inspect();
+    if (this.#problem !== undefined) this.#giveUp(this.#problem);
+    else if (clock.monotonic() >= this.#dueMs()) await this.#apply();
+    return Math.max(0, Math.min(this.#dueMs(), this.#inspectAtMs) - clock.monotonic());
+  }
+
+  /** Returns the time of the next sync; `Infinity` without a change. */
+  #dueMs(): number {
+    if (this.#changedMs === undefined || this.#problem !== undefined) return Infinity;
+    const gathered = this.#changedMs + GATHER_MS;
+    return this.#waiters.length > 0 ? gathered : Math.max(gathered, this.#lastApplyMs + LEAST_INTERVAL_MS);
+  }
+
+  /** Checks whether the host can have the rules, until it can, and later whether they are still there. */
+  async #inspect(): Promise<void> {
+    const { nft, table, clock, logger } = this.#options;
+    this.#inspectAtMs = clock.monotonic() + INSPECT_MS;
+    if (!this.#works) {
+      const problem = await nft.problem(trialScript(table));
+      const message = 'Network policies are not enforced on this node; install nftables or set --network-policy=none';
+      if (problem !== '' && problem !== this.#problem) logger.warn({ problem }, message);
+      if (problem === '' && this.#problem !== undefined) logger.info({}, 'Network policies are enforced on this node');
+      this.#problem = problem === '' ? undefined : problem;
+    } else if (this.#applied !== undefined && !this.#isEmpty && !(await nft.hasTable(table))) {
+      logger.warn({ table }, 'The rules of network policies were removed by another process, writing them again');
+      this.#applied = undefined;
+      this.#changedMs ??= clock.monotonic();
+    }
+  }
+
+  /** Lets waiting pods start without rules: on such a host, policies have no effect, and the operator knows. */
+  #giveUp(problem: string): void {
+    const { policies, onUnenforced } = this.#options;
+    for (const { resolve } of this.#waiters.splice(0)) resolve();
+    if (policies.size === 0 || this.#reported === problem) return;
+    this.#reported = problem;
+    onUnenforced?.(`Network policies are not enforced on this node: ${problem}`);
+  }
+
+  async #apply(): Promise<void> {
+    const { clock } = this.#options;
+    // Without a pod that waits, the rules in the kernel are the better ones until the cluster has been read.
+    if (!this.#follows && this.#waiters.length === 0) {
+      this.#changedMs = undefined;
+      return;
+    }
+    this.#changedMs = undefined;
+    const waiters = this.#waiters;
+    this.#waiters = [];
+    try {
+      const inputs = await this.#inputs();
+      if (inputs === undefined) {
+        // The pods of a cluster come from its API server, which has the policies as well. Static pods may have to run first.
+        for (const { isStatic, resolve, reject } of waiters)
+          if (isStatic) resolve();
+          else reject(new Error('the network policies of the cluster are not known yet'));
+        return;
+      }
+      await this.#write(withLocalPods(inputs, this.#local));
+    } catch (error) {
+      // The retry writes the rules again.
+      this.#changedMs ??= clock.monotonic();
+      for (const { reject } of waiters) reject(new Error('cannot apply network policies', { cause: error }));
+      throw error;
+    }
+    for (const { key, resolve } of waiters) {
+      if (this.#local.has(key)) this.#admitted.add(key);
+      resolve();
+    }
+  }
+
+  /** Returns `undefined` if nothing is known of the cluster. */
+  async #inputs(): Promise<PolicyInputs | undefined> {
+    const { policies, namespaces, pods, nodeName, memory } = this.#options;
+    if (!this.#follows) return memory.load();
+    const inputs = policyInputs({
+      policies: policies.list(),
+      namespaces: namespaces.list(),
+      // Without policies no pod matters, and the state of a large cluster need not be copied.
+      pods: policies.size === 0 ? [] : pods.list(),
+      nodeName,
+    });
+    memory.save(() => inputs);
+    return inputs;
+  }
+
+  async #write(inputs: PolicyInputs): Promise<void> {
+    const { nft, table, clock, logger, prepareHost } = this.#options;
+    const compiled = compilePolicies(inputs);
+    const tooLarge = compiled.tooLarge.join();
+    if (tooLarge !== '' && tooLarge !== this.#tooLarge)
+      logger.error({ pods: compiled.tooLarge }, 'Network policies allow too many peers, so that the pods are isolated');
+    this.#tooLarge = tooLarge;
+    const script = policyScript(table, compiled);
+    if (script === this.#applied) return;
+    const isEmpty = compiled.ingress.size === 0 && compiled.egress.size === 0;
+    if (!isEmpty && !this.#isPrepared) {
+      await prepareHost?.();
+      this.#isPrepared = true;
+    }
+    this.#applied = undefined;
+    await nft.run(script);
+    this.#applied = script;
+    this.#works = true;
+    this.#isEmpty = isEmpty;
+    this.#lastApplyMs = clock.monotonic();
+  }
+
+  readonly #complain = (error: unknown): void => {
+    this.#options.logger.warn(
+      { err: error instanceof Error ? error.message : error },
+      'Cannot sync the rules of network policies, retrying',
+    );
+  };
+}
+
+/** A script with every expression that rules use. Kernels and tools that lack one refuse it. */
+function trialScript(table: string): string {
+  const compiled = compilePolicies({
+    policies: [
+      {
+        namespace: 'a',
+        name: 'a',
+        spec: {
+          podSelector: {},
+          policyTypes: ['Ingress', 'Egress'],
+          ingress: [{ from: [{ ipBlock: { cidr: '192.0.2.0/24' } }], ports: [{ protocol: 'TCP', port: 1 }] }],
+          egress: [{ to: [{ ipBlock: { cidr: '2001:db8::/64' } }], ports: [{ protocol: 'UDP', port: 1, endPort: 2 }] }],
+        },
+      },
+    ],
+    namespaces: [],
+    pods: [{ namespace: 'a', name: 'a', labels: {}, ips: ['192.0.2.1', '2001:db8::1'], ports: [], isLocal: true }],
+  });
+  return policyScript(`${table}_trial`, compiled);
+}

@@ -1,0 +1,129 @@
+/**
+ * The part of the cluster's state that network policies depend on, as plain data: the compiler reads it, and the agent stores
+ * it, so that a restarted node has rules before the API server responds.
+ */
+import type { Namespace, NetworkPolicy, Pod } from '../../../api/machinery/kinds.ts';
+
+export type PolicySpec = NonNullable<NetworkPolicy['spec']>;
+
+export interface NamedPort {
+  readonly name: string;
+  readonly protocol: string;
+  readonly port: number;
+}
+
+/** A pod with addresses of its own. */
+export interface PolicyPod {
+  readonly namespace: string;
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly ips: readonly string[];
+  readonly ports: readonly NamedPort[];
+  /** Whether it runs on this node, which then enforces the policies that select it. */
+  readonly isLocal: boolean;
+}
+
+export interface PolicyInputs {
+  readonly policies: readonly { readonly namespace: string; readonly name: string; readonly spec: PolicySpec }[];
+  readonly namespaces: readonly { readonly name: string; readonly labels: Readonly<Record<string, string>> }[];
+  readonly pods: readonly PolicyPod[];
+}
+
+/** A pod of this node whose sandbox this agent has seen. Its status may not have the addresses yet. */
+export interface LocalPod {
+  readonly pod: Pod;
+  readonly ips: readonly string[];
+}
+
+export interface ObservedState {
+  readonly policies: readonly NetworkPolicy[];
+  readonly namespaces: readonly Namespace[];
+  readonly pods: readonly Pod[];
+  readonly nodeName: string;
+}
+
+export const podKey = ({ metadata }: { readonly metadata: Pod['metadata'] }): string =>
+  `${metadata.namespace ?? ''}/${metadata.name ?? ''}`;
+
+/**
+ * Reads the inputs from the objects of the API. Pods on the host's network are left out: their traffic is that of the node, and
+ * only an ipBlock can match it. Newer pods come first.
+ */
+export function policyInputs({ policies, namespaces, pods, nodeName }: ObservedState): PolicyInputs {
+  const born = ({ metadata }: Pod): string => String(metadata.creationTimestamp ?? '');
+  return {
+    policies: policies.map(({ metadata, spec }) => ({
+      namespace: metadata.namespace ?? '',
+      name: metadata.name ?? '',
+      spec: spec ?? {},
+    })),
+    namespaces: namespaces.map(({ metadata }) => ({ name: metadata.name ?? '', labels: metadata.labels ?? {} })),
+    pods: pods
+      .filter(hasNetwork)
+      .sort((a, b) => (born(a) < born(b) ? 1 : born(a) > born(b) ? -1 : 0))
+      .map((pod) => policyPod(pod, addressesOf(pod), pod.spec?.nodeName === nodeName)),
+  };
+}
+
+/**
+ * Adds the pods whose sandboxes are known here, by `podKey`. If two pods have the same address, the one whose sandbox is known
+ * has it, or else the newer one: the other has terminated.
+ */
+export function withLocalPods(inputs: PolicyInputs, local: ReadonlyMap<string, LocalPod>): PolicyInputs {
+  const taken = new Set<string>();
+  const own = (ips: readonly string[]): string[] =>
+    ips.filter((ip) => ip !== '' && !taken.has(ip) && taken.add(ip) !== undefined);
+  const known = new Map(inputs.pods.map((pod) => [`${pod.namespace}/${pod.name}`, pod]));
+  const sandboxed = [...local].map(([key, { pod, ips }]): PolicyPod => {
+    // Labels may have changed since the sandbox was created.
+    const labels = known.get(key)?.labels ?? pod.metadata.labels ?? {};
+    return { ...policyPod(pod, own(ips), true), labels };
+  });
+  const others = inputs.pods
+    .filter(({ namespace, name }) => !local.has(`${namespace}/${name}`))
+    .map((pod) => ({ ...pod, ips: own(pod.ips) }));
+  return { ...inputs, pods: [...sandboxed, ...others].filter(({ ips }) => ips.length > 0) };
+}
+
+function policyPod(pod: Pod, ips: readonly string[], isLocal: boolean): PolicyPod {
+  // Of the init containers, only sidecars serve ports while the pod runs.
+  const sidecars = (pod.spec?.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always');
+  const containers = [...sidecars, ...(pod.spec?.containers ?? [])];
+  return {
+    namespace: pod.metadata.namespace ?? '',
+    name: pod.metadata.name ?? '',
+    labels: pod.metadata.labels ?? {},
+    ips,
+    ports: containers.flatMap(({ ports }) =>
+      (ports ?? []).flatMap(({ name, protocol, containerPort }) =>
+        name === undefined || name === '' ? [] : [{ name, protocol: protocol ?? 'TCP', port: containerPort }],
+      ),
+    ),
+    isLocal,
+  };
+}
+
+function hasNetwork({ spec, status }: Pod): boolean {
+  return spec?.hostNetwork !== true && status?.phase !== 'Succeeded' && status?.phase !== 'Failed';
+}
+
+function addressesOf({ status }: Pod): readonly string[] {
+  const ips = (status?.podIPs ?? []).map(({ ip }) => ip ?? '');
+  return ips.length > 0 ? ips : [status?.podIP ?? ''];
+}
+
+/** Whether a change of a pod can change rules. Most changes are of its status and cannot. */
+export function concernsPolicies(before: Pod, after: Pod): boolean {
+  return (
+    hasNetwork(before) !== hasNetwork(after) ||
+    before.metadata.uid !== after.metadata.uid ||
+    before.spec?.nodeName !== after.spec?.nodeName ||
+    addressesOf(before).join() !== addressesOf(after).join() ||
+    !sameLabels(before.metadata.labels ?? {}, after.metadata.labels ?? {})
+  );
+}
+
+export function sameLabels(a: Readonly<Record<string, string>>, b: Readonly<Record<string, string>>): boolean {
+  const keys = Object.keys(a);
+  return keys.length === Object.keys(b).length && keys.every((key) => Object.hasOwn(b, key) && a[key] === b[key]);
+}

@@ -1,0 +1,317 @@
+/**
+ * Tests network policies with real packets: network namespaces as pods behind a bridge in a namespace that serves as the node,
+ * and one host outside. The rules are those of the enforcer, in the node's namespace.
+ */
+import assert from 'node:assert/strict';
+import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { after, before, describe, test } from 'node:test';
+import { hostNftables } from '../../agent/network/policy/nftables.ts';
+import { PolicyEnforcer } from '../../agent/network/policy/policy-enforcer.ts';
+import { silentLogger } from '../../api/component/logger.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
+import { Informers } from '../../api/machinery/informer.ts';
+import {
+  namespaces as namespacesResource,
+  networkPolicies,
+  pods as podsResource,
+} from '../../api/machinery/resources.ts';
+import { FakeClient } from '../fakes/fake-client.ts';
+import { FakeClock } from '../fakes/fake-clock.ts';
+import {
+  CASES,
+  isAllowed,
+  namespaces,
+  OUTSIDE,
+  pods,
+  type Probe,
+  probeAddress,
+} from '../unit/agent/network/policy/policy-cases.ts';
+import { until } from '../until.ts';
+import type { PodRequest } from './policy-pod.ts';
+import { run } from './running-cluster.ts';
+
+const PREFIX = `orcp${process.pid}`;
+const NODE = `${PREFIX}node`;
+const BRIDGED = '/proc/sys/net/bridge/bridge-nf-call-iptables';
+
+function whyNot(): string | false {
+  const made = spawnSync('ip', ['netns', 'add', `${PREFIX}t`]);
+  if (made.status !== 0) return 'this host makes no network namespaces';
+  const inside = ['netns', 'exec', `${PREFIX}t`];
+  const nft = spawnSync('ip', [...inside, 'nft', 'add', 'table', 'inet', 't']);
+  const bridge = spawnSync('ip', [...inside, 'test', '-e', BRIDGED]);
+  spawnSync('ip', ['netns', 'delete', `${PREFIX}t`]);
+  if (nft.status !== 0) return 'nft cannot be used here';
+  return bridge.status === 0 ? false : 'br_netfilter is not loaded';
+}
+
+/** A namespace with a process that serves and probes. */
+class Place {
+  readonly #child: ChildProcessWithoutNullStreams;
+  readonly #waiting = new Map<number, (result: boolean) => void>();
+  #next = 0;
+
+  constructor(namespace: string) {
+    const program = [
+      process.execPath,
+      '--disable-warning=ExperimentalWarning',
+      join(import.meta.dirname, 'policy-pod.ts'),
+    ];
+    this.#child = spawn('ip', ['netns', 'exec', namespace, ...program]);
+    createInterface({ input: this.#child.stdout }).on('line', (line) => {
+      const { id, result } = JSON.parse(line) as { readonly id: number; readonly result: boolean };
+      this.#waiting.get(id)?.(result);
+      this.#waiting.delete(id);
+    });
+  }
+
+  ask(request: Omit<PodRequest, 'id'>): Promise<boolean> {
+    const id = this.#next++;
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    this.#waiting.set(id, resolve);
+    this.#child.stdin.write(`${JSON.stringify({ ...request, id })}\n`);
+    return promise;
+  }
+
+  async close(): Promise<void> {
+    const ended = new Promise((resolve) => this.#child.once('close', resolve));
+    this.#child.stdin.end();
+    await ended;
+  }
+}
+
+function connectNode(): void {
+  run('ip', ['netns', 'add', NODE]);
+  const inside = ['-n', NODE];
+  run('ip', [...inside, 'link', 'set', 'lo', 'up']);
+  run('ip', [...inside, 'link', 'add', 'br0', 'type', 'bridge']);
+  run('ip', [...inside, 'address', 'add', '10.97.7.1/24', 'dev', 'br0']);
+  run('ip', [...inside, 'address', 'add', 'fd97::1/64', 'dev', 'br0', 'nodad']);
+  run('ip', [...inside, 'link', 'set', 'br0', 'up']);
+  for (const name of ['net.ipv4.ip_forward', 'net.ipv6.conf.all.forwarding'])
+    run('ip', ['netns', 'exec', NODE, 'sysctl', '-qw', `${name}=1`]);
+}
+
+/** Connects a namespace to the node: a pod to its bridge, the host outside to the node itself. */
+function connectPlace(name: string, number: number, [v4, v6]: readonly string[], bridge: boolean): void {
+  const port = `v${number}`;
+  run('ip', ['netns', 'add', name]);
+  run('ip', ['-n', NODE, 'link', 'add', port, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', name]);
+  if (bridge) run('ip', ['-n', NODE, 'link', 'set', port, 'master', 'br0']);
+  else {
+    run('ip', ['-n', NODE, 'address', 'add', '192.0.2.1/24', 'dev', port]);
+    run('ip', ['-n', NODE, 'address', 'add', '2001:db8:7::1/64', 'dev', port, 'nodad']);
+  }
+  run('ip', ['-n', NODE, 'link', 'set', port, 'up']);
+  run('ip', ['-n', name, 'link', 'set', 'lo', 'up']);
+  run('ip', ['-n', name, 'address', 'add', `${v4}/24`, 'dev', 'eth0']);
+  run('ip', ['-n', name, 'address', 'add', `${v6}/64`, 'dev', 'eth0', 'nodad']);
+  run('ip', ['-n', name, 'link', 'set', 'eth0', 'up']);
+  run('ip', ['-n', name, 'route', 'add', 'default', 'via', bridge ? '10.97.7.1' : '192.0.2.1']);
+  run('ip', ['-n', name, '-6', 'route', 'add', 'default', 'via', bridge ? 'fd97::1' : '2001:db8:7::1']);
+}
+
+const nameOf = (pod: Probe['from']): string => (pod === undefined ? 'outside' : `${pod.namespace}/${pod.name}`);
+
+describe('network policies with packets', { skip: whyNot(), timeout: 280_000 }, () => {
+  const places = new Map<string, Place>();
+  const client = new FakeClient(new FakeClock());
+  const informers = new Informers({ client, clock: systemClock, logger: silentLogger });
+  const nft = hostNftables(['ip', 'netns', 'exec', NODE]);
+  let applied = 0;
+  let enforcer: PolicyEnforcer;
+  let probed = 0;
+
+  before(async () => {
+    connectNode();
+    for (const [index, pod] of pods.entries())
+      connectPlace(`${PREFIX}${nameOf(pod).replace('/', '')}`, index, pod.ips, true);
+    connectPlace(`${PREFIX}outside`, pods.length, [OUTSIDE.v4, OUTSIDE.v6], false);
+    for (const pod of [...pods, undefined])
+      places.set(nameOf(pod), new Place(`${PREFIX}${nameOf(pod).replace('/', '')}`));
+    places.set('node', new Place(NODE));
+    for (const { name, labels } of namespaces)
+      await client.create(namespacesResource, '', {
+        apiVersion: 'v1',
+        kind: 'Namespace',
+        metadata: { name, labels },
+      } as never);
+    for (const pod of pods) await client.create(podsResource, pod.namespace, podObject(pod));
+    enforcer = new PolicyEnforcer({
+      policies: informers.for(networkPolicies),
+      namespaces: informers.for(namespacesResource),
+      pods: informers.for(podsResource),
+      nft: {
+        ...nft,
+        async run(script) {
+          await nft.run(script);
+          applied++;
+        },
+      },
+      table: 'orchlet_policy_test',
+      memory: { load: () => Promise.resolve(undefined), save: () => undefined },
+      nodeName: 'here',
+      clock: systemClock,
+      logger: silentLogger,
+      prepareHost: () =>
+        Promise.resolve(
+          run('ip', [
+            'netns',
+            'exec',
+            NODE,
+            'sysctl',
+            '-qw',
+            'net.bridge.bridge-nf-call-iptables=1',
+            'net.bridge.bridge-nf-call-ip6tables=1',
+          ]),
+        ).then(() => undefined),
+    });
+    void enforcer.run(new AbortController().signal);
+    await until('the first rules', () => (applied > 0 ? true : undefined));
+    // The processes have started when they answer themselves.
+    for (const pod of [...pods, undefined])
+      await until(
+        'a pod',
+        async () => ((await probe({ from: pod, to: pod, family: 4, protocol: 'TCP', port: 81 })) ? true : undefined),
+        60_000,
+      );
+  });
+  after(async () => {
+    await enforcer?.close({ remove: true });
+    await informers.close();
+    for (const place of places.values()) await place.close();
+    for (const name of [...pods, undefined].map((pod) => `${PREFIX}${nameOf(pod).replace('/', '')}`))
+      spawnSync('ip', ['netns', 'delete', name]);
+    spawnSync('ip', ['netns', 'delete', NODE]);
+  });
+
+  function podObject(pod: (typeof pods)[number]): never {
+    const [podIP] = pod.ips;
+    const ports = pod.ports.map(({ name, protocol, port }) => ({ name, protocol, containerPort: port }));
+    return {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name: pod.name, namespace: pod.namespace, labels: { ...pod.labels } },
+      spec: { nodeName: 'here', containers: [{ name: 'main', image: 'none', ports }] },
+      status: { phase: 'Running', podIP, podIPs: pod.ips.map((ip) => ({ ip })) },
+    } as never;
+  }
+
+  const probe = ({ from, to, family, protocol, port }: Probe, timeoutMs = 700): Promise<boolean> =>
+    places.get(nameOf(from))?.ask({
+      ...{ what: 'probe', address: probeAddress(to, family), port, timeoutMs },
+      protocol: protocol as 'TCP',
+    }) ?? Promise.resolve(false);
+
+  /** Replaces the policies, and waits until the rules are in effect. */
+  async function setPolicies(policies: (typeof CASES)[number][1]): Promise<void> {
+    const before = applied;
+    const { items } = await client.list(networkPolicies);
+    for (const { metadata } of items)
+      await client.delete(networkPolicies, metadata.namespace ?? '', metadata.name ?? '');
+    for (const { namespace, name, spec } of policies)
+      await client.create(networkPolicies, namespace, {
+        apiVersion: 'networking.k8s.io/v1',
+        kind: 'NetworkPolicy',
+        metadata: { name, namespace },
+        spec,
+      } as never);
+    if (items.length + policies.length > 0) await until('rules', () => (applied > before ? true : undefined), 30_000);
+    await systemClock.sleep(50);
+  }
+
+  for (const [name, policies] of CASES)
+    test(`hold as the specification says: ${name}`, async () => {
+      await setPolicies(policies);
+      const probes: Probe[] = [...pods, undefined].flatMap((from) =>
+        [...pods, undefined].flatMap((to) =>
+          ([4, 6] as const).flatMap((family) =>
+            ([80, 81] as const).map((port) => {
+              // Each pair is probed by both protocols on the port of one of them.
+              const protocol = (family === 4) === (port === 80) ? 'TCP' : 'UDP';
+              return { from, to, family, protocol, port } as const;
+            }),
+          ),
+        ),
+      );
+      const wrong = await Promise.all(
+        probes.map(async (one) => {
+          probed++;
+          const expected = isAllowed(policies, one);
+          const passed = await probe(one, expected ? 10_000 : 700);
+          if (passed === expected) return [];
+          const verdict = passed ? 'passes' : 'is blocked';
+          return [`${nameOf(one.from)} to ${nameOf(one.to)}, IPv${one.family} ${one.protocol} ${one.port} ${verdict}`];
+        }),
+      );
+      assert.deepEqual(wrong.flat(), []);
+    });
+
+  test('are judged by the pod behind a service', async () => {
+    const [xa, xb] = pods;
+    const translate = ['add table ip s', 'add chain ip s pre { type nat hook prerouting priority dstnat; }'];
+    await nft.run(
+      `${translate.join('\n')}\nadd rule ip s pre ip daddr 10.97.200.1 tcp dport 8000 dnat to 10.97.7.12:81\n`,
+    );
+    const service = { what: 'probe', address: '10.97.200.1', port: 8000, protocol: 'TCP' } as const;
+    await setPolicies([
+      {
+        namespace: 'x',
+        name: 'service',
+        spec: {
+          podSelector: {},
+          policyTypes: ['Egress'],
+          egress: [{ to: [{ podSelector: {} }], ports: [{ port: 81 }] }],
+        },
+      },
+    ]);
+    assert.ok(await places.get(nameOf(xa))?.ask({ ...service, timeoutMs: 10_000 }));
+    assert.ok(
+      await places
+        .get(nameOf(xb))
+        ?.ask({ ...service, timeoutMs: 2_000 })
+        .then(() => true),
+    );
+    await setPolicies([
+      {
+        namespace: 'x',
+        name: 'service',
+        spec: { podSelector: {}, policyTypes: ['Egress'], egress: [{ ports: [{ port: 8000 }] }] },
+      },
+    ]);
+    assert.equal(await places.get(nameOf(xa))?.ask({ ...service, timeoutMs: 700 }), false);
+  });
+
+  test('end established connections that they refuse from now on, and let them continue when they allow them', async () => {
+    const [from, to] = [pods[0], pods[4]];
+    const connection = { address: probeAddress(to, 4), port: 80, protocol: 'TCP' } as const;
+    const ask = (what: 'hold' | 'use', timeoutMs: number): Promise<boolean> | undefined =>
+      places.get(nameOf(from))?.ask({ ...connection, what, timeoutMs });
+    await setPolicies([]);
+    assert.ok(await ask('hold', 10_000));
+    assert.ok(await ask('use', 10_000));
+    await setPolicies([{ namespace: 'y', name: 'deny', spec: { podSelector: {}, policyTypes: ['Ingress'] } }]);
+    assert.equal(await ask('use', 1_000), false);
+    await setPolicies([]);
+    // TCP repeats what was lost.
+    assert.ok(await ask('use', 30_000));
+  });
+
+  test('let the node itself reach its pods, and pods reach the node', async () => {
+    await setPolicies([
+      { namespace: 'x', name: 'deny', spec: { podSelector: {}, policyTypes: ['Ingress', 'Egress'] } },
+    ]);
+    const [xa, xb] = [pods[0], pods[1]];
+    const reach = (place: string, address: string, timeoutMs: number): Promise<boolean> | undefined =>
+      places.get(place)?.ask({ what: 'probe', protocol: 'TCP', port: 80, address, timeoutMs });
+    for (const family of [4, 6] as const) {
+      assert.ok(await reach('node', probeAddress(xa, family), 10_000));
+      assert.ok(await reach(nameOf(xa), family === 4 ? '10.97.7.1' : 'fd97::1', 10_000));
+      assert.equal(await reach(nameOf(xa), probeAddress(xb, family), 700), false);
+    }
+  });
+
+  test('were probed often enough to be a truth table', () => assert.ok(probed >= 300, `${probed} probes`));
+});
