@@ -13,6 +13,7 @@ import { nodeNameOf } from '../authorization/node.ts';
 import { podReferences } from '../authorization/pod-references.ts';
 import { requestOf } from './certificates.ts';
 import { refusal } from './pod-attributes.ts';
+import { podAudiences } from './pod-audiences.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
 
@@ -22,6 +23,7 @@ const LEASES_NAMESPACE = 'kube-node-lease';
 export function nodeRestriction(sources: Sources, authorizer: Authorizer): AdmissionPlugin {
   const podSource = sources.of(pods);
   const nodeSource = sources.of(nodes);
+  const uses = podAudiences(sources);
   const livePod = async (attributes: AdmissionAttributes, name: string): Promise<Pod> => {
     const pod = podSource.get(attributes.namespace, name) ?? (await podSource.live(attributes.namespace, name));
     if (pod === undefined) throw newNotFound({ group: '', resource: 'pods' }, name);
@@ -52,7 +54,7 @@ export function nodeRestriction(sources: Sources, authorizer: Authorizer): Admis
           if (attributes.subresource === 'status') return claimStatus(attributes, node);
           throw refusal(attributes, `may only update PVC status`);
         case 'serviceaccounts':
-          if (attributes.subresource === 'token') return tokenRequest(attributes, livePod, authorizer);
+          if (attributes.subresource === 'token') return tokenRequest(attributes, livePod, uses, authorizer);
           return undefined;
         case 'leases.coordination.k8s.io':
           return lease(attributes, node);
@@ -299,7 +301,12 @@ interface TokenRequestSpec {
   } | null;
 }
 
-async function tokenRequest(attributes: AdmissionAttributes, findPod: FindPod, authorizer: Authorizer): Promise<void> {
+async function tokenRequest(
+  attributes: AdmissionAttributes,
+  findPod: FindPod,
+  uses: ReturnType<typeof podAudiences>,
+  authorizer: Authorizer,
+): Promise<void> {
   if (attributes.operation !== 'CREATE') return;
   const spec = (attributes.object?.['spec'] ?? {}) as TokenRequestSpec;
   const ref = spec.boundObjectRef ?? undefined;
@@ -320,7 +327,7 @@ async function tokenRequest(attributes: AdmissionAttributes, findPod: FindPod, a
   const audiences = spec.audiences ?? [];
   if (audiences.length > 1) throw refusal(attributes, 'node may only request 0 or 1 audiences');
   const [audience = ''] = audiences;
-  if (projectedAudiences(pod).has(audience)) return;
+  if (await uses(pod, audience)) return;
   // Administrators allow further audiences, which credential provider plugins of the kubelet need, by this verb.
   const { decision } = await authorizer.authorize({
     user: attributes.user,
@@ -339,18 +346,6 @@ async function tokenRequest(attributes: AdmissionAttributes, findPod: FindPod, a
     attributes,
     `audience ${q(audience)} not found in pod spec volume, ${attributes.user.name} is not authorized to request tokens for this audience`,
   );
-}
-
-/** `''` is the audience of the API server. */
-function projectedAudiences(pod: Pod): Set<string> {
-  const found = new Set<string>();
-  for (const volume of pod.spec?.volumes ?? []) {
-    for (const source of volume.projected?.sources ?? []) {
-      if (source.serviceAccountToken !== undefined && source.serviceAccountToken !== null)
-        found.add(source.serviceAccountToken.audience ?? '');
-    }
-  }
-  return found;
 }
 
 function lease(attributes: AdmissionAttributes, node: string): void {

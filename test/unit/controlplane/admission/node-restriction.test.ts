@@ -1,7 +1,13 @@
 /** Tests what a node agent must not write: one row for each rule, with its message. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { nodes, pods } from '../../../../api/machinery/resources.ts';
+import {
+  csiDrivers,
+  nodes,
+  persistentVolumeClaims,
+  persistentVolumes,
+  pods,
+} from '../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { createCsr } from '../../../../api/pki/certificate-request.ts';
 import { generateKey } from '../../../../api/pki/signing.ts';
@@ -16,7 +22,12 @@ const own = object(
   'own',
   {
     nodeName: 'a',
-    volumes: [{ name: 't', projected: { sources: [{ serviceAccountToken: { audience: 'vault', path: 't' } }] } }],
+    volumes: [
+      { name: 't', projected: { sources: [{ serviceAccountToken: { audience: 'vault', path: 't' } }] } },
+      { name: 'i', csi: { driver: 'inline.example.com' } },
+      { name: 'p', persistentVolumeClaim: { claimName: 'c' } },
+      { name: 'e', ephemeral: {} },
+    ],
   },
   { uid: 'u1' },
 );
@@ -26,6 +37,21 @@ const plugin = nodeRestriction(
     { resource: pods, object: own },
     { resource: pods, object: other },
     { resource: nodes, object: { metadata: { name: 'a', uid: 'n1' } } },
+    ...['inline', 'bound', 'other'].map((name) => ({
+      resource: csiDrivers,
+      object: { metadata: { name: `${name}.example.com` }, spec: { tokenRequests: [{ audience: `of-${name}` }] } },
+    })),
+    { resource: persistentVolumeClaims, object: object('c', { volumeName: 'pv1' }, { uid: 'c1' }) },
+    { resource: persistentVolumeClaims, object: object('own-e', { volumeName: 'pv2' }, { uid: 'c2' }) },
+    ...(
+      [
+        ['pv1', 'bound', 'c1'],
+        ['pv2', 'other', 'somebody else'],
+      ] as const
+    ).map(([name, driver, uid]) => ({
+      resource: persistentVolumes,
+      object: { metadata: { name }, spec: { claimRef: { uid }, csi: { driver: `${driver}.example.com` } } },
+    })),
   ]),
   // A role allows tokens with one more audience for one account.
   {
@@ -137,6 +163,8 @@ const allowed: Readonly<Record<string, Asked>> = {
   },
   'a token for a pod of its own': token(bound('own', 'u1')),
   'a token for an audience that a role allows': token(bound('own', 'u1'), ['registry']),
+  'a token for the driver of an inline volume': token(bound('own', 'u1'), ['of-inline']),
+  'a token for the driver of a claim': token(bound('own', 'u1'), ['of-bound']),
   'a certificate for a pod of its own': certificateOf({}),
   'its own lease': {
     resource: 'leases',
@@ -337,6 +365,10 @@ const refused: Readonly<Record<string, readonly [Asked, string]>> = {
   'a token for several audiences': [
     token(bound('own', 'u1'), ['vault', 'x']),
     'node may only request 0 or 1 audiences',
+  ],
+  'a token for the driver of a volume that is bound to another claim': [
+    token(bound('own', 'u1'), ['of-other']),
+    'audience "of-other" not found in pod spec volume, system:node:a is not authorized to request tokens for this audience',
   ],
   'a token for an audience that the pod has not': [
     token(bound('own', 'u1'), ['x']),
