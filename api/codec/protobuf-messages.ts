@@ -69,14 +69,24 @@ function layout(fields: readonly Field[], depth: number): Numbered[] {
   return found.sort((a, b) => a.number - b.number);
 }
 
+export interface MessageOptions {
+  /**
+   * Writes the fields that Go's types cannot leave out with their zero values, as kube-apiserver does. Readers take an absent
+   * field for its zero value, so that messages for clients need none of them.
+   */
+  readonly writesZeros?: boolean;
+}
+
 export class MessageTypes {
   readonly #schema: Schema;
   readonly #openEnvelope: OpenEnvelope;
+  readonly #writesZeros: boolean;
   readonly #types = new Map<StructType, MessageType>();
 
-  constructor(schema: Schema, openEnvelope: OpenEnvelope) {
+  constructor(schema: Schema, openEnvelope: OpenEnvelope, { writesZeros = false }: MessageOptions = {}) {
     this.#schema = schema;
     this.#openEnvelope = openEnvelope;
+    this.#writesZeros = writesZeros;
   }
 
   of(struct: StructType): MessageType {
@@ -89,7 +99,7 @@ export class MessageTypes {
   }
 
   compileWrite(struct: StructType): Write {
-    const source = new Source();
+    const source = new Source(this.#writesZeros);
     source.writeFields(layout([...struct.fields.values()], 0));
     return source.build<Write>(['w', 'o'], this.#environment(source));
   }
@@ -126,8 +136,13 @@ const UNIONS = { schemaOrArray: 'schemas', schemaOrStringArray: 'strings', schem
 class Source {
   /** The structs to which the source refers as `T[index]`. */
   readonly structs: StructType[] = [];
+  readonly #writesZeros: boolean;
   #text = '';
   #names = 0;
+
+  constructor(writesZeros = false) {
+    this.#writesZeros = writesZeros;
+  }
 
   line(text: string): void {
     this.#text += `${text}\n`;
@@ -165,7 +180,8 @@ class Source {
         const before = this.#name();
         this.line(`const ${before} = w.length;`);
         this.writeFields(inner);
-        this.line(`if (w.length !== ${before}) w.header(${tagOf(number, BYTES)}, ${before});`);
+        const isWritten = this.#writesZeros ? '' : `if (w.length !== ${before}) `;
+        this.line(`${isWritten}w.header(${tagOf(number, BYTES)}, ${before});`);
         continue;
       }
       const value = this.#name();
@@ -173,7 +189,19 @@ class Source {
       this.line(`if (${value} !== undefined && ${value} !== null) {`);
       this.#writeField(number, field.type, value);
       this.line('}');
+      if (this.#writesZeros && field.presence !== 'keep') this.#writeZero(number, field.type);
     }
+  }
+
+  /** Writes the zero value of a type whose Go form cannot be nil, after an `if` that found no value. */
+  #writeZero(number: number, type: TypeNode): void {
+    const isNil = type.kind === 'scalar' ? NIL_SCALARS.has(type.scalar) : type.kind !== 'struct';
+    if (isNil) return;
+    this.line('else {');
+    if (type.kind === 'scalar' && EMPTY_MESSAGES.has(type.scalar))
+      this.line(`w.header(${tagOf(number, BYTES)}, w.length);`);
+    else this.#writeOne(number, type, zeroOf(type));
+    this.line('}');
   }
 
   #writeField(number: number, type: TypeNode, value: string): void {
@@ -285,6 +313,12 @@ function zeroOf(type: TypeNode): string {
   if (type.scalar === 'quantity') return "'0'";
   return type.scalar === 'string' || type.scalar === 'bytes' ? "''" : 'null';
 }
+
+/** Scalars whose zero value is a message without fields. */
+const EMPTY_MESSAGES: ReadonlySet<string> = new Set(['time', 'microTime', 'rawExtension']);
+
+/** Scalars that are slices or references in Go. */
+const NIL_SCALARS: ReadonlySet<string> = new Set(['bytes', 'any', 'fieldsV1']);
 
 function wireTypeOf(type: TypeNode): number {
   if (type.kind === 'list' && type.wrapped !== true) return wireTypeOf(type.items);

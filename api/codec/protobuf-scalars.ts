@@ -83,17 +83,14 @@ export function readQuantity(reader: ProtobufReader): string {
   return text === '' ? '0' : text;
 }
 
+/** Writes all three fields, as Go does, although the type says which one counts. */
 export function writeIntOrString(writer: ProtobufWriter, value: string | number): void {
   const before = writer.length;
-  if (typeof value === 'string') {
-    writer.string(value);
-    writer.varint(THIRD_BYTES);
-    writer.varint(1);
-  } else {
-    writer.integer(value);
-    writer.varint(SECOND_INTEGER);
-    writer.varint(0);
-  }
+  writer.string(typeof value === 'string' ? value : '');
+  writer.varint(THIRD_BYTES);
+  writer.integer(typeof value === 'string' ? 0 : value);
+  writer.varint(SECOND_INTEGER);
+  writer.varint(typeof value === 'string' ? 1 : 0);
   writer.varint(FIRST_INTEGER);
   writer.varint(writer.length - before);
 }

@@ -8,7 +8,7 @@
 import { parseApiVersion, type JsonObject } from '../meta/object.ts';
 import { newBadRequest } from '../meta/status-error.ts';
 import type { Schema, StructType } from '../schema/schema.ts';
-import { MessageTypes, hasMessage } from './protobuf-messages.ts';
+import { MessageTypes, hasMessage, type MessageOptions } from './protobuf-messages.ts';
 import { BYTES, ProtobufReader, ProtobufWriter, malformed, tagOf } from './protobuf-wire.ts';
 
 const MAGIC = Buffer.from('k8s\0', 'latin1');
@@ -43,8 +43,8 @@ export interface ProtobufCodec {
 }
 
 /** A process needs one codec. It builds the functions of each message on first use and keeps them. */
-export function createProtobufCodec(schema: Schema): ProtobufCodec {
-  return new SchemaProtobufCodec(schema);
+export function createProtobufCodec(schema: Schema, options: MessageOptions = {}): ProtobufCodec {
+  return new SchemaProtobufCodec(schema, options);
 }
 
 class SchemaProtobufCodec implements ProtobufCodec {
@@ -56,9 +56,10 @@ class SchemaProtobufCodec implements ProtobufCodec {
   /** The limit of values of the outermost `decode`. */
   #bound = Infinity;
 
-  constructor(schema: Schema) {
+  constructor(schema: Schema, options: MessageOptions) {
     this.#schema = schema;
-    this.#types = new MessageTypes(schema, (bytes) => (startsWithMagic(bytes) ? this.decode(bytes) : undefined));
+    const open = (bytes: Buffer): JsonObject | undefined => (startsWithMagic(bytes) ? this.decode(bytes) : undefined);
+    this.#types = new MessageTypes(schema, open, options);
   }
 
   has(group: string, version: string, kind: string): boolean {

@@ -1,0 +1,66 @@
+/**
+ * Translates between the keys of the storage (`/apps/deployments/default/web`) and those that kube-apiserver uses in etcd
+ * (`/registry/deployments/default/web`). `transfer.ts` calls it.
+ *
+ * Built-in resources have no group in their keys, with two exceptions, and some have an older name. Custom resources have their
+ * group: `/registry/example.com/widgets/default/w1`.
+ */
+import { builtinResources } from '../../../api/schema/resources.ts';
+
+/** The paths of built-in resources that are not named by their plural. */
+const PATHS: Readonly<Record<string, string>> = {
+  'core/endpoints': 'services/endpoints',
+  'core/nodes': 'minions',
+  'core/replicationcontrollers': 'controllers',
+  'core/services': 'services/specs',
+  'networking.k8s.io/ingresses': 'ingress',
+  'apiextensions.k8s.io/customresourcedefinitions': 'apiextensions.k8s.io/customresourcedefinitions',
+  'apiregistration.k8s.io/apiservices': 'apiregistration.k8s.io/apiservices',
+};
+
+/**
+ * What kube-apiserver stores beside the objects of its API: allocations that it computes again from the objects when it starts,
+ * and the addresses of the servers that run.
+ */
+const SERVER_STATE = ['ranges', 'masterleases', 'peerserverleases'];
+
+export interface EtcdKeys {
+  /** Throws for a key that is not of an object. */
+  toEtcd(key: string): string;
+  /** Returns `undefined` for what is not an object of the API. Throws for a key that cannot be one. */
+  fromEtcd(etcdKey: string): string | undefined;
+}
+
+/** `prefix` is that of `--etcd-prefix`: `/registry`. */
+export function etcdKeys(prefix: string): EtcdKeys {
+  const root = prefix.replace(/\/+$/, '');
+  const toPath = new Map<string, string>();
+  const toResource = new Map<string, string>();
+  for (const { group, resource } of builtinResources()) {
+    const own = `${group === '' ? 'core' : group}/${resource}`;
+    const path = PATHS[own] ?? resource;
+    if (group === 'events.k8s.io') continue; // The same objects as the events of the core group.
+    toPath.set(own, path);
+    toResource.set(path, own);
+  }
+  return {
+    toEtcd(key) {
+      const [, group = '', resource = '', ...name] = key.split('/');
+      if (name.length < 1 || name.length > 2) throw new Error(`${key} is not the key of an object`);
+      const own = `${group}/${resource}`;
+      return [root, toPath.get(own) ?? own, ...name].join('/');
+    },
+    fromEtcd(etcdKey) {
+      if (!etcdKey.startsWith(`${root}/`)) throw new Error(`${etcdKey} is not below ${root}/`);
+      const segments = etcdKey.slice(root.length + 1).split('/');
+      const [first = '', second = ''] = segments;
+      if (SERVER_STATE.includes(first)) return undefined;
+      const long = toResource.get(`${first}/${second}`);
+      const own = long ?? toResource.get(first) ?? (first.includes('.') ? `${first}/${second}` : undefined);
+      const name = segments.slice(long !== undefined || !toResource.has(first) ? 2 : 1);
+      if (own === undefined || name.length < 1 || name.length > 2 || name.includes(''))
+        throw new Error(`${etcdKey} is of no resource that this version knows`);
+      return `/${own}/${name.join('/')}`;
+    },
+  };
+}

@@ -1,0 +1,102 @@
+/**
+ * Translates between the values of the storage (`object-bytes.ts`) and those that kube-apiserver 1.36 writes to etcd: protobuf in
+ * an envelope that begins with `k8s\0` for built-in kinds, and JSON for API services, definitions and custom resources.
+ *
+ * Built-in kinds have the bytes of kube-apiserver. JSON has the same members in another order, and definitions are written in
+ * `apiextensions.k8s.io/v1`, which every kube-apiserver since 1.16 reads, instead of `v1beta1`.
+ */
+import { encodeJson, parseExactJson } from '../../../api/codec/json.ts';
+import type { ProtobufCodec } from '../../../api/codec/protobuf.ts';
+import { parseApiVersion, type JsonObject, type KubeObject } from '../../../api/meta/object.ts';
+import { decodeStruct } from '../../../api/schema/decode.ts';
+import { builtinResources } from '../../../api/schema/resources.ts';
+import type { Schema } from '../../../api/schema/schema.ts';
+import { encodeObject, parseObject } from '../object-bytes.ts';
+import { definitionToV1 } from './definition-to-v1.ts';
+
+export interface EtcdValues {
+  /** `value` is the stored form of an object, with or without its resource version. */
+  toEtcd(value: Buffer): Buffer;
+  /** Throws an error that says why for what is no object, or one in a version that has another shape. */
+  fromEtcd(value: Buffer): Buffer;
+}
+
+/** `codec` writes the zero values, as kube-apiserver does. */
+export function etcdValues(schema: Schema, codec: ProtobufCodec): EtcdValues {
+  return {
+    toEtcd(value) {
+      const object = parseObject(value);
+      delete object.metadata.resourceVersion;
+      const { group, version, kind } = typeOf(object);
+      if (!codec.has(group, version, kind) || IN_JSON.has(group))
+        return Buffer.concat([encodeJson(object), Buffer.from('\n')]);
+      const written = WRITTEN_VERSIONS[kind];
+      return codec.encodeEnveloped(written === undefined ? object : { ...object, apiVersion: `${group}/${written}` });
+    },
+    fromEtcd(value) {
+      const read = value[0] === OPENING_BRACE ? parseExactJson(value.toString()) : codec.decode(value);
+      const object = inStoredVersion(read as unknown as KubeObject);
+      const { group, version, kind } = typeOf(object);
+      const struct = storedVersions().has(`${group}/${kind}`) ? schema.kind(group, version, kind) : undefined;
+      if (struct === undefined) return encodeObject(object);
+      return encodeObject(decodeStruct(struct, object).value as unknown as KubeObject);
+    },
+  };
+}
+
+const OPENING_BRACE = 0x7b;
+
+/** The groups of the aggregator and of definitions, whose servers write JSON. */
+const IN_JSON: ReadonlySet<string> = new Set(['apiregistration.k8s.io', 'apiextensions.k8s.io']);
+
+/** The versions in which kube-apiserver 1.36 writes kinds, where they are not the version that this project stores. */
+const WRITTEN_VERSIONS: Readonly<Record<string, string>> = {
+  MutatingAdmissionPolicy: 'v1beta1',
+  MutatingAdmissionPolicyBinding: 'v1beta1',
+};
+
+/** Kinds whose versions differ in their name alone. */
+const SAME_SHAPE: ReadonlySet<string> = new Set([
+  ...Object.keys(WRITTEN_VERSIONS),
+  'ClusterTrustBundle',
+  'IPAddress',
+  'LeaseCandidate',
+  'ServiceCIDR',
+  'VolumeAttributesClass',
+]);
+
+let versions: ReadonlyMap<string, string> | undefined;
+
+/** The version that this project stores, by `group/kind`: the first one that discovery lists. */
+function storedVersions(): ReadonlyMap<string, string> {
+  versions ??= new Map(
+    builtinResources()
+      .toReversed()
+      .map(({ group, kind, version }) => [`${group}/${kind}`, version]),
+  );
+  return versions;
+}
+
+function inStoredVersion(object: KubeObject): KubeObject {
+  const { group, version, kind } = typeOf(object);
+  const stored = storedVersions().get(`${group}/${kind}`);
+  if (stored === undefined || stored === version) return object;
+  const apiVersion = `${group}/${stored}`;
+  if (kind === 'CustomResourceDefinition' && version === 'v1beta1')
+    return { ...(definitionToV1(object as unknown as JsonObject) as unknown as KubeObject), apiVersion };
+  if (SAME_SHAPE.has(kind)) return { ...object, apiVersion };
+  throw new Error(
+    `a ${kind} is stored in ${group}/${version}, and only ${apiVersion} can be read: write it again first`,
+  );
+}
+
+function typeOf({ apiVersion, kind, metadata }: Partial<KubeObject>): {
+  readonly group: string;
+  readonly version: string;
+  readonly kind: string;
+} {
+  const parsed = typeof apiVersion === 'string' ? parseApiVersion(apiVersion) : undefined;
+  if (parsed === undefined || typeof kind !== 'string' || typeof metadata !== 'object')
+    throw new Error('the value is no object with kind, apiVersion and metadata');
+  return { ...parsed, kind };
+}
