@@ -119,7 +119,8 @@ const known: ReadonlySet<string> = new Set([...CONTROLLER_NAMES, ...ALIASES.keys
 export function checkControllers(selection: readonly string[]): string | undefined {
   for (const entry of selection) {
     const name = entry.replace(/^-/, '');
-    if (entry === '*' || known.has(name) || (entry !== name && ABSENT.has(name))) continue;
+    // kube-controller-manager refuses `-*`, but scripts write it for none, and it cannot mean anything else.
+    if (name === '*' || known.has(name) || (entry !== name && ABSENT.has(name))) continue;
     return `${quoteText(name)} is not in the list of known controllers`;
   }
   return undefined;

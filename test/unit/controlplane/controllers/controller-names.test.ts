@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { parseFlags } from '../../../../api/component/flags.ts';
-import { checkControllers } from '../../../../controlplane/controllers/controller-names.ts';
+import { checkControllers, isEnabled } from '../../../../controlplane/controllers/controller-names.ts';
 import { controllerTable } from '../../../../controlplane/controllers/controller-table.ts';
 import { startControlPlane } from '../../../../controlplane/main.ts';
 import { controlPlaneFlags } from '../../../../controlplane/options/controlplane-options.ts';
@@ -31,7 +31,12 @@ describe('flags of the controllers', () => {
     });
   }
 
-  for (const word of ['--controllers=*', '--controllers=*,-job,-nodeipam', '--controllers=-service-lb-controller,*'])
+  for (const word of [
+    '--controllers=*',
+    '--controllers=-*',
+    '--controllers=*,-job,-nodeipam',
+    '--controllers=-service-lb-controller,*',
+  ])
     it(`take ${word}`, () => assert.doesNotThrow(() => parseFlags(controlPlaneFlags, [word])));
 
   for (const [words, problem] of [
@@ -53,6 +58,11 @@ describe('flags of the controllers', () => {
     await assert.rejects(startControlPlane({ memory: true, flags: { nodeCidrMaskSizeIpv4: 8 } }), {
       name: 'StartError',
     });
+  });
+
+  it('run no controller with -*, except those that are named', () => {
+    assert.equal(isEnabled({ name: 'job-controller' }, ['-*']), false);
+    assert.equal(isEnabled({ name: 'job-controller' }, ['-*', 'job']), true);
   });
 
   it('know every controller of the table', () => {
