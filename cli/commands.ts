@@ -54,6 +54,11 @@ export const commands: readonly CommandRow[] = [
     load: async () => (await import('./commands/backup.ts')).restore,
   },
   {
+    name: 'migrate',
+    summary: 'move a cluster between the database and etcd',
+    load: async () => (await import('./commands/migrate.ts')).migrate,
+  },
+  {
     name: 'images import',
     summary: 'load an image archive into the container runtime',
     load: async () => (await import('./commands/images.ts')).imagesImport,

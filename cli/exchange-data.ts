@@ -1,4 +1,4 @@
-/** Replaces the data of a stopped control plane by that of a backup. */
+/** Replaces the data of a stopped control plane by that of a backup, or of another storage. */
 import { existsSync } from 'node:fs';
 import { mkdtemp, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -10,10 +10,13 @@ import { UNFINISHED_RESTORE } from '../controlplane/backup/unfinished-restore.ts
 /**
  * Moves the existing data of a data directory aside and that of `fresh`, a directory in it, to its place. Resolves to the
  * directory with the previous data, if there was any, when the new data is on the disk. Killed in between, it leaves the mark
- * of an unfinished restore, and nothing is lost: it can be repeated.
+ * of an unfinished restore, and nothing is lost: it can be repeated. `names` are the files and folders that are exchanged.
  */
-export async function exchangeData(directory: string, fresh: string): Promise<string | undefined> {
-  const names = [dirname(STORAGE_FILE), ...BACKED_UP];
+export async function exchangeData(
+  directory: string,
+  fresh: string,
+  names: readonly string[] = [dirname(STORAGE_FILE), ...BACKED_UP],
+): Promise<string | undefined> {
   const mark = join(directory, UNFINISHED_RESTORE);
   await syncTree(fresh);
   await replaceFile(mark, '', { mode: 0o600 });

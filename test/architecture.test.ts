@@ -272,7 +272,7 @@ const CONNECTING: ReadonlyMap<string, string> = new Map([
   ['agent/runtime/docker/docker-client.ts', 'the socket of the container runtime is that of a flag'],
   [
     'api/grpc/grpc-channel.ts',
-    'its servers are sockets of flags and of the host; the dialer checks the address of a probe before',
+    'its servers are sockets and servers of flags and of the host; the dialer checks the address of a probe before',
   ],
   [
     'agent/network/clusterdns/cluster-dns.ts',
@@ -298,7 +298,7 @@ const CONNECTORS: Readonly<Record<string, readonly string[]>> = {
 const VALUES = /^import\s+(?!type\b)([^'";]*?)\s+from\s+'([^']+)';/gm;
 const CALLS = [
   /(^|[^.\w#])(globalThis\.)?fetch\(/,
-  /\bcredentials\.createInsecure\(/,
+  /\bcredentials\.create(Insecure|Ssl)\(/,
   /\bgetBuiltinModule\('node:(net|tls|http|https|http2|dgram)/,
   /\bimport\('(node:(net|tls|http|https|http2|dgram)|ws|undici|dockerode)'/,
 ];

@@ -6,7 +6,10 @@
  * HTTP/2 client of Node.js, a call by its deadline, and the message of an error by `GrpcError`. A call ends with its response
  * or a `GrpcError`, and never with another exception.
  */
-import type { ServiceError } from '@grpc/grpc-js';
+import { isIP } from 'node:net';
+import { checkServerIdentity, type PeerCertificate } from 'node:tls';
+import type * as Grpc from '@grpc/grpc-js';
+import type { Client, ServiceError } from '@grpc/grpc-js';
 import { GrpcError, statusOf } from './grpc-error.ts';
 
 export interface ChannelOptions {
@@ -15,6 +18,15 @@ export interface ChannelOptions {
   /** The maximum size of a message in either direction. The default is 4 MiB, as in gRPC for Go. */
   readonly largestMessageBytes?: number;
   readonly userAgent?: string;
+  /** Without it, the connection is not encrypted. */
+  readonly tls?: GrpcTls | undefined;
+}
+
+/** In PEM. Without `ca`, the certificate authorities of Node.js count. */
+export interface GrpcTls {
+  readonly ca?: Buffer | undefined;
+  readonly cert?: Buffer | undefined;
+  readonly key?: Buffer | undefined;
 }
 
 export interface GrpcCallOptions {
@@ -51,18 +63,8 @@ const MESSAGE_BYTES = 4 * 1024 * 1024;
 
 /** Opens no connection yet. The first call does, and so does each call after the connection broke. */
 export async function openChannel(options: ChannelOptions): Promise<GrpcChannel> {
-  const { target, largestMessageBytes = MESSAGE_BYTES, userAgent } = options;
   const { default: grpc } = await import('@grpc/grpc-js');
-  const client = new grpc.Client(target, grpc.credentials.createInsecure(), {
-    ...(target.startsWith('unix:') ? { 'grpc.default_authority': 'localhost' } : {}),
-    ...(userAgent === undefined ? {} : { 'grpc.primary_user_agent': userAgent }),
-    'grpc.max_receive_message_length': largestMessageBytes,
-    'grpc.max_send_message_length': largestMessageBytes,
-    'grpc.initial_reconnect_backoff_ms': 100,
-    'grpc.max_reconnect_backoff_ms': 3_000,
-    // Each channel has a connection of its own, because a server that restarted under the same path is another server.
-    'grpc.use_local_subchannel_pool': 1,
-  });
+  const client = openClient(grpc, options);
   const identity = (bytes: Buffer): Buffer => bytes;
   return {
     call(path, request, { timeoutMs, signal }) {
@@ -116,6 +118,41 @@ export async function openChannel(options: ChannelOptions): Promise<GrpcChannel>
     close: () => client.close(),
   };
 }
+
+function openClient(grpc: Pick<typeof Grpc, 'Client' | 'credentials'>, options: ChannelOptions): Client {
+  const { target, largestMessageBytes = MESSAGE_BYTES, userAgent, tls } = options;
+  const { credentials } = grpc;
+  const address = addressOf(target);
+  const verify = address === undefined ? {} : { checkServerIdentity: ofAddress(address) };
+  const secured =
+    tls === undefined
+      ? credentials.createInsecure()
+      : credentials.createSsl(tls.ca ?? null, tls.key ?? null, tls.cert ?? null, verify);
+  return new grpc.Client(target, secured, {
+    // gRPC sends the host as the server's name, which TLS does not permit for an address. The certificate is checked for the
+    // address all the same.
+    ...(tls === undefined || address === undefined ? {} : { 'grpc.ssl_target_name_override': 'address.invalid' }),
+    ...(target.startsWith('unix:') ? { 'grpc.default_authority': 'localhost' } : {}),
+    ...(userAgent === undefined ? {} : { 'grpc.primary_user_agent': userAgent }),
+    'grpc.max_receive_message_length': largestMessageBytes,
+    'grpc.max_send_message_length': largestMessageBytes,
+    'grpc.initial_reconnect_backoff_ms': 100,
+    'grpc.max_reconnect_backoff_ms': 3_000,
+    // Each channel has a connection of its own, because a server that restarted under the same path is another server.
+    'grpc.use_local_subchannel_pool': 1,
+  });
+}
+
+/** Returns the host of a target that is an IP address and not a name. */
+function addressOf(target: string): string | undefined {
+  const host = target.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1');
+  return isIP(host) === 0 ? undefined : host;
+}
+
+const ofAddress =
+  (address: string) =>
+  (_name: string, certificate: PeerCertificate): Error | undefined =>
+    checkServerIdentity(address, certificate);
 
 /** gRPC expects a deadline as a wall-clock time. */
 function wallClock(): number {

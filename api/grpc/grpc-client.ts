@@ -1,9 +1,9 @@
 /**
- * A typed gRPC client of a plugin on this host. It makes calls by a method table, each with a deadline, and reads streams of
- * messages over a channel (`grpc-channel.ts`). The plugin manager and the clients of plugins (CSI, devices) use it.
+ * A typed gRPC client, mostly of a plugin on this host. It makes calls by a method table, each with a deadline, and reads
+ * streams of messages over a channel (`grpc-channel.ts`). The plugin manager and the clients of plugins (CSI, devices) use it.
  */
 import { buildCodecs } from './codec.ts';
-import { type GrpcCallOptions, openChannel } from './grpc-channel.ts';
+import { type GrpcCallOptions, type GrpcChannel, openChannel } from './grpc-channel.ts';
 import { GrpcError } from './grpc-error.ts';
 import type { IncomingOf, MessageTables, MethodTable, OutgoingOf } from './messages.ts';
 
@@ -28,20 +28,30 @@ export interface GrpcClient<M extends MessageTables, T extends MethodTable> {
   close(): void;
 }
 
-export interface GrpcEndpoint<M extends MessageTables, T extends MethodTable> {
-  /** The path of a unix socket. */
-  readonly socket: string;
+export interface GrpcInterface<M extends MessageTables, T extends MethodTable> {
   /** The name of the root of the tables. It is not sent. */
   readonly packageName: string;
   readonly messages: M;
   readonly methods: T;
 }
 
+export interface GrpcEndpoint<M extends MessageTables, T extends MethodTable> extends GrpcInterface<M, T> {
+  /** The path of a unix socket. */
+  readonly socket: string;
+}
+
 /** Opens no connection yet. The first call does, and so does each call after the connection broke. */
 export async function connectGrpc<const M extends MessageTables, const T extends MethodTable>(
   endpoint: GrpcEndpoint<M, T>,
 ): Promise<GrpcClient<M, T>> {
-  const channel = await openChannel({ target: `unix:${endpoint.socket}` });
+  return grpcClient(await openChannel({ target: `unix:${endpoint.socket}` }), endpoint);
+}
+
+/** Makes the calls of an interface over a channel, which `close` closes. */
+export async function grpcClient<const M extends MessageTables, const T extends MethodTable>(
+  channel: GrpcChannel,
+  endpoint: GrpcInterface<M, T>,
+): Promise<GrpcClient<M, T>> {
   const codec = await buildCodecs(endpoint.packageName, endpoint.messages);
   const describe = (method: string): readonly [path: string, request: string, answer: string] => {
     const row = endpoint.methods[method];

@@ -38,10 +38,10 @@ export function encryptedValues(rows: readonly ResourceProviders[]): EncryptedVa
   return {
     keyServices: all.flatMap(({ checkKeyService }) => checkKeyService ?? []),
     isEncrypted: (key) => (providersOf(key)[0]?.prefix ?? '') !== '',
-    seal(key, value) {
+    seal(key, value, context = key) {
       const [writer] = providersOf(key);
       if (writer === undefined || writer.prefix === '') return value;
-      return Buffer.concat([Buffer.from(writer.prefix), writer.seal(value, key)]);
+      return Buffer.concat([Buffer.from(writer.prefix), writer.seal(value, context)]);
     },
     async unlock(values: Iterable<KeptValue>) {
       const sealed = new Map<EncryptionProvider, Buffer[]>();
@@ -54,7 +54,7 @@ export function encryptedValues(rows: readonly ResourceProviders[]): EncryptedVa
       }
       for (const [opener, list] of sealed) await opener.unlock?.(list);
     },
-    open(key, kept) {
+    open(key, kept, context = key) {
       const opener = openerOf(key, kept);
       if (opener === undefined) {
         if (!isSealed(kept) && providersOf(key).length === 0) return kept;
@@ -64,7 +64,7 @@ export function encryptedValues(rows: readonly ResourceProviders[]): EncryptedVa
         throw new Error(`${key} cannot be read: ${why}`);
       }
       try {
-        return opener.open(kept.subarray(opener.prefix.length), key);
+        return opener.open(kept.subarray(opener.prefix.length), context);
       } catch (error) {
         throw new Error(`${key} cannot be decrypted`, { cause: error });
       }

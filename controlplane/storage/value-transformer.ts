@@ -9,12 +9,15 @@ export interface KeptValue {
 }
 
 export interface ValueTransformer {
-  /** Returns the stored form. Throws if the value cannot be encrypted, and then nothing is written. */
-  seal(key: string, value: Buffer): Buffer;
+  /**
+   * Returns the stored form. Throws if the value cannot be encrypted, and then nothing is written. `context` is authenticated
+   * with the value: the key by default, and in etcd the key of kube-apiserver.
+   */
+  seal(key: string, value: Buffer, context?: string): Buffer;
   /** Called once with all stored values before any of them is decrypted. Keys are fetched here. */
   unlock(values: Iterable<KeptValue>): Promise<void>;
   /** Throws an error with the key if the value cannot be decrypted. */
-  open(key: string, kept: Buffer): Buffer;
+  open(key: string, kept: Buffer, context?: string): Buffer;
 }
 
 const MARK = Buffer.from('k8s:enc:');

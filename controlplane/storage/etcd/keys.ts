@@ -8,15 +8,17 @@
 import { builtinResources } from '../../../api/schema/resources.ts';
 
 /** The paths of built-in resources that are not named by their plural. */
-const PATHS: Readonly<Record<string, string>> = {
-  'core/endpoints': 'services/endpoints',
-  'core/nodes': 'minions',
-  'core/replicationcontrollers': 'controllers',
-  'core/services': 'services/specs',
-  'networking.k8s.io/ingresses': 'ingress',
-  'apiextensions.k8s.io/customresourcedefinitions': 'apiextensions.k8s.io/customresourcedefinitions',
-  'apiregistration.k8s.io/apiservices': 'apiregistration.k8s.io/apiservices',
-};
+const PATHS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    'core/endpoints': 'services/endpoints',
+    'core/nodes': 'minions',
+    'core/replicationcontrollers': 'controllers',
+    'core/services': 'services/specs',
+    'networking.k8s.io/ingresses': 'ingress',
+    'apiextensions.k8s.io/customresourcedefinitions': 'apiextensions.k8s.io/customresourcedefinitions',
+    'apiregistration.k8s.io/apiservices': 'apiregistration.k8s.io/apiservices',
+  }),
+);
 
 /**
  * What kube-apiserver stores beside the objects of its API: allocations that it computes again from the objects when it starts,
@@ -38,7 +40,7 @@ export function etcdKeys(prefix: string): EtcdKeys {
   const toResource = new Map<string, string>();
   for (const { group, resource } of builtinResources()) {
     const own = `${group === '' ? 'core' : group}/${resource}`;
-    const path = PATHS[own] ?? resource;
+    const path = PATHS.get(own) ?? resource;
     if (group === 'events.k8s.io') continue; // The same objects as the events of the core group.
     toPath.set(own, path);
     toResource.set(path, own);

@@ -1,6 +1,6 @@
 /**
- * Translates between the values of the storage (`object-bytes.ts`) and those that kube-apiserver 1.36 writes to etcd: protobuf in
- * an envelope that begins with `k8s\0` for built-in kinds, and JSON for API services, definitions and custom resources.
+ * Translates between the values of the storage (`object-bytes.ts`) and those that kube-apiserver 1.36 writes to etcd: protobuf
+ * in an envelope that begins with `k8s\0` for built-in kinds, and JSON for API services, definitions and custom resources.
  *
  * Built-in kinds have the bytes of kube-apiserver. JSON has the same members in another order, and definitions are written in
  * `apiextensions.k8s.io/v1`, which every kube-apiserver since 1.16 reads, instead of `v1beta1`.
@@ -30,7 +30,7 @@ export function etcdValues(schema: Schema, codec: ProtobufCodec): EtcdValues {
       const { group, version, kind } = typeOf(object);
       if (!codec.has(group, version, kind) || IN_JSON.has(group))
         return Buffer.concat([encodeJson(object), Buffer.from('\n')]);
-      const written = WRITTEN_VERSIONS[kind];
+      const written = WRITTEN_VERSIONS.get(kind);
       return codec.encodeEnveloped(written === undefined ? object : { ...object, apiVersion: `${group}/${written}` });
     },
     fromEtcd(value) {
@@ -50,14 +50,14 @@ const OPENING_BRACE = 0x7b;
 const IN_JSON: ReadonlySet<string> = new Set(['apiregistration.k8s.io', 'apiextensions.k8s.io']);
 
 /** The versions in which kube-apiserver 1.36 writes kinds, where they are not the version that this project stores. */
-const WRITTEN_VERSIONS: Readonly<Record<string, string>> = {
-  MutatingAdmissionPolicy: 'v1beta1',
-  MutatingAdmissionPolicyBinding: 'v1beta1',
-};
+const WRITTEN_VERSIONS: ReadonlyMap<string, string> = new Map([
+  ['MutatingAdmissionPolicy', 'v1beta1'],
+  ['MutatingAdmissionPolicyBinding', 'v1beta1'],
+]);
 
 /** Kinds whose versions differ in their name alone. */
 const SAME_SHAPE: ReadonlySet<string> = new Set([
-  ...Object.keys(WRITTEN_VERSIONS),
+  ...WRITTEN_VERSIONS.keys(),
   'ClusterTrustBundle',
   'IPAddress',
   'LeaseCandidate',

@@ -1,0 +1,213 @@
+/** `orchlet migrate`: moves the objects of a cluster between the storage of a control plane and an etcd cluster. */
+import { existsSync } from 'node:fs';
+import { chown, mkdir, mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import { createProtobufCodec } from '../../api/codec/protobuf.ts';
+import { flag, type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
+import { silentLogger } from '../../api/component/logger.ts';
+import { MetricsRegistry } from '../../api/component/metrics.ts';
+import { loadSchema } from '../../api/schema/table.ts';
+import { leapAhead, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { buildEncryption } from '../../controlplane/encryption/build.ts';
+import { storageFlags } from '../../controlplane/options/storage.ts';
+import { connectEtcd, type EtcdClient } from '../../controlplane/storage/etcd/etcd-client.ts';
+import { etcdKeys } from '../../controlplane/storage/etcd/keys.ts';
+import {
+  type Contents,
+  contentsInEtcd,
+  contentsOf,
+  copyToEtcd,
+  type EtcdLayout,
+  rowsFromEtcd,
+} from '../../controlplane/storage/etcd/transfer.ts';
+import { etcdValues } from '../../controlplane/storage/etcd/values.ts';
+import { writeSalvaged } from '../../controlplane/storage/sqlite/salvage.ts';
+import { openSqliteStorage } from '../../controlplane/storage/sqlite/sqlite-storage.ts';
+import { isStorageError, type Storage } from '../../controlplane/storage/storage.ts';
+import { plainValues, type ValueTransformer } from '../../controlplane/storage/value-transformer.ts';
+import { type Command, CommandError } from '../command.ts';
+import { dataDirectoryFlag } from '../data-directory.ts';
+import { exchangeData } from '../exchange-data.ts';
+import type { CommandIo } from '../io.ts';
+import { runningProcess } from '../processes.ts';
+
+const STORAGES = ['sqlite', 'etcd'];
+const ETCD = 'Etcd';
+
+const flags = {
+  from: flag({ name: 'from', type: 'string', default: '', group: 'Copy', choices: STORAGES, help: 'Storage to read.' }),
+  to: flag({ name: 'to', type: 'string', default: '', group: 'Copy', choices: STORAGES, help: 'Storage to write.' }),
+  dataDir: dataDirectoryFlag('Copy', 'Data directory of the control plane, which must be stopped.'),
+  encryptionProviderConfig: storageFlags.encryptionProviderConfig,
+  etcdServers: flag({
+    name: 'etcd-servers',
+    type: 'list',
+    default: ['http://127.0.0.1:2379'],
+    group: ETCD,
+    help: 'URLs of the etcd servers. The first one that answers is used.',
+  }),
+  etcdPrefix: flag({
+    name: 'etcd-prefix',
+    type: 'string',
+    default: '/registry',
+    group: ETCD,
+    check: (prefix) => (/^(\/[\w.-]+)+$/.test(prefix) ? undefined : 'must be a path such as /registry'),
+    help: 'Prefix of the keys of the API server.',
+  }),
+  etcdCafile: flag({ name: 'etcd-cafile', type: 'string', default: '', group: ETCD, help: 'CA of the etcd servers.' }),
+  etcdCertfile: flag({
+    name: 'etcd-certfile',
+    type: 'string',
+    default: '',
+    group: ETCD,
+    help: 'Client certificate for etcd.',
+  }),
+  etcdKeyfile: flag({
+    name: 'etcd-keyfile',
+    type: 'string',
+    default: '',
+    group: ETCD,
+    help: 'Key of the client certificate for etcd.',
+  }),
+} as const;
+
+type Values = ParsedFlags<FlagTable>['values'];
+
+export const migrate: Command = {
+  name: 'migrate',
+  summary: 'move a cluster between the database and etcd',
+  description:
+    'Copies all objects from the database of a stopped control plane to etcd, in the keys and bytes of kube-apiserver 1.36, or from the etcd of a stopped kube-apiserver to the database, and compares both afterwards. Nothing else may write meanwhile. With --encryption-provider-config, both sides are encrypted by it. Certificates and keys of the control plane are not copied. What the database held before is kept beside it; etcd must have no key below the prefix.',
+  flags,
+  examples: [
+    'orchlet migrate --from sqlite --to etcd --etcd-servers http://127.0.0.1:2379',
+    'orchlet migrate --from etcd --to sqlite --etcd-servers https://etcd-1:2379 --etcd-cafile ca.crt --etcd-certfile client.crt --etcd-keyfile client.key',
+  ],
+  async run({ values }, io) {
+    const { from, to } = values;
+    if (from === '' || to === '' || from === to)
+      throw new UsageError('name two different storages: --from sqlite --to etcd, or --from etcd --to sqlite');
+    const directory = resolve(String(values['dataDir']));
+    const pid = await runningProcess(join(directory, `${STORAGE_FILE}.pid`));
+    if (pid !== undefined)
+      throw new CommandError(
+        `the control plane of ${directory} runs (process ${pid}): stop it first, with 'orchlet stop'`,
+      );
+    const encryption = await buildEncryption({
+      path: String(values['encryptionProviderConfig']),
+      reloads: false,
+      clock: io.clock,
+      logger: silentLogger,
+      metrics: new MetricsRegistry(),
+    });
+    const etcd = await connectEtcd({
+      servers: values['etcdServers'] as readonly string[],
+      tls: await tlsOf(values),
+    });
+    try {
+      const layout = layoutOf(etcd, String(values['etcdPrefix']), encryption?.values ?? plainValues, io);
+      if (to === 'etcd') await toEtcd(directory, layout, io);
+      else await toSqlite(directory, layout, io);
+    } finally {
+      etcd.close();
+      encryption?.close();
+    }
+    return 0;
+  },
+};
+
+async function tlsOf(values: Values): Promise<{ readonly ca?: Buffer; readonly cert?: Buffer; readonly key?: Buffer }> {
+  const file = async (name: string): Promise<Buffer | undefined> => {
+    const path = String(values[name]);
+    return path === '' ? undefined : readFile(path);
+  };
+  const [ca, cert, key] = [await file('etcdCafile'), await file('etcdCertfile'), await file('etcdKeyfile')];
+  if ((cert === undefined) !== (key === undefined))
+    throw new UsageError('--etcd-certfile and --etcd-keyfile belong together');
+  return {
+    ...(ca === undefined ? {} : { ca }),
+    ...(cert === undefined ? {} : { cert }),
+    ...(key === undefined ? {} : { key }),
+  };
+}
+
+function layoutOf(etcd: EtcdClient, prefix: string, transformer: ValueTransformer, io: CommandIo): EtcdLayout {
+  const schema = loadSchema();
+  return {
+    etcd,
+    prefix,
+    keys: etcdKeys(prefix),
+    values: etcdValues(schema, createProtobufCodec(schema, { writesZeros: true })),
+    transformer,
+    progress: (done) => io.stderr.write(`${done} objects copied\n`),
+  };
+}
+
+async function openStorage(directory: string, transformer: ValueTransformer, { clock }: CommandIo): Promise<Storage> {
+  try {
+    return await openSqliteStorage({ directory, clock, logger: silentLogger, transformer });
+  } catch (error) {
+    if (!isStorageError(error)) throw error;
+    throw new CommandError(`${directory} cannot be read: ${error.message}`, { cause: error });
+  }
+}
+
+async function toEtcd(directory: string, layout: EtcdLayout, io: CommandIo): Promise<void> {
+  if (!existsSync(join(directory, STORAGE_FILE)))
+    throw new CommandError(`${directory} holds no control plane's data: give its --data-dir`);
+  const storage = await openStorage(join(directory, dirname(STORAGE_FILE)), layout.transformer, io);
+  try {
+    const { missingRevisions, ...written } = await copyToEtcd(storage, layout);
+    assertSame(await contentsOf(storage), written);
+    const { endpoint } = layout.etcd;
+    io.stdout.write(`${endpoint} has the ${written.objects} objects of ${directory} below ${layout.prefix}/\n`);
+    if (missingRevisions > 0) io.stderr.write(revisionWarning(missingRevisions));
+  } finally {
+    await storage.close();
+  }
+}
+
+const revisionWarning = (missing: number): string =>
+  `orchlet: warning: the revisions of etcd are ${missing} below those that clients have seen. Restart agents and controllers, ` +
+  `or raise them: etcdutl snapshot restore --bump-revision ${missing + 1} --mark-compacted\n`;
+
+/** The data is written beside that of the directory, verified, and takes its place at the end. */
+async function toSqlite(directory: string, layout: EtcdLayout, io: CommandIo): Promise<void> {
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const fresh = await mkdtemp(join(directory, 'migrating-'));
+  const folder = join(fresh, dirname(STORAGE_FILE));
+  try {
+    await mkdir(folder, { mode: 0o700 });
+    const { rows, contents, lastRevision } = await rowsFromEtcd(layout, layout.transformer, io.clock.now());
+    if (rows.length === 0)
+      throw new CommandError(`${layout.etcd.endpoint} has no objects below ${layout.prefix}/: give its --etcd-prefix`);
+    writeSalvaged(join(fresh, STORAGE_FILE), { rows, lastRevision, damage: [] });
+    leapAhead(join(fresh, STORAGE_FILE));
+    const storage = await openStorage(folder, layout.transformer, io);
+    try {
+      assertSame(contents, await contentsOf(storage));
+    } finally {
+      await storage.close();
+    }
+    assertSame(contents, await contentsInEtcd(layout));
+    if (process.getuid?.() === 0) await giveToOwner(folder, await stat(directory));
+    const old = await exchangeData(directory, fresh, [dirname(STORAGE_FILE)]);
+    const kept = old === undefined ? '' : `; what was there is in ${old}`;
+    io.stdout.write(`${directory} has the ${contents.objects} objects of ${layout.etcd.endpoint}${kept}\n`);
+  } finally {
+    await rm(fresh, { recursive: true, force: true });
+  }
+}
+
+function assertSame(read: Contents, written: Contents): void {
+  if (read.objects === written.objects && read.digest === written.digest) return;
+  throw new CommandError(
+    `${read.objects} objects were read and ${written.objects} are there now, or their contents differ: does another program write?`,
+  );
+}
+
+/** The files get the owner of the data directory, as which the control plane runs. */
+async function giveToOwner(path: string, owner: { readonly uid: number; readonly gid: number }): Promise<void> {
+  await chown(path, owner.uid, owner.gid);
+  for (const name of await readdir(path)) await chown(join(path, name), owner.uid, owner.gid);
+}

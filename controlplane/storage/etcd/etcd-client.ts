@@ -1,0 +1,204 @@
+/**
+ * A client of an etcd cluster (API v3 over gRPC) with the calls that moving a cluster needs: pages of a range, creates, leases,
+ * compaction. `transfer.ts` and `orchlet migrate` call it.
+ */
+import { PlainError } from '../../../api/component/plain-error.ts';
+import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
+import { openChannel, type GrpcTls } from '../../../api/grpc/grpc-channel.ts';
+import { GrpcError } from '../../../api/grpc/grpc-error.ts';
+
+/** etcd cannot be reached, or refused a call. The message is for the operator. */
+export class EtcdError extends PlainError {
+  override readonly name = 'EtcdError';
+}
+
+export interface EtcdKeyValue {
+  readonly key: string;
+  readonly value: Buffer;
+  readonly createRevision: number;
+  readonly modRevision: number;
+  /** Whether etcd removes the key by itself. */
+  readonly isLeased: boolean;
+}
+
+export interface EtcdClient {
+  /** The endpoint that is used. */
+  readonly endpoint: string;
+  /** Returns the newest revision. */
+  revision(): Promise<number>;
+  /** Yields all keys below `prefix` in pages, as they were at one revision. */
+  pages(prefix: string): AsyncGenerator<readonly EtcdKeyValue[], void, undefined>;
+  /** Creates a key. Resolves to the revision. Throws if the key exists. `lease` is a result of `grant`. */
+  create(key: string, value: Buffer, lease?: number): Promise<number>;
+  /** Writes a key, also over another value. Resolves to the revision. */
+  put(key: string, value: Buffer): Promise<number>;
+  /** Deletes all keys below `prefix`. Resolves to their number. */
+  deleteBelow(prefix: string): Promise<number>;
+  /** Resolves to the ID of a lease that ends after `seconds`. */
+  grant(seconds: number): Promise<number>;
+  /** Drops the history up to `revision`. */
+  compact(revision: number): Promise<void>;
+  close(): void;
+}
+
+export interface EtcdOptions {
+  /** `https://etcd-1:2379`: the first one that answers is used. */
+  readonly servers: readonly string[];
+  /** For `https` servers. */
+  readonly tls: GrpcTls;
+}
+
+const MESSAGES = {
+  ResponseHeader: { revision: '3 int64' },
+  RangeRequest: { key: '1 bytes', rangeEnd: '2 bytes', limit: '3 int64', revision: '4 int64' },
+  KeyValue: {
+    key: '1 bytes',
+    createRevision: '2 int64',
+    modRevision: '3 int64',
+    value: '5 bytes',
+    lease: '6 int64',
+  },
+  RangeResponse: { header: '1 ResponseHeader', kvs: '2 KeyValue[]', more: '3 bool' },
+  PutRequest: { key: '1 bytes', value: '2 bytes', lease: '3 int64' },
+  PutResponse: { header: '1 ResponseHeader' },
+  DeleteRangeRequest: { key: '1 bytes', rangeEnd: '2 bytes' },
+  DeleteRangeResponse: { header: '1 ResponseHeader', deleted: '2 int64' },
+  // The result is EQUAL (0) and the target the version (0) of the key: 0 for a key that does not exist.
+  Compare: { key: '3 bytes' },
+  RequestOp: { requestPut: '2 PutRequest' },
+  TxnRequest: { compare: '1 Compare[]', success: '2 RequestOp[]' },
+  TxnResponse: { header: '1 ResponseHeader', succeeded: '2 bool' },
+  LeaseGrantRequest: { ttl: '1 int64', id: '2 int64' },
+  LeaseGrantResponse: { header: '1 ResponseHeader', error: '4 string' },
+  CompactionRequest: { revision: '1 int64' },
+  CompactionResponse: { header: '1 ResponseHeader' },
+} as const;
+
+const METHODS = {
+  range: ['etcdserverpb.KV', 'RangeRequest', 'RangeResponse'],
+  put: ['etcdserverpb.KV', 'PutRequest', 'PutResponse'],
+  deleteRange: ['etcdserverpb.KV', 'DeleteRangeRequest', 'DeleteRangeResponse'],
+  txn: ['etcdserverpb.KV', 'TxnRequest', 'TxnResponse'],
+  compact: ['etcdserverpb.KV', 'CompactionRequest', 'CompactionResponse'],
+  leaseGrant: ['etcdserverpb.Lease', 'LeaseGrantRequest', 'LeaseGrantResponse'],
+} as const;
+
+type Rpc = GrpcClient<typeof MESSAGES, typeof METHODS>;
+
+const PAGE = 500;
+/** A page of the largest objects, which have 1.5 MiB each. */
+const LARGEST_MESSAGE_BYTES = 1024 * 1024 * 1024;
+const CALL = { timeoutMs: 30_000 };
+const REACH_WITHIN_MS = 5000;
+/** Large IDs would not fit into a number. etcd takes any ID that is free. */
+const LEASE_IDS = 2 ** 48;
+
+/** Throws `EtcdError` if no server answers. */
+export async function connectEtcd({ servers, tls }: EtcdOptions): Promise<EtcdClient> {
+  const failures: string[] = [];
+  for (const server of servers) {
+    const url = URL.parse(server);
+    if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:'))
+      throw new EtcdError(`${server} is not a URL of an etcd server, such as https://etcd-1:2379`);
+    const channel = await openChannel({
+      target: url.host,
+      largestMessageBytes: LARGEST_MESSAGE_BYTES,
+      tls: url.protocol === 'https:' ? tls : undefined,
+    });
+    const rpc = await grpcClient(channel, { packageName: 'etcdserverpb', messages: MESSAGES, methods: METHODS });
+    const client = new Client(server, rpc);
+    try {
+      await client.reach();
+      return client;
+    } catch (error) {
+      client.close();
+      if (!(error instanceof EtcdError)) throw error;
+      failures.push(error.message);
+    }
+  }
+  throw new EtcdError(failures.join('; '));
+}
+
+class Client implements EtcdClient {
+  readonly endpoint: string;
+  readonly #rpc: Rpc;
+
+  constructor(endpoint: string, rpc: Rpc) {
+    this.endpoint = endpoint;
+    this.#rpc = rpc;
+  }
+
+  async reach(): Promise<void> {
+    await this.#call(() => this.#rpc.call('range', { key: Buffer.from('/') }, { timeoutMs: REACH_WITHIN_MS }));
+  }
+
+  async revision(): Promise<number> {
+    const { header } = await this.#call(() => this.#rpc.call('range', { key: Buffer.from('/') }, CALL));
+    return header?.revision ?? 0;
+  }
+
+  async *pages(prefix: string): AsyncGenerator<readonly EtcdKeyValue[], void, undefined> {
+    let key = Buffer.from(prefix);
+    const rangeEnd = endOf(prefix);
+    for (let revision = 0; ;) {
+      const request = { key, rangeEnd, limit: PAGE, revision };
+      const { header, kvs, more } = await this.#call(() => this.#rpc.call('range', request, CALL));
+      revision ||= header?.revision ?? 0;
+      const read = kvs.flatMap((kv) => (kv === null ? [] : [kv]));
+      yield read.map((kv) => ({ ...kv, key: kv.key.toString(), isLeased: kv.lease !== 0 }));
+      const last = read.at(-1);
+      if (!more || last === undefined) return;
+      key = Buffer.concat([last.key, Buffer.alloc(1)]);
+    }
+  }
+
+  async create(key: string, value: Buffer, lease = 0): Promise<number> {
+    const requestPut = { key: Buffer.from(key), value, lease };
+    const { header, succeeded } = await this.#call(() =>
+      this.#rpc.call('txn', { compare: [{ key: requestPut.key }], success: [{ requestPut }] }, CALL),
+    );
+    if (!succeeded) throw new EtcdError(`${key} exists already in ${this.endpoint}: does another program write there?`);
+    return header?.revision ?? 0;
+  }
+
+  async put(key: string, value: Buffer): Promise<number> {
+    const { header } = await this.#call(() => this.#rpc.call('put', { key: Buffer.from(key), value }, CALL));
+    return header?.revision ?? 0;
+  }
+
+  async deleteBelow(prefix: string): Promise<number> {
+    const request = { key: Buffer.from(prefix), rangeEnd: endOf(prefix) };
+    return (await this.#call(() => this.#rpc.call('deleteRange', request, CALL))).deleted;
+  }
+
+  async grant(seconds: number): Promise<number> {
+    const id = 1 + Math.floor(Math.random() * LEASE_IDS);
+    const { error } = await this.#call(() => this.#rpc.call('leaseGrant', { ttl: seconds, id }, CALL));
+    if (error !== '') throw new EtcdError(`${this.endpoint} grants no lease: ${error}`);
+    return id;
+  }
+
+  async compact(revision: number): Promise<void> {
+    await this.#call(() => this.#rpc.call('compact', { revision }, CALL));
+  }
+
+  close(): void {
+    this.#rpc.close();
+  }
+
+  async #call<T>(run: () => Promise<T>): Promise<T> {
+    try {
+      return await run();
+    } catch (error) {
+      if (!(error instanceof GrpcError)) throw error;
+      throw new EtcdError(`etcd at ${this.endpoint} failed: ${error.message}`, { cause: error });
+    }
+  }
+}
+
+/** The end of the range of all keys that begin with `prefix`: the last byte counted up. */
+function endOf(prefix: string): Buffer {
+  const end = Buffer.from(prefix);
+  end[end.length - 1] = (end.at(-1) ?? 0) + 1;
+  return end;
+}

@@ -1,0 +1,231 @@
+/**
+ * Copies all objects of a control plane between the storage of this project and an etcd cluster in kube-apiserver's layout, and
+ * compares what was written with what was read. Nothing else may write meanwhile. `orchlet migrate` calls it.
+ */
+import { createHash } from 'node:crypto';
+import { stringifyJson } from '../../../api/codec/json.ts';
+import { PlainError } from '../../../api/component/plain-error.ts';
+import { parseObject } from '../object-bytes.ts';
+import type { SalvagedRow } from '../sqlite/salvage-rows.ts';
+import type { Storage } from '../storage.ts';
+import type { ValueTransformer } from '../value-transformer.ts';
+import type { EtcdClient, EtcdKeyValue } from './etcd-client.ts';
+import type { EtcdKeys } from './keys.ts';
+import type { EtcdValues } from './values.ts';
+
+/** The copy cannot be made. The message is for the operator. */
+export class TransferError extends PlainError {
+  override readonly name = 'TransferError';
+}
+
+export interface EtcdLayout {
+  readonly etcd: EtcdClient;
+  /** `/registry`, without a slash at its end. */
+  readonly prefix: string;
+  readonly keys: EtcdKeys;
+  readonly values: EtcdValues;
+  /** Encrypts and decrypts the values of etcd, with its keys as their contexts. */
+  readonly transformer: ValueTransformer;
+  /** Called now and then with the number of objects that are done. */
+  progress(done: number): void;
+}
+
+export interface Contents {
+  readonly objects: number;
+  /** Over the keys and objects, in the order of the keys. Resource versions do not count. */
+  readonly digest: string;
+}
+
+const LIST_PAGE = 500;
+const WRITERS = 64;
+/** What kube-apiserver gives events by default (`--event-ttl`). */
+const EVENT_SECONDS = 3600;
+const EVENTS = '/core/events/';
+const PROGRESS_EVERY = 1000;
+/** Some ten seconds of empty writes. */
+const MOST_COUNTED = 50_000;
+
+/** Returns the digest of the objects of the storage. */
+export async function contentsOf(storage: Storage): Promise<Contents> {
+  const digest = new Digest();
+  for await (const { key, value } of itemsOf(storage)) digest.add(key, value);
+  return digest.result();
+}
+
+export interface Copied extends Contents {
+  /** By how much the newest revision of etcd is below that of the storage. */
+  readonly missingRevisions: number;
+}
+
+/**
+ * Writes all objects to etcd, which must have no key below the prefix. The next revision of etcd should be above all those of
+ * the storage, because a client that still holds a larger one would miss changes. etcd counts up by one with each write, so
+ * that a small difference is made up for, and a large one is reported.
+ */
+export async function copyToEtcd(storage: Storage, layout: EtcdLayout): Promise<Copied> {
+  const { etcd, keys, values, transformer, progress } = layout;
+  for await (const page of etcd.pages(`${layout.prefix}/`)) {
+    const [first] = page;
+    if (first !== undefined)
+      throw new TransferError(`${etcd.endpoint} has keys below ${layout.prefix}/ already, such as ${first.key}`);
+  }
+  const lease = await etcd.grant(EVENT_SECONDS);
+  let done = 0;
+  const items = itemsOf(storage);
+  await inParallel(async () => {
+    const { value: item, done: isLast } = await items.next();
+    if (isLast === true) return false;
+    const key = keys.toEtcd(item.key);
+    const value = transformer.seal(item.key, values.toEtcd(item.value), key);
+    await etcd.create(key, value, item.key.startsWith(EVENTS) ? lease : 0);
+    done += 1;
+    if (done % PROGRESS_EVERY === 0) progress(done);
+    return true;
+  });
+  const missing = storage.revision() - (await etcd.revision());
+  if (missing > 0 && missing <= MOST_COUNTED) await countUp(etcd, storage.revision());
+  return {
+    ...(await contentsInEtcd(layout)),
+    missingRevisions: Math.max(0, storage.revision() - (await etcd.revision())),
+  };
+}
+
+/** Counts the revision of etcd up, one write at a time, and drops the history, so that every watch lists again. */
+async function countUp(etcd: EtcdClient, revision: number): Promise<void> {
+  const key = 'orchlet/migration';
+  let newest = await etcd.revision();
+  await inParallel(async () => {
+    if (newest >= revision) return false;
+    newest = Math.max(newest, await etcd.put(key, Buffer.alloc(0)));
+    return true;
+  });
+  await etcd.deleteBelow(key);
+  await etcd.compact(await etcd.revision());
+}
+
+/** Reads all objects of etcd. The state of running servers (allocations, addresses) is left out. */
+export async function contentsInEtcd(layout: EtcdLayout): Promise<Contents> {
+  const digest = new Digest();
+  for await (const { key, value } of objectsIn(layout)) digest.add(key, value);
+  return digest.result();
+}
+
+export interface EtcdRows {
+  readonly rows: readonly SalvagedRow[];
+  readonly contents: Contents;
+  readonly lastRevision: number;
+}
+
+/** Reads all objects of etcd as records of the storage, with their revisions. Events get an hour from `nowMs`. */
+export async function rowsFromEtcd(layout: EtcdLayout, seal: ValueTransformer, nowMs: number): Promise<EtcdRows> {
+  const digest = new Digest();
+  const rows: SalvagedRow[] = [];
+  for await (const { key, value, entry } of objectsIn(layout)) {
+    digest.add(key, value);
+    rows.push({
+      revision: entry.modRevision,
+      key,
+      value: seal.seal(key, value),
+      created: entry.createRevision,
+      expires: entry.isLeased ? nowMs + EVENT_SECONDS * 1000 : 0,
+    });
+    if (rows.length % PROGRESS_EVERY === 0) layout.progress(rows.length);
+  }
+  rows.sort((a, b) => a.revision - b.revision);
+  return {
+    rows: withOwnRevisions(rows),
+    contents: digest.result(),
+    lastRevision: Math.max(await layout.etcd.revision(), rows.length),
+  };
+}
+
+/** One transaction of etcd may write several keys with one revision. Here each write has its own. */
+function withOwnRevisions(rows: readonly SalvagedRow[]): SalvagedRow[] {
+  let last = 0;
+  return rows.map((row) => {
+    last = Math.max(last + 1, row.revision);
+    return last === row.revision ? row : { ...row, revision: last };
+  });
+}
+
+async function* objectsIn({ etcd, prefix, keys, values, transformer }: EtcdLayout): AsyncGenerator<{
+  readonly key: string;
+  readonly value: Buffer;
+  readonly entry: EtcdKeyValue;
+}> {
+  for await (const page of etcd.pages(`${prefix}/`)) {
+    const found = page.flatMap((entry) => {
+      const key = keyOf(entry.key, keys);
+      return key === undefined ? [] : [{ key, entry }];
+    });
+    await transformer.unlock(found.map(({ key, entry }) => ({ key, value: entry.value })));
+    for (const { key, entry } of found) {
+      try {
+        yield { key, value: values.fromEtcd(transformer.open(key, entry.value, entry.key)), entry };
+      } catch (error) {
+        throw unreadable(entry.key, error);
+      }
+    }
+  }
+}
+
+function keyOf(etcdKey: string, keys: EtcdKeys): string | undefined {
+  try {
+    return keys.fromEtcd(etcdKey);
+  } catch (error) {
+    throw unreadable(etcdKey, error);
+  }
+}
+
+function unreadable(key: string, error: unknown): TransferError {
+  const why = error instanceof Error ? error.message : String(error);
+  return new TransferError(why.includes(key) ? why : `${key} cannot be read: ${why}`, { cause: error });
+}
+
+async function* itemsOf(storage: Storage): AsyncGenerator<{ readonly key: string; readonly value: Buffer }, undefined> {
+  for (let startAfter = ''; ;) {
+    const { items, remaining } = await storage.list('/', { limit: LIST_PAGE, startAfter });
+    yield* items;
+    startAfter = items.at(-1)?.key ?? startAfter;
+    if (remaining === 0) return undefined;
+  }
+}
+
+/** Runs `step` again and again in several lanes until it resolves to `false`. Rejects when all lanes ended after a failure. */
+async function inParallel(step: () => Promise<boolean>): Promise<void> {
+  const failures: unknown[] = [];
+  const lane = async (): Promise<void> => {
+    try {
+      while (failures.length === 0 && (await step()));
+    } catch (error) {
+      failures.push(error);
+    }
+  };
+  await Promise.all(Array.from({ length: WRITERS }, lane));
+  if (failures.length > 0) throw failures[0];
+}
+
+/** The order of members is that of each storage, so that they are sorted before they are compared. */
+class Digest {
+  readonly #objects: (readonly [key: string, digest: string])[] = [];
+
+  add(key: string, value: Buffer): void {
+    const object = parseObject(value);
+    delete object.metadata.resourceVersion;
+    this.#objects.push([key, createHash('sha256').update(sortedText(object)).digest('hex')]);
+  }
+
+  result(): Contents {
+    const hash = createHash('sha256');
+    for (const [key, digest] of this.#objects.toSorted(([a], [b]) => (a < b ? -1 : 1)))
+      hash.update(`${key} ${digest}\n`);
+    return { objects: this.#objects.length, digest: hash.digest('hex') };
+  }
+}
+
+function sortedText(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(sortedText).join()}]`;
+  if (typeof value !== 'object' || value === null) return stringifyJson(value);
+  const members = Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1));
+  return `{${members.map(([key, member]) => `${stringifyJson(key)}:${sortedText(member)}`).join()}}`;
+}
