@@ -11,6 +11,7 @@ import { reconcileBootstrapPolicy } from '../authorization/bootstrap-reconcile.t
 import { ensureDefaultObjects } from '../bootstrap/default-objects.ts';
 import { ensureNodeBootstrap } from '../bootstrap/node-bootstrap.ts';
 import { ensureLocalStorage } from '../bootstrap/local-storage.ts';
+import { isEnabled } from '../controllers/controller-names.ts';
 import { isPartEnabled } from '../options/parts.ts';
 import { agentConnection } from './volume-agents.ts';
 import { ensureNodeServices } from '../bootstrap/node-services.ts';
@@ -171,7 +172,9 @@ async function bootstrap({ clients, registry, flags, clock, logger }: Parts): Pr
     serviceClusterCidrs: flags.serviceClusterIpRange,
     nowMs: clock.now(),
   });
-  if (isPartEnabled(flags, 'local-storage')) await ensureLocalStorage(clients.system);
+  // A class without its provisioner would take every claim that names none, and no volume would come.
+  if (isPartEnabled(flags, 'local-storage') && isEnabled({ name: 'local-volume-controller' }, flags.controllers))
+    await ensureLocalStorage(clients.system);
   if (flags.nodeServices)
     await ensureNodeServices(clients.system, {
       serviceClusterCidrs: flags.serviceClusterIpRange,

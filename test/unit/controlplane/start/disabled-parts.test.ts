@@ -49,6 +49,17 @@ test('a disabled metrics-server leaves neither the API nor its APIService, also 
   }
 });
 
+test('there is no local class where its controller does not run', async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'orchlet-parts-'));
+  try {
+    await withPlane({ dataDir, controllers: ['-*'] }, async ({ client }) => {
+      assert.deepEqual((await client.list(storageClasses)).items, []);
+    });
+  } finally {
+    rmSync(dataDir, { recursive: true, force: true });
+  }
+});
+
 test('the local class is the default one, unless another one is, and an administrator may change that', async () => {
   const dataDir = mkdtempSync(join(tmpdir(), 'orchlet-parts-'));
   const isDefault = async ({ client }: ControlPlane): Promise<string | undefined> =>
