@@ -160,8 +160,7 @@ function createEnforcer(
   const own = logger.child({ part: 'network-policy' });
   return new PolicyEnforcer({
     policies: informers.for(networkPolicies),
-    namespaces: informers.for(namespaces),
-    pods: informers.for(pods),
+    startInformers: () => ({ namespaces: informers.for(namespaces), pods: informers.for(pods) }),
     nft: hostNftables(),
     table,
     memory: {

@@ -141,8 +141,7 @@ describe('network policies with packets', { skip: whyNot(), timeout: 280_000 }, 
     for (const pod of pods) await client.create(podsResource, pod.namespace, podObject(pod));
     enforcer = new PolicyEnforcer({
       policies: informers.for(networkPolicies),
-      namespaces: informers.for(namespacesResource),
-      pods: informers.for(podsResource),
+      startInformers: () => ({ namespaces: informers.for(namespacesResource), pods: informers.for(podsResource) }),
       nft: {
         ...nft,
         async run(script) {

@@ -9,7 +9,7 @@
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
-import type { Clock } from '../../../api/machinery/clock.ts';
+import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { Namespace, NetworkPolicy, Pod } from '../../../api/machinery/kinds.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
@@ -35,8 +35,8 @@ export interface PolicyMemory {
 
 export interface PolicyEnforcerOptions {
   readonly policies: Informer<NetworkPolicy>;
-  readonly namespaces: Informer<Namespace>;
-  readonly pods: Informer<Pod>;
+  /** Called when the first policy exists: a cluster without policies does not send all its pods to every node. */
+  readonly startInformers: () => { readonly namespaces: Informer<Namespace>; readonly pods: Informer<Pod> };
   readonly nft: Nftables;
   readonly table: string;
   readonly memory: PolicyMemory;
@@ -81,6 +81,7 @@ export class PolicyEnforcer {
   #lastApplyMs = -Infinity;
   #inspectAtMs = -Infinity;
   #follows = false;
+  #informers: ReturnType<PolicyEnforcerOptions['startInformers']> | undefined;
   #isPrepared = false;
   /** The rules could be written once. From then on, a failure keeps pods waiting. */
   #works = false;
@@ -155,11 +156,26 @@ export class PolicyEnforcer {
   };
 
   async #follow(signal: AbortSignal): Promise<void> {
-    const { policies, namespaces, pods } = this.#options;
-    await Promise.all([policies.synced(signal), namespaces.synced(signal), pods.synced(signal)]);
-    this.#follows = true;
+    const { policies, startInformers } = this.#options;
+    await policies.synced(signal);
     const changed = this.#changed;
-    policies.addHandler({ add: changed, update: changed, delete: changed });
+    const hasPolicy = Promise.withResolvers<void>();
+    policies.addHandler({
+      add: () => {
+        hasPolicy.resolve();
+        changed();
+      },
+      update: changed,
+      delete: changed,
+    });
+    if (policies.size === 0) {
+      this.#changeAtOnce({ follows: true });
+      await untilAborted(hasPolicy.promise, signal);
+    }
+    this.#follows = false;
+    this.#informers = startInformers();
+    const { namespaces, pods } = this.#informers;
+    await Promise.all([namespaces.synced(signal), pods.synced(signal)]);
     namespaces.addHandler({
       add: changed,
       update: (before, after) =>
@@ -171,6 +187,11 @@ export class PolicyEnforcer {
       update: (before, after) => (concernsPolicies(before, after) ? changed() : undefined),
       delete: changed,
     });
+    this.#changeAtOnce({ follows: true });
+  }
+
+  #changeAtOnce({ follows }: { readonly follows: boolean }): void {
+    this.#follows = follows;
     this.#changedMs ??= this.#options.clock.monotonic();
     this.#loop.wake();
   }
@@ -250,13 +271,17 @@ export class PolicyEnforcer {
 
   /** Returns `undefined` if nothing is known of the cluster. */
   async #inputs(): Promise<PolicyInputs | undefined> {
-    const { policies, namespaces, pods, nodeName, memory } = this.#options;
-    if (!this.#follows) return memory.load();
+    const { policies, nodeName, memory } = this.#options;
+    if (!this.#follows || (policies.size > 0 && this.#informers === undefined)) {
+      const last = await memory.load();
+      // The first policy of the cluster has just been created, and the pods are being read.
+      return last?.policies.length === 0 && policies.size > 0 ? undefined : last;
+    }
     const inputs = policyInputs({
       policies: policies.list(),
-      namespaces: namespaces.list(),
-      // Without policies no pod matters, and the state of a large cluster need not be copied.
-      pods: policies.size === 0 ? [] : pods.list(),
+      // Without policies no pod matters.
+      namespaces: policies.size === 0 ? [] : (this.#informers?.namespaces.list() ?? []),
+      pods: policies.size === 0 ? [] : (this.#informers?.pods.list() ?? []),
       nodeName,
     });
     memory.save(() => inputs);

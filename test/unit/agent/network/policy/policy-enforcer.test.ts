@@ -47,6 +47,7 @@ function setUp({
   const done = {
     scripts: [] as string[],
     removed: 0,
+    informers: 0,
     failures: 0,
     problem,
     hasTable: true,
@@ -65,8 +66,10 @@ function setUp({
   };
   const enforcer = new PolicyEnforcer({
     policies: informers.for(networkPolicies),
-    namespaces: informers.for(namespaces),
-    pods: informers.for(pods),
+    startInformers: () => {
+      done.informers++;
+      return { namespaces: informers.for(namespaces), pods: informers.for(pods) };
+    },
     nft,
     table: 't',
     memory: { load: () => Promise.resolve(remembered), save: (inputs) => (done.saved = inputs()) },
@@ -106,6 +109,7 @@ describe('the enforcer of network policies', () => {
     await client.create(pods, 'shop', pod('a', { ip: '10.0.0.5' }));
     await clock.advance(5_000);
     assert.equal(done.scripts.length, 1);
+    assert.equal(done.informers, 0, 'the pods of a cluster without policies are not read');
     await client.create(networkPolicies, 'shop', DENY);
     await settle(clock, () => done.scripts.length === 2);
     assert.equal(isOpen(done.scripts, '10.0.0.5'), false);
