@@ -77,7 +77,7 @@ class Compiler {
   readonly #byNamespace: Map<string, readonly { readonly policy: Policy; readonly selector: Selector }[]>;
   readonly #profiles = new Map<string, Found>();
   readonly #byId = new Map<string, Profile>();
-  readonly #peers = new Map<Peer, readonly PeerMatch[]>();
+  readonly #peers = new Map<string, readonly PeerMatch[]>();
   #left: number;
 
   constructor(inputs: PolicyInputs, maxRanges: number) {
@@ -146,8 +146,12 @@ class Compiler {
   }
 
   #match(namespace: string, peer: Peer): readonly PeerMatch[] {
-    let matches = this.#peers.get(peer);
-    if (matches === undefined) this.#peers.set(peer, (matches = this.#index.match(namespace, peer)));
+    // Policies of many namespaces often have the same peers. The namespace matters only if the peer does not select it.
+    const { namespaceSelector, ipBlock } = peer;
+    const place = namespaceSelector === undefined && ipBlock === undefined ? namespace : '';
+    const key = JSON.stringify([place, peer]);
+    let matches = this.#peers.get(key);
+    if (matches === undefined) this.#peers.set(key, (matches = this.#index.match(namespace, peer)));
     return matches;
   }
 }
@@ -166,26 +170,29 @@ interface PeerMatch {
 
 /** The pods by namespace and labels: pods of one template are matched once. */
 class PodIndex {
-  readonly #pods: readonly PolicyPod[];
-  readonly #groups: readonly (readonly PolicyPod[])[];
+  /** All pods with their addresses, sorted by the first one: sorted ranges are divided in linear time. */
+  readonly #matched: readonly MatchedPod[];
+  readonly #groups: readonly (readonly MatchedPod[])[];
   readonly #labels: ReadonlyMap<string, Readonly<Record<string, string>>>;
 
   constructor({ pods, namespaces }: PolicyInputs) {
-    this.#pods = pods;
+    this.#matched = pods.map(matched).sort((a, b) => inOrder(a.ranges[0], b.ranges[0]));
     this.#labels = new Map(namespaces.map(({ name, labels }) => [name, labels]));
-    const key = ({ namespace, labels }: PolicyPod): string =>
+    const key = ({ pod: { namespace, labels } }: MatchedPod): string =>
       JSON.stringify([namespace, Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))]);
-    this.#groups = [...Map.groupBy(pods, key).values()];
+    this.#groups = [...Map.groupBy(this.#matched, key).values()];
   }
 
   everything(): PeerMatch {
-    return { ranges: ALL_ADDRESSES, pods: () => this.#pods.map(matched) };
+    return { ranges: ALL_ADDRESSES, pods: () => this.#matched };
   }
 
   match(namespace: string, { podSelector, namespaceSelector, ipBlock }: Peer): readonly PeerMatch[] {
     if (ipBlock !== undefined) {
       const ranges = blockRanges(ipBlock);
-      return [{ ranges, pods: () => this.#pods.map((pod) => ({ pod, ranges: podRanges(pod, ranges) })) }];
+      return [
+        { ranges, pods: () => this.#matched.map((own) => ({ pod: own.pod, ranges: within(own.ranges, ranges) })) },
+      ];
     }
     if (podSelector === undefined && namespaceSelector === undefined) return [];
     // A missing pod selector means all pods of the namespaces, a missing namespace selector that of the policy.
@@ -198,9 +205,10 @@ class PodIndex {
     };
     const pods = this.#groups.flatMap((group) => {
       const [first] = group;
-      return first !== undefined && inNamespace(first.namespace) && ofPods.matches(first.labels) ? group : [];
+      return first !== undefined && inNamespace(first.pod.namespace) && ofPods.matches(first.pod.labels) ? group : [];
     });
-    return [{ ranges: pods.flatMap(({ ips }) => ips.flatMap(addressRange)), pods: () => pods.map(matched) }];
+    const ranges = pods.flatMap((own) => own.ranges).sort(inOrder);
+    return [{ ranges, pods: () => pods }];
   }
 }
 
@@ -209,13 +217,16 @@ const matched = (pod: PolicyPod): MatchedPod => ({ pod, ranges: pod.ips.flatMap(
 const withPorts = (ranges: readonly AddressRange[], ports: AllowedPorts): PeerRange[] =>
   ranges.map((range) => ({ ...range, ports }));
 
-/** Returns the addresses of the pod that lie in the ranges. */
-function podRanges(pod: PolicyPod, ranges: readonly AddressRange[]): AddressRange[] {
-  return pod.ips
-    .flatMap(addressRange)
-    .filter((own) =>
-      ranges.some(({ family, first, last }) => family === own.family && first <= own.first && own.last <= last),
-    );
+function inOrder(a: AddressRange | undefined, b: AddressRange | undefined): number {
+  if (a === undefined || b === undefined) return a === b ? 0 : a === undefined ? -1 : 1;
+  return a.family - b.family || (a.first < b.first ? -1 : a.first > b.first ? 1 : 0);
+}
+
+/** Returns the addresses that lie in the ranges. */
+function within(addresses: readonly AddressRange[], ranges: readonly AddressRange[]): AddressRange[] {
+  return addresses.filter((own) =>
+    ranges.some(({ family, first, last }) => family === own.family && first <= own.first && own.last <= last),
+  );
 }
 
 const isNamed = ({ port }: Port): boolean => typeof port === 'string';
