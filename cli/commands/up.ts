@@ -262,6 +262,10 @@ async function agentFlagsFor(
     failSwapOn: false,
     serviceProxy,
     serveClusterDns: serviceProxy !== 'none' && isPartEnabled(values, 'name-server'),
+    // Without the service kube-dns, the agent does not recognize a cluster whose policies it enforces.
+    ...(given.has('networkPolicy') || serviceProxy === 'none' || isPartEnabled(values, 'name-server')
+      ? {}
+      : { networkPolicy: 'nftables' }),
     clusterDomain: 'cluster.local',
     kubeApiQps: 50,
     kubeApiBurst: 100,

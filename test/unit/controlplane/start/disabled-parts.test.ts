@@ -94,8 +94,12 @@ test('disabled local storage makes no class', () =>
 test('nodes serve the names of the cluster, unless that is disabled', async () => {
   const hasNames = async ({ client }: ControlPlane): Promise<boolean> =>
     (await tolerate(client.get(services, 'kube-system', 'kube-dns'), isNotFound)) !== undefined;
-  const hasRights = async ({ client }: ControlPlane): Promise<boolean> =>
-    (await tolerate(client.get(clusterRoleBindings, '', 'orchlet:node-proxier'), isNotFound)) !== undefined;
+  const hasRights = async ({ client }: ControlPlane): Promise<boolean> => {
+    const bindings = ['orchlet:node-proxier', 'orchlet:network-policy'].map((name) =>
+      tolerate(client.get(clusterRoleBindings, '', name), isNotFound),
+    );
+    return (await Promise.all(bindings)).every((binding) => binding !== undefined);
+  };
   const nodes = { storageBackend: 'memory', nodeServices: true };
   await withPlane(nodes, async (plane) =>
     assert.deepEqual([await hasNames(plane), await hasRights(plane)], [true, true]),
