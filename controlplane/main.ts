@@ -81,8 +81,6 @@ const MEMORY_FLAGS: Partial<ControlPlaneFlags> = {
   storageBackend: 'memory',
   bindAddress: '127.0.0.1',
   securePort: 0,
-  // kube-apiserver's own answers have no default storage class.
-  disable: ['local-storage'],
 };
 
 function startError(error: unknown, flags: ControlPlaneFlags): unknown {

@@ -74,6 +74,8 @@ const UNINITIALIZED = { key: 'node.cloudprovider.kubernetes.io/uninitialized', v
 
 function nodeAnnotations(flags: AgentFlags): Readonly<Record<string, string>> {
   return {
+    // The control plane of this project makes its storage class for local volumes once such a node is there.
+    'orchlet.local/local-volumes': 'true',
     ...(flags.enableControllerAttachDetach ? { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' } : {}),
     ...(flags.cloudProvider === 'external' && flags.nodeIp.length > 0
       ? { 'alpha.kubernetes.io/provided-node-ip': flags.nodeIp.join(',') }

@@ -1,17 +1,11 @@
-/**
- * The storage class of local volumes, and the permissions of its provisioner. Called at each start. Changes of an administrator
- * stay; where another class is the default, this one does not become it.
- */
+/** The permissions of the provisioner of local volumes, which makes their storage class. Called at each start. */
 import type { Client } from '../../api/machinery/client.ts';
-import { clusterRoleBindings, clusterRoles, storageClasses } from '../../api/machinery/resources.ts';
-import { LOCAL_PROVISIONER } from '../controllers/storage/local-volumes.ts';
-import { createIfMissing, objectsByName } from './existing-objects.ts';
+import { clusterRoleBindings, clusterRoles } from '../../api/machinery/resources.ts';
+import { createIfMissing } from './existing-objects.ts';
 
 /** The account of the controller, as in its table. */
 const ACCOUNT = 'local-volume-provisioner';
 const ROLE = 'orchlet:local-volume-provisioner';
-const CLASS = 'local';
-const DEFAULT = 'storageclass.kubernetes.io/is-default-class';
 
 const RULES: readonly (readonly [group: string, resources: readonly string[], verbs: readonly string[]])[] = [
   ['', ['persistentvolumes'], ['get', 'list', 'watch', 'create', 'patch', 'delete']],
@@ -19,12 +13,10 @@ const RULES: readonly (readonly [group: string, resources: readonly string[], ve
   ['', ['persistentvolumeclaims/status'], ['patch']],
   ['', ['nodes'], ['get', 'list', 'watch']],
   ['', ['events'], ['create', 'patch', 'update']],
-  ['storage.k8s.io', ['storageclasses'], ['get', 'list', 'watch']],
+  ['storage.k8s.io', ['storageclasses'], ['get', 'list', 'watch', 'create']],
 ];
 
-export async function ensureLocalStorage(client: Client): Promise<void> {
-  const classes = await objectsByName(client, storageClasses);
-  if (classes === undefined) return;
+export async function ensureLocalStorageRights(client: Client): Promise<void> {
   await createIfMissing(client, clusterRoles, {
     apiVersion: 'rbac.authorization.k8s.io/v1',
     kind: 'ClusterRole',
@@ -37,16 +29,5 @@ export async function ensureLocalStorage(client: Client): Promise<void> {
     metadata: { name: ROLE },
     roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: ROLE },
     subjects: [{ kind: 'ServiceAccount', name: ACCOUNT, namespace: 'kube-system' }],
-  });
-  if (classes.has(CLASS)) return;
-  const hasDefault = [...classes.values()].some(({ metadata }) => metadata.annotations?.[DEFAULT] === 'true');
-  await createIfMissing(client, storageClasses, {
-    apiVersion: 'storage.k8s.io/v1',
-    kind: 'StorageClass',
-    metadata: { name: CLASS, ...(hasDefault ? {} : { annotations: { [DEFAULT]: 'true' } }) },
-    provisioner: LOCAL_PROVISIONER,
-    reclaimPolicy: 'Delete',
-    volumeBindingMode: 'WaitForFirstConsumer',
-    allowVolumeExpansion: true,
   });
 }

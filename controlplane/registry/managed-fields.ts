@@ -291,8 +291,9 @@ const kindText = ({ group, version, kind }: ExpectedKind): string => `${group}/$
 /** Returns the error that Go's conversion of an unstructured object has for what `error` says of a JSON text. */
 function conversionFault({ message }: DecodeError): string {
   if (message.startsWith('illegal base64 data')) return `error decoding from json: ${message}`;
-  const number = /^json: cannot unmarshal number \S*[.eE]\S* into Go .* of type (int32|int64)$/.exec(message);
-  return number === null ? message : `cannot convert float64 to ${number[1] ?? ''}`;
+  const [, number = '', type = ''] =
+    /^json: cannot unmarshal number (\S+) into Go .* of type (int32|int64)$/.exec(message) ?? [];
+  return /[.eE]/.test(number) ? `cannot convert float64 to ${type}` : message;
 }
 
 function* conform(expected: ExpectedKind, merged: JsonObject, subject: string): Pausing<KubeObject> {

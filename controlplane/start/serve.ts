@@ -10,7 +10,7 @@ import { buildAudit } from '../audit/build.ts';
 import { reconcileBootstrapPolicy } from '../authorization/bootstrap-reconcile.ts';
 import { ensureDefaultObjects } from '../bootstrap/default-objects.ts';
 import { ensureNodeBootstrap } from '../bootstrap/node-bootstrap.ts';
-import { ensureLocalStorage } from '../bootstrap/local-storage.ts';
+import { ensureLocalStorageRights } from '../bootstrap/local-storage.ts';
 import { isEnabled } from '../controllers/controller-names.ts';
 import { isPartEnabled } from '../options/parts.ts';
 import { agentConnection } from './volume-agents.ts';
@@ -172,9 +172,8 @@ async function bootstrap({ clients, registry, flags, clock, logger }: Parts): Pr
     serviceClusterCidrs: flags.serviceClusterIpRange,
     nowMs: clock.now(),
   });
-  // A class without its provisioner would take every claim that names none, and no volume would come.
   if (isPartEnabled(flags, 'local-storage') && isEnabled({ name: 'local-volume-controller' }, flags.controllers))
-    await ensureLocalStorage(clients.system);
+    await ensureLocalStorageRights(clients.system);
   if (flags.nodeServices)
     await ensureNodeServices(clients.system, {
       serviceClusterCidrs: flags.serviceClusterIpRange,

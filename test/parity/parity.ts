@@ -139,8 +139,6 @@ async function openTarget(
       securePort: 0,
       bindAddress: '127.0.0.1',
       clusterCidr: [],
-      // kube-apiserver has no storage class of its own.
-      disable: ['local-storage'],
       ...flags,
     },
   });

@@ -21,6 +21,11 @@ const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
 const HOSTNAME = 'kubernetes.io/hostname';
 /** The name of the node whose agent made the folder: a node may change its label of the host name. */
 const MADE_ON = 'orchlet.local/node';
+/** What the agent says of a node that makes local volumes. */
+const MAKES_VOLUMES = 'orchlet.local/local-volumes';
+const CLASS = 'local';
+const CLASS_KEY = '/class';
+const DEFAULT = 'storageclass.kubernetes.io/is-default-class';
 const VOLUME_KEY = '/volume/';
 const RETRY = { baseDelayMs: 1_000, maxDelayMs: 60_000 };
 const WORKERS = 4;
@@ -48,6 +53,7 @@ export function localVolumes(agents: VolumeAgents): RunController {
       ...RETRY,
       workers: WORKERS,
       reconcile(key) {
+        if (key === CLASS_KEY) return provisioner.ensureClass();
         if (key.startsWith(VOLUME_KEY)) return provisioner.syncVolume(key.slice(VOLUME_KEY.length));
         const { namespace, name } = splitKey(key);
         return provisioner.syncClaim(namespace, name);
@@ -57,6 +63,10 @@ export function localVolumes(agents: VolumeAgents): RunController {
     const volumeChanged = ({ metadata }: PersistentVolume): void =>
       void loop.queue.add(`${VOLUME_KEY}${metadata.name ?? ''}`);
     caches.volumes.addHandler({ add: volumeChanged, update: (_, volume) => volumeChanged(volume) });
+    const nodeChanged = ({ metadata }: Node): void => {
+      if (metadata.annotations?.[MAKES_VOLUMES] === 'true') loop.queue.add(CLASS_KEY);
+    };
+    caches.nodes.addHandler({ add: nodeChanged });
     return loop.run(signal, caches.volumes, caches.claims, caches.classes, caches.nodes);
   };
 }
@@ -77,6 +87,26 @@ class LocalProvisioner {
     this.#environment = environment;
     this.#caches = caches;
     this.#agents = agents;
+  }
+
+  /**
+   * Makes the class once a node can make its volumes: without one, claims that name no class would wait for ever. An
+   * administrator may change the class. Where another one is the default, it does not become it.
+   */
+  async ensureClass(): Promise<void> {
+    const classes = this.#caches.classes.list();
+    if (classes.some(({ metadata }) => metadata.name === CLASS)) return;
+    const hasDefault = classes.some(({ metadata }) => metadata.annotations?.[DEFAULT] === 'true');
+    const local: StorageClass = {
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'StorageClass',
+      metadata: { name: CLASS, ...(hasDefault ? {} : { annotations: { [DEFAULT]: 'true' } }) },
+      provisioner: LOCAL_PROVISIONER,
+      reclaimPolicy: 'Delete',
+      volumeBindingMode: 'WaitForFirstConsumer',
+      allowVolumeExpansion: true,
+    };
+    await tolerate(this.#environment.client.create(storageClasses, '', local), isAlreadyExists);
   }
 
   async syncClaim(namespace: string, name: string): Promise<void> {

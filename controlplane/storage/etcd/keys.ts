@@ -35,7 +35,7 @@ export interface EtcdKeys {
 
 /** `prefix` is that of `--etcd-prefix`: `/registry`. */
 export function etcdKeys(prefix: string): EtcdKeys {
-  const root = prefix.replace(/\/+$/, '');
+  const root = prefix.endsWith('/') ? prefix.slice(0, -1) : prefix;
   const toPath = new Map<string, string>();
   const toResource = new Map<string, string>();
   for (const { group, resource } of builtinResources()) {

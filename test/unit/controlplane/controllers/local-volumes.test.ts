@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { describe, it, test } from 'node:test';
 import type { Node, PersistentVolume, PersistentVolumeClaim, StorageClass } from '../../../../api/machinery/kinds.ts';
 import {
   nodes,
@@ -69,6 +69,42 @@ const withClaim = (one: PersistentVolumeClaim, more: Partial<StorageClass> = {})
     ],
   });
 const volumeOf = (t: ControllerTest): PersistentVolume | undefined => t.client.peek(persistentVolumes, '', 'pvc-u');
+
+describe('the class of local volumes', () => {
+  const DEFAULT = 'storageclass.kubernetes.io/is-default-class';
+  const makes: Node = { metadata: { name: 'b', annotations: { 'orchlet.local/local-volumes': 'true' } } };
+  const classes = async (objects: Parameters<typeof start>[0]['objects']): Promise<StorageClass[]> => {
+    const t = await start({ objects: objects ?? [] });
+    const found = (await t.client.list(storageClasses)).items;
+    await t.stop();
+    return found as StorageClass[];
+  };
+
+  it('is made as the default one when a node comes that makes such volumes, and not before', async () => {
+    assert.deepEqual(await classes([[nodes, node('a')]]), []);
+    const [made, ...more] = await classes([[nodes, makes]]);
+    assert.deepEqual(more, []);
+    assert.equal(made?.metadata.name, 'local');
+    assert.equal(made?.metadata.annotations?.[DEFAULT], 'true');
+  });
+
+  it('does not become the default one beside another, and stays as an administrator changed it', async () => {
+    const other: StorageClass = { metadata: { name: 'x', annotations: { [DEFAULT]: 'true' } }, provisioner: 'p' };
+    const beside = await classes([
+      [nodes, makes],
+      [storageClasses, other],
+    ]);
+    assert.equal(beside.find(({ metadata }) => metadata.name === 'local')?.metadata.annotations, undefined);
+    const kept = await classes([
+      [nodes, makes],
+      [storageClasses, storageClass({ reclaimPolicy: 'Retain' })],
+    ]);
+    assert.deepEqual(
+      kept.map(({ reclaimPolicy }) => reclaimPolicy),
+      ['Retain'],
+    );
+  });
+});
 
 test('a claim gets a folder on the node that the scheduler chose', async () => {
   const t = await withClaim(claim());

@@ -8,12 +8,14 @@ import { type FlagTable, parseFlags } from '../../../../api/component/flags.ts';
 import {
   apiServices,
   clusterRoleBindings,
+  nodes,
   resource,
   services,
   storageClasses,
 } from '../../../../api/machinery/resources.ts';
 import { isNotFound, tolerate } from '../../../../api/meta/status-error.ts';
 import { type ControlPlane, startControlPlane } from '../../../../controlplane/main.ts';
+import { until } from '../../../until.ts';
 import { partsFlags } from '../../../../controlplane/options/parts.ts';
 
 const METRICS = 'v1beta1.metrics.k8s.io';
@@ -49,47 +51,23 @@ test('a disabled metrics-server leaves neither the API nor its APIService, also 
   }
 });
 
-test('there is no local class where its controller does not run', async () => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'orchlet-parts-'));
-  try {
-    await withPlane({ dataDir, controllers: ['-*'] }, async ({ client }) => {
-      assert.deepEqual((await client.list(storageClasses)).items, []);
+test('no claim gets a default class before a node can make its volumes', () =>
+  withPlane({ storageBackend: 'memory' }, async ({ client }) => {
+    assert.deepEqual((await client.list(storageClasses)).items, []);
+    await client.create(nodes, '', {
+      apiVersion: 'v1',
+      kind: 'Node',
+      metadata: { name: 'a', annotations: { 'orchlet.local/local-volumes': 'true' } },
     });
-  } finally {
-    rmSync(dataDir, { recursive: true, force: true });
-  }
-});
-
-test('the local class is the default one, unless another one is, and an administrator may change that', async () => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'orchlet-parts-'));
-  const isDefault = async ({ client }: ControlPlane): Promise<string | undefined> =>
-    (await client.get(storageClasses, '', 'local')).metadata.annotations?.[DEFAULT];
-  try {
-    await withPlane({ dataDir }, async (plane) => {
-      assert.equal(await isDefault(plane), 'true');
-      const metadata = { annotations: { [DEFAULT]: 'false' } };
-      await plane.client.patch(storageClasses, '', 'local', 'merge', { metadata });
-    });
-    await withPlane({ dataDir }, async (plane) => {
-      assert.equal(await isDefault(plane), 'false');
-      await plane.client.create(storageClasses, '', {
-        apiVersion: 'storage.k8s.io/v1',
-        kind: 'StorageClass',
-        metadata: { name: 'other', annotations: { [DEFAULT]: 'true' } },
-        provisioner: 'example.com/p',
-      });
-      await plane.client.delete(storageClasses, '', 'local');
-    });
-    await withPlane({ dataDir }, async (plane) => assert.equal(await isDefault(plane), undefined));
-  } finally {
-    rmSync(dataDir, { recursive: true, force: true });
-  }
-});
+    const made = await until('the class', () => tolerate(client.get(storageClasses, '', 'local'), isNotFound));
+    assert.equal(made.metadata.annotations?.[DEFAULT], 'true');
+  }));
 
 test('disabled local storage makes no class', () =>
-  withPlane({ storageBackend: 'memory', disable: ['local-storage'] }, async ({ client }) =>
-    assert.deepEqual((await client.list(storageClasses)).items, []),
-  ));
+  withPlane({ storageBackend: 'memory', disable: ['local-storage'] }, async ({ client }) => {
+    const rights = tolerate(client.get(clusterRoleBindings, '', 'orchlet:local-volume-provisioner'), isNotFound);
+    assert.equal(await rights, undefined);
+  }));
 
 test('nodes serve the names of the cluster, unless that is disabled', async () => {
   const hasNames = async ({ client }: ControlPlane): Promise<boolean> =>
@@ -100,11 +78,11 @@ test('nodes serve the names of the cluster, unless that is disabled', async () =
     );
     return (await Promise.all(bindings)).every((binding) => binding !== undefined);
   };
-  const nodes = { storageBackend: 'memory', nodeServices: true };
-  await withPlane(nodes, async (plane) =>
+  const served = { storageBackend: 'memory', nodeServices: true };
+  await withPlane(served, async (plane) =>
     assert.deepEqual([await hasNames(plane), await hasRights(plane)], [true, true]),
   );
-  await withPlane({ ...nodes, disable: ['name-server'] }, async (plane) =>
+  await withPlane({ ...served, disable: ['name-server'] }, async (plane) =>
     assert.deepEqual([await hasNames(plane), await hasRights(plane)], [false, true]),
   );
 });
