@@ -1,6 +1,6 @@
 /**
  * Agents that program service addresses, enforce network policies and serve cluster names need two things: the right to read
- * endpoints, policies, namespaces and pods, and the service `kube-dns`, whose address belongs to the name server that runs on
+ * endpoints and policies, and the service `kube-dns`, whose address belongs to the name server that runs on
  * each node. Called once at the start. Changes of an administrator stay.
  */
 import type { Logger } from '../../api/component/logger.ts';
@@ -12,7 +12,7 @@ import { serviceAddress } from './service-addresses.ts';
 
 const NAMESPACE = 'kube-system';
 const NAME = 'kube-dns';
-/** Nodes that enforce network policies need the labels and addresses of all pods. */
+/** `policy-rights.ts` adds the right to read the peers once there is a policy. */
 const POLICY_ROLE = 'orchlet:network-policy';
 /** By convention, the DNS service has the tenth address of the range. */
 const DNS_ADDRESS = 10;
@@ -38,10 +38,7 @@ export async function ensureNodeServices(
     apiVersion: 'rbac.authorization.k8s.io/v1',
     kind: 'ClusterRole',
     metadata: { name: POLICY_ROLE },
-    rules: [
-      { apiGroups: ['networking.k8s.io'], resources: ['networkpolicies'], verbs: ['get', 'list', 'watch'] },
-      { apiGroups: [''], resources: ['namespaces', 'pods'], verbs: ['get', 'list', 'watch'] },
-    ],
+    rules: [{ apiGroups: ['networking.k8s.io'], resources: ['networkpolicies'], verbs: ['get', 'list', 'watch'] }],
   });
   await createIfMissing(client, clusterRoleBindings, {
     apiVersion: 'rbac.authorization.k8s.io/v1',

@@ -18,7 +18,7 @@ export const apiFlags = {
     type: 'boolean',
     default: false,
     group: API,
-    help: 'Make what agents with --service-proxy need: the service kube-dns, and the right of nodes to read endpoints, network policies, namespaces and pods.',
+    help: 'Make what agents with --service-proxy need: the service kube-dns, and the right of nodes to read endpoints and network policies and, once there is a policy, namespaces and pods.',
   }),
   serviceNodePortRange: flag({
     name: 'service-node-port-range',

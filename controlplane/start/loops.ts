@@ -11,6 +11,7 @@ import { startControllers } from '../controllers/start.ts';
 import { parseCsr } from '../../api/pki/certificate-request.ts';
 import { SIGNER_NAMES, signRequest } from '../pki/signers.ts';
 import { controllerOptions } from '../options/controllers.ts';
+import { keepPolicyRights } from '../bootstrap/policy-rights.ts';
 import { keepServiceAddresses, stateOf } from '../bootstrap/service-address-repair.ts';
 import { startScheduler } from '../scheduler/scheduler.ts';
 import { isPartEnabled } from '../options/parts.ts';
@@ -39,7 +40,7 @@ export async function startLoops(parts: Parts, aggregator: Aggregator, port: num
   onClose(() => informers.close());
   await keepPublished(parts, port);
   await publishAuthentication(parts);
-  keepAddresses(parts, informers);
+  keepForNodes(parts, informers);
   startControllerLoops(parts, informers, aggregator);
   await startManifestsLoop(parts);
   if (!flags.scheduler) return;
@@ -73,7 +74,8 @@ async function publishAuthentication({ flags, clock, logger, clients, security, 
   onClose(() => published.close());
 }
 
-function keepAddresses(parts: Parts, informers: Informers): void {
+/** Keeps what nodes need of the API: addresses of services, and the rights to enforce network policies. */
+function keepForNodes(parts: Parts, informers: Informers): void {
   const { flags, clock, logger, clients, registry, onClose } = parts;
   const addresses = keepServiceAddresses({
     client: clients.system,
@@ -84,6 +86,10 @@ function keepAddresses(parts: Parts, informers: Informers): void {
     serviceClusterCidrs: flags.serviceClusterIpRange,
   });
   onClose(() => addresses.close());
+  if (!flags.nodeServices) return;
+  const own = logger.child({ component: 'network-policies' });
+  const rights = keepPolicyRights({ client: clients.system, informers, clock, logger: own });
+  onClose(() => rights.close());
 }
 
 function startControllerLoops(parts: Parts, informers: Informers, aggregator: Aggregator): void {

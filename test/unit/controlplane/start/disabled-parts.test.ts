@@ -8,6 +8,7 @@ import { type FlagTable, parseFlags } from '../../../../api/component/flags.ts';
 import {
   apiServices,
   clusterRoleBindings,
+  networkPolicies,
   nodes,
   resource,
   services,
@@ -86,6 +87,21 @@ test('nodes serve the names of the cluster, unless that is disabled', async () =
     assert.deepEqual([await hasNames(plane), await hasRights(plane)], [false, true]),
   );
 });
+
+test('nodes may read the pods of others only once a network policy exists', () =>
+  withPlane({ storageBackend: 'memory', nodeServices: true }, async ({ client }) => {
+    const peers = (): Promise<unknown> =>
+      tolerate(client.get(clusterRoleBindings, '', 'orchlet:network-policy-peers'), isNotFound);
+    await client.create(nodes, '', { apiVersion: 'v1', kind: 'Node', metadata: { name: 'a' } });
+    assert.equal(await peers(), undefined);
+    await client.create(networkPolicies, 'default', {
+      apiVersion: 'networking.k8s.io/v1',
+      kind: 'NetworkPolicy',
+      metadata: { name: 'deny', namespace: 'default' },
+      spec: { podSelector: {} },
+    });
+    await until('the right', peers);
+  }));
 
 test('a part that does not exist is refused', () =>
   assert.throws(() => parseFlags(partsFlags as FlagTable, ['--disable=traefik']), /"traefik" cannot be disabled/));

@@ -1,0 +1,64 @@
+/**
+ * Lets nodes read all namespaces and pods once a network policy exists: to enforce it, they need the labels and addresses of
+ * the peers. A cluster without policies keeps the pods of a node from the other nodes, as Kubernetes does.
+ *
+ * The right stays when the last policy is deleted, because nodes still have rules that follow the pods.
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
+import type { Client } from '../../api/machinery/client.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Informers } from '../../api/machinery/informer.ts';
+import { clusterRoleBindings, clusterRoles, networkPolicies } from '../../api/machinery/resources.ts';
+import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
+import { createIfMissing } from './existing-objects.ts';
+
+const NAME = 'orchlet:network-policy-peers';
+const GROUP = 'rbac.authorization.k8s.io';
+
+export interface PolicyRightsOptions {
+  readonly client: Client;
+  readonly informers: Informers;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** Watches the policies until it is closed. Changes of an administrator stay. */
+export function keepPolicyRights({ client, informers, clock, logger }: PolicyRightsOptions): {
+  close(): Promise<void>;
+} {
+  const policies = informers.for(networkPolicies);
+  const ending = new AbortController();
+  const loop = new WakeableLoop({
+    clock,
+    onError: (error) => logger.warn({ err: error }, 'Cannot let nodes read the peers of network policies, retrying'),
+  });
+  policies.addHandler({ add: () => loop.wake() });
+  const running = loop.run(ending.signal, async () => {
+    if (policies.size > 0) await grant(client);
+    return Infinity;
+  });
+  background(running, { logger, what: 'Following network policies', signal: ending.signal });
+  return {
+    async close() {
+      ending.abort();
+      await running;
+    },
+  };
+}
+
+async function grant(client: Client): Promise<void> {
+  await createIfMissing(client, clusterRoles, {
+    apiVersion: `${GROUP}/v1`,
+    kind: 'ClusterRole',
+    metadata: { name: NAME },
+    rules: [{ apiGroups: [''], resources: ['namespaces', 'pods'], verbs: ['get', 'list', 'watch'] }],
+  });
+  await createIfMissing(client, clusterRoleBindings, {
+    apiVersion: `${GROUP}/v1`,
+    kind: 'ClusterRoleBinding',
+    metadata: { name: NAME },
+    roleRef: { apiGroup: GROUP, kind: 'ClusterRole', name: NAME },
+    subjects: [{ kind: 'Group', apiGroup: GROUP, name: 'system:nodes' }],
+  });
+}
