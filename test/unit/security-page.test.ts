@@ -41,7 +41,7 @@ test('admission plugins of the page are those of the code, in their order', () =
 });
 
 test('every test that the page names exists', () => {
-  const missing = [...page.matchAll(/\]\(([^)]+)\)/g)].filter(([, path = '']) => !existsSync(join(docs, path)));
+  const missing = [...page.matchAll(/\]\(([^)#]+)[^)]*\)/g)].filter(([, path = '']) => !existsSync(join(docs, path)));
   assert.deepEqual(
     missing.map(([, path]) => path),
     [],

@@ -92,8 +92,9 @@ function pathsOf(value: unknown, path = ''): readonly string[] {
   return Object.entries(value).flatMap(([key, entry]) => pathsOf(entry, `${path}.${key}`));
 }
 
-/** Fields that the recording omits or that newer runtimes report. */
-const UNRECORDED = /^\.metadata\.managedFields|^\.spec\.podCIDRs?|^\.status\.(runtimeHandlers|features)/;
+/** Fields that the recording omits, that newer runtimes report, or that only nodes of this project have. */
+const UNRECORDED =
+  /^\.metadata\.(managedFields|annotations\.orchlet\.local\/)|^\.spec\.podCIDRs?|^\.status\.(runtimeHandlers|features)/;
 
 function sameForm(expected: unknown, actual: unknown): void {
   const paths = (value: unknown): readonly string[] =>
