@@ -133,7 +133,7 @@ async function list(): Promise<void> {
     const run = async (what: string, query: string, requests: number, accept?: string): Promise<void> => {
       const options = { clients: 1, ...(accept === undefined ? {} : { accept }) };
       const { bytes } = await h2load(`${server.origin}${PODS}${query}`, { ...options, requests: 2 });
-      const row = `list of 5000 pods, ${what} (${(bytes / MIB).toFixed(2)} MiB)`;
+      const row = `list of 5000 pods, ${what} (${(bytes / MIB).toFixed(0)} MiB)`;
       await load(server, row, `${PODS}${query}`, { ...options, requests });
     };
     await run('JSON', '', 40);
