@@ -28,9 +28,16 @@ export interface Host {
   /** Returns the text of a file without surrounding white space. It is empty if the file cannot be read. */
   read(path: string): string;
   hasCommand(name: string): boolean;
+  /**
+   * Runs a program in a network namespace of its own, which is gone afterwards. Returns its error, empty if it succeeds;
+   * `undefined` where no namespace can be made.
+   */
+  tryInNewNetwork(program: string, args: readonly string[], input: string): string | undefined;
   /** Returns the free space of the file system that contains the path. `inodes` is 0 if the file system has no limit. */
   space(path: string): { readonly freeBytes: number; readonly freeInodes: number };
 }
+
+const TRIAL_MS = 10_000;
 
 export function localHost(clock: Clock): Host {
   return {
@@ -46,6 +53,12 @@ export function localHost(clock: Clock): Host {
       }
     },
     hasCommand: (name) => spawnSync('sh', ['-c', `command -v ${name}`]).status === 0,
+    tryInNewNetwork(program, args, input) {
+      if (spawnSync('unshare', ['--net', 'true'], { timeout: TRIAL_MS }).status !== 0) return undefined;
+      const done = spawnSync('unshare', ['--net', program, ...args], { input, encoding: 'utf8', timeout: TRIAL_MS });
+      if (done.status === 0) return '';
+      return (done.stderr ?? '').trim().split('\n').slice(0, 3).join('; ') || `${program} did not succeed`;
+    },
     space(path) {
       const { bavail, bsize, ffree } = statfsSync(path);
       return { freeBytes: bavail * bsize, freeInodes: ffree };
@@ -71,6 +84,7 @@ export function checkHost(host: Host, directory: string): readonly Finding[] {
     checkSwap(host),
     checkDisk(host, directory),
     checkTools(host),
+    checkIptables(host),
     checkNftables(host),
   ];
 }
@@ -129,8 +143,8 @@ function checkSwap({ read }: Host): Finding {
     ? {
         name: 'swap',
         verdict: 'warn',
-        text: 'in use: memory limits are less exact',
-        remedy: 'swapoff -a, or accept it with --fail-swap-on=false',
+        text: "in use: memory limits are less exact, and 'orchlet agent' does not start ('orchlet up' accepts swap)",
+        remedy: 'swapoff -a, or give the agent --fail-swap-on=false',
       }
     : { name: 'swap', verdict: 'ok', text: 'off' };
 }
@@ -173,23 +187,61 @@ function checkHostName(host: Host): Finding {
   };
 }
 
-function checkNftables({ hasCommand }: Host): Finding {
-  if (hasCommand('nft')) return { name: 'nftables', verdict: 'ok', text: 'nft is there' };
+/** Adding a rule shows what listing does not: a kernel without the table. */
+const IPTABLES_TRIAL = '*nat\n:ORC-TRIAL - [0:0]\n-A ORC-TRIAL -j MASQUERADE\nCOMMIT\n';
+const NFT_TRIAL = `table inet orchlet_trial {
+  set addresses { type ipv4_addr; flags interval; }
+  chain forward { type filter hook forward priority 0; ct state established ip saddr @addresses accept; }
+}
+`;
+
+function checkIptables({ hasCommand, tryInNewNetwork }: Host): Finding {
+  const name = 'iptables';
+  if (!hasCommand('iptables'))
+    return {
+      name,
+      verdict: 'warn',
+      text: 'missing: addresses of services do not answer',
+      remedy: 'apt-get install iptables, or set --service-proxy=none where another program provides services',
+    };
+  const problem = tryInNewNetwork('iptables-restore', ['--noflush'], IPTABLES_TRIAL);
+  if (problem === undefined) return { name, verdict: 'ok', text: 'there; whether it works was not tried (not root)' };
+  if (problem === '') return { name, verdict: 'ok', text: 'writes rules of nat' };
   return {
-    name: 'nftables',
+    name,
     verdict: 'warn',
-    text: 'missing: network policies are not enforced',
-    remedy: 'apt-get install nftables, or set --network-policy=none where a network plugin enforces them',
+    text: `cannot write rules of nat, so that addresses of services do not answer: ${problem}`,
+    remedy: 'modprobe iptable_nat, or update-alternatives --set iptables /usr/sbin/iptables-legacy',
+  };
+}
+
+function checkNftables({ hasCommand, tryInNewNetwork }: Host): Finding {
+  const name = 'nftables';
+  if (!hasCommand('nft'))
+    return {
+      name,
+      verdict: 'warn',
+      text: 'missing: network policies are not enforced',
+      remedy: 'apt-get install nftables, or set --network-policy=none where a network plugin enforces them',
+    };
+  const problem = tryInNewNetwork('nft', ['-f', '-'], NFT_TRIAL);
+  if (problem === undefined) return { name, verdict: 'ok', text: 'there; whether it works was not tried (not root)' };
+  if (problem === '') return { name, verdict: 'ok', text: 'writes rules' };
+  return {
+    name,
+    verdict: 'warn',
+    text: `cannot write rules, so that network policies are not enforced: ${problem}`,
+    remedy: 'modprobe nf_tables nf_conntrack, or boot a kernel that has them',
   };
 }
 
 function checkTools({ hasCommand }: Host): Finding {
-  const missing = ['mount', 'umount', 'nsenter', 'iptables'].filter((tool) => !hasCommand(tool));
-  if (missing.length === 0) return { name: 'tools', verdict: 'ok', text: 'mount, nsenter and iptables are there' };
+  const missing = ['mount', 'umount', 'nsenter'].filter((tool) => !hasCommand(tool));
+  if (missing.length === 0) return { name: 'tools', verdict: 'ok', text: 'mount and nsenter are there' };
   return {
     name: 'tools',
     verdict: 'warn',
     text: `missing: ${missing.join(', ')}`,
-    remedy: 'apt-get install mount util-linux iptables',
+    remedy: 'apt-get install mount util-linux',
   };
 }

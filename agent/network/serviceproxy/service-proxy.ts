@@ -40,8 +40,9 @@ export interface ServiceProxyOptions {
 const LEAST_INTERVAL_MS = 1000;
 /** How long to collect changes before a sync. */
 const GATHER_MS = 20;
-/** The delay after a failed turn. */
+/** The delay after a failed turn, which doubles up to the longest: a kernel without the table does not get it by itself. */
 const RETRY_MS = 5000;
+const LONGEST_RETRY_MS = 60_000;
 /** How often to check the jumps, because another process may have flushed the tables. */
 const INSPECT_MS = 60_000;
 const FAMILIES: readonly Family[] = ['IPv4', 'IPv6'];
@@ -70,7 +71,7 @@ export class ServiceProxy {
     this.#health = new HealthCheckPorts(options.logger);
     this.#loop = new WakeableLoop({
       clock: options.clock,
-      backoff: new Backoff({ firstMs: RETRY_MS, longestMs: RETRY_MS }),
+      backoff: new Backoff({ firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS }),
       onError: this.#complain,
     });
     options.slices.addIndex('service', ({ metadata }) => {

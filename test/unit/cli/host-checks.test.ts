@@ -16,6 +16,8 @@ interface HostFacts {
   readonly files?: Readonly<Record<string, string>>;
   readonly missing?: readonly string[];
   readonly missingCommands?: readonly string[];
+  /** What a program prints when it fails in a network namespace; `undefined` where none can be made. */
+  readonly trials?: Readonly<Record<string, string | undefined>>;
   readonly freeGib?: number;
   readonly freeInodes?: number;
 }
@@ -35,6 +37,7 @@ function hostWith(facts: HostFacts): Host {
     exists: (path) => !(facts.missing ?? []).includes(path),
     read: (path) => files[path] ?? '',
     hasCommand: (name) => !(facts.missingCommands ?? []).includes(name),
+    tryInNewNetwork: (program) => (facts.trials !== undefined && program in facts.trials ? facts.trials[program] : ''),
     space: (path) => {
       assert.ok(!(facts.missing ?? []).includes(path), `${path} does not exist`);
       return { freeBytes: (facts.freeGib ?? 100) * GIB, freeInodes: facts.freeInodes ?? 1_000_000 };
@@ -112,11 +115,28 @@ describe('one check reports what a host lacks, with a remedy', () => {
     ['inodes', { freeInodes: 10 }, 'disk', 'warn', /10 inodes/, /make room/],
     [
       'tools',
-      { missingCommands: ['nsenter', 'iptables'] },
+      { missingCommands: ['nsenter', 'umount'] },
       'tools',
       'warn',
-      /^missing: nsenter, iptables$/,
-      /apt-get install .*iptables/,
+      /^missing: umount, nsenter$/,
+      /apt-get install .*util-linux/,
+    ],
+    ['iptables', { missingCommands: ['iptables'] }, 'iptables', 'warn', /^missing/, /^apt-get install iptables/],
+    [
+      'a kernel whose iptables can do nat',
+      { trials: { 'iptables-restore': 'TABLE_ADD failed (Operation not supported): table nat' } },
+      'iptables',
+      'warn',
+      /cannot write rules of nat.*TABLE_ADD failed/,
+      /iptables-legacy/,
+    ],
+    [
+      'a kernel with nftables',
+      { trials: { nft: 'Error: Could not process rule: Operation not supported' } },
+      'nftables',
+      'warn',
+      /cannot write rules.*not supported/,
+      /modprobe nf_tables/,
     ],
     ['nftables', { missingCommands: ['nft'] }, 'nftables', 'warn', /not enforced/, /^apt-get install nftables/],
   ];
@@ -130,6 +150,14 @@ describe('one check reports what a host lacks, with a remedy', () => {
       assert.match(reported[0]?.text ?? '', text);
       assert.match(reported[0]?.remedy ?? '', remedy);
     });
+});
+
+it('tools that only root can try are not reported as broken', () => {
+  const facts = { trials: { 'iptables-restore': undefined, nft: undefined } };
+  assert.deepEqual(
+    check(facts).filter(({ verdict }) => verdict !== 'ok'),
+    [],
+  );
 });
 
 it('the disk of a data directory that does not exist yet is that of the nearest directory above', () => {
