@@ -45,6 +45,7 @@ export interface AssembledServerOptions {
   readonly observe: NonNullable<AgentServerOptions['observe']>;
   readonly certificates: CertificateObserver;
   readonly observeQueue: (name: string) => QueueObserver;
+  readonly onServingKeyChange: () => void;
   /** `/configz`. */
   readonly config: () => object;
   /** `/flagz`. */
@@ -138,7 +139,10 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
         client,
         random: options.random,
         observer: options.certificates,
-        onRotated: (rotated) => server.replaceCertificate(rotated),
+        onRotated: (rotated) => {
+          server.replaceCertificate(rotated);
+          options.onServingKeyChange();
+        },
       },
       signal,
     );

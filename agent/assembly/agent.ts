@@ -98,6 +98,7 @@ export async function assembleAgent(base: Base, outside: Outside, lifecycle: Lif
     explainEviction: (supposed) => eviction.explain(supposed),
     observe: createHttpObserver(registries.own, base.clock),
     certificates: registries.certificates.server,
+    onServingKeyChange: () => node.changed(),
     observeQueue: registries.observeQueue,
     config: () => configz(base.effective, detected),
     flagz: () => flagz(base.effective),
@@ -106,8 +107,14 @@ export async function assembleAgent(base: Base, outside: Outside, lifecycle: Lif
     runtime,
     random: Math.random,
   });
-  const serverPort = base.flags.enableServer ? server.port : base.flags.port;
-  const status = nodeStatus({ ...podParts, ...resourceParts }, serverPort);
+  const { enableServer } = base.flags;
+  const status = nodeStatus(
+    { ...podParts, ...resourceParts },
+    {
+      serverPort: () => (enableServer ? server.port : base.flags.port),
+      servingKeys: () => (enableServer ? [server.servingKey()] : []),
+    },
+  );
   lifecycle.add({ run: (signal) => node.run(status, signal) });
   lifecycle.add(server);
   await pods.runtimeState.check();
@@ -334,10 +341,10 @@ function nodeStatus(
     resources,
     volumes,
   }: Pick<PodParts, 'pods' | 'pressure' | 'shutdown'> & Pick<ResourceParts, 'resources' | 'volumes'>,
-  serverPort: number,
+  server: Pick<NodeStatusSource, 'serverPort' | 'servingKeys'>,
 ): NodeStatusSource {
   return {
-    serverPort: () => serverPort,
+    ...server,
     runtimeErrors() {
       const problem = pleg.health();
       return [...runtimeState.runtimeErrors(), ...(problem === '' ? [] : [`PLEG is not healthy: ${problem}`])];

@@ -2,6 +2,7 @@
  * The agent's HTTP servers: port 10250 with TLS, authentication and authorization; port 10255 for read-only access, if it is
  * enabled; port 10248 for health checks only.
  */
+import { certificateKeyHash } from '../../api/pki/public-key-hash.ts';
 import type { IncomingMessage, Server } from 'node:http';
 import { createServer as createHttpsServer, Server as HttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
@@ -59,6 +60,8 @@ export interface AgentServer {
   readonly port: number;
   /** The routes of that port. Parameters appear as `:name`. */
   readonly routes: readonly ServedRoute[];
+  /** The hash of the public key of the serving certificate (`publicKeyHash`). */
+  servingKey(): string;
   replaceCertificate(pair: { readonly certificatePem: string; readonly keyPem: string }): void;
   /** Replaces the CAs (PEM) of client certificates. Open connections stay. */
   trustClients(ca: string): void;
@@ -85,6 +88,7 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
     ...(tls.ciphers === undefined ? {} : { ciphers: tls.ciphers }),
     ...(tls.groups === undefined ? {} : { ecdhCurve: tls.groups }),
   };
+  let servingKey = certificateKeyHash(tls.cert);
   const secure = createHttpsServer({ ...context, requestCert: tls.clientCa !== undefined, rejectUnauthorized: false });
   const main = createApp(secure, options);
   const routes: ServedRoute[] = [];
@@ -114,7 +118,9 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
   return {
     port,
     routes,
+    servingKey: () => servingKey,
     replaceCertificate(pair) {
+      servingKey = certificateKeyHash(pair.certificatePem);
       context = { ...context, cert: pair.certificatePem, key: pair.keyPem };
       secure.setSecureContext(context);
     },

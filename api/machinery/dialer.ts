@@ -11,6 +11,8 @@ import { type LookupAddress, type LookupAllOptions, lookup } from 'node:dns';
 import type { ClientRequest, IncomingMessage, RequestOptions } from 'node:http';
 import { type RequestOptions as TlsRequestOptions, request as httpsRequest } from 'node:https';
 import { connect as connectTcp, isIP, type LookupFunction, type Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+import { publicKeyHash } from '../pki/public-key-hash.ts';
 import { type AddressClass, addressClasses, bareAddress } from './address-class.ts';
 import { request as httpRequest } from './node-http.ts';
 
@@ -76,7 +78,16 @@ export interface DialTarget {
 }
 
 type Unaddressed<T> = Omit<T, 'host' | 'hostname' | 'port' | 'lookup' | 'createConnection' | 'socketPath' | 'protocol'>;
-export type DialRequestOptions = DialTarget & { readonly secure: boolean } & Unaddressed<TlsRequestOptions>;
+export type DialRequestOptions = DialTarget & {
+  readonly secure: boolean;
+  /** The hashes of the public keys that the server may have (`publicKeyHash`). Without them its key is not compared. */
+  readonly servingKeys?: readonly string[];
+} & Unaddressed<TlsRequestOptions>;
+
+/** The error for a server whose certificate has none of the expected keys. */
+export class ServingKeyError extends Error {
+  override readonly name = 'ServingKeyError';
+}
 
 /** The error for an address that must not be dialed for the purpose. */
 export class DialRefusedError extends Error {
@@ -142,10 +153,13 @@ export function createDialer({
       checked(target);
     },
     request(options, onResponse) {
-      const { purpose, name: _name, secure, ...rest } = options;
+      const { purpose, name: _name, secure, servingKeys, ...rest } = options;
       const common: RequestOptions = { ...rest, ...checked(options) };
       const request = secure ? httpsRequest(common, onResponse) : httpRequest(common, onResponse);
-      request.once('socket', (socket) => limitConnecting(socket, { secure, purpose }));
+      request.once('socket', (socket) => {
+        limitConnecting(socket, { secure, purpose });
+        if (servingKeys !== undefined && socket instanceof TLSSocket) requireKey(socket, servingKeys, options);
+      });
       return request;
     },
     connect({ signal, ...target }) {
@@ -154,6 +168,15 @@ export function createDialer({
       return socket;
     },
   };
+}
+
+/** Destroys the connection before any of the request is sent: Node.js holds writes back until this event has passed. */
+function requireKey(socket: TLSSocket, keys: readonly string[], { host, port }: DialTarget): void {
+  socket.once('secureConnect', () => {
+    const certificate = socket.getPeerX509Certificate();
+    if (certificate !== undefined && keys.includes(publicKeyHash(certificate.publicKey))) return;
+    socket.destroy(new ServingKeyError(`the server at ${host}:${port} has a certificate of another key than expected`));
+  });
 }
 
 function limitConnecting(socket: Socket, options: { readonly secure: boolean; readonly purpose: Purpose }): void {

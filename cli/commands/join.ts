@@ -3,7 +3,7 @@
  * the token signed it and, if hashes are given, the CA's public key has one of them.
  */
 import { readPem } from '../../api/pki/pem.ts';
-import { createHash, createHmac, timingSafeEqual, X509Certificate } from 'node:crypto';
+import { createHmac, timingSafeEqual } from 'node:crypto';
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -16,6 +16,7 @@ import { HttpClient } from '../../api/machinery/http-client.ts';
 import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
 import { configMaps } from '../../api/machinery/resources.ts';
 import { CA_BUNDLE_KEY, verifyCaBundle } from '../../api/pki/ca-bundle.ts';
+import { certificateKeyHash } from '../../api/pki/public-key-hash.ts';
 import { parseBootstrapToken } from '../bootstrap-token.ts';
 import { type Command, CommandError } from '../command.ts';
 
@@ -83,12 +84,6 @@ function certificateBlocks(pem: string): readonly string[] {
   return readPem(pem).flatMap(({ label, text }) => (label === 'CERTIFICATE' ? text : []));
 }
 
-/** `sha256:` and the hash of the certificate's public key. */
-function keyHash(certificatePem: string): string {
-  const key = new X509Certificate(certificatePem).publicKey.export({ type: 'spki', format: 'der' });
-  return `sha256:${createHash('sha256').update(key).digest('hex')}`;
-}
-
 interface Discovered {
   readonly ca: string;
   /** The bundle of a CA rotation, signed by one of its CAs. */
@@ -103,7 +98,7 @@ export function believedCas({ ca, signedBundle }: Discovered, hashes: readonly s
   if (hashes.length === 0) return ca;
   const wanted = hashes.map((hash) => hash.toLowerCase());
   const pinned = certificateBlocks(ca)
-    .filter((block) => wanted.includes(keyHash(block)))
+    .filter((block) => wanted.includes(certificateKeyHash(block)))
     .join('\n');
   if (pinned === '') return undefined;
   return verifyCaBundle(signedBundle, pinned)?.certificates ?? `${pinned}\n`;
@@ -193,7 +188,7 @@ export const join: Command = {
     const discovered = await discover(url, token.id, token.secret);
     const ca = believedCas(discovered, values.caHash);
     if (ca === undefined) {
-      const hashes = certificateBlocks(discovered.ca).map(keyHash);
+      const hashes = certificateBlocks(discovered.ca).map((pem) => certificateKeyHash(pem));
       throw new CommandError(
         `the CA of the cluster has the hash ${hashes.join(', ')}, which is not the one that was given: this may be another cluster`,
       );

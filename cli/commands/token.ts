@@ -1,13 +1,13 @@
 /** `orchlet token create|list|delete`: bootstrap tokens, as secrets of the cluster. */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { quoteText } from '../../api/meta/quote.ts';
-import { createHash, X509Certificate } from 'node:crypto';
 import { flag, UsageError } from '../../api/component/flags.ts';
 import { formatDuration } from '../../api/component/duration.ts';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
 import { configMaps, secrets } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
+import { certificateKeyHash } from '../../api/pki/public-key-hash.ts';
 import {
   formatBootstrapToken,
   newBootstrapToken,
@@ -95,7 +95,7 @@ export const tokenCreate: Command = {
       const text = formatBootstrapToken(token);
       const line =
         parsed.values['printJoinCommand'] === true
-          ? `orchlet join ${await announcedServer(client, server)} --token ${text} --discovery-token-ca-cert-hash ${caHash(ca)}`
+          ? `orchlet join ${await announcedServer(client, server)} --token ${text} --discovery-token-ca-cert-hash ${certificateKeyHash(ca)}`
           : text;
       io.stdout.write(`${line}\n`);
       return 0;
@@ -111,12 +111,6 @@ async function announcedServer(client: HttpClient, otherwise: string): Promise<s
   });
   const text = (info?.['data'] as Record<string, string> | undefined)?.['kubeconfig'] ?? '';
   return /^\s*server: (\S+)$/m.exec(text)?.[1] ?? otherwise;
-}
-
-/** SHA-256 of the CA's public key, in the form of kubeadm's flag. */
-export function caHash(caPem: string): string {
-  const spki = new X509Certificate(caPem).publicKey.export({ type: 'spki', format: 'der' });
-  return `sha256:${createHash('sha256').update(spki).digest('hex')}`;
 }
 
 const HEADER = ['TOKEN', 'TTL', 'EXPIRES', 'USAGES', 'DESCRIPTION', 'EXTRA GROUPS'];

@@ -23,15 +23,17 @@ export interface MetricsApiOptions {
   readonly nodes: StoredResource;
   readonly pods: StoredResource;
   readonly summaries: AgentSummaries;
+  /** The types of a node's addresses at which its agent is called, in order. */
+  readonly addressTypes: readonly string[];
 }
 
 interface PodLike extends KubeObject {
   readonly spec?: { readonly nodeName?: string };
 }
 
-export function metricsRests({ nodes, pods, summaries }: MetricsApiOptions): readonly Rest[] {
+export function metricsRests({ nodes, pods, summaries, addressTypes }: MetricsApiOptions): readonly Rest[] {
   const summaryOf = async (name: string): Promise<NodeSummary | undefined> => {
-    const origin = agentOrigin(nodeNamed(nodes, name));
+    const origin = agentOrigin(nodeNamed(nodes, name), addressTypes);
     return origin === undefined ? undefined : summaries.of(name, origin);
   };
   const nodeMetrics = async (node: KubeObject): Promise<KubeObject | undefined> => {

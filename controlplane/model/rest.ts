@@ -225,8 +225,14 @@ export interface Origin {
   readonly port: number;
 }
 
+/** The server of a node agent. */
+export interface AgentOrigin extends Origin {
+  /** The hashes of the public keys of its serving certificate, as the agent published them. Absent if it published none. */
+  readonly servingKeys?: readonly string[];
+}
+
 export interface ConnectTarget {
-  readonly origin: Origin;
+  readonly origin: AgentOrigin;
   /** The percent-encoded path and query of the request: `/exec/ns/pod/container?command=ls`. */
   readonly target: string;
   /** Determines the allowed addresses. Only a `kubelet` receives the API server's kubelet client certificate. */

@@ -2,6 +2,13 @@
 import { flag } from '../../api/component/flags.ts';
 
 const SERVING = 'Serving';
+const ADDRESS_TYPES: ReadonlySet<string> = new Set([
+  'Hostname',
+  'InternalDNS',
+  'InternalIP',
+  'ExternalDNS',
+  'ExternalIP',
+]);
 
 export const servingFlags = {
   bindAddress: flag({
@@ -43,6 +50,38 @@ export const servingFlags = {
         ? undefined
         : 'must be node/NAME or service/NAMESPACE/NAME',
     help: 'Nodes and services of APIServices that may be on loopback addresses of this host: node/NAME, service/NAMESPACE/NAME. All others are refused there.',
+  }),
+  kubeletCertificateAuthority: flag({
+    name: 'kubelet-certificate-authority',
+    type: 'string',
+    default: '',
+    group: SERVING,
+    help: 'CAs of the serving certificates of node agents (PEM), read again when the file changes. Otherwise the certificate must have the key that the agent of the node published; agents that publish none, such as the kubelet, are accepted with any.',
+  }),
+  kubeletClientCertificate: flag({
+    name: 'kubelet-client-certificate',
+    type: 'string',
+    default: '',
+    group: SERVING,
+    help: 'Client certificate towards node agents (PEM); made in the data directory otherwise.',
+  }),
+  kubeletClientKey: flag({
+    name: 'kubelet-client-key',
+    type: 'string',
+    default: '',
+    group: SERVING,
+    help: 'Key of the client certificate towards node agents (PEM).',
+  }),
+  kubeletPreferredAddressTypes: flag({
+    name: 'kubelet-preferred-address-types',
+    type: 'list',
+    default: ['InternalIP', 'Hostname', 'InternalDNS', 'ExternalDNS', 'ExternalIP'],
+    group: SERVING,
+    check: (types) =>
+      types.length > 0 && types.every((type) => ADDRESS_TYPES.has(type))
+        ? undefined
+        : `must be some of ${[...ADDRESS_TYPES].join(', ')}`,
+    help: "Types of a node's addresses at which its agent is called; the first that the node has.",
   }),
   tlsCertFile: flag({
     name: 'tls-cert-file',

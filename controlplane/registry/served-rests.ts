@@ -10,7 +10,7 @@ import type { Rest } from '../model/rest.ts';
 import type { FieldManagement, VersionLookup } from './field-management.ts';
 import { statusOnly } from './generic-strategy.ts';
 import { createComponentStatusRest } from './kinds/core/component-statuses.ts';
-import { createConnectRest } from './kinds/core/connections.ts';
+import { createConnectRest, DEFAULT_ADDRESS_TYPES } from './kinds/core/connections.ts';
 import { createBindingRest } from './kinds/core/pod-actions.ts';
 import { createEvictionRest } from './kinds/core/pod-eviction.ts';
 import { builtInReader, createDecoder, type Decoder } from './object-decoding.ts';
@@ -30,6 +30,8 @@ export interface ServeOptions {
     decoder: Decoder,
     others?: VersionLookup,
   ) => FieldManagement;
+  /** The types of a node's addresses at which its agent is called, in order. `DEFAULT_ADDRESS_TYPES` if absent. */
+  readonly addressTypes?: readonly string[];
   /** Endpoints of other components, such as reviews and tokens. They replace those of the registry with the same path. */
   readonly extensions?: readonly Rest[];
 }
@@ -102,6 +104,7 @@ function actionRests({ stores }: Registry, options: ServeOptions, decoder: Decod
     nodes: store('', 'nodes'),
     services: store('', 'services'),
     endpointSlices: store('discovery.k8s.io', 'endpointslices'),
+    addressTypes: options.addressTypes ?? DEFAULT_ADDRESS_TYPES,
   };
   const rests: Rest[] = [];
   for (const info of builtinResources()) {

@@ -87,10 +87,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, audit: Aud
     connector: createConnector({
       dialer: parts.dialer,
       stripped,
-      agentCredentials: () => {
-        const { kubeletClient } = security.pki.material();
-        return { cert: kubeletClient.certificatePem, key: kubeletClient.privateKeyPem };
-      },
+      agentCredentials: security.agentCredentials,
       clock,
       logger,
     }),

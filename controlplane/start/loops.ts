@@ -120,7 +120,9 @@ function startControllerLoops(parts: Parts, informers: Informers, aggregator: Ag
     getMetrics: (path) =>
       aggregator.get(path, { name: AUTOSCALER, groups: [...groupsOf(AUTOSCALER), 'system:authenticated'] }),
     options: controllerOptions(flags),
-    ...(isPartEnabled(flags, 'local-storage') ? { volumeAgents: volumeAgents(agentConnection(parts)) } : {}),
+    ...(isPartEnabled(flags, 'local-storage')
+      ? { volumeAgents: volumeAgents(agentConnection(parts), flags.kubeletPreferredAddressTypes) }
+      : {}),
     observeQueue: queueMetrics(parts.metrics, clock),
   });
   onClose(() => controllers.close());

@@ -14,6 +14,8 @@ import {
   loadAuthenticationConfig,
 } from '../authentication/authentication-config.ts';
 import { authenticationMetrics } from '../authentication/authentication-metrics.ts';
+import { followPair } from '../authentication/followed-pair.ts';
+import type { AgentCredentials } from '../registry/kinds/core/agent-request.ts';
 import { type CaBundle, fileCaBundle, fixedCaBundle } from '../authentication/ca-bundle.ts';
 import { verificationKey } from '../authentication/service-account.ts';
 import { TokenIssuer } from '../authentication/token-issuer.ts';
@@ -42,6 +44,8 @@ export interface Security {
   readonly clientCa: CaBundle;
   readonly frontProxyCa: CaBundle;
   readonly audiences: readonly string[];
+  /** Read for each connection to an agent, because certificates are rotated. */
+  readonly agentCredentials: () => AgentCredentials;
 }
 
 export interface SecurityPhase {
@@ -88,7 +92,11 @@ export async function buildSecurity(before: Before): Promise<SecurityPhase> {
   const inForce = { authenticators, authorizers, structured, configText, authorizationText };
   for (const file of followConfigs(before, inForce)) onClose(() => file.close());
   const { issuer, audiences } = tokens;
-  return { security: { pki, authenticators, authorizers, issuer, clientCa, frontProxyCa, audiences }, clients };
+  const agentCredentials = agentCredentialsOf(before, pki);
+  return {
+    security: { pki, authenticators, authorizers, issuer, clientCa, frontProxyCa, audiences, agentCredentials },
+    clients,
+  };
 }
 
 async function openPki({ directory, clock, logger, flags, signal }: Before): Promise<Pki> {
@@ -106,6 +114,25 @@ async function openPki({ directory, clock, logger, flags, signal }: Before): Pro
 
 function caBundle({ clock, logger }: Setting, file: string, ownPem: string): CaBundle {
   return file === '' ? fixedCaBundle(ownPem) : fileCaBundle(file, clock, logger);
+}
+
+/** `--kubelet-client-certificate` and the flags beside it. The files are read again when they change. */
+export function agentCredentialsOf(
+  { flags, clock, logger }: Pick<Setting, 'flags' | 'clock' | 'logger'>,
+  pki: Pick<Pki, 'material'>,
+): () => AgentCredentials {
+  const { kubeletClientCertificate, kubeletClientKey, kubeletCertificateAuthority } = flags;
+  if ((kubeletClientCertificate === '') !== (kubeletClientKey === ''))
+    throw new StartError('--kubelet-client-certificate and --kubelet-client-key belong together: give both or neither');
+  const authorities =
+    kubeletCertificateAuthority === '' ? undefined : fileCaBundle(kubeletCertificateAuthority, clock, logger);
+  const pair =
+    kubeletClientCertificate === '' ? undefined : followPair(kubeletClientCertificate, kubeletClientKey, clock, logger);
+  return () => {
+    const { kubeletClient } = pki.material();
+    const own = { cert: kubeletClient.certificatePem, key: kubeletClient.privateKeyPem };
+    return { ...(pair?.() ?? own), ...(authorities === undefined ? {} : { ca: authorities.pem() }) };
+  };
 }
 
 interface ServiceAccountTokens {

@@ -54,6 +54,7 @@ export async function serve(parts: Parts): Promise<Serving> {
     schema,
     admission,
     fieldManagement,
+    addressTypes: flags.kubeletPreferredAddressTypes,
     extensions: [
       ...reviewRests(reviewEndpoints(reviewersOptions(parts)), { schema, admission, clock, fieldManagement }),
       ...(isPartEnabled(flags, 'metrics-server') ? usageRests(parts) : []),
@@ -103,6 +104,7 @@ function usageRests(parts: Parts): readonly Rest[] {
   const {
     registry: { stores },
     clock,
+    flags,
     logger,
   } = parts;
   const summaries = createAgentSummaries({
@@ -110,7 +112,12 @@ function usageRests(parts: Parts): readonly Rest[] {
     clock,
     onFailure: (node, error) => logger.debug({ err: error, node }, 'The usage of a node could not be read'),
   });
-  return metricsRests({ nodes: stores.get('', 'nodes'), pods: stores.get('', 'pods'), summaries });
+  return metricsRests({
+    nodes: stores.get('', 'nodes'),
+    pods: stores.get('', 'pods'),
+    summaries,
+    addressTypes: flags.kubeletPreferredAddressTypes,
+  });
 }
 
 function customResourcesOf(parts: Parts, fieldManagement: ServeOptions['fieldManagement']): CustomResources {

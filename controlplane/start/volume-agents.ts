@@ -11,18 +11,12 @@ const LARGEST_BYTES = 64 << 10;
 
 /** Agents know the API server by its client certificate. */
 export function agentConnection({ dialer, security }: Pick<Parts, 'dialer' | 'security'>): AgentConnection {
-  return {
-    dialer,
-    credentials() {
-      const { kubeletClient } = security.pki.material();
-      return { cert: kubeletClient.certificatePem, key: kubeletClient.privateKeyPem };
-    },
-  };
+  return { dialer, credentials: security.agentCredentials };
 }
 
-export function volumeAgents(connection: AgentConnection): VolumeAgents {
+export function volumeAgents(connection: AgentConnection, addressTypes: readonly string[]): VolumeAgents {
   const ask = async (node: Node, name: string, method: 'PUT' | 'DELETE'): Promise<unknown> => {
-    const origin = agentOrigin(node);
+    const origin = agentOrigin(node, addressTypes);
     if (origin === undefined) throw new Error('the node has no address yet');
     return requestAgent(connection, {
       node: node.metadata.name ?? '',

@@ -16,7 +16,7 @@ import type { NodeObject } from '../../model/node.ts';
 import type { NodeInfo } from '../../pods/workers/node-info.ts';
 import type { ImageInfo, Runtime, RuntimeFeatures, RuntimeInfo } from '../../runtime/runtime.ts';
 import { filesystemSpace, hostCapacity, maxPids, systemInfo } from '../../host/host-facts.ts';
-import { type NodeFacts, statusChanges, statusPatch, withStatus } from './node-object.ts';
+import { annotationChanges, type NodeFacts, statusChanges, statusPatch, withStatus } from './node-object.ts';
 import type { DeviceCapacity } from '../../resources/managers/devicemanager/plugin-resources.ts';
 import { NodeAddresses } from './node-addresses.ts';
 import { keepNodeLease } from './node-lease.ts';
@@ -71,6 +71,8 @@ export interface NodeStatusSource {
   volumesInUse(): readonly string[];
   /** Returns the port on which the agent's server listens. It differs from `--port` if that is 0. */
   serverPort(): number;
+  /** Returns the hashes of the public keys of the server's certificate. Empty if the server is off. */
+  servingKeys(): readonly string[];
 }
 
 export class NodeManager implements NodeInfo {
@@ -254,6 +256,7 @@ export class NodeManager implements NodeInfo {
         pids: maxPids(),
       }),
       serverPort: source.serverPort(),
+      servingKeys: source.servingKeys(),
       runtimeErrors: source.runtimeErrors(),
       networkErrors: source.networkErrors(),
       pressure: (kind) => source.pressure(kind),
@@ -307,7 +310,11 @@ export class NodeManager implements NodeInfo {
     this.#take(current);
     if (!due && !this.#hasNews(current, facts)) return;
     const next = withStatus(current, facts);
-    const patch = { metadata: { uid: current.metadata.uid }, status: statusPatch(current.status, next.status) };
+    const annotations = annotationChanges(current, facts);
+    const patch = {
+      metadata: { uid: current.metadata.uid, ...(annotations === undefined ? {} : { annotations }) },
+      status: statusPatch(current.status, next.status),
+    };
     const answer = await client.patch(nodes, '', this.name, 'strategic', patch, { subresource: 'status' });
     const taken = answer as unknown as NodeObject;
     this.#take(taken);
@@ -330,6 +337,7 @@ export class NodeManager implements NodeInfo {
 
   /** Whether the status has changes that the API server would store. */
   #hasNews(node: NodeObject, facts: NodeFacts): boolean {
+    if (annotationChanges(node, facts) !== undefined) return true;
     return !jsonEqual(statusChanges(node.status, withStatus(node, facts).status), this.#untaken);
   }
 }

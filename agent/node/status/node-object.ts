@@ -34,6 +34,8 @@ export interface NodeFacts {
    */
   readonly reserved: Readonly<Record<string, number>>;
   readonly serverPort: number;
+  /** The hashes of the public keys of the certificate of the agent's server. Empty if the server is off. */
+  readonly servingKeys: readonly string[];
   readonly runtimeErrors: readonly string[];
   readonly networkErrors: readonly string[];
   readonly pressure: (kind: 'memory' | 'disk' | 'pid') => boolean;
@@ -75,7 +77,25 @@ export const setters: readonly Setter[] = [
 export function withStatus(node: NodeObject, facts: NodeFacts): NodeObject {
   const status = structuredClone(node.status ?? {});
   for (const set of setters) set(status, facts);
-  return { ...node, status };
+  const { annotations = {}, ...metadata } = node.metadata;
+  const { [SERVING_KEYS]: _published, ...others } = annotations;
+  const published = facts.servingKeys.length === 0 ? {} : { [SERVING_KEYS]: facts.servingKeys.join(',') };
+  return { ...node, metadata: { ...metadata, annotations: { ...others, ...published } }, status };
+}
+
+/**
+ * The control plane of this project accepts only a server with one of these keys as the agent of the node. Only the node and
+ * administrators can write it.
+ */
+const SERVING_KEYS = 'orchlet.local/serving-keys';
+
+/** Returns the patch of the node's annotations, or `undefined` if they are as they should be. Null removes one. */
+export function annotationChanges(
+  { metadata }: NodeObject,
+  { servingKeys }: Pick<NodeFacts, 'servingKeys'>,
+): Readonly<Record<string, string | null>> | undefined {
+  const wanted = servingKeys.length === 0 ? null : servingKeys.join(',');
+  return (metadata.annotations?.[SERVING_KEYS] ?? null) === wanted ? undefined : { [SERVING_KEYS]: wanted };
 }
 
 function setAddresses(status: NodeStatus, facts: NodeFacts): void {

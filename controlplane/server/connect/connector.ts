@@ -6,6 +6,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Dialer } from '../../../api/machinery/dialer.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { newBadRequest } from '../../../api/meta/status-error.ts';
+import { type AgentCredentials, agentTls } from '../../registry/kinds/core/agent-request.ts';
 import type { ConnectTarget, Rest } from '../../model/rest.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
 import { parseRequestPath, rawAfter } from '../../../api/machinery/request-path.ts';
@@ -18,18 +19,6 @@ import type { TargetTls } from './passed-response.ts';
 export interface Connector {
   /** Resolves when the stream has ended. */
   connect(request: ApiRequest, rest: Rest): MaybePromise<void>;
-}
-
-/** How the server authenticates to node agents, and which serving certificates it accepts. */
-export interface AgentCredentials {
-  /** PEM. */
-  readonly cert: string | Buffer;
-  readonly key: string | Buffer;
-  /**
-   * The CAs of accepted serving certificates. Without them, any certificate is accepted (as in kube-apiserver without
-   * `--kubelet-certificate-authority`).
-   */
-  readonly ca?: string | Buffer;
 }
 
 /** The number of segments from the resource to the subresource: `pods/p/proxy`. */
@@ -82,14 +71,7 @@ export function createConnector(options: ConnectorOptions): Connector {
 }
 
 function tlsFor(target: ConnectTarget, options: ConnectorOptions): TargetTls {
-  if (target.purpose !== 'kubelet') return { rejectUnauthorized: false };
-  const known = options.agentCredentials();
+  const known = target.purpose === 'kubelet' ? options.agentCredentials() : undefined;
   if (known === undefined) return { rejectUnauthorized: false };
-  if (target.anyCertificate === true) return { cert: known.cert, key: known.key, rejectUnauthorized: false };
-  return {
-    cert: known.cert,
-    key: known.key,
-    ...(known.ca === undefined ? {} : { ca: known.ca }),
-    rejectUnauthorized: known.ca !== undefined,
-  };
+  return agentTls(known, target.origin, { anyCertificate: target.anyCertificate === true });
 }

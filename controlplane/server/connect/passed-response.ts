@@ -13,8 +13,12 @@ export interface TargetTls {
   readonly key?: string | Buffer;
   readonly ca?: string | Buffer;
   readonly rejectUnauthorized: boolean;
-  /** The name that the target's certificate must have. If absent, the name is not verified. */
+  /** The name that the target's certificate must have. */
   readonly servername?: string;
+  /** Whether the certificate must have the host of the target, if there is no `servername`. */
+  readonly verifiesHost?: boolean;
+  /** The hashes of the public keys that the certificate may have. */
+  readonly servingKeys?: readonly string[];
 }
 
 /** A target and how to connect to it. */
@@ -42,8 +46,13 @@ export interface TargetRequest extends TargetDialing {
   readonly signal: AbortSignal;
 }
 
-/** Agents and pods are identified by their address, and not by their name. */
-export const ANY_NAME = { checkServerIdentity: () => undefined };
+/** Returns the options of a dialed connection. Pods are identified by their address: their certificate may have any name. */
+export function dialedTls({ verifiesHost = false, ...tls }: TargetTls) {
+  return { ...tls, ...(tls.servername === undefined && !verifiesHost ? { checkServerIdentity: () => undefined } : {}) };
+}
+
+/** The address alone: what else is known of the target is in its TLS settings. */
+export const addressOf = ({ secure, host, port }: Origin): Origin => ({ secure, host, port });
 
 /** Throws a 503 if the target is unreachable, and a 400 if its address is refused. */
 export function requestTarget(options: TargetRequest): Promise<IncomingMessage> {
@@ -55,7 +64,7 @@ export function requestTarget(options: TargetRequest): Promise<IncomingMessage> 
       headers[name] = earlier === undefined ? value : [...(Array.isArray(earlier) ? earlier : [earlier]), value];
     }
     const rest = {
-      ...origin,
+      ...addressOf(origin),
       purpose,
       ...(name === undefined ? {} : { name }),
       path: options.target,
@@ -67,8 +76,7 @@ export function requestTarget(options: TargetRequest): Promise<IncomingMessage> 
     const fail = (error: Error): void => reject(reachError(error));
     let request: ClientRequest;
     try {
-      const tls = { ...options.tls, ...(options.tls.servername === undefined ? ANY_NAME : {}) };
-      request = dialer.request({ ...rest, ...tls }, resolve);
+      request = dialer.request({ ...rest, ...dialedTls(options.tls) }, resolve);
     } catch (error) {
       fail(error instanceof Error ? error : new Error(String(error)));
       return;

@@ -13,7 +13,7 @@ import { newBadRequest, newInternalError } from '../../../api/meta/status-error.
 import type { Origin } from '../../model/rest.ts';
 import type { ApiRequest } from '../request.ts';
 import { answerHeaders } from './forwarded-headers.ts';
-import { ANY_NAME, passBody, type TargetDialing, type TargetTls } from './passed-response.ts';
+import { addressOf, dialedTls, passBody, type TargetDialing, type TargetTls } from './passed-response.ts';
 
 /** The time limit from dialing to the head of the response. */
 const ANSWER_TIMEOUT_MS = 30_000;
@@ -65,9 +65,8 @@ function ask(request: ApiRequest, options: TunnelTarget): Promise<Answer> {
   const { dialer, purpose, name, origin, target, tls, headers, clock } = options;
   return new Promise((resolve, reject) => {
     const asked = dialer.request({
-      ...origin,
-      ...tls,
-      ...(tls.servername === undefined ? ANY_NAME : {}),
+      ...addressOf(origin),
+      ...dialedTls(tls),
       purpose,
       ...(name === undefined ? {} : { name }),
       path: target,

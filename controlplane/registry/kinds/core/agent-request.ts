@@ -1,16 +1,49 @@
 /** Sends requests of the control plane itself to the agents of nodes, with the client certificate that agents trust. */
 import type { Dialer } from '../../../../api/machinery/dialer.ts';
-import type { Origin } from '../../../model/rest.ts';
+import type { AgentOrigin } from '../../../model/rest.ts';
+
+/** How the server authenticates to node agents, and which of their serving certificates it accepts. */
+export interface AgentCredentials {
+  /** PEM. */
+  readonly cert: string | Buffer;
+  readonly key: string | Buffer;
+  /** `--kubelet-certificate-authority`: the CAs of accepted serving certificates. They then need the address of the node. */
+  readonly ca?: string | Buffer;
+}
 
 export interface AgentConnection {
   readonly dialer: Dialer;
   /** Read for each request, because certificates are rotated. */
-  readonly credentials: () => { readonly cert: string; readonly key: string };
+  readonly credentials: () => AgentCredentials;
+}
+
+export interface AgentTls {
+  readonly cert?: string | Buffer;
+  readonly key?: string | Buffer;
+  readonly ca?: string | Buffer;
+  readonly rejectUnauthorized: boolean;
+  readonly verifiesHost?: boolean;
+  readonly servingKeys?: readonly string[];
+}
+
+/**
+ * Returns the TLS settings of a connection to an agent. With CAs, the certificate must be of one of them and have the address.
+ * Without, it must have a key that the agent published in its Node object, which only the node itself can write; agents that
+ * publish none, such as the kubelet, are accepted with any certificate, as by kube-apiserver.
+ */
+export function agentTls(
+  { cert, key, ca }: AgentCredentials,
+  { servingKeys }: AgentOrigin,
+  { anyCertificate = false }: { readonly anyCertificate?: boolean } = {},
+): AgentTls {
+  if (anyCertificate) return { cert, key, rejectUnauthorized: false };
+  if (ca !== undefined) return { cert, key, ca, rejectUnauthorized: true, verifiesHost: true };
+  return { cert, key, rejectUnauthorized: false, ...(servingKeys === undefined ? {} : { servingKeys }) };
 }
 
 export interface AgentRequest {
   readonly node: string;
-  readonly origin: Origin;
+  readonly origin: AgentOrigin;
   readonly method: 'GET' | 'PUT' | 'DELETE';
   readonly path: string;
   readonly timeoutMs: number;
@@ -25,17 +58,17 @@ export function requestAgent({ dialer, credentials }: AgentConnection, request: 
       const isLate = error.name === 'AbortError' || error.name === 'TimeoutError';
       reject(isLate ? new Error(`the agent did not answer within ${timeoutMs / 1000} s`, { cause: error }) : error);
     };
-    // Without a configured CA for the agents' serving certificates, any certificate is accepted, like for logs and exec.
+    const { verifiesHost: _always, ...tls } = agentTls(credentials(), origin);
+    const { secure, host, port } = origin;
     const asked = dialer.request(
       {
-        ...origin,
+        ...{ secure, host, port },
         purpose: 'kubelet',
         name: `node/${node}`,
         method,
         path,
         agent: false,
-        ...credentials(),
-        rejectUnauthorized: false,
+        ...tls,
         // For the whole response: an agent that sends it byte by byte is never idle.
         signal: AbortSignal.timeout(timeoutMs),
       },

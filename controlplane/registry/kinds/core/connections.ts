@@ -12,7 +12,7 @@ import type { KubeObject } from '../../../../api/meta/object.ts';
 import { selectorOfLabels } from '../../../../api/meta/selector.ts';
 import { newBadRequest, newInternalError, newServiceUnavailable } from '../../../../api/meta/status-error.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../../../api/schema/schema.ts';
-import type { ConnectRequest, ConnectTarget, Origin, RequestContext, Rest } from '../../../model/rest.ts';
+import type { AgentOrigin, ConnectRequest, ConnectTarget, RequestContext, Rest } from '../../../model/rest.ts';
 import { currentEntry, listEntries } from '../../store-read.ts';
 import { podLogQuery } from './pod-log-options.ts';
 import { admissionAttributes, type Store } from '../../store.ts';
@@ -26,9 +26,14 @@ export interface ConnectStores {
   readonly nodes: Store;
   readonly services: Store;
   readonly endpointSlices: Store;
+  /** `--kubelet-preferred-address-types`. */
+  readonly addressTypes: readonly string[];
 }
 
-const ADDRESS_ORDER = ['InternalIP', 'Hostname', 'InternalDNS', 'ExternalDNS', 'ExternalIP'];
+/** The annotation of a Node in which its agent publishes the keys of its serving certificate, separated by commas. */
+const SERVING_KEYS = 'orchlet.local/serving-keys';
+/** kube-apiserver prefers host names, which the host of a control plane can rarely resolve. */
+export const DEFAULT_ADDRESS_TYPES = ['InternalIP', 'Hostname', 'InternalDNS', 'ExternalDNS', 'ExternalIP'] as const;
 const AGENT_PORT = 10250;
 
 /** Returns the target of a request to the agent of a node. */
@@ -36,21 +41,27 @@ function toAgent(stores: ConnectStores, node: string, target: string): ConnectTa
   return { origin: agentOf(stores, node), target, purpose: 'kubelet', name: `node/${node}`, plain: false };
 }
 
-function agentOf(stores: ConnectStores, nodeName: string): Origin {
-  const origin = agentOrigin(currentEntry(stores.nodes, '', nodeName).object);
+function agentOf(stores: ConnectStores, nodeName: string): AgentOrigin {
+  const origin = agentOrigin(currentEntry(stores.nodes, '', nodeName).object, stores.addressTypes);
   if (origin === undefined) throw newInternalError(`no preferred addresses found; known addresses: []`);
   return origin;
 }
 
-/** Returns the address and port of the node's agent, or `undefined` while the node has no address. */
-export function agentOrigin(object: KubeObject): Origin | undefined {
-  const { status } = object as Node;
+/** Returns the server of the node's agent, or `undefined` while the node has no address of these types. */
+export function agentOrigin(object: KubeObject, addressTypes: readonly string[]): AgentOrigin | undefined {
+  const { metadata, status } = object as Node;
   const addresses = status?.addresses ?? [];
-  for (const wanted of ADDRESS_ORDER) {
+  const published = metadata.annotations?.[SERVING_KEYS];
+  for (const wanted of addressTypes) {
     const found = addresses.find(({ type, address }) => type === wanted && (address ?? '') !== '');
     if (found?.address === undefined) continue;
     const endpoint = status?.daemonEndpoints?.kubeletEndpoint as { Port?: number } | undefined;
-    return { secure: true, host: found.address, port: endpoint?.Port ?? AGENT_PORT };
+    return {
+      secure: true,
+      host: found.address,
+      port: endpoint?.Port ?? AGENT_PORT,
+      ...(published === undefined ? {} : { servingKeys: published.split(',') }),
+    };
   }
   return undefined;
 }

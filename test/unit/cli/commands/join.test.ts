@@ -7,7 +7,7 @@ import { after, before, describe, it } from 'node:test';
 import { parseYaml } from '../../../../api/codec/yaml.ts';
 import { configMaps, nodes, secrets } from '../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
-import { caHash } from '../../../../cli/commands/token.ts';
+import { certificateKeyHash } from '../../../../api/pki/public-key-hash.ts';
 import { admitOwnNode } from '../../../../cli/own-node.ts';
 import { openNode } from '../../../../cli/stop-own-node.ts';
 import { type ControlPlane, startControlPlane } from '../../../../controlplane/main.ts';
@@ -39,7 +39,7 @@ describe('a host that joins', () => {
   });
 
   it('gets a kubeconfig with the token, the CA and the flags of its agent', async () => {
-    const hash = ['--discovery-token-ca-cert-hash', caHash(plane.ca)];
+    const hash = ['--discovery-token-ca-cert-hash', certificateKeyHash(plane.ca)];
     const { code, stdout, stderr } = await joins('right', '--token', TOKEN, '--node-name', 'n7', ...hash);
     assert.deepEqual([code, stderr], [0, '']);
     const written = (name: string): string => join(directory, 'right', name);
@@ -59,7 +59,10 @@ describe('a host that joins', () => {
     const other = ['--discovery-token-ca-cert-hash', `sha256:${'0'.repeat(64)}`];
     const { code, stderr } = await joins('other', '--token', TOKEN, ...other);
     assert.equal(code, 1);
-    assert.ok(stderr.includes(`the CA of the cluster has the hash ${caHash(plane.ca)}, which is not the one`), stderr);
+    assert.ok(
+      stderr.includes(`the CA of the cluster has the hash ${certificateKeyHash(plane.ca)}, which is not the one`),
+      stderr,
+    );
     assert.equal(existsSync(join(directory, 'other')), false);
   });
 

@@ -25,6 +25,8 @@ interface Rig {
   readonly steps: string[];
   /** The resources of the device plugins. */
   readonly devices: Record<string, string>;
+  /** The keys of the serving certificate. */
+  readonly keys: string[];
   node(): NodeObject | undefined;
   /** The number of status patches so far. */
   sent(): number;
@@ -69,6 +71,7 @@ function setUp(options: Options = {}, existing?: object): Rig {
     onStep: (step) => steps.push(step),
     ...others,
   });
+  const keys = ['sha256:aa'];
   const source: NodeStatusSource = {
     runtimeErrors: () => [],
     networkErrors: () => [],
@@ -76,6 +79,7 @@ function setUp(options: Options = {}, existing?: object): Rig {
     deviceCapacity: () => ({ capacity: { ...devices }, allocatable: { ...devices } }),
     volumesInUse: () => [],
     serverPort: () => 10250,
+    servingKeys: () => keys,
   };
   const abort = new AbortController();
   const running = manager.run(source, abort.signal);
@@ -85,6 +89,7 @@ function setUp(options: Options = {}, existing?: object): Rig {
     manager,
     steps,
     devices,
+    keys,
     node: () => client.peek(nodes, '', 'n1') as unknown as NodeObject | undefined,
     sent: () => client.calls.filter(({ verb, subresource }) => verb === 'patch' && subresource === 'status').length,
     async stop() {
@@ -148,7 +153,10 @@ test("an existing node is adopted: the agent's fields are set, those of others s
   const node = rig.node();
   assert.equal(node?.metadata.labels?.['example.com/mine'], 'x');
   assert.equal(node?.metadata.labels?.['kubernetes.io/os'], 'linux');
-  assert.deepEqual(node?.metadata.annotations, { 'example.com/note': 'y' });
+  assert.deepEqual(node?.metadata.annotations, {
+    'example.com/note': 'y',
+    'orchlet.local/serving-keys': 'sha256:aa',
+  });
   assert.deepEqual(node?.spec?.taints, [{ key: 'other', effect: 'NoExecute' }], 'taints are of a new node only');
   await rig.stop();
 });
@@ -269,5 +277,19 @@ test('the addresses of the host are read with the status, not for each pod, and 
   address = '192.0.2.9';
   await rig.clock.advance(10_000);
   assert.deepEqual(rig.manager.hostIps(), ['192.0.2.9']);
+  await rig.stop();
+});
+
+test('a node publishes the keys of its serving certificate, also those of a new one', async () => {
+  const rig = setUp();
+  const published = () => rig.node()?.metadata.annotations?.['orchlet.local/serving-keys'];
+  await settled(rig, () => published() === 'sha256:aa');
+  rig.keys.splice(0, 1, 'sha256:bb');
+  rig.manager.changed();
+  await settled(rig, () => published() === 'sha256:bb');
+  await settled(rig, () => rig.manager.registered);
+  rig.keys.splice(0, 1);
+  rig.manager.changed();
+  await settled(rig, () => published() === undefined);
   await rig.stop();
 });

@@ -73,6 +73,7 @@ const facts: NodeFacts = {
   podsPerCore: 0,
   reserved: withEviction({}, thresholds, host),
   serverPort: 20250,
+  servingKeys: [],
   runtimeErrors: [],
   networkErrors: [],
   pressure: () => false,

@@ -1,0 +1,43 @@
+/**
+ * A client certificate and its key in files, which are read again when they change. If the new files do not fit each other,
+ * as while somebody replaces them one after the other, the previous pair stays in use.
+ */
+import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+
+const CHECK_EVERY_MS = 5000;
+
+export interface KeyPairPem {
+  readonly cert: string;
+  readonly key: string;
+}
+
+/** Throws if the files are invalid at the start. */
+export function followPair(certificateFile: string, keyFile: string, clock: Clock, logger: Logger): () => KeyPairPem {
+  const read = (): KeyPairPem => {
+    const cert = readFileSync(certificateFile, 'utf8');
+    const key = readFileSync(keyFile, 'utf8');
+    if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key)))
+      throw new Error(`${keyFile} is not the key of the certificate ${certificateFile}`);
+    return { cert, key };
+  };
+  let current = read();
+  let nextCheckMs = clock.monotonic() + CHECK_EVERY_MS;
+  return () => {
+    if (clock.monotonic() < nextCheckMs) return current;
+    nextCheckMs = clock.monotonic() + CHECK_EVERY_MS;
+    try {
+      const next = read();
+      if (next.cert !== current.cert) logger.info({ path: certificateFile }, 'Read the client certificate again');
+      current = next;
+    } catch (error) {
+      logger.warn(
+        { err: error, path: certificateFile },
+        'The client certificate cannot be read; the old one stays in use',
+      );
+    }
+    return current;
+  };
+}
