@@ -51,6 +51,16 @@ export class LogWatches {
     }
   }
 
+  /** Notifies the watches of all keys of a revision without changes. */
+  proceeded(): void {
+    for (const watch of this.#others) this.#guard(watch, () => watch.observer.onRevision?.());
+  }
+
+  /** Changes up to `revision` could not be followed. */
+  gap(revision: number): void {
+    for (const watch of [...this.#all()]) this.#guard(watch, () => watch.observer.onGap?.(revision));
+  }
+
   compacted(revision: number): void {
     for (const watch of [...this.#all()]) this.#guard(watch, () => watch.observer.onCompacted?.(revision));
   }

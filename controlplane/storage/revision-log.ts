@@ -11,12 +11,11 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { CommitPipeline } from './commit-pipeline.ts';
 import { ExpiryQueue, type Expiry } from './expiry-queue.ts';
 import type { LogBackend, LogMarks, LogRecord, Stamp } from './log-backend.ts';
-import { LogWatches } from './log-watches.ts';
 import { RemovalBacklog } from './removal-backlog.ts';
 import { superseded, type ResourceVersions, type VersionChange } from './resource-versions.ts';
+import { RevisionHistory } from './revision-history.ts';
 import { StorageHealth } from './storage-health.ts';
 import {
-  compactedError,
   futureError,
   isStorageError,
   StorageError,
@@ -29,7 +28,6 @@ import {
   type WatchObserver,
   type WriteOptions,
 } from './storage.ts';
-import { VersionStore } from './version-store.ts';
 import type { RequestedWrite } from './write-queue.ts';
 
 export interface RevisionLogOptions {
@@ -48,33 +46,30 @@ export interface RevisionLogOptions {
 /** The first revision. Clients take 1 for the beginning of time, so 1 is always compacted history. */
 const FIRST_REVISION = 2;
 const HISTORY_LIMIT_BYTES = 96 * 1024 * 1024;
-/** The number of revisions that a compaction drops in one turn of the event loop, which takes a few milliseconds. */
-const STEP_REVISIONS = 5000;
 
 export class RevisionLog implements Storage {
   readonly #clock: Clock;
   readonly #logger: Logger;
   readonly #backend: LogBackend | undefined;
-  readonly #stamp: Stamp;
   readonly #historyLimitBytes: number;
   readonly #health: StorageHealth;
   readonly #onWatchFailed: ((resource: string) => void) | undefined;
-  readonly #versions = new VersionStore();
-  readonly #watches: LogWatches;
+  readonly #history: RevisionHistory;
   readonly #expiries: ExpiryQueue;
-  #revision = FIRST_REVISION;
-  #compacted = FIRST_REVISION;
   #lastCompaction: TimedRevision | undefined;
   readonly #commits: CommitPipeline;
   readonly #removals: RemovalBacklog;
   #closed: Promise<void> | undefined;
-  #isForgetting = false;
 
   constructor(options: RevisionLogOptions) {
     this.#clock = options.clock;
     this.#logger = options.logger;
     this.#backend = options.backend;
-    this.#stamp = options.stamp ?? ((value) => value);
+    this.#history = new RevisionHistory({
+      firstRevision: FIRST_REVISION,
+      stamp: options.stamp,
+      watchFailed: (error, prefix) => this.watchFailed(error, prefix),
+    });
     this.#historyLimitBytes = options.historyLimitBytes ?? HISTORY_LIMIT_BYTES;
     this.#health = new StorageHealth({
       clock: options.clock,
@@ -93,7 +88,6 @@ export class RevisionLog implements Storage {
     this.#commits.startAfter(FIRST_REVISION);
     this.#onWatchFailed = options.onWatchFailed;
     this.#expiries = new ExpiryQueue(this.#clock, (due) => this.#expire(due));
-    this.#watches = new LogWatches((error, prefix) => this.watchFailed(error, prefix));
     this.#removals = new RemovalBacklog({
       clock: options.clock,
       remove: (compacted, revisions) => this.#remove(compacted, revisions),
@@ -103,7 +97,7 @@ export class RevisionLog implements Storage {
 
   /** Fills the log before its first use with records in order. Yields the revisions of obsolete records. */
   *load(records: Iterable<LogRecord>, compactedRevision: number): Generator<number, void, undefined> {
-    this.#compacted = Math.max(FIRST_REVISION, compactedRevision);
+    this.#history.beginsAt(compactedRevision);
     for (const record of records) {
       const isCompacted = record.revision <= compactedRevision;
       const change = this.#enter(record, { isCompacted });
@@ -113,17 +107,17 @@ export class RevisionLog implements Storage {
 
   /** Ends loading. The newest revision is at least the last one that a record received. */
   loaded({ lastRevision, lastCompaction }: LogMarks): void {
-    this.#revision = Math.max(this.#revision, lastRevision, this.#compacted);
+    this.#history.proceedTo(Math.max(lastRevision, this.#history.compactedRevision));
     this.#lastCompaction = lastCompaction;
-    this.#commits.startAfter(this.#revision);
+    this.#commits.startAfter(this.#history.revision);
   }
 
   revision(): number {
-    return this.#revision;
+    return this.#history.revision;
   }
 
   compactedRevision(): number {
-    return this.#compacted;
+    return this.#history.compactedRevision;
   }
 
   lastCompaction(): TimedRevision | undefined {
@@ -131,46 +125,30 @@ export class RevisionLog implements Storage {
   }
 
   counts(): Iterable<readonly [resource: string, count: number]> {
-    return this.#versions.counts();
+    return this.#history.counts();
   }
 
   async open(resource: string): Promise<ResourceVersions> {
     this.#assertOpen();
-    return this.#versions.of(resource);
+    return this.#history.of(resource);
   }
 
-  async get(
-    key: string,
-    { revision = this.#revision }: { readonly revision?: number } = {},
-  ): Promise<StoredValue | undefined> {
+  async get(key: string, options?: { readonly revision?: number }): Promise<StoredValue | undefined> {
     this.#assertOpen();
-    this.#assertReadable(revision);
-    return revision === this.#revision ? this.#versions.get(key) : this.#versions.getAt(revision, key);
+    return this.#history.get(key, options);
   }
 
   async list(
     prefix: string,
-    options: { readonly revision?: number; readonly limit?: number; readonly startAfter?: string } = {},
+    options?: { readonly revision?: number; readonly limit?: number; readonly startAfter?: string },
   ): Promise<StorageList> {
     this.#assertOpen();
-    const { limit = 0, startAfter = '', revision = this.#revision } = options;
-    this.#assertReadable(revision);
-    if (revision < this.#revision) {
-      const all = [...this.#versions.rangeAt(revision, prefix, startAfter)];
-      const items = limit > 0 ? all.slice(0, limit) : all;
-      return { items, revision, remaining: all.length - items.length };
-    }
-    const items: StoredValue[] = [];
-    for (const item of this.#versions.range(prefix, startAfter)) {
-      if (limit > 0 && items.length === limit) break;
-      items.push(item);
-    }
-    return { items, revision, remaining: this.#versions.count(prefix, startAfter) - items.length };
+    return this.#history.list(prefix, options);
   }
 
   async create(key: string, value: Buffer, options: WriteOptions = {}): Promise<StoredValue> {
     return this.#whenSettled(key, options.transactionWrites, (joined) => {
-      const current = this.#versions.get(key);
+      const current = this.#history.current(key);
       if (current !== undefined) throw new StorageError('exists', `${key} exists`, { current });
       return this.#put({ key, value, previous: undefined, expiresAtMs: options.expiresAtMs }, joined);
     });
@@ -196,14 +174,12 @@ export class RevisionLog implements Storage {
 
   watch(options: { readonly prefix: string; readonly afterRevision: number }, observer: WatchObserver): StorageWatch {
     this.#assertOpen();
-    if (options.afterRevision < this.#compacted) throw compactedError(options.afterRevision, this.#compacted);
-    const { prefix, afterRevision } = options;
-    return this.#watches.add(prefix, afterRevision, this.#versions.after(afterRevision, prefix), observer);
+    return this.#history.watch(options, observer);
   }
 
   async compact(revision: number): Promise<void> {
     this.#assertOpen();
-    if (revision > this.#revision) throw futureError(revision, this.#revision);
+    if (revision > this.#history.revision) throw futureError(revision, this.#history.revision);
     return this.#compact(revision);
   }
 
@@ -220,21 +196,17 @@ export class RevisionLog implements Storage {
     await this.#removals.drain();
   }
 
-  /** Drops history in steps that yield to the event loop, because it may be long. Returns whether there were any changes. */
+  /** Returns whether there were any changes. */
   async #forgetThrough(revision: number): Promise<boolean> {
     let isAny = false;
-    this.#isForgetting = true;
-    while (this.#compacted < revision && this.#closed === undefined) {
-      const step = Math.min(revision, this.#compacted + STEP_REVISIONS);
-      const dropped = this.#versions.dropThrough(step);
-      this.#compacted = step;
-      this.#watches.compacted(step);
-      isAny ||= dropped.length > 0;
+    await this.#history.forgetThrough(revision, {
+      isStopped: () => this.#closed !== undefined,
       // In the same turn, before another compaction drops later history, because records are removed in order of revision.
-      if (dropped.length > 0) this.#obsolete(dropped.flatMap(superseded));
-      if (step < revision) await new Promise(setImmediate);
-    }
-    this.#isForgetting = false;
+      dropped: (changes) => {
+        isAny ||= changes.length > 0;
+        if (changes.length > 0) this.#obsolete(changes.flatMap(superseded));
+      },
+    });
     return isAny;
   }
 
@@ -245,7 +217,7 @@ export class RevisionLog implements Storage {
   }
 
   #obsolete(revisions: readonly number[]): void {
-    if (this.#backend !== undefined) this.#removals.push(this.#compacted, revisions);
+    if (this.#backend !== undefined) this.#removals.push(this.#history.compactedRevision, revisions);
   }
 
   async #remove(compacted: number, revisions: readonly number[]): Promise<void> {
@@ -293,7 +265,7 @@ export class RevisionLog implements Storage {
     this.#health.close();
     await this.#commits.drain();
     await this.#removals.close();
-    this.#watches.end(undefined);
+    this.#history.end(undefined);
     await this.#backend?.close();
   }
 
@@ -314,7 +286,7 @@ export class RevisionLog implements Storage {
 
   #joined(transactionWrites: readonly TransactionWrite[]): readonly RequestedWrite[] {
     return transactionWrites.flatMap(({ key, value }): RequestedWrite[] => {
-      const previous = this.#versions.get(key);
+      const previous = this.#history.current(key);
       if (value === undefined) return previous === undefined ? [] : [{ key, value, previous, expiresAtMs: undefined }];
       if (previous !== undefined) throw new StorageError('occupied', `${key} exists`, { current: previous });
       return [{ key, value, previous, expiresAtMs: undefined }];
@@ -322,7 +294,7 @@ export class RevisionLog implements Storage {
   }
 
   #expect(key: string, revision: number): StoredValue {
-    const current = this.#versions.get(key);
+    const current = this.#history.current(key);
     if (current === undefined) throw new StorageError('not-found', `${key} is gone`);
     if (current.revision === revision) return current;
     throw new StorageError('conflict', `${key} is at revision ${current.revision}, not ${revision}`, { current });
@@ -334,30 +306,36 @@ export class RevisionLog implements Storage {
   ): Promise<StoredValue> {
     const { key, value, previous } = write;
     const revision = await this.#commits.write(write, joined());
-    const stored = this.#versions.get(key);
+    const stored = this.#history.current(key);
     if (stored?.revision === revision) return stored;
     // The key was written again in the turn that made this value visible.
-    return { key, value: this.#stamp(value, revision), createRevision: previous?.createRevision ?? revision, revision };
+    return {
+      key,
+      value: this.#history.stamped(value, revision),
+      createRevision: previous?.createRevision ?? revision,
+      revision,
+    };
   }
 
   #notify(changes: readonly VersionChange[]): void {
-    this.#watches.deliver(changes);
+    this.#history.deliver(changes);
     const limitBytes = this.#historyLimitBytes;
-    if (this.#versions.historyBytes > limitBytes)
+    if (this.#history.historyBytes > limitBytes)
       this.#compactEarly(1 / 4, 'History is compacted early, because too much was overwritten');
   }
 
   /** Drops half of the history. Each probe that finds no room calls this again. */
   #compactForRoom(): void {
-    if (this.#versions.historyBytes > 0)
+    if (this.#history.historyBytes > 0)
       this.#compactEarly(1 / 2, 'History is compacted early, because the disk is full');
   }
 
   /** `share` is the part of the revisions in the history. */
   #compactEarly(share: number, message: string): void {
-    if (this.#isForgetting) return;
-    this.#logger.warn({ bytes: this.#versions.historyBytes }, message);
-    const revision = this.#compacted + Math.ceil((this.#revision - this.#compacted) * share);
+    if (this.#history.isForgetting) return;
+    this.#logger.warn({ bytes: this.#history.historyBytes }, message);
+    const revision =
+      this.#history.compactedRevision + Math.ceil((this.#history.revision - this.#history.compactedRevision) * share);
     this.#compact(revision).catch((error: unknown) => {
       this.#logger.debug({ err: error }, 'Old revisions were not removed yet');
     });
@@ -365,26 +343,19 @@ export class RevisionLog implements Storage {
 
   #enter(record: LogRecord, options?: { readonly isCompacted?: boolean }): VersionChange {
     const { key, revision, value, expiresAtMs } = record;
-    this.#revision = revision;
-    const stamped = value === undefined ? undefined : this.#stamp(value, revision);
     if (value !== undefined && expiresAtMs !== undefined) this.#expiries.add({ key, revision, atMs: expiresAtMs });
-    return this.#versions.enter(record, stamped, options);
+    return this.#history.enter(record, options);
   }
 
   #expire(due: readonly Expiry[]): void {
     for (const { key, revision } of due) {
-      if (this.#versions.get(key)?.revision !== revision) continue;
+      if (this.#history.current(key)?.revision !== revision) continue;
       this.delete(key, revision).catch((error: unknown) => {
         const isLater = isStorageError(error, 'full') || isStorageError(error, 'refused');
         if (isLater) this.#expiries.add({ key, revision, atMs: this.#clock.now() + 60_000 });
         else if (!isStorageError(error)) this.#logger.error({ err: error, key }, 'An expired key could not be removed');
       });
     }
-  }
-
-  #assertReadable(revision: number): void {
-    if (revision > this.#revision) throw futureError(revision, this.#revision);
-    if (revision < this.#compacted) throw compactedError(revision, this.#compacted);
   }
 
   #assertOpen(): void {

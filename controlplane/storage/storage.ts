@@ -58,11 +58,23 @@ export interface WatchObserver {
   onEnd(error: StorageError | undefined): void;
   /** Called when the history up to `revision` was compacted. */
   onCompacted?(revision: number): void;
+  /** Called when the storage proceeded to a revision without a change. Only watches of all keys are notified. */
+  onRevision?(): void;
+  /**
+   * Called when the storage could not follow every change up to `revision`. The events that come next lead to the state at that
+   * revision, but changes between are missing.
+   */
+  onGap?(revision: number): void;
 }
 
 export interface Storage {
-  /** Returns the newest durable revision. */
+  /** Returns the newest durable revision that readers see. */
   revision(): number;
+  /**
+   * Resolves when readers see every write that was acknowledged before the call, also by other processes. Absent if no other
+   * process writes, because then readers always do. Throws `unavailable`.
+   */
+  catchUp?(): Promise<void>;
   get(key: string, options?: { readonly revision?: number }): Promise<StoredValue | undefined>;
   /** Returns the versions of one resource (`/core/pods/`), which show each commit before its writers get their results. */
   open(resource: string): Promise<ResourceVersions>;
@@ -118,6 +130,8 @@ export type StorageErrorCode =
   | 'refused'
   | 'locked'
   | 'unusable'
+  /** No server of the backend answers now. Nothing was written. */
+  | 'unavailable'
   | 'closed'
   /** The write may or may not have succeeded. */
   | 'unknown-outcome';

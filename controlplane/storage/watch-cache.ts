@@ -148,6 +148,7 @@ class ResourceCache implements WatchCache {
         onEvents: (changes) => this.#onChanges(changes),
         onEnd: () => this.close(),
         onCompacted: (revision) => this.#fanout.compacted(revision),
+        onGap: (revision) => this.#fanout.expire(revision),
       },
     );
     this.#proceed(this.#indexes.fillFields());
@@ -288,16 +289,14 @@ class ResourceCache implements WatchCache {
     const reached = Promise.withResolvers<void>();
     const late = (): void => reached.reject(tooLarge(revision, this.revision()));
     const onAbort = (): void => reached.reject(signal?.reason as Error);
+    const look = (): void => {
+      if (this.revision() >= revision) reached.resolve();
+    };
     let watch: StorageWatch;
     try {
       watch = this.#storage.watch(
         { prefix: '/', afterRevision: this.revision() },
-        {
-          onEvents: () => {
-            if (this.revision() >= revision) reached.resolve();
-          },
-          onEnd: late,
-        },
+        { onEvents: look, onRevision: look, onEnd: late },
       );
     } catch (error) {
       return Promise.reject(error as Error);

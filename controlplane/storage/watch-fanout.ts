@@ -101,12 +101,6 @@ export class WatchFanout {
     this.#source = source;
   }
 
-  get size(): number {
-    let size = 0;
-    for (const group of this.#groups.values()) size += group.members.size;
-    return size;
-  }
-
   add(options: CacheWatchOptions, existing: ExistingObjects | undefined, sink: WatchSink): CacheWatchHandle {
     const group = this.#groupOf(options.selection);
     const position = options.afterRevision ?? existing?.revision ?? this.#source.revision();
@@ -151,6 +145,11 @@ export class WatchFanout {
       group.recent = group.recent.filter((batch) => batch.revision > revision);
       group.recentFrom = Math.max(group.recentFrom, revision);
     }
+  }
+
+  /** Closes every watch, because changes up to `revision` are missing. Clients list again. */
+  expire(revision: number): void {
+    for (const { members } of this.#groups.values()) for (const member of members) this.#expire(member, revision);
   }
 
   /** Closes every watch. */
@@ -368,8 +367,8 @@ export class WatchFanout {
     return true;
   }
 
-  #expire(member: Member): void {
-    const message = `too old resource version: ${member.position} (${this.#source.compactedRevision()})`;
+  #expire(member: Member, oldest = this.#source.compactedRevision()): void {
+    const message = `too old resource version: ${member.position} (${oldest})`;
     this.#remove(member);
     this.#end(member, newExpired(message));
   }
