@@ -9,7 +9,7 @@
 import { isIP } from 'node:net';
 import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import type * as Grpc from '@grpc/grpc-js';
-import type { Client, ServiceError } from '@grpc/grpc-js';
+import type { Client, ClientReadableStream, ServiceError } from '@grpc/grpc-js';
 import { GrpcError, statusOf } from './grpc-error.ts';
 
 export interface ChannelOptions {
@@ -20,6 +20,8 @@ export interface ChannelOptions {
   readonly userAgent?: string;
   /** Without it, the connection is not encrypted. */
   readonly tls?: GrpcTls | undefined;
+  /** How often the server of a connection with running calls is pinged. The default is never. */
+  readonly keepaliveMs?: number;
 }
 
 /** In PEM. Without `ca`, the certificate authorities of Node.js count. */
@@ -40,6 +42,8 @@ export interface GrpcStreamOptions {
   /** Called when the server has accepted the call. */
   readonly onOpen?: (() => void) | undefined;
   readonly metadata?: Readonly<Record<string, string>>;
+  /** Whether the client's side of the stream stays open after the request. etcd's watches need it. */
+  readonly staysOpen?: boolean;
 }
 
 export interface GrpcChannel {
@@ -87,11 +91,17 @@ export async function openChannel(options: ChannelOptions): Promise<GrpcChannel>
         signal?.addEventListener('abort', onAbort, { once: true });
       });
     },
-    stream(path, request, onMessage, { signal, onOpen, metadata: pairs = {} }) {
+    stream(path, request, onMessage, { signal, onOpen, metadata: pairs = {}, staysOpen = false }) {
       const metadata = new grpc.Metadata();
       for (const [name, value] of Object.entries(pairs)) metadata.set(name, value);
       return new Promise((resolve, reject) => {
-        const running = client.makeServerStreamRequest(path, identity, identity, request, metadata);
+        const start = (): ClientReadableStream<Buffer> => {
+          if (!staysOpen) return client.makeServerStreamRequest(path, identity, identity, request, metadata);
+          const both = client.makeBidiStreamRequest(path, identity, identity, metadata);
+          both.write(request);
+          return both;
+        };
+        const running = start();
         const onAbort = (): void => running.cancel();
         const finish = (error?: unknown): void => {
           signal.removeEventListener('abort', onAbort);
@@ -120,7 +130,7 @@ export async function openChannel(options: ChannelOptions): Promise<GrpcChannel>
 }
 
 function openClient(grpc: Pick<typeof Grpc, 'Client' | 'credentials'>, options: ChannelOptions): Client {
-  const { target, largestMessageBytes = MESSAGE_BYTES, userAgent, tls } = options;
+  const { target, largestMessageBytes = MESSAGE_BYTES, userAgent, tls, keepaliveMs } = options;
   const { credentials } = grpc;
   const address = addressOf(target);
   const verify = address === undefined ? {} : { checkServerIdentity: ofAddress(address) };
@@ -134,6 +144,9 @@ function openClient(grpc: Pick<typeof Grpc, 'Client' | 'credentials'>, options: 
     ...(tls === undefined || address === undefined ? {} : { 'grpc.ssl_target_name_override': 'address.invalid' }),
     ...(target.startsWith('unix:') ? { 'grpc.default_authority': 'localhost' } : {}),
     ...(userAgent === undefined ? {} : { 'grpc.primary_user_agent': userAgent }),
+    ...(keepaliveMs === undefined
+      ? {}
+      : { 'grpc.keepalive_time_ms': keepaliveMs, 'grpc.keepalive_timeout_ms': keepaliveMs }),
     'grpc.max_receive_message_length': largestMessageBytes,
     'grpc.max_send_message_length': largestMessageBytes,
     'grpc.initial_reconnect_backoff_ms': 100,

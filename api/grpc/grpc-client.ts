@@ -3,7 +3,7 @@
  * streams of messages over a channel (`grpc-channel.ts`). The plugin manager and the clients of plugins (CSI, devices) use it.
  */
 import { buildCodecs } from './codec.ts';
-import { type GrpcCallOptions, type GrpcChannel, openChannel } from './grpc-channel.ts';
+import { type GrpcCallOptions, type GrpcChannel, type GrpcStreamOptions, openChannel } from './grpc-channel.ts';
 import { GrpcError } from './grpc-error.ts';
 import type { IncomingOf, MessageTables, MethodTable, OutgoingOf } from './messages.ts';
 
@@ -23,7 +23,7 @@ export interface GrpcClient<M extends MessageTables, T extends MethodTable> {
     method: K,
     request: Call<M, T, K>['request'],
     onMessage: (message: Call<M, T, K>['answer']) => void,
-    signal: AbortSignal,
+    options: GrpcStreamOptions,
   ): Promise<void>;
   close(): void;
 }
@@ -71,10 +71,10 @@ export async function grpcClient<const M extends MessageTables, const T extends 
       const answer = await channel.call(path, codec(requestName).encode(request as object), options);
       return decode(answerName, answer) as never;
     },
-    async stream(method, request, onMessage, signal) {
+    async stream(method, request, onMessage, options) {
       const [path, requestName, answerName] = describe(method);
       const encoded = codec(requestName).encode(request as object);
-      await channel.stream(path, encoded, (bytes) => onMessage(decode(answerName, bytes) as never), { signal });
+      await channel.stream(path, encoded, (bytes) => onMessage(decode(answerName, bytes) as never), options);
     },
     close: () => channel.close(),
   };

@@ -46,7 +46,9 @@ export class DeviceEndpoint {
 
   /** Resolves when the plugin ends the list or the endpoint is stopped. Throws the error that broke the stream. */
   async follow(onDevices: (devices: readonly PluginDevice[]) => void): Promise<void> {
-    await this.#client.stream('listAndWatch', {}, ({ devices }) => onDevices(devices), this.#abort.signal);
+    await this.#client.stream('listAndWatch', {}, ({ devices }) => onDevices(devices), {
+      signal: this.#abort.signal,
+    });
   }
 
   async allocate(ids: readonly string[]): Promise<AllocateAnswer> {
