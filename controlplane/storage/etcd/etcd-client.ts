@@ -6,6 +6,7 @@ import { PlainError } from '../../../api/component/plain-error.ts';
 import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
 import { openChannel, type GrpcTls } from '../../../api/grpc/grpc-channel.ts';
 import { GrpcError } from '../../../api/grpc/grpc-error.ts';
+import { endOf, ETCD_MESSAGES, ETCD_METHODS } from './etcd-interface.ts';
 
 /** etcd cannot be reached, or refused a call. The message is for the operator. */
 export class EtcdError extends PlainError {
@@ -48,42 +49,7 @@ export interface EtcdOptions {
   readonly tls: GrpcTls;
 }
 
-const MESSAGES = {
-  ResponseHeader: { revision: '3 int64' },
-  RangeRequest: { key: '1 bytes', rangeEnd: '2 bytes', limit: '3 int64', revision: '4 int64' },
-  KeyValue: {
-    key: '1 bytes',
-    createRevision: '2 int64',
-    modRevision: '3 int64',
-    value: '5 bytes',
-    lease: '6 int64',
-  },
-  RangeResponse: { header: '1 ResponseHeader', kvs: '2 KeyValue[]', more: '3 bool' },
-  PutRequest: { key: '1 bytes', value: '2 bytes', lease: '3 int64' },
-  PutResponse: { header: '1 ResponseHeader' },
-  DeleteRangeRequest: { key: '1 bytes', rangeEnd: '2 bytes' },
-  DeleteRangeResponse: { header: '1 ResponseHeader', deleted: '2 int64' },
-  // The result is EQUAL (0) and the target the version (0) of the key: 0 for a key that does not exist.
-  Compare: { key: '3 bytes' },
-  RequestOp: { requestPut: '2 PutRequest' },
-  TxnRequest: { compare: '1 Compare[]', success: '2 RequestOp[]' },
-  TxnResponse: { header: '1 ResponseHeader', succeeded: '2 bool' },
-  LeaseGrantRequest: { ttl: '1 int64', id: '2 int64' },
-  LeaseGrantResponse: { header: '1 ResponseHeader', error: '4 string' },
-  CompactionRequest: { revision: '1 int64' },
-  CompactionResponse: { header: '1 ResponseHeader' },
-} as const;
-
-const METHODS = {
-  range: ['etcdserverpb.KV', 'RangeRequest', 'RangeResponse'],
-  put: ['etcdserverpb.KV', 'PutRequest', 'PutResponse'],
-  deleteRange: ['etcdserverpb.KV', 'DeleteRangeRequest', 'DeleteRangeResponse'],
-  txn: ['etcdserverpb.KV', 'TxnRequest', 'TxnResponse'],
-  compact: ['etcdserverpb.KV', 'CompactionRequest', 'CompactionResponse'],
-  leaseGrant: ['etcdserverpb.Lease', 'LeaseGrantRequest', 'LeaseGrantResponse'],
-} as const;
-
-type Rpc = GrpcClient<typeof MESSAGES, typeof METHODS>;
+type Rpc = GrpcClient<typeof ETCD_MESSAGES, typeof ETCD_METHODS>;
 
 const PAGE = 500;
 /** A page of the largest objects, which have 1.5 MiB each. */
@@ -105,7 +71,11 @@ export async function connectEtcd({ servers, tls }: EtcdOptions): Promise<EtcdCl
       largestMessageBytes: LARGEST_MESSAGE_BYTES,
       tls: url.protocol === 'https:' ? tls : undefined,
     });
-    const rpc = await grpcClient(channel, { packageName: 'etcdserverpb', messages: MESSAGES, methods: METHODS });
+    const rpc = await grpcClient(channel, {
+      packageName: 'etcdserverpb',
+      messages: ETCD_MESSAGES,
+      methods: ETCD_METHODS,
+    });
     const client = new Client(server, rpc);
     try {
       await client.reach();
@@ -194,11 +164,4 @@ class Client implements EtcdClient {
       throw new EtcdError(`etcd at ${this.endpoint} failed: ${error.message}`, { cause: error });
     }
   }
-}
-
-/** The end of the range of all keys that begin with `prefix`: the last byte counted up. */
-function endOf(prefix: string): Buffer {
-  const end = Buffer.from(prefix);
-  end[end.length - 1] = (end.at(-1) ?? 0) + 1;
-  return end;
 }

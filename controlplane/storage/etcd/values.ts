@@ -21,17 +21,22 @@ export interface EtcdValues {
   fromEtcd(value: Buffer): Buffer;
 }
 
-/** `codec` writes the zero values, as kube-apiserver does. */
-export function etcdValues(schema: Schema, codec: ProtobufCodec): EtcdValues {
+/** `codec` writes the zero values, as kube-apiserver does. With `isJson`, built-in kinds are written in JSON as well. */
+export function etcdValues(
+  schema: Schema,
+  codec: ProtobufCodec,
+  { isJson = false }: { readonly isJson?: boolean } = {},
+): EtcdValues {
   return {
     toEtcd(value) {
       const object = parseObject(value);
       delete object.metadata.resourceVersion;
       const { group, version, kind } = typeOf(object);
-      if (!codec.has(group, version, kind) || IN_JSON.has(group))
-        return Buffer.concat([encodeJson(object), Buffer.from('\n')]);
-      const written = WRITTEN_VERSIONS.get(kind);
-      return codec.encodeEnveloped(written === undefined ? object : { ...object, apiVersion: `${group}/${written}` });
+      const written = codec.has(group, version, kind) ? WRITTEN_VERSIONS.get(kind) : undefined;
+      const versioned = written === undefined ? object : { ...object, apiVersion: `${group}/${written}` };
+      if (isJson || !codec.has(group, version, kind) || IN_JSON.has(group))
+        return Buffer.concat([encodeJson(versioned), Buffer.from('\n')]);
+      return codec.encodeEnveloped(versioned);
     },
     fromEtcd(value) {
       const read = value[0] === OPENING_BRACE ? parseExactJson(value.toString()) : codec.decode(value);

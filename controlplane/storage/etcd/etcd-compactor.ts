@@ -1,0 +1,72 @@
+/**
+ * Compacts the history of etcd once an interval, with the protocol of kube-apiserver: of all servers on one etcd, also of those
+ * of another kind, the one that first writes the next version of the key `compact_rev_key` compacts. The value of the key is
+ * the compacted revision. `etcd-storage.ts` starts it.
+ */
+import type { Logger } from '../../../api/component/logger.ts';
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
+import { isStorageError } from '../storage.ts';
+import { COMPARE_VERSION } from './etcd-interface.ts';
+import type { EtcdServers } from './etcd-servers.ts';
+
+export const COMPACTION_KEY = 'compact_rev_key';
+
+export interface EtcdCompactorOptions {
+  readonly servers: EtcdServers;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly intervalMs: number;
+  readonly signal: AbortSignal;
+}
+
+/** What a server knows of the last compaction: its number, and the newest revision at that time. */
+interface Turn {
+  readonly version: number;
+  readonly revision: number;
+}
+
+/** Runs until the signal aborts. */
+export async function compactEtcd({ servers, clock, logger, intervalMs, signal }: EtcdCompactorOptions): Promise<void> {
+  let turn: Turn = { version: 0, revision: 0 };
+  while (!signal.aborted) {
+    await pause(clock, intervalMs, signal);
+    if (signal.aborted) return;
+    try {
+      turn = await takeTurn(servers, turn);
+    } catch (error) {
+      if (isStorageError(error, 'closed')) return;
+      logger.warn({ err: error }, 'The history of etcd could not be compacted');
+    }
+  }
+}
+
+/** Compacts up to the revision of the last turn, unless another server has taken this one. */
+export async function takeTurn(servers: EtcdServers, { version, revision }: Turn): Promise<Turn> {
+  const key = Buffer.from(COMPACTION_KEY);
+  const { header, succeeded, responses } = await servers.run(
+    (rpc, options) =>
+      rpc.call(
+        'txn',
+        {
+          compare: [{ target: COMPARE_VERSION, key, version }],
+          success: [{ requestPut: { key, value: Buffer.from(String(revision)) } }],
+          failure: [{ requestRange: { key } }],
+        },
+        options,
+      ),
+    { isWrite: true },
+  );
+  const newest = header?.revision ?? 0;
+  if (!succeeded) return { version: responses[0]?.responseRange?.kvs[0]?.version ?? 0, revision: newest };
+  if (revision > 0) await compactThrough(servers, revision);
+  return { version: version + 1, revision: newest };
+}
+
+/** Drops the history up to `revision`, also if it is dropped already. */
+export async function compactThrough(servers: EtcdServers, revision: number): Promise<void> {
+  try {
+    await servers.run((rpc, options) => rpc.call('compact', { revision }, options));
+  } catch (error) {
+    if (!isStorageError(error, 'compacted')) throw error;
+  }
+}

@@ -1,0 +1,191 @@
+/**
+ * Reads the state of an etcd cluster and converts keys and values of kube-apiserver to records of this project.
+ * `etcd-storage.ts` calls it.
+ *
+ * Keys of other programs and of unknown resources are ignored. A value that cannot be read is logged, counted and skipped, so
+ * that one object does not stop the server. Only at the start, a value that cannot be decrypted is an error: with a wrong key,
+ * every object would be missing.
+ */
+import type { Logger } from '../../../api/component/logger.ts';
+import type { LogRecord } from '../log-backend.ts';
+import { isStorageError, StorageError } from '../storage.ts';
+import { isSealed, type ValueTransformer } from '../value-transformer.ts';
+import { resourceOf } from '../version-store.ts';
+import { endOf } from './etcd-interface.ts';
+import type { EtcdServers } from './etcd-servers.ts';
+import type { EtcdEvent } from './etcd-watch.ts';
+import type { EtcdKeys } from './keys.ts';
+import type { EtcdValues } from './values.ts';
+
+export interface EtcdValueLayout {
+  /** `/registry`, without a slash at its end. */
+  readonly prefix: string;
+  readonly keys: EtcdKeys;
+  readonly values: EtcdValues;
+  /** Encrypts and decrypts the values of etcd, with its keys as their contexts. */
+  readonly transformer: ValueTransformer;
+}
+
+export interface EtcdReaderOptions {
+  readonly servers: EtcdServers;
+  readonly layout: EtcdValueLayout;
+  readonly logger: Logger;
+  readonly onUnreadable: ((resource: string) => void) | undefined;
+}
+
+export interface EtcdState {
+  readonly revision: number;
+  /** In the order of revisions. */
+  readonly records: readonly LogRecord[];
+}
+
+const PAGE = 250;
+/** How many revisions a server reads from etcd's history when it starts, so that watches continue from before. */
+const HISTORY_REVISIONS = 20_000;
+/** How often the start follows a compaction that is faster than it. */
+const ATTEMPTS = 5;
+/** The number of unknown resources that are logged. */
+const LOGGED_RESOURCES = 100;
+
+export class EtcdReader {
+  readonly #servers: EtcdServers;
+  readonly #layout: EtcdValueLayout;
+  readonly #logger: Logger;
+  readonly #onUnreadable: ((resource: string) => void) | undefined;
+  readonly #unknown = new Set<string>();
+
+  constructor({ servers, layout, logger, onUnreadable }: EtcdReaderOptions) {
+    this.#servers = servers;
+    this.#layout = layout;
+    this.#logger = logger;
+    this.#onUnreadable = onUnreadable;
+  }
+
+  /** Resolves to the newest revision that a majority of the members has. */
+  async newestRevision(): Promise<number> {
+    const key = Buffer.from(`${this.#layout.prefix}/health`);
+    const { header } = await this.#servers.run((rpc, options) => rpc.call('range', { key, countOnly: true }, options));
+    return header?.revision ?? 0;
+  }
+
+  /** Reads the oldest state from which all changes up to `newest` can be followed, but not one that is very old. */
+  async oldestState(newest: number): Promise<EtcdState> {
+    let revision = Math.max(1, newest - HISTORY_REVISIONS);
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return { revision, records: await this.stateAt(revision, { isStart: true }) };
+      } catch (error) {
+        if (!isStorageError(error, 'compacted') || attempt === ATTEMPTS) throw error;
+        revision = await this.#compactedRevision(revision);
+      }
+    }
+  }
+
+  /** Reads all objects as they were at a revision. Throws `compacted`. */
+  async stateAt(revision: number, { isStart }: { readonly isStart: boolean }): Promise<LogRecord[]> {
+    const records: LogRecord[] = [];
+    for await (const page of this.#pages(revision)) {
+      await this.unlock(page);
+      for (const event of page) {
+        const record = this.#recordOf(event, { isStart });
+        if (record !== undefined) records.push(record);
+      }
+    }
+    return records.sort((a, b) => a.revision - b.revision);
+  }
+
+  /** Whether `unlock` has to be called before `recordsOf`. */
+  isSealed(events: readonly EtcdEvent[]): boolean {
+    return events.some(({ value }) => value !== undefined && isSealed(value));
+  }
+
+  /** Fetches the keys of encrypted values. */
+  async unlock(events: readonly EtcdEvent[]): Promise<void> {
+    const kept = events.flatMap(({ key: etcdKey, value }) => {
+      const key = value === undefined ? undefined : this.#keyOf(etcdKey);
+      return key === undefined || value === undefined ? [] : [{ key, value }];
+    });
+    await this.#layout.transformer.unlock(kept);
+  }
+
+  /** Converts changes of etcd, without those that are not of objects or cannot be read. */
+  recordsOf(events: readonly EtcdEvent[]): LogRecord[] {
+    return events.flatMap((event) => this.#recordOf(event, { isStart: false }) ?? []);
+  }
+
+  #recordOf(event: EtcdEvent, { isStart }: { readonly isStart: boolean }): LogRecord | undefined {
+    const key = this.#keyOf(event.key);
+    if (key === undefined) return undefined;
+    const { revision, createRevision } = event;
+    if (event.value === undefined) return { key, revision, createRevision, value: undefined, expiresAtMs: undefined };
+    try {
+      const opened = this.#open(key, event.key, event.value);
+      return { key, revision, createRevision, value: this.#layout.values.fromEtcd(opened), expiresAtMs: undefined };
+    } catch (error) {
+      if (isStart && isStorageError(error, 'unusable')) throw error;
+      this.#logger.error({ err: error, key: event.key }, 'A value in etcd cannot be read and is skipped');
+      this.#onUnreadable?.(resourceOf(key));
+      return undefined;
+    }
+  }
+
+  #open(key: string, etcdKey: string, value: Buffer): Buffer {
+    try {
+      return this.#layout.transformer.open(key, value, etcdKey);
+    } catch (error) {
+      throw new StorageError('unusable', error instanceof Error ? error.message : String(error), { cause: error });
+    }
+  }
+
+  /** Returns `undefined` for what is no object that this version knows. */
+  #keyOf(etcdKey: string): string | undefined {
+    const { prefix, keys } = this.#layout;
+    if (!etcdKey.startsWith(`${prefix}/`)) return undefined;
+    try {
+      return keys.fromEtcd(etcdKey);
+    } catch (error) {
+      const resource = etcdKey.slice(prefix.length + 1).split('/', 1)[0] ?? '';
+      if (!this.#unknown.has(resource) && this.#unknown.size < LOGGED_RESOURCES) {
+        this.#unknown.add(resource);
+        this.#logger.warn({ err: error, key: etcdKey }, 'Keys of an unknown resource in etcd are ignored');
+      }
+      return undefined;
+    }
+  }
+
+  async *#pages(revision: number): AsyncGenerator<readonly EtcdEvent[], void, undefined> {
+    const { prefix } = this.#layout;
+    let key = Buffer.from(`${prefix}/`);
+    const rangeEnd = endOf(`${prefix}/`);
+    for (;;) {
+      const request = { key, rangeEnd, limit: PAGE, revision };
+      const { kvs, more } = await this.#servers.run((rpc, options) => rpc.call('range', request, options));
+      yield kvs.map((kv) => ({
+        key: kv.key.toString(),
+        value: kv.value,
+        createRevision: kv.createRevision,
+        revision: kv.modRevision,
+      }));
+      const last = kvs.at(-1);
+      if (!more || last === undefined) return;
+      key = Buffer.concat([last.key, Buffer.alloc(1)]);
+    }
+  }
+
+  /** Only a watch of a compacted revision is told which one is compacted. */
+  async #compactedRevision(revision: number): Promise<number> {
+    const stop = new AbortController();
+    let compacted = 0;
+    const request = { key: Buffer.alloc(1), rangeEnd: Buffer.alloc(0), startRevision: revision };
+    await this.#servers.watch(
+      request,
+      (response) => {
+        if (!response.canceled) return;
+        compacted = response.compactRevision;
+        stop.abort();
+      },
+      stop.signal,
+    );
+    return Math.max(revision, compacted);
+  }
+}

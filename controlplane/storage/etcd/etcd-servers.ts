@@ -1,0 +1,197 @@
+/**
+ * Makes calls to the members of an etcd cluster, one of which is used at a time. When it does not answer, the next one that has
+ * a connection takes over. `etcd-storage.ts` and its parts call it.
+ *
+ * Failures are `StorageError`s. A read is made again at another member, and so is a write that was certainly not executed. Any
+ * other write that breaks off has an unknown outcome.
+ */
+import { type GrpcCallOptions, type GrpcChannel, type GrpcTls, openChannel } from '../../../api/grpc/grpc-channel.ts';
+import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
+import { GrpcError } from '../../../api/grpc/grpc-error.ts';
+import type { IncomingOf } from '../../../api/grpc/messages.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { StorageError, type StorageErrorCode } from '../storage.ts';
+import { ETCD_MESSAGES, ETCD_METHODS } from './etcd-interface.ts';
+
+export type EtcdRpc = GrpcClient<typeof ETCD_MESSAGES, typeof ETCD_METHODS>;
+export type EtcdWatchResponse = IncomingOf<typeof ETCD_MESSAGES, 'WatchResponse'>;
+
+export interface EtcdServersOptions {
+  /** `https://etcd-1:2379`. */
+  readonly servers: readonly string[];
+  /** For `https` servers. */
+  readonly tls: GrpcTls;
+  readonly clock: Clock;
+}
+
+export interface EtcdCallOptions {
+  /** Whether the call changes something. */
+  readonly isWrite?: boolean;
+  readonly timeoutMs?: number;
+}
+
+/** etcd itself gives up a request after seven seconds. */
+const WRITE_MS = 10_000;
+const READ_MS = 5000;
+/** How long a call, with its repetitions, may take before it is not made again. */
+const REPEAT_WITHIN_MS = 10_000;
+/** How long a call waits for a connection to any member. */
+const CONNECT_MS = 2000;
+/** How long a call waits for the member in use while there are others. */
+const SWITCH_MS = 300;
+/** How often a connection with running calls (the watch) is checked. */
+const KEEPALIVE_MS = 10_000;
+/** A page of the largest objects, which have 1.5 MiB each. */
+const LARGEST_MESSAGE_BYTES = 1024 * 1024 * 1024;
+
+interface Member {
+  readonly url: string;
+  readonly channel: GrpcChannel;
+  readonly rpc: EtcdRpc;
+}
+
+export class EtcdServers {
+  readonly #members: readonly Member[];
+  readonly #clock: Clock;
+  #current = 0;
+  #isClosed = false;
+
+  private constructor(members: readonly Member[], clock: Clock) {
+    this.#members = members;
+    this.#clock = clock;
+  }
+
+  /** Opens no connection yet. Throws a StorageError `unusable` for what is no URL of a server. */
+  static async open({ servers, tls, clock }: EtcdServersOptions): Promise<EtcdServers> {
+    if (servers.length === 0) throw new StorageError('unusable', 'no etcd server is given: --etcd-servers');
+    return new EtcdServers(await Promise.all(servers.map((url) => openMember(url, tls))), clock);
+  }
+
+  /** The URL of the member in use. */
+  get url(): string {
+    return this.#members[this.#current]?.url ?? '';
+  }
+
+  async run<T>(
+    call: (rpc: EtcdRpc, options: GrpcCallOptions) => Promise<T>,
+    { isWrite = false, timeoutMs = isWrite ? WRITE_MS : READ_MS }: EtcdCallOptions = {},
+  ): Promise<T> {
+    const began = this.#clock.monotonic();
+    for (let attempt = 1; ; attempt += 1) {
+      const member = await this.#connected();
+      try {
+        return await call(member.rpc, { timeoutMs });
+      } catch (error) {
+        if (!(error instanceof GrpcError)) throw error;
+        const failure = storageErrorOf(error, { isWrite, url: member.url });
+        if (failure.code !== 'unavailable' && failure.code !== 'unknown-outcome') throw failure;
+        this.leave(member.url);
+        const isLate = this.#clock.monotonic() - began >= REPEAT_WITHIN_MS;
+        if (failure.code === 'unknown-outcome' || attempt > this.#members.length || isLate) throw failure;
+      }
+    }
+  }
+
+  /**
+   * Watches at the member in use. Resolves when the signal aborts or the member ends the watch, and rejects with the error that
+   * broke it. The member ends it when its cluster has no leader.
+   */
+  async watch(
+    request: { readonly key: Buffer; readonly rangeEnd: Buffer; readonly startRevision: number },
+    onMessage: (message: EtcdWatchResponse) => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const member = await this.#connected();
+    try {
+      await member.rpc.stream('watch', { createRequest: { ...request, fragment: true } }, onMessage, {
+        signal,
+        staysOpen: true,
+        metadata: { hasleader: 'true' },
+      });
+    } catch (error) {
+      if (!(error instanceof GrpcError)) throw error;
+      this.leave(member.url);
+      throw storageErrorOf(error, { isWrite: false, url: member.url });
+    }
+  }
+
+  /** Uses the next member from now on, unless the member with this URL is no longer used. */
+  leave(url: string): void {
+    if (this.url === url) this.#current = (this.#current + 1) % this.#members.length;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const { channel } of this.#members) channel.close();
+  }
+
+  async #connected(): Promise<Member> {
+    if (this.#isClosed) throw new StorageError('closed', 'the storage is closed');
+    const member = this.#members[this.#current];
+    const isOnly = this.#members.length === 1;
+    if (member !== undefined && (await isConnected(member, isOnly ? CONNECT_MS : SWITCH_MS))) return member;
+    const found = isOnly ? undefined : await firstConnected(this.#members);
+    if (this.#isClosed) throw new StorageError('closed', 'the storage is closed');
+    if (found === undefined) {
+      const names = this.#members.map(({ url }) => url).join(', ');
+      throw new StorageError('unavailable', `no etcd server can be reached: ${names}`);
+    }
+    this.#current = this.#members.indexOf(found);
+    return found;
+  }
+}
+
+async function openMember(url: string, tls: GrpcTls): Promise<Member> {
+  const parsed = URL.parse(url);
+  if (parsed === null || (parsed.protocol !== 'http:' && parsed.protocol !== 'https:') || parsed.host === '')
+    throw new StorageError('unusable', `${url} is not a URL of an etcd server, such as https://etcd-1:2379`);
+  const channel = await openChannel({
+    target: parsed.port === '' ? `${parsed.host}:2379` : parsed.host,
+    largestMessageBytes: LARGEST_MESSAGE_BYTES,
+    keepaliveMs: KEEPALIVE_MS,
+    tls: parsed.protocol === 'https:' ? tls : undefined,
+  });
+  const tables = { packageName: 'etcdserverpb', messages: ETCD_MESSAGES, methods: ETCD_METHODS } as const;
+  return { url, channel, rpc: await grpcClient(channel, tables) };
+}
+
+const isConnected = ({ channel }: Member, timeoutMs: number): Promise<boolean> => channel.connected(timeoutMs);
+
+/** Resolves to the member whose connection is established first, or to `undefined` if there is none in time. */
+async function firstConnected(members: readonly Member[]): Promise<Member | undefined> {
+  const tried = members.map(async (member) => {
+    if (await isConnected(member, CONNECT_MS)) return member;
+    throw new Error('not connected');
+  });
+  return Promise.any(tried).catch(() => undefined);
+}
+
+/** Errors after which a write was certainly not executed, though the status alone does not say so. */
+const NOT_EXECUTED =
+  /^No connection established|^Name resolution failed|etcdserver: no leader|etcdserver: too many requests/;
+
+function storageErrorOf(
+  error: GrpcError,
+  { isWrite, url }: { readonly isWrite: boolean; readonly url: string },
+): StorageError {
+  return new StorageError(codeOf(error, isWrite), `etcd at ${url} failed: ${error.details || error.message}`, {
+    cause: error,
+  });
+}
+
+function codeOf({ status, details }: GrpcError, isWrite: boolean): StorageErrorCode {
+  if (details.includes('database space exceeded')) return 'full';
+  if (details.includes('has been compacted')) return 'compacted';
+  if (NOT_EXECUTED.test(details)) return 'unavailable';
+  switch (status) {
+    case 'InvalidArgument':
+    case 'NotFound':
+      return 'refused';
+    case 'PermissionDenied':
+    case 'Unauthenticated':
+    case 'Unimplemented':
+      return 'unusable';
+    default:
+      return isWrite ? 'unknown-outcome' : 'unavailable';
+  }
+}

@@ -1,0 +1,22 @@
+/** Reads the certificates with which a client connects to etcd, from the files of `--etcd-cafile` and others. */
+import { readFile } from 'node:fs/promises';
+import type { GrpcTls } from '../../../api/grpc/grpc-channel.ts';
+
+export interface EtcdTlsFiles {
+  /** Empty texts mean that there is no such file. */
+  readonly etcdCafile: string;
+  readonly etcdCertfile: string;
+  readonly etcdKeyfile: string;
+}
+
+/** Returns why the flags do not fit together, or `undefined`. */
+export function etcdTlsProblem({ etcdCertfile, etcdKeyfile }: EtcdTlsFiles): string | undefined {
+  if ((etcdCertfile === '') === (etcdKeyfile === '')) return undefined;
+  return '--etcd-certfile and --etcd-keyfile belong together';
+}
+
+export async function readEtcdTls({ etcdCafile, etcdCertfile, etcdKeyfile }: EtcdTlsFiles): Promise<GrpcTls> {
+  const read = (path: string): Promise<Buffer> | undefined => (path === '' ? undefined : readFile(path));
+  const [ca, cert, key] = await Promise.all([read(etcdCafile), read(etcdCertfile), read(etcdKeyfile)]);
+  return { ca, cert, key };
+}

@@ -1,0 +1,100 @@
+/** Writes to etcd: one transaction for each write, which compares the revisions of its keys. `etcd-storage.ts` calls it. */
+import { GrpcError } from '../../../api/grpc/grpc-error.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { isStorageError, StorageError, type TransactionWrite } from '../storage.ts';
+import { COMPARE_MOD_REVISION, COMPARE_VERSION } from './etcd-interface.ts';
+import type { EtcdLeases } from './etcd-leases.ts';
+import type { EtcdValueLayout } from './etcd-reader.ts';
+import type { EtcdServers } from './etcd-servers.ts';
+
+export interface EtcdWriterOptions {
+  readonly servers: EtcdServers;
+  readonly layout: EtcdValueLayout;
+  readonly clock: Clock;
+  readonly leases: EtcdLeases;
+}
+
+export interface EtcdWrite {
+  readonly key: string;
+  /** Without a value, the key is deleted. */
+  readonly value: Buffer | undefined;
+  /** The revision that the key must have. 0 means that it must not exist. */
+  readonly expectedRevision: number;
+  readonly expiresAtMs: number | undefined;
+  readonly transactionWrites: readonly TransactionWrite[];
+}
+
+export interface EtcdWritten {
+  /** Whether all comparisons held. Otherwise nothing was written. */
+  readonly succeeded: boolean;
+  /** The revision of the write, or the one at which the comparisons failed. */
+  readonly revision: number;
+}
+
+export class EtcdWriter {
+  readonly #options: EtcdWriterOptions;
+
+  constructor(options: EtcdWriterOptions) {
+    this.#options = options;
+  }
+
+  async write(write: EtcdWrite): Promise<EtcdWritten> {
+    if (write.expiresAtMs === undefined || write.value === undefined) return this.#commit(write, 0);
+    const { clock, leases } = this.#options;
+    const seconds = Math.max(1, Math.ceil((write.expiresAtMs - clock.now()) / 1000));
+    const lease = await leases.lease(seconds);
+    try {
+      return await this.#commit(write, lease);
+    } catch (error) {
+      // etcd has lost the lease, for example because it was restored.
+      const isLost = isStorageError(error) && error.cause instanceof GrpcError && error.cause.status === 'NotFound';
+      if (!isLost) throw error;
+      leases.forget(lease);
+      return this.#commit(write, await leases.lease(seconds));
+    }
+  }
+
+  async #commit(write: EtcdWrite, lease: number): Promise<EtcdWritten> {
+    const { key, value, expectedRevision, transactionWrites } = write;
+    const operations = [
+      this.#operation(key, value, lease),
+      ...transactionWrites.map((one) => this.#operation(one.key, one.value, 0)),
+    ];
+    const created = transactionWrites.filter((one) => one.value !== undefined).map((one) => this.#etcdKey(one.key));
+    const own = this.#etcdKey(key);
+    const request = {
+      compare: [
+        expectedRevision === 0
+          ? { target: COMPARE_VERSION, key: own, version: 0 }
+          : { target: COMPARE_MOD_REVISION, key: own, modRevision: expectedRevision },
+        ...created.map((other) => ({ target: COMPARE_VERSION, key: other, version: 0 })),
+      ],
+      success: operations,
+    };
+    const { header, succeeded } = await this.#options.servers.run((rpc, options) => rpc.call('txn', request, options), {
+      isWrite: true,
+    });
+    return { succeeded, revision: header?.revision ?? 0 };
+  }
+
+  #operation(key: string, value: Buffer | undefined, lease: number) {
+    const etcdKey = this.#etcdKey(key);
+    if (value === undefined) return { requestDeleteRange: { key: etcdKey } };
+    return { requestPut: { key: etcdKey, value: this.#sealed(key, value), lease } };
+  }
+
+  #sealed(key: string, value: Buffer): Buffer {
+    const { values, transformer, keys } = this.#options.layout;
+    const converted = values.toEtcd(value);
+    try {
+      return transformer.seal(key, converted, keys.toEtcd(key));
+    } catch (cause) {
+      const why = cause instanceof Error ? cause.message : String(cause);
+      throw new StorageError('refused', `${key} cannot be encrypted: ${why}`, { cause });
+    }
+  }
+
+  #etcdKey(key: string): Buffer {
+    return Buffer.from(this.#options.layout.keys.toEtcd(key));
+  }
+}
