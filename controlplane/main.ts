@@ -15,6 +15,7 @@ import { serviceAddress } from './bootstrap/service-addresses.ts';
 import { StartError } from './model/start-error.ts';
 import { clusterCidrProblem } from './options/controllers.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from './options/controlplane-options.ts';
+import { storageBackendOf } from './options/storage.ts';
 import { buildAdmission } from './start/admission.ts';
 import { MASTERS } from './start/clients.ts';
 import { closeAll, type Closing } from './start/close-all.ts';
@@ -119,7 +120,7 @@ async function start(options: StartOptions, { opened, close, isClosing }: Lifeti
   const secured = { ...readers, ...(await buildSecurity(readers)) };
   const admitting = { ...secured, ...(await buildAdmission(secured)) };
   const { url, port, kubeconfig, kubeconfigPath } = await serve(admitting);
-  const isMemory = flags.storageBackend === 'memory';
+  const isMemory = storageBackendOf(flags) === 'memory';
   logger.info({ url, ...(isMemory ? {} : { kubeconfig: kubeconfigPath }) }, 'The control plane is ready');
   const { pki } = secured.security;
   return {

@@ -1,16 +1,18 @@
 /** `orchlet migrate`: moves the objects of a cluster between the storage of a control plane and an etcd cluster. */
 import { existsSync } from 'node:fs';
-import { chown, mkdir, mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
+import { chown, mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
 import { flag, type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { MetricsRegistry } from '../../api/component/metrics.ts';
+import type { GrpcTls } from '../../api/grpc/grpc-channel.ts';
 import { loadSchema } from '../../api/schema/table.ts';
 import { leapAhead, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { buildEncryption } from '../../controlplane/encryption/build.ts';
 import { storageFlags } from '../../controlplane/options/storage.ts';
 import { connectEtcd, type EtcdClient } from '../../controlplane/storage/etcd/etcd-client.ts';
+import { etcdTlsProblem, readEtcdTls } from '../../controlplane/storage/etcd/etcd-tls.ts';
 import { etcdKeys } from '../../controlplane/storage/etcd/keys.ts';
 import {
   type Contents,
@@ -46,29 +48,10 @@ const flags = {
     group: ETCD,
     help: 'URLs of the etcd servers. The first one that answers is used.',
   }),
-  etcdPrefix: flag({
-    name: 'etcd-prefix',
-    type: 'string',
-    default: '/registry',
-    group: ETCD,
-    check: (prefix) => (/^(\/[\w.-]+)+$/.test(prefix) ? undefined : 'must be a path such as /registry'),
-    help: 'Prefix of the keys of the API server.',
-  }),
-  etcdCafile: flag({ name: 'etcd-cafile', type: 'string', default: '', group: ETCD, help: 'CA of the etcd servers.' }),
-  etcdCertfile: flag({
-    name: 'etcd-certfile',
-    type: 'string',
-    default: '',
-    group: ETCD,
-    help: 'Client certificate for etcd.',
-  }),
-  etcdKeyfile: flag({
-    name: 'etcd-keyfile',
-    type: 'string',
-    default: '',
-    group: ETCD,
-    help: 'Key of the client certificate for etcd.',
-  }),
+  etcdPrefix: { ...storageFlags.etcdPrefix, group: ETCD },
+  etcdCafile: { ...storageFlags.etcdCafile, group: ETCD },
+  etcdCertfile: { ...storageFlags.etcdCertfile, group: ETCD },
+  etcdKeyfile: { ...storageFlags.etcdKeyfile, group: ETCD },
 } as const;
 
 type Values = ParsedFlags<FlagTable>['values'];
@@ -116,19 +99,15 @@ export const migrate: Command = {
   },
 };
 
-async function tlsOf(values: Values): Promise<{ readonly ca?: Buffer; readonly cert?: Buffer; readonly key?: Buffer }> {
-  const file = async (name: string): Promise<Buffer | undefined> => {
-    const path = String(values[name]);
-    return path === '' ? undefined : readFile(path);
+function tlsOf(values: Values): Promise<GrpcTls> {
+  const files = {
+    etcdCafile: String(values['etcdCafile']),
+    etcdCertfile: String(values['etcdCertfile']),
+    etcdKeyfile: String(values['etcdKeyfile']),
   };
-  const [ca, cert, key] = [await file('etcdCafile'), await file('etcdCertfile'), await file('etcdKeyfile')];
-  if ((cert === undefined) !== (key === undefined))
-    throw new UsageError('--etcd-certfile and --etcd-keyfile belong together');
-  return {
-    ...(ca === undefined ? {} : { ca }),
-    ...(cert === undefined ? {} : { cert }),
-    ...(key === undefined ? {} : { key }),
-  };
+  const problem = etcdTlsProblem(files);
+  if (problem !== undefined) throw new UsageError(problem);
+  return readEtcdTls(files);
 }
 
 function layoutOf(etcd: EtcdClient, prefix: string, transformer: ValueTransformer, io: CommandIo): EtcdLayout {

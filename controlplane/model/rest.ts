@@ -253,4 +253,9 @@ export interface ResourceCatalog {
   resources(): readonly ResourceInfo[];
   /** Called after each change of the set. */
   onChange(listener: () => void): void;
+  /**
+   * Resolves when all resources show every write that was acknowledged before the call. Absent if they always do, because no
+   * other server writes. Requests for the newest state call it first.
+   */
+  readonly catchUp?: (() => Promise<void>) | undefined;
 }

@@ -14,17 +14,99 @@ export const storageFlags = {
   storageBackend: flag({
     name: 'storage-backend',
     type: 'string',
-    default: 'sqlite',
-    choices: ['sqlite', 'memory'],
+    default: '',
+    choices: ['sqlite', 'etcd3', 'memory'],
     group: STORAGE,
-    help: 'Where objects are kept: sqlite (in the data directory), or memory (nothing outlives the process).',
+    help: 'Where objects are kept: sqlite (in the data directory), etcd3 (on --etcd-servers), or memory (nothing outlives the process). Empty: etcd3 with --etcd-servers, and sqlite without.',
+  }),
+  etcdServers: flag({
+    name: 'etcd-servers',
+    type: 'list',
+    default: [],
+    group: STORAGE,
+    help: 'URLs of the etcd servers (https://etcd-1:2379). One is used at a time, and the next one when it does not answer.',
+  }),
+  etcdServersOverrides: flag({
+    name: 'etcd-servers-overrides',
+    type: 'list',
+    default: [],
+    group: STORAGE,
+    check: () => 'is not supported: all resources are in one etcd, so that one revision counts their writes',
+    help: 'Refused: all resources are in one etcd.',
+  }),
+  etcdPrefix: flag({
+    name: 'etcd-prefix',
+    type: 'string',
+    default: '/registry',
+    group: STORAGE,
+    check: (prefix) => (/^(\/[\w.-]+)+$/.test(prefix) ? undefined : 'must be a path such as /registry'),
+    help: 'Prefix of the keys in etcd.',
+  }),
+  etcdCafile: flag({
+    name: 'etcd-cafile',
+    type: 'string',
+    default: '',
+    group: STORAGE,
+    help: 'CA of the etcd servers (PEM).',
+  }),
+  etcdCertfile: flag({
+    name: 'etcd-certfile',
+    type: 'string',
+    default: '',
+    group: STORAGE,
+    help: 'Client certificate for etcd (PEM).',
+  }),
+  etcdKeyfile: flag({
+    name: 'etcd-keyfile',
+    type: 'string',
+    default: '',
+    group: STORAGE,
+    help: 'Key of the client certificate for etcd (PEM).',
+  }),
+  storageMediaType: flag({
+    name: 'storage-media-type',
+    type: 'string',
+    default: 'application/vnd.kubernetes.protobuf',
+    choices: ['application/vnd.kubernetes.protobuf', 'application/json'],
+    group: STORAGE,
+    help: 'How objects of built-in kinds are written to etcd. All forms are read.',
+  }),
+  etcdHealthcheckTimeout: flag({
+    name: 'etcd-healthcheck-timeout',
+    type: 'duration',
+    default: 2000,
+    group: STORAGE,
+    help: 'How long /livez waits for etcd.',
+  }),
+  etcdReadycheckTimeout: flag({
+    name: 'etcd-readycheck-timeout',
+    type: 'duration',
+    default: 2000,
+    group: STORAGE,
+    help: 'How long /readyz waits for etcd.',
+  }),
+  etcdCountMetricPollPeriod: flag({
+    name: 'etcd-count-metric-poll-period',
+    type: 'duration',
+    default: 60_000,
+    group: STORAGE,
+    noEffect: 'objects are counted as they change',
+    help: 'Accepted without effect: objects are counted as they change.',
+  }),
+  leaseReuseDurationSeconds: flag({
+    name: 'lease-reuse-duration-seconds',
+    type: 'integer',
+    default: 60,
+    group: STORAGE,
+    check: (seconds) => (seconds >= 0 ? undefined : 'must not be negative'),
+    help: 'How much longer than --event-ttl an event may be kept in etcd, so that many share a lease; at most 5 % of it.',
   }),
   etcdCompactionInterval: flag({
     name: 'etcd-compaction-interval',
     type: 'duration',
     default: 300_000,
     group: STORAGE,
-    help: 'How long the history of objects is kept for watches and pages. 0 keeps it until the process restarts, or until its limit of bytes.',
+    help: 'How long the history of objects is kept for watches and pages. In etcd, one of several servers compacts it. 0 keeps it until the process restarts, or until its limit of bytes.',
   }),
   backupSchedule: flag({
     name: 'backup-schedule',
@@ -84,3 +166,13 @@ export const storageFlags = {
     help: 'The encryption configuration is read again when its file changes.',
   }),
 } as const;
+
+/** Returns the backend of `--storage-backend`. */
+export function storageBackendOf(flags: {
+  readonly storageBackend: string;
+  readonly etcdServers: readonly string[];
+}): 'sqlite' | 'etcd3' | 'memory' {
+  const { storageBackend, etcdServers } = flags;
+  if (storageBackend === 'memory' || storageBackend === 'etcd3' || storageBackend === 'sqlite') return storageBackend;
+  return etcdServers.length > 0 ? 'etcd3' : 'sqlite';
+}

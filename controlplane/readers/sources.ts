@@ -46,6 +46,8 @@ export interface SourcesOptions {
   readonly signal: AbortSignal;
 }
 
+interface MirrorOptions extends SourcesOptions, Pick<ResourceCatalog, 'catchUp'> {}
+
 const RETRY_MS = 1000;
 
 export function sourcesFromCatalog(catalog: ResourceCatalog, options: SourcesOptions): Sources {
@@ -55,10 +57,10 @@ export function sourcesFromCatalog(catalog: ResourceCatalog, options: SourcesOpt
       const key = `${resource.group}/${resource.resource}`;
       let mirror = mirrors.get(key);
       if (mirror === undefined) {
-        mirror = new Mirror<KubeObject>(
-          () => catalog.find(resource.group, resource.version, resource.resource, ''),
-          options,
-        );
+        mirror = new Mirror<KubeObject>(() => catalog.find(resource.group, resource.version, resource.resource, ''), {
+          ...options,
+          catchUp: catalog.catchUp,
+        });
         mirrors.set(key, mirror);
         mirror.start();
       }
@@ -85,7 +87,7 @@ function systemContext(signal: AbortSignal): RequestContext {
 
 class Mirror<T extends KubeObject> implements Source<T> {
   readonly #find: () => Rest | undefined;
-  readonly #options: SourcesOptions;
+  readonly #options: MirrorOptions;
   readonly #context: RequestContext;
   readonly #byNamespace = new Map<string, Map<string, T>>();
   readonly #listeners: ((change: SourceChange<T>) => void)[] = [];
@@ -93,7 +95,7 @@ class Mirror<T extends KubeObject> implements Source<T> {
   /** The keys of the first part of a watch; objects that are missing from it are deleted. `undefined` outside of it. */
   #seen: Set<string> | undefined;
 
-  constructor(find: () => Rest | undefined, options: SourcesOptions) {
+  constructor(find: () => Rest | undefined, options: MirrorOptions) {
     this.#find = find;
     this.#options = options;
     this.#context = systemContext(options.signal);
@@ -197,6 +199,7 @@ class Mirror<T extends KubeObject> implements Source<T> {
   }
 
   async live(namespace: string, name: string): Promise<T | undefined> {
+    await this.#options.catchUp?.();
     try {
       const entry = await this.#find()?.get?.(this.#context, namespace, name, { resourceVersion: '' });
       return entry?.object as T | undefined;

@@ -20,7 +20,7 @@ import { componentStatusColumns } from './kinds/core/component-statuses.ts';
 import { builtInReader } from './object-decoding.ts';
 import { createCatalog, type MutableCatalog } from './resource-catalog.ts';
 import { createReadingRest } from './resource-rest.ts';
-import type { StoredResource } from './store.ts';
+import { interpretUnavailable, type StoredResource } from './store.ts';
 import type { Conversion, KindRow, Strategy, TableColumns } from './strategy.ts';
 
 export interface RegistryOptions extends Omit<KindOptions, 'stores'> {
@@ -139,7 +139,7 @@ export async function openRegistry(options: RegistryOptions): Promise<Registry> 
     const { group, resource } = storedUnder(info);
     return store === undefined ? undefined : conversionOf(store, info, rows.get(keyOf(group, resource)));
   };
-  const catalog = createCatalog();
+  const catalog = createCatalog({ catchUp: catchUpOf(options.storage) });
   catalog.set(
     builtinResources().flatMap((info) => {
       const store = storeOf(stores, info);
@@ -160,6 +160,17 @@ export async function openRegistry(options: RegistryOptions): Promise<Registry> 
     close() {
       for (const cache of caches) cache.close();
     },
+  };
+}
+
+function catchUpOf(storage: Storage): (() => Promise<void>) | undefined {
+  if (storage.catchUp === undefined) return undefined;
+  return async () => {
+    try {
+      await storage.catchUp?.();
+    } catch (error) {
+      throw interpretUnavailable(error);
+    }
   };
 }
 

@@ -14,7 +14,7 @@ export interface MutableCatalog extends ResourceCatalog {
   remove(group: string, version: string, resource: string): void;
 }
 
-export function createCatalog(): MutableCatalog {
+export function createCatalog({ catchUp }: Pick<ResourceCatalog, 'catchUp'> = {}): MutableCatalog {
   /** The rows by `group/version/resource`. Each has its endpoints by subresource. */
   const rows = new Map<string, Map<string, Rest>>();
   const listeners: (() => void)[] = [];
@@ -55,6 +55,7 @@ export function createCatalog(): MutableCatalog {
     onChange(listener) {
       listeners.push(listener);
     },
+    catchUp,
     set,
     replace(rests) {
       rows.clear();

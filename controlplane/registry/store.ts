@@ -96,11 +96,24 @@ export function interpretStorageError(error: unknown, store: StoredResource, nam
       return newConflict(subjectOf(store.info), name, MODIFIED);
     case 'unknown-outcome':
       return newTimeout('request did not complete within requested timeout', 0);
+    case 'unavailable':
     case 'closed':
-      return newStatusError(503, 'ServiceUnavailable', 'the server is shutting down', { cause: error });
+      return interpretUnavailable(error);
     default:
       return newInternalError(error.message, error);
   }
+}
+
+/** Converts the error of a storage that does not answer or is closed. The client may try again. */
+export function interpretUnavailable(error: unknown): unknown {
+  if (isStorageError(error, 'unavailable'))
+    return newStatusError(503, 'ServiceUnavailable', error.message, {
+      details: { retryAfterSeconds: 1 },
+      cause: error,
+    });
+  if (isStorageError(error, 'closed'))
+    return newStatusError(503, 'ServiceUnavailable', 'the server is shutting down', { cause: error });
+  return error;
 }
 
 export const MODIFIED = 'the object has been modified; please apply your changes to the latest version and try again';

@@ -231,10 +231,16 @@ class DirectClient implements Client {
     resource: Resource,
     namespace: string,
     name: string,
-    options: { readonly subresource?: string; readonly fieldManager?: string; readonly signal?: AbortSignal },
+    options: {
+      readonly subresource?: string;
+      readonly fieldManager?: string;
+      readonly signal?: AbortSignal;
+      readonly resourceVersion?: string;
+    },
   ): Promise<RequestContext> {
-    const { authorizer, user, turns } = this.#options;
+    const { authorizer, user, turns, catalog } = this.#options;
     await turns?.begin();
+    if (catalog.catchUp !== undefined && (options.resourceVersion ?? '') === '') await catalog.catchUp();
     options.signal?.throwIfAborted();
     const attributes = attributesOf(user, verb, {
       ...resource,

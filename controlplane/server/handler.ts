@@ -15,6 +15,7 @@ import { auditFilter, type AuditSink } from './filters/audit.ts';
 import { authenticationFilter } from './filters/authentication.ts';
 import { authorizationFilter } from './filters/authorization.ts';
 import { chain } from './filters/chain.ts';
+import { freshnessFilter } from './filters/freshness.ts';
 import { guardFilter } from './filters/guard.ts';
 import { impersonationFilter } from './filters/impersonation.ts';
 import { InFlight, type InFlightOptions } from './filters/in-flight.ts';
@@ -57,11 +58,12 @@ export interface HandlerOptions {
 }
 
 export function createHandler(options: HandlerOptions): Handler {
-  const { authorizer } = options;
+  const { authorizer, catalog } = options;
   return chain(
     [
       guardFilter(options),
       requestInfoFilter(),
+      ...(catalog.catchUp === undefined ? [] : [freshnessFilter(catalog.catchUp)]),
       authenticationFilter(options),
       auditFilter(options.audit),
       impersonationFilter(authorizer),

@@ -23,6 +23,7 @@ import { authorizationMetrics } from '../authorization/authorization-metrics.ts'
 import { type Authorizers, buildAuthorizers } from '../authorization/authorizers.ts';
 import { type FollowedFile, followFile } from '../authentication/followed-file.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
+import { storageBackendOf } from '../options/storage.ts';
 import { ensurePki, type Pki } from '../pki/pki.ts';
 import { KUBERNETES_ADDRESS } from '../bootstrap/kubernetes-service.ts';
 import { serviceAddress } from '../bootstrap/service-addresses.ts';
@@ -108,7 +109,7 @@ async function openPki({ directory, clock, logger, flags, signal }: Before): Pro
     addresses: () => [...hostAddresses(), ...(flags.advertiseAddress === '' ? [] : [flags.advertiseAddress])],
     serviceIp: serviceAddress(flags.serviceClusterIpRange, KUBERNETES_ADDRESS),
   });
-  if (flags.storageBackend !== 'memory') pki.watch(signal);
+  if (storageBackendOf(flags) !== 'memory') pki.watch(signal);
   return pki;
 }
 

@@ -5,6 +5,7 @@ import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import { registerProcess } from '../../api/component/process-metrics.ts';
 import type { Parts } from './parts.ts';
 import { registerServiceMetrics } from './service-metrics.ts';
+import { storageBackendOf } from '../options/storage.ts';
 import { servicePortsOf } from './stores.ts';
 import { registerStorageMetrics } from './storage-metrics.ts';
 
@@ -27,7 +28,7 @@ export function registerServerMetrics(
     .with();
   registerStorageMetrics(metrics, {
     storage,
-    file: flags.storageBackend === 'memory' ? '' : join(directory, 'storage', 'orchlet.db'),
+    file: storageBackendOf(flags) === 'sqlite' ? join(directory, 'storage', 'orchlet.db') : '',
   });
   registerServiceMetrics(metrics, {
     clusterCidrs: flags.serviceClusterIpRange,

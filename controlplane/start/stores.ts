@@ -5,6 +5,7 @@ import { join, resolve } from 'node:path';
 import { refuseUnfinishedRestore } from '../backup/unfinished-restore.ts';
 import { buildEncryption, type Encryption } from '../encryption/build.ts';
 import { type ControlPlaneFlags, parsePortRange } from '../options/controlplane-options.ts';
+import { storageBackendOf } from '../options/storage.ts';
 import { openRegistry, type Registry } from '../registry/registry.ts';
 import { servedResources } from '../registry/runtime-config.ts';
 import { startCompactor } from '../storage/compactor.ts';
@@ -12,6 +13,7 @@ import { openMemoryStorage } from '../storage/memory.ts';
 import { stampRevision } from '../storage/object-bytes.ts';
 import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 import type { Storage } from '../storage/storage.ts';
+import { openEtcdStore } from './etcd-store.ts';
 import type { Setting } from './setting.ts';
 
 /** Twice the write-ahead log between two checkpoints. */
@@ -55,7 +57,7 @@ export async function openStores(setting: Setting): Promise<StoresPhase> {
 
 /** Creates a missing data directory. With storage in memory, it is a temporary directory that is removed at the end. */
 async function prepareDirectory({ flags, onClose }: Setting): Promise<string> {
-  if (flags.storageBackend === 'memory') {
+  if (storageBackendOf(flags) === 'memory') {
     const directory = await mkdtemp(join(tmpdir(), 'orchlet-'));
     onClose(() => rm(directory, { recursive: true, force: true }));
     return directory;
@@ -67,19 +69,22 @@ async function prepareDirectory({ flags, onClose }: Setting): Promise<string> {
   return directory;
 }
 
-async function openStorage(
-  { flags, clock, logger, metrics, onFatal, onClose }: Setting,
-  directory: string,
-  encryption: Encryption | undefined,
-): Promise<Storage> {
+async function openStorage(setting: Setting, directory: string, encryption: Encryption | undefined): Promise<Storage> {
+  const { flags, clock, logger, metrics, onFatal, onClose } = setting;
   const failedWatches = metrics.counter({
     name: 'orchlet_failed_watches_total',
     help: 'Watches that were closed because delivering to them failed, by resource.',
     labels: ['resource'],
   });
   const onWatchFailed = (resource: string): void => failedWatches.with(resource).inc();
+  const backend = storageBackendOf(flags);
+  if (backend === 'etcd3') {
+    const storage = await openEtcdStore(setting, { encryption, onWatchFailed });
+    onClose(() => storage.close());
+    return storage;
+  }
   const storage =
-    flags.storageBackend === 'memory'
+    backend === 'memory'
       ? openMemoryStorage({ clock, logger, stamp: stampRevision, onWatchFailed })
       : await openSqliteStorage({
           directory: join(directory, 'storage'),

@@ -30,7 +30,6 @@ const OTHER_DEFAULTS: Readonly<Record<string, string>> = {
   'requestheader-username-headers': 'as kubeadm sets it',
   'service-account-issuer': 'as kubeadm sets it',
   'service-cluster-ip-range': 'the range that kube-apiserver takes without the flag is deprecated',
-  'storage-backend': 'the storage is SQLite',
   'tls-min-version': 'kube-apiserver takes this one without the flag',
 };
 

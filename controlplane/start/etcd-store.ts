@@ -1,0 +1,62 @@
+/** Opens the storage on the etcd cluster of `--etcd-servers`, in the keys and values of kube-apiserver. */
+import { createProtobufCodec } from '../../api/codec/protobuf.ts';
+import type { Encryption } from '../encryption/build.ts';
+import { StartError } from '../model/start-error.ts';
+import { EtcdServers } from '../storage/etcd/etcd-servers.ts';
+import { openEtcdStorage } from '../storage/etcd/etcd-storage.ts';
+import { etcdTlsProblem, readEtcdTls } from '../storage/etcd/etcd-tls.ts';
+import { etcdKeys } from '../storage/etcd/keys.ts';
+import { etcdValues } from '../storage/etcd/values.ts';
+import { stampRevision } from '../storage/object-bytes.ts';
+import type { Storage } from '../storage/storage.ts';
+import { plainValues } from '../storage/value-transformer.ts';
+import type { Setting } from './setting.ts';
+
+export interface EtcdStoreParts {
+  readonly encryption: Encryption | undefined;
+  readonly onWatchFailed: (resource: string) => void;
+}
+
+export async function openEtcdStore(
+  { flags, clock, logger, metrics, schema, onFatal }: Setting,
+  { encryption, onWatchFailed }: EtcdStoreParts,
+): Promise<Storage> {
+  const problem = problemOf(flags);
+  if (problem !== undefined) throw new StartError(problem);
+  const unreadable = metrics.counter({
+    name: 'apiserver_storage_decode_errors_total',
+    help: 'Number of stored object decode errors split by object type',
+    labels: ['group', 'resource'],
+  });
+  return openEtcdStorage({
+    servers: await EtcdServers.open({ servers: flags.etcdServers, tls: await readEtcdTls(flags), clock }),
+    layout: {
+      prefix: flags.etcdPrefix,
+      keys: etcdKeys(flags.etcdPrefix),
+      values: etcdValues(schema, createProtobufCodec(schema, { writesZeros: true }), {
+        isJson: flags.storageMediaType === 'application/json',
+      }),
+      transformer: encryption?.values ?? plainValues,
+    },
+    clock,
+    logger,
+    stamp: stampRevision,
+    compactionIntervalMs: flags.etcdCompactionInterval,
+    leaseReuseSeconds: flags.leaseReuseDurationSeconds,
+    healthTimeoutMs: flags.etcdHealthcheckTimeout,
+    readyTimeoutMs: flags.etcdReadycheckTimeout,
+    onFailure: onFatal,
+    onWatchFailed,
+    onUnreadable(resource) {
+      const [, group = '', name = ''] = resource.split('/');
+      unreadable.with(group === 'core' ? '' : group, name).inc();
+    },
+  });
+}
+
+function problemOf(flags: Setting['flags']): string | undefined {
+  if (flags.etcdServers.length === 0) return '--storage-backend=etcd3 needs --etcd-servers';
+  if (flags.backupSchedule !== '')
+    return '--backup-schedule copies the database of --storage-backend=sqlite: save etcd with etcdctl snapshot save';
+  return etcdTlsProblem(flags);
+}
