@@ -21,6 +21,8 @@ const OTHER_DEFAULTS: Readonly<Record<string, string>> = {
   'authorization-mode': 'Node and RBAC, as kubeadm sets it',
   'cluster-cidr': 'the addresses that kubeadm users pick most',
   'enable-bootstrap-token-auth': 'as kubeadm sets it',
+  'kubelet-preferred-address-types':
+    'agents have addresses, and their host names are seldom resolvable, as kubeadm sets it',
   'node-cidr-mask-size-ipv4': 'the controller has this default in its code',
   'node-cidr-mask-size-ipv6': 'the controller has this default in its code',
   'requestheader-allowed-names': 'the certificate that the control plane makes for itself',
