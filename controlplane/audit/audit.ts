@@ -224,6 +224,6 @@ function toJson(value: unknown): string {
 /** Returns the addresses of the forwarding headers, followed by the peer's address. */
 function sourceIps(request: ApiRequest): string[] {
   const forwarded = (request.header('x-forwarded-for') ?? '').split(',').map((text) => text.trim());
-  const addresses = [...forwarded, request.header('x-real-ip') ?? '', request.exchange.remoteAddress];
+  const addresses = [...forwarded, request.header('x-real-ip') ?? '', request.exchange.connection.remoteAddress];
   return [...new Set(addresses.filter((address) => address !== ''))];
 }

@@ -150,5 +150,5 @@ function measured(registry: MetricsRegistry, inner: Authenticator, monotonic: ()
 
 function userLabel(name: string): string {
   if (SHOWN_USERS.has(name)) return name;
-  return /^[^@\s]+@[^@\s]+\.[a-z]{2,}$/i.test(name) ? 'email_id' : 'other';
+  return name.includes('@') && /^[^@\s]+@[^@\s]+\.[a-z]{2,}$/i.test(name) ? 'email_id' : 'other';
 }

@@ -7,17 +7,22 @@ import type { X509Certificate } from 'node:crypto';
 
 export type { UserInfo };
 
+/** The TLS connection of a client. All its requests have the same value, by which results can be remembered. */
+export interface ClientConnection {
+  /** The address of the peer. */
+  readonly remoteAddress: string;
+  /** The certificate of the client. The handshake proved that the client has its key, and verified no chain. */
+  readonly peerCertificate: X509Certificate | undefined;
+}
+
 export interface Credentials {
   /** Names are in lower case, as in node:http. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   /**
    * Names and values alternate, in the order of the request. Repeated headers are separate here, while `headers` joins them.
    */
-  readonly rawHeaders?: readonly string[];
-  /** The certificates of the TLS handshake, which did not verify them. The first is the leaf. */
-  readonly peerCertificate: (() => X509Certificate | undefined) | undefined;
-  /** The address of the peer. */
-  readonly remoteAddress: string;
+  readonly rawHeaders?: readonly string[] | undefined;
+  readonly connection: ClientConnection;
   /** The path without its query: anonymous access can be limited to some paths. */
   readonly path?: string;
   /** Adds a `Warning: 299` header. */
@@ -44,10 +49,14 @@ export interface Authenticator {
   authenticate(credentials: Credentials): Authenticated | undefined | Promise<Authenticated | undefined>;
 }
 
-/** Authenticates a bearer token, also for TokenReview. Empty `audiences` stand for those of the API server. */
+/**
+ * Authenticates a bearer token, also for TokenReview. Empty `audiences` stand for those of the API server. `connection` is the
+ * one that sent the token, if there is one.
+ */
 export interface TokenAuthenticator {
   authenticateToken(
     token: string,
     audiences: readonly string[],
+    connection?: ClientConnection,
   ): Authenticated | undefined | Promise<Authenticated | undefined>;
 }

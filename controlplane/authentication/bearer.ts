@@ -7,6 +7,7 @@ import { AuthenticationError } from './union.ts';
 import type { Authenticated, Authenticator, Credentials, TokenAuthenticator } from './authentication.ts';
 
 export const INVALID_BEARER_TOKEN = 'invalid bearer token';
+const NO_AUDIENCES: readonly string[] = [];
 const WEBSOCKET_PREFIX = 'base64url.bearer.authorization.k8s.io.';
 
 /** `undefined`: the request has no bearer token. */
@@ -50,7 +51,7 @@ export function bearerAuthenticator(tokens: TokenAuthenticator): Authenticator {
       if (token === undefined) return undefined;
       let answer;
       try {
-        answer = tokens.authenticateToken(token, []);
+        answer = tokens.authenticateToken(token, NO_AUDIENCES, credentials.connection);
       } catch (error) {
         return refused(error);
       }
@@ -62,7 +63,8 @@ export function bearerAuthenticator(tokens: TokenAuthenticator): Authenticator {
 
 /** The warnings and annotations of the token authenticator are part of its result. */
 function announce(known: Authenticated, credentials: Credentials): Authenticated {
-  for (const text of known.warnings ?? []) credentials.warn?.(text);
-  for (const [key, value] of Object.entries(known.annotations ?? {})) credentials.annotate?.(key, value);
+  if (known.warnings !== undefined) for (const text of known.warnings) credentials.warn?.(text);
+  if (known.annotations !== undefined)
+    for (const [key, value] of Object.entries(known.annotations)) credentials.annotate?.(key, value);
   return known;
 }

@@ -1,13 +1,14 @@
 /**
- * Caches the results of token authenticators, so that a client that sends its token with each request costs one hash.
+ * Caches the results of token authenticators, so that a client that sends its token with each request costs one hash for each
+ * connection.
  *
  * Successes and refusals have separate caches: invalid tokens can only evict other invalid tokens. Keys are keyed hashes of the
- * token, so that neither a memory dump nor the timing of lookups reveals tokens.
+ * token, so that neither a memory dump nor the timing of lookups reveals tokens of clients that are disconnected.
  */
 import { hash, randomBytes } from 'node:crypto';
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { Authenticated, TokenAuthenticator } from './authentication.ts';
+import type { Authenticated, ClientConnection, TokenAuthenticator } from './authentication.ts';
 import type { TokenCacheMetrics } from './authentication-metrics.ts';
 
 export interface CachedTokenOptions {
@@ -37,10 +38,10 @@ export class ExpiringCache<T> {
     this.#max = max;
   }
 
-  get(key: string): { readonly value: T } | undefined {
+  get(key: string, nowMs = this.#clock.monotonic()): { readonly value: T } | undefined {
     const found = this.#entries.get(key);
     if (found === undefined) return undefined;
-    if (found.untilMs > this.#clock.monotonic()) return found;
+    if (found.untilMs > nowMs) return found;
     this.#entries.delete(key);
     return undefined;
   }
@@ -73,7 +74,7 @@ export interface CachedTokens extends TokenAuthenticator {
 
 export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOptions): CachedTokens {
   const { clock, metrics } = options;
-  const secret = randomBytes(32).toString('base64');
+  const keyOf = tokenKeys(options.implicitAudiences ?? []);
   const successes = new ExpiringCache<Authenticated>(clock, options.maxSuccesses ?? 8192);
   const failures = new ExpiringCache<undefined>(clock, options.maxFailures ?? 4096);
   /** Concurrent requests with the same token share one validation. */
@@ -105,15 +106,11 @@ export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOpti
       failures.clear();
       underWay.clear();
     },
-    authenticateToken(token, audiences) {
-      const startMs = metrics === undefined ? 0 : clock.monotonic();
-      const meant = audiences.length > 0 ? audiences : (options.implicitAudiences ?? []);
-      // The secret is the first part of the input, and only whole digests are compared in this process, so that a plain hash
-      // suffices; it costs a third of an HMAC. The parts are quoted, so that a token that contains a separator differs from
-      // another token with an audience.
-      const key = hash('sha256', secret + [token, ...meant].map(quoteText).join(','), 'base64');
-      const success = successes.get(key);
-      if (success !== undefined || failures.get(key) !== undefined) {
+    authenticateToken(token, audiences, connection) {
+      const startMs = clock.monotonic();
+      const key = keyOf(token, audiences, connection);
+      const success = successes.get(key, startMs);
+      if (success !== undefined || failures.get(key, startMs) !== undefined) {
         metrics?.looked('hit', (clock.monotonic() - startMs) / 1000);
         return success?.value;
       }
@@ -133,5 +130,31 @@ export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOpti
       underWay.set(key, answer);
       return answer;
     },
+  };
+}
+
+/**
+ * Returns the function that computes the key of a token for its audiences. It remembers the last token of each connection,
+ * because most clients send one token with all their requests.
+ */
+function tokenKeys(
+  implicitAudiences: readonly string[],
+): (token: string, audiences: readonly string[], connection: ClientConnection | undefined) => string {
+  const secret = randomBytes(32).toString('base64');
+  const last = new WeakMap<ClientConnection, { readonly token: string; readonly key: string }>();
+  // The secret is the first part of the input, and only whole digests are compared in this process, so that a plain hash
+  // suffices; it costs a third of an HMAC. The parts are quoted, so that a token that contains a separator differs from
+  // another token with an audience.
+  const digest = (token: string, audiences: readonly string[]): string =>
+    hash('sha256', secret + [token, ...audiences].map(quoteText).join(','), 'base64');
+  return (token, audiences, connection) => {
+    if (audiences.length > 0) return digest(token, audiences);
+    if (connection === undefined) return digest(token, implicitAudiences);
+    let known = last.get(connection);
+    if (known?.token !== token) {
+      known = { token, key: digest(token, implicitAudiences) };
+      last.set(connection, known);
+    }
+    return known.key;
   };
 }

@@ -18,18 +18,29 @@ const CREDENTIAL_ID = 'authentication.kubernetes.io/credential-id';
 
 export interface VerifiedPeer {
   readonly leaf: Certificate;
+  /** The SHA-256 of the leaf in hexadecimal digits. */
+  readonly fingerprint: string;
   /** The earliest expiry of the certificates of the chain. */
   readonly untilMs: number;
+}
+
+interface Remembered extends VerifiedPeer {
+  readonly result: ChainResult;
+}
+
+/** The certificates that a client showed, and their hash. */
+interface Shown {
+  readonly raws: readonly Buffer[];
+  readonly key: string;
 }
 
 /** Verifies peers against one bundle; shared by client certificates and the authenticating proxy. */
 export class PeerVerifier {
   readonly #bundle: CaBundle;
   readonly #clock: Clock;
-  readonly #remembered = new Map<
-    string,
-    { readonly result: ChainResult; readonly leaf: Certificate; readonly untilMs: number }
-  >();
+  readonly #remembered = new Map<string, Remembered>();
+  /** All requests of a connection have the same certificate. */
+  readonly #shown = new WeakMap<X509Certificate, Shown>();
   #roots: readonly Certificate[] | undefined;
 
   constructor(bundle: CaBundle, clock: Clock) {
@@ -39,17 +50,16 @@ export class PeerVerifier {
 
   /** Returns `undefined` without a certificate. Throws the reason if the certificate is invalid. */
   verify(credentials: Credentials): VerifiedPeer | undefined {
-    const peer = credentials.peerCertificate?.();
+    const peer = credentials.connection.peerCertificate;
     if (peer === undefined) return undefined;
     const roots = this.#bundle.certificates();
     if (roots !== this.#roots) {
       this.#roots = roots;
       this.#remembered.clear();
     }
-    const raws = [peer.raw, ...intermediatesOf(peer)];
-    const hash = createHash('sha256');
-    for (const raw of raws) hash.update(raw);
-    const key = hash.digest('base64');
+    let shown = this.#shown.get(peer);
+    if (shown === undefined) this.#shown.set(peer, (shown = shownBy(peer)));
+    const { raws, key } = shown;
     const nowMs = this.#clock.now();
     let known = this.#remembered.get(key);
     if (known === undefined || nowMs >= known.untilMs) {
@@ -58,10 +68,10 @@ export class PeerVerifier {
       this.#remembered.set(key, known);
     }
     if (!known.result.valid) throw new AuthenticationError([known.result.reason]);
-    return { leaf: known.leaf, untilMs: known.untilMs };
+    return known;
   }
 
-  #look(raws: readonly Buffer[], roots: readonly Certificate[], nowMs: number) {
+  #look(raws: readonly Buffer[], roots: readonly Certificate[], nowMs: number): Remembered {
     let parsed: Certificate[];
     try {
       parsed = raws.map(parseCertificate);
@@ -73,8 +83,16 @@ export class PeerVerifier {
     const result = verifyChain(leaf, { roots, intermediates, nowMs, usage: 'client auth' });
     // A refusal is cached for a short time only, because the certificate may become valid.
     const untilMs = result.valid ? Math.min(...result.chain.map((link) => link.notAfterMs)) : nowMs + 10_000;
-    return { result, leaf, untilMs };
+    const fingerprint = createHash('sha256').update(leaf.raw).digest('hex');
+    return { result, leaf, fingerprint, untilMs };
   }
+}
+
+function shownBy(peer: X509Certificate): Shown {
+  const raws = [peer.raw, ...intermediatesOf(peer)];
+  const hash = createHash('sha256');
+  for (const raw of raws) hash.update(raw);
+  return { raws, key: hash.digest('base64') };
 }
 
 function intermediatesOf(leaf: X509Certificate): Buffer[] {
@@ -110,12 +128,11 @@ export function clientCertificateAuthenticator(options: ClientCertificateOptions
       if (refusedNames?.has(commonName) === true)
         throw new AuthenticationError([`the certificate of ${commonName} is not accepted from clients of the API`]);
       onBelieved?.(peer.untilMs);
-      const fingerprint = createHash('sha256').update(peer.leaf.raw).digest('hex');
       return {
         user: {
           name: commonName,
           groups: [...organizations],
-          extra: { [CREDENTIAL_ID]: [`X509SHA256=${fingerprint}`] },
+          extra: { [CREDENTIAL_ID]: [`X509SHA256=${peer.fingerprint}`] },
         },
       };
     },

@@ -46,18 +46,19 @@ export function requestHeaderAuthenticator(options: RequestHeaderOptions): Authe
   };
 }
 
+const NONE: readonly string[] = [];
+
 const lower = (text: string): string => text.toLowerCase();
 
 /**
  * Returns the values of a header one by one. A joined value is never split: a client that can choose the name of a group could
  * add another group after a comma.
  */
-function valuesOf(credentials: Credentials, header: string): string[] {
+function valuesOf(credentials: Credentials, header: string): readonly string[] {
   const { rawHeaders } = credentials;
-  if (rawHeaders === undefined) {
-    const value = credentials.headers[header];
-    return value === undefined ? [] : Array.isArray(value) ? value : [value];
-  }
+  const value = credentials.headers[header];
+  if (value === undefined) return NONE;
+  if (rawHeaders === undefined) return Array.isArray(value) ? value : [value];
   const values: string[] = [];
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
     if (rawHeaders[i]?.toLowerCase() === header) values.push(rawHeaders[i + 1] ?? '');

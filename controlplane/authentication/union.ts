@@ -70,8 +70,8 @@ export function unionAuthenticator(authenticators: readonly Authenticator[]): Au
 
 export function unionTokens(authenticators: readonly TokenAuthenticator[]): TokenAuthenticator {
   return {
-    authenticateToken: (token, audiences) =>
-      firstKnown(authenticators, (one) => one.authenticateToken(token, audiences)),
+    authenticateToken: (token, audiences, connection) =>
+      firstKnown(authenticators, (one) => one.authenticateToken(token, audiences, connection)),
   };
 }
 
@@ -95,8 +95,8 @@ export function groupAdder(inner: Authenticator): Authenticator {
 
 export function tokenGroupAdder(inner: TokenAuthenticator): TokenAuthenticator {
   return {
-    authenticateToken(token, audiences) {
-      const answer = inner.authenticateToken(token, audiences);
+    authenticateToken(token, audiences, connection) {
+      const answer = inner.authenticateToken(token, audiences, connection);
       if (answer instanceof Promise)
         return answer.then((known) => (known === undefined ? undefined : withAuthenticatedGroup(known)));
       return answer === undefined ? undefined : withAuthenticatedGroup(answer);

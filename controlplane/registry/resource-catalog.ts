@@ -14,25 +14,38 @@ export interface MutableCatalog extends ResourceCatalog {
   remove(group: string, version: string, resource: string): void;
 }
 
+/** A resource of one version. It has its endpoints by subresource. */
+interface Row {
+  readonly group: string;
+  readonly version: string;
+  readonly resource: string;
+  readonly endpoints: Map<string, Rest>;
+}
+
+const NO_ROWS: readonly Row[] = [];
+
 export function createCatalog({ catchUp }: Pick<ResourceCatalog, 'catchUp'> = {}): MutableCatalog {
-  /** The rows by `group/version/resource`. Each has its endpoints by subresource. */
-  const rows = new Map<string, Map<string, Rest>>();
+  /** The rows by `group/version/resource`. */
+  const rows = new Map<string, Row>();
+  /** The rows by resource alone, which few share: each request is looked up here, without a joined key. */
+  let byResource: ReadonlyMap<string, readonly Row[]> | undefined;
   const listeners: (() => void)[] = [];
   let infos: readonly ResourceInfo[] | undefined;
 
   const keyOf = (group: string, version: string, resource: string): string => `${group}/${version}/${resource}`;
   function changed(): void {
     infos = undefined;
+    byResource = undefined;
     for (const listener of listeners) listener();
   }
 
   function set(rests: readonly Rest[]): void {
-    const fresh = new Map<string, Map<string, Rest>>();
+    const fresh = new Map<string, Row>();
     for (const rest of rests) {
       const { group, version, resource } = rest.info;
       const key = keyOf(group, version, resource);
-      const row = fresh.get(key) ?? new Map<string, Rest>();
-      row.set(rest.subresource?.name ?? '', rest);
+      const row = fresh.get(key) ?? { group, version, resource, endpoints: new Map<string, Rest>() };
+      row.endpoints.set(rest.subresource?.name ?? '', rest);
       fresh.set(key, row);
     }
     for (const [key, row] of fresh) rows.set(key, row);
@@ -40,12 +53,17 @@ export function createCatalog({ catchUp }: Pick<ResourceCatalog, 'catchUp'> = {}
   }
 
   return {
-    find: (group, version, resource, subresource) => rows.get(keyOf(group, version, resource))?.get(subresource),
+    find(group, version, resource, subresource) {
+      byResource ??= Map.groupBy(rows.values(), (row) => row.resource);
+      for (const row of byResource.get(resource) ?? NO_ROWS)
+        if (row.version === version && row.group === group) return row.endpoints.get(subresource);
+      return undefined;
+    },
     resources() {
       if (infos === undefined) {
         const found: ResourceInfo[] = [];
         for (const row of rows.values()) {
-          const rest = row.get('');
+          const rest = row.endpoints.get('');
           if (rest !== undefined) found.push(rest.info);
         }
         infos = found;

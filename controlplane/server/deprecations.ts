@@ -1,11 +1,14 @@
-/** Returns the warnings of deprecated built-in resources. Custom resource definitions have their own. */
+/** Returns the warnings of deprecated resources. Those of custom resources are part of their definitions. */
+import type { ResourceInfo } from '../../api/schema/schema.ts';
 
+/** The warnings of the core group, version v1, by resource. */
 const WARNINGS: ReadonlyMap<string, string> = new Map([
-  ['/v1/componentstatuses', 'v1 ComponentStatus is deprecated in v1.19+'],
-  ['/v1/endpoints', 'v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice'],
+  ['componentstatuses', 'v1 ComponentStatus is deprecated in v1.19+'],
+  ['endpoints', 'v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice'],
 ]);
 
 /** Returns an empty text if there is no warning. */
-export function builtinDeprecation(group: string, version: string, resource: string): string {
-  return WARNINGS.get(`${group}/${version}/${resource}`) ?? '';
+export function deprecationWarning({ group, version, resource, custom }: ResourceInfo): string {
+  if (custom !== undefined) return custom.deprecation;
+  return group === '' && version === 'v1' ? (WARNINGS.get(resource) ?? '') : '';
 }

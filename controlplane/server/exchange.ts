@@ -7,7 +7,7 @@
  */
 import type { Duplex } from 'node:stream';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { X509Certificate } from 'node:crypto';
+import type { ClientConnection } from '../authentication/authentication.ts';
 
 export type RequestHeaders = Readonly<Record<string, string | string[] | undefined>>;
 /** The names are in lower case. */
@@ -21,15 +21,13 @@ export interface Exchange {
   /** Alternating names and values as they were received. Absent if the protocol joins them. */
   readonly rawHeaders?: readonly string[];
   readonly protocol: 'HTTP/1.1' | 'HTTP/2.0';
-  readonly remoteAddress: string;
+  readonly connection: ClientConnection;
   /** Whether a body follows the headers. It may be empty. */
   readonly hasBody: boolean;
   /** Whether a response has begun. */
   readonly answered: boolean;
   /** Whether the response is complete or the client is disconnected. */
   readonly closed: boolean;
-  /** Returns the client's certificate. The handshake proved possession of the key but verified no chain. */
-  peerCertificate(): X509Certificate | undefined;
   /** Rejects with a 413 if the body is longer than `limit` bytes. `count` receives the size of each part. */
   readBody(limit: number, count?: (bytes: number) => void): Promise<Buffer>;
   /** Returns the body as a stream, for forwarding. */

@@ -10,6 +10,7 @@ import type { Authorizer } from '../authorization/authorization.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import type { TextDecoders } from './body.ts';
 import type { Connector } from './connect/connector.ts';
+import { deprecationWarning } from './deprecations.ts';
 import type { Encodings } from '../model/encoding.ts';
 import { auditFilter, type AuditSink } from './filters/audit.ts';
 import { authenticationFilter } from './filters/authentication.ts';
@@ -51,8 +52,6 @@ export interface HandlerOptions {
   /** If `undefined`, requests in flight are only counted. */
   readonly fairness: PriorityAndFairnessOptions | undefined;
   readonly inFlight: InFlightOptions;
-  /** Returns the warning for a deprecated resource. It is empty for others. */
-  readonly deprecation: (group: string, version: string, resource: string) => string;
   /** Handles requests for aggregated servers. Returns `undefined` for all others. */
   readonly aggregated?: ((request: ApiRequest) => MaybePromise<void> | undefined) | undefined;
 }
@@ -97,7 +96,7 @@ function dispatcher(options: HandlerOptions): Handler {
     if (!router.serves(request.info)) return pageNotFound(request);
     const { rest, verb } = router.route(request.exchange.method, request.info);
     request.rest = rest;
-    const warning = options.deprecation(rest.info.group, rest.info.version, rest.info.resource);
+    const warning = deprecationWarning(rest.info);
     if (warning !== '') {
       request.warn(warning);
       request.annotate('k8s.io/deprecated', 'true');

@@ -1,7 +1,6 @@
 /** Implements `Exchange` over HTTP/1.1, the only protocol whose requests can be upgraded to a raw connection. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { X509Certificate } from 'node:crypto';
-import type { TLSSocket } from 'node:tls';
+import type { ClientConnection } from '../authentication/authentication.ts';
 import { readWhole } from './whole-body.ts';
 import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './exchange.ts';
 
@@ -11,12 +10,18 @@ export class Http1Exchange implements Exchange {
   readonly headers: RequestHeaders;
   readonly rawHeaders: readonly string[];
   readonly protocol = 'HTTP/1.1';
+  readonly connection: ClientConnection;
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
   #upgrade: Upgrade | undefined;
   #taken = false;
 
-  constructor(request: IncomingMessage, response: ServerResponse, upgrade?: Upgrade) {
+  constructor(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { connection, upgrade }: { readonly connection: ClientConnection; readonly upgrade?: Upgrade },
+  ) {
+    this.connection = connection;
     this.method = request.method ?? 'GET';
     this.target = request.url ?? '/';
     this.headers = request.headers;
@@ -24,10 +29,6 @@ export class Http1Exchange implements Exchange {
     this.#request = request;
     this.#response = response;
     this.#upgrade = upgrade;
-  }
-
-  get remoteAddress(): string {
-    return this.#request.socket.remoteAddress ?? '';
   }
 
   get hasBody(): boolean {
@@ -41,10 +42,6 @@ export class Http1Exchange implements Exchange {
 
   get closed(): boolean {
     return this.#response.destroyed || this.#response.writableEnded || this.#request.socket.destroyed;
-  }
-
-  peerCertificate(): X509Certificate | undefined {
-    return (this.#request.socket as TLSSocket).getPeerX509Certificate();
   }
 
   readBody(limit: number, count?: (bytes: number) => void): Promise<Buffer> {

@@ -2,15 +2,8 @@
  * Implements `Exchange` over HTTP/2 on the stream itself, because Node.js' request and response objects cost more than the
  * whole rest of a small read.
  */
-import {
-  constants,
-  sensitiveHeaders,
-  type ServerHttp2Stream,
-  type IncomingHttpHeaders,
-  type OutgoingHttpHeaders,
-} from 'node:http2';
-import type { X509Certificate } from 'node:crypto';
-import type { TLSSocket } from 'node:tls';
+import { constants, sensitiveHeaders, type ServerHttp2Stream, type IncomingHttpHeaders } from 'node:http2';
+import type { ClientConnection } from '../authentication/authentication.ts';
 import { readWhole } from './whole-body.ts';
 import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './exchange.ts';
 
@@ -22,7 +15,7 @@ const UNINDEXED = ['audit-id'];
 
 export interface Arrival {
   readonly rawHeaders: readonly string[];
-  readonly socket: TLSSocket;
+  readonly connection: ClientConnection;
   /** Whether the request ended with its headers. */
   readonly bodyless: boolean;
 }
@@ -33,8 +26,8 @@ export class Http2Exchange implements Exchange {
   readonly headers: RequestHeaders;
   readonly rawHeaders: readonly string[];
   readonly protocol = 'HTTP/2.0';
+  readonly connection: ClientConnection;
   readonly #stream: ServerHttp2Stream;
-  readonly #socket: TLSSocket;
   readonly #bodyless: boolean;
   #answered = false;
 
@@ -43,13 +36,9 @@ export class Http2Exchange implements Exchange {
     this.target = headers[':path'] ?? '/';
     this.headers = headers;
     this.rawHeaders = arrival.rawHeaders;
+    this.connection = arrival.connection;
     this.#stream = stream;
-    this.#socket = arrival.socket;
     this.#bodyless = arrival.bodyless;
-  }
-
-  get remoteAddress(): string {
-    return this.#socket.remoteAddress ?? '';
   }
 
   get hasBody(): boolean {
@@ -64,10 +53,6 @@ export class Http2Exchange implements Exchange {
     return this.#stream.closed || this.#stream.destroyed;
   }
 
-  peerCertificate(): X509Certificate | undefined {
-    return this.#socket.getPeerX509Certificate();
-  }
-
   readBody(limit: number, count?: (bytes: number) => void): Promise<Buffer> {
     return readWhole(this.bodyStream(), limit, count);
   }
@@ -78,14 +63,10 @@ export class Http2Exchange implements Exchange {
 
   send(status: number, headers: ResponseHeaders, body: Buffer | string | undefined): void {
     if (!this.#begin()) return;
-    const withStatus: OutgoingHttpHeaders = Object.assign(headers, {
-      ':status': status,
-      [sensitiveHeaders]: UNINDEXED,
-    });
     if (body === undefined || body.length === 0 || this.method === 'HEAD') {
-      this.#stream.respond(withStatus, { endStream: true });
+      this.#stream.respond(headerList(status, headers), { endStream: true });
     } else {
-      this.#stream.respond(withStatus);
+      this.#stream.respond(headerList(status, headers));
       this.#stream.end(body);
     }
     if (!this.#bodyless && !this.#stream.readableEnded) this.#refuseRest();
@@ -93,7 +74,7 @@ export class Http2Exchange implements Exchange {
 
   start(status: number, headers: ResponseHeaders): void {
     if (!this.#begin()) return;
-    this.#stream.respond({ ...headers, ':status': status, [sensitiveHeaders]: UNINDEXED });
+    this.#stream.respond(headerList(status, headers));
   }
 
   write(chunk: Buffer | string, sent?: () => void): boolean {
@@ -141,4 +122,18 @@ export class Http2Exchange implements Exchange {
     this.#stream.resume();
     this.#stream.close(constants.NGHTTP2_NO_ERROR);
   }
+}
+
+/**
+ * Returns alternating names and values. Node.js keeps them as long as the stream. From an object it would make a dictionary,
+ * which is several times as large.
+ */
+function headerList(status: number, headers: ResponseHeaders): string[] {
+  const list = [':status', String(status)];
+  for (const name in headers) {
+    const value = headers[name];
+    if (Array.isArray(value)) for (const one of value) list.push(name, one);
+    else list.push(name, String(value));
+  }
+  return Object.assign(list, { [sensitiveHeaders]: UNINDEXED });
 }

@@ -2,16 +2,18 @@
  * Listens on the port of the API server. TLS requests a client certificate but does not require one. ALPN selects HTTP/2 or
  * HTTP/1.1. The serving certificate can be replaced while connections are open, and closing lets running requests finish.
  */
-import type { IncomingMessage, Server as HttpServer } from 'node:http';
+import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http';
 import { constants, performServerHandshake, type ServerHttp2Session } from 'node:http2';
 import { createServer as createTlsServer, type Server as TlsServer, type TLSSocket } from 'node:tls';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { createServer as createHttpServer, ServerResponse } from '../../api/machinery/node-http.ts';
+import { createServer as createHttpServer, ServerResponse as NodeResponse } from '../../api/machinery/node-http.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
+import type { ClientConnection } from '../authentication/authentication.ts';
+import { TlsConnection } from './connection.ts';
 import { ConnectionLimit } from './connection-limit.ts';
-import type { Exchange } from './exchange.ts';
+import type { Exchange, Upgrade } from './exchange.ts';
 import { Http1Exchange } from './http1.ts';
 import { Http2Exchange } from './http2.ts';
 
@@ -53,7 +55,7 @@ export class Listener {
   readonly #tls: TlsServer;
   readonly #http: HttpServer;
   readonly #sessions = new Set<ServerHttp2Session>();
-  readonly #sockets = new Set<Duplex>();
+  readonly #connections = new Map<Duplex, ClientConnection>();
   readonly #options: ListenerOptions;
   #tlsOptions: TlsOptions;
 
@@ -116,18 +118,19 @@ export class Listener {
 
   #cut(): void {
     for (const session of this.#sessions) session.destroy();
-    for (const socket of this.#sockets) socket.destroy();
+    for (const socket of this.#connections.keys()) socket.destroy();
   }
 
   #accept(socket: TLSSocket): void {
-    this.#sockets.add(socket);
-    socket.once('close', () => this.#sockets.delete(socket));
+    const connection = new TlsConnection(socket);
+    this.#connections.set(socket, connection);
+    socket.once('close', () => this.#connections.delete(socket));
     socket.on('error', (error) => this.#options.logger.debug({ err: error }, 'A connection broke'));
-    if (socket.alpnProtocol === 'h2') this.#acceptHttp2(socket);
+    if (socket.alpnProtocol === 'h2') this.#acceptHttp2(socket, connection);
     else this.#http.emit('connection', socket);
   }
 
-  #acceptHttp2(socket: TLSSocket): void {
+  #acceptHttp2(socket: TLSSocket, connection: ClientConnection): void {
     const session = performServerHandshake(socket, {
       maxSessionMemory: 64,
       settings: { maxConcurrentStreams: MAX_CONCURRENT_STREAMS, initialWindowSize: WINDOW_BYTES, enablePush: false },
@@ -142,16 +145,23 @@ export class Listener {
     });
     session.on('stream', (stream, headers, flags, rawHeaders) => {
       streams += 1;
-      stream.once('close', closed);
+      stream.on('close', closed);
       stream.on('error', this.#streamFailed);
       const bodyless = (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
-      this.#options.onExchange(new Http2Exchange(stream, headers, { rawHeaders, socket, bodyless }));
+      this.#options.onExchange(new Http2Exchange(stream, headers, { rawHeaders, connection, bodyless }));
     });
   }
 
   /** All streams share this listener, because a listener for each would be one more allocation for each request. */
   readonly #streamFailed = (error: Error): void =>
     this.#options.logger.debug({ err: error }, 'An HTTP/2 stream failed');
+
+  #acceptHttp1(request: IncomingMessage, response: ServerResponse, upgrade?: Upgrade): void {
+    const connection = this.#connections.get(request.socket);
+    // A client can be disconnected before its request is read.
+    if (connection === undefined) request.socket.destroy();
+    else this.#options.onExchange(new Http1Exchange(request, response, { connection, ...(upgrade && { upgrade }) }));
+  }
 
   #createHttp1(): HttpServer {
     const headersTimeoutMs = this.#options.headersTimeoutMs ?? HEADERS_TIMEOUT_MS;
@@ -166,15 +176,15 @@ export class Listener {
         // Only requests of the connect verbs and watches are upgraded. Others, such as `h2c`, are plain requests.
         shouldUpgradeCallback: (request: IncomingMessage) => isUpgrade(request),
       },
-      (request, response) => this.#options.onExchange(new Http1Exchange(request, response)),
+      (request, response) => this.#acceptHttp1(request, response),
     );
     server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-      const response = new ServerResponse(request);
+      const response = new NodeResponse(request);
       response.shouldKeepAlive = false;
       response.assignSocket(socket as TLSSocket);
       response.on('finish', () => socket.end());
       socket.on('error', (error) => this.#options.logger.debug({ err: error }, 'An upgraded connection broke'));
-      this.#options.onExchange(new Http1Exchange(request, response, { message: request, socket, head, response }));
+      this.#acceptHttp1(request, response, { message: request, socket, head, response });
     });
     server.on('clientError', (error: Error, socket: Duplex) => {
       this.#options.logger.debug({ err: error }, 'A request could not be read');

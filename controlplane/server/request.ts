@@ -2,13 +2,13 @@
  * Represents a request in the handler chain. Filters fill it in order, verbs read it, and the registry gets it as its
  * `RequestContext`. No two requests share any part of it.
  */
-import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { parseRequestPath, type RequestPath, RequestPathError, splitTarget } from '../../api/machinery/request-path.ts';
 import { newBadRequest } from '../../api/meta/status-error.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
 import type { Authorizer } from '../authorization/authorization.ts';
 import type { RequestContext, Rest } from '../model/rest.ts';
+import { newAuditId } from './audit-id.ts';
 import type { Exchange, ResponseHeaders } from './exchange.ts';
 import type { RequestInfo } from './request-info.ts';
 
@@ -108,7 +108,7 @@ export class ApiRequest implements RequestContext {
     this.startedMs = clock.monotonic();
     this.nowMs = clock.now();
     const given = exchange.headers['audit-id'];
-    this.auditId = typeof given === 'string' && given !== '' && given.length <= 64 ? given : randomUUID();
+    this.auditId = typeof given === 'string' && given !== '' && given.length <= 64 ? given : newAuditId();
     const { path, query } = splitTarget(exchange.target);
     this.rawPath = path;
     this.rawQuery = query;

@@ -22,6 +22,7 @@ export const methodNotAllowed = (): StatusError =>
 
 export class Router {
   readonly #catalog: ResourceCatalog;
+  readonly #verbs = new WeakMap<Rest, PathVerbs>();
   #groups: ReadonlySet<string>;
 
   constructor(catalog: ResourceCatalog) {
@@ -50,12 +51,21 @@ export class Router {
     const fits = rest !== undefined && scopeFits(rest, info);
     if (rest === undefined || !fits) throw this.#missing(info);
     if (rest.connect !== undefined) return connectRoute(method, rest, info);
-    const verbs = info.subresource !== '' ? subresourceVerbs(rest) : objectVerbs(rest, info);
-    if (Object.keys(verbs).length === 0) throw notFound();
-    const verb = verbs[method];
+    const verbs = this.#verbsOf(rest, info);
+    if (verbs.size === 0) throw notFound();
+    const verb = verbs.get(method);
     if (verb === undefined) throw rest.info.custom === undefined ? methodNotAllowed() : unsupported(method, rest);
     // The verb decides whether the resource can be watched.
     return info.watchPrefix || (verb === 'list' && info.verb === 'watch') ? { rest, verb: 'watch' } : { rest, verb };
+  }
+
+  #verbsOf(rest: Rest, info: RequestInfo): MethodVerbs {
+    let of = this.#verbs.get(rest);
+    if (of === undefined) this.#verbs.set(rest, (of = pathVerbs(rest)));
+    if (info.subresource !== '') return of.subresource;
+    if (info.parts.length > 1) return info.watchPrefix ? of.watchedObject : of.object;
+    if (info.watchPrefix) return of.watchedCollection;
+    return rest.info.namespaced && info.namespace === '' ? of.allNamespaces : of.collection;
   }
 
   /** For a missing subresource of a custom resource, the error names the object as missing. */
@@ -95,34 +105,37 @@ function unsupported(method: string, { info }: Rest): StatusError {
   return routeError(405, 'MethodNotAllowed', `${verb} is not supported on resources of kind ${quoteText(kind)}`);
 }
 
-type MethodVerbs = Partial<Record<string, Verb>>;
+type MethodVerbs = ReadonlyMap<string, Verb>;
 
-function objectVerbs(rest: Rest, info: RequestInfo): MethodVerbs {
-  const verbs: MethodVerbs = {};
-  if (info.parts.length > 1) {
-    if (rest.get !== undefined) verbs['GET'] = 'get';
-    if (rest.update !== undefined) verbs['PUT'] = 'update';
-    if (rest.patch !== undefined) verbs['PATCH'] = 'patch';
-    if (rest.delete !== undefined) verbs['DELETE'] = 'delete';
-    if (info.watchPrefix && rest.watch !== undefined) return { GET: 'watch' };
-    return verbs;
-  }
-  if (info.watchPrefix) return rest.watch === undefined ? {} : { GET: 'watch' };
-  if (rest.list !== undefined) verbs['GET'] = 'list';
-  if (rest.info.namespaced && info.namespace === '') return verbs;
-  if (rest.create !== undefined) verbs['POST'] = 'create';
-  if (rest.deleteCollection !== undefined) verbs['DELETE'] = 'deletecollection';
-  return verbs;
+/** The verbs of a resource by the form of the path. */
+interface PathVerbs {
+  readonly object: MethodVerbs;
+  readonly collection: MethodVerbs;
+  /** The objects of all namespaces can only be listed. */
+  readonly allNamespaces: MethodVerbs;
+  readonly subresource: MethodVerbs;
+  readonly watchedObject: MethodVerbs;
+  readonly watchedCollection: MethodVerbs;
 }
 
-function subresourceVerbs(rest: Rest): MethodVerbs {
-  const verbs: MethodVerbs = {};
-  if (rest.get !== undefined) verbs['GET'] = 'get';
-  if (rest.create !== undefined) verbs['POST'] = 'create';
-  if (rest.update !== undefined) verbs['PUT'] = 'update';
-  if (rest.patch !== undefined) verbs['PATCH'] = 'patch';
-  if (rest.delete !== undefined) verbs['DELETE'] = 'delete';
-  return verbs;
+function pathVerbs(rest: Rest): PathVerbs {
+  const verbs = (of: Readonly<Record<string, Verb | undefined>>): MethodVerbs =>
+    new Map(Object.entries(of).flatMap(([method, verb]) => (verb === undefined ? [] : [[method, verb]])));
+  const PUT = rest.update && 'update';
+  const PATCH = rest.patch && 'patch';
+  const DELETE = rest.delete && 'delete';
+  const GET = rest.get && 'get';
+  const POST = rest.create && 'create';
+  const object = verbs({ GET, PUT, PATCH, DELETE });
+  const watched = verbs({ GET: rest.watch && 'watch' });
+  return {
+    object,
+    collection: verbs({ GET: rest.list && 'list', POST, DELETE: rest.deleteCollection && 'deletecollection' }),
+    allNamespaces: verbs({ GET: rest.list && 'list' }),
+    subresource: verbs({ GET, POST, PUT, PATCH, DELETE }),
+    watchedObject: watched.size === 0 ? object : watched,
+    watchedCollection: watched,
+  };
 }
 
 const ANY_METHOD: ReadonlySet<string> = new Set(['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS']);

@@ -11,7 +11,6 @@ import type { Authorizer } from '../authorization/authorization.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import type { TextDecoders } from './body.ts';
 import type { Connector } from './connect/connector.ts';
-import { builtinDeprecation } from './deprecations.ts';
 import type { Encodings } from '../model/encoding.ts';
 import type { Exchange } from './exchange.ts';
 import type { AuditSink } from './filters/audit.ts';
@@ -48,8 +47,6 @@ export interface ServerOptions {
   /** The values of `--max-requests-inflight` and `--max-mutating-requests-inflight`. */
   readonly maxReading?: number;
   readonly maxMutating?: number;
-  /** Returns the warning for a deprecated resource, or an empty text. The default covers the built-in resources. */
-  readonly deprecation?: (group: string, version: string, resource: string) => string;
   /** Handles requests for aggregated servers. Returns `undefined` for all others. */
   readonly aggregated?: (request: ApiRequest) => MaybePromise<void> | undefined;
 }
@@ -73,7 +70,6 @@ export function createServer(options: ServerOptions): ApiServer {
     requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
     fairness: options.fairness,
     inFlight: { maxReading: options.maxReading ?? 400, maxMutating: options.maxMutating ?? 200 },
-    deprecation: options.deprecation ?? builtinDeprecation,
   });
   const whenAnsweringFails = { logger: options.logger, what: 'Answering a request' };
   const listener = new Listener({

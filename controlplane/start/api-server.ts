@@ -14,7 +14,6 @@ import type { PkiMaterial } from '../pki/pki.ts';
 import { typeTexts } from '../server/openapi/source.ts';
 import { publishedSchema } from '../custom-resources/published-schema.ts';
 import { createEncodings } from '../registry/encodings.ts';
-import { builtinDeprecation } from '../server/deprecations.ts';
 import { passAggregated } from '../server/connect/aggregated.ts';
 import { createConnector } from '../server/connect/connector.ts';
 import { strippedHeaders } from '../server/connect/forwarded-headers.ts';
@@ -95,9 +94,6 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, audit: Aud
     onHandshakeError: serverMetrics.onHandshakeError,
     ...(audit === undefined ? {} : { audit }),
     aggregated: passAggregated(aggregator, clock, stripped, parts.dialer),
-    deprecation: (group, version, resource) =>
-      builtinDeprecation(group, version, resource) ||
-      (catalog.find(group, version, resource, '')?.info.custom?.deprecation ?? ''),
     requestTimeoutMs: flags.requestTimeout,
     ...(fairness === undefined ? {} : { fairness }),
     maxReading: flags.maxRequestsInflight,

@@ -7,12 +7,11 @@ export function fakeExchange(): Exchange {
     target: '/',
     headers: {},
     protocol: 'HTTP/2.0',
-    remoteAddress: '127.0.0.1',
+    connection: { remoteAddress: '127.0.0.1', peerCertificate: undefined },
     hasBody: false,
     canUpgrade: false,
     answered: false,
     closed: false,
-    peerCertificate: () => undefined,
     readBody: () => Promise.resolve(Buffer.alloc(0)),
     async *bodyStream() {
       // A GET has no body.

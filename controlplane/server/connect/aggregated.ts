@@ -33,8 +33,9 @@ export function passAggregated(
   return (request) => {
     const { segments } = request.path;
     const from = segments[0] === 'openapi' && segments[1] === 'v3' ? 2 : 0;
-    const [root, group = '', version = ''] = segments.slice(from, from + 3);
-    if (root !== 'apis' || version === '') return undefined;
+    if (segments[from] !== 'apis') return undefined;
+    const [group = '', version = ''] = segments.slice(from + 1, from + 3);
+    if (version === '') return undefined;
     const service = aggregator.find(group, version);
     if (service === undefined) return undefined;
     const fault = apiForwardingFault(request.path);

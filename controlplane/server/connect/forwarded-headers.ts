@@ -44,7 +44,8 @@ export function strippedHeaders(configured: {
 /** Returns pairs of name and value in the order in which they are sent. */
 export function forwardedHeaders(request: ApiRequest, stripped: StrippedHeaders): [string, string][] {
   const pairs: [string, string][] = [];
-  const { headers, remoteAddress } = request.exchange;
+  const { headers, connection } = request.exchange;
+  const { remoteAddress } = connection;
   const named = connectionNames(headers);
   for (const [name, value] of Object.entries(headers)) {
     if (value === undefined || name.startsWith(':') || named.has(name) || isStripped(name, stripped)) continue;

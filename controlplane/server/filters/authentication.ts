@@ -1,7 +1,14 @@
 /** The authentication filter: sets the user of the request, and removes its credentials. */
 import type { Logger } from '../../../api/component/logger.ts';
 import { newUnauthorized } from '../../../api/meta/status-error.ts';
-import type { Authenticated, Authenticator, Credentials, UserInfo } from '../../authentication/authentication.ts';
+import type {
+  Authenticated,
+  Authenticator,
+  ClientConnection,
+  Credentials,
+  UserInfo,
+} from '../../authentication/authentication.ts';
+import type { RequestHeaders } from '../exchange.ts';
 import type { AuditSink } from './audit.ts';
 import type { ApiRequest, Filter, Handler, MaybePromise } from '../request.ts';
 
@@ -19,19 +26,9 @@ const ANONYMOUS = 'system:anonymous';
 export function authenticationFilter(options: AuthenticationOptions): Filter {
   const { authenticator } = options;
   return (request, next) => {
-    const { exchange } = request;
-    const credentials: Credentials = {
-      headers: exchange.headers,
-      ...(exchange.rawHeaders === undefined ? {} : { rawHeaders: exchange.rawHeaders }),
-      peerCertificate: () => exchange.peerCertificate(),
-      remoteAddress: exchange.remoteAddress,
-      path: request.info.path,
-      warn: (text) => request.warn(text),
-      annotate: (key, value) => request.annotate(key, value),
-    };
     let result: MaybePromise<Authenticated | undefined>;
     try {
-      result = authenticator.authenticate(credentials);
+      result = authenticator.authenticate(new RequestCredentials(request));
     } catch (error) {
       return refuse(request, error, options);
     }
@@ -43,6 +40,38 @@ export function authenticationFilter(options: AuthenticationOptions): Filter {
     }
     return proceed(request, result, next, options);
   };
+}
+
+class RequestCredentials implements Credentials {
+  readonly #request: ApiRequest;
+
+  constructor(request: ApiRequest) {
+    this.#request = request;
+  }
+
+  get headers(): RequestHeaders {
+    return this.#request.exchange.headers;
+  }
+
+  get rawHeaders(): readonly string[] | undefined {
+    return this.#request.exchange.rawHeaders;
+  }
+
+  get connection(): ClientConnection {
+    return this.#request.exchange.connection;
+  }
+
+  get path(): string {
+    return this.#request.info.path;
+  }
+
+  warn(text: string): void {
+    this.#request.warn(text);
+  }
+
+  annotate(key: string, value: string): void {
+    this.#request.annotate(key, value);
+  }
 }
 
 /** Throws, either at once or when the refusal is recorded, if audit makes requests wait. */

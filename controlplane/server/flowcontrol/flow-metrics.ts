@@ -81,7 +81,7 @@ export class FlowMetrics {
     const series = this.#of(flow);
     series.executingRequests.inc(-1);
     series.executingSeats.inc(-ticket.width);
-    (isWatch ? series.watch : series.regular).observe((this.#clock.monotonic() - ticket.startedMs) / 1000);
+    (isWatch ? series.watch : series.regular).observe((ticket.endedMs - ticket.startedMs) / 1000);
   }
 
   /** `ticket` is present for a request that has waited. */

@@ -56,6 +56,7 @@ export class Ticket {
   readonly #set: QueueSet;
   state: 'waiting' | 'executing' | 'done' = 'executing';
   startedMs = 0;
+  endedMs = 0;
   wait: { readonly grant: PromiseWithResolvers<Grant>; readonly timer: Timer } | undefined;
 
   constructor(set: QueueSet, queue: Queue | undefined, request: SeatRequest, at: { ms: number; virtual: number }) {
@@ -161,6 +162,7 @@ export class QueueSet {
   finish(ticket: Ticket): void {
     const nowMs = this.#advance();
     ticket.state = 'done';
+    ticket.endedMs = nowMs;
     this.executing -= 1;
     this.seatsInUse -= ticket.width;
     const { queue } = ticket;

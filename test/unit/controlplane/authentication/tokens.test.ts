@@ -236,8 +236,26 @@ test('a token for one audience, reviewed together with another, does not open th
     assert.equal(await cached.authenticateToken(`for-vault${separator}vault`, []), undefined, separator);
 });
 
+test('a connection may change its token, and is known by the new one only', async () => {
+  const cached = cachedTokens(
+    {
+      authenticateToken: (token) => (token.startsWith('good') ? { user: { name: token, groups: [] } } : undefined),
+    },
+    { clock, successTtlMs: 10_000, failureTtlMs: 10_000 },
+  );
+  const connection = { peerCertificate: undefined, remoteAddress: '' };
+  for (const token of ['good-1', 'good-1', 'good-2', 'bad', 'good-1']) {
+    const known = await cached.authenticateToken(token, [], connection);
+    assert.equal(known?.user.name, token === 'bad' ? undefined : token);
+  }
+});
+
 function credentials(headers: Record<string, string>, raw: readonly string[] = []): Credentials {
-  return { headers, peerCertificate: undefined, remoteAddress: '', ...(raw.length === 0 ? {} : { rawHeaders: raw }) };
+  return {
+    headers,
+    connection: { peerCertificate: undefined, remoteAddress: '' },
+    ...(raw.length === 0 ? {} : { rawHeaders: raw }),
+  };
 }
 
 test('bearer headers are read as kube-apiserver reads them', () => {

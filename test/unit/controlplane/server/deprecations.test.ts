@@ -6,7 +6,6 @@ import { systemClock } from '../../../../api/machinery/clock.ts';
 import { createAudit } from '../../../../controlplane/audit/audit.ts';
 import type { AuditEvent } from '../../../../controlplane/audit/event.ts';
 import { parseAuditPolicy } from '../../../../controlplane/audit/policy.ts';
-import { builtinDeprecation } from '../../../../controlplane/server/deprecations.ts';
 import { createRequestMetrics } from '../../../../controlplane/server/request-metrics.ts';
 import { FakeCatalog, FakeResource, fakeInfo } from '../../../fakes/fake-catalog.ts';
 import { startFakeServer, type FakeServer } from '../../../fakes/fake-server.ts';
@@ -28,7 +27,6 @@ before(async () => {
   fake = await startFakeServer(new FakeCatalog([endpoints, new FakeResource(fakeInfo('configmaps', 'ConfigMap'))]), {
     audit,
     observer: createRequestMetrics(metrics, systemClock),
-    deprecation: builtinDeprecation,
   });
 });
 after(() => fake.close());

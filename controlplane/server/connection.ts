@@ -1,0 +1,25 @@
+/**
+ * Represents the TLS connection of a client, which its requests share. It holds what is the same for all of them, so that no
+ * request determines it again.
+ */
+import type { X509Certificate } from 'node:crypto';
+import type { TLSSocket } from 'node:tls';
+import type { ClientConnection } from '../authentication/authentication.ts';
+
+export class TlsConnection implements ClientConnection {
+  readonly remoteAddress: string;
+  readonly #socket: TLSSocket;
+  #certificate: { readonly known: X509Certificate | undefined } | undefined;
+
+  constructor(socket: TLSSocket) {
+    this.#socket = socket;
+    // A socket has no address any more once the client is disconnected.
+    this.remoteAddress = socket.remoteAddress ?? '';
+  }
+
+  /** It never changes: requests are read after the handshake, and OpenSSL allows clients no second one. */
+  get peerCertificate(): X509Certificate | undefined {
+    this.#certificate ??= { known: this.#socket.getPeerX509Certificate() };
+    return this.#certificate.known;
+  }
+}
