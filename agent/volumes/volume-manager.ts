@@ -19,6 +19,7 @@ import { type PreparedMounts, VolumeError } from '../runtime/container-volumes.t
 import type { PodVolume, VolumeManager } from './pod-volumes.ts';
 import { removeTree } from '../files/beneath.ts';
 import { containerMounts } from './container-mounts.ts';
+import { ExclusiveVolumes } from './exclusive-volumes.ts';
 import type { Mounter } from './mounter.ts';
 import type { PayloadSources } from './payload.ts';
 import { PodMounts } from './pod-mounts.ts';
@@ -92,18 +93,21 @@ class HostVolumes implements VolumeManager {
   readonly #options: VolumeManagerOptions;
   readonly #pods = new Map<string, PodVolumes>();
   readonly #mounts: PodMounts;
+  readonly #exclusive: ExclusiveVolumes;
   readonly #setUp: VolumeSetUp;
 
   constructor(options: VolumeManagerOptions) {
     const { rootDirectory, client, clock, sources, csi, events, allocatableMemoryBytes = () => 0 } = options;
     this.#options = options;
     this.#mounts = new PodMounts(options.mounter);
+    this.#exclusive = new ExclusiveVolumes(rootDirectory);
     this.#setUp = new VolumeSetUp({
       rootDirectory,
       client,
       clock,
       sources,
       mounts: this.#mounts,
+      exclusive: this.#exclusive,
       csi,
       allocatableMemoryBytes,
       node: options.node,
@@ -309,6 +313,7 @@ class HostVolumes implements VolumeManager {
     for (const part of ['volumes', 'volume-subpaths', 'volumeDevices', 'plugins']) {
       await removeTree(join(directory, part));
     }
+    await this.#exclusive.release(uid);
   }
 
   hasMounts(podUid: string): boolean {

@@ -13,6 +13,7 @@ import type { PodVolume, VolumeMeasure } from './pod-volumes.ts';
 import { inDirectory } from '../files/beneath.ts';
 import { writePayload } from './atomic-writer.ts';
 import { setUpEmptyDir } from './empty-dir.ts';
+import type { ExclusiveVolumes } from './exclusive-volumes.ts';
 import { checkHostPath } from './host-path.ts';
 import { makeNestedMountPoints, nestedMountPoints } from './nested-mounts.ts';
 import { openToAll, setVolumeOwnership } from './ownership.ts';
@@ -52,6 +53,7 @@ export interface VolumeSetUpOptions {
   readonly clock: Clock;
   readonly sources: PayloadSources;
   readonly mounts: PodMounts;
+  readonly exclusive: ExclusiveVolumes;
   readonly csi: CsiMounts | undefined;
   readonly allocatableMemoryBytes: () => number;
   /** The node with the labels that the API server knows. */
@@ -188,6 +190,7 @@ export class VolumeSetUp {
     const spec = bound.volume.spec ?? {};
     checkVolumeMode(pod, volume.name, spec.volumeMode);
     this.#checkNodeAffinity(bound);
+    await this.#takeExclusive(pod, bound);
     const gid = bound.volume.metadata.annotations?.['pv.beta.kubernetes.io/gid'] ?? '';
     const base = {
       name: volume.name,
@@ -223,6 +226,18 @@ export class VolumeSetUp {
     const required = spec?.nodeAffinity?.required;
     if (required === undefined || matchesNodeSelector(required, this.#options.node())) return;
     throw new VolumeStepError('MountVolume.NodeAffinity check', metadata.name, 'no matching NodeSelectorTerms');
+  }
+
+  /** As with the kubelet, a volume with further access modes can be shared: nobody knows which of them the pod wants. */
+  async #takeExclusive(pod: Pod, { volume: { metadata, spec } }: BoundVolume): Promise<void> {
+    const [only, ...others] = spec?.accessModes ?? [];
+    if (only !== 'ReadWriteOncePod' || others.length > 0) return;
+    try {
+      await this.#options.exclusive.take(pod.metadata.uid, metadata.name);
+    } catch (error) {
+      const step = spec?.volumeMode === 'Block' ? 'MapVolume.SetUpDevice' : 'MountVolume.SetUp';
+      throw new VolumeStepError(step, metadata.name, error);
+    }
   }
 
   async #persistentCsi(

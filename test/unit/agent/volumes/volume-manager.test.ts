@@ -374,6 +374,31 @@ describe('the volume manager', () => {
     );
   });
 
+  it('of ReadWriteOncePod is mounted for one pod of the node at a time, also after a restart of the agent', async (t) => {
+    const { manager: first, make, client, events, root } = await setUp(t);
+    claimed(client, { local: { path: root }, accessModes: ['ReadWriteOncePod'] });
+    const [holder, other] = [podOf('holder', [byClaim]), podOf('other', [byClaim])];
+    await first.mount(holder, never);
+    for (const manager of [first, make()]) {
+      await assert.rejects(manager.mount(other, never), VolumeError);
+      assert.match(
+        events.at(-1) ?? '',
+        /FailedMount MountVolume.SetUp failed for volume "v" : volume uses the ReadWriteOncePod access mode and is already in use by another pod/,
+      );
+      await manager.mount(holder, never);
+    }
+    await first.unmount(holder, never);
+    await first.mount(other, never);
+    await assert.rejects(first.mount(holder, never), VolumeError);
+  });
+
+  it('of ReadWriteOncePod and further modes may be shared, as with the kubelet', async (t) => {
+    const { manager, client, root } = await setUp(t);
+    claimed(client, { local: { path: root }, accessModes: ['ReadWriteOncePod', 'ReadWriteMany'] });
+    await manager.mount(podOf('a', [byClaim]), never);
+    await manager.mount(podOf('b', [byClaim]), never);
+  });
+
   it('is not a directory where its claim is a device, nor the other way round', async (t) => {
     const table: [string, Partial<Container>, RegExp][] = [
       [
