@@ -517,6 +517,7 @@ const BARE_FILE_ACCESS: Readonly<Record<string, string>> = {
   'agent/runtime/kuberuntime/user-namespaces.ts': 'keeps its own state in the pod directory, which no container mounts',
   'agent/runtime/logs/log-reader.ts': 'watches the folder of a log; the file is opened by log-files.ts',
   'agent/volumes/empty-dir.ts': 'creates the volume and its marker in folders of the agent, before a container has it',
+  'agent/volumes/exclusive-volumes.ts': 'creates and lists directories of pods, which no container mounts',
   'agent/volumes/host-path.ts': 'checks and creates what the pod names on the host, with the rights of the agent',
   'agent/volumes/local-volumes.ts': 'creates the root of the volumes, which no container mounts',
   'agent/volumes/mounter.ts': 'reads the mount table of the kernel',

@@ -158,6 +158,7 @@ function createEnforcer(
   },
 ): PolicyEnforcer {
   const own = logger.child({ part: 'network-policy' });
+  const unenforced = (message: string): void => events.aboutNode(node.node(), 'NetworkPolicyNotEnforced', message);
   return new PolicyEnforcer({
     policies: informers.for(networkPolicies),
     startInformers: () => ({ namespaces: informers.for(namespaces), pods: informers.for(pods) }),
@@ -170,15 +171,18 @@ function createEnforcer(
     nodeName,
     clock,
     logger: own,
-    prepareHost: () =>
-      setKernelParameters(
+    async prepareHost() {
+      const isSet = await setKernelParameters(
         {
           'net.bridge.bridge-nf-call-iptables': '/proc/sys/net/bridge/bridge-nf-call-iptables',
           'net.bridge.bridge-nf-call-ip6tables': '/proc/sys/net/bridge/bridge-nf-call-ip6tables',
         },
         own,
         'Cannot set a kernel parameter to 1, network policies have no effect between pods of one bridge (is br_netfilter loaded?)',
-      ),
-    onUnenforced: (message) => events.aboutNode(node.node(), 'NetworkPolicyNotEnforced', message),
+      );
+      if (!isSet)
+        unenforced('Network policies have no effect between pods of one bridge of this node: load br_netfilter');
+    },
+    onUnenforced: unenforced,
   });
 }

@@ -54,16 +54,20 @@ export function blockRanges(block: { readonly cidr: string; readonly except?: re
 
 /**
  * Divides ranges of one family into ranges that do not overlap, each with all ports that are allowed for it. Neighbors with
- * equal ports are one range.
+ * equal ports are one range. Yields when the slice is spent. `spend` is told the steps before they are taken.
  */
-export function divideRanges(ranges: readonly PeerRange[]): PeerRange[] {
+export function* divideRanges(
+  ranges: readonly PeerRange[],
+  slice: { readonly isSpent: boolean },
+  spend: (steps: number) => void,
+): Generator<void, PeerRange[], undefined> {
   const opening = ranges.toSorted((a, b) => (a.first < b.first ? -1 : a.first > b.first ? 1 : 0));
   const closing = ranges.toSorted((a, b) => (a.last < b.last ? -1 : a.last > b.last ? 1 : 0));
   const open = new OpenSets();
   const divided: { family: AddressFamily; first: bigint; last: bigint; ports: AllowedPorts }[] = [];
   let from = 0n;
   const emit = (last: bigint): void => {
-    const ports = open.union();
+    const ports = open.union(spend);
     const family = ranges[0]?.family;
     if (ports === undefined || family === undefined || last < from) return;
     const previous = divided.at(-1);
@@ -80,11 +84,13 @@ export function divideRanges(ranges: readonly PeerRange[]): PeerRange[] {
     emit(range.first - 1n);
     from = range.first;
     open.add(range.ports);
+    if (slice.isSpent) yield;
   }
   for (const range of closing.slice(closed)) {
     emit(range.last);
     from = range.last + 1n;
     open.remove(range.ports);
+    if (slice.isSpent) yield;
   }
   return divided;
 }
@@ -108,8 +114,11 @@ class OpenSets {
   }
 
   /** Returns `undefined` if no range contains the current address. */
-  union(): AllowedPorts | undefined {
+  union(spend: (steps: number) => void): AllowedPorts | undefined {
     if (this.#counts.size === 0) return undefined;
+    let steps = 0;
+    for (const { ports } of this.#counts.values()) steps += 1 + ports.ranges.length;
+    spend(steps);
     const key = [...this.#counts.keys()].sort().join('|');
     let union = this.#unions.get(key);
     if (union === undefined)

@@ -5,18 +5,13 @@
  * A pod without a profile in a direction is not isolated in it. Pure: depends on the inputs only.
  */
 import { createHash } from 'node:crypto';
+import { inOneSlice, type TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { canonicalIp } from '../../../api/meta/ip-addresses.ts';
 import { fromLabelSelector, type Selector } from '../../../api/meta/selector.ts';
-import {
-  type AddressRange,
-  addressRange,
-  ALL_ADDRESSES,
-  blockRanges,
-  divideRanges,
-  type PeerRange,
-} from './address-ranges.ts';
+import { type AddressRange, divideRanges, type PeerRange } from './address-ranges.ts';
 import { ALL_PORTS, type AllowedPorts, allowedPorts, LAST_PORT, type PortRange, PROTOCOLS } from './allowed-ports.ts';
-import type { PolicyInputs, PolicyPod, PolicySpec } from './policy-inputs.ts';
+import { Budget, type PeerMatch, PodIndex, TooManySteps } from './pod-index.ts';
+import type { PolicyInputs, PolicyPeer, PolicyPod, PolicySpec } from './policy-inputs.ts';
 
 export type Direction = 'ingress' | 'egress';
 
@@ -35,30 +30,79 @@ export interface CompiledPolicies {
 }
 
 type Rule = NonNullable<PolicySpec['ingress']>[number] & NonNullable<PolicySpec['egress']>[number];
-type Peer = NonNullable<Rule['from']>[number];
 type Port = NonNullable<Rule['ports']>[number];
 type Policy = PolicyInputs['policies'][number];
 
 /** The number of ranges of all profiles together. The kernel needs about 200 bytes for each. */
-export const MAX_RANGES = 500_000;
+export const MAX_RANGES = 200_000;
+/**
+ * The number of comparisons for the policies of one namespace, which a few megabytes of policies could multiply without end.
+ * A second of work, in slices.
+ */
+export const MAX_STEPS = 2_000_000;
 
-export function compilePolicies(inputs: PolicyInputs, maxRanges = MAX_RANGES): CompiledPolicies {
-  const compiler = new Compiler(inputs, maxRanges);
-  const ingress = new Map<string, Profile>();
-  const egress = new Map<string, Profile>();
-  const tooLarge = new Set<string>();
-  for (const pod of inputs.pods.filter(({ isLocal }) => isLocal)) {
-    for (const [direction, profiles] of [
-      ['ingress', ingress],
-      ['egress', egress],
-    ] as const) {
-      const found = compiler.profile(pod, direction);
-      if (found === undefined) continue;
-      if (found.isCut) tooLarge.add(`${pod.namespace}/${pod.name}`);
-      for (const ip of pod.ips) profiles.set(canonicalIp(ip) ?? ip, found.profile);
+export interface CompileLimits {
+  readonly ranges: number;
+  readonly steps: number;
+}
+
+/** Compiles without pauses. */
+export function compilePolicies(inputs: PolicyInputs, limits: Partial<CompileLimits> = {}): CompiledPolicies {
+  return inOneSlice(compileInSlices(inputs, { isSpent: false }, limits));
+}
+
+/** Yields when the slice is spent. */
+export function* compileInSlices(
+  inputs: PolicyInputs,
+  slice: Pick<TimeSlice, 'isSpent'>,
+  { ranges = MAX_RANGES, steps = MAX_STEPS }: Partial<CompileLimits> = {},
+): Generator<void, CompiledPolicies, undefined> {
+  const compiler = new Compiler(inputs, slice, steps);
+  const isolated: Isolated[] = [];
+  for (const pod of inputs.pods) {
+    if (!pod.isLocal) continue;
+    for (const direction of ['ingress', 'egress'] as const) {
+      const profile = yield* compiler.profile(pod, direction);
+      if (profile !== undefined) isolated.push({ pod, direction, profile });
+      if (slice.isSpent) yield;
     }
   }
-  return { ingress, egress, tooLarge: [...tooLarge] };
+  return withinLimit(isolated, ranges);
+}
+
+interface Isolated {
+  readonly pod: PolicyPod;
+  readonly direction: Direction;
+  readonly profile: Profile | 'too-large';
+}
+
+const ISOLATED: Profile = { id: profileId([]), peers: [] };
+
+/** The namespaces with the fewest ranges get theirs first, so that nobody uses up the ranges of others. */
+function withinLimit(isolated: readonly Isolated[], maxRanges: number): CompiledPolicies {
+  const sizes = new Map<string, { readonly ids: Set<string>; size: number }>();
+  for (const { pod, profile } of isolated) {
+    if (profile === 'too-large') continue;
+    const known = sizes.get(pod.namespace) ?? { ids: new Set<string>(), size: 0 };
+    if (!known.ids.has(profile.id)) known.size += profile.peers.length;
+    known.ids.add(profile.id);
+    sizes.set(pod.namespace, known);
+  }
+  let left = maxRanges;
+  const fits = new Set<string>();
+  for (const [namespace, { size }] of [...sizes].sort(([, a], [, b]) => a.size - b.size)) {
+    if (size > left) break;
+    left -= size;
+    fits.add(namespace);
+  }
+  const directions = { ingress: new Map<string, Profile>(), egress: new Map<string, Profile>() };
+  const tooLarge = new Set<string>();
+  for (const { pod, direction, profile } of isolated) {
+    const isCut = profile === 'too-large' || !fits.has(pod.namespace);
+    if (isCut) tooLarge.add(`${pod.namespace}/${pod.name}`);
+    for (const ip of pod.ips) directions[direction].set(canonicalIp(ip) ?? ip, isCut ? ISOLATED : profile);
+  }
+  return { ...directions, tooLarge: [...tooLarge] };
 }
 
 /** The policy types that are in effect. The API server sets the default, but objects may be older than it. */
@@ -67,22 +111,28 @@ export function policyTypes(spec: PolicySpec): readonly string[] {
   return (spec.egress ?? []).length > 0 ? ['Ingress', 'Egress'] : ['Ingress'];
 }
 
-interface Found {
-  readonly profile: Profile;
-  readonly isCut: boolean;
+/** Rules that isolate one pod or several, and whose steps they are. */
+interface Task {
+  readonly rules: readonly { readonly namespace: string; readonly rule: Rule }[];
+  readonly direction: Direction;
+  readonly pod: PolicyPod;
+  readonly budget: Budget;
 }
 
 class Compiler {
   readonly #index: PodIndex;
   readonly #byNamespace: Map<string, readonly { readonly policy: Policy; readonly selector: Selector }[]>;
-  readonly #profiles = new Map<string, Found>();
+  readonly #budgets = new Map<string, Budget>();
+  readonly #profiles = new Map<string, Profile | 'too-large'>();
   readonly #byId = new Map<string, Profile>();
   readonly #peers = new Map<string, readonly PeerMatch[]>();
-  #left: number;
+  readonly #slice: Pick<TimeSlice, 'isSpent'>;
+  readonly #steps: number;
 
-  constructor(inputs: PolicyInputs, maxRanges: number) {
+  constructor(inputs: PolicyInputs, slice: Pick<TimeSlice, 'isSpent'>, steps: number) {
     this.#index = new PodIndex(inputs);
-    this.#left = maxRanges;
+    this.#slice = slice;
+    this.#steps = steps;
     const withSelector = inputs.policies.map((policy) => ({
       policy,
       // No selector selects all pods, as an empty one does.
@@ -92,7 +142,7 @@ class Compiler {
   }
 
   /** Returns `undefined` if no policy isolates the pod in this direction. */
-  profile(pod: PolicyPod, direction: Direction): Found | undefined {
+  *profile(pod: PolicyPod, direction: Direction): Generator<void, Profile | 'too-large' | undefined, undefined> {
     const type = direction === 'ingress' ? 'Ingress' : 'Egress';
     const policies = (this.#byNamespace.get(pod.namespace) ?? [])
       .filter(({ policy, selector }) => policyTypes(policy.spec).includes(type) && selector.matches(pod.labels))
@@ -106,128 +156,90 @@ class Compiler {
     const usesNames = direction === 'ingress' && rules.some(({ rule }) => (rule.ports ?? []).some(isNamed));
     const key = JSON.stringify([direction, names, usesNames ? pod.ports : []]);
     let found = this.#profiles.get(key);
-    if (found === undefined) this.#profiles.set(key, (found = this.#compile(rules, direction, pod)));
+    if (found === undefined) {
+      const budget = this.#budgets.get(pod.namespace) ?? new Budget(this.#steps);
+      this.#budgets.set(pod.namespace, budget);
+      found = yield* this.#bounded({ rules, direction, pod, budget });
+      this.#profiles.set(key, found);
+    }
     return found;
   }
 
-  #compile(
-    rules: readonly { readonly namespace: string; readonly rule: Rule }[],
-    direction: Direction,
-    pod: PolicyPod,
-  ): Found {
-    const all = rules.flatMap(({ namespace, rule }) => this.#ruleRanges(namespace, rule, direction, pod));
-    const peers = [4, 6].flatMap((family) => divideRanges(all.filter((range) => range.family === family)));
-    const isCut = peers.length > this.#left;
-    const kept = isCut ? [] : peers;
-    const id = profileId(kept);
-    const profile = this.#byId.get(id) ?? { id, peers: kept };
-    if (!this.#byId.has(id)) this.#left -= kept.length;
-    this.#byId.set(id, profile);
-    return { profile, isCut };
+  *#bounded(task: Task): Generator<void, Profile | 'too-large', undefined> {
+    try {
+      return yield* this.#compile(task);
+    } catch (error) {
+      if (error instanceof TooManySteps) return 'too-large';
+      throw error;
+    }
   }
 
-  #ruleRanges(namespace: string, rule: Rule, direction: Direction, pod: PolicyPod): PeerRange[] {
+  *#compile(task: Task): Generator<void, Profile, undefined> {
+    const { spend } = task.budget;
+    const all: PeerRange[] = [];
+    for (const { namespace, rule } of task.rules) {
+      const ranges = yield* this.#ruleRanges(namespace, rule, task);
+      spend(ranges.length);
+      for (const range of ranges) all.push(range);
+    }
+    const peers: PeerRange[] = [];
+    for (const family of [4, 6]) {
+      const own = all.filter((range) => range.family === family);
+      for (const range of yield* divideRanges(own, this.#slice, spend)) peers.push(range);
+    }
+    const id = profileId(peers);
+    const profile = this.#byId.get(id) ?? { id, peers };
+    this.#byId.set(id, profile);
+    return profile;
+  }
+
+  *#ruleRanges(
+    namespace: string,
+    rule: Rule,
+    { direction, pod, budget: { spend } }: Task,
+  ): Generator<void, PeerRange[], undefined> {
     const peers = (direction === 'ingress' ? rule.from : rule.to) ?? [];
-    const matches =
-      peers.length === 0 ? [this.#index.everything()] : peers.flatMap((peer) => this.#match(namespace, peer));
+    const matches: PeerMatch[] = peers.length === 0 ? [this.#index.everything()] : [];
+    for (const peer of peers) {
+      matches.push(...this.#match(namespace, peer, spend));
+      if (this.#slice.isSpent) yield;
+    }
     const ports = rule.ports ?? [];
     if (ports.length === 0) return matches.flatMap(({ ranges }) => withPorts(ranges, ALL_PORTS));
     const fixed = ports.filter((port) => !isNamed(port)).flatMap(numberedRange);
     const named = ports.filter(isNamed);
-    if (direction === 'ingress') fixed.push(...named.flatMap((port) => namedRanges(port, pod)));
+    spend(ports.length);
+    const names = new Set(named.map(({ protocol = 'TCP', port }) => `${protocol} ${port}`));
+    if (direction === 'ingress') fixed.push(...namedRanges(names, pod));
     const result = fixed.length === 0 ? [] : matches.flatMap(({ ranges }) => withPorts(ranges, allowedPorts(fixed)));
     if (direction === 'ingress' || named.length === 0) return result;
     // A name means the port of that name in each destination pod.
-    for (const { pod: destination, ranges } of matches.flatMap(({ pods }) => pods())) {
-      const own = named.flatMap((port) => namedRanges(port, destination));
-      if (own.length > 0) result.push(...withPorts(ranges, allowedPorts(own)));
+    for (const { pods } of matches) {
+      const destinations = pods(spend);
+      for (const { pod: destination, ranges } of destinations) {
+        spend(1 + destination.ports.length);
+        const own = namedRanges(names, destination);
+        if (own.length > 0) result.push(...withPorts(ranges, allowedPorts(own)));
+        if (this.#slice.isSpent) yield;
+      }
     }
     return result;
   }
 
-  #match(namespace: string, peer: Peer): readonly PeerMatch[] {
+  #match(namespace: string, peer: PolicyPeer, spend: Budget['spend']): readonly PeerMatch[] {
     // Policies of many namespaces often have the same peers. The namespace matters only if the peer does not select it.
     const { namespaceSelector, ipBlock } = peer;
     const place = namespaceSelector === undefined && ipBlock === undefined ? namespace : '';
     const key = JSON.stringify([place, peer]);
     let matches = this.#peers.get(key);
-    if (matches === undefined) this.#peers.set(key, (matches = this.#index.match(namespace, peer)));
+    if (matches === undefined) this.#peers.set(key, (matches = this.#index.match(namespace, peer, spend)));
+    for (const { ranges } of matches) spend(ranges.length);
     return matches;
   }
 }
 
-interface MatchedPod {
-  readonly pod: PolicyPod;
-  /** Those of its addresses that match: a block may contain only one of them. */
-  readonly ranges: readonly AddressRange[];
-}
-
-/** The addresses that a peer means, and the pods among them. */
-interface PeerMatch {
-  readonly ranges: readonly AddressRange[];
-  readonly pods: () => readonly MatchedPod[];
-}
-
-/** The pods by namespace and labels: pods of one template are matched once. */
-class PodIndex {
-  /** All pods with their addresses, sorted by the first one: sorted ranges are divided in linear time. */
-  readonly #matched: readonly MatchedPod[];
-  readonly #groups: readonly (readonly MatchedPod[])[];
-  readonly #labels: ReadonlyMap<string, Readonly<Record<string, string>>>;
-
-  constructor({ pods, namespaces }: PolicyInputs) {
-    this.#matched = pods.map(matched).sort((a, b) => inOrder(a.ranges[0], b.ranges[0]));
-    this.#labels = new Map(namespaces.map(({ name, labels }) => [name, labels]));
-    const key = ({ pod: { namespace, labels } }: MatchedPod): string =>
-      JSON.stringify([namespace, Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))]);
-    this.#groups = [...Map.groupBy(this.#matched, key).values()];
-  }
-
-  everything(): PeerMatch {
-    return { ranges: ALL_ADDRESSES, pods: () => this.#matched };
-  }
-
-  match(namespace: string, { podSelector, namespaceSelector, ipBlock }: Peer): readonly PeerMatch[] {
-    if (ipBlock !== undefined) {
-      const ranges = blockRanges(ipBlock);
-      return [
-        { ranges, pods: () => this.#matched.map((own) => ({ pod: own.pod, ranges: within(own.ranges, ranges) })) },
-      ];
-    }
-    if (podSelector === undefined && namespaceSelector === undefined) return [];
-    // A missing pod selector means all pods of the namespaces, a missing namespace selector that of the policy.
-    const ofPods = fromLabelSelector(podSelector ?? {});
-    const ofNamespaces = namespaceSelector === undefined ? undefined : fromLabelSelector(namespaceSelector);
-    const inNamespace = (name: string): boolean => {
-      if (ofNamespaces === undefined) return name === namespace;
-      const labels = this.#labels.get(name);
-      return labels !== undefined && ofNamespaces.matches(labels);
-    };
-    const pods = this.#groups.flatMap((group) => {
-      const [first] = group;
-      return first !== undefined && inNamespace(first.pod.namespace) && ofPods.matches(first.pod.labels) ? group : [];
-    });
-    const ranges = pods.flatMap((own) => own.ranges).sort(inOrder);
-    return [{ ranges, pods: () => pods }];
-  }
-}
-
-const matched = (pod: PolicyPod): MatchedPod => ({ pod, ranges: pod.ips.flatMap(addressRange) });
-
 const withPorts = (ranges: readonly AddressRange[], ports: AllowedPorts): PeerRange[] =>
   ranges.map((range) => ({ ...range, ports }));
-
-function inOrder(a: AddressRange | undefined, b: AddressRange | undefined): number {
-  if (a === undefined || b === undefined) return a === b ? 0 : a === undefined ? -1 : 1;
-  return a.family - b.family || (a.first < b.first ? -1 : a.first > b.first ? 1 : 0);
-}
-
-/** Returns the addresses that lie in the ranges. */
-function within(addresses: readonly AddressRange[], ranges: readonly AddressRange[]): AddressRange[] {
-  return addresses.filter((own) =>
-    ranges.some(({ family, first, last }) => family === own.family && first <= own.first && own.last <= last),
-  );
-}
 
 const isNamed = ({ port }: Port): boolean => typeof port === 'string';
 
@@ -238,12 +250,15 @@ function numberedRange({ protocol = 'TCP', port, endPort }: Port): PortRange[] {
   return [{ protocol: known, first: port, last: endPort ?? port }];
 }
 
-function namedRanges({ protocol = 'TCP', port }: Port, pod: PolicyPod): PortRange[] {
-  const known = PROTOCOLS.find((name) => name === protocol);
-  if (known === undefined) return [];
-  return pod.ports
-    .filter((own) => own.name === port && own.protocol === known)
-    .map((own) => ({ protocol: known, first: own.port, last: own.port }));
+/** Returns the ports of the pod that have one of the names, each `PROTOCOL name`. */
+function namedRanges(names: ReadonlySet<string>, pod: PolicyPod): PortRange[] {
+  if (names.size === 0) return [];
+  return pod.ports.flatMap(({ name, protocol, port }) => {
+    const known = PROTOCOLS.find((one) => one === protocol);
+    return known === undefined || !names.has(`${protocol} ${name}`)
+      ? []
+      : [{ protocol: known, first: port, last: port }];
+  });
 }
 
 function profileId(peers: readonly PeerRange[]): string {

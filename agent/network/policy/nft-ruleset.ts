@@ -9,6 +9,7 @@
  * policies. Names are hashes; nothing of the API's text gets into the script.
  */
 import { createHash } from 'node:crypto';
+import { inOneSlice, type TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { formatIp, parseIp } from '../../../api/meta/ip-addresses.ts';
 import type { AddressFamily, PeerRange } from './address-ranges.ts';
 import { type AllowedPorts, LAST_PORT, type PortRange, PROTOCOLS } from './allowed-ports.ts';
@@ -44,13 +45,24 @@ const NEIGHBOR_DISCOVERY = [
 
 /** Returns the script that replaces the table, and that removes it if nothing is isolated. */
 export function policyScript(table: string, compiled: CompiledPolicies): string {
+  return inOneSlice(scriptInSlices(table, compiled, { isSpent: false }));
+}
+
+type Slice = Pick<TimeSlice, 'isSpent'>;
+
+/** Yields when the slice is spent: a script may have hundreds of thousands of ranges. */
+export function* scriptInSlices(
+  table: string,
+  compiled: CompiledPolicies,
+  slice: Slice,
+): Generator<void, string, undefined> {
   const { ingress, egress } = compiled;
   const removal = `add table inet ${table}\ndelete table inet ${table}\n`;
   if (ingress.size === 0 && egress.size === 0) return removal;
   const blocks = [
-    ...portChains([...ingress.values(), ...egress.values()]),
-    ...profileChains('egress', egress),
-    ...profileChains('ingress', ingress),
+    ...(yield* portChains([...ingress.values(), ...egress.values()], slice)),
+    ...(yield* profileChains('egress', egress, slice)),
+    ...(yield* profileChains('ingress', ingress, slice)),
     ...FAMILIES.flatMap((family) => isolationSets(family, compiled)),
     untrackedChain(),
     forwardChain(),
@@ -69,9 +81,12 @@ const elements = (list: readonly string[]): string[] =>
   list.length === 0 ? [] : [`elements = { ${list.join(', ')} }`];
 
 /** One chain for each distinct set of ports: returns if the port of the connection is allowed. */
-function portChains(profiles: readonly Profile[]): string[] {
+function* portChains(profiles: readonly Profile[], slice: Slice): Generator<void, string[], undefined> {
   const sets = new Map<string, AllowedPorts>();
-  for (const { peers } of profiles) for (const { ports } of peers) if (!ports.isAll) sets.set(ports.key, ports);
+  for (const { peers } of new Set(profiles)) {
+    for (const { ports } of peers) if (!ports.isAll) sets.set(ports.key, ports);
+    if (slice.isSpent) yield;
+  }
   return [...sets.entries()]
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .flatMap(([key, { ranges }]) => {
@@ -105,30 +120,40 @@ function portChains(profiles: readonly Profile[]): string[] {
 const isWhole = ({ first, last }: PortRange): boolean => first === 0 && last === LAST_PORT;
 
 /** One map of peers and one chain for each profile: returns if the peer and the port are allowed. */
-function profileChains(direction: Direction, profiles: ReadonlyMap<string, Profile>): string[] {
+function* profileChains(
+  direction: Direction,
+  profiles: ReadonlyMap<string, Profile>,
+  slice: Slice,
+): Generator<void, string[], undefined> {
   const distinct = new Map([...profiles.values()].map((profile) => [profile.id, profile]));
-  return [...distinct.values()]
-    .sort((a, b) => (a.id < b.id ? -1 : 1))
-    .flatMap(({ id, peers }) => {
-      const known = FAMILIES.filter((family) => peers.some((range) => range.family === family));
-      const name = `${direction}_${id}`;
-      return [
-        ...known.map((family) =>
-          block('map', `${name}_${family}`, [
-            `type ${FACTS[family].type} : verdict`,
-            'flags interval',
-            ...elements(peers.filter((range) => range.family === family).map(peerElement)),
-          ]),
-        ),
-        block('chain', name, [
-          ...known.map((family) => {
-            const { protocol, source, destination } = FACTS[family];
-            return `meta protocol ${protocol} ${direction === 'ingress' ? source : destination} vmap @${name}_${family}`;
-          }),
-          'drop',
+  const blocks: string[] = [];
+  for (const { id, peers } of [...distinct.values()].sort((a, b) => (a.id < b.id ? -1 : 1))) {
+    const texts: Record<AddressFamily, string[]> = { 4: [], 6: [] };
+    for (const range of peers) {
+      texts[range.family].push(peerElement(range));
+      if (slice.isSpent) yield;
+    }
+    const known = FAMILIES.filter((family) => texts[family].length > 0);
+    const name = `${direction}_${id}`;
+    for (const family of known)
+      blocks.push(
+        block('map', `${name}_${family}`, [
+          `type ${FACTS[family].type} : verdict`,
+          'flags interval',
+          ...elements(texts[family]),
         ]),
-      ];
-    });
+      );
+    blocks.push(
+      block('chain', name, [
+        ...known.map((family) => {
+          const { protocol, source, destination } = FACTS[family];
+          return `meta protocol ${protocol} ${direction === 'ingress' ? source : destination} vmap @${name}_${family}`;
+        }),
+        'drop',
+      ]),
+    );
+  }
+  return blocks;
 }
 
 function peerElement({ family, first, last, ports }: PeerRange): string {

@@ -12,10 +12,11 @@ import { Backoff } from '../../../api/machinery/backoff.ts';
 import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { Namespace, NetworkPolicy, Pod } from '../../../api/machinery/kinds.ts';
+import { inSlices, TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
-import { compilePolicies } from './compile-policies.ts';
+import { compileInSlices, compilePolicies } from './compile-policies.ts';
 import type { Nftables } from './nftables.ts';
-import { policyScript } from './nft-ruleset.ts';
+import { policyScript, scriptInSlices } from './nft-ruleset.ts';
 import {
   concernsPolicies,
   type LocalPod,
@@ -290,12 +291,16 @@ export class PolicyEnforcer {
 
   async #write(inputs: PolicyInputs): Promise<void> {
     const { nft, table, clock, logger, prepareHost } = this.#options;
-    const compiled = compilePolicies(inputs);
+    const slice = new TimeSlice(clock);
+    const compiled = await inSlices(compileInSlices(inputs, slice), slice);
     const tooLarge = compiled.tooLarge.join();
     if (tooLarge !== '' && tooLarge !== this.#tooLarge)
-      logger.error({ pods: compiled.tooLarge }, 'Network policies allow too many peers, so that the pods are isolated');
+      logger.error(
+        { pods: compiled.tooLarge },
+        'Network policies have too many peers or ports, so that the pods are isolated',
+      );
     this.#tooLarge = tooLarge;
-    const script = policyScript(table, compiled);
+    const script = await inSlices(scriptInSlices(table, compiled, slice), slice);
     if (script === this.#applied) return;
     const isEmpty = compiled.ingress.size === 0 && compiled.egress.size === 0;
     if (!isEmpty && !this.#isPrepared) {

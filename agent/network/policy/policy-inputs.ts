@@ -6,6 +6,9 @@ import type { Namespace, NetworkPolicy, Pod } from '../../../api/machinery/kinds
 
 export type PolicySpec = NonNullable<NetworkPolicy['spec']>;
 
+/** A peer of an ingress or egress rule. */
+export type PolicyPeer = NonNullable<NonNullable<PolicySpec['ingress']>[number]['from']>[number];
+
 export interface NamedPort {
   readonly name: string;
   readonly protocol: string;

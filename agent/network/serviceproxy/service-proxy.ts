@@ -265,12 +265,13 @@ async function forgetConnections(
  * service's address.
  */
 export function prepareHost(logger: Logger): () => Promise<void> {
-  return () =>
-    setKernelParameters(
+  return async () => {
+    await setKernelParameters(
       KERNEL_PARAMETERS,
       logger,
       'Cannot set a kernel parameter to 1, pods may not reach services (is br_netfilter loaded?)',
     );
+  };
 }
 
 const KERNEL_PARAMETERS = {
