@@ -3,22 +3,27 @@ import { dnsLabelErrors, dnsSubdomainErrors } from '../../api/meta/names.ts';
 import { parseCidr, parseIp } from '../../api/meta/ip-addresses.ts';
 import { itemsOf, type JsonSchema } from './json-schema.ts';
 
-const HOSTNAME = /^([a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*\.?$/;
-const DATE_TIME = /^(\d{4}-\d{2}-\d{2})[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:?\d{2})$/;
-const uuid = (version: string): RegExp =>
-  new RegExp(`^[0-9a-f]{8}-?[0-9a-f]{4}-?${version}[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}$`, 'i');
+/**
+ * A single label has a dash at most as its second character, and a name with dots ends in a label of letters, as in the OpenAPI
+ * library of kube-apiserver.
+ */
+const HOSTNAME =
+  /^(?:[a-zA-Z0-9\p{S}\p{L}]-?[a-zA-Z0-9\p{S}\p{L}]{0,62}|(?:[a-zA-Z0-9\p{S}\p{L}](?:[a-zA-Z0-9\-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?\.)+[a-zA-Z\p{L}]{2,63})$/u;
+const TIME = /^(\d\d):(\d\d):(\d\d)(?:.\d+)?(?:z|[+-]\d\d:\d\d)$/;
+const uuid = (version: string, variant = '[0-9a-f]'): RegExp =>
+  new RegExp(`^[0-9a-f]{8}-?[0-9a-f]{4}-?${version}[0-9a-f]{3}-?${variant}[0-9a-f]{3}-?[0-9a-f]{12}$`, 'i');
 const UUIDS: Readonly<Record<string, RegExp>> = {
   uuid: uuid('[0-9a-f]'),
   uuid3: uuid('3'),
-  uuid4: uuid('4'),
-  uuid5: uuid('5'),
+  uuid4: uuid('4', '[89ab]'),
+  uuid5: uuid('5', '[89ab]'),
 };
 
 const COLOR_PART = '\\s*(?:0|[1-9]\\d?|1\\d\\d?|2[0-4]\\d|25[0-5])\\s*';
 const PATTERNS: ReadonlyMap<string, RegExp> = new Map(
   Object.entries({
     ...UUIDS,
-    mac: /^(?:[0-9a-f]{2}([:-])(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}(?:(?:\1[0-9a-f]{2}){2})?|[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}(?:\.[0-9a-f]{4})?)$/i,
+    mac: /^(?:[0-9a-f]{2}([:-])(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}(?:(?:\1[0-9a-f]{2}){2}|(?:\1[0-9a-f]{2}){14})?|[0-9a-f]{4}(?:\.[0-9a-f]{4}){2}(?:\.[0-9a-f]{4}|(?:\.[0-9a-f]{4}){7})?)$/i,
     ssn: /^\d{3}[- ]?\d{2}[- ]?\d{4}$/,
     hexcolor: /^#?(?:[0-9a-f]{3}|[0-9a-f]{6})$/i,
     rgbcolor: new RegExp(`^rgb\\(${COLOR_PART},${COLOR_PART},${COLOR_PART}\\)$`),
@@ -63,7 +68,7 @@ function isCreditCard(text: string): boolean {
 }
 
 const CARD =
-  /^(?:4\d{12}(?:\d{3})?|5[1-5]\d{14}|(?:222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}|6(?:011|5\d\d)\d{12}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|(?:2131|1800|35\d{3})\d{11}|6[27]\d{14})$/;
+  /^(?:4\d{12}(?:\d{3})?|5[1-5]\d{14}|6(?:011|5\d\d)\d{12}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|(?:2131|1800|35\d{3})\d{11})$/;
 
 const OTHERS: ReadonlySet<string> = new Set([
   'duration',
@@ -106,11 +111,13 @@ export function unknownFormats(schema: JsonSchema): string[] {
   return [...(isKnown(schema) ? [] : [format]), ...inner.flatMap(unknownFormats)];
 }
 
-/** Whether an integer is in the range of its format. */
-export function fitsIntegerFormat(format: string, value: number | bigint): boolean {
-  if (format !== 'int32' && format !== 'int64') return true;
-  const bits = format === 'int32' ? 31 : 63;
-  return value >= -(2 ** bits) && BigInt.asIntN(bits + 1, BigInt(value)) === BigInt(value);
+export const isNumberFormat = (format: string): boolean => OF_NUMBERS.has(format);
+
+/** Returns the format that validation checks for a type, or `''` if it checks none. */
+export function formatOf(type = '', format = ''): string {
+  if (type === 'integer') return format === 'int32' || format === 'int64' ? format : '';
+  if (type === 'number') return format === 'float' || format === 'double' ? format : '';
+  return (type === '' || type === 'string') && (OTHERS.has(format) || PATTERNS.has(format)) ? format : '';
 }
 
 export function fitsFormat(format: string, text: string): boolean {
@@ -134,27 +141,52 @@ export function fitsFormat(format: string, text: string): boolean {
     case 'date':
       return isDate(text);
     case 'date-time':
-    case 'datetime': {
-      const parts = DATE_TIME.exec(text);
-      return parts !== null && isDate(parts[1] ?? '');
-    }
+    case 'datetime':
+      return isDateTime(text);
     case 'ipv4':
-      return !text.includes(':') && parseIp(text) !== undefined;
+      return text.includes('.') && parseIp(text) !== undefined;
     case 'ipv6':
       return text.includes(':') && parseIp(text) !== undefined;
     case 'cidr':
       return parseCidr(text) !== undefined;
     case 'email':
-      return /^[^\s@<>]+@[^\s@<>]+$/.test(text);
+      return EMAIL.test(text);
     case 'hostname':
-      return text.length <= 255 && HOSTNAME.test(text);
+      return text.length <= 255 && HOSTNAME.test(text) && text.split('.').every(({ length }) => length <= 63);
     case 'uri':
-      return URL.canParse(text) || text.startsWith('/');
+      return isRequestUri(text);
     case 'byte':
-      return /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(text);
+      return /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$/.test(text);
     default:
       return true;
   }
+}
+
+const ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~\\u0080-\\u{10ffff}-]+";
+const ADDRESS = `(?:${ATOM}(?:\\.${ATOM})*|"(?:[^"\\\\]|\\\\.)*")@(?:${ATOM}(?:\\.${ATOM})*|\\[[^\\[\\]]*\\])`;
+/** An address alone, or in angle brackets after the name of its owner. */
+const EMAIL = new RegExp(`^\\s*(?:${ADDRESS}|[^<>@,;:]*<${ADDRESS}>)\\s*$`, 'u');
+
+/** Whether Go takes the text as the target of a request: a URI with a scheme, a path, or `*`. */
+function isRequestUri(text: string): boolean {
+  // Control characters are in no URI.
+  if (text === '' || /\p{Cc}/u.test(text)) return false;
+  const [, scheme, rest = text] = /^([A-Za-z][A-Za-z0-9+.-]*):(.*)$/s.exec(text) ?? [];
+  if (scheme === undefined) return text === '*' || (text.startsWith('/') && hasValidEscapes(text));
+  if (!rest.startsWith('/')) return true;
+  if (!rest.startsWith('//')) return hasValidEscapes(rest);
+  const [, authority = '', path = ''] = /^\/\/([^/?]*)(.*)$/s.exec(rest) ?? [];
+  const host = authority.slice(authority.lastIndexOf('@') + 1);
+  return /^(?:\[[0-9A-Fa-f:.]+(?:%25[^\]]+)?\]|[^:[\]\s"<>\\^`{|}]*)(?::\d*)?$/.test(host) && hasValidEscapes(path);
+}
+
+const hasValidEscapes = (text: string): boolean => !/%(?![0-9A-Fa-f]{2})/.test(text.split('?', 1)[0] ?? '');
+
+/** Whether the text is a date and a time. What follows a second `T` is not read. */
+function isDateTime(text: string): boolean {
+  const [date = '', time = ''] = text.toLowerCase().split('t');
+  const [, hour = '', minute = '', second = ''] = TIME.exec(time) ?? [];
+  return isDate(date) && hour !== '' && hour <= '23' && minute <= '59' && second <= '59';
 }
 
 function isDate(text: string): boolean {

@@ -2,9 +2,15 @@
  * Validates a custom resource on a write: its schema, the metadata of embedded objects, its rules in CEL, and its scale. On an
  * update, errors of unchanged values are ignored (ratcheting).
  */
-import { FieldError, invalid } from '../../api/meta/field-error.ts';
-import { nameIsSubdomain } from '../../api/meta/names.ts';
-import type { JsonObject, JsonValue, KubeObject, ObjectMeta } from '../../api/meta/object.ts';
+import { FieldError, invalid, required } from '../../api/meta/field-error.ts';
+import { nameIsPathSegment, rfc1035LabelErrors } from '../../api/meta/names.ts';
+import {
+  type JsonObject,
+  type JsonValue,
+  type KubeObject,
+  type ObjectMeta,
+  parseApiVersion,
+} from '../../api/meta/object.ts';
 import { validateMetadata } from '../../api/meta/validation.ts';
 import type { ScaleSubresource } from './definition.ts';
 import { validateScaleFields } from './custom-scale.ts';
@@ -13,7 +19,8 @@ import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.
 import type { CompiledRules } from './rule-compilation.ts';
 import { atOnce, inTurns, type Pausing } from '../registry/pausing.ts';
 import { ruleErrors } from './rule-validation.ts';
-import { JunctionError, repeatedItems, validateObject, validateValue } from './value-validation.ts';
+import { JunctionError } from './junction-error.ts';
+import { repeatedItems, validateObject, validateValue } from './value-validation.ts';
 
 export interface ObjectValidator {
   readonly schema: JsonSchema;
@@ -23,7 +30,6 @@ export interface ObjectValidator {
 
 /** After one of these errors, rules are not evaluated, because values may not have the types that the rules expect. */
 const BLOCKING: ReadonlySet<string> = new Set([
-  'FieldValueForbidden',
   'FieldValueNotSupported',
   'FieldValueRequired',
   'FieldValueTooLong',
@@ -119,7 +125,7 @@ function statusErrors(object: JsonObject, old: JsonObject | undefined, schema: J
 
 const placeOf = (error: FieldError): string => (error instanceof JunctionError ? error.at : error.field);
 
-/** Validates the metadata of embedded objects. */
+/** Validates `apiVersion`, `kind` and `metadata` of embedded objects. */
 export function embeddedErrors(value: JsonValue, schema: JsonSchema, path: string, isRoot: boolean): FieldError[] {
   const errors: FieldError[] = [];
   const items = itemsOf(schema);
@@ -127,18 +133,40 @@ export function embeddedErrors(value: JsonValue, schema: JsonSchema, path: strin
     value.forEach((item, index) => errors.push(...embeddedErrors(item, items, `${path}[${index}]`, false)));
   }
   if (!isObject(value)) return errors;
-  if (schema['x-kubernetes-embedded-resource'] === true && !isRoot && isObject(value['metadata'])) {
-    const rules = { namespaced: true, nameRule: nameIsSubdomain, builtIn: false };
-    const metadata = { name: 'fake', ...value['metadata'] } as ObjectMeta;
-    for (const error of validateMetadata({ namespace: 'fake', ...metadata }, rules)) {
-      const field = path === '' ? error.field : `${path}.${error.field}`;
-      errors.push(new FieldError(error.type, field, error.value, error.detail));
-    }
-  }
+  if (schema['x-kubernetes-embedded-resource'] === true && !isRoot) errors.push(...identityErrors(value, path));
   for (const [name, member] of Object.entries(value)) {
     const inner = memberSchema(schema, name);
     if (inner === undefined || member === undefined) continue;
-    errors.push(...embeddedErrors(member, inner, path === '' ? name : `${path}.${name}`, false));
+    const isProperty = schema.properties !== undefined && Object.hasOwn(schema.properties, name);
+    const within = isProperty ? (path === '' ? name : `${path}.${name}`) : `${path}[${name}]`;
+    errors.push(...embeddedErrors(member, inner, within, false));
+  }
+  return errors;
+}
+
+function identityErrors(object: JsonObject, path: string): FieldError[] {
+  const at = (name: string): string => (path === '' ? name : `${path}.${name}`);
+  const errors: FieldError[] = [];
+  const { apiVersion, kind, metadata } = object;
+  for (const [name, value] of Object.entries({ apiVersion, kind })) {
+    if (value === undefined) errors.push(required(at(name)));
+    else if (typeof value !== 'string') errors.push(invalid(at(name), value, 'must be a string'));
+    else if (value === '') errors.push(invalid(at(name), value, 'must not be empty'));
+  }
+  if (typeof apiVersion === 'string' && apiVersion !== '' && parseApiVersion(apiVersion) === undefined) {
+    errors.push(invalid(at('apiVersion'), apiVersion, `unexpected GroupVersion string: ${apiVersion}`));
+  }
+  if (typeof kind === 'string' && kind !== '') {
+    const faults = rfc1035LabelErrors(kind.toLowerCase());
+    const text = `may have mixed case, but should otherwise match: ${faults.join(',')}`;
+    if (faults.length > 0) errors.push(invalid(at('kind'), kind, text));
+  }
+  if (isObject(metadata)) {
+    const meta = { ...metadata } as ObjectMeta;
+    const rules = { namespaced: Boolean(meta.namespace), nameRule: nameIsPathSegment, builtIn: false };
+    for (const error of validateMetadata({ ...meta, name: meta.name || 'fakename' }, rules)) {
+      errors.push(new FieldError(error.type, at(error.field), error.value, error.detail));
+    }
   }
   return errors;
 }

@@ -18,7 +18,9 @@ import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { compilePattern, PatternCache } from '../../api/meta/pattern.ts';
 import { canonicalJson } from '../../api/codec/structured-merge/path-element.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
-import { fitsFormat, fitsIntegerFormat } from './formats.ts';
+import { fitsFormat, formatOf, isNumberFormat } from './formats.ts';
+import { JunctionError } from './junction-error.ts';
+import { isWhole, numberErrors } from './number-validation.ts';
 import { isObject, itemsOf, type JsonSchema, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 import { spendSteps, withinBudget } from '../../api/meta/validation-effort.ts';
 
@@ -42,8 +44,8 @@ export function repeatedItems(object: JsonObject, schema: JsonSchema): FieldErro
 function typeName(value: JsonValue): string {
   if (value === null) return 'null';
   if (Array.isArray(value)) return 'array';
-  if (typeof value === 'number') return Number.isSafeInteger(value) ? 'integer' : 'number';
-  return typeof value === 'bigint' ? 'integer' : typeof value;
+  if (typeof value === 'number' || typeof value === 'bigint') return isWhole(value) ? 'integer' : 'number';
+  return typeof value;
 }
 
 /** The cost of validating one value by one schema. Each alternative of `anyOf` and similar keywords counts as a schema. */
@@ -51,19 +53,51 @@ const STEPS_OF_A_VALUE = 20;
 
 const child = (path: string, name: string): string => (path === '' ? name : `${path}.${name}`);
 
-function check(value: JsonValue, schema: JsonSchema, path: string, errors: FieldError[], isResource: boolean): void {
+/**
+ * Adds the errors of a value and returns how many checks matched, which selects the alternative whose errors are reported. A
+ * value of the wrong type is checked by the keywords of its own type as well.
+ */
+function check(value: JsonValue, schema: JsonSchema, path: string, errors: FieldError[], isResource: boolean): number {
   spendSteps(STEPS_OF_A_VALUE);
-  if (value === null && schema.nullable === true) return;
-  if (!checkType(value, schema, path, errors)) return;
-  checkCombinations(value, schema, path, errors, isResource);
-  if (typeof value === 'string') checkText(value, schema, path, errors);
-  else if (typeof value === 'number' || typeof value === 'bigint') checkNumber(value, schema, path, errors);
-  else if (Array.isArray(value)) checkList(value, schema, path, errors);
-  if (schema.enum !== undefined && !isAmong(value, schema.enum)) {
-    const { type, detail } = unsupportedBy(schema.enum);
-    errors.push(new FieldError(type, path, value, detail));
+  const fault = typeFault(value, schema);
+  if (fault !== undefined)
+    addError(
+      errors,
+      typeInvalid(path, fault.found, `${path} in body must be of type ${fault.wanted}: "${fault.found}"`),
+    );
+  if (value === null) {
+    checkEnum(value, schema, path, errors);
+    return 0;
   }
-  if (isObject(value)) checkObject(value, schema, path, errors, isResource);
+  let matches = APPLYING_CHECKS;
+  if (schema.type || schema.format) matches += fault === undefined ? 2 : 1;
+  matches += checkCombinations(value, schema, path, errors, isResource);
+  if (typeof value === 'string') matches += checkText(value, schema, path, errors);
+  else if (typeof value === 'number' || typeof value === 'bigint') {
+    matches += 1;
+    for (const error of numberErrors(value, schema, path)) addError(errors, error);
+  } else if (Array.isArray(value)) matches += checkList(value, schema, path, errors);
+  checkEnum(value, schema, path, errors);
+  if (isObject(value)) matches += checkObject(value, schema, path, errors, isResource);
+  return matches;
+}
+
+/** The checks of combinations and of `enum` apply to every value, and the schema counts as a match of its own. */
+const APPLYING_CHECKS = 3;
+
+/** An error that was reported already, for example by another alternative, is not reported again. */
+function addError(errors: FieldError[], error: FieldError): void {
+  if (errors.length > MANY_ERRORS || !errors.some((one) => isSame(one, error))) errors.push(error);
+}
+
+const MANY_ERRORS = 100;
+const isSame = (a: FieldError, b: FieldError): boolean =>
+  a.type === b.type && a.field === b.field && a.detail === b.detail;
+
+function checkEnum(value: JsonValue, schema: JsonSchema, path: string, errors: FieldError[]): void {
+  if (schema.enum === undefined || schema.enum.length === 0 || (value !== null && isAmong(value, schema.enum))) return;
+  const { type, detail } = unsupportedBy(schema.enum);
+  addError(errors, new FieldError(type, path, value, detail));
 }
 
 /** With at least this number of values, a set is used for look-ups instead of comparisons one by one. */
@@ -93,52 +127,52 @@ function unsupportedBy(values: readonly JsonValue[]): FieldError {
   return refusal;
 }
 
-function checkType(value: JsonValue, schema: JsonSchema, path: string, errors: FieldError[]): boolean {
-  const wanted =
+/** The format of a number in Go, which errors show for a value whose schema has a format. */
+const NUMBER_FORMATS: Readonly<Record<string, string>> = { integer: 'int64', number: 'float64' };
+
+interface TypeFault {
+  readonly wanted: string;
+  readonly found: string;
+}
+
+/** Returns how a value differs from the type of its schema. With a format, texts and lists are left to the check of the format. */
+function typeFault(value: JsonValue, schema: JsonSchema): TypeFault | undefined {
+  const types =
     schema['x-kubernetes-int-or-string'] === true ? ['integer', 'string'] : schema.type ? [schema.type] : [];
   const actual = typeName(value);
-  if (wanted.length === 0 || wanted.includes(actual) || (wanted.includes('number') && actual === 'integer'))
-    return true;
-  const text = `${path} in body must be of type ${wanted.join(',')}: "${actual}"`;
-  errors.push(typeInvalid(path, actual, text));
-  return false;
+  if (value === null) {
+    return types.length === 0 || schema.nullable === true ? undefined : { wanted: types.join(','), found: actual };
+  }
+  if (types.includes(actual) || (actual === 'integer' && types.includes('number'))) return undefined;
+  const format = formatOf(types.length === 1 ? types[0] : '', schema.format);
+  if (format === '') return types.length === 0 ? undefined : { wanted: types.join(','), found: actual };
+  if (actual !== 'string' && actual !== 'array') return { wanted: format, found: NUMBER_FORMATS[actual] ?? '' };
+  const isNumeric = types.includes('integer') || types.includes('number');
+  return isNumeric ? { wanted: types.join(','), found: actual } : undefined;
 }
 
-const errorsOf = (value: JsonValue, schema: JsonSchema, path: string, isResource: boolean): FieldError[] => {
+const errorsOf = (value: JsonValue, schema: JsonSchema, path: string, isResource: boolean): FieldError[] =>
+  resultOf(value, schema, path, isResource).errors;
+
+interface Result {
+  readonly errors: FieldError[];
+  readonly matches: number;
+}
+
+function resultOf(value: JsonValue, schema: JsonSchema, path: string, isResource: boolean): Result {
   const errors: FieldError[] = [];
-  check(value, schema, path, errors, isResource);
-  return errors;
-};
-
-/** Returns how many parts of the value match a schema. If all alternatives fail, the error of the best match is reported. */
-function reach(value: JsonValue, schema: JsonSchema): number {
-  let count = schema.type || schema.format ? 1 : 0;
-  if (isObject(value)) {
-    for (const [name, inner] of Object.entries(schema.properties ?? {})) {
-      const member = Object.hasOwn(value, name) ? value[name] : undefined;
-      if (member !== undefined) count += 1 + reach(member, inner);
-    }
-  }
-  const items = itemsOf(schema);
-  if (Array.isArray(value) && items !== undefined) for (const item of value) count += 1 + reach(item, items);
-  return count;
-}
-
-/** An error about the value at `at` as a whole, which names no field or another field. */
-export class JunctionError extends FieldError {
-  readonly at: string;
-
-  constructor({ type, field, value, detail }: FieldError, at: string) {
-    super(type, field, value, detail);
-    this.at = at;
-  }
+  const matches = check(value, schema, path, errors, isResource);
+  return { errors, matches };
 }
 
 /** The error of a junction itself names no field. */
 const junctionError = (at: string, text: string): JunctionError =>
   new JunctionError(invalid('<nil>', '', `"${at}" must ${text}`), at);
 
-/** Validates `anyOf`, `oneOf` and similar keywords: a certain number of alternatives must match. */
+/**
+ * Validates `anyOf` and `oneOf`: a certain number of alternatives must match. If none does, the errors of the first one with
+ * the most matches are reported. Returns the matches of that one, or of the first that is valid.
+ */
 function checkAlternatives(
   value: JsonValue,
   all: readonly JsonSchema[] | undefined,
@@ -146,16 +180,17 @@ function checkAlternatives(
   isResource: boolean,
   errors: FieldError[],
   refusal: (count: number) => string | undefined,
-): void {
-  if (all === undefined || all.length === 0) return;
-  const results = all.map((one) => ({ one, found: errorsOf(value, one, path, isResource) }));
-  const count = results.filter(({ found }) => found.length === 0).length;
-  const text = refusal(count);
-  if (text === undefined) return;
-  errors.push(junctionError(path, text));
-  if (count > 0) return;
-  const [best] = results.toSorted((a, b) => reach(value, b.one) - reach(value, a.one));
-  errors.push(...(best?.found ?? []).map((error) => new JunctionError(error, path)));
+): number {
+  if (all === undefined || all.length === 0) return 0;
+  const results = all.map((one) => resultOf(value, one, path, isResource));
+  const valid = results.filter((result) => result.errors.length === 0);
+  const text = refusal(valid.length);
+  if (text !== undefined) addError(errors, junctionError(path, text));
+  const [first] = valid;
+  if (first !== undefined) return text === undefined ? first.matches : 0;
+  const best = results.reduce((most, result) => (result.matches > most.matches ? result : most));
+  for (const error of best.errors) addError(errors, new JunctionError(error, path));
+  return best.matches;
 }
 
 function checkCombinations(
@@ -164,22 +199,27 @@ function checkCombinations(
   path: string,
   errors: FieldError[],
   isResource: boolean,
-): void {
-  const refuse = (text: string): unknown => errors.push(junctionError(path, text));
+): number {
+  const refuse = (text: string): void => addError(errors, junctionError(path, text));
   const { anyOf, oneOf, allOf = [], not } = schema;
-  checkAlternatives(value, anyOf, path, isResource, errors, (count) =>
+  let matches = 1;
+  matches += checkAlternatives(value, anyOf, path, isResource, errors, (count) =>
     count === 0 ? 'validate at least one schema (anyOf)' : undefined,
   );
-  checkAlternatives(value, oneOf, path, isResource, errors, (count) => {
+  matches += checkAlternatives(value, oneOf, path, isResource, errors, (count) => {
     if (count === 1) return undefined;
-    const found = count === 0 ? 'none valid' : `${count} valid alternatives`;
-    return `validate one and only one schema (oneOf). Found ${found}`;
+    const found = count === 0 ? 'Found none valid' : `Found ${count} valid alternatives`;
+    return `validate one and only one schema (oneOf). ${found}`;
   });
-  const found = allOf.map((one) => errorsOf(value, one, path, isResource));
-  errors.push(...found.flat().map((error) => new JunctionError(error, path)));
-  const fitting = found.filter((one) => one.length === 0).length;
+  const results = allOf.map((one) => resultOf(value, one, path, isResource));
+  for (const result of results) {
+    matches += result.matches;
+    for (const error of result.errors) addError(errors, new JunctionError(error, path));
+  }
+  const fitting = results.filter((result) => result.errors.length === 0).length;
   if (fitting < allOf.length) refuse(`validate all the schemas (allOf)${fitting === 0 ? '. None validated' : ''}`);
   if (not !== undefined && errorsOf(value, not, path, isResource).length === 0) refuse('not validate the schema (not)');
+  return matches;
 }
 
 const MAX_KEPT_INSTRUCTIONS = 200_000;
@@ -201,42 +241,31 @@ function isMatch(value: string, source: string): boolean {
   return pattern.matcher(value).find();
 }
 
-function checkText(value: string, schema: JsonSchema, path: string, errors: FieldError[]): void {
-  const { maxLength, minLength, pattern, format } = schema;
+function checkText(value: string, schema: JsonSchema, path: string, errors: FieldError[]): number {
+  const { maxLength, minLength, pattern } = schema;
+  const format = formatOf(schema.type, schema.format);
   const length = [...value].length;
   // Only the first of these errors is reported.
-  if (maxLength !== undefined && length > maxLength) errors.push(tooLong(path, maxLength));
+  if (maxLength !== undefined && length > maxLength) addError(errors, tooLong(path, maxLength));
   else if (minLength !== undefined && length < minLength) {
-    errors.push(invalid(path, value, `${path} in body should be at least ${minLength} chars long`));
+    addError(errors, invalid(path, value, `${path} in body should be at least ${minLength} chars long`));
   } else if (pattern && !isMatch(value, pattern)) {
-    errors.push(invalid(path, value, `${path} in body should match '${pattern}'`));
+    addError(errors, invalid(path, value, `${path} in body should match '${pattern}'`));
   }
-  if (format && !fitsFormat(format, value)) {
-    errors.push(typeInvalid(path, value, `${path} in body must be of type ${format}: "${value}"`));
+  if (format !== '' && !fitsFormat(format, value)) {
+    addError(errors, typeInvalid(path, value, `${path} in body must be of type ${format}: "${value}"`));
   }
+  return format === '' || isNumberFormat(format) ? 1 : 2;
 }
 
-function checkNumber(value: number | bigint, schema: JsonSchema, path: string, errors: FieldError[]): void {
-  const { multipleOf, maximum, minimum, exclusiveMaximum, exclusiveMinimum } = schema;
-  const refuse = (text: string): unknown => errors.push(invalid(path, value, `${path} in body should be ${text}`));
-  if (schema.type === 'integer' && !fitsIntegerFormat(schema.format ?? '', value)) {
-    const text = `Checked value must be of type integer with format ${schema.format ?? ''} in ${path}`;
-    errors.push(new JunctionError(invalid('<nil>', '', text), path));
-  }
-  if (multipleOf !== undefined && !Number.isInteger(Number(value) / multipleOf)) refuse(`a multiple of ${multipleOf}`);
-  if (maximum !== undefined && (exclusiveMaximum === true ? value >= maximum : value > maximum)) {
-    refuse(`less than ${exclusiveMaximum === true ? '' : 'or equal to '}${maximum}`);
-  }
-  if (minimum !== undefined && (exclusiveMinimum === true ? value <= minimum : value < minimum)) {
-    refuse(`greater than ${exclusiveMinimum === true ? '' : 'or equal to '}${minimum}`);
-  }
-}
-
-function checkList(list: readonly JsonValue[], schema: JsonSchema, path: string, errors: FieldError[]): void {
+function checkList(list: readonly JsonValue[], schema: JsonSchema, path: string, errors: FieldError[]): number {
+  let matches = 1;
   const items = itemsOf(schema);
   if (items !== undefined) {
     const isResource = items['x-kubernetes-embedded-resource'] === true;
-    list.forEach((item, index) => check(item, items, `${path}[${index}]`, errors, isResource));
+    list.forEach((item, index) => {
+      matches += check(item, items, `${path}[${index}]`, errors, isResource);
+    });
   }
   const { minItems, maxItems, uniqueItems } = schema;
   if (minItems !== undefined && list.length < minItems) {
@@ -246,6 +275,7 @@ function checkList(list: readonly JsonValue[], schema: JsonSchema, path: string,
   if (uniqueItems === true && new Set(list.map(canonicalJson)).size < list.length) {
     errors.push(invalid(path, '', `${path} in body shouldn't contain duplicates`));
   }
+  return matches;
 }
 
 /** Creates errors such as `Too many: 3: must have at most 2 items`. */
@@ -257,31 +287,31 @@ function checkObject(
   path: string,
   errors: FieldError[],
   isResource: boolean,
-): void {
-  const names = Object.keys(object);
-  const { maxProperties, minProperties } = schema;
-  if (maxProperties !== undefined && names.length > maxProperties)
-    errors.push(tooMany(path, names.length, maxProperties));
+): number {
+  let matches = 0;
+  const names = Object.keys(object).sort();
+  const { maxProperties, minProperties, properties = {} } = schema;
   if (minProperties !== undefined && names.length < minProperties) {
     errors.push(invalid(path, names.length, `${path} in body should have at least ${minProperties} properties`));
   }
+  if (maxProperties !== undefined && names.length > maxProperties)
+    errors.push(tooMany(path, names.length, maxProperties));
+  const checkMembers = (wanted: (name: string) => boolean): void => {
+    for (const name of names) {
+      if ((isResource && OBJECT_MEMBERS.has(name)) || !wanted(name)) continue;
+      const inner = memberSchema(schema, name);
+      const value = object[name];
+      if (inner === undefined || value === undefined) continue;
+      matches += check(value, inner, child(path, name), errors, inner['x-kubernetes-embedded-resource'] === true);
+    }
+  };
+  const isProperty = (name: string): boolean => Object.hasOwn(properties, name);
+  checkMembers((name) => !isProperty(name));
+  checkMembers(isProperty);
   for (const name of schema.required ?? []) {
-    if (!Object.hasOwn(object, name)) errors.push(required(child(path, name)));
+    if (!Object.hasOwn(object, name)) addError(errors, required(child(path, name)));
   }
-  if (isResource && path !== '') checkEmbedded(object, path, errors);
-  for (const name of names.sort()) {
-    if (isResource && OBJECT_MEMBERS.has(name)) continue;
-    const inner = memberSchema(schema, name);
-    const value = object[name];
-    if (inner === undefined || value === undefined) continue;
-    check(value, inner, child(path, name), errors, inner['x-kubernetes-embedded-resource'] === true);
-  }
-}
-
-function checkEmbedded(object: JsonObject, path: string, errors: FieldError[]): void {
-  for (const name of ['apiVersion', 'kind']) {
-    if (object[name] === undefined || object[name] === '') errors.push(required(`${path}.${name}`));
-  }
+  return matches;
 }
 
 /** Checks that the items of sets and keyed lists are unique. */

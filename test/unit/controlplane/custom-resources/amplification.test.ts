@@ -73,9 +73,9 @@ describe('an enumeration of thousands of values', () => {
     assert.match(errors[0]?.detail ?? '', /^supported values: "value-0", "value-1", /);
   });
   test('distinguishes texts from numbers and reads objects whatever the order of their members', () => {
-    const mixed: JsonSchema = { enum: [...numbered(20, (index) => index), { a: 1, b: 2 }, null] };
+    const mixed: JsonSchema = { enum: [...numbered(20, (index) => index), { a: 1, b: 2 }] };
     const fits = (value: JsonValue): boolean => validateValue(value, mixed, 'a').length === 0;
-    assert.deepEqual([7, '7', { b: 2, a: 1 }, { a: 1 }, null].map(fits), [true, false, true, false, true]);
+    assert.deepEqual([7, '7', { b: 2, a: 1 }, { a: 1 }].map(fits), [true, false, true, false]);
   });
 });
 

@@ -262,8 +262,8 @@ test('of alternatives that do not fit, the error names what the closest one lack
   ]);
   assert.deepEqual(faults(spec({ oneOf: alternatives }), { b: 'x' }), [
     `<nil>: Invalid value: "": ${none}`,
-    'spec.c: Required value',
     'spec.b: Invalid value: "x": spec.b in body should be at least 2 chars long',
+    'spec.c: Required value',
   ]);
   assert.deepEqual(faults(spec({ oneOf: alternatives }), { a: 'x', b: 'xx', c: 'x' }), [
     '<nil>: Invalid value: "": "spec" must validate one and only one schema (oneOf). Found 2 valid alternatives',
@@ -286,19 +286,31 @@ test('of alternatives that do not fit, the error names what the closest one lack
 test('formats take what has their form', () => {
   const cases: readonly (readonly [string, readonly string[], readonly string[]])[] = [
     ['date', ['2024-02-29'], ['2023-02-29', '2024']],
-    ['date-time', ['2024-02-29T01:02:03Z', '2024-02-29T01:02:03.5+01:00'], ['2024-02-29', 'yesterday']],
+    [
+      'date-time',
+      ['2024-02-29T01:02:03Z', '2024-02-29T01:02:03.5+01:00', '2024-02-29t23:59:59z'],
+      ['2024-02-29', 'yesterday', '2024-02-29 01:02:03Z', '2024-02-29T24:00:00Z', '2024-02-29T01:02:60Z'],
+    ],
     ['duration', ['1h30m', '0', '2 days', '1.5s'], ['1', 'soon', '3 moons']],
-    ['ipv4', ['10.0.0.1'], ['10.0.0', '::1']],
+    ['ipv4', ['10.0.0.1', '::ffff:10.0.0.1'], ['10.0.0', '::1']],
     ['ipv6', ['::1'], ['10.0.0.1']],
     ['cidr', ['10.0.0.0/8', '::/0'], ['10.0.0.0']],
     ['mac', ['00:1b:63:84:45:e6', '001b.6384.45e6'], ['00:1b:63:84:45']],
+    ['uuid4', ['123e4567-e89b-42d3-a456-426614174000'], ['123e4567-e89b-42d3-c456-426614174000']],
+    ['hostname', ['a', 'a-b', 'db1.example.com', 'xn--a.de'], ['ab-c', 'a.b', 'a.b1', 'a_b.com', 'a.com.', '']],
+    ['email', ['a@b', 'Joe <joe@example.com>', '"a b"@c'], ['a', 'a@', 'a@b@c', '@b', 'a b@c']],
+    [
+      'uri',
+      ['http://a', '/a', 'mailto:a@b', 'http:', '*', 'http://a:/x'],
+      ['a', '', '?a', 'http://a b', 'http://a/%zz', 'http://a:b'],
+    ],
     ['uuid', ['123e4567-e89b-12d3-a456-426614174000'], ['123e4567']],
     ['hexcolor', ['#fff', 'a0B1c2'], ['#ffff']],
     ['rgbcolor', ['rgb(1, 2,255)'], ['rgb(1,2,256)']],
     ['isbn', ['0-306-40615-2', '978-3-16-148410-0'], ['0-306-40615-3']],
     ['creditcard', ['4111 1111 1111 1111'], ['4111 1111 1111 1112']],
     ['ssn', ['111-22-3333'], ['11-22-3333']],
-    ['byte', ['aGk='], ['aGk']],
+    ['byte', ['aGk=', 'aGkh'], ['aGk', '']],
     ['k8s-short-name', ['a-b'], ['A', 'a.b']],
     ['k8s-long-name', ['a.b'], ['A']],
     ['unknown', ['anything'], []],
@@ -332,5 +344,57 @@ test('an integer fits the range of its format', () => {
   assert.equal(faults(of('int32'), { n: 3_000_000_000 }).length, 1);
   assert.equal(faults(of('int32'), { n: -2147483649 }).length, 1);
   assert.deepEqual(faults(of('int64'), { n: 9223372036854775807n }), []);
-  assert.equal(faults(of('int64'), { n: 1e19 }).length, 1);
+  assert.equal(faults(of('int64'), { n: 1e19 }).length, 2);
+});
+
+const ofNumber = (n: JsonSchema): JsonSchema => ({ type: 'object', properties: { n } });
+
+test('a number with the format float fits into 32 bits', () => {
+  const schema = ofNumber({ type: 'number', format: 'float' });
+  assert.deepEqual(faults(schema, { n: 1.5 }), []);
+  assert.deepEqual(faults(schema, { n: 1e39 }), [
+    '<nil>: Invalid value: "": Checked value must be of type number with format float in spec.n',
+  ]);
+});
+
+test('bounds of integers are integers, and multiples of fractions are found in spite of rounding', () => {
+  assert.deepEqual(faults(ofNumber({ type: 'number', maximum: 4.5, minimum: 3.5 }), { n: 5 }), [
+    'spec.n: Invalid value: 5: spec.n in body should be less than or equal to 4',
+  ]);
+  assert.deepEqual(faults(ofNumber({ type: 'number', minimum: 3.5 }), { n: 3 }), []);
+  assert.deepEqual(faults(ofNumber({ type: 'integer', maximum: 4.5 }), { n: 4 }), [
+    '<nil>: Invalid value: "": Maximum boundary value must be of type integer (default format) in spec.n',
+  ]);
+  assert.deepEqual(faults(ofNumber({ type: 'number', multipleOf: 0.1 }), { n: 0.3 }), []);
+  assert.deepEqual(faults(ofNumber({ type: 'number', maximum: 1e6 }), { n: 2000000.5 }), [
+    'spec.n: Invalid value: 2.0000005e+06: spec.n in body should be less than or equal to 1e+06',
+  ]);
+});
+
+test('a value of the wrong type is named after the format, and other keywords are checked as well', () => {
+  assert.deepEqual(faults(ofNumber({ type: 'string', enum: ['a', 'b'] }), { n: 5 }), [
+    'spec.n: Invalid value: "integer": spec.n in body must be of type string: "integer"',
+    'spec.n: Unsupported value: 5: supported values: "a", "b"',
+  ]);
+  assert.deepEqual(faults(ofNumber({ type: 'string', enum: ['a'] }), { n: null }), [
+    'spec.n: Invalid value: "null": spec.n in body must be of type string: "null"',
+    'spec.n: Unsupported value: null: supported values: "a"',
+  ]);
+  assert.deepEqual(faults(ofNumber({ type: 'string', format: 'date' }), { n: 5 }), [
+    'spec.n: Invalid value: "int64": spec.n in body must be of type date: "int64"',
+  ]);
+  assert.deepEqual(faults(ofNumber({ type: 'integer', format: 'int32' }), { n: true }), [
+    'spec.n: Invalid value: "": spec.n in body must be of type int32: ""',
+  ]);
+  assert.deepEqual(faults(ofNumber({ type: 'integer', format: 'int32' }), { n: 'x' }), [
+    'spec.n: Invalid value: "string": spec.n in body must be of type integer: "string"',
+  ]);
+});
+
+test('required members are missed after the others were checked', () => {
+  const schema: JsonSchema = { type: 'object', required: ['a'], properties: { a: text, b: text } };
+  assert.deepEqual(faults(schema, { b: 1 }), [
+    'spec.b: Invalid value: "integer": spec.b in body must be of type string: "integer"',
+    'spec.a: Required value',
+  ]);
 });
