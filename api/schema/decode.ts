@@ -5,8 +5,10 @@
  * The same code serves every kind and knows no kind by name. Custom resources are pruned by other code. The registry calls this
  * for every body of a built-in kind, and for the results of defaulting and patches.
  */
+import { Base64Error, canonicalBase64 } from './base64.ts';
 import { QuantityError, storedQuantity } from '../meta/quantity.ts';
 import { stringifyJson, setMember } from '../codec/json.ts';
+import { conversionFault, convertedInteger } from './map-conversion.ts';
 import { TimeError, canonicalMicroTime, canonicalTime } from './time.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import type { Field, Scalar, StructType, TypeNode } from './schema.ts';
@@ -24,16 +26,16 @@ export interface Decoded {
   readonly unknown: readonly string[];
 }
 
-/**
- * Throws `DecodeError`. `value` is not modified. `decimals` are the literals of whole numbers with a fraction or an exponent,
- * by path. Integer fields refuse them.
- */
-export function decodeStruct(
-  struct: StructType,
-  value: unknown,
-  decimals: ReadonlyMap<string, string> = NO_DECIMALS,
-): Decoded {
-  const walk = new Walk(decimals);
+export interface DecodeOptions {
+  /** The literals of whole numbers with a fraction or an exponent, by path. Integer fields refuse them. */
+  readonly decimals?: ReadonlyMap<string, string> | undefined;
+  /** The value is no text but the result of a strategic merge or an apply, which Go converts by other rules. */
+  readonly isConversion?: boolean;
+}
+
+/** Throws `DecodeError`. `value` is not modified. */
+export function decodeStruct(struct: StructType, value: unknown, options: DecodeOptions = {}): Decoded {
+  const walk = new Walk(options);
   if (value === null || value === undefined) return { value: walk.struct(struct, {}), unknown: [] };
   if (typeof value !== 'object' || Array.isArray(value)) {
     throw new DecodeError(`json: cannot unmarshal ${jsonKind(value)} into Go value of type ${goName(struct)}`);
@@ -143,9 +145,11 @@ class Walk {
   readonly #fields: string[] = [];
   #struct: StructType | undefined;
   readonly #decimals: ReadonlyMap<string, string>;
+  readonly #isConversion: boolean;
 
-  constructor(decimals: ReadonlyMap<string, string> = NO_DECIMALS) {
+  constructor({ decimals = NO_DECIMALS, isConversion = false }: DecodeOptions = {}) {
     this.#decimals = decimals;
+    this.#isConversion = isConversion;
   }
 
   struct(struct: StructType, value: JsonObject): JsonObject {
@@ -196,13 +200,13 @@ class Walk {
       case 'scalar':
         return this.#scalar(type.scalar, value);
       case 'struct':
-        if (typeof value !== 'object' || value === null || Array.isArray(value)) return this.#mismatch(type, value);
+        if (typeof value !== 'object' || value === null || Array.isArray(value)) return this.#wrong(type, value);
         return this.struct(type.struct, value);
       case 'list':
-        if (!Array.isArray(value)) return this.#mismatch(type, value);
+        if (!Array.isArray(value)) return this.#wrong(type, value);
         return this.#list(type.items, value);
       case 'map':
-        if (typeof value !== 'object' || value === null || Array.isArray(value)) return this.#mismatch(type, value);
+        if (typeof value !== 'object' || value === null || Array.isArray(value)) return this.#wrong(type, value);
         return this.#map(type.values, value);
     }
   }
@@ -233,16 +237,18 @@ class Walk {
   #scalar(scalar: Scalar, value: JsonValue): JsonValue {
     switch (scalar) {
       case 'string':
-        return typeof value === 'string' ? value : this.#wrongScalar('string', value);
+        return typeof value === 'string' ? value : this.#wrong({ kind: 'scalar', scalar }, value);
       case 'boolean':
-        return typeof value === 'boolean' ? value : this.#wrongScalar('bool', value);
+        return typeof value === 'boolean' ? value : this.#wrong({ kind: 'scalar', scalar }, value);
       case 'int32':
       case 'int64':
         return this.#integer(scalar, value);
       case 'double':
-        return typeof value === 'number' || typeof value === 'bigint' ? value : this.#wrongScalar('float64', value);
+        return typeof value === 'number' || typeof value === 'bigint'
+          ? value
+          : this.#wrong({ kind: 'scalar', scalar }, value);
       case 'bytes':
-        return typeof value === 'string' ? canonicalBase64(value) : this.#wrongScalar('[]uint8', value);
+        return typeof value === 'string' ? this.#bytes(value) : this.#wrong({ kind: 'scalar', scalar }, value);
       case 'time':
       case 'microTime':
         return time(scalar, value);
@@ -259,8 +265,22 @@ class Walk {
     }
   }
 
+  #bytes(text: string): string {
+    try {
+      return canonicalBase64(text);
+    } catch (error) {
+      if (!(error instanceof Base64Error)) throw error;
+      const origin = this.#isConversion ? 'error decoding from json: ' : '';
+      throw new DecodeError(`${origin}${error.message}`, { cause: error });
+    }
+  }
+
   #integer(scalar: 'int32' | 'int64', value: JsonValue): JsonValue {
-    if (typeof value !== 'number' && typeof value !== 'bigint') return this.#wrongScalar(scalar, value);
+    if (typeof value !== 'number' && typeof value !== 'bigint') return this.#wrong({ kind: 'scalar', scalar }, value);
+    if (this.#isConversion) {
+      const converted = convertedInteger(scalar, value);
+      return converted ?? this.#wrong({ kind: 'scalar', scalar }, value);
+    }
     const fits =
       typeof value === 'bigint'
         ? scalar === 'int64' && value <= INT64_MAX && value >= INT64_MIN
@@ -275,12 +295,9 @@ class Walk {
     return value;
   }
 
-  #wrongScalar(goType: string, value: JsonValue): never {
-    throw new DecodeError(`json: cannot unmarshal ${jsonKind(value)} ${this.#into()} of type ${goType}`);
-  }
-
-  #mismatch(type: TypeNode, value: JsonValue): never {
-    return this.#wrongScalar(goType(type), value);
+  #wrong(type: TypeNode, value: JsonValue): never {
+    if (this.#isConversion) throw new DecodeError(conversionFault(type, value));
+    throw new DecodeError(`json: cannot unmarshal ${jsonKind(value)} ${this.#into()} of type ${goType(type)}`);
   }
 
   #into(): string {
@@ -358,40 +375,4 @@ function intOrString(value: JsonValue): JsonValue {
 /** Throws the error of a type that decodes itself. Its message does not name the field. */
 function foreign(value: JsonValue, goType: string): never {
   throw new DecodeError(`json: cannot unmarshal ${jsonKind(value)} into Go value of type ${goType}`);
-}
-
-const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
-
-/** Returns the same bytes without line breaks. The `DecodeError` names the first invalid byte. */
-function canonicalBase64(text: string): string {
-  if (BASE64.test(text)) return text;
-  let at = 0;
-  let quantum = 0;
-  const bytes = Buffer.from(text);
-  const newline = (): void => {
-    while (bytes[at] === 0x0a || bytes[at] === 0x0d) at += 1;
-  };
-  const corrupt = (offset: number): never => {
-    throw new DecodeError(`illegal base64 data at input byte ${offset}`);
-  };
-  for (newline(); at < bytes.length; newline()) {
-    const char = String.fromCharCode(bytes[at] ?? 0);
-    at += 1;
-    if (/[A-Za-z0-9+/]/.test(char)) {
-      quantum = (quantum + 1) % 4;
-      continue;
-    }
-    if (char !== '=' || quantum < 2) corrupt(at - 1);
-    newline();
-    if (quantum === 2) {
-      if (at >= bytes.length) corrupt(bytes.length);
-      if (bytes[at] !== 0x3d) corrupt(at);
-      at += 1;
-      newline();
-    }
-    if (at < bytes.length) corrupt(at);
-    quantum = 0;
-  }
-  if (quantum !== 0) corrupt(bytes.length - quantum);
-  return Buffer.from(text, 'base64').toString('base64');
 }

@@ -128,14 +128,17 @@ function unsupportedBy(values: readonly JsonValue[]): FieldError {
 }
 
 /** The format of a number in Go, which errors show for a value whose schema has a format. */
-const NUMBER_FORMATS: Readonly<Record<string, string>> = { integer: 'int64', number: 'float64' };
+const NUMBER_FORMATS: ReadonlyMap<string, string> = new Map([
+  ['integer', 'int64'],
+  ['number', 'float64'],
+]);
 
 interface TypeFault {
   readonly wanted: string;
   readonly found: string;
 }
 
-/** Returns how a value differs from the type of its schema. With a format, texts and lists are left to the check of the format. */
+/** Returns how a value differs from the type of its schema. With a format, the check of the format judges texts and lists. */
 function typeFault(value: JsonValue, schema: JsonSchema): TypeFault | undefined {
   const types =
     schema['x-kubernetes-int-or-string'] === true ? ['integer', 'string'] : schema.type ? [schema.type] : [];
@@ -146,7 +149,7 @@ function typeFault(value: JsonValue, schema: JsonSchema): TypeFault | undefined 
   if (types.includes(actual) || (actual === 'integer' && types.includes('number'))) return undefined;
   const format = formatOf(types.length === 1 ? types[0] : '', schema.format);
   if (format === '') return types.length === 0 ? undefined : { wanted: types.join(','), found: actual };
-  if (actual !== 'string' && actual !== 'array') return { wanted: format, found: NUMBER_FORMATS[actual] ?? '' };
+  if (actual !== 'string' && actual !== 'array') return { wanted: format, found: NUMBER_FORMATS.get(actual) ?? '' };
   const isNumeric = types.includes('integer') || types.includes('number');
   return isNumeric ? { wanted: types.join(','), found: actual } : undefined;
 }

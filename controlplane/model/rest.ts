@@ -129,7 +129,12 @@ export interface Body {
 }
 
 export type Patch =
-  | { readonly type: 'json' | 'merge' | 'strategic'; readonly body: unknown; readonly duplicates: readonly string[] }
+  | {
+      readonly type: 'json' | 'merge' | 'strategic';
+      readonly body: unknown;
+      readonly duplicates: readonly string[];
+      readonly decimals?: ReadonlyMap<string, string> | undefined;
+    }
   | { readonly type: 'apply'; readonly body: unknown; readonly duplicates: readonly string[]; readonly force: boolean };
 
 export interface Written {

@@ -288,17 +288,9 @@ function subjectText(expected: ExpectedKind, metadata: unknown): string {
 
 const kindText = ({ group, version, kind }: ExpectedKind): string => `${group}/${version}, Kind=${kind}`;
 
-/** Returns the error that Go's conversion of an unstructured object has for what `error` says of a JSON text. */
-function conversionFault({ message }: DecodeError): string {
-  if (message.startsWith('illegal base64 data')) return `error decoding from json: ${message}`;
-  const [, number = '', type = ''] =
-    /^json: cannot unmarshal number (\S+) into Go .* of type (int32|int64)$/.exec(message) ?? [];
-  return /[.eE]/.test(number) ? `cannot convert float64 to ${type}` : message;
-}
-
 function* conform(expected: ExpectedKind, merged: JsonObject, subject: string): Pausing<KubeObject> {
   try {
-    const { object } = yield* expected.reader.conform(merged, expected.struct);
+    const { object } = yield* expected.reader.conform(merged, expected.struct, { isConversion: true });
     object.apiVersion = apiVersionOf(expected);
     object.kind = expected.kind;
     object.metadata ??= {};
@@ -309,7 +301,7 @@ function* conform(expected: ExpectedKind, merged: JsonObject, subject: string): 
   } catch (error) {
     if (!(error instanceof DecodeError)) throw error;
     if (expected.reader !== builtInReader) throw failure(error.message);
-    const why = `unable to convert unstructured object to ${kindText(expected)}: ${conversionFault(error)}`;
+    const why = `unable to convert unstructured object to ${kindText(expected)}: ${error.message}`;
     throw failure(`failed to convert new object (${subject}) to proper version: ${why}`);
   }
 }

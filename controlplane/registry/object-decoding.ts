@@ -6,7 +6,7 @@
 import { quoteText } from '../../api/meta/quote.ts';
 import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
 import { strictErrors, strictWarnings } from './strict-errors.ts';
-import { DecodeError, decodeStruct, unknownFieldErrors } from '../../api/schema/decode.ts';
+import { DecodeError, type DecodeOptions, decodeStruct, unknownFieldErrors } from '../../api/schema/decode.ts';
 import { applyTableDefaults } from '../../api/schema/defaults.ts';
 import {
   apiVersionOf,
@@ -30,7 +30,7 @@ export interface Conformed {
 /** Reads JSON as an object of a type. */
 export interface SchemaReader {
   /** Returns a new value with the shape of the struct. Throws a `DecodeError` for a field of the wrong type. */
-  conform(value: unknown, struct: StructType, decimals?: ReadonlyMap<string, string>): Pausing<Conformed>;
+  conform(value: unknown, struct: StructType, options?: DecodeOptions): Pausing<Conformed>;
   applyDefaults(object: KubeObject, struct: StructType): void;
   /** Drops nulls that represent absence and have no default. Nulls of an apply patch are kept and validated. */
   dropNulls?(object: KubeObject): void;
@@ -38,8 +38,8 @@ export interface SchemaReader {
 
 /** Reads objects of the built-in types. */
 export const builtInReader: SchemaReader = {
-  *conform(value, struct, decimals) {
-    const { value: object, unknown } = decodeStruct(struct, value, decimals);
+  *conform(value, struct, options) {
+    const { value: object, unknown } = decodeStruct(struct, value, options);
     yield;
     dropNulls(struct, object);
     return { object: object as unknown as KubeObject, unknown };
@@ -99,7 +99,7 @@ export interface Decoder {
   ): Pausing<KubeObject>;
 }
 
-export interface PatchedObject {
+export interface PatchedObject extends DecodeOptions {
   readonly value: unknown;
   readonly duplicates: readonly string[];
   /** Unknown fields in the patch itself. */
@@ -124,12 +124,8 @@ const RETIRED: ReadonlyMap<string, readonly string[]> = new Map(
 );
 
 export function createDecoder(schema: Schema): Decoder {
-  function* conform(
-    value: unknown,
-    expected: ExpectedKind,
-    decimals?: ReadonlyMap<string, string>,
-  ): Pausing<Conformed> {
-    const { object, unknown } = yield* expected.reader.conform(value, expected.struct, decimals);
+  function* conform(value: unknown, expected: ExpectedKind, options: DecodeOptions): Pausing<Conformed> {
+    const { object, unknown } = yield* expected.reader.conform(value, expected.struct, options);
     object.apiVersion = apiVersionOf(expected);
     object.kind = expected.kind;
     object.metadata ??= {};
@@ -150,7 +146,7 @@ export function createDecoder(schema: Schema): Decoder {
       checkKind(schema, body.value, expected);
       let conformed: Conformed;
       try {
-        conformed = yield* conform(body.value, expected, body.decimals);
+        conformed = yield* conform(body.value, expected, { decimals: body.decimals });
       } catch (error) {
         throw unreadable(expected, messageOf(error));
       }
@@ -172,7 +168,7 @@ export function createDecoder(schema: Schema): Decoder {
       let conformed: Conformed;
       try {
         checkPatchedKind(schema, patched.value, expected);
-        conformed = yield* conform(patched.value, expected);
+        conformed = yield* conform(patched.value, expected, patched);
       } catch (error) {
         throw refuse(messageOf(error));
       }

@@ -21,17 +21,41 @@ export function patchObject(object: KubeObject, patch: PlainPatch, expected: Exp
     case 'json': {
       const value = applyJsonPatch(document, patch.body);
       const faults = () => operationFaults(patch.body, patch.duplicates);
-      return { value, duplicates: [], faults, shown: () => stringifyJson(value) };
+      const decimals = decimalsOfOperations(patch.body, patch.decimals);
+      return { value, duplicates: [], faults, decimals, shown: () => stringifyJson(value) };
     }
     case 'merge': {
       const value = applyMergePatch(document, patch.body);
-      return { value, duplicates: patch.duplicates, shown: () => stringifyJson(value) };
+      return { value, duplicates: patch.duplicates, decimals: patch.decimals, shown: () => stringifyJson(value) };
     }
     case 'strategic': {
       const value = applyStrategicMergePatch(document, patch.body, expected.struct);
-      return { value, duplicates: patch.duplicates, shown: () => goMap(patch.body as JsonValue) };
+      const shown = () => goMap(patch.body as JsonValue);
+      return { value, duplicates: patch.duplicates, isConversion: true, shown };
     }
   }
+}
+
+/** Returns the literals in the values of operations by the paths that the operations name. */
+function decimalsOfOperations(
+  operations: unknown,
+  decimals: ReadonlyMap<string, string> | undefined,
+): ReadonlyMap<string, string> | undefined {
+  if (decimals === undefined) return undefined;
+  const found = new Map<string, string>();
+  for (const [place, literal] of decimals) {
+    const [, index = '', rest = ''] = /^\[(\d+)\]\.value(.*)$/s.exec(place) ?? [];
+    const pointer = (operations as readonly JsonObject[])[Number(index)]?.['path'];
+    if (index !== '' && typeof pointer === 'string') found.set(`${placeOf(pointer)}${rest}`, literal);
+  }
+  return found;
+}
+
+/** Returns the path of a JSON pointer: `/spec/ports/0/port` is `spec.ports[0].port`. */
+function placeOf(pointer: string): string {
+  const parts = pointer.split('/').slice(1);
+  const names = parts.map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
+  return names.map((name, at) => (/^\d+$/.test(name) ? `[${name}]` : at === 0 ? name : `.${name}`)).join('');
 }
 
 const OPERATION_MEMBERS: ReadonlySet<string> = new Set(['op', 'path', 'from', 'value']);

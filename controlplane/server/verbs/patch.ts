@@ -54,14 +54,14 @@ async function decodePatch(
     const { value, duplicates } = await decodedYaml(request, bytes, decoders);
     return { type, body: value, duplicates, force };
   }
-  const { value, duplicates } = decodedJson(bytes, decoders);
+  const { value, duplicates, decimals } = decodedJson(bytes, decoders);
   const wanted = type === 'json' ? 'array' : 'object';
   const found = jsonType(value);
   if (found !== wanted && found !== 'null') {
     const goType = type === 'json' ? '[]handlers.jsonPatchOp' : 'map[string]interface {}';
     throw newBadRequest(`error decoding patch: json: cannot unmarshal ${found} into Go value of type ${goType}`);
   }
-  return { type, body: type === 'json' ? (value ?? []) : value, duplicates };
+  return { type, body: type === 'json' ? (value ?? []) : value, duplicates, decimals };
 }
 
 function decodedJson(bytes: Buffer, decoders: TextDecoders): Body {

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { describe, test } from 'node:test';
 import { parseJson } from '../../../../api/codec/json.ts';
 import { DecodeError, completeStruct, decodeStruct, unknownFieldErrors } from '../../../../api/schema/decode.ts';
+import type { JsonObject, JsonValue } from '../../../../api/meta/object.ts';
 import { applyTableDefaults } from '../../../../api/schema/defaults.ts';
 import type { StructType } from '../../../../api/schema/schema.ts';
 import { loadSchema } from '../../../../api/schema/table.ts';
@@ -183,7 +184,7 @@ test('a whole number with a fraction or an exponent is no integer', () => {
   assert(deployment !== undefined);
   const decode = (text: string): unknown => {
     const { value, decimals } = parseJson(text);
-    return decodeStruct(deployment, value, decimals);
+    return decodeStruct(deployment, value, { decimals });
   };
   for (const literal of ['1.0', '1e0', '6E2'])
     assert.throws(() => decode(`{"spec":{"replicas":${literal}}}`), {
@@ -196,4 +197,35 @@ test('null bytes in a map become empty text', () => {
   const secret = loadSchema().kind('', 'v1', 'Secret');
   assert(secret !== undefined);
   assert.deepEqual(decodeStruct(secret, { data: { a: null } }).value['data'], { a: '' });
+});
+
+describe('what a strategic merge or an apply made', () => {
+  const deployment = loadSchema().kind('apps', 'v1', 'Deployment');
+  const convert = (spec: JsonObject): JsonValue => {
+    assert(deployment !== undefined);
+    const { value } = decodeStruct(deployment, { spec }, { isConversion: true });
+    return (value['spec'] as JsonObject)['replicas'] ?? null;
+  };
+
+  test('has integers that are cut to 32 bits', () => {
+    assert.deepEqual(
+      [2147483648, -2147483649, 4294967297, 9223372036854775807n, 1e20].map((replicas) => convert({ replicas })),
+      [-2147483648, 2147483647, 1, -1, 0],
+    );
+  });
+
+  test('is refused in the words of the conversion of maps', () => {
+    const refused: readonly (readonly [JsonObject, string])[] = [
+      [{ replicas: '3' }, 'unrecognized type: int32'],
+      [{ replicas: true }, 'unrecognized type: int32'],
+      [{ replicas: 1.5 }, 'cannot convert float64 to int32'],
+      [{ paused: 1 }, 'unrecognized type: bool'],
+      [{ template: 'x' }, 'cannot restore struct from: string'],
+      [{ template: { metadata: { labels: 7 } } }, 'cannot restore map from int64'],
+      [{ template: { metadata: { labels: { a: 7 } } } }, 'cannot convert int64 to string'],
+      [{ template: { metadata: { labels: { a: 1.5 } } } }, 'unrecognized type: string'],
+      [{ template: { metadata: { finalizers: {} } } }, 'cannot restore slice from map'],
+    ];
+    for (const [spec, message] of refused) assert.throws(() => convert(spec), { message });
+  });
 });

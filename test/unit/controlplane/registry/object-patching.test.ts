@@ -31,4 +31,15 @@ describe('JSON patches', () => {
     const patched = patchObject({ metadata: {}, a: 1 }, { type: 'json', body, duplicates: [] }, CONFIG_MAP);
     assert.deepEqual(patched.faults?.(), []);
   });
+
+  it('name the fields of numbers that are written with a fraction or an exponent', () => {
+    const body = [
+      { op: 'test', path: '/kind', value: 'x' },
+      { op: 'add', path: '/spec/ports/0', value: { port: 80 } },
+    ];
+    const decimals = new Map([['[1].value.port', '8e1']]);
+    const object = { kind: 'x', metadata: {}, spec: { ports: [] } };
+    const patched = patchObject(object, { type: 'json', body, duplicates: [], decimals }, CONFIG_MAP);
+    assert.deepEqual([...(patched.decimals ?? [])], [['spec.ports[0].port', '8e1']]);
+  });
 });
