@@ -14,6 +14,7 @@ import { KUBERNETES_ADDRESS } from './bootstrap/kubernetes-service.ts';
 import { serviceAddress } from './bootstrap/service-addresses.ts';
 import { StartError } from './model/start-error.ts';
 import { clusterCidrProblem } from './options/controllers.ts';
+import { leaderElectionFlagsProblem } from './options/leader-election.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from './options/controlplane-options.ts';
 import { storageBackendOf } from './options/storage.ts';
 import { buildAdmission } from './start/admission.ts';
@@ -140,7 +141,7 @@ function settingOf(
   opened: Closing[],
   isClosing: () => boolean,
 ): Setting {
-  const problem = clusterCidrProblem(flags);
+  const problem = clusterCidrProblem(flags) ?? leaderElectionFlagsProblem(flags);
   if (problem !== undefined) throw new StartError(problem);
   const stop = new AbortController();
   opened.push(() => stop.abort(new Error('the control plane is closed')));

@@ -38,7 +38,7 @@ const DURATION_BUCKETS: readonly number[] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25
 export class MetricsRegistry {
   readonly #families: MetricFamily<Series>[] = [];
   readonly #names = new Map<string, MetricFamily<Series>>();
-  readonly #collectors: (() => void)[] = [];
+  readonly #collectors = new Set<() => void>();
 
   counter(options: MetricOptions): Family<Counter> {
     return this.#add('counter', options, () => new Value());
@@ -53,9 +53,13 @@ export class MetricsRegistry {
     return this.#add('histogram', options, () => new Buckets(buckets));
   }
 
-  /** Registers a function that runs before each exposition. It sets gauges that are cheaper to read than to keep current. */
-  collect(collector: () => void): void {
-    this.#collectors.push(collector);
+  /**
+   * Registers a function that runs before each exposition, until the returned function is called. It sets gauges that are
+   * cheaper to read than to keep current.
+   */
+  collect(collector: () => void): () => void {
+    this.#collectors.add(collector);
+    return () => void this.#collectors.delete(collector);
   }
 
   /** Returns all registered metrics, whether or not they have values. */

@@ -256,8 +256,8 @@ export interface ResourceCatalog {
   find(group: string, version: string, resource: string, subresource: string): Rest | undefined;
   /** Rows in the order of discovery. */
   resources(): readonly ResourceInfo[];
-  /** Called after each change of the set. */
-  onChange(listener: () => void): void;
+  /** Calls the listener after each change of the set, until the returned function is called. */
+  onChange(listener: () => void): () => void;
   /**
    * Resolves when all resources show every write that was acknowledged before the call. Absent if they always do, because no
    * other server writes. Requests for the newest state call it first.

@@ -10,6 +10,7 @@ import { auditFlags } from './audit.ts';
 import { authenticationFlags } from './authentication.ts';
 import { authorizationFlags } from './authorization.ts';
 import { controllersFlags } from './controllers.ts';
+import { leaderElectionFlags } from './leader-election.ts';
 import { limitsFlags } from './limits.ts';
 import { logsFlags } from './logs.ts';
 import { partsFlags } from './parts.ts';
@@ -29,6 +30,7 @@ export const controlPlaneFlags = {
   ...apiFlags,
   ...auditFlags,
   ...controllersFlags,
+  ...leaderElectionFlags,
   ...partsFlags,
   ...logsFlags,
 } as const;

@@ -29,7 +29,7 @@ export function createCatalog({ catchUp }: Pick<ResourceCatalog, 'catchUp'> = {}
   const rows = new Map<string, Row>();
   /** The rows by resource alone, which few share: each request is looked up here, without a joined key. */
   let byResource: ReadonlyMap<string, readonly Row[]> | undefined;
-  const listeners: (() => void)[] = [];
+  const listeners = new Set<() => void>();
   let infos: readonly ResourceInfo[] | undefined;
 
   const keyOf = (group: string, version: string, resource: string): string => `${group}/${version}/${resource}`;
@@ -71,7 +71,8 @@ export function createCatalog({ catchUp }: Pick<ResourceCatalog, 'catchUp'> = {}
       return infos;
     },
     onChange(listener) {
-      listeners.push(listener);
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
     },
     catchUp,
     set,

@@ -17,6 +17,8 @@ export interface SchedulerMetrics {
   scheduled(pod: { readonly attempts: number; readonly seconds: number }): void;
   /** Counts a preemption attempt; without victims if no node could be freed. */
   preemption(victims: number): void;
+  /** The gauges of a scheduler that was stopped show nothing. */
+  close(): void;
 }
 
 /** What the gauges show. */
@@ -72,7 +74,7 @@ export function schedulerMetrics(metrics: MetricsRegistry, view: SchedulerView):
       buckets: doubling(1, 7),
     })
     .with();
-  showQueue(metrics, view);
+  const close = showQueue(metrics, view);
   return {
     attempt(result, seconds) {
       attempts.with(result, SCHEDULER_NAME).inc();
@@ -88,10 +90,11 @@ export function schedulerMetrics(metrics: MetricsRegistry, view: SchedulerView):
       preemptions.inc();
       if (count > 0) victims.observe(count);
     },
+    close,
   };
 }
 
-function showQueue(metrics: MetricsRegistry, { queue, cache }: SchedulerView): void {
+function showQueue(metrics: MetricsRegistry, { queue, cache }: SchedulerView): () => void {
   const pending = metrics.gauge({
     name: 'scheduler_pending_pods',
     help: "Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number of pods in backoffQ; 'unschedulable' means number of pods in unschedulablePods that the scheduler attempted to schedule and failed; 'gated' is the number of unschedulable pods that the scheduler never attempted to schedule because they are gated.",
@@ -108,13 +111,19 @@ function showQueue(metrics: MetricsRegistry, { queue, cache }: SchedulerView): v
     labels: ['type'],
   });
   const shown = new Set<string>();
-  metrics.collect(() => {
-    const { active, backoff, unschedulable: waiting, byPlugin } = queue();
+  const show = (
+    { active, backoff, unschedulable: waiting, byPlugin }: QueueCounts,
+    { nodes, pods, assumed }: ReturnType<SchedulerView['cache']>,
+  ): void => {
     for (const [name, count] of Object.entries({ active, backoff, unschedulable: waiting }))
       pending.with(name).set(count);
     for (const plugin of byPlugin.keys()) shown.add(plugin);
     for (const plugin of shown) unschedulable.with(plugin, SCHEDULER_NAME).set(byPlugin.get(plugin) ?? 0);
-    const { nodes, pods, assumed } = cache();
     for (const [type, count] of Object.entries({ nodes, pods, assumed_pods: assumed })) sizes.with(type).set(count);
-  });
+  };
+  const remove = metrics.collect(() => show(queue(), cache()));
+  return () => {
+    remove();
+    show({ active: 0, backoff: 0, unschedulable: 0, byPlugin: new Map() }, { nodes: 0, pods: 0, assumed: 0 });
+  };
 }

@@ -116,6 +116,7 @@ class RunningScheduler implements Scheduler {
     this.#watch.stop();
     this.#queue.close();
     await Promise.all(this.#underWay);
+    this.#metrics?.close();
   }
 
   #wake(): void {

@@ -1,9 +1,8 @@
 /** Starts the loops beside the API server in this process: the `kubernetes` service, controllers and scheduler. */
 import { queueMetrics } from '../../api/component/queue-metrics.ts';
-import { Informers } from '../../api/machinery/informer.ts';
+import type { QueueObserver } from '../../api/machinery/work-queue.ts';
 import { typedClient } from '../../api/machinery/typed-client.ts';
 import type { Aggregator } from '../aggregation/aggregator.ts';
-import { MASTERS } from './clients.ts';
 import type { Parts } from './parts.ts';
 import { keepAuthenticationInfo } from '../authentication/authentication-info.ts';
 import { SigningRefused } from '../controllers/certificates/certificate-signer.ts';
@@ -18,6 +17,7 @@ import { isPartEnabled } from '../options/parts.ts';
 import { agentConnection, volumeAgents } from './volume-agents.ts';
 import { keepPublished } from './published-cluster.ts';
 import { startManifestsLoop } from './manifests-loop.ts';
+import { type Candidacy, type Office, startTerms } from './terms.ts';
 
 const AUTOSCALER = 'system:serviceaccount:kube-system:horizontal-pod-autoscaler';
 
@@ -30,29 +30,40 @@ function groupsOf(user: string): string[] {
 
 /** `port`: where the server listens. */
 export async function startLoops(parts: Parts, aggregator: Aggregator, port: number): Promise<void> {
-  const { flags, clock, logger, clients, onClose } = parts;
-  const reader = clients.as('system:kube-controller-manager', {
-    groups: [MASTERS],
-    fieldManager: 'kube-controller-manager',
-    shared: true,
-  });
-  const informers = new Informers({ client: reader, clock, logger, watchList: false });
-  onClose(() => informers.close());
+  const { flags } = parts;
   await keepPublished(parts, port);
   await publishAuthentication(parts);
-  keepForNodes(parts, informers);
-  startControllerLoops(parts, informers, aggregator);
+  const observeQueue = queueMetrics(parts.metrics, parts.clock);
+  const controllers: Candidacy = {
+    lease: flags.leaderElectResourceName,
+    component: 'kube-controller-manager',
+    user: 'system:kube-controller-manager',
+    start(office) {
+      keepForNodes(parts, office);
+      startControllerLoops(parts, office, { aggregator, observeQueue });
+    },
+  };
+  const scheduler: Candidacy = {
+    lease: 'kube-scheduler',
+    component: 'default-scheduler',
+    user: 'system:kube-scheduler',
+    start: (office) => startSchedulerLoop(parts, office),
+  };
+  startTerms(parts, flags.scheduler ? [controllers, scheduler] : [controllers]);
   await startManifestsLoop(parts);
-  if (!flags.scheduler) return;
+}
+
+function startSchedulerLoop(parts: Parts, { informers, fence, onEnd }: Office): void {
+  const { clock, logger, clients, metrics } = parts;
   const scheduler = startScheduler({
-    client: clients.as('system:kube-scheduler', { fieldManager: 'kube-scheduler' }),
+    client: fence(clients.as('system:kube-scheduler', { fieldManager: 'kube-scheduler' })),
     informers,
     clock,
     logger: logger.child({ component: 'scheduler' }),
     random: Math.random,
-    metrics: parts.metrics,
+    metrics,
   });
-  onClose(() => scheduler.stop());
+  onEnd(() => scheduler.stop());
 }
 
 /** Publishes how clients of the API are authenticated. */
@@ -75,27 +86,37 @@ async function publishAuthentication({ flags, clock, logger, clients, security, 
 }
 
 /** Keeps what nodes need of the API: addresses of services, and the rights to enforce network policies. */
-function keepForNodes(parts: Parts, informers: Informers): void {
-  const { flags, clock, logger, clients, registry, onClose } = parts;
+function keepForNodes(parts: Parts, { informers, fence, onEnd }: Office): void {
+  const { flags, clock, logger, clients, registry } = parts;
+  const client = fence(clients.system);
   const addresses = keepServiceAddresses({
-    client: clients.system,
+    client,
     informers,
     clock,
     logger: logger.child({ component: 'service-addresses' }),
     state: stateOf(registry.stores),
     serviceClusterCidrs: flags.serviceClusterIpRange,
   });
-  onClose(() => addresses.close());
+  onEnd(() => addresses.close());
   if (!flags.nodeServices) return;
   const own = logger.child({ component: 'network-policies' });
-  const rights = keepPolicyRights({ client: clients.system, informers, clock, logger: own });
-  onClose(() => rights.close());
+  const rights = keepPolicyRights({ client, informers, clock, logger: own });
+  onEnd(() => rights.close());
 }
 
-function startControllerLoops(parts: Parts, informers: Informers, aggregator: Aggregator): void {
-  const { flags, clock, turns, logger, registry, security, clients, onClose } = parts;
+interface ControllerParts {
+  readonly aggregator: Aggregator;
+  readonly observeQueue: (name: string) => QueueObserver;
+}
+
+function startControllerLoops(
+  parts: Parts,
+  { informers, fence, onEnd }: Office,
+  { aggregator, observeQueue }: ControllerParts,
+): void {
+  const { flags, clock, turns, logger, registry, security, clients } = parts;
   const controllers = startControllers({
-    clientFor: (user) => clients.as(user, { groups: groupsOf(user), fieldManager: 'kube-controller-manager' }),
+    clientFor: (user) => fence(clients.as(user, { groups: groupsOf(user), fieldManager: 'kube-controller-manager' })),
     informers,
     clock,
     turns,
@@ -123,7 +144,7 @@ function startControllerLoops(parts: Parts, informers: Informers, aggregator: Ag
     ...(isPartEnabled(flags, 'local-storage')
       ? { volumeAgents: volumeAgents(agentConnection(parts), flags.kubeletPreferredAddressTypes) }
       : {}),
-    observeQueue: queueMetrics(parts.metrics, clock),
+    observeQueue,
   });
-  onClose(() => controllers.close());
+  onEnd(() => controllers.close());
 }

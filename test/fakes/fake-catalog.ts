@@ -211,7 +211,8 @@ export class FakeCatalog implements ResourceCatalog {
     return this.#rows.filter((rest) => rest.subresource === undefined).map((rest) => rest.info);
   }
 
-  onChange(): void {
-    // This set does not change.
+  /** This set does not change. */
+  onChange(): () => void {
+    return () => undefined;
   }
 }

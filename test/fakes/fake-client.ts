@@ -65,6 +65,11 @@ export class FakeClient implements Client {
     return structuredClone(stored) as T;
   }
 
+  /** The number of watches that are open. */
+  get openWatches(): number {
+    return this.#listeners.size;
+  }
+
   /** Returns the stored object without recording a call. */
   peek<T = KubeObject>(
     resource: Resource & { readonly objectType?: T },

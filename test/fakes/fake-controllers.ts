@@ -67,7 +67,10 @@ export function controllerTest(
       catalogReads += 1;
       return served.map(infoOf);
     },
-    onChange: (listener) => void listeners.push(listener),
+    onChange(listener) {
+      listeners.push(listener);
+      return () => void listeners.splice(listeners.indexOf(listener), 1);
+    },
   };
   return {
     clock,

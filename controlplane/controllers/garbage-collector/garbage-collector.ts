@@ -62,11 +62,12 @@ class GarbageCollector {
 
   async run(signal: AbortSignal): Promise<void> {
     this.#follow();
-    this.#environment.catalog.onChange(() => this.#followSoon());
+    const unfollow = this.#environment.catalog.onChange(() => this.#followSoon());
     const filled = this.#graphFilled(signal);
     const graph = { synced: () => filled };
     await Promise.all([this.#checks.run(signal, graph), this.#orphans.run(signal, graph), aborted(signal)]);
     this.#stopped = true;
+    unfollow();
     for (const { registration } of this.#followed.values()) registration.remove();
   }
 

@@ -190,7 +190,7 @@ test('a modified inventory does not cause the deletion of objects that its file 
   const name = `${own}-a`;
   await plane.client.create(configMaps, 'default', { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name } });
   const row = { ...configMaps, singular: '', shortNames: [], categories: [], verbs: ['patch'], subresources: [] };
-  const catalog = { find: () => undefined, resources: () => [row], onChange: () => undefined };
+  const catalog = { find: () => undefined, resources: () => [row], onChange: () => () => undefined };
   const entry = { group: '', kind: 'ConfigMap', namespace: 'default', name, uid: '', isAdopted: false };
   const label = inventoryName(pathOf('a.yaml'));
   const labels = { metadata: { labels: { [MANIFEST_LABEL]: label } } };

@@ -23,6 +23,7 @@ const OTHER_DEFAULTS: Readonly<Record<string, string>> = {
   'enable-bootstrap-token-auth': 'as kubeadm sets it',
   'kubelet-preferred-address-types':
     'agents have addresses, and their host names are seldom resolvable, as kubeadm sets it',
+  'leader-elect': 'depends on the storage',
   'node-cidr-mask-size-ipv4': 'the controller has this default in its code',
   'node-cidr-mask-size-ipv6': 'the controller has this default in its code',
   'requestheader-allowed-names': 'the certificate that the control plane makes for itself',
@@ -62,8 +63,12 @@ test('every flag that Kubernetes has as well has its type', () => {
     const flag = own.get(name);
     return flag === undefined || flag.type === TYPES[type] ? [] : [`${name}: ${flag.type}, ${type}`];
   });
-  // The ranges of both address families are one list.
-  assert.deepEqual(wrong, ['service-cluster-ip-range: list, string', 'cluster-cidr: list, string']);
+  // The ranges of both address families are one list, and leader election depends on the storage unless it is set.
+  assert.deepEqual(wrong, [
+    'service-cluster-ip-range: list, string',
+    'cluster-cidr: list, string',
+    'leader-elect: string, ',
+  ]);
 });
 
 test('every flag that Kubernetes has as well has its default, except for known differences', () => {

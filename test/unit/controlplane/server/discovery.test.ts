@@ -19,7 +19,10 @@ let rows: readonly ResourceInfo[] = builtinResources();
 const catalog: ResourceCatalog = {
   find: () => undefined,
   resources: () => rows,
-  onChange: (listener) => void listeners.push(listener),
+  onChange: (listener) => {
+    listeners.push(listener);
+    return () => undefined;
+  },
 };
 let others: readonly AggregatedVersion[] = [];
 const custom = { listKind: 'ThingList', deprecation: '' };

@@ -19,7 +19,10 @@ const changed: (() => void)[] = [];
 const catalog: ResourceCatalog = {
   find: () => undefined,
   resources: () => [...builtIn, thing],
-  onChange: (listener) => changed.push(listener),
+  onChange: (listener) => {
+    changed.push(listener);
+    return () => undefined;
+  },
 };
 let thingSchema: JsonObject = { type: 'object', properties: { spec: { type: 'object' } } };
 let revision = 1;

@@ -1,0 +1,112 @@
+/**
+ * Runs the work that only one process of a cluster may do: controllers and scheduler. With leader election, each runs in terms,
+ * with informers of its own, and with clients that write nothing after the end of the term. Without, one term lasts until the
+ * control plane closes.
+ */
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+import type { Client } from '../../api/machinery/client.ts';
+import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
+import { fencedClient } from '../../api/machinery/fenced-client.ts';
+import { Informers } from '../../api/machinery/informer.ts';
+import { runLeaderElection, type Term } from '../../api/machinery/leader-election.ts';
+import { typedClient } from '../../api/machinery/typed-client.ts';
+import { whenAborted } from '../../api/machinery/clock.ts';
+import { electsLeaders, leaderElectionTimes } from '../options/leader-election.ts';
+import { MASTERS } from './clients.ts';
+import { closeAll, type Closing } from './close-all.ts';
+import type { Parts } from './parts.ts';
+
+/** What the work of a term uses. */
+export interface Office {
+  readonly informers: Informers;
+  /** A client that writes only during the term. */
+  readonly fence: (client: Client) => Client;
+  /** Adds a step of the end of the term. The steps run in reverse order. */
+  readonly onEnd: (close: Closing) => void;
+}
+
+export interface Candidacy {
+  /** The name of the Lease, and of the component in its events. */
+  readonly lease: string;
+  readonly component: string;
+  /** The user that writes the Lease. */
+  readonly user: string;
+  readonly start: (office: Office) => void;
+}
+
+type TermParts = Pick<Parts, 'flags' | 'clock' | 'logger' | 'clients' | 'metrics' | 'onClose'>;
+
+export function startTerms(parts: TermParts, candidacies: readonly Candidacy[]): void {
+  if (electsLeaders(parts.flags)) for (const candidacy of candidacies) campaign(parts, candidacy);
+  else startAtOnce(parts, candidacies);
+}
+
+/** All work shares informers. */
+function startAtOnce(parts: TermParts, candidacies: readonly Candidacy[]): void {
+  const informers = informersOf(parts);
+  parts.onClose(() => informers.close());
+  for (const { start } of candidacies) start({ informers, fence: (client) => client, onEnd: parts.onClose });
+}
+
+function campaign(parts: TermParts, candidacy: Candidacy): void {
+  const { flags, clock, logger, clients, onClose } = parts;
+  const { lease, component, user } = candidacy;
+  const client = clients.as(user, { groups: [MASTERS] });
+  const log = logger.child({ component });
+  const onChange = masterStatus(parts, lease);
+  onChange(false);
+  const stop = new AbortController();
+  const running = runLeaderElection(
+    {
+      ...leaderElectionTimes(flags),
+      client: typedClient(client),
+      clock,
+      logger: log,
+      random: Math.random,
+      recorder: new CoreEventRecorder({ client, clock, logger: log, component, host: hostname() }),
+      namespace: flags.leaderElectResourceNamespace,
+      name: lease,
+      identity: `${hostname()}_${randomUUID()}`,
+      onChange,
+    },
+    (term) => serveTerm(parts, candidacy, term),
+    stop.signal,
+  );
+  onClose(async () => {
+    stop.abort(new Error('the control plane is closed'));
+    await running;
+  });
+}
+
+async function serveTerm(parts: TermParts, { start }: Candidacy, term: Term): Promise<void> {
+  const opened: Closing[] = [];
+  const informers = informersOf(parts);
+  opened.push(() => informers.close());
+  try {
+    start({ informers, fence: (client) => fencedClient(client, term.lasts), onEnd: (close) => opened.push(close) });
+    await whenAborted(term.signal);
+  } finally {
+    await closeAll(opened, parts.logger);
+  }
+}
+
+function informersOf({ clients, clock, logger }: TermParts): Informers {
+  const client = clients.as('system:kube-controller-manager', {
+    groups: [MASTERS],
+    fieldManager: 'kube-controller-manager',
+    shared: true,
+  });
+  return new Informers({ client, clock, logger, watchList: false });
+}
+
+function masterStatus({ metrics }: TermParts, lease: string): (isLeader: boolean) => void {
+  const status = metrics
+    .gauge({
+      name: 'leader_election_master_status',
+      help: "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
+      labels: ['name'],
+    })
+    .with(lease);
+  return (isLeader) => status.set(isLeader ? 1 : 0);
+}
