@@ -17,6 +17,7 @@ import { type Closing, Lifecycle } from './assembly/lifecycle.ts';
 import { hostDemands, takeProcess } from './assembly/process.ts';
 import { createRegistries } from './assembly/registries.ts';
 import { hostName } from './host/host-facts.ts';
+import { writeHostRecord } from './host/host-record.ts';
 import { waitForPods } from './host/process/run-once.ts';
 import type { PodHost } from './server/pod-host.ts';
 import type { NodeStatusSource } from './node/status/node-manager.ts';
@@ -118,6 +119,7 @@ async function start(
   const connected = replacement ?? lifecycle.add(await connectRuntime(base));
   // Follows the checks of kubeconfig and runtime: an agent that cannot start leaves the host as it is.
   if (ownsProcess) await demands.setKernelParameters();
+  await recordHost(base, connected);
   const registries = createRegistries(clock, AGENT_VERSION);
   const runtime = instrumentRuntime(connected, registries.own, clock);
   if (flags.imagesDir !== '') await loadPreloadedImages(resolve(flags.imagesDir), runtime, rootDirectory, logger);
@@ -143,6 +145,24 @@ async function start(
     stopPods: () => agent.shutdown.stopPods(),
     close: (how) => lifecycle.close(how),
   };
+}
+
+/** On a full disk the record of an earlier start counts. */
+async function recordHost(
+  { flags, nodeName, rootDirectory, podLogsDirectory, logger }: Base,
+  runtime: Runtime,
+): Promise<void> {
+  const record = {
+    nodeName,
+    dockerEndpoint: flags.dockerEndpoint,
+    criEndpoint: flags.containerRuntimeEndpoint,
+    podLogsDirectory,
+    cgroupRoot: flags.cgroupRoot,
+    cgroupDriver: (await runtime.cgroupDriver()) ?? flags.cgroupDriver,
+  };
+  await writeHostRecord(rootDirectory, record).catch((error: unknown) =>
+    logger.debug({ err: error }, 'Cannot write the record that orchlet reset reads'),
+  );
 }
 
 function connectRuntime({ flags, clock, logger, nodeName, rootDirectory }: Base): Promise<Runtime> {

@@ -14,7 +14,7 @@ import { runningProcess, writePid } from './processes.ts';
 export const AGENT_PID_FILE = 'orchlet-agent.pid';
 /** The directory in which the units and `orchlet up` keep the agent's state. */
 export const AGENT_DIRECTORY = '/var/lib/orchlet/agent';
-const RECORD_DIRECTORY = '/run/orchlet';
+export const RECORD_DIRECTORY = '/run/orchlet';
 const RECORD = 'agent-directory';
 
 export async function announceAgent(agent: Agent, rootDirectory: string, logger: Logger): Promise<void> {

@@ -44,6 +44,11 @@ export const commands: readonly CommandRow[] = [
     load: async () => (await import('./commands/stop.ts')).stop,
   },
   {
+    name: 'reset',
+    summary: 'remove from this host what orchlet has made there',
+    load: async () => (await import('./commands/reset.ts')).reset,
+  },
+  {
     name: 'backup',
     summary: 'write the data of the control plane to a file',
     load: async () => (await import('./commands/backup.ts')).backup,

@@ -5,7 +5,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 
 /** The units that come with orchlet. */
-const UNITS = ['orchlet.service', 'orchlet-agent.service', 'orchlet-controlplane.service'] as const;
+export const UNITS = ['orchlet.service', 'orchlet-agent.service', 'orchlet-controlplane.service'] as const;
 
 /** The interface to the host. */
 export interface SystemdHost {

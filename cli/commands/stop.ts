@@ -1,17 +1,13 @@
 /** `orchlet stop`: stops the control plane and the agent of this host, and with `--pods` their pods first, in order. */
-import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { SHUTDOWN_STATE_FILE } from '../../agent/assembly/node-shutdown.ts';
 import { flag } from '../../api/component/flags.ts';
-import { systemClock } from '../../api/machinery/clock.ts';
 import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { AGENT_PID_FILE, agentDirectory } from '../agent-process.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
-import type { CommandIo } from '../io.ts';
-import { isOrchlet, runningProcess } from '../processes.ts';
-import { KEEP_PODS_SIGNAL } from '../shutdown.ts';
-import { restartingUnits, systemdHost, unitOf } from '../systemd-units.ts';
+import { runningProcess } from '../processes.ts';
+import { endPods, endProcess, stopUnit } from '../stop-processes.ts';
+import { restartingUnits, systemdHost } from '../systemd-units.ts';
 
 const flags = {
   pods: flag({
@@ -58,9 +54,13 @@ export const stop: Command = {
     if (parsed.values['pods'] === true) {
       if (agent === undefined)
         throw new CommandError(`no agent of ${rootDirectory} runs, which could end its pods: start it first`);
-      await endPods(agent, rootDirectory, timeoutMs, io);
+      await endPods(agent, rootDirectory, timeoutMs);
+      io.stdout.write('the pods have ended\n');
     }
-    for (const pid of running) await end(pid, timeoutMs, io);
+    for (const pid of running) {
+      const unit = await endProcess(pid, timeoutMs);
+      io.stdout.write(`${unit ?? `process ${pid}`} is stopped\n`);
+    }
     // The units know nothing of a directory that is named.
     const restarting = parsed.given.has('dataDir') ? [] : restartingUnits(systemdHost);
     for (const unit of restarting) {
@@ -71,37 +71,3 @@ export const stop: Command = {
     return 0;
   },
 };
-
-async function endPods(pid: number, rootDirectory: string, timeoutMs: number, io: CommandIo): Promise<void> {
-  const state = join(rootDirectory, SHUTDOWN_STATE_FILE);
-  const before = await readFile(state, 'utf8').catch(() => '');
-  process.kill(pid, 'SIGUSR2');
-  await waitFor(`the pods of process ${pid}`, timeoutMs, async () => {
-    const text = await readFile(state, 'utf8').catch(() => '');
-    return text !== before && text.includes('"endTime"');
-  });
-  io.stdout.write('the pods have ended\n');
-}
-
-async function end(pid: number, timeoutMs: number, io: CommandIo): Promise<void> {
-  const unit = unitOf(pid, systemdHost);
-  // systemd would restart a unit whose process is stopped by a signal.
-  if (unit === undefined) process.kill(pid, KEEP_PODS_SIGNAL);
-  else stopUnit(unit);
-  await waitFor(`process ${pid}`, timeoutMs, async () => !(await isOrchlet(pid)));
-  io.stdout.write(`${unit ?? `process ${pid}`} is stopped\n`);
-}
-
-function stopUnit(unit: string): void {
-  if (systemdHost.systemctl('stop', unit) === undefined)
-    throw new CommandError(`systemctl cannot stop ${unit}: see 'systemctl status ${unit}'`);
-}
-
-async function waitFor(what: string, timeoutMs: number, look: () => Promise<boolean>): Promise<void> {
-  const deadline = systemClock.monotonic() + timeoutMs;
-  while (!(await look())) {
-    if (systemClock.monotonic() > deadline)
-      throw new CommandError(`${what} did not end within ${timeoutMs / 1000} s; see its log, or give --timeout`);
-    await systemClock.sleep(100);
-  }
-}

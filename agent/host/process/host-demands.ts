@@ -8,6 +8,7 @@ import { access, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Logger } from '../../../api/component/logger.ts';
+import { setKernelParameter } from '../../network/kernel-parameters.ts';
 
 const run = promisify(execFile);
 
@@ -97,7 +98,7 @@ export async function setKernelParameters({
   if (protectKernelDefaults) return;
   for (const { name, path, wanted, actual } of await differingParameters(root)) {
     try {
-      await writeFile(path, `${wanted}\n`);
+      await setKernelParameter(path, String(wanted));
       logger.info({ parameter: name, before: actual, now: wanted }, 'Set a kernel parameter');
     } catch (error) {
       logger.debug({ err: error, parameter: name }, 'Cannot set a kernel parameter');

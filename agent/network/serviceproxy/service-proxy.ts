@@ -36,6 +36,8 @@ export interface ServiceProxyOptions {
   readonly lockName?: string;
 }
 
+/** The abstract socket of the agent that owns the rules of this network namespace. */
+export const PROXY_LOCK = 'orchlet-service-proxy';
 /** The minimum time between two transactions, because each one reads and writes whole tables. */
 const LEAST_INTERVAL_MS = 1000;
 /** How long to collect changes before a sync. */
@@ -143,7 +145,7 @@ export class ServiceProxy {
    */
   async #takeLock(): Promise<boolean> {
     if (this.#lock !== undefined) return true;
-    const { logger, lockName = 'orchlet-service-proxy' } = this.#options;
+    const { logger, lockName = PROXY_LOCK } = this.#options;
     const server = createServer((socket) => socket.destroy());
     try {
       await new Promise<void>((resolve, reject) => {

@@ -35,6 +35,11 @@ const SERVICE = 'org.freedesktop.login1';
 const PATH = '/org/freedesktop/login1';
 const MANAGER = 'org.freedesktop.login1.Manager';
 const LINUX_CONFIGURATION = '/etc/systemd/logind.conf.d';
+/** The name that the kubelet uses: of two agents that follow each other on a host, one file stays. */
+const FILE_NAME = '99-kubelet.conf';
+/** `orchlet reset` removes the file if it begins with the line. */
+export const LOGIND_FILE = join(LINUX_CONFIGURATION, FILE_NAME);
+export const LOGIND_FIRST_LINE = '# The node agent waits so long for pods';
 
 export interface LogindOptions {
   /** The directory of drop-ins of the login manager's configuration. */
@@ -63,9 +68,8 @@ export function systemLogind(options: LogindOptions = {}): Logind {
 
     async raiseInhibitDelay(ms) {
       await mkdir(configurationDirectory, { recursive: true, mode: 0o755 });
-      // The name that the kubelet uses: of two agents that follow each other on a host, one file stays.
-      const text = `# The node agent waits so long for pods\n[Login]\nInhibitDelayMaxSec=${Math.ceil(ms / 1000)}\n`;
-      await writeFile(join(configurationDirectory, '99-kubelet.conf'), text, { mode: 0o644 });
+      const text = `${LOGIND_FIRST_LINE}\n[Login]\nInhibitDelayMaxSec=${Math.ceil(ms / 1000)}\n`;
+      await writeFile(join(configurationDirectory, FILE_NAME), text, { mode: 0o644 });
       const unit = ['org.freedesktop.systemd1', '/org/freedesktop/systemd1', 'org.freedesktop.systemd1.Manager'];
       await busctl(['call', ...unit, 'KillUnit', 'ssi', 'systemd-logind.service', 'all', '1']);
     },

@@ -7,6 +7,7 @@ import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
+import { instanceOf, LABEL_INSTANCE } from '../instance.ts';
 import {
   type ContainerConfig,
   type ContainerId,
@@ -44,6 +45,9 @@ export interface CriRuntimeOptions {
   readonly imageEndpoint?: string;
   /** The value of `--runtime-request-timeout`. */
   readonly requestTimeoutMs?: number;
+  /** Sandboxes get a label with the instance of the agent, if both of these are there. */
+  readonly nodeName?: string;
+  readonly rootDirectory?: string;
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -142,11 +146,19 @@ class CriRuntime implements Runtime {
     await mkdir(config.logDirectory, { recursive: true, mode: 0o755 });
     const { podSandboxId } = await this.#client.call(
       'runPodSandbox',
-      { config: sandboxMessage(config), runtimeHandler: config.runtimeHandler },
+      { config: this.#message(config), runtimeHandler: config.runtimeHandler },
       { timeoutMs: this.#timeoutMs * SANDBOX_TIMEOUT_FACTOR },
     );
     this.#changed(podSandboxId, { podUid: config.pod.uid, sandbox: true });
     return podSandboxId as SandboxId;
+  }
+
+  /** Adds the label by which `orchlet reset` knows the sandboxes of this agent. */
+  #message(config: SandboxConfig): ReturnType<typeof sandboxMessage> {
+    const { nodeName, rootDirectory } = this.#options;
+    if (nodeName === undefined || rootDirectory === undefined) return sandboxMessage(config);
+    const instance = instanceOf({ nodeName, rootDirectory });
+    return sandboxMessage({ ...config, labels: { ...config.labels, [LABEL_INSTANCE]: instance } });
   }
 
   async stopSandbox(id: SandboxId): Promise<void> {
@@ -176,7 +188,7 @@ class CriRuntime implements Runtime {
     const { containerId } = await this.#client.call('createContainer', {
       podSandboxId: sandbox,
       config: containerMessage(config),
-      sandboxConfig: sandboxMessage(sandboxConfig),
+      sandboxConfig: this.#message(sandboxConfig),
     });
     this.#unstarted.set(containerId, sandboxConfig.pod.uid);
     return containerId as ContainerId;

@@ -5,6 +5,7 @@
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { soonOr } from '../bounded-wait.ts';
+import { LABEL_INSTANCE } from '../instance.ts';
 import {
   type ContainerId,
   type ContainerStatus,
@@ -186,11 +187,19 @@ function sandboxStatusOf(status: Incoming<'PodSandboxStatus'>): SandboxStatus {
     state: status.state === CRI.sandboxReady ? 'ready' : 'not-ready',
     createdAtMs: status.createdAt / NS_PER_MS,
     ips: ips.filter((ip) => ip !== ''),
-    labels: status.labels,
+    labels: podLabels(status.labels),
     annotations: status.annotations,
     networkMode: onNode ? 'node' : 'pod',
     runtimeHandler: status.runtimeHandler,
   };
+}
+
+/** Leaves out the label that the adapter adds. */
+function podLabels({
+  [LABEL_INSTANCE]: _instance,
+  ...labels
+}: Readonly<Record<string, string>>): Record<string, string> {
+  return labels;
 }
 
 /** Builds a container status from a list entry alone. */
@@ -225,7 +234,7 @@ function listedSandboxOf(listed: Incoming<'PodSandbox'>): SandboxStatus {
     state: listed.state === CRI.sandboxReady ? 'ready' : 'not-ready',
     createdAtMs: listed.createdAt / NS_PER_MS,
     ips: [],
-    labels: listed.labels,
+    labels: podLabels(listed.labels),
     annotations: listed.annotations,
     networkMode: 'pod',
     runtimeHandler: listed.runtimeHandler,

@@ -8,7 +8,8 @@ import type { ContainerId, ContainerStatus, LinuxResources, Mount, SandboxId, Sa
 import { soonOr } from '../bounded-wait.ts';
 import { isCode, startMessage, type DockerClient } from './docker-client.ts';
 import type { DockerImages } from './images.ts';
-import { LABEL_INSTANCE, LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE, readLabels } from './labels.ts';
+import { LABEL_INSTANCE } from '../instance.ts';
+import { LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE, readLabels } from './labels.ts';
 
 const KILLED = 137;
 const OOM_NEWS_MS = [20, 80, 300] as const;

@@ -3,10 +3,10 @@
  * the pod's containers join its namespaces. All state that must survive a restart of the agent is in container labels. Memory
  * holds only caches and the log writers, which are rebuilt at start.
  */
-import { createHash } from 'node:crypto';
 import { statfs } from 'node:fs/promises';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
+import { instanceOf } from '../instance.ts';
 import {
   RuntimeError,
   type ContainerConfig,
@@ -83,10 +83,7 @@ class DockerRuntime implements Runtime {
     this.#options = options;
     this.#client = createDockerClient(options.endpoint, options.clock);
     this.#engine = new EngineSelf(this.#client, options.clock);
-    this.#instance = createHash('sha256')
-      .update(`${options.nodeName}\0${options.rootDirectory}`)
-      .digest('hex')
-      .slice(0, 16);
+    this.#instance = instanceOf(options);
     this.#network = new PodNetwork({
       client: this.#client,
       logger: options.logger,

@@ -8,7 +8,8 @@ import { background } from '../../../api/machinery/background.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { RuntimeEvent } from '../runtime.ts';
 import type { DockerClient } from './docker-client.ts';
-import { LABEL_INSTANCE, LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE } from './labels.ts';
+import { LABEL_INSTANCE } from '../instance.ts';
+import { LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE } from './labels.ts';
 
 const RETRY_MS = 1_000;
 

@@ -8,9 +8,9 @@ import { createHash } from 'node:crypto';
 import { access, mkdir, realpath, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { LABEL_INSTANCE } from '../instance.ts';
 import { type Mount, RuntimeError } from '../runtime.ts';
 import { isCode, type DockerClient } from './docker-client.ts';
-import { LABEL_INSTANCE } from './labels.ts';
 
 export class ImageVolumes {
   readonly #client: DockerClient;

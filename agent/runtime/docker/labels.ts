@@ -3,9 +3,9 @@
  * does not store: labels, annotations, attempt, log path, and the image name that the user specified. The agent never touches a
  * container without its own instance label, because several agents may share a daemon.
  */
+import { LABEL_INSTANCE } from '../instance.ts';
 import type { ContainerConfig, PodIdentity, SandboxConfig } from '../runtime.ts';
 
-export const LABEL_INSTANCE = 'orchlet.dev/instance';
 export const LABEL_TYPE = 'io.kubernetes.docker.type';
 export const LABEL_SANDBOX = 'io.kubernetes.sandbox.id';
 const LABEL_LOG_PATH = 'io.kubernetes.container.logpath';

@@ -9,8 +9,8 @@ import { readdir, writeFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { BlockList } from 'node:net';
 import type { Logger } from '../../../api/component/logger.ts';
+import { dockerBridge, LABEL_INSTANCE } from '../instance.ts';
 import { RuntimeError } from '../runtime.ts';
-import { LABEL_INSTANCE } from './labels.ts';
 import { unlessGone, type DockerClient } from './docker-client.ts';
 
 export interface PodNetworkOptions {
@@ -42,7 +42,7 @@ export class PodNetwork {
 
   constructor(options: PodNetworkOptions) {
     this.#options = options;
-    this.#bridge = `orc${options.instance.slice(0, 10)}`;
+    this.#bridge = dockerBridge(options.instance);
     this.name = `orchlet-${options.nodeName.replaceAll(/[^a-zA-Z0-9_.-]/g, '-')}-${options.instance.slice(0, 8)}`;
   }
 

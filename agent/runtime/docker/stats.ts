@@ -7,7 +7,8 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import type { ContainerId, SandboxId } from '../runtime.ts';
 import type { ContainerStats, NetworkInterfaceStats, SandboxStats } from '../runtime-stats.ts';
 import { isCode, type DockerClient } from './docker-client.ts';
-import { LABEL_INSTANCE, LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE, readLabels } from './labels.ts';
+import { LABEL_INSTANCE } from '../instance.ts';
+import { LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE, readLabels } from './labels.ts';
 
 const SIZES_TTL_MS = 60_000;
 

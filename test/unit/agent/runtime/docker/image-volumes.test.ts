@@ -6,7 +6,7 @@ import { Readable } from 'node:stream';
 import { it } from 'node:test';
 import type { DockerClient } from '../../../../../agent/runtime/docker/docker-client.ts';
 import { ImageVolumes } from '../../../../../agent/runtime/docker/image-volumes.ts';
-import { LABEL_INSTANCE } from '../../../../../agent/runtime/docker/labels.ts';
+import { LABEL_INSTANCE } from '../../../../../agent/runtime/instance.ts';
 import type { Mount } from '../../../../../agent/runtime/runtime.ts';
 
 const mount: Mount = {

@@ -1,0 +1,51 @@
+/**
+ * The record of what an agent uses of its host, in its root directory. The agent writes it at each start; `orchlet reset` reads
+ * it to find what the agent has left behind, whatever the flags were.
+ */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { replaceFile } from '../../api/machinery/replace-file.ts';
+
+export const HOST_RECORD_FILE = 'host-record.json';
+
+export interface HostRecord {
+  readonly nodeName: string;
+  readonly dockerEndpoint: string;
+  /** Empty if the agent looked for a runtime itself. */
+  readonly criEndpoint: string;
+  readonly podLogsDirectory: string;
+  readonly cgroupRoot: string;
+  /** Empty if the runtime does not report it. */
+  readonly cgroupDriver: string;
+}
+
+const KEYS = [
+  'nodeName',
+  'dockerEndpoint',
+  'criEndpoint',
+  'podLogsDirectory',
+  'cgroupRoot',
+  'cgroupDriver',
+] as const satisfies readonly (keyof HostRecord)[];
+
+export async function writeHostRecord(rootDirectory: string, record: HostRecord): Promise<void> {
+  const text = `${JSON.stringify(record, null, 2)}\n`;
+  const path = join(rootDirectory, HOST_RECORD_FILE);
+  // The first start writes it; the others find the same.
+  if ((await readFile(path, 'utf8').catch(() => '')) !== text) await replaceFile(path, text, { mode: 0o600 });
+}
+
+/** Returns `undefined` without a record, or with one that is damaged. */
+export async function readHostRecord(rootDirectory: string): Promise<HostRecord | undefined> {
+  // What cannot be read is like no record.
+  const text = await readFile(join(rootDirectory, HOST_RECORD_FILE), 'utf8').catch(() => '');
+  try {
+    const found = JSON.parse(text) as Partial<Record<string, unknown>> | null;
+    const values = KEYS.map((key) => [key, found?.[key]] as const);
+    if (values.some(([, value]) => typeof value !== 'string')) return undefined;
+    return Object.fromEntries(values) as unknown as HostRecord;
+  } catch {
+    // A damaged record is like none: the defaults count.
+    return undefined;
+  }
+}

@@ -1,0 +1,154 @@
+/** `orchlet reset`: removes from this host what its agent and control plane have made there. */
+import { resolve, join } from 'node:path';
+import { createInterface } from 'node:readline/promises';
+import { flag, UsageError } from '../../api/component/flags.ts';
+import { agentDirectory } from '../agent-process.ts';
+import { type Command, CommandError } from '../command.ts';
+import { dataDirectoryFlag } from '../data-directory.ts';
+import type { CommandIo } from '../io.ts';
+import { cgroups } from '../reset/cgroups.ts';
+import { data, hostFiles, logs } from '../reset/files.ts';
+import { mounts } from '../reset/mounts.ts';
+import { kernelParameters, links, policyRules, serviceRules } from '../reset/network.ts';
+import { pods } from '../reset/pods.ts';
+import { processes, units } from '../reset/processes.ts';
+import { type ResetStep, resetTarget } from '../reset/target.ts';
+
+const flags = {
+  purge: flag({
+    name: 'purge',
+    type: 'boolean',
+    default: false,
+    group: 'Reset',
+    help: "Remove the data directory as well, with the cluster's objects and the local volumes, and what orchlet join wrote.",
+  }),
+  dryRun: flag({
+    name: 'dry-run',
+    type: 'boolean',
+    default: false,
+    group: 'Reset',
+    help: 'Print what would be removed, and change nothing.',
+  }),
+  force: flag({
+    name: 'force',
+    short: 'f',
+    type: 'boolean',
+    default: false,
+    group: 'Reset',
+    help: 'Do not ask for confirmation.',
+  }),
+  timeout: flag({
+    name: 'timeout',
+    type: 'duration',
+    default: 60_000,
+    group: 'Reset',
+    help: 'How long to wait for the pods to end by themselves, and for the processes.',
+  }),
+  dataDir: dataDirectoryFlag('Host'),
+  rootDir: flag({
+    name: 'root-dir',
+    type: 'string',
+    default: '',
+    group: 'Host',
+    help: "The agent's root directory; that of the running agent otherwise, or agent below a --data-dir that is given.",
+  }),
+} as const;
+
+/** After the processes, in this order: pods go before what they use, and the mounts of volumes before directories. */
+const STEPS: readonly ResetStep[] = [
+  pods,
+  serviceRules,
+  policyRules,
+  links,
+  mounts,
+  cgroups,
+  kernelParameters,
+  logs,
+  hostFiles,
+];
+
+export const reset: Command = {
+  name: 'reset',
+  summary: 'remove from this host what orchlet has made there',
+  description:
+    'Leaves the host as it was before orchlet: ends the pods of this node and removes them from the container runtime, the rules, links and kernel parameters of their network, mounts, cgroups and logs. The data directory stays, unless --purge is given. Other agents and their pods are left alone. May be repeated, also after a part of the installation is gone. Exits with 1 if something could not be removed.',
+  flags,
+  examples: ['orchlet reset --dry-run', 'orchlet reset --purge --force'],
+  async run(parsed, io) {
+    const dataDirectory = resolve(String(parsed.values['dataDir']));
+    const given = String(parsed.values['rootDir']);
+    const isNamed = parsed.given.has('dataDir') || given !== '';
+    // A data directory on the command line selects the agent of that directory.
+    const usual = parsed.given.has('dataDir') ? join(dataDirectory, 'agent') : await agentDirectory();
+    const target = await resetTarget({
+      dataDirectory,
+      rootDirectory: given === '' ? usual : resolve(given),
+      timeoutMs: Number(parsed.values['timeout']),
+      clock: io.clock,
+    });
+    const isDry = parsed.values['dryRun'] === true;
+    if (!isDry && process.getuid?.() !== 0) throw new CommandError("run as root: rules, mounts and cgroups are root's");
+    const isPurge = parsed.values['purge'] === true;
+    // The units know nothing of a directory that is named.
+    const steps = [processes, ...(isNamed ? [] : [units]), ...STEPS, ...(isPurge ? [data] : [])];
+    if (!isDry && parsed.values['force'] !== true) await confirm(io, isPurge ? dataDirectory : undefined);
+    let removed = 0;
+    let failed = 0;
+    const fail = (text: string, error: unknown): void => {
+      failed++;
+      io.stdout.write(`✗ ${text}: ${error instanceof Error ? error.message : String(error)}\n`);
+    };
+    for (const step of steps) {
+      const found = await step.find(target).catch((error: unknown) => {
+        fail(step.name, error);
+        return [];
+      });
+      for (const { text, remove } of found) {
+        if (isDry) {
+          io.stdout.write(`- ${text}\n`);
+          removed++;
+          continue;
+        }
+        try {
+          await remove();
+          removed++;
+          io.stdout.write(`✓ ${text}\n`);
+        } catch (error) {
+          fail(text, error);
+        }
+      }
+    }
+    io.stdout.write(summary({ isDry, removed, failed, kept: isPurge ? undefined : dataDirectory }));
+    return failed === 0 ? 0 : 1;
+  },
+};
+
+function summary({
+  isDry,
+  removed,
+  failed,
+  kept,
+}: {
+  readonly isDry: boolean;
+  readonly removed: number;
+  readonly failed: number;
+  readonly kept: string | undefined;
+}): string {
+  const rest = kept === undefined ? '' : `; ${kept} stays (--purge removes it)`;
+  if (isDry) return `${removed === 0 ? 'nothing' : `${removed} of these`} would be removed${rest}\n`;
+  if (failed > 0) return `${failed} could not be removed; repeat the reset after mending what is named${rest}\n`;
+  return `${removed === 0 ? 'nothing was left' : 'this host is as it was before orchlet'}${rest}\n`;
+}
+
+async function confirm(io: CommandIo, purged: string | undefined): Promise<void> {
+  if (!io.isInteractive)
+    throw new UsageError('this ends the pods of this node: give --force, or --dry-run to see what is removed');
+  const what = purged === undefined ? '' : `, and remove ${purged} with all objects and volumes`;
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    const answer = await terminal.question(`End the pods of this node${what}? [y/N] `);
+    if (!/^y(es)?$/i.test(answer.trim())) throw new CommandError('nothing was changed');
+  } finally {
+    terminal.close();
+  }
+}

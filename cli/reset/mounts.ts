@@ -1,0 +1,23 @@
+/**
+ * The mounts of pods' volumes below the agent's directory: its folders of pods and of volume plugins. Mounts elsewhere, such as
+ * a disk that the administrator has put below the data directory, stay.
+ */
+import { realpath } from 'node:fs/promises';
+import { join } from 'node:path';
+import { hostMounter } from '../../agent/volumes/mounter.ts';
+import type { ResetStep, ResetTarget } from './target.ts';
+
+const FOLDERS = ['pods', 'plugins'] as const;
+
+export const mounts: ResetStep = {
+  name: 'mounts',
+  async find({ rootDirectory }: ResetTarget) {
+    // The table of the kernel has no links.
+    const root = await realpath(rootDirectory).catch(() => rootDirectory);
+    const below = FOLDERS.map((folder) => `${join(root, folder)}/`);
+    const points = (await hostMounter.list()).map(({ path }) => path);
+    const own = points.filter((path) => below.some((folder) => path.startsWith(folder)));
+    // The last mounted comes first; of mounts on one another each has its turn.
+    return own.toReversed().map((path) => ({ text: `mount ${path}`, remove: () => hostMounter.unmount(path) }));
+  },
+};

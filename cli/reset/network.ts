@@ -1,0 +1,88 @@
+/** The rules, links and kernel parameters of the agent in the network namespace of this process. */
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { policyTable } from '../../agent/assembly/network-policies.ts';
+import { kernelParameterRecords, restoreKernelParameter } from '../../agent/network/kernel-parameters.ts';
+import { hostNftables } from '../../agent/network/policy/nftables.ts';
+import { hostPacketFilter } from '../../agent/network/serviceproxy/iptables.ts';
+import { PROXY_LOCK } from '../../agent/network/serviceproxy/service-proxy.ts';
+import { dockerBridge } from '../../agent/runtime/instance.ts';
+import type { Leftover } from '../../agent/runtime/leftovers.ts';
+import type { ResetStep, ResetTarget } from './target.ts';
+
+const hasCommand = (name: string): boolean => spawnSync('sh', ['-c', `command -v ${name}`]).status === 0;
+
+export const serviceRules: ResetStep = {
+  name: 'rules of services',
+  async find() {
+    const found: Leftover[] = [];
+    for (const [family, tool] of [
+      ['IPv4', 'iptables'],
+      ['IPv6', 'ip6tables'],
+    ] as const) {
+      // A host without the tool, or whose kernel lacks the table, has no rules of ours.
+      if (!hasCommand(tool) || (await hostPacketFilter.problem(family)) !== '') continue;
+      if ((await hostPacketFilter.chains(family)).size === 0) continue;
+      found.push({
+        text: `chains ORC-* of ${tool}`,
+        async remove() {
+          if (await isLocked(PROXY_LOCK)) throw new Error('another agent of this host runs and needs them');
+          await hostPacketFilter.remove(family);
+        },
+      });
+    }
+    return found;
+  },
+};
+
+/** Whether a process holds an abstract socket of this network namespace. */
+async function isLocked(name: string): Promise<boolean> {
+  const server = createServer();
+  const listening = Promise.withResolvers<boolean>();
+  server.once('error', () => listening.resolve(false)).listen(`\0${name}`, () => listening.resolve(true));
+  if (!(await listening.promise)) return true;
+  await new Promise<void>((resolve) => server.close(() => resolve()));
+  return false;
+}
+
+export const policyRules: ResetStep = {
+  name: 'rules of network policies',
+  async find({ rootDirectory }: ResetTarget) {
+    if (!hasCommand('nft')) return [];
+    const nft = hostNftables();
+    const table = policyTable(rootDirectory);
+    return (await nft.hasTable(table))
+      ? [{ text: `table inet ${table} of nftables`, remove: () => nft.remove(table) }]
+      : [];
+  },
+};
+
+/** Docker removes the bridge with the network; without its daemon it stays. */
+export const links: ResetStep = {
+  name: 'links',
+  find({ instance }: ResetTarget) {
+    const bridge = dockerBridge(instance);
+    if (!existsSync(`/sys/class/net/${bridge}`)) return Promise.resolve([]);
+    return Promise.resolve([
+      {
+        text: `link ${bridge}`,
+        remove() {
+          const { status, stderr } = spawnSync('ip', ['link', 'delete', bridge], { encoding: 'utf8' });
+          const isGone = status === 0 || !existsSync(`/sys/class/net/${bridge}`);
+          return isGone ? Promise.resolve() : Promise.reject(new Error(stderr.trim()));
+        },
+      },
+    ]);
+  },
+};
+
+export const kernelParameters: ResetStep = {
+  name: 'kernel parameters',
+  async find() {
+    return (await kernelParameterRecords()).map((record) => ({
+      text: `kernel parameter ${record.name}, which gets ${record.before} back`,
+      remove: () => restoreKernelParameter(record),
+    }));
+  },
+};

@@ -1,0 +1,29 @@
+/** The pods of the agent in every container runtime of this host, and the network of those in Docker. */
+import { criLeftovers, dockerLeftovers, endpointsToSearch, type Leftover } from '../../agent/runtime/leftovers.ts';
+import type { ResetStep, ResetTarget } from './target.ts';
+
+export const pods: ResetStep = {
+  name: 'pods',
+  async find({ record, instance, podUids, clock }: ResetTarget) {
+    const found: Leftover[] = [];
+    const silent: string[] = [];
+    for (const { docker, cri } of endpointsToSearch({ docker: record.dockerEndpoint, cri: record.criEndpoint })) {
+      const search = { instance, podUids, clock };
+      try {
+        found.push(...(await (cri === '' ? dockerLeftovers(docker, search) : criLeftovers(cri, search))));
+      } catch (error) {
+        silent.push(`${cri || docker}: ${error instanceof Error ? error.message : String(error)}`);
+      }
+    }
+    for (const { podUid = '' } of found) if (podUid !== '') podUids.add(podUid);
+    return [...found, ...silent.map(unanswered)];
+  },
+};
+
+/** A runtime without an answer does not keep the others from being searched. */
+function unanswered(text: string): Leftover {
+  return {
+    text: `pods in a runtime that does not answer (${text})`,
+    remove: () => Promise.reject(new Error('start the runtime and repeat the reset, if it has pods of this node')),
+  };
+}

@@ -1,0 +1,62 @@
+/** The first step of a reset: the pods end in their order, then the processes stop, and units do not start them again. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Leftover } from '../../agent/runtime/leftovers.ts';
+import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { AGENT_PID_FILE } from '../agent-process.ts';
+import { isOrchlet, runningProcess } from '../processes.ts';
+import { endPods, endProcess } from '../stop-processes.ts';
+import { systemdHost, UNITS } from '../systemd-units.ts';
+import type { ResetStep, ResetTarget } from './target.ts';
+
+export const processes: ResetStep = {
+  name: 'processes',
+  async find({ rootDirectory, dataDirectory, timeoutMs, clock }: ResetTarget) {
+    const agent = await runningProcess(join(rootDirectory, AGENT_PID_FILE));
+    const plane = await runningProcess(join(dataDirectory, `${STORAGE_FILE}.pid`));
+    const found: Leftover[] = [];
+    if (agent !== undefined)
+      found.push({
+        text: `running pods of process ${agent}, which end by priority`,
+        remove: () => endPods(agent, rootDirectory, timeoutMs),
+      });
+    for (const pid of new Set([agent, plane].filter((one) => one !== undefined)))
+      found.push({
+        text: `process ${pid}`,
+        async remove() {
+          try {
+            await endProcess(pid, timeoutMs);
+          } catch (error) {
+            // A process that hangs.
+            if (!(await isOrchlet(pid))) return;
+            process.kill(pid, 'SIGKILL');
+            for (let turn = 0; turn < 50 && (await isOrchlet(pid)); turn++) await clock.sleep(100);
+            if (await isOrchlet(pid)) throw error;
+          }
+        },
+      });
+    return found;
+  },
+};
+
+/** Units that start an agent or a control plane with the usual directories. */
+export const units: ResetStep = {
+  name: 'units',
+  find() {
+    if (!systemdHost.isRunning) return Promise.resolve([]);
+    const enabled = UNITS.filter(
+      (unit) => existsSync(`/etc/systemd/system/${unit}`) && systemdHost.systemctl('is-enabled', unit) !== undefined,
+    );
+    return Promise.resolve(
+      enabled.map((unit) => ({
+        text: `${unit}, which is stopped and disabled`,
+        remove() {
+          const isDone = systemdHost.systemctl('disable', '--now', unit) !== undefined;
+          return isDone
+            ? Promise.resolve()
+            : Promise.reject(new Error(`systemctl cannot disable it: systemctl status ${unit}`));
+        },
+      })),
+    );
+  },
+};

@@ -1,0 +1,64 @@
+/** What `orchlet reset` works on: the directories of one installation, and what its agent has recorded of the host. */
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { hostName } from '../../agent/host/host-facts.ts';
+import { type HostRecord, readHostRecord } from '../../agent/host/host-record.ts';
+import { instanceOf } from '../../agent/runtime/instance.ts';
+import type { Leftover } from '../../agent/runtime/leftovers.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+
+export interface ResetTarget {
+  readonly dataDirectory: string;
+  /** The agent's. */
+  readonly rootDirectory: string;
+  readonly record: HostRecord;
+  /** False if no agent seems to have used the directory: only what certainly is its own is removed then. */
+  readonly isKnown: boolean;
+  /** The agent's name in container runtimes. */
+  readonly instance: string;
+  /** The uids of pods of this agent. Steps that find more add them. */
+  readonly podUids: Set<string>;
+  readonly timeoutMs: number;
+  readonly clock: Clock;
+}
+
+/** A part of the reset. `find` changes nothing; it rejects if it cannot know what is left. */
+export interface ResetStep {
+  /** For messages: `pods`. */
+  readonly name: string;
+  find(target: ResetTarget): Promise<readonly Leftover[]>;
+}
+
+/** Without a record, the agent's defaults count. */
+export async function resetTarget(options: {
+  readonly dataDirectory: string;
+  readonly rootDirectory: string;
+  readonly timeoutMs: number;
+  readonly clock: Clock;
+}): Promise<ResetTarget> {
+  const { rootDirectory } = options;
+  const found = await readHostRecord(rootDirectory);
+  const record = found ?? {
+    nodeName: hostName().trim().toLowerCase(),
+    dockerEndpoint: '',
+    criEndpoint: '',
+    podLogsDirectory: '/var/log/pods',
+    cgroupRoot: '',
+    cgroupDriver: '',
+  };
+  return {
+    ...options,
+    record,
+    isKnown: found !== undefined || (await namesIn(rootDirectory)).length > 0,
+    instance: instanceOf({ nodeName: record.nodeName, rootDirectory }),
+    podUids: new Set(await namesIn(join(rootDirectory, 'pods'))),
+  };
+}
+
+/** None if the directory does not exist, or is none. */
+export async function namesIn(directory: string): Promise<readonly string[]> {
+  return await readdir(directory).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return [];
+    throw error;
+  });
+}

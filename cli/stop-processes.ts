@@ -1,0 +1,44 @@
+/** Ends pods and processes of this host, for `orchlet stop` and `orchlet reset`. */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { SHUTDOWN_STATE_FILE } from '../agent/assembly/node-shutdown.ts';
+import { systemClock } from '../api/machinery/clock.ts';
+import { CommandError } from './command.ts';
+import { isOrchlet } from './processes.ts';
+import { KEEP_PODS_SIGNAL } from './shutdown.ts';
+import { systemdHost, unitOf } from './systemd-units.ts';
+
+/** Has the agent end its pods by priority, as at a shutdown of the host. Rejects if they have not ended in time. */
+export async function endPods(pid: number, rootDirectory: string, timeoutMs: number): Promise<void> {
+  const state = join(rootDirectory, SHUTDOWN_STATE_FILE);
+  const before = await readFile(state, 'utf8').catch(() => '');
+  process.kill(pid, 'SIGUSR2');
+  await waitFor(`the pods of process ${pid}`, timeoutMs, async () => {
+    const text = await readFile(state, 'utf8').catch(() => '');
+    return text !== before && text.includes('"endTime"');
+  });
+}
+
+/** Ends a process without its pods. Resolves to the unit that it was stopped with, if there is one. */
+export async function endProcess(pid: number, timeoutMs: number): Promise<string | undefined> {
+  const unit = unitOf(pid, systemdHost);
+  // systemd would restart a unit whose process is stopped by a signal.
+  if (unit === undefined) process.kill(pid, KEEP_PODS_SIGNAL);
+  else stopUnit(unit);
+  await waitFor(`process ${pid}`, timeoutMs, async () => !(await isOrchlet(pid)));
+  return unit;
+}
+
+export function stopUnit(unit: string): void {
+  if (systemdHost.systemctl('stop', unit) === undefined)
+    throw new CommandError(`systemctl cannot stop ${unit}: see 'systemctl status ${unit}'`);
+}
+
+async function waitFor(what: string, timeoutMs: number, look: () => Promise<boolean>): Promise<void> {
+  const deadline = systemClock.monotonic() + timeoutMs;
+  while (!(await look())) {
+    if (systemClock.monotonic() > deadline)
+      throw new CommandError(`${what} did not end within ${timeoutMs / 1000} s; see its log, or give --timeout`);
+    await systemClock.sleep(100);
+  }
+}
