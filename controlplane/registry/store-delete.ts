@@ -14,6 +14,7 @@ import type { Deleted, DeleteOptions, Entry, ListResult, RequestContext } from '
 import { currentEntry } from './store-read.ts';
 import {
   admissionAttributes,
+  inTransaction,
   interpretStorageError,
   kindSubjectOf,
   unstoredEntry,
@@ -159,9 +160,9 @@ async function removeNow(
 ): Promise<Deleted> {
   await admitDelete(store, context, target, options, 'validate', entry.object);
   if (options.dryRun) return gone(store, entry);
-  const transactionWrites = store.strategy.transactionWrites?.(undefined, entry.object, store.clock.now());
-  const revision = await store.storage.delete(entry.key, entry.revision, transactionWrites);
-  store.strategy.afterDelete?.(entry.object);
+  const revision = await inTransaction(store, { object: undefined, old: entry.object }, (transactionWrites) =>
+    store.storage.delete(entry.key, entry.revision, transactionWrites),
+  );
   return gone(store, store.cache.deletedEntry(entry, revision));
 }
 
@@ -183,10 +184,10 @@ export async function finishDeletion(
 ): Promise<Entry> {
   last.object.metadata.resourceVersion = String(last.revision);
   if (last.options.dryRun) return unstoredEntry(last.object);
-  const transactionWrites = store.strategy.transactionWrites?.(undefined, last.object, store.clock.now());
   const key = store.cache.keyOf(last.namespace, last.name);
-  const revision = await store.storage.delete(key, last.revision, transactionWrites);
-  store.strategy.afterDelete?.(last.object);
+  const revision = await inTransaction(store, { object: undefined, old: last.object }, (transactionWrites) =>
+    store.storage.delete(key, last.revision, transactionWrites),
+  );
   last.object.metadata.resourceVersion = String(revision);
   return unstoredEntry(last.object);
 }

@@ -18,6 +18,7 @@ import { encodeBounded, LARGE_BYTES, nextTurn } from './large-object.ts';
 import type { Entry, RequestContext, Written } from '../model/rest.ts';
 import { fillSystemFields, matchNamespace, revisionOf } from './object-identity.ts';
 import {
+  inTransaction,
   interpretStorageError,
   kindSubjectOf,
   unstoredEntry,
@@ -34,7 +35,7 @@ import { changedMetadataErrors } from './changed-metadata.ts';
 import { admitChange, admitCreate, writeAdmitted, type WriteTarget } from './write-admission.ts';
 import { alreadyExists, nameNotGenerated, uidConflict, uidWithoutObject } from './write-conflicts.ts';
 
-/** The maximum number of attempts to generate a free name. */
+/** The maximum number of attempts to generate a free name, or to take a free address. */
 const NAME_ATTEMPTS = 8;
 
 /** `object` is the decoded object of the request, with managed fields. The store may modify it. */
@@ -46,11 +47,14 @@ export async function createEntry(
 ): Promise<Entry> {
   const admitted = await admitCreate(store, context, target, object);
   const generated = (admitted.metadata.name ?? '') === '' && (admitted.metadata.generateName ?? '') !== '';
+  const mayRepeat = generated || store.strategy.inTransaction !== undefined;
   for (let attempt = 1; ; attempt++) {
-    const candidate = generated && attempt < NAME_ATTEMPTS ? cloneJson(admitted) : admitted;
+    const candidate = mayRepeat && attempt < NAME_ATTEMPTS ? cloneJson(admitted) : admitted;
     try {
       return await createAdmitted(store, context, target, candidate);
     } catch (error) {
+      // Another server has taken an address or a port meanwhile.
+      if (isStorageError(error, 'occupied') && attempt < NAME_ATTEMPTS) continue;
       if (!isStorageError(error, 'exists')) throw interpretStorageError(error, store, candidate.metadata.name ?? '');
       if (!generated) throw alreadyExists(store, target.namespace, candidate.metadata.name ?? '');
       if (attempt >= NAME_ATTEMPTS) throw nameNotGenerated(store, candidate.metadata.name ?? '');
@@ -124,18 +128,15 @@ async function putNew(store: Store, target: WriteTarget, object: KubeObject): Pr
     if (store.cache.get(target.namespace, name) !== undefined) throw alreadyExists(store, target.namespace, name);
     return unstoredEntry(object);
   }
-  const stored = await store.storage.create(key, encodeBounded(object), storageOptions(store, object, undefined));
+  const stored = await inTransaction(store, { object, old: undefined }, (transactionWrites) =>
+    store.storage.create(key, encodeBounded(object), { ...lifeOf(store, object), transactionWrites }),
+  );
   return store.cache.entryOf(stored);
 }
 
-function storageOptions(store: Store, object: KubeObject, old: KubeObject | undefined): StorageWriteOptions {
-  const nowMs = store.clock.now();
+function lifeOf(store: Store, object: KubeObject): StorageWriteOptions {
   const lifeMs = store.strategy.timeToLiveMs?.(object);
-  const transactionWrites = store.strategy.transactionWrites?.(object, old, nowMs);
-  return {
-    ...(lifeMs === undefined ? {} : { expiresAtMs: nowMs + lifeMs }),
-    ...(transactionWrites === undefined ? {} : { transactionWrites }),
-  };
+  return lifeMs === undefined ? {} : { expiresAtMs: store.clock.now() + lifeMs };
 }
 
 export interface Change {
@@ -163,7 +164,7 @@ export async function changeEntry(
   change: Change,
 ): Promise<Written> {
   let current: (Entry & { readonly revision: number }) | undefined = store.cache.get(target.namespace, target.name);
-  for (;;) {
+  for (let attempt = 1; ; attempt++) {
     context.signal.throwIfAborted();
     try {
       if (current === undefined) return await createInstead(store, context, target, change);
@@ -172,6 +173,7 @@ export async function changeEntry(
       if (isStorageError(error, 'conflict') || isStorageError(error, 'exists')) {
         current = newest(store, target, error.current);
       } else if (isStorageError(error, 'not-found')) current = undefined;
+      else if (isStorageError(error, 'occupied') && attempt < NAME_ATTEMPTS) current = newest(store, target, undefined);
       else throw interpretStorageError(error, store, target.name);
     }
   }
@@ -313,11 +315,9 @@ async function putChanged(
   object.metadata.resourceVersion = String(current.revision);
   if (jsonEqual(object, old)) return current;
   if (target.options.dryRun) return unstoredEntry(object);
-  const stored = await store.storage.update(
-    store.cache.keyOf(target.namespace, target.name),
-    encodeBounded(object),
-    current.revision,
-    storageOptions(store, object, old),
+  const key = store.cache.keyOf(target.namespace, target.name);
+  const stored = await inTransaction(store, { object, old }, (transactionWrites) =>
+    store.storage.update(key, encodeBounded(object), current.revision, { ...lifeOf(store, object), transactionWrites }),
   );
   return store.cache.entryOf(stored);
 }

@@ -16,7 +16,7 @@ import {
 } from '../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { AdmissionAttributes, AdmissionChain, Operation } from '../admission/admission.ts';
-import { isStorageError, type Storage } from '../storage/storage.ts';
+import { isStorageError, type Storage, type TransactionWrite } from '../storage/storage.ts';
 import { encodeObject } from '../storage/object-bytes.ts';
 import type { WatchCache } from '../storage/watch-cache.ts';
 import type { CacheEntry } from '../storage/cache-entry.ts';
@@ -79,6 +79,16 @@ export function unstoredEntry(object: KubeObject): Entry {
   const comma = bytes[at] === 0x7d ? '' : ',';
   const member = Buffer.from(`"resourceVersion":${quoteText(resourceVersion)}${comma}`);
   return { object, bytes: Buffer.concat([bytes.subarray(0, at), member, bytes.subarray(at)]) };
+}
+
+/** Runs a write with the operations of its transaction on other objects. */
+export function inTransaction<T>(
+  { strategy, clock }: StoredResource,
+  change: { readonly object: KubeObject | undefined; readonly old: KubeObject | undefined },
+  write: (transactionWrites: readonly TransactionWrite[]) => Promise<T>,
+): Promise<T> {
+  if (strategy.inTransaction === undefined) return write([]);
+  return strategy.inTransaction({ ...change, nowMs: clock.now() }, write);
 }
 
 export function notFoundIn(store: StoredResource, name: string): StatusError {

@@ -34,6 +34,15 @@ export interface Reservation {
   revert(): void;
 }
 
+/** A write whose transaction may contain operations on other objects. */
+export interface TransactionChange<Object extends KubeObject = KubeObject> {
+  /** `undefined` on deletion. */
+  readonly object: Object | undefined;
+  /** `undefined` on creation. */
+  readonly old: Object | undefined;
+  readonly nowMs: number;
+}
+
 /** The paths that a client cannot own through this endpoint, as arrays of names: `[['status']]`. */
 export type ResetFields = readonly (readonly string[])[];
 
@@ -114,10 +123,13 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   /** Reserves addresses, ports and the like. Its errors come before those of validation. `old` is set on updates. */
   reserve?(object: Object, old: Object | undefined, context: StrategyContext): Promise<Reservation | undefined>;
   /**
-   * Returns operations on other objects in the same transaction, for objects that exist only together with this one. `object`
-   * is undefined on deletion, and `old` on creation.
+   * Calls `write` with the operations of the same transaction on other objects, which exist only together with this one.
+   * StorageError `occupied` means that another server was faster, and that the object has to be reserved anew.
    */
-  transactionWrites?(object: Object | undefined, old: Object | undefined, nowMs: number): readonly TransactionWrite[];
+  inTransaction?<T>(
+    change: TransactionChange<Object>,
+    write: (operations: readonly TransactionWrite[]) => Promise<T>,
+  ): Promise<T>;
   validateCreate?(object: Object, context: StrategyContext): FieldError[] | Promise<FieldError[]>;
   warningsOnCreate?(object: Object, context: StrategyContext): string[];
   /** Converts a valid object to its stored form. */
@@ -144,8 +156,6 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   readonly unsaidPropagation?: string;
   /** Whether the response to a DELETE is the removed object instead of a Status. */
   readonly returnsDeleted?: boolean;
-  /** Called after the object is removed from the storage, to release addresses for example. Must not throw. */
-  afterDelete?(object: Object): void;
   /** Checks the deletion before anything is marked. Throws a `StatusError`. */
   checkDelete?(object: Object, context: StrategyContext): void;
 

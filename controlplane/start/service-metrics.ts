@@ -3,9 +3,8 @@
  * each scrape.
  */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
-import { portsOf } from '../registry/kinds/core/service-allocation.ts';
 import { ServiceRanges, type ServiceRangesOptions } from '../registry/kinds/core/service-ranges.ts';
-import type { Service } from '../registry/kinds/core/service-types.ts';
+import { portsOf, type Service } from '../registry/kinds/core/service-types.ts';
 import { selectionOf } from '../storage/selection.ts';
 
 export interface ServiceMetricsOptions extends ServiceRangesOptions {

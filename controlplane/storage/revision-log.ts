@@ -17,6 +17,7 @@ import { RevisionHistory } from './revision-history.ts';
 import { StorageHealth } from './storage-health.ts';
 import {
   futureError,
+  occupiedError,
   isStorageError,
   StorageError,
   type TransactionWrite,
@@ -285,10 +286,10 @@ export class RevisionLog implements Storage {
   }
 
   #joined(transactionWrites: readonly TransactionWrite[]): readonly RequestedWrite[] {
-    return transactionWrites.flatMap(({ key, value }): RequestedWrite[] => {
+    return transactionWrites.flatMap(({ key, value, expectedRevision = 0 }): RequestedWrite[] => {
       const previous = this.#history.current(key);
       if (value === undefined) return previous === undefined ? [] : [{ key, value, previous, expiresAtMs: undefined }];
-      if (previous !== undefined) throw new StorageError('occupied', `${key} exists`, { current: previous });
+      if ((previous?.revision ?? 0) !== expectedRevision) throw occupiedError(key);
       return [{ key, value, previous, expiresAtMs: undefined }];
     });
   }

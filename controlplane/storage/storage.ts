@@ -26,12 +26,14 @@ export interface TimedRevision {
 }
 
 /**
- * Another operation of one transaction: either all operations are committed or none. With a value, the key must not exist (the
- * write throws `occupied`). Without one, the key is removed if it exists.
+ * Another operation of one transaction: either all operations are committed or none. With a value, the key must have the
+ * expected revision, or else not exist (the write throws `occupied`). Without one, the key is removed if it exists.
  */
 export interface TransactionWrite {
   readonly key: string;
   readonly value: Buffer | undefined;
+  /** 0, the default, means that the key must not exist. */
+  readonly expectedRevision?: number;
 }
 
 export interface WriteOptions {
@@ -118,7 +120,7 @@ export interface Storage {
 
 export type StorageErrorCode =
   | 'exists'
-  /** The key of another operation of the transaction exists already. */
+  /** The key of another operation of the transaction exists already, or has another revision. */
   | 'occupied'
   | 'not-found'
   | 'conflict'
@@ -140,21 +142,28 @@ export class StorageError extends Error {
   readonly code: StorageErrorCode;
   /** The current value of the key, for `conflict` and `exists`. */
   readonly current: StoredValue | undefined;
+  /** The key of the other operation, for `occupied`. */
+  readonly occupiedKey: string | undefined;
 
   constructor(
     code: StorageErrorCode,
     message: string,
-    options: ErrorOptions & { readonly current?: StoredValue } = {},
+    options: ErrorOptions & { readonly current?: StoredValue; readonly occupiedKey?: string } = {},
   ) {
     super(message, options);
     this.name = 'StorageError';
     this.code = code;
     this.current = options.current;
+    this.occupiedKey = options.occupiedKey;
   }
 }
 
 export function isStorageError(error: unknown, code?: StorageErrorCode): error is StorageError {
   return error instanceof StorageError && (code === undefined || error.code === code);
+}
+
+export function occupiedError(key: string): StorageError {
+  return new StorageError('occupied', `${key} exists, or was changed`, { occupiedKey: key });
 }
 
 export function compactedError(revision: number, compacted: number): StorageError {

@@ -14,6 +14,7 @@ import type { ResourceVersions } from '../resource-versions.ts';
 import { RevisionHistory } from '../revision-history.ts';
 import {
   futureError,
+  occupiedError,
   type Storage,
   StorageError,
   type StorageList,
@@ -345,9 +346,9 @@ class EtcdStorage implements Storage {
           current,
         });
     }
-    for (const { key: other, value } of transactionWrites) {
-      const taken = value === undefined ? undefined : this.#history.current(other);
-      if (taken !== undefined) throw new StorageError('occupied', `${other} exists`, { current: taken });
+    for (const { key: other, value, expectedRevision: expected = 0 } of transactionWrites) {
+      const isOccupied = value !== undefined && (this.#history.current(other)?.revision ?? 0) !== expected;
+      if (isOccupied) throw occupiedError(other);
     }
   }
 

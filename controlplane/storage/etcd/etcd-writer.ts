@@ -60,14 +60,11 @@ export class EtcdWriter {
       this.#operation(key, value, lease),
       ...transactionWrites.map((one) => this.#operation(one.key, one.value, 0)),
     ];
-    const created = transactionWrites.filter((one) => one.value !== undefined).map((one) => this.#etcdKey(one.key));
-    const own = this.#etcdKey(key);
+    const compared = transactionWrites.filter((one) => one.value !== undefined);
     const request = {
       compare: [
-        expectedRevision === 0
-          ? { target: COMPARE_VERSION, key: own, version: 0 }
-          : { target: COMPARE_MOD_REVISION, key: own, modRevision: expectedRevision },
-        ...created.map((other) => ({ target: COMPARE_VERSION, key: other, version: 0 })),
+        this.#comparison(key, expectedRevision),
+        ...compared.map((one) => this.#comparison(one.key, one.expectedRevision ?? 0)),
       ],
       success: operations,
     };
@@ -75,6 +72,12 @@ export class EtcdWriter {
       isWrite: true,
     });
     return { succeeded, revision: header?.revision ?? 0 };
+  }
+
+  #comparison(key: string, revision: number) {
+    return revision === 0
+      ? { target: COMPARE_VERSION, key: this.#etcdKey(key), version: 0 }
+      : { target: COMPARE_MOD_REVISION, key: this.#etcdKey(key), modRevision: revision };
   }
 
   #operation(key: string, value: Buffer | undefined, lease: number) {

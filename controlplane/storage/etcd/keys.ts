@@ -20,16 +20,23 @@ const PATHS: ReadonlyMap<string, string> = new Map(
   }),
 );
 
+/** The allocated node ports, which all servers on one etcd share. They are no object of the API. */
+const NODE_PORTS = 'ranges/servicenodeports';
+const NODE_PORTS_KEY = `/core/${NODE_PORTS}`;
+
 /**
  * What kube-apiserver stores beside the objects of its API: allocations that it computes again from the objects when it starts,
  * and the addresses of the servers that run.
  */
 const SERVER_STATE = ['ranges', 'masterleases', 'peerserverleases'];
 
+/** Whether a key of the storage is of an allocation, which is made again from the objects. */
+export const isAllocation = (key: string): boolean => key === NODE_PORTS_KEY;
+
 export interface EtcdKeys {
   /** Throws for a key that is not of an object. */
   toEtcd(key: string): string;
-  /** Returns `undefined` for what is not an object of the API. Throws for a key that cannot be one. */
+  /** Returns `undefined` for what no server reads from another one. Throws for a key that cannot be one. */
   fromEtcd(etcdKey: string): string | undefined;
 }
 
@@ -47,6 +54,7 @@ export function etcdKeys(prefix: string): EtcdKeys {
   }
   return {
     toEtcd(key) {
+      if (key === NODE_PORTS_KEY) return `${root}/${NODE_PORTS}`;
       const [, group = '', resource = '', ...name] = key.split('/');
       if (name.length < 1 || name.length > 2) throw new Error(`${key} is not the key of an object`);
       const own = `${group}/${resource}`;
@@ -54,6 +62,7 @@ export function etcdKeys(prefix: string): EtcdKeys {
     },
     fromEtcd(etcdKey) {
       if (!etcdKey.startsWith(`${root}/`)) throw new Error(`${etcdKey} is not below ${root}/`);
+      if (etcdKey === `${root}/${NODE_PORTS}`) return NODE_PORTS_KEY;
       const segments = etcdKey.slice(root.length + 1).split('/');
       const [first = '', second = ''] = segments;
       if (SERVER_STATE.includes(first)) return undefined;

@@ -1,14 +1,15 @@
 /**
- * Allocates cluster addresses (`service-ranges.ts`) and node ports of services. The allocated ports are those of the stored
- * services, which are read on first use. Allocations are released if the write fails, and unneeded ones are released once it
- * succeeds.
+ * Allocates cluster addresses (`service-ranges.ts`) and node ports of services. What stored services have is allocated
+ * (`service-claims.ts`), and so is what a running write takes. A reservation ends with its write, because the stored service
+ * then counts.
  */
 import { invalid, type FieldError } from '../../../../api/meta/field-error.ts';
 import { newInternalError, newInvalid } from '../../../../api/meta/status-error.ts';
-import { selectionOf } from '../../../storage/selection.ts';
 import { unexplained } from '../../store.ts';
 import type { Reservation } from '../../strategy.ts';
 import { initFamilies, keepAllocated, normalizeAddresses, staysPreferred } from './service-families.ts';
+import { NodePortRange } from './node-port-range.ts';
+import { ServiceClaims } from './service-claims.ts';
 import { ServiceRanges, type ServiceRangesOptions } from './service-ranges.ts';
 import {
   hasNodePorts,
@@ -29,22 +30,30 @@ interface AllocationOptions extends ServiceRangesOptions {
 export class ServiceAllocator {
   readonly #options: AllocationOptions;
   readonly #ranges: ServiceRanges;
+  readonly #claims: ServiceClaims;
+  /** The node ports of running writes. */
   readonly #ports = new Set<number>();
-  #loaded = false;
+  /** Allocates node ports among several servers. */
+  readonly nodePorts: NodePortRange;
 
   constructor(options: AllocationOptions) {
     this.#options = options;
-    this.#ranges = new ServiceRanges(options);
+    this.#claims = new ServiceClaims(options.stores);
+    this.#ranges = new ServiceRanges(options, this.#claims);
+    this.nodePorts = new NodePortRange({
+      ports: options.nodePorts,
+      claims: this.#claims,
+      storage: () => options.stores.get('', 'services').storage,
+    });
   }
 
   /** Allocates what `service` needs beyond `old`. Throws a 422 if that is impossible. */
   reserve(service: Service, old: Service | undefined): Reservation {
-    this.#load();
     const spec = (service.spec ??= {});
     if (old?.spec !== undefined) keepAllocated(spec, old.spec);
     normalizeAddresses(spec, old?.spec);
     const taken: (() => void)[] = [];
-    const revert = (): void => {
+    const release = (): void => {
       for (const undo of taken.splice(0).reverse()) undo();
     };
     try {
@@ -52,27 +61,10 @@ export class ServiceAllocator {
       this.#takeAddresses(service, old?.spec, taken);
       this.#takePorts(service, old?.spec, taken);
     } catch (error) {
-      revert();
+      release();
       throw error;
     }
-    return { commit: () => (old?.spec === undefined ? undefined : this.#releaseDropped(spec, old.spec)), revert };
-  }
-
-  /** Releases the allocations of a deleted service. */
-  release(service: Service): void {
-    this.#load();
-    for (const address of service.spec?.clusterIPs ?? []) this.#ranges.free(address);
-    for (const port of portsOf(service.spec ?? {})) this.#ports.delete(port);
-  }
-
-  #load(): void {
-    if (this.#loaded) return;
-    this.#loaded = true;
-    for (const { object } of this.#options.stores.get('', 'services').cache.list({ selection: selectionOf('') })
-      .entries) {
-      const { spec = {} } = object as Service;
-      for (const port of portsOf(spec)) this.#ports.add(port);
-    }
+    return { commit: release, revert: release };
   }
 
   #refuse(service: Service, errors: readonly FieldError[]): void {
@@ -177,7 +169,7 @@ export class ServiceAllocator {
         invalid(field, port, `provided port is not in the valid range. The range of valid ports is ${from}-${to}`),
       ];
     }
-    if (this.#ports.has(port)) return [invalid(field, port, 'provided port is already allocated')];
+    if (this.#isTaken(port)) return [invalid(field, port, 'provided port is already allocated')];
     this.#ports.add(port);
     taken.push(() => this.#ports.delete(port));
     return [];
@@ -189,7 +181,7 @@ export class ServiceAllocator {
     const reserved = size <= 16 ? 0 : Math.min(Math.max(16, Math.floor(size / 32)), 128);
     for (const index of upperFirst(size, reserved)) {
       const port = from + index;
-      if (this.#ports.has(port)) continue;
+      if (this.#isTaken(port) || this.nodePorts.avoids(port)) continue;
       this.#ports.add(port);
       taken.push(() => this.#ports.delete(port));
       return port;
@@ -197,18 +189,9 @@ export class ServiceAllocator {
     throw newInternalError('failed to allocate a nodePort: range is full');
   }
 
-  #releaseDropped(spec: ServiceSpec, old: ServiceSpec): void {
-    const addresses = new Set(spec.clusterIPs);
-    for (const address of old.clusterIPs ?? []) if (!addresses.has(address)) this.#ranges.free(address);
-    const ports = new Set(portsOf(spec));
-    for (const port of portsOf(old)) if (!ports.has(port)) this.#ports.delete(port);
+  #isTaken(port: number): boolean {
+    return this.#ports.has(port) || this.#claims.countOf(port) > 0;
   }
-}
-
-/** Returns the node ports of a service, that of its health checks included. */
-export function portsOf(spec: ServiceSpec): number[] {
-  const ports = (spec.ports ?? []).map(({ nodePort }) => nodePort ?? 0);
-  return [...ports, spec.healthCheckNodePort ?? 0].filter((port) => port !== 0);
 }
 
 /** Returns the first node port that a client requests for one of the protocols of a port. */

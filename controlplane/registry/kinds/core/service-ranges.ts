@@ -1,7 +1,7 @@
 /**
  * Allocates cluster addresses of services. The ranges are those of ServiceCIDR objects that are ready and not terminating. The
  * range of the flags is used until its object exists. An address is allocated if an IPAddress object, a stored service or a
- * running write has it. This process knows all of them, so that two services never get the same address.
+ * running write has it. A write of another server is noticed when the IPAddress is created with the service (`occupied`).
  */
 import {
   canonicalIp,
@@ -17,6 +17,7 @@ import { selectionOf } from '../../../storage/selection.ts';
 import type { StoredResource } from '../../store.ts';
 import type { ServiceCidr } from '../networking/networking-types.ts';
 import type { Family } from './service-families.ts';
+import { ServiceClaims } from './service-claims.ts';
 import { clusterAddresses } from './service-ip-addresses.ts';
 import type { Service } from './service-types.ts';
 import { upperFirst } from '../upper-first.ts';
@@ -42,14 +43,15 @@ interface Range {
 export class ServiceRanges {
   readonly #options: ServiceRangesOptions;
   readonly #configured: readonly Range[];
-  /** The addresses of stored services and of running writes. */
+  readonly #claims: ServiceClaims;
+  /** The addresses of running writes. */
   readonly #held = new Set<string>();
   /** The parsed ranges of each ServiceCIDR. */
   readonly #parsed = new WeakMap<CacheEntry, readonly Range[]>();
-  #loaded = false;
 
-  constructor(options: ServiceRangesOptions) {
+  constructor(options: ServiceRangesOptions, claims = new ServiceClaims(options.stores)) {
     this.#options = options;
+    this.#claims = claims;
     this.#configured = rangesOf(options.clusterCidrs);
   }
 
@@ -60,7 +62,6 @@ export class ServiceRanges {
 
   /** Allocates the address. Returns why that is impossible, or `undefined` on success. */
   take(address: string, family: string): string | undefined {
-    this.#load();
     const ip = parseIp(address);
     const ranges = ip === undefined ? [] : this.#usable(family).filter(({ cidr }) => cidrContains(cidr, ip));
     const [first] = ranges;
@@ -74,7 +75,6 @@ export class ServiceRanges {
 
   /** Allocates the next address. Returns `undefined` if all ranges of the family are full. */
   takeNext(family: string): string | undefined {
-    this.#load();
     for (const { cidr } of this.#usable(family)) {
       const size = assignable(cidr);
       const reserved = size <= 16 ? 0 : Math.min(Math.max(16, Math.floor(size / 16)), 256);
@@ -109,7 +109,9 @@ export class ServiceRanges {
 
   #isTaken(address: string): boolean {
     return (
-      this.#held.has(address) || this.#store('networking.k8s.io', 'ipaddresses').cache.get('', address) !== undefined
+      this.#held.has(address) ||
+      this.#claims.hasAddress(address) ||
+      this.#store('networking.k8s.io', 'ipaddresses').cache.get('', address) !== undefined
     );
   }
 
@@ -133,13 +135,6 @@ export class ServiceRanges {
 
   #store(group: string, resource: string): StoredResource {
     return this.#options.stores.get(group, resource);
-  }
-
-  #load(): void {
-    if (this.#loaded) return;
-    this.#loaded = true;
-    for (const { object } of this.#store('', 'services').cache.list({ selection: EVERYTHING }).entries)
-      for (const address of clusterAddresses(object as Service)) this.#held.add(address);
   }
 }
 

@@ -25,3 +25,9 @@ export const isExternal = (spec: ServiceSpec): boolean =>
   spec.type === 'NodePort' ||
   spec.type === 'LoadBalancer' ||
   (spec.type === 'ClusterIP' && (spec.externalIPs ?? []).length > 0);
+
+/** Returns the node ports of a service, that of its health checks included. */
+export function portsOf(spec: ServiceSpec): number[] {
+  const ports = (spec.ports ?? []).map(({ nodePort }) => nodePort ?? 0);
+  return [...ports, spec.healthCheckNodePort ?? 0].filter((port) => port !== 0);
+}

@@ -89,15 +89,17 @@ export function serviceKinds(options: KindOptions): KindRow[] {
       if (service.spec?.type !== 'LoadBalancer' && old.spec?.type === 'LoadBalancer')
         service.status = { ...service.status, loadBalancer: {} };
     },
-    transactionWrites: (service, old, nowMs) =>
-      addressWrites(options.stores.get('networking.k8s.io', 'ipaddresses'), service, old, nowMs),
+    inTransaction: ({ object: service, old, nowMs }, write) =>
+      allocator.nodePorts.write({ service, old }, (ports) => {
+        const addresses = options.stores.get('networking.k8s.io', 'ipaddresses');
+        return write([...ports, ...addressWrites(addresses, service, old, nowMs)]);
+      }),
     validateCreate: (service) => serviceErrors(service),
     validateUpdate: serviceUpdateErrors,
     warningsOnCreate: serviceWarnings,
     warningsOnUpdate: serviceWarnings,
     resetFields: [['status']],
     returnsDeleted: true,
-    afterDelete: (service) => allocator.release(service),
     selectableFields: {
       'spec.clusterIP': ({ spec }) => spec?.clusterIP ?? '',
       'spec.type': ({ spec }) => spec?.type ?? '',

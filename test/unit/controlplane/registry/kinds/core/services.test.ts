@@ -8,17 +8,46 @@ import {
   serviceUpdateErrors,
 } from '../../../../../../controlplane/registry/kinds/core/service-validation.ts';
 import type { Store } from '../../../../../../controlplane/registry/store.ts';
+import type { Reservation } from '../../../../../../controlplane/registry/strategy.ts';
+import type { VersionChange, WatchObserver } from '../../../../../../controlplane/storage/storage.ts';
 
-function allocatorOver(
-  stored: readonly Service[],
-  clusterCidrs: readonly string[] = ['10.96.0.0/24'],
-): ServiceAllocator {
-  const services = stored.map((object) => ({ object }));
-  const storeOf = (entries: readonly object[]) =>
-    ({ cache: { list: () => ({ entries }), get: () => undefined } }) as unknown as Store;
-  const stores = { get: (_: string, resource: string) => storeOf(resource === 'services' ? services : []) };
-  return new ServiceAllocator({ clusterCidrs, nodePorts: { from: 30000, to: 30009 }, stores });
+/** An allocator over stored services. `write` also stores what was reserved, as the storage shows it. */
+class TestAllocator {
+  readonly #allocator: ServiceAllocator;
+  #observer: WatchObserver | undefined;
+
+  constructor(stored: readonly Service[], clusterCidrs: readonly string[] = ['10.96.0.0/24']) {
+    const watch = (_options: object, observer: WatchObserver): void => void (this.#observer = observer);
+    const storeOf = (entries: readonly object[]) =>
+      ({
+        cache: { list: () => ({ entries }), get: () => undefined, entryOf: (entry: object) => entry },
+        storage: { watch, revision: () => 1 },
+      }) as unknown as Store;
+    const services = stored.map((object) => ({ object }));
+    const stores = { get: (_: string, resource: string) => storeOf(resource === 'services' ? services : []) };
+    this.#allocator = new ServiceAllocator({ clusterCidrs, nodePorts: { from: 30000, to: 30009 }, stores });
+  }
+
+  reserve(service: Service, old?: Service): Reservation {
+    return this.#allocator.reserve(service, old);
+  }
+
+  write(service: Service, old?: Service): void {
+    const reservation = this.reserve(service, old);
+    this.stored(service, old);
+    reservation.commit();
+  }
+
+  /** A service was stored, by this server or another one. */
+  stored(current: Service | undefined, previous?: Service): void {
+    const entry = (object: Service | undefined) => (object === undefined ? undefined : { object });
+    const change = { current: entry(current), previous: entry(previous) } as unknown as VersionChange;
+    this.#observer?.onEvents([change]);
+  }
 }
+
+const allocatorOver = (stored: readonly Service[], clusterCidrs?: readonly string[]): TestAllocator =>
+  new TestAllocator(stored, clusterCidrs);
 
 const DUAL = ['10.96.0.0/24', 'fd00::/112'];
 const service = (spec: ServiceSpec): Service => ({ metadata: { name: 's' }, spec: { type: 'ClusterIP', ...spec } });
@@ -37,7 +66,7 @@ test('no two services get one address or port, also after a restart', () => {
   const allocator = allocatorOver([]);
   const made = Array.from({ length: 10 }, () => {
     const one = service({ type: 'NodePort', ports: [{ port: 80 }] });
-    allocator.reserve(one, undefined).commit();
+    allocator.write(one);
     return one;
   });
   assert.equal(new Set(made.map(({ spec }) => spec?.clusterIP)).size, 10);
@@ -56,10 +85,35 @@ test('no two services get one address or port, also after a restart', () => {
   );
 });
 
+test('what another server stores is taken, and what it deletes is free again', () => {
+  const allocator = allocatorOver([]);
+  allocator.write(service({ clusterIP: '10.96.0.9' }));
+  const theirs = service({
+    type: 'NodePort',
+    clusterIP: '10.96.0.7',
+    clusterIPs: ['10.96.0.7'],
+    ports: [{ nodePort: 30001 }],
+  });
+  allocator.stored(theirs);
+  const port = service({ type: 'NodePort', ports: [{ port: 80, nodePort: 30001 }] });
+  const address = service({ clusterIP: '10.96.0.7' });
+  assert.match(
+    refusal(() => allocator.reserve(port)),
+    /provided port is already allocated/,
+  );
+  assert.match(
+    refusal(() => allocator.reserve(address)),
+    /provided IP is already allocated/,
+  );
+  allocator.stored(undefined, theirs);
+  allocator.write(port);
+  allocator.write(address);
+});
+
 test('what a failed write took is free again', () => {
   const allocator = allocatorOver([]);
   allocator.reserve(service({ clusterIP: '10.96.0.7' }), undefined).revert();
-  allocator.reserve(service({ clusterIP: '10.96.0.7' }), undefined).commit();
+  allocator.write(service({ clusterIP: '10.96.0.7' }));
 });
 
 test('one number of a node serves the protocols of one port only', () => {
@@ -71,7 +125,7 @@ test('one number of a node serves the protocols of one port only', () => {
       { port: 80, protocol: 'UDP' },
     ],
   });
-  allocator.reserve(shared, undefined).commit();
+  allocator.write(shared);
   assert.deepEqual(
     shared.spec?.ports?.map(({ nodePort }) => nodePort),
     [30001, 30001],
@@ -98,7 +152,7 @@ test('a port keeps its number on the nodes by its name', () => {
   });
   const allocator = allocatorOver([old]);
   const changed = service({ type: 'NodePort', ports: [{ name: 'web', port: 8080, protocol: 'TCP' }] });
-  allocator.reserve(changed, old).commit();
+  allocator.write(changed, old);
   assert.equal(changed.spec?.ports?.[0]?.nodePort, 30005);
   assert.equal(changed.spec?.clusterIP, '10.96.0.9');
 });
@@ -106,9 +160,9 @@ test('a port keeps its number on the nodes by its name', () => {
 test('a second address family is added and removed by the policy', () => {
   const allocator = allocatorOver([], DUAL);
   const old = service({ ipFamilyPolicy: 'SingleStack' });
-  allocator.reserve(old, undefined).commit();
+  allocator.write(old);
   const dual = service({ ...structuredClone(old.spec), ipFamilyPolicy: 'RequireDualStack' });
-  allocator.reserve(dual, old).commit();
+  allocator.write(dual, old);
   assert.deepEqual(dual.spec?.ipFamilies, ['IPv4', 'IPv6']);
   assert.equal(dual.spec?.clusterIPs?.[0], old.spec?.clusterIP);
   assert.match(dual.spec?.clusterIPs?.[1] ?? '', /^fd00::/);
@@ -124,7 +178,7 @@ test('a second address family is added and removed by the policy', () => {
     /must be 'SingleStack' to release the secondary IP family/,
   );
   const single = service({ ...structuredClone(dual.spec), ipFamilyPolicy: 'SingleStack' });
-  allocator.reserve(single, dual).commit();
+  allocator.write(single, dual);
   assert.deepEqual(single.spec?.clusterIPs, [old.spec?.clusterIP]);
 });
 

@@ -1,0 +1,129 @@
+/**
+ * Allocates node ports among several servers. As in kube-apiserver, one object has a bit for each port of the range. It is
+ * changed in the transaction of each service whose ports change, so that of two servers that take one port, one is refused.
+ * With one server, the stored services are enough, and the object is not written.
+ */
+import { encodeObject, parseObject } from '../../../storage/object-bytes.ts';
+import { isStorageError, StorageError, type Storage, type TransactionWrite } from '../../../storage/storage.ts';
+import type { PortRange } from '../../../options/port-range.ts';
+import type { ServiceClaims } from './service-claims.ts';
+import { portsOf, type Service } from './service-types.ts';
+
+/** Its key in etcd is that of kube-apiserver: `/registry/ranges/servicenodeports`. */
+const RANGE_KEY = '/core/ranges/servicenodeports';
+/** How often a write is tried when other servers change the object at the same time. */
+const ATTEMPTS = 20;
+
+export interface NodePortRangeOptions {
+  readonly ports: PortRange;
+  readonly claims: ServiceClaims;
+  readonly storage: () => Storage;
+}
+
+export interface ServicePortsChange {
+  readonly service: Service | undefined;
+  readonly old: Service | undefined;
+}
+
+export class NodePortRange {
+  readonly #options: NodePortRangeOptions;
+  /** The last write that changes the object. The writes of one server do not compete. */
+  #last: Promise<unknown> = Promise.resolve();
+  readonly #avoided = new Set<number>();
+
+  constructor(options: NodePortRangeOptions) {
+    this.#options = options;
+  }
+
+  /** Whether the port is allocated without a service, so that another one should be chosen. */
+  avoids(port: number): boolean {
+    return this.#avoided.has(port);
+  }
+
+  /**
+   * Runs `write` with the operations that allocate and release the ports of a service. Throws StorageError `occupied` if
+   * another server has taken one of the ports.
+   */
+  async write<T>(
+    { service, old }: ServicePortsChange,
+    write: (operations: readonly TransactionWrite[]) => Promise<T>,
+  ): Promise<T> {
+    const before = new Set(portsOf(old?.spec ?? {}));
+    const now = new Set(portsOf(service?.spec ?? {}));
+    const taken = [...now.difference(before)];
+    const dropped = [...before.difference(now)];
+    if (this.#options.storage().catchUp === undefined || taken.length + dropped.length === 0) return write([]);
+    const running = this.#last.then(() => this.#writeInTurn({ taken, dropped }, write));
+    this.#last = running.catch(() => undefined);
+    return running;
+  }
+
+  async #writeInTurn<T>(
+    change: { readonly taken: readonly number[]; readonly dropped: readonly number[] },
+    write: (operations: readonly TransactionWrite[]) => Promise<T>,
+  ): Promise<T> {
+    for (let attempt = 1; ; attempt += 1) {
+      const operation = await this.#operation(change);
+      try {
+        return await write([operation]);
+      } catch (error) {
+        const isOwn = isStorageError(error, 'occupied') && error.occupiedKey === RANGE_KEY;
+        if (!isOwn || attempt === ATTEMPTS) throw error;
+      }
+    }
+  }
+
+  /** Throws `occupied` if a service that is stored now has a port that is to be taken. */
+  async #operation({
+    taken,
+    dropped,
+  }: {
+    readonly taken: readonly number[];
+    readonly dropped: readonly number[];
+  }): Promise<TransactionWrite> {
+    const { ports, claims, storage } = this.#options;
+    const stored = await storage().get(RANGE_KEY);
+    const range = `${ports.from}-${ports.to}`;
+    const known = stored === undefined ? undefined : (parseObject(stored.value) as unknown as RangeAllocation);
+    // The object is missing, or the range of the flag has changed.
+    let bits = known?.range === range ? bitsOf(known.data) : this.#bitsOfServices();
+    for (const port of taken) {
+      const bit = bitOf(port, ports);
+      // A kube-apiserver takes a port before it stores the service.
+      if ((bits & bit) !== 0n) this.#avoided.add(port);
+      if ((bits & bit) !== 0n || claims.countOf(port) > 0)
+        throw new StorageError('occupied', `node port ${port} is already allocated`);
+      bits |= bit;
+    }
+    // Two services may have had one port since before an update.
+    for (const port of dropped) if (claims.countOf(port) <= 1) bits &= ~bitOf(port, ports);
+    const object = { kind: 'RangeAllocation', apiVersion: 'v1', metadata: {}, range, data: dataOf(bits) };
+    return { key: RANGE_KEY, value: encodeObject(object), expectedRevision: stored?.revision ?? 0 };
+  }
+
+  #bitsOfServices(): bigint {
+    const { claims, ports } = this.#options;
+    return [...claims.ports()].reduce((bits, port) => bits | bitOf(port, ports), 0n);
+  }
+}
+
+interface RangeAllocation {
+  readonly range?: string;
+  /** In base64: a number whose lowest bit is the first port. */
+  readonly data?: string;
+}
+
+function bitOf(port: number, { from, to }: PortRange): bigint {
+  return port < from || port > to ? 0n : 1n << BigInt(port - from);
+}
+
+function bitsOf(data = ''): bigint {
+  const hex = Buffer.from(data, 'base64').toString('hex');
+  return hex === '' ? 0n : BigInt(`0x${hex}`);
+}
+
+function dataOf(bits: bigint): string {
+  if (bits === 0n) return '';
+  const hex = bits.toString(16);
+  return Buffer.from(hex.length % 2 === 0 ? hex : `0${hex}`, 'hex').toString('base64');
+}
