@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { openChannel } from '../api/grpc/grpc-channel.ts';
 import { systemClock } from '../api/machinery/clock.ts';
 import { EtcdServers } from '../controlplane/storage/etcd/etcd-servers.ts';
 import { freePort } from './integration/free-port.ts';
@@ -51,6 +52,24 @@ export class EtcdProcess {
 
   connect(): Promise<EtcdServers> {
     return EtcdServers.open({ servers: [this.url], tls: {}, clock: systemClock });
+  }
+
+  /** Ends the alarms, after space was made. */
+  async disarm(): Promise<void> {
+    const channel = await openChannel({ target: this.url.replace('http://', '') });
+    const call = (request: Buffer): Promise<Buffer> =>
+      channel.call('/etcdserverpb.Maintenance/Alarm', request, { timeoutMs: 10_000 });
+    try {
+      // Identifiers of members are larger than numbers of JavaScript, so their bytes are copied: `2: {1: member, 2: alarm}`.
+      const answer = await call(Buffer.alloc(0));
+      const at = answer.lastIndexOf(Buffer.from([0x10, 0x01]));
+      const from = answer.lastIndexOf(0x12, at);
+      if (at < 0 || from < 0) return;
+      const member = answer.subarray(from + 3, at);
+      await call(Buffer.concat([Buffer.from([0x08, 0x02, 0x10]), member, Buffer.from([0x18, 0x01])]));
+    } finally {
+      channel.close();
+    }
   }
 
   signal(signal: NodeJS.Signals): void {

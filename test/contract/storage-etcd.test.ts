@@ -1,19 +1,10 @@
 import { after, before, describe } from 'node:test';
 import { silentLogger } from '../../api/component/logger.ts';
-import type { EtcdValueLayout } from '../../controlplane/storage/etcd/etcd-reader.ts';
 import { openEtcdStorage } from '../../controlplane/storage/etcd/etcd-storage.ts';
-import { plainValues } from '../../controlplane/storage/value-transformer.ts';
 import { etcdMissing, EtcdProcess } from '../etcd-process.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
+import { layoutBelow } from './etcd-contract-layout.ts';
 import { storageContract, type StorageUnderTest } from './storage-contract.ts';
-
-/** The keys and values of the contract are not those of objects. */
-const layoutBelow = (prefix: string): EtcdValueLayout => ({
-  prefix,
-  keys: { toEtcd: (key) => prefix + key, fromEtcd: (key) => key.slice(prefix.length) },
-  values: { toEtcd: (value) => value, fromEtcd: (value) => value },
-  transformer: plainValues,
-});
 
 describe('storage on etcd', { skip: etcdMissing }, () => {
   let etcd: EtcdProcess;

@@ -54,6 +54,8 @@ export const ETCD_MESSAGES = {
   AlarmRequest: { action: '1 int32' },
   AlarmMember: { alarm: '2 int32' },
   AlarmResponse: { header: '1 ResponseHeader', alarms: '2 AlarmMember[]' },
+  DefragmentRequest: {},
+  DefragmentResponse: { header: '1 ResponseHeader' },
   StatusRequest: {},
   StatusResponse: { header: '1 ResponseHeader', version: '2 string', dbSize: '3 int64' },
 } as const;
@@ -67,6 +69,7 @@ export const ETCD_METHODS = {
   watch: ['etcdserverpb.Watch', 'WatchRequest', 'WatchResponse'],
   leaseGrant: ['etcdserverpb.Lease', 'LeaseGrantRequest', 'LeaseGrantResponse'],
   alarm: ['etcdserverpb.Maintenance', 'AlarmRequest', 'AlarmResponse'],
+  defragment: ['etcdserverpb.Maintenance', 'DefragmentRequest', 'DefragmentResponse'],
   status: ['etcdserverpb.Maintenance', 'StatusRequest', 'StatusResponse'],
 } as const;
 

@@ -19,56 +19,62 @@ const REUSE_SHARE = 0.05;
 /** Larger IDs would not fit into a number. etcd takes any ID that is free. */
 const LEASE_IDS = 2 ** 48;
 
+interface Lease {
+  readonly id: number;
+  readonly granted: Promise<void>;
+  /** Not later than the time at which etcd ends the lease, in monotonic milliseconds. */
+  readonly endsAtMs: number;
+  objects: number;
+}
+
 export class EtcdLeases {
   readonly #options: EtcdLeasesOptions;
-  #lease = { id: 0, endsAtMs: 0, objects: 0 };
-  #granting: { readonly seconds: number; readonly granted: Promise<void> } | undefined;
+  #lease: Lease | undefined;
 
   constructor(options: EtcdLeasesOptions) {
     this.#options = options;
   }
 
-  /** Resolves to the ID of a lease that ends about `seconds` from now. */
+  /** Resolves to the ID of a lease that ends about `seconds` from now. Concurrent writers share one. */
   async lease(seconds: number): Promise<number> {
-    if (!this.#isUsable(seconds)) {
-      // Concurrent writers share the lease that one of them requests.
-      if (this.#granting?.seconds !== seconds) {
-        const granted = this.#grant(seconds).finally(() => {
-          if (this.#granting?.granted === granted) this.#granting = undefined;
-        });
-        this.#granting = { seconds, granted };
-      }
-      await this.#granting.granted;
-    }
-    this.#lease.objects += 1;
-    return this.#lease.id;
+    let lease = this.#lease;
+    if (lease === undefined || !this.#isUsable(lease, seconds)) this.#lease = lease = this.#grant(seconds);
+    lease.objects += 1;
+    await lease.granted;
+    return lease.id;
   }
 
   /** Uses the lease no more, because etcd does not know it. */
   forget(id: number): void {
-    if (this.#lease.id === id) this.#lease = { id: 0, endsAtMs: 0, objects: 0 };
+    if (this.#lease?.id === id) this.#lease = undefined;
   }
 
-  #isUsable(seconds: number): boolean {
-    const { id, endsAtMs, objects } = this.#lease;
+  #isUsable({ endsAtMs, objects }: Lease, seconds: number): boolean {
     const wantedMs = this.#options.clock.monotonic() + seconds * 1000;
     // A lease that lives much longer would keep the key for too long.
     const longestMs = wantedMs + this.#reuseSeconds(seconds) * 1000;
-    return id !== 0 && objects < this.#options.maxObjects && endsAtMs >= wantedMs && endsAtMs <= longestMs;
+    return objects < this.#options.maxObjects && endsAtMs >= wantedMs && endsAtMs <= longestMs;
   }
 
   #reuseSeconds(seconds: number): number {
     return Math.min(this.#options.reuseSeconds, Math.floor(seconds * REUSE_SHARE));
   }
 
-  async #grant(seconds: number): Promise<void> {
-    const { servers, clock } = this.#options;
+  #grant(seconds: number): Lease {
     const ttl = seconds + this.#reuseSeconds(seconds);
     const id = 1 + Math.floor(Math.random() * LEASE_IDS);
-    const beganMs = clock.monotonic();
-    // Another grant costs a lease that ends by itself, so the call may be made again.
+    const endsAtMs = this.#options.clock.monotonic() + ttl * 1000;
+    const granted = this.#request(ttl, id).catch((error: unknown) => {
+      this.forget(id);
+      throw error;
+    });
+    return { id, granted, endsAtMs, objects: 0 };
+  }
+
+  async #request(ttl: number, id: number): Promise<void> {
+    const { servers } = this.#options;
+    // A lease that is granted twice ends by itself, so the call may be made again.
     const { error } = await servers.run((rpc, options) => rpc.call('leaseGrant', { ttl, id }, options));
     if (error !== '') throw new StorageError('unavailable', `etcd at ${servers.url} grants no lease: ${error}`);
-    this.#lease = { id, endsAtMs: beganMs + ttl * 1000, objects: 0 };
   }
 }
