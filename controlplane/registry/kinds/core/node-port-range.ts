@@ -5,7 +5,6 @@
  */
 import { encodeObject, parseObject } from '../../../storage/object-bytes.ts';
 import { isStorageError, StorageError, type Storage, type TransactionWrite } from '../../../storage/storage.ts';
-import type { PortRange } from '../../../options/port-range.ts';
 import type { ServiceClaims } from './service-claims.ts';
 import { portsOf, type Service } from './service-types.ts';
 
@@ -13,6 +12,12 @@ import { portsOf, type Service } from './service-types.ts';
 const RANGE_KEY = '/core/ranges/servicenodeports';
 /** How often a write is tried when other servers change the object at the same time. */
 const ATTEMPTS = 20;
+
+/** Both ports are in the range. */
+export interface PortRange {
+  readonly from: number;
+  readonly to: number;
+}
 
 export interface NodePortRangeOptions {
   readonly ports: PortRange;
