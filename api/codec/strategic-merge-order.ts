@@ -89,12 +89,13 @@ export function orderElements(
   return ordered;
 }
 
-/** Requires that `$setElementOrder` contains the items of the patch, in the same order. */
+/** Requires that `$setElementOrder`, unless it is empty, contains the items of the patch in the same order. */
 export function checkSetElementOrder(
   patch: readonly JsonValue[] | undefined,
   order: readonly JsonValue[],
   mergeKey: string,
 ): void {
+  if (order.length === 0) return;
   let at = 0;
   for (const item of patch ?? []) {
     if (isObject(item) && item['$patch'] !== undefined) continue;

@@ -102,7 +102,7 @@ function retainKeys(original: JsonObject, patch: JsonObject): void {
 function memberOfDirective(key: string, directive: string, fault: string): string | undefined {
   if (!key.startsWith(directive)) return undefined;
   const member = key.slice(directive.length);
-  if (!member.startsWith('/') || member === '/') throw newBadRequest(fault);
+  if (!member.startsWith('/')) throw newBadRequest(fault);
   return member.slice(1);
 }
 
@@ -113,12 +113,11 @@ function mergeOrderedLists(original: JsonObject, patch: JsonObject, type: TypeNo
     const member = memberOfDirective(key, SET_ORDER, fault);
     if (member === undefined) continue;
     delete patch[key];
-    if (!Array.isArray(order)) throw newBadRequest(fault);
+    if (!Array.isArray(order)) throw noList(order);
     const before = Object.hasOwn(original, member) ? original[member] : undefined;
     const added = Object.hasOwn(patch, member) ? patch[member] : undefined;
-    if ((before !== undefined && !isList(before)) || (added !== undefined && !isList(added))) {
-      throw newBadRequest(fault);
-    }
+    if (before !== undefined && !isList(before)) throw noList(before);
+    if (added !== undefined && !isList(added)) throw noList(added);
     const rules = rulesOf(type, member);
     checkSetElementOrder(added, order, rules.mergeKey);
     if (before === undefined && added === undefined) continue;
@@ -128,6 +127,9 @@ function mergeOrderedLists(original: JsonObject, patch: JsonObject, type: TypeNo
     delete patch[member];
   }
 }
+
+const noList = (found: JsonValue | undefined): StatusError =>
+  failure(`expected a []interface {}, but received a ${isObject(found) ? 'map[string]interface {}' : typeof found}`);
 
 const isList = (value: JsonValue | undefined): value is JsonValue[] => Array.isArray(value);
 
@@ -161,7 +163,9 @@ function mergeMember(
     const rules = rulesOf(type, member);
     defineMember(original, member, rules.merges ? mergeList(old, value, rules) : value);
   } else {
-    defineMember(original, member, withoutDirectives(value));
+    const added = withoutDirectives(withoutNulls(value));
+    if (added === undefined) delete original[member];
+    else defineMember(original, member, added);
   }
 }
 
@@ -208,11 +212,11 @@ function mergeKeyedList(original: JsonValue[], patch: JsonObject[], rules: Membe
     const found = merged[index];
     if (isObject(found)) merged[index] = mergeMap(found, item, elementType);
     else {
-      const added = withoutDirectives(item);
-      merged.push(added);
-      places.push(added);
+      merged.push(item);
+      places.push(item);
     }
   }
+  for (const item of merged) if (isObject(item) && !Object.hasOwn(item, mergeKey)) throw noMergeKey(item, mergeKey);
   return orderElements(merged, additions, kept, mergeKey);
 }
 
@@ -253,18 +257,25 @@ function obeyListDirectives(original: JsonValue[], patch: readonly JsonObject[],
   return { kept, additions, replaced };
 }
 
-/** Removes directives and nulls from a value that is not merged with another one. */
-function withoutDirectives(value: JsonValue): JsonValue {
-  if (Array.isArray(value)) {
-    return value.filter((item) => !isObject(item) || !Object.hasOwn(item, PATCH)).map(withoutDirectives);
+/** Returns a value that is not merged with another one without the objects that have `$patch`. `value` itself may be one. */
+function withoutDirectives(value: JsonValue): JsonValue | undefined {
+  if (Array.isArray(value)) return value.map(withoutDirectives).filter((item) => item !== undefined);
+  if (!isObject(value)) return value;
+  if (Object.hasOwn(value, PATCH)) return undefined;
+  const kept: JsonObject = {};
+  for (const [key, member] of Object.entries(value)) {
+    const inner = member === undefined ? undefined : withoutDirectives(member);
+    if (inner !== undefined) defineMember(kept, key, inner);
   }
+  return kept;
+}
+
+function withoutNulls(value: JsonValue): JsonValue {
+  if (Array.isArray(value)) return value.map(withoutNulls);
   if (!isObject(value)) return value;
   const kept: JsonObject = {};
-  for (const [key, inner] of Object.entries(value)) {
-    if (inner === null || inner === undefined || key === PATCH || key === RETAIN_KEYS) continue;
-    if (key.startsWith(`${SET_ORDER}/`) || key.startsWith(`${DELETE_FROM}/`)) continue;
-    if (isObject(inner) && inner[PATCH] === 'delete') continue;
-    defineMember(kept, key, withoutDirectives(inner));
+  for (const [key, member] of Object.entries(value)) {
+    if (member !== null && member !== undefined) defineMember(kept, key, withoutNulls(member));
   }
   return kept;
 }

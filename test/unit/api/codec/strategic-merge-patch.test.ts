@@ -114,3 +114,39 @@ test('a list of twenty thousand items merges with another', () => {
   assert.equal(merged.length, many.length);
   assert.deepEqual(merged.at(-1), { name: 'c19999', image: 'y' });
 });
+
+test('what is added loses its nulls and every object with $patch, and keeps other directives as unknown fields', () => {
+  const added = specAfter(
+    {},
+    {
+      containers: [
+        { name: 'x', image: null, $retainKeys: ['name'] },
+        { name: 'y', $patch: 'replace' },
+      ],
+      securityContext: { $patch: 'replace', runAsUser: 1 },
+      nodeSelector: { a: null, b: 'c' },
+    },
+  );
+  assert.deepEqual(added, { containers: [{ name: 'x', $retainKeys: ['name'] }], nodeSelector: { b: 'c' } });
+});
+
+test('an object that is added to a keyed list stays as it is', () => {
+  const limits = { cpu: null, memory: '1' };
+  const patched = specAfter({ containers }, { containers: [{ name: 'c', resources: { limits } }] });
+  assert.deepEqual((patched['containers'] as JsonObject[])[0], { name: 'c', resources: { limits } });
+});
+
+test('a directive that names no list is an error without a reason, and an empty order is none', () => {
+  const code = (patch: object): unknown => {
+    try {
+      specAfter({ containers }, patch);
+      return undefined;
+    } catch (error) {
+      return (error as { readonly code?: number }).code;
+    }
+  };
+  assert.equal(code({ '$setElementOrder/containers': 'a' }), 500);
+  assert.equal(code({ '$setElementOrder/containers': [{ name: 'a' }], containers: {} }), 500);
+  assert.equal(code({ $setElementOrder: [] }), 400);
+  assert.equal(code({ '$setElementOrder/containers': [], containers: [{ name: 'z' }] }), undefined);
+});
