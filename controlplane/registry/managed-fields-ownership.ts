@@ -15,7 +15,7 @@ import {
 } from '../../api/codec/structured-merge/field-set.ts';
 import { merge } from '../../api/codec/structured-merge/merge.ts';
 import type { MergeType } from '../../api/codec/structured-merge/merge-types.ts';
-import { fieldSetOf, removePaths, withNamedMembers } from '../../api/codec/structured-merge/typed-value.ts';
+import { fieldSetOf, removePaths, withNamedMembers, withWholes } from '../../api/codec/structured-merge/typed-value.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import type { OwnerConflict } from './managed-fields-conflicts.ts';
 import type { Pausing } from './pausing.ts';
@@ -47,6 +47,8 @@ export interface Writer {
   readonly time: string;
   /** The fields that this endpoint does not write. */
   readonly ignored: FieldSet;
+  /** Whether the schema may have changed since the owners wrote, as that of a custom resource. */
+  readonly mayChangeSchema: boolean;
   /** Returns other versions of the kind, in which other owners wrote. */
   readonly others?: ((apiVersion: string) => OtherType | undefined) | undefined;
 }
@@ -59,6 +61,15 @@ interface OtherType {
 
 /** An object has members that the schema of an owner's version does not declare. */
 export class UntypedVersionError extends Error {}
+
+/** Adapts the owners to a schema in which other objects and lists are owned as a whole than when they wrote. */
+export function adaptToSchema(owners: Owners, type: MergeType, { apiVersion, others }: Writer): void {
+  for (const [key, owner] of owners) {
+    const written = owner.apiVersion === apiVersion ? type : others?.(owner.apiVersion)?.type;
+    const fields = written === undefined ? owner.fields : withWholes(written, owner.fields);
+    if (fields !== owner.fields) owners.set(key, { ...owner, fields });
+  }
+}
 
 interface Changes extends Comparison {
   readonly written: FieldSet;

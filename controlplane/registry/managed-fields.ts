@@ -32,7 +32,7 @@ import type { ApplyWrite, FieldManagement, ManagedWrite, VersionLookup } from '.
 import { newApplyConflict } from './managed-fields-conflicts.ts';
 import { readOwners, sameOwnership, writeOwners, type Owner, type Owners } from './managed-fields-entries.ts';
 import { allowedByLastApplied, withLastApplied } from './managed-fields-last-applied.ts';
-import { ownApply, ownUpdate, UntypedVersionError, type Writer } from './managed-fields-ownership.ts';
+import { adaptToSchema, ownApply, ownUpdate, UntypedVersionError, type Writer } from './managed-fields-ownership.ts';
 import { builtInReader, type ExpectedKind } from './object-decoding.ts';
 import { atOnce, inTurns, type Pausing } from './pausing.ts';
 import type { ResetFields } from './strategy.ts';
@@ -50,6 +50,7 @@ export function createFieldManagement(clock: Clock, expected: ExpectedKind, othe
     time: formatTime(clock.now()),
     ignored: ignoredSet(write.resetFields),
     others: others === undefined ? undefined : otherVersions(others),
+    mayChangeSchema: expected.reader !== builtInReader,
   });
   const applied = (...[live, patch, write]: Parameters<FieldManagement['apply']>): Pausing<KubeObject> =>
     applyManaged({ type, expected, live, patch, write, writer: writerOf(write) });
@@ -128,6 +129,7 @@ function* updateManaged(
   const owners = startingOwners(live, object, writer.subresource);
   if (owners.size === 0 && live?.metadata.uid !== undefined) return withManagedFields(object, undefined);
   dropForeign(owners, writer);
+  if (writer.mayChangeSchema) adaptToSchema(owners, type, writer);
   if (live !== undefined && isUnownedScale(type, live, object, owners, writer))
     return withManagedFields(object, writeOwners(owners));
   try {
@@ -193,6 +195,7 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   const owners = readOwners(live?.metadata.managedFields);
   if (owners === undefined) throw failure('failed to decode managed fields');
   dropForeign(owners, writer);
+  if (writer.mayChangeSchema) adaptToSchema(owners, type, writer);
   yield;
   const current = withoutManagedFields(live ?? emptyOf(expected));
   if (owners.size === 0 && live !== undefined) {

@@ -222,6 +222,24 @@ export function withNamedMembers(type: MergeType, set: FieldSet): FieldSet {
   return { owned: set.owned, children };
 }
 
+/**
+ * Returns a set that was written when the type was another one: whoever owned parts of what is owned as a whole now owns the
+ * whole. What was owned as a whole and is owned by parts now stays as it is, as in kube-apiserver.
+ */
+export function withWholes(type: MergeType, set: FieldSet): FieldSet {
+  if (set.children === undefined || type.kind === 'deduced') return set;
+  if (type.kind === 'leaf') {
+    const isWhole = type.expects === 'map' || type.expects === 'list';
+    return isWhole ? { owned: true, children: undefined } : set;
+  }
+  let children: Map<string, FieldSet> | undefined;
+  for (const [element, child] of set.children) {
+    const inner = withWholes(typeBelow(type, element.startsWith('f:'), element.slice(2)), child);
+    if (inner !== child) (children ??= new Map(set.children)).set(element, inner);
+  }
+  return children === undefined ? set : { owned: set.owned, children };
+}
+
 function typeBelow(type: MergeType, isMember: boolean, name: string): MergeType {
   if (isMember && (type.kind === 'map' || type.kind === 'struct')) return memberType(type, name) ?? deduced;
   return type.kind === 'keyed' || type.kind === 'set' ? type.items : deduced;

@@ -13,21 +13,27 @@ const metadata = loadSchema().struct('io.k8s.apimachinery.pkg.apis.meta.v1.Objec
 assert(metadata !== undefined);
 const gvk = { group: 'example.com', version: 'v1', kind: 'Thing' };
 
-/** Applies specs one after the other as one manager. Returns the final spec. */
-function applied(properties: Readonly<Record<string, JsonSchema>>, ...specs: readonly unknown[]): unknown {
-  const schema: JsonSchema = { type: 'object', properties: { spec: { type: 'object', properties } } };
+interface Step {
+  readonly properties: Readonly<Record<string, JsonSchema>>;
+  readonly manager: string;
+  readonly spec: unknown;
+}
+
+/** Applies specs one after the other. Returns the final object. */
+function appliedBy(steps: readonly Step[]): KubeObject | undefined {
   assert(metadata !== undefined);
-  const struct = structTypeOf(gvk, schema, metadata);
-  const reader = createSchemaReader(schema, metadata);
-  const management = createFieldManagement(systemClock, { ...gvk, struct, reader, applyDefaults: undefined });
   let live: KubeObject | undefined;
-  for (const spec of specs) {
+  for (const { properties, manager, spec } of steps) {
+    const schema: JsonSchema = { type: 'object', properties: { spec: { type: 'object', properties } } };
+    const struct = structTypeOf(gvk, schema, metadata);
+    const reader = createSchemaReader(schema, metadata);
+    const management = createFieldManagement(systemClock, { ...gvk, struct, reader, applyDefaults: undefined });
     const body = { apiVersion: 'example.com/v1', kind: 'Thing', metadata: { name: 'a' }, spec };
     const made = management.apply(
       live,
       { type: 'apply', body, duplicates: [], force: false },
       {
-        manager: 'm',
+        manager,
         apiVersion: 'example.com/v1',
         subresource: '',
         resetFields: [],
@@ -38,7 +44,12 @@ function applied(properties: Readonly<Record<string, JsonSchema>>, ...specs: rea
     );
     live = { ...made, metadata: { ...made.metadata, uid: 'u' } };
   }
-  return (live as { spec?: unknown } | undefined)?.spec;
+  return live;
+}
+
+/** Applies specs one after the other as one manager. Returns the final spec. */
+function applied(properties: Readonly<Record<string, JsonSchema>>, ...specs: readonly unknown[]): unknown {
+  return appliedBy(specs.map((spec) => ({ properties, manager: 'm', spec })))?.['spec'];
 }
 
 const text: JsonSchema = { type: 'string' };
@@ -96,4 +107,26 @@ test('an item of a list with keys may lack its key until it is validated', () =>
   const items: JsonSchema = { type: 'object', properties: { k: text, v: text }, required: ['k'] };
   const l: JsonSchema = { type: 'array', items, 'x-kubernetes-list-type': 'map', 'x-kubernetes-list-map-keys': ['k'] };
   assert.deepEqual(applied({ l }, { l: [{ k: 'a' }, { v: 'b' }] }), { l: [{ k: 'a' }, { v: 'b' }] });
+});
+
+describe('a schema in which a map and a list become one value', () => {
+  const map: JsonSchema = { type: 'object', additionalProperties: text };
+  const parts = { m: map, l: { type: 'array', 'x-kubernetes-list-type': 'set', items: text } } as const;
+  const wholes = { m: { ...map, 'x-kubernetes-map-type': 'atomic' }, l: { type: 'array', items: text } } as const;
+  const first = { properties: parts, manager: 'one', spec: { m: { a: '1' }, l: ['x'] } };
+
+  test('gives the whole to whoever owned a part', () => {
+    const both = appliedBy([first, { properties: wholes, manager: 'one', spec: { m: { b: '2' }, l: ['y'] } }]);
+    assert.deepEqual(both?.['spec'], { m: { b: '2' }, l: ['y'] });
+    const spec = { 'f:m': {}, 'f:l': {} };
+    assert.deepEqual(both.metadata.managedFields?.[0]?.fieldsV1, { 'f:spec': spec });
+    const other = { properties: wholes, manager: 'two', spec: { m: { b: '2' }, l: ['y'] } };
+    assert.throws(() => appliedBy([first, other]), /conflicts with "one"/);
+  });
+
+  test('leaves the whole with its owner if the parts are owned again', () => {
+    const whole = { ...first, properties: wholes };
+    const later = appliedBy([whole, { properties: parts, manager: 'two', spec: { m: { b: '2' }, l: ['y'] } }]);
+    assert.deepEqual(later?.['spec'], { m: { a: '1', b: '2' }, l: ['x', 'y'] });
+  });
 });
