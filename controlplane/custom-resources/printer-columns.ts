@@ -1,5 +1,6 @@
 /** Computes the Table columns of a custom resource: its name, and the columns that its definition selects by JSONPath. */
-import { stringifyJson } from '../../api/codec/json.ts';
+import { canonicalJson } from '../../api/codec/structured-merge/path-element.ts';
+import { goNumber } from '../../api/meta/go-number.ts';
 import type { JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { column, CREATED_TEXT, nameColumn, nameOf } from '../registry/columns/column.ts';
 import type { Cell, TableColumn, TableColumns } from '../registry/strategy.ts';
@@ -32,8 +33,9 @@ function definition(printed: PrinterColumn): TableColumn {
 function cell(object: KubeObject, type: string, path: JsonPath | undefined): Cell {
   if (path === undefined) return null;
   const value = findAll(object as unknown as JsonValue, path)[0];
-  if (value === undefined || value === null) return null;
+  if (value === undefined) return null;
   if (type === 'string') return textOf(value);
+  if (value === null) return null;
   if (type === 'integer')
     return typeof value === 'number' ? Math.trunc(value) : typeof value === 'bigint' ? value : null;
   if (type === 'number') return typeof value === 'number' || typeof value === 'bigint' ? Number(value) : null;
@@ -46,6 +48,13 @@ function cell(object: KubeObject, type: string, path: JsonPath | undefined): Cel
 
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)$/;
 
+/** Returns the text that Go's JSONPath printer writes: JSON with sorted members for maps and lists, and `%v` for the rest. */
 function textOf(value: JsonValue): string {
-  return typeof value === 'object' ? stringifyJson(value) : String(value);
+  if (value === null) return '<no value>';
+  if (typeof value === 'number') return Number.isSafeInteger(value) ? String(value) : goNumber(value);
+  if (typeof value !== 'object') return String(value);
+  return canonicalJson(value).replaceAll(/[<>&\u2028\u2029]/g, escaped);
 }
+
+/** Escapes a character as Go's JSON encoder does, so that the text can stand in HTML. */
+const escaped = (char: string): string => `\\u${(char.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`;

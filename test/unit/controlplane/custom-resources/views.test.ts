@@ -66,3 +66,12 @@ test('a column shows whole numbers that a double cannot hold, by themselves and 
     Number(12_345_678_901_234_567n),
   ]);
 });
+
+test('a column of text shows null, fractions, and objects as the JSONPath printer of Go', () => {
+  const { cells } = printerColumns([{ name: 'X', type: 'string', jsonPath: '.spec.x' }]);
+  const shown = (x: unknown): unknown => cells(thing({ spec: { x } }))[1];
+  assert.equal(shown(null), '<no value>');
+  assert.equal(shown(undefined), null);
+  assert.equal(shown(2_500_000.5), '2.5000005e+06');
+  assert.equal(shown({ b: '<&>', a: [2, 1] }), String.raw`{"a":[2,1],"b":"\u003c\u0026\u003e"}`);
+});
