@@ -201,7 +201,7 @@ function checkIptables({ hasCommand, tryInNewNetwork }: Host): Finding {
     return {
       name,
       verdict: 'warn',
-      text: 'missing: addresses of services do not answer',
+      text: 'missing: addresses of services answer only where nftables works',
       remedy: 'apt-get install iptables, or set --service-proxy=none where another program provides services',
     };
   const problem = tryInNewNetwork('iptables-restore', ['--noflush'], IPTABLES_TRIAL);
@@ -210,7 +210,7 @@ function checkIptables({ hasCommand, tryInNewNetwork }: Host): Finding {
   return {
     name,
     verdict: 'warn',
-    text: `cannot write rules of nat, so that addresses of services do not answer: ${problem}`,
+    text: `cannot write rules of nat, so that addresses of services answer only where nftables works: ${problem}`,
     remedy: 'modprobe iptable_nat, or update-alternatives --set iptables /usr/sbin/iptables-legacy',
   };
 }
@@ -221,7 +221,7 @@ function checkNftables({ hasCommand, tryInNewNetwork }: Host): Finding {
     return {
       name,
       verdict: 'warn',
-      text: 'missing: network policies are not enforced',
+      text: 'missing: network policies are not enforced, and the rules of services need iptables',
       remedy: 'apt-get install nftables, or set --network-policy=none where a network plugin enforces them',
     };
   const problem = tryInNewNetwork('nft', ['-f', '-'], NFT_TRIAL);

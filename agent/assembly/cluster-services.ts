@@ -13,8 +13,15 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import type { NodeObject } from '../model/node.ts';
 import type { ServiceLister } from '../runtime/kuberuntime/environment.ts';
 import { hostDns } from '../runtime/kuberuntime/dns.ts';
+import { hostNftables } from '../network/nftables.ts';
 import { hostPacketFilter } from '../network/serviceproxy/iptables.ts';
+import { IptablesWriter } from '../network/serviceproxy/iptables-writer.ts';
+import { NftablesWriter, SERVICES_TABLE } from '../network/serviceproxy/nftables-writer.ts';
+import type { RuleWriter } from '../network/serviceproxy/rule-writer.ts';
 import { prepareHost, ServiceProxy } from '../network/serviceproxy/service-proxy.ts';
+import { canonicalRange } from '../network/serviceproxy/addresses.ts';
+import type { Place } from '../network/serviceproxy/service-ports.ts';
+import { hostConntrack } from '../network/serviceproxy/udp-connections.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 import type { Base } from './base.ts';
 
@@ -145,12 +152,15 @@ async function serviceNetwork(
   const proxy = new ServiceProxy({
     services: known,
     slices,
-    filter: hostPacketFilter,
+    ...ruleWriters(flags.proxyMode, clock),
+    conntrack: hostConntrack,
     clock,
     logger: logger.child({ part: 'service-proxy' }),
     masqueradeBit: flags.iptablesMasqueradeBit,
-    place: () => ({ nodeName, zone: facts.node().metadata.labels?.[ZONE] ?? '' }),
+    place: () => placeOf(nodeName, facts.node()),
     podCidrs: () => facts.podCidrs(),
+    nodePortRanges: () => nodePortRanges(flags.nodeportAddresses, facts.node()),
+    localhostNodePorts: flags.iptablesLocalhostNodeports && flags.nodeportAddresses.length === 0,
     nameServer: () =>
       dns === undefined
         ? undefined
@@ -168,6 +178,34 @@ async function serviceNetwork(
       await dns?.close();
     },
   };
+}
+
+function ruleWriters(
+  proxyMode: string,
+  clock: Base['clock'],
+): { readonly writers: readonly RuleWriter[]; readonly otherWriters: readonly RuleWriter[] } {
+  const filter = hostPacketFilter();
+  const all = [
+    new NftablesWriter({ nft: hostNftables(), filter, table: SERVICES_TABLE, clock }),
+    new IptablesWriter(filter, clock),
+  ];
+  const isAllowed = ({ mode }: RuleWriter): boolean => proxyMode === 'auto' || proxyMode === mode;
+  return { writers: all.filter(isAllowed), otherWriters: all.filter((writer) => !isAllowed(writer)) };
+}
+
+function placeOf(nodeName: string, node: NodeObject): Place {
+  return { nodeName, zone: node.metadata.labels?.[ZONE] ?? '', nodeIps: addressesOf(node) };
+}
+
+const addressesOf = ({ status }: NodeObject): string[] =>
+  (status?.addresses ?? []).filter(({ type }) => type === 'InternalIP').map(({ address }) => address);
+
+/** The ranges of `--nodeport-addresses` in their one spelling. */
+export function nodePortRanges(values: readonly string[], node: NodeObject): string[] {
+  return values.flatMap((value) => {
+    if (value !== 'primary') return canonicalRange(value, value.includes(':') ? 'IPv6' : 'IPv4') ?? [];
+    return addressesOf(node).map((address) => `${address}/${address.includes(':') ? 128 : 32}`);
+  });
 }
 
 async function clusterDns(

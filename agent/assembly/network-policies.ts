@@ -13,7 +13,7 @@ import { namespaces, networkPolicies, pods, resource, type ResourceOf } from '..
 import type { NodeObject } from '../model/node.ts';
 import type { Pod } from '../model/pod.ts';
 import { setKernelParameters } from '../network/kernel-parameters.ts';
-import { hostNftables } from '../network/policy/nftables.ts';
+import { hostNftables } from '../network/nftables.ts';
 import { CONFIG_SOURCE, PolicyEnforcer } from '../network/policy/policy-enforcer.ts';
 import type { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
 import type { PodNetworkGate } from '../runtime/kuberuntime/kube-runtime.ts';

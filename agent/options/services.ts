@@ -2,6 +2,7 @@
  * The options of the service proxy, network policies and the DNS server, which replace kube-proxy, a policy engine and the
  * cluster's DNS add-on.
  */
+import { parseCidr } from '../../api/meta/ip-addresses.ts';
 import { option } from './option.ts';
 
 const SERVICES = 'Services';
@@ -11,9 +12,35 @@ export const serviceOptions = {
     name: 'service-proxy',
     type: 'string',
     default: 'auto',
-    choices: ['auto', 'none', 'iptables'],
+    choices: ['auto', 'none', 'always'],
     group: SERVICES,
-    help: "How services are reachable on this node. 'none' leaves it to kube-proxy or a network plugin. 'auto' does so too, except in a cluster whose kube-dns service is marked as served by nodes.",
+    help: "Whether the agent makes services reachable on this node. 'none' leaves it to kube-proxy or a network plugin. 'auto' does so too, except in a cluster whose kube-dns service is marked as served by nodes.",
+  }),
+  proxyMode: option({
+    name: 'proxy-mode',
+    type: 'string',
+    default: 'auto',
+    choices: ['auto', 'nftables', 'iptables'],
+    group: SERVICES,
+    help: "How the agent writes the rules of services. 'auto' uses nftables, in tables of its own, where the kernel and the tool nft can do it, and iptables elsewhere. Rules of the other mode are removed.",
+  }),
+  nodeportAddresses: option({
+    name: 'nodeport-addresses',
+    type: 'list',
+    default: [],
+    group: SERVICES,
+    help: "The addresses of this host on which node ports are reachable, as ranges, or 'primary' for the addresses of the node object. Without the flag, all addresses; 127.0.0.1 only with iptables.",
+    check: (values) => {
+      const wrong = values.find((value) => value !== 'primary' && parseCidr(value) === undefined);
+      return wrong === undefined ? undefined : `${JSON.stringify(wrong)} is neither a range of addresses nor 'primary'`;
+    },
+  }),
+  iptablesLocalhostNodeports: option({
+    name: 'iptables-localhost-nodeports',
+    type: 'boolean',
+    default: true,
+    group: SERVICES,
+    help: 'Make node ports reachable by 127.0.0.1 on this host. Applies to iptables only. Sets the kernel parameter route_localnet.',
   }),
   networkPolicy: option({
     name: 'network-policy',
@@ -28,6 +55,6 @@ export const serviceOptions = {
     type: 'boolean',
     default: false,
     group: SERVICES,
-    help: "Serve the cluster's DNS on this node. Requires --service-proxy=iptables. The address is that of --cluster-dns or of the kube-dns service.",
+    help: "Serve the cluster's DNS on this node. Requires the service proxy. The address is that of --cluster-dns or of the kube-dns service.",
   }),
 } as const;

@@ -29,7 +29,7 @@ import { KEEP_PODS_SIGNAL, onShutdown, type Shutdown } from '../shutdown.ts';
 import { inOneLine } from '../start-failure.ts';
 
 const own = {
-  serviceProxy: { ...agentFlags.serviceProxy, default: 'iptables' },
+  serviceProxy: { ...agentFlags.serviceProxy, default: 'always' },
   keepPods: flag({
     name: 'keep-pods',
     type: 'boolean',

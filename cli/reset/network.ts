@@ -4,8 +4,9 @@ import { existsSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { policyTable } from '../../agent/assembly/network-policies.ts';
 import { kernelParameterRecords, restoreKernelParameter } from '../../agent/network/kernel-parameters.ts';
-import { hostNftables } from '../../agent/network/policy/nftables.ts';
+import { hostNftables } from '../../agent/network/nftables.ts';
 import { hostPacketFilter } from '../../agent/network/serviceproxy/iptables.ts';
+import { SERVICES_TABLE } from '../../agent/network/serviceproxy/nftables-writer.ts';
 import { PROXY_LOCK } from '../../agent/network/serviceproxy/service-proxy.ts';
 import { dockerBridge } from '../../agent/runtime/instance.ts';
 import type { Leftover } from '../../agent/runtime/leftovers.ts';
@@ -16,22 +17,32 @@ const hasCommand = (name: string): boolean => spawnSync('sh', ['-c', `command -v
 export const serviceRules: ResetStep = {
   name: 'rules of services',
   async find() {
+    const filter = hostPacketFilter();
     const found: Leftover[] = [];
+    const unlessUsed = (remove: () => Promise<void>) => async (): Promise<void> => {
+      if (await isLocked(PROXY_LOCK)) throw new Error('another agent of this host runs and needs them');
+      await remove();
+    };
     for (const [family, tool] of [
       ['IPv4', 'iptables'],
       ['IPv6', 'ip6tables'],
     ] as const) {
       // A host without the tool, or whose kernel lacks the table, has no rules of ours.
-      if (!hasCommand(tool) || (await hostPacketFilter.problem(family)) !== '') continue;
-      if ((await hostPacketFilter.chains(family)).size === 0) continue;
+      if (!hasCommand(tool) || (await filter.problem(family)) !== '') continue;
+      if (!(await filter.hasRules(family))) continue;
       found.push({
         text: `chains ORC-* of ${tool}`,
-        async remove() {
-          if (await isLocked(PROXY_LOCK)) throw new Error('another agent of this host runs and needs them');
-          await hostPacketFilter.remove(family);
-        },
+        remove: unlessUsed(() => filter.remove(family)),
       });
     }
+    if (!hasCommand('nft')) return found;
+    const nft = hostNftables();
+    for (const type of ['ip', 'ip6'] as const)
+      if (await nft.hasTable(SERVICES_TABLE, type))
+        found.push({
+          text: `table ${type} ${SERVICES_TABLE} of nftables`,
+          remove: unlessUsed(() => nft.remove(SERVICES_TABLE, type)),
+        });
     return found;
   },
 };

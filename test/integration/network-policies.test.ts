@@ -7,7 +7,7 @@ import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:chil
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, describe, test } from 'node:test';
-import { hostNftables } from '../../agent/network/policy/nftables.ts';
+import { hostNftables } from '../../agent/network/nftables.ts';
 import { PolicyEnforcer } from '../../agent/network/policy/policy-enforcer.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';

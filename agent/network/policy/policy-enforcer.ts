@@ -15,7 +15,7 @@ import type { Namespace, NetworkPolicy, Pod } from '../../../api/machinery/kinds
 import { inSlices, TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { compileInSlices, compilePolicies } from './compile-policies.ts';
-import type { Nftables } from './nftables.ts';
+import type { Nftables } from '../nftables.ts';
 import { policyScript, scriptInSlices } from './nft-ruleset.ts';
 import {
   concernsPolicies,

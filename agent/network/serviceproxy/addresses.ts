@@ -1,9 +1,10 @@
 /**
- * Normalizes the addresses and ranges of services for iptables. The API also accepts white space around ranges and leading
- * zeros in addresses. Unchanged, these would break the input of `iptables-restore`, which has the rules of all services. Pure.
+ * Normalizes the addresses and ranges of services for rules. The API also accepts white space around ranges and leading
+ * zeros in addresses. Unchanged, these would break the transaction, which has the rules of all services. Pure.
  * `service-ports.ts` calls it for every address that becomes part of a rule.
  */
 import { isIPv4, isIPv6 } from 'node:net';
+import { cidrContains, parseCidr, parseIp } from '../../../api/meta/ip-addresses.ts';
 
 export type Family = 'IPv4' | 'IPv6';
 
@@ -32,4 +33,10 @@ export function canonicalRange(text: string, family: Family): string | undefined
   return network !== undefined && isLength(family === 'IPv4' ? 32 : 128)
     ? `${network}/${Number(bits)}`
     : NOWHERE[family];
+}
+
+/** Whether the range contains the address; both have their one spelling. */
+export function isWithin(address: string, range: string): boolean {
+  const [cidr, ip] = [parseCidr(range), parseIp(address)];
+  return cidr !== undefined && ip !== undefined && cidrContains(cidr, ip);
 }

@@ -1,32 +1,17 @@
 /**
- * Builds the netfilter rules for a set of service ports, as input of `iptables-restore --noflush`: one transaction for
- * each table, which replaces the chains of the previous one. Pure. All rules are in chains whose names begin with
- * `ORC-`. The built-in chains only get the jumps of `JUMPS`, which `iptables.ts` maintains.
+ * Computes the netfilter rules of service ports, as input of `iptables-restore --noflush`: one transaction for each table, with
+ * the chains that differ from the last one. Pure. All rules are in chains whose names begin with `ORC-`. The built-in chains
+ * only get the jumps of `JUMPS`, which `iptables.ts` maintains.
  *
  * A packet is marked for masquerading if it comes from outside the cluster, from this host, or from the endpoint that
  * it goes to.
  */
 import { createHash } from 'node:crypto';
 import type { Family } from './addresses.ts';
+import type { NameServer, RuleSettings } from './rule-writer.ts';
 import type { Endpoint, ServicePort } from './service-ports.ts';
-
-export interface RuleSettings {
-  readonly family: Family;
-  /** The value of `--iptables-masquerade-bit`. */
-  readonly masqueradeBit: number;
-  /** The pod CIDRs of this node. Traffic from them is inside the cluster. */
-  readonly podCidrs: readonly string[];
-  /**
-   * Redirects traffic to port 53 of these addresses to `port` of this host, where the agent's name server listens. All
-   * other traffic to that port is dropped.
-   */
-  readonly nameServer?: NameServer | undefined;
-}
-
-export interface NameServer {
-  readonly addresses: readonly string[];
-  readonly port: number;
-}
+import type { PortChange } from './service-table.ts';
+import { type Difference, TrackedValues } from './tracked-values.ts';
 
 export interface Jump {
   readonly table: 'nat' | 'filter';
@@ -48,74 +33,211 @@ export const JUMPS: readonly Jump[] = [
   { table: 'filter', from: 'FORWARD', to: 'ORC-FORWARD', match: [] },
 ];
 
+/** The jumps to the rules of `acceptRules`. */
+export const ACCEPT_JUMPS: readonly Jump[] = [
+  { table: 'filter', from: 'INPUT', to: 'ORC-ACCEPT', match: [] },
+  { table: 'filter', from: 'FORWARD', to: 'ORC-ACCEPT', match: [] },
+];
+
 export const CHAIN_PREFIX = 'ORC-';
 
-export interface Rules {
-  readonly text: string;
-  /** The service chains of the nat table. Chains that a later state lacks are deleted. */
-  readonly chains: ReadonlySet<string>;
+/**
+ * Lets translated connections pass the iptables rules of Docker, ufw and others that drop what they do not know. No rule of
+ * another table can do that, so these are needed beside rules of services in nftables.
+ */
+export function acceptRules(masqueradeBit: number): string {
+  return `*filter\n:ORC-ACCEPT - [0:0]\n${acceptsOf(markOf(masqueradeBit), 'ORC-ACCEPT').join('\n')}\nCOMMIT\n`;
 }
 
-/** `stale` holds the existing chains of an earlier state, whichever process created them. */
-export function serviceRules(
-  ports: readonly ServicePort[],
-  settings: RuleSettings,
-  stale: ReadonlySet<string> = new Set(),
-): Rules {
-  const mark = `0x${(2 ** settings.masqueradeBit).toString(16)}`;
-  const nat = new NatRules(settings.podCidrs);
-  if (settings.nameServer !== undefined) nat.nameServer(settings.nameServer);
-  for (const port of ports) nat.service(port);
-  const gone = [...stale].filter((chain) => !nat.chains.has(chain) && !FIXED.includes(chain));
+const markOf = (bit: number): string => `0x${(2 ** bit).toString(16)}`;
+const acceptsOf = (mark: string, chain: string): string[] => [
+  `-A ${chain} -m mark --mark ${mark}/${mark} -j ACCEPT`,
+  `-A ${chain} -m conntrack --ctstate DNAT -j ACCEPT`,
+];
+
+/** What one port adds: lines of the chains that all ports share, and chains of its own in the nat table. */
+export interface PortRules {
+  readonly services: readonly string[];
+  readonly nodePorts: readonly string[];
+  readonly refusals: readonly string[];
+  readonly chains: ReadonlyMap<string, readonly string[]>;
+}
+
+export class IptablesTransactions {
+  readonly #nat = new TrackedValues();
+  readonly #filter = new TrackedValues();
+  /** The rules of all ports, sorted by id when they are written, so that equal states produce equal rules. */
+  readonly #ports = new Map<ServicePort, PortRules>();
+  #settings: RuleSettings;
+  #changed = true;
+
+  constructor(settings: RuleSettings) {
+    this.#settings = settings;
+  }
+
+  /** Takes changes. Pauses after each service. */
+  *change(changes: readonly PortChange[]): Generator<void, void> {
+    this.#changed ||= changes.length > 0;
+    for (const { before } of changes) for (const port of before) this.#remove(port);
+    for (const { after } of changes) {
+      for (const port of after) this.#add(port);
+      yield;
+    }
+  }
+
+  configure(settings: RuleSettings): void {
+    if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return;
+    const before = this.#settings;
+    this.#settings = settings;
+    this.#changed = true;
+    if (settings.podCidrs.join() === before.podCidrs.join()) return;
+    for (const port of [...this.#ports.keys()]) {
+      this.#remove(port);
+      this.#add(port);
+    }
+  }
+
+  /** The next transaction writes all rules. `existing` are our chains of the nat table, whichever process created them. */
+  forget(existing: Iterable<string>): void {
+    this.#changed = true;
+    this.#nat.forget(existing);
+    this.#filter.forget();
+  }
+
+  /** Returns an empty text if nothing differs. Call `commit` once it has been run. */
+  transaction(): string {
+    if (!this.#changed) return '';
+    const ports = [...this.#ports.entries()].toSorted(([a], [b]) => (a.id < b.id ? -1 : 1)).map(([, rules]) => rules);
+    for (const [chain, rules] of sharedNatChains(this.#settings, ports)) this.#nat.set(chain, rules.join('\n'));
+    for (const [chain, rules] of filterChains(this.#settings, ports)) this.#filter.set(chain, rules.join('\n'));
+    return tableText('nat', this.#nat.differences()) + tableText('filter', this.#filter.differences());
+  }
+
+  commit(): void {
+    this.#changed = false;
+    this.#nat.commit();
+    this.#filter.commit();
+  }
+
+  #add(port: ServicePort): void {
+    const rules = portRules(port, this.#settings);
+    this.#ports.set(port, rules);
+    for (const [chain, lines] of rules.chains) this.#nat.set(chain, lines.join('\n'));
+  }
+
+  #remove(port: ServicePort): void {
+    for (const chain of this.#ports.get(port)?.chains.keys() ?? []) this.#nat.delete(chain);
+    this.#ports.delete(port);
+  }
+}
+
+/** A chain must be flushed in the same transaction before it can be deleted. */
+function tableText(table: string, differences: readonly Difference[]): string {
+  if (differences.length === 0) return '';
   const lines = [
-    '*nat',
-    ...[...FIXED, ...nat.chains, ...gone].map((chain) => `:${chain} - [0:0]`),
-    `-A ORC-MASQUERADE -j MARK --or-mark ${mark}`,
-    `-A ORC-POSTROUTING -m mark ! --mark ${mark}/${mark} -j RETURN`,
-    // Removes the mark again, so that a packet that passes twice through a tunnel is masqueraded once.
-    `-A ORC-POSTROUTING -j MARK --xor-mark ${mark}`,
-    '-A ORC-POSTROUTING -j MASQUERADE --random-fully',
-    ...nat.services,
-    '-A ORC-SERVICES -m addrtype --dst-type LOCAL -j ORC-NODEPORTS',
-    ...nat.nodePorts,
-    ...nat.rules,
-    ...gone.map((chain) => `-X ${chain}`),
-    'COMMIT',
-    '*filter',
-    ':ORC-REFUSE - [0:0]',
-    ':ORC-FORWARD - [0:0]',
-    ...(settings.nameServer === undefined ? [] : onlyBy(settings.nameServer)),
-    ...ports.flatMap((port) => refusals(port, settings.family)),
-    `-A ORC-FORWARD -m mark --mark ${mark}/${mark} -j ACCEPT`,
-    '-A ORC-FORWARD -m conntrack --ctstate DNAT -j ACCEPT',
+    `*${table}`,
+    ...differences.map(({ name }) => `:${name} - [0:0]`),
+    ...differences.flatMap(({ after }) => (after === undefined || after === '' ? [] : [after])),
+    ...differences.filter(({ after }) => after === undefined).map(({ name }) => `-X ${name}`),
     'COMMIT',
   ];
-  return { text: `${lines.join('\n')}\n`, chains: nat.chains };
+  return `${lines.join('\n')}\n`;
 }
 
-const FIXED: readonly string[] = ['ORC-SERVICES', 'ORC-NODEPORTS', 'ORC-POSTROUTING', 'ORC-MASQUERADE'];
+function sharedNatChains(settings: RuleSettings, ports: readonly PortRules[]): [string, string[]][] {
+  const { masqueradeBit, podCidrs, nameServer, nodePortRanges } = settings;
+  const mark = markOf(masqueradeBit);
+  return [
+    ['ORC-MASQUERADE', [`-A ORC-MASQUERADE -j MARK --or-mark ${mark}`]],
+    [
+      // Traffic to cluster IPs. Where the node has no range of pods, it cannot tell its pods from other clients.
+      'ORC-INSIDE',
+      [
+        '-A ORC-INSIDE -m addrtype --src-type LOCAL -j ORC-MASQUERADE',
+        ...podCidrs.map((cidr) => `-A ORC-INSIDE -s ${cidr} -j RETURN`),
+        ...(podCidrs.length > 0 ? ['-A ORC-INSIDE -j ORC-MASQUERADE'] : []),
+      ],
+    ],
+    [
+      'ORC-POSTROUTING',
+      [
+        `-A ORC-POSTROUTING -m mark ! --mark ${mark}/${mark} -j RETURN`,
+        // Removes the mark again, so that a packet that passes twice through a tunnel is masqueraded once.
+        `-A ORC-POSTROUTING -j MARK --xor-mark ${mark}`,
+        '-A ORC-POSTROUTING -j MASQUERADE --random-fully',
+      ],
+    ],
+    [
+      'ORC-SERVICES',
+      [
+        ...(nameServer === undefined ? [] : redirects(nameServer)),
+        ...ports.flatMap(({ services }) => services),
+        ...nodePortMatches(settings).map((match) => `-A ORC-SERVICES ${match} -j ORC-NODEPORTS`),
+      ],
+    ],
+    ['ORC-NODEPORTS', ports.flatMap(({ nodePorts }) => nodePorts)],
+  ];
 
-class NatRules {
+  /** The kernel routes to 127.0.0.1 from node ports only if the host is prepared for it. */
+  function nodePortMatches({ family, localhostNodePorts }: RuleSettings): string[] {
+    const local = '-m addrtype --dst-type LOCAL';
+    if (nodePortRanges.length > 0) return nodePortRanges.map((range) => `-d ${range} ${local}`);
+    if (family === 'IPv4') return [localhostNodePorts ? local : `! -d 127.0.0.0/8 ${local}`];
+    return [`! -d ::1/128 ${local}`];
+  }
+}
+
+/**
+ * Redirects to the address of the interface on which the query arrived. Conntrack recognizes a response from that address.
+ */
+function redirects({ addresses, port }: NameServer): string[] {
+  return addresses.flatMap((address) =>
+    ['udp', 'tcp'].map(
+      (protocol) =>
+        `-A ORC-SERVICES -d ${address} -p ${protocol} -m ${protocol} --dport 53 -j REDIRECT --to-ports ${port}`,
+    ),
+  );
+}
+
+function filterChains(settings: RuleSettings, ports: readonly PortRules[]): [string, string[]][] {
+  const { family, masqueradeBit, nameServer, localhostNodePorts, podCidrs } = settings;
+  return [
+    [
+      'ORC-REFUSE',
+      [
+        // A kernel that routes to 127.0.0.1 for node ports would let neighbors reach services of the host that listen there.
+        ...(family === 'IPv4' && localhostNodePorts
+          ? ['-A ORC-REFUSE ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP']
+          : []),
+        ...(nameServer === undefined ? [] : onlyBy(nameServer)),
+        ...ports.flatMap(({ refusals }) => refusals),
+      ],
+    ],
+    [
+      'ORC-FORWARD',
+      [
+        // The kernel does not translate replies that belong to no connection it knows: clients would see the pod's address.
+        ...podCidrs.map((cidr) => `-A ORC-FORWARD -s ${cidr} -m conntrack --ctstate INVALID -j DROP`),
+        ...acceptsOf(markOf(masqueradeBit), 'ORC-FORWARD'),
+      ],
+    ],
+  ];
+}
+
+export function portRules(port: ServicePort, { family, podCidrs }: RuleSettings): PortRules {
+  const rules = new PortChains(podCidrs);
+  rules.service(port);
+  return { ...rules, refusals: refusals(port, family) };
+}
+
+class PortChains {
   readonly services: string[] = [];
   readonly nodePorts: string[] = [];
-  readonly rules: string[] = [];
-  readonly chains = new Set<string>();
+  readonly chains = new Map<string, string[]>();
   readonly #podCidrs: readonly string[];
 
   constructor(podCidrs: readonly string[]) {
     this.#podCidrs = podCidrs;
-  }
-
-  /**
-   * Redirects to the address of the interface on which the query arrived. Conntrack recognizes a response from that
-   * address.
-   */
-  nameServer({ addresses, port }: NameServer): void {
-    for (const address of addresses)
-      for (const protocol of ['udp', 'tcp'])
-        this.services.push(
-          `-A ORC-SERVICES -d ${address} -p ${protocol} -m ${protocol} --dport 53 -j REDIRECT --to-ports ${port}`,
-        );
   }
 
   service(port: ServicePort): void {
@@ -123,13 +245,14 @@ class NatRules {
     const to = (address: string): string => `-d ${address} -p ${protocol} -m ${protocol} --dport ${port.port}`;
     const note = comment(port);
     if (port.internal.length > 0) {
-      const chain = this.#balance('SVC', port, port.internal);
+      const chain = this.#balance(port, port.internal);
       this.services.push(
-        `-A ORC-SERVICES ${to(port.clusterIp)} ${note} -m addrtype --src-type LOCAL -j ORC-MASQUERADE`,
+        `-A ORC-SERVICES ${to(port.clusterIp)} ${note} -j ORC-INSIDE`,
         `-A ORC-SERVICES ${to(port.clusterIp)} ${note} -j ${chain}`,
       );
     }
-    if (port.external.length === 0 && !port.externalLocal) return;
+    const isExposed = port.externalIps.length > 0 || port.loadBalancerIps.length > 0 || port.nodePort !== 0;
+    if (port.cluster.length === 0 || !isExposed) return;
     const outside = this.#outside(port);
     for (const address of port.externalIps) this.services.push(`-A ORC-SERVICES ${to(address)} ${note} -j ${outside}`);
     for (const address of port.loadBalancerIps) {
@@ -145,23 +268,18 @@ class NatRules {
   /** Adds the chain for traffic to node ports, external IPs and load balancer IPs. */
   #outside(port: ServicePort): string {
     const chain = chainName('EXT', port.id, port.protocol);
-    this.chains.add(chain);
     if (!port.externalLocal) {
-      const same = port.internal.map(hostPort).join() === port.external.map(hostPort).join();
-      const all = this.#balance(same ? 'SVC' : 'SVX', port, port.external);
-      this.rules.push(`-A ${chain} -j ORC-MASQUERADE`, `-A ${chain} -j ${all}`);
+      this.chains.set(chain, [`-A ${chain} -j ORC-MASQUERADE`, `-A ${chain} -j ${this.#balance(port, port.external)}`]);
       return chain;
     }
     // Traffic from this host and its pods is internal, so the external traffic policy does not apply to it.
-    if (port.internal.length > 0) {
-      const inside = this.#balance('SVC', port, port.internal);
-      for (const cidr of this.#podCidrs) this.rules.push(`-A ${chain} -s ${cidr} -j ${inside}`);
-      this.rules.push(
-        `-A ${chain} -m addrtype --src-type LOCAL -j ORC-MASQUERADE`,
-        `-A ${chain} -m addrtype --src-type LOCAL -j ${inside}`,
-      );
-    }
-    if (port.external.length > 0) this.rules.push(`-A ${chain} -j ${this.#balance('SVX', port, port.external)}`);
+    const inside = this.#balance(port, port.cluster);
+    this.chains.set(chain, [
+      ...this.#podCidrs.map((cidr) => `-A ${chain} -s ${cidr} -j ${inside}`),
+      `-A ${chain} -m addrtype --src-type LOCAL -j ORC-MASQUERADE`,
+      `-A ${chain} -m addrtype --src-type LOCAL -j ${inside}`,
+      ...(port.external.length > 0 ? [`-A ${chain} -j ${this.#balance(port, port.external)}`] : []),
+    ]);
     return chain;
   }
 
@@ -169,22 +287,23 @@ class NatRules {
    * Selects an endpoint at random with equal probability. With session affinity, the client's previous endpoint comes
    * first.
    */
-  #balance(kind: 'SVC' | 'SVX', port: ServicePort, endpoints: readonly Endpoint[]): string {
-    const chain = chainName(kind, port.id, port.protocol);
+  #balance(port: ServicePort, endpoints: readonly Endpoint[]): string {
+    const chain = chainName(endpoints === port.cluster ? 'SVC' : 'SVL', port.id, port.protocol);
     if (this.chains.has(chain)) return chain;
-    this.chains.add(chain);
     const targets = endpoints.map((endpoint) => this.#endpoint(port, endpoint));
+    const rules: string[] = [];
     if (port.affinitySeconds > 0) {
       for (const target of targets)
-        this.rules.push(
+        rules.push(
           `-A ${chain} -m recent --name ${target} --rcheck --seconds ${port.affinitySeconds} --reap -j ${target}`,
         );
     }
     targets.forEach((target, index) => {
       const left = targets.length - index;
       const chance = left === 1 ? '' : `-m statistic --mode random --probability ${(1 / left).toFixed(10)} `;
-      this.rules.push(`-A ${chain} ${chance}-j ${target}`);
+      rules.push(`-A ${chain} ${chance}-j ${target}`);
     });
+    this.chains.set(chain, rules);
     return chain;
   }
 
@@ -192,13 +311,12 @@ class NatRules {
     const address = hostPort(endpoint);
     const chain = chainName('SEP', port.id, port.protocol, address);
     if (this.chains.has(chain)) return chain;
-    this.chains.add(chain);
     const protocol = port.protocol.toLowerCase();
     const remember = port.affinitySeconds > 0 ? `-m recent --name ${chain} --set ` : '';
-    this.rules.push(
+    this.chains.set(chain, [
       `-A ${chain} -s ${endpoint.ip} -j ORC-MASQUERADE`,
       `-A ${chain} ${remember}-p ${protocol} -m ${protocol} -j DNAT --to-destination ${address}`,
-    );
+    ]);
     return chain;
   }
 }

@@ -6,75 +6,111 @@ import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
-import { CHAIN_PREFIX, JUMPS, type Jump } from './iptables-rules.ts';
+import { ACCEPT_JUMPS, CHAIN_PREFIX, JUMPS, type Jump } from './iptables-rules.ts';
 import type { Family } from './addresses.ts';
 
 const execute = promisify(execFile);
 /** Other processes hold the xtables lock only briefly. */
 const WAIT_SECONDS = '10';
 const DOCKER_USER = 'DOCKER-USER';
+/** The longest part of an error that is logged, which may quote whole lines of the rules. */
+const LONGEST_ERROR = 1000;
 
 const tool = (family: Family, suffix = ''): string => `${family === 'IPv4' ? 'iptables' : 'ip6tables'}${suffix}`;
 
 export interface PacketFilter {
   /** Replaces the chains that the text names, atomically for each table. */
   apply(family: Family, rules: string): Promise<void>;
-  /** Moves the jumps to the beginning of the built-in chains. */
-  ensureJumps(family: Family): Promise<void>;
+  /** Inserts the jumps that do not exist at the beginning of the built-in chains. */
+  ensureJumps(family: Family, jumps: readonly Jump[]): Promise<void>;
+  /** Whether rules of others, or a policy, may drop packets that arrive here. False where there is no iptables. */
+  hasForeignRules(family: Family): Promise<boolean>;
   /** Returns false if another process has removed the jumps. */
   intact(family: Family): Promise<boolean>;
   /** Returns our chains of the nat table, including those of an agent that was killed. */
   chains(family: Family): Promise<Set<string>>;
+  /** Whether any of our chains exist. */
+  hasRules(family: Family): Promise<boolean>;
   /** Removes the jumps and the chains. */
   remove(family: Family): Promise<void>;
   /** Returns an empty string if the address family can be used, else the reason. */
   problem(family: Family): Promise<string>;
 }
 
-export const hostPacketFilter: PacketFilter = {
-  async apply(family, rules) {
-    const child = spawn(tool(family, '-restore'), ['--noflush', `--wait=${WAIT_SECONDS}`], {
-      stdio: ['pipe', 'ignore', 'pipe'],
-    });
+const LONGEST_OUTPUT_BYTES = 256 * 1024 * 1024;
+const TABLES = ['nat', 'filter'] as const;
+
+/** `prefix` is a command that runs the tools elsewhere, for example in a network namespace. */
+export function hostPacketFilter(prefix: readonly string[] = []): PacketFilter {
+  return new IptablesTools(prefix);
+}
+
+class IptablesTools implements PacketFilter {
+  readonly #prefix: readonly string[];
+
+  constructor(prefix: readonly string[]) {
+    this.#prefix = prefix;
+  }
+
+  async apply(family: Family, rules: string): Promise<void> {
+    const restore = tool(family, '-restore');
+    const [command = restore, ...args] = [...this.#prefix, restore, '--noflush', `--wait=${WAIT_SECONDS}`];
+    const child = spawn(command, args, { stdio: ['pipe', 'ignore', 'pipe'] });
     const [stderr, [code]] = await Promise.all([
       text(child.stderr),
       once(child, 'close') as Promise<[number | null]>,
       // A child that exits early closes its input. Its exit code reports the failure.
       new Promise<void>((resolve) => child.stdin.once('error', () => resolve()).end(rules, resolve)),
     ]);
-    if (code !== 0) throw new Error(`${tool(family, '-restore')}: ${stderr.trim().split('\n').join('; ')}`);
-  },
+    if (code !== 0) throw new Error(`${restore}: ${stderr.trim().split('\n').join('; ').slice(0, LONGEST_ERROR)}`);
+  }
 
-  async ensureJumps(family) {
-    const withDocker = (await chainRules(family, 'filter', DOCKER_USER)) !== undefined;
-    for (const jump of JUMPS) {
+  async ensureJumps(family: Family, jumps: readonly Jump[]): Promise<void> {
+    const withDocker = (await this.#chainRules(family, 'filter', DOCKER_USER)) !== undefined;
+    for (const jump of jumps) {
       const placed = withDocker ? beforeDocker(jump) : jump;
-      if (!(await succeeds(family, placed, '-C'))) await run(family, placed, '-I');
+      if (!(await this.#succeeds(family, placed, '-C'))) await this.#rule(family, placed, '-I');
     }
-  },
+  }
 
-  async intact(family) {
-    const nat = await chainRules(family, 'nat', 'PREROUTING');
+  async hasForeignRules(family: Family): Promise<boolean> {
+    for (const chain of ['FORWARD', 'INPUT']) {
+      try {
+        const { stdout } = await this.#run(tool(family), ['-w', WAIT_SECONDS, '-t', 'filter', '-S', chain]);
+        const lines = stdout.split('\n').filter((line) => line !== '' && !line.includes(`-j ${CHAIN_PREFIX}`));
+        if (lines.some((line) => line !== `-P ${chain} ACCEPT`)) return true;
+      } catch {
+        // Without a usable iptables, no rules of its tables exist.
+        return false;
+      }
+    }
+    return false;
+  }
+
+  async intact(family: Family): Promise<boolean> {
+    const nat = await this.#chainRules(family, 'nat', 'PREROUTING');
     if (nat?.some((line) => line.includes('-j ORC-SERVICES')) !== true) return false;
-    const first = (await chainRules(family, 'filter', 'FORWARD'))?.[0] ?? '';
+    const first = (await this.#chainRules(family, 'filter', 'FORWARD'))?.[0] ?? '';
     if (first.includes(`-j ${CHAIN_PREFIX}`)) return true;
-    const user = await chainRules(family, 'filter', DOCKER_USER);
+    const user = await this.#chainRules(family, 'filter', DOCKER_USER);
     return first.includes(`-j ${DOCKER_USER}`) && user?.some((line) => line.includes('-j ORC-REFUSE')) === true;
-  },
+  }
 
-  async chains(family) {
-    const { stdout } = await execute(tool(family, '-save'), ['-t', 'nat'], { maxBuffer: 256 * 1024 * 1024 });
-    return new Set([...stdout.matchAll(/^:(ORC-\S+) /gm)].map(([, chain = '']) => chain));
-  },
+  async chains(family: Family): Promise<Set<string>> {
+    return new Set(chainNames(await this.#savedTable(family, 'nat')));
+  }
 
-  async remove(family) {
-    for (const jump of [...JUMPS, ...JUMPS.map(beforeDocker)])
-      while (await succeeds(family, jump, '-C')) await run(family, jump, '-D');
-    for (const table of ['nat', 'filter']) {
-      const { stdout } = await execute(tool(family, '-save'), ['-t', table], { maxBuffer: 256 * 1024 * 1024 });
-      const chains = [...stdout.matchAll(/^:(\S+) /gm)]
-        .map(([, chain = '']) => chain)
-        .filter((chain) => chain.startsWith(CHAIN_PREFIX));
+  async hasRules(family: Family): Promise<boolean> {
+    return (await this.#ownChains(family)).some((chains) => chains.length > 0);
+  }
+
+  async remove(family: Family): Promise<void> {
+    const own = await this.#ownChains(family);
+    if (!own.some((chains) => chains.length > 0)) return;
+    for (const jump of [...JUMPS, ...ACCEPT_JUMPS].flatMap((each) => [each, beforeDocker(each)]))
+      while (await this.#succeeds(family, jump, '-C')) await this.#rule(family, jump, '-D');
+    for (const [index, table] of TABLES.entries()) {
+      const chains = own[index] ?? [];
       if (chains.length === 0) continue;
       const lines = [
         `*${table}`,
@@ -83,29 +119,63 @@ export const hostPacketFilter: PacketFilter = {
       ];
       await this.apply(family, [...lines, 'COMMIT', ''].join('\n'));
     }
-  },
+  }
 
-  async problem(family) {
+  async problem(family: Family): Promise<string> {
     try {
-      await execute(tool(family), ['-w', WAIT_SECONDS, '-t', 'nat', '-S', 'PREROUTING']);
+      await this.#run(tool(family), ['-w', WAIT_SECONDS, '-t', 'nat', '-S', 'PREROUTING']);
       return '';
     } catch (error) {
       const { code, stderr = '' } = error as { code?: unknown; stderr?: string };
       return code === 'ENOENT' ? `${tool(family)} is not installed` : stderr.trim() || String(error);
     }
-  },
-};
+  }
 
-/** Returns the rules of a chain without the line that creates it; `undefined` if the chain does not exist. */
-async function chainRules(family: Family, table: string, chain: string): Promise<string[] | undefined> {
-  try {
-    const { stdout } = await execute(tool(family), ['-w', WAIT_SECONDS, '-t', table, '-S', chain]);
-    return stdout.split('\n').filter((line) => line.startsWith('-A'));
-  } catch (error) {
-    if (typeof (error as { code?: unknown }).code === 'number') return undefined;
-    throw error;
+  #run(program: string, args: readonly string[]): Promise<{ readonly stdout: string }> {
+    const [command = program, ...rest] = [...this.#prefix, program, ...args];
+    return execute(command, rest, { maxBuffer: LONGEST_OUTPUT_BYTES });
+  }
+
+  async #savedTable(family: Family, table: string): Promise<string> {
+    return (await this.#run(tool(family, '-save'), ['-t', table])).stdout;
+  }
+
+  /** The names of our chains in each of `TABLES`. */
+  async #ownChains(family: Family): Promise<string[][]> {
+    const saved = await Promise.all(TABLES.map((table) => this.#savedTable(family, table)));
+    return saved.map(chainNames);
+  }
+
+  /** Returns the rules of a chain without the line that creates it; `undefined` if the chain does not exist. */
+  async #chainRules(family: Family, table: string, chain: string): Promise<string[] | undefined> {
+    try {
+      const { stdout } = await this.#run(tool(family), ['-w', WAIT_SECONDS, '-t', table, '-S', chain]);
+      return stdout.split('\n').filter((line) => line.startsWith('-A'));
+    } catch (error) {
+      if (typeof (error as { code?: unknown }).code === 'number') return undefined;
+      throw error;
+    }
+  }
+
+  async #rule(family: Family, { table, from, to, match }: Jump, verb: string): Promise<void> {
+    await this.#run(tool(family), ['-w', WAIT_SECONDS, '-t', table, verb, from, ...match, '-j', to]);
+  }
+
+  /** `-C` also fails if the chain that the rule jumps to does not exist yet. */
+  async #succeeds(family: Family, jump: Jump, verb: string): Promise<boolean> {
+    try {
+      await this.#rule(family, jump, verb);
+      return true;
+    } catch (error) {
+      if (typeof (error as { code?: unknown }).code === 'number') return false;
+      throw error;
+    }
   }
 }
+
+/** The names of our chains in the output of `iptables-save`. */
+const chainNames = (saved: string): string[] =>
+  [...saved.matchAll(/^:(\S+) /gm)].map(([, chain = '']) => chain).filter((chain) => chain.startsWith(CHAIN_PREFIX));
 
 /**
  * Docker inserts the rules that accept its networks' traffic before all others except this chain, whenever it creates a
@@ -113,23 +183,4 @@ async function chainRules(family: Family, table: string, chain: string): Promise
  */
 function beforeDocker(jump: Jump): Jump {
   return jump.from === 'FORWARD' ? { ...jump, from: DOCKER_USER } : jump;
-}
-
-function rule({ table, from, to, match }: Jump, verb: string): string[] {
-  return ['-w', WAIT_SECONDS, '-t', table, verb, from, ...match, '-j', to];
-}
-
-async function run(family: Family, jump: Jump, verb: string): Promise<void> {
-  await execute(tool(family), rule(jump, verb));
-}
-
-/** `-C` also fails if the chain that the rule jumps to does not exist yet. */
-async function succeeds(family: Family, jump: Jump, verb: string): Promise<boolean> {
-  try {
-    await run(family, jump, verb);
-    return true;
-  } catch (error) {
-    if (typeof (error as { code?: unknown }).code === 'number') return false;
-    throw error;
-  }
 }

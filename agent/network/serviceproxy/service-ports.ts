@@ -1,13 +1,13 @@
 /**
  * Computes how the node handles traffic to services: each port of each service of one address family, with the
- * endpoints that receive its traffic from this node. Pure. `ServiceProxy` calls it with the content of its informers,
+ * endpoints that receive its traffic from this node. Pure. `ServiceTable` calls it for each service that changes,
  * and the rule writers read the result.
  *
  * Endpoints are selected as in kube-proxy: ready endpoints; if there are none, terminating endpoints that still serve;
  * topology hints if every endpoint has them; only endpoints on this node under a `Local` policy.
  */
 import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
-import { canonicalAddress, canonicalRange, type Family } from './addresses.ts';
+import { canonicalAddress, canonicalRange, type Family, isWithin } from './addresses.ts';
 
 export type Protocol = 'TCP' | 'UDP' | 'SCTP';
 
@@ -17,8 +17,10 @@ export interface Endpoint {
 }
 
 export interface ServicePort {
-  /** `namespace/name:port`, which is unique in its family. Chains and comments are named after it. */
+  /** `namespace/name:port`, which is unique in its family and protocol. Chains and comments are named after it. */
   readonly id: string;
+  /** When the service was created. */
+  readonly since: string;
   readonly protocol: Protocol;
   readonly clusterIp: string;
   readonly port: number;
@@ -34,9 +36,11 @@ export interface ServicePort {
    * `externalTrafficPolicy: Local`: external traffic keeps its source address and goes only to endpoints on this node.
    */
   readonly externalLocal: boolean;
-  /** The endpoints for traffic to the cluster IP. */
+  /** The endpoints in the cluster that this node prefers. Traffic of this host and its pods is never limited to fewer. */
+  readonly cluster: readonly Endpoint[];
+  /** The endpoints for traffic to the cluster IP: those of `cluster`, or those on this node. */
   readonly internal: readonly Endpoint[];
-  /** The endpoints for traffic to node ports, external IPs and load balancer IPs. */
+  /** The endpoints for traffic to node ports, external IPs and load balancer IPs: those of `cluster`, or those on this node. */
   readonly external: readonly Endpoint[];
   /**
    * The cluster has endpoints for the port, possibly not for traffic from this node. Without local endpoints the
@@ -58,46 +62,35 @@ export type SliceEndpoint = NonNullable<EndpointSlice['endpoints']>[number];
 export const SERVICE_NAME_LABEL = 'kubernetes.io/service-name';
 const OTHER_PROXY_LABEL = 'service.kubernetes.io/service-proxy-name';
 const AFFINITY_SECONDS = 10_800;
+/** The longest time that the API accepts. */
+const LONGEST_AFFINITY = 86_400;
 
 /** The location of the agent in the topology. */
 export interface Place {
   readonly nodeName: string;
   /** The node's `topology.kubernetes.io/zone`; empty if it has none. */
   readonly zone: string;
+  /** The addresses of the node. */
+  readonly nodeIps?: readonly string[];
 }
 
 export type SlicesOf = (namespace: string, service: string) => readonly EndpointSlice[];
 
-/**
- * Sorted by id, so that equal states produce equal rules. An external address that is the cluster IP of a service is left out:
- * whoever may write a service could otherwise take the traffic of another one, such as queries to the name server.
- */
-export function servicePorts(
-  services: readonly Service[],
-  slicesOf: SlicesOf,
-  family: Family,
-  place: Place,
-): ServicePort[] {
-  const clusterIps = new Set(
-    services.flatMap(({ spec }) => spec?.clusterIPs ?? []).map((address) => canonicalAddress(address, family)),
-  );
-  return services
-    .filter((service) => isProxied(service))
-    .flatMap((service) => portsOf(service, slicesOf, family, { place, clusterIps }))
-    .toSorted((a, b) => (a.id < b.id ? -1 : 1));
+/** Returns the port on which load balancers check this node for the service; `undefined` if there is none. */
+export function healthCheckPort(service: Service, slicesOf: SlicesOf, place: Place): HealthCheckPort | undefined {
+  const { type, externalTrafficPolicy, healthCheckNodePort: port = 0 } = service.spec ?? {};
+  if (type !== 'LoadBalancer' || externalTrafficPolicy !== 'Local' || !isPortNumber(port)) return undefined;
+  const { namespace = '', name = '' } = service.metadata;
+  const local = slicesOf(namespace, name)
+    .flatMap(({ endpoints = [] }) => endpoints)
+    .filter((endpoint) => endpoint.nodeName === place.nodeName && isReady(endpoint));
+  return { service: { namespace, name }, port, localEndpoints: local.length };
 }
 
-export function healthCheckPorts(services: readonly Service[], slicesOf: SlicesOf, place: Place): HealthCheckPort[] {
-  return services.flatMap((service) => {
-    const { type, externalTrafficPolicy, healthCheckNodePort: port = 0 } = service.spec ?? {};
-    if (type !== 'LoadBalancer' || externalTrafficPolicy !== 'Local' || port === 0) return [];
-    const { namespace = '', name = '' } = service.metadata;
-    const local = slicesOf(namespace, name)
-      .flatMap(({ endpoints = [] }) => endpoints)
-      .filter((endpoint) => endpoint.nodeName === place.nodeName && isReady(endpoint));
-    return [{ service: { namespace, name }, port, localEndpoints: local.length }];
-  });
-}
+const isPortNumber = (port: unknown): port is number =>
+  typeof port === 'number' && Number.isInteger(port) && port > 0 && port <= 0xffff;
+const PROTOCOLS: ReadonlySet<unknown> = new Set<Protocol>(['TCP', 'UDP', 'SCTP']);
+const isProtocol = (protocol: unknown): protocol is Protocol => PROTOCOLS.has(protocol);
 
 function isProxied({ metadata, spec }: Service): boolean {
   if (metadata.labels?.[OTHER_PROXY_LABEL] !== undefined || spec?.type === 'ExternalName') return false;
@@ -105,65 +98,85 @@ function isProxied({ metadata, spec }: Service): boolean {
   return first !== '' && first !== 'None';
 }
 
-interface Surroundings {
-  readonly place: Place;
-  /** The addresses of all services, which no external address may be. */
-  readonly clusterIps: ReadonlySet<string | undefined>;
-}
-
-function portsOf(
-  service: Service,
-  slicesOf: SlicesOf,
-  family: Family,
-  { place, clusterIps }: Surroundings,
-): ServicePort[] {
-  const { namespace = '', name = '' } = service.metadata;
+/**
+ * Returns the ports of a service in one family as its objects state them. Other services may claim the same addresses: see
+ * `service-table.ts`. What another API server may have let through and no rule can express is left out.
+ */
+export function portsOf(service: Service, slicesOf: SlicesOf, family: Family, place: Place): ServicePort[] {
+  if (!isProxied(service)) return [];
+  const { namespace = '', name = '', creationTimestamp } = service.metadata;
   const spec = service.spec ?? {};
-  const ofFamily = (addresses: readonly string[] = []): string[] =>
-    addresses.flatMap((address) => canonicalAddress(address, family) ?? []);
-  const externalOfFamily = (addresses: readonly string[] = []): string[] =>
-    ofFamily(addresses).filter((address) => !clusterIps.has(address));
-  const rangesOfFamily = (ranges: readonly string[] = []): string[] =>
-    ranges.flatMap((range) => canonicalRange(range, family) ?? []);
-  const [clusterIp] = ofFamily(spec.clusterIPs);
+  const [clusterIp] = addressesOf(spec.clusterIPs, family);
   if (clusterIp === undefined) return [];
   const slices = slicesOf(namespace, name)
     .filter(({ addressType }) => addressType === family)
     .map(({ endpoints, ports }) => ({ endpoints: endpoints ?? [], numbers: portNumbers(ports ?? []) }));
-  const balancer = (service.status?.loadBalancer?.ingress ?? [])
-    .filter(({ ip, ipMode }) => ip !== undefined && ipMode !== 'Proxy')
-    .map(({ ip = '' }) => ip);
   const externalLocal = spec.externalTrafficPolicy === 'Local';
-  return (spec.ports ?? []).map((port) => {
-    const protocol = (port.protocol ?? 'TCP') as Protocol;
+  const shared = {
+    since: creationTimestamp ?? '',
+    clusterIp,
+    externalIps: addressesOf(spec.externalIPs, family),
+    ...loadBalancerOf(service, family, place),
+    affinitySeconds: affinityOf(spec),
+    externalLocal,
+  };
+  return (spec.ports ?? []).flatMap(({ name: portName = '', protocol = 'TCP', port, nodePort = 0 }) => {
+    if (!isProtocol(protocol) || !isPortNumber(port)) return [];
     const candidates = slices.flatMap(({ endpoints, numbers }) => {
-      const number = numbers.get(port.name ?? '');
-      return number === undefined ? [] : endpoints.map((endpoint) => ({ endpoint, number }));
+      const number = numbers.get(portName);
+      return isPortNumber(number) ? endpoints.map((endpoint) => ({ endpoint, number })) : [];
     });
-    const everywhere = usable(nearby(candidates, place), family);
+    const cluster = usable(nearby(candidates, place), family);
     const here = usable(
       candidates.filter(({ endpoint }) => endpoint.nodeName === place.nodeName),
       family,
     );
     return {
-      id: `${namespace}/${name}:${port.name ?? ''}`,
+      ...shared,
+      id: `${namespace}/${name}:${portName}`,
       protocol,
-      clusterIp,
-      port: port.port,
-      nodePort: port.nodePort ?? 0,
-      externalIps: externalOfFamily(spec.externalIPs),
-      loadBalancerIps: externalOfFamily(balancer),
-      sourceRanges: rangesOfFamily(spec.loadBalancerSourceRanges),
-      affinitySeconds:
-        spec.sessionAffinity === 'ClientIP'
-          ? (spec.sessionAffinityConfig?.clientIP?.timeoutSeconds ?? AFFINITY_SECONDS)
-          : 0,
-      externalLocal,
-      internal: spec.internalTrafficPolicy === 'Local' ? here : everywhere,
-      external: externalLocal ? here : everywhere,
+      port,
+      nodePort: isPortNumber(nodePort) ? nodePort : 0,
+      cluster,
+      internal: spec.internalTrafficPolicy === 'Local' ? here : cluster,
+      external: externalLocal ? here : cluster,
       hasEndpoints: usable(candidates, family).length > 0,
     };
   });
+}
+
+const addressesOf = (addresses: readonly string[] = [], family: Family): string[] => [
+  ...new Set(addresses.flatMap((address) => canonicalAddress(address, family) ?? [])),
+];
+
+/**
+ * A host whose own address may use the load balancer may do so from the load balancer's address too: that is the source of
+ * its packets if the address lies on one of its interfaces.
+ */
+function loadBalancerOf(
+  { spec, status }: Service,
+  family: Family,
+  { nodeIps = [] }: Place,
+): Pick<ServicePort, 'loadBalancerIps' | 'sourceRanges'> {
+  const loadBalancerIps = addressesOf(
+    (status?.loadBalancer?.ingress ?? [])
+      .filter(({ ip, ipMode }) => ip !== undefined && ipMode !== 'Proxy')
+      .map(({ ip = '' }) => ip),
+    family,
+  );
+  const ranges = (spec?.loadBalancerSourceRanges ?? []).flatMap((range) => canonicalRange(range, family) ?? []);
+  const ownIps = addressesOf(nodeIps, family);
+  const admitsNode = ranges.some((range) => ownIps.some((address) => isWithin(address, range)));
+  const own = admitsNode ? loadBalancerIps.map((address) => `${address}/${family === 'IPv4' ? 32 : 128}`) : [];
+  return { loadBalancerIps, sourceRanges: [...new Set([...ranges, ...own])] };
+}
+
+function affinityOf({ sessionAffinity, sessionAffinityConfig }: NonNullable<Service['spec']>): number {
+  if (sessionAffinity !== 'ClientIP') return 0;
+  const seconds: unknown = sessionAffinityConfig?.clientIP?.timeoutSeconds;
+  return Number.isInteger(seconds) && Number(seconds) > 0
+    ? Math.min(Number(seconds), LONGEST_AFFINITY)
+    : AFFINITY_SECONDS;
 }
 
 /** The port numbers of a slice by name; the first one of a name counts. A slice may have thousands of ports. */

@@ -3,59 +3,70 @@
  * works in a network namespace; a second one waits until the first has exited. The rules remain after the agent stops,
  * as pods do, unless it calls `close({ remove: true })`.
  */
-import { execFile } from 'node:child_process';
 import { createServer, type Server } from 'node:net';
-import { promisify } from 'node:util';
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
+import { inSlices, TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { setKernelParameters } from '../kernel-parameters.ts';
 import type { Family } from './addresses.ts';
 import { HealthCheckPorts } from './health-check-ports.ts';
-import { type NameServer, serviceRules } from './iptables-rules.ts';
-import type { PacketFilter } from './iptables.ts';
-import { healthCheckPorts, type Place, SERVICE_NAME_LABEL, type ServicePort, servicePorts } from './service-ports.ts';
+import type { NameServer, RuleSettings, RuleWriter } from './rule-writer.ts';
+import { healthCheckPort, type HealthCheckPort, type Place, SERVICE_NAME_LABEL } from './service-ports.ts';
+import { ServiceTable } from './service-table.ts';
+import { type Conntrack, UdpConnections } from './udp-connections.ts';
 
 export interface ServiceProxyOptions {
   readonly services: Informer<Service>;
   readonly slices: Informer<EndpointSlice>;
-  readonly filter: PacketFilter;
+  /** The ways to write rules that may be used, the preferred one first. */
+  readonly writers: readonly RuleWriter[];
+  /** The ways that may not be used, whose rules of an earlier process are removed. */
+  readonly otherWriters: readonly RuleWriter[];
+  readonly conntrack: Conntrack;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly masqueradeBit: number;
   readonly place: () => Place;
   readonly podCidrs: () => readonly string[];
+  /** The ranges of the addresses of this host that have node ports, of either family. Empty for all. */
+  readonly nodePortRanges?: () => readonly string[];
+  readonly localhostNodePorts?: boolean;
   /** The agent's name server and the addresses that pods send queries to. */
   readonly nameServer?: () => NameServer | undefined;
   /** Sets the kernel parameters that the rules need. */
-  readonly prepareHost?: () => Promise<void>;
+  readonly prepareHost?: (settings: RuleSettings) => Promise<void>;
   /** The name of the abstract socket that serves as the lock of the proxy. */
   readonly lockName?: string;
 }
 
 /** The abstract socket of the agent that owns the rules of this network namespace. */
 export const PROXY_LOCK = 'orchlet-service-proxy';
-/** The minimum time between two transactions, because each one reads and writes whole tables. */
-const LEAST_INTERVAL_MS = 1000;
 /** How long to collect changes before a sync. */
 const GATHER_MS = 20;
 /** The delay after a failed turn, which doubles up to the longest: a kernel without the table does not get it by itself. */
 const RETRY_MS = 5000;
 const LONGEST_RETRY_MS = 60_000;
-/** How often to check the jumps, because another process may have flushed the tables. */
+/** How often to check the rules, because another process may have flushed the tables, and the settings. */
 const INSPECT_MS = 60_000;
 const FAMILIES: readonly Family[] = ['IPv4', 'IPv6'];
-
-const execute = promisify(execFile);
 
 export class ServiceProxy {
   readonly #options: ServiceProxyOptions;
   readonly #health: HealthCheckPorts;
-  readonly #applied = new Map<Family, { readonly text: string; readonly chains: ReadonlySet<string> }>();
-  #udp = new Map<string, ServicePort>();
+  readonly #udp: UdpConnections;
+  readonly #tables: ReadonlyMap<Family, ServiceTable>;
+  /** The services, by namespace and name, whose rules may be outdated. */
+  readonly #dirty = new Set<string>();
+  readonly #healthChecks = new Map<string, HealthCheckPort>();
+  /** The families that have rules. */
+  readonly #active = new Set<Family>();
+  #writer: RuleWriter | undefined;
+  /** The place for which the rules of all services were computed. */
+  #place = '';
   /** Another agent owns the rules. This is logged once. */
   #waits = false;
   #lock: Server | undefined;
@@ -71,15 +82,18 @@ export class ServiceProxy {
   constructor(options: ServiceProxyOptions) {
     this.#options = options;
     this.#health = new HealthCheckPorts(options.logger);
+    this.#udp = new UdpConnections(options.conntrack, options.logger);
+    const { services, slices, place } = options;
+    const service = (key: string): Service | undefined => services.get(...namesOf(key));
+    const slicesOf = (namespace: string, name: string): readonly EndpointSlice[] =>
+      slices.byIndex('service', `${namespace}/${name}`);
+    this.#tables = new Map(FAMILIES.map((family) => [family, new ServiceTable({ family, service, slicesOf, place })]));
     this.#loop = new WakeableLoop({
       clock: options.clock,
       backoff: new Backoff({ firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS }),
       onError: this.#complain,
     });
-    options.slices.addIndex('service', ({ metadata }) => {
-      const service = metadata.labels?.[SERVICE_NAME_LABEL];
-      return service === undefined ? [] : [`${metadata.namespace}/${service}`];
-    });
+    options.slices.addIndex('service', serviceKeysOf);
   }
 
   /** Keeps the rules until the signal aborts or the proxy is closed. A failed turn is retried. Never rejects. */
@@ -98,17 +112,33 @@ export class ServiceProxy {
 
   /** Takes the lock, follows the informers, applies changes and inspects the rules, as far as each is due. */
   async #turn(signal: AbortSignal): Promise<number> {
-    const { filter, logger, clock } = this.#options;
-    const problem = this.#lock === undefined ? await filter.problem('IPv4') : '';
-    if (problem !== '') {
-      logger.warn({ problem }, 'Services are not reachable on this node; install iptables or set --service-proxy=none');
-      return Infinity;
-    }
+    const { clock } = this.#options;
+    if (this.#writer === undefined && !(await this.#chooseWriter())) return Infinity;
     if (!(await this.#takeLock())) return INSPECT_MS;
     await this.#follow(signal);
     if (clock.monotonic() >= this.#inspectAtMs) await this.#inspect();
-    if (clock.monotonic() >= this.#dueMs()) await this.#apply();
+    if (clock.monotonic() >= this.#dueMs()) await this.#apply(signal);
     return Math.max(0, Math.min(this.#dueMs(), this.#inspectAtMs) - clock.monotonic());
+  }
+
+  /** Takes the first way of writing rules that this host can do. Resolves to whether there is one. */
+  async #chooseWriter(): Promise<boolean> {
+    const { writers, logger } = this.#options;
+    const problems: Record<string, string> = {};
+    for (const writer of writers) {
+      const problem = await writer.problem();
+      if (problem === '') {
+        logger.info({ mode: writer.mode, ...problems }, 'Writing the rules of services');
+        this.#writer = writer;
+        return true;
+      }
+      problems[writer.mode] = problem;
+    }
+    logger.warn(
+      { problems },
+      'Services are not reachable on this node; install nftables or iptables, or set --service-proxy=none',
+    );
+    return false;
   }
 
   async #follow(signal: AbortSignal): Promise<void> {
@@ -116,17 +146,29 @@ export class ServiceProxy {
     const { services, slices } = this.#options;
     await Promise.all([services.synced(signal), slices.synced(signal)]);
     this.#follows = true;
-    const changed = (): void => this.changed();
-    const handler = { add: changed, update: changed, delete: changed };
-    services.addHandler(handler);
-    slices.addHandler(handler);
+    const service = ({ metadata }: Service): void => this.#touch([keyOf(metadata)]);
+    services.addHandler({ add: service, update: (_, current) => service(current), delete: service });
+    const slice = (object: EndpointSlice): void => this.#touch(serviceKeysOf(object));
+    slices.addHandler({
+      add: slice,
+      update: (previous, current) => {
+        slice(previous);
+        slice(current);
+      },
+      delete: slice,
+    });
+  }
+
+  #touch(services: readonly string[]): void {
+    for (const key of services) this.#dirty.add(key);
+    this.changed();
   }
 
   /** Returns the time of the next sync; `Infinity` without a change. */
   #dueMs(): number {
     return this.#changedMs === undefined
       ? Infinity
-      : Math.max(this.#changedMs + GATHER_MS, this.#lastApplyMs + LEAST_INTERVAL_MS);
+      : Math.max(this.#changedMs + GATHER_MS, this.#lastApplyMs + (this.#writer?.leastIntervalMs ?? 0));
   }
 
   async close({ remove }: { readonly remove: boolean }): Promise<void> {
@@ -134,7 +176,7 @@ export class ServiceProxy {
     await this.#running;
     await this.#health.close();
     if (remove && this.#lock !== undefined) {
-      for (const family of this.#applied.keys()) await this.#options.filter.remove(family).catch(this.#complain);
+      for (const writer of [...this.#options.writers, ...this.#options.otherWriters]) await this.#removeRules(writer);
     }
     this.#lock?.close();
   }
@@ -166,67 +208,97 @@ export class ServiceProxy {
     return true;
   }
 
-  async #apply(): Promise<void> {
-    const { services, slices, place, clock, prepareHost } = this.#options;
+  async #removeRules(writer: RuleWriter): Promise<void> {
+    for (const family of FAMILIES)
+      await writer.remove(family).catch((error: unknown) => {
+        // A tool that is not installed has written nothing.
+        if ((error as { code?: unknown }).code !== 'ENOENT') this.#complain(error);
+      });
+  }
+
+  async #apply(signal: AbortSignal): Promise<void> {
+    const { clock, services, place } = this.#options;
     this.#lastApplyMs = clock.monotonic();
     this.#changedMs = undefined;
-    const all = services.list();
-    const slicesOf = (namespace: string, name: string): EndpointSlice[] =>
-      slices.byIndex('service', `${namespace}/${name}`);
+    const here = JSON.stringify(place());
+    if (here !== this.#place) for (const { metadata } of services.list()) this.#dirty.add(keyOf(metadata));
+    this.#place = here;
+    const keys = [...this.#dirty];
+    this.#dirty.clear();
     try {
-      if (this.#applied.size === 0) await prepareHost?.();
-      const udp = new Map<string, ServicePort>();
-      for (const family of FAMILIES) {
-        const ports = servicePorts(all, slicesOf, family, place());
-        await this.#applyFamily(family, ports);
-        for (const port of ports) if (port.protocol === 'UDP') udp.set(`${family} ${port.id}`, port);
-      }
-      await forgetConnections(this.#udp, udp);
-      this.#udp = udp;
-      await this.#health.keep(healthCheckPorts(all, slicesOf, place()));
+      for (const family of FAMILIES) await this.#applyFamily(family, keys, signal);
+      this.#updateHealthChecks(keys);
+      await this.#health.keep([...this.#healthChecks.values()]);
     } catch (error) {
       // The state of the tables is unknown, so the retry writes all rules.
-      this.#applied.clear();
+      for (const family of this.#active) this.#writer?.forget(family);
+      for (const key of keys) this.#dirty.add(key);
       this.#changedMs ??= clock.monotonic();
       throw error;
     }
-    if (this.#inspectAtMs === Infinity) this.#inspectAtMs = clock.monotonic() + INSPECT_MS;
-  }
-
-  async #applyFamily(family: Family, ports: readonly ServicePort[]): Promise<void> {
-    const { filter, masqueradeBit, podCidrs, nameServer } = this.#options;
-    const before = this.#applied.get(family);
-    // IPv6 rules are written only when the first service has an IPv6 address, so that hosts without IPv6 need no
-    // ip6tables.
-    if (before === undefined && family === 'IPv6' && ports.length === 0) return;
-    const isV6 = (address: string): boolean => address.includes(':');
-    // The name server listens on IPv4 only, which the host of every pod has.
-    const server = nameServer?.();
-    const rules = serviceRules(
-      ports,
-      {
-        family,
-        masqueradeBit,
-        podCidrs: podCidrs().filter((cidr) => isV6(cidr) === (family === 'IPv6')),
-        nameServer: server === undefined || family === 'IPv6' ? undefined : server,
-      },
-      before?.chains ?? (await filter.chains(family)),
-    );
-    if (before?.text === rules.text) return;
-    await filter.apply(family, rules.text);
-    if (before === undefined) await filter.ensureJumps(family);
-    this.#applied.set(family, rules);
-  }
-
-  /** Requests a sync if another process has removed the jumps. Rules that cannot be read stay until the next inspection. */
-  async #inspect(): Promise<void> {
-    const { clock, filter } = this.#options;
+    if (this.#inspectAtMs !== Infinity) return;
     this.#inspectAtMs = clock.monotonic() + INSPECT_MS;
-    for (const family of this.#applied.keys()) {
-      if (await filter.intact(family)) continue;
-      this.#applied.delete(family);
-      this.#changedMs ??= clock.monotonic();
+    await this.#removeOthers();
+  }
+
+  /** The rules of another mode stay until those of this mode are there. */
+  async #removeOthers(): Promise<void> {
+    const { writers, otherWriters } = this.#options;
+    for (const writer of [...writers, ...otherWriters]) if (writer !== this.#writer) await this.#removeRules(writer);
+    // Both modes may have rules in the same tables of iptables.
+    for (const family of this.#active) await this.#writer?.intact(family);
+  }
+
+  async #applyFamily(family: Family, keys: readonly string[], signal: AbortSignal): Promise<void> {
+    const { clock, prepareHost } = this.#options;
+    const writer = this.#writer;
+    const table = this.#tables.get(family);
+    if (writer === undefined || table === undefined) return;
+    const changes = await inSlices(table.update(keys), new TimeSlice(clock), signal);
+    const isFirst = !this.#active.has(family);
+    // IPv6 rules are written only when the first service has an IPv6 address, so that hosts without IPv6 need no ip6tables.
+    if (isFirst && family === 'IPv6' && changes.length === 0) return;
+    const settings = this.#settings(family);
+    if (isFirst) await prepareHost?.(settings);
+    this.#active.add(family);
+    await writer.write(settings, changes);
+    // At the start, connections of an earlier agent's time are not known to be outdated.
+    if (!isFirst) this.#udp.forget(family, changes);
+  }
+
+  #settings(family: Family): RuleSettings {
+    const { masqueradeBit, podCidrs, nameServer, nodePortRanges, localhostNodePorts = false } = this.#options;
+    const ofFamily = (ranges: readonly string[]): string[] =>
+      ranges.filter((range) => range.includes(':') === (family === 'IPv6'));
+    return {
+      family,
+      masqueradeBit,
+      podCidrs: ofFamily(podCidrs()),
+      nodePortRanges: ofFamily(nodePortRanges?.() ?? []),
+      localhostNodePorts: localhostNodePorts && family === 'IPv4' && this.#writer?.mode === 'iptables',
+      // The name server listens on IPv4 only, which the host of every pod has.
+      nameServer: family === 'IPv4' ? nameServer?.() : undefined,
+    };
+  }
+
+  #updateHealthChecks(keys: readonly string[]): void {
+    const { services, slices, place } = this.#options;
+    for (const key of keys) {
+      const service = services.get(...namesOf(key));
+      const check =
+        service === undefined ? undefined : healthCheckPort(service, () => slices.byIndex('service', key), place());
+      if (check === undefined) this.#healthChecks.delete(key);
+      else this.#healthChecks.set(key, check);
     }
+  }
+
+  /** Requests a sync if another process has removed the rules. Rules that cannot be read stay until the next inspection. */
+  async #inspect(): Promise<void> {
+    const { clock } = this.#options;
+    this.#inspectAtMs = clock.monotonic() + INSPECT_MS;
+    for (const family of this.#active) if ((await this.#writer?.intact(family)) === false) this.#writer?.forget(family);
+    // The place and the settings may have changed, too.
+    this.#changedMs ??= clock.monotonic();
   }
 
   readonly #complain = (error: unknown): void => {
@@ -237,39 +309,32 @@ export class ServiceProxy {
   };
 }
 
-/**
- * Deletes the conntrack entries of removed UDP endpoints. Otherwise the kernel keeps sending a client's datagrams to
- * them. Needs the `conntrack` tool.
- */
-async function forgetConnections(
-  before: ReadonlyMap<string, ServicePort>,
-  after: ReadonlyMap<string, ServicePort>,
-): Promise<void> {
-  for (const [key, was] of before) {
-    const is = after.get(key);
-    const left = new Set([...(is?.internal ?? []), ...(is?.external ?? [])].map(({ ip }) => ip));
-    const gone = new Set([...was.internal, ...was.external].map(({ ip }) => ip).filter((ip) => !left.has(ip)));
-    for (const ip of gone) {
-      try {
-        await execute('conntrack', ['-D', '-p', 'udp', '--dst-nat', ip]);
-      } catch (error) {
-        const { code } = error as { code?: unknown };
-        // ENOENT: conntrack is not installed. Exit code 1: no entry existed.
-        if (code === 'ENOENT') return;
-        if (code !== 1) throw error;
-      }
-    }
-  }
+const keyOf = ({ namespace, name }: { readonly namespace?: string; readonly name?: string }): string =>
+  `${namespace}/${name}`;
+
+function namesOf(key: string): [namespace: string, name: string] {
+  const slash = key.indexOf('/');
+  return [key.slice(0, slash), key.slice(slash + 1)];
+}
+
+function serviceKeysOf({ metadata }: EndpointSlice): string[] {
+  const service = metadata.labels?.[SERVICE_NAME_LABEL];
+  return service === undefined ? [] : [`${metadata.namespace}/${service}`];
 }
 
 /**
- * Enables IP forwarding, and makes traffic between pods of one bridge pass netfilter, so that responses come from the
- * service's address.
+ * Enables forwarding of IPv4, and makes traffic between pods of one bridge pass netfilter, so that responses come from the
+ * service's address. Allows to route from node ports of 127.0.0.1 where the rules provide them.
  */
-export function prepareHost(logger: Logger): () => Promise<void> {
-  return async () => {
+export function prepareHost(logger: Logger): (settings: RuleSettings) => Promise<void> {
+  return async ({ family, localhostNodePorts }) => {
     await setKernelParameters(
-      KERNEL_PARAMETERS,
+      {
+        ...(family === 'IPv4' ? KERNEL_PARAMETERS : KERNEL_PARAMETERS_OF_IPV6),
+        ...(localhostNodePorts
+          ? { 'net.ipv4.conf.all.route_localnet': '/proc/sys/net/ipv4/conf/all/route_localnet' }
+          : {}),
+      },
       logger,
       'Cannot set a kernel parameter to 1, pods may not reach services (is br_netfilter loaded?)',
     );
@@ -279,4 +344,7 @@ export function prepareHost(logger: Logger): () => Promise<void> {
 const KERNEL_PARAMETERS = {
   'net.ipv4.ip_forward': '/proc/sys/net/ipv4/ip_forward',
   'net.bridge.bridge-nf-call-iptables': '/proc/sys/net/bridge/bridge-nf-call-iptables',
+} as const;
+const KERNEL_PARAMETERS_OF_IPV6 = {
+  'net.bridge.bridge-nf-call-ip6tables': '/proc/sys/net/bridge/bridge-nf-call-ip6tables',
 } as const;

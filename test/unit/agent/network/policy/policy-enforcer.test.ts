@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Nftables } from '../../../../../agent/network/policy/nftables.ts';
+import type { Nftables } from '../../../../../agent/network/nftables.ts';
 import { PolicyEnforcer } from '../../../../../agent/network/policy/policy-enforcer.ts';
 import type { PolicyInputs } from '../../../../../agent/network/policy/policy-inputs.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';

@@ -1,48 +1,46 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { serviceRules } from '../../../../../agent/network/serviceproxy/iptables-rules.ts';
+import { IptablesTransactions } from '../../../../../agent/network/serviceproxy/iptables-rules.ts';
+import type { RuleSettings } from '../../../../../agent/network/serviceproxy/rule-writer.ts';
+import { inOneSlice } from '../../../../../api/machinery/time-slice.ts';
 import type { ServicePort } from '../../../../../agent/network/serviceproxy/service-ports.ts';
+import { servicePort as port } from './service-port.ts';
 
-const SETTINGS = { family: 'IPv4', masqueradeBit: 14, podCidrs: ['10.0.0.0/24'] } as const;
+const SETTINGS: RuleSettings = {
+  family: 'IPv4',
+  masqueradeBit: 14,
+  podCidrs: ['10.0.0.0/24'],
+  nodePortRanges: [],
+  localhostNodePorts: false,
+};
 
-function port(more: Partial<ServicePort> = {}): ServicePort {
-  const endpoints = [
-    { ip: '10.0.0.1', port: 8080 },
-    { ip: '10.0.0.2', port: 8080 },
-    { ip: '10.0.0.3', port: 8080 },
-  ];
-  return {
-    id: 'shop/web:http',
-    protocol: 'TCP',
-    clusterIp: '10.96.0.7',
-    port: 80,
-    nodePort: 0,
-    externalIps: [],
-    loadBalancerIps: [],
-    sourceRanges: [],
-    affinitySeconds: 0,
-    externalLocal: false,
-    internal: endpoints,
-    external: endpoints,
-    hasEndpoints: true,
-    ...more,
-  };
+function transactions(ports: readonly ServicePort[], settings: RuleSettings = SETTINGS): IptablesTransactions {
+  const made = new IptablesTransactions(settings);
+  inOneSlice(made.change([{ before: [], after: ports }]));
+  return made;
 }
+
+const textOf = (ports: readonly ServicePort[], settings?: RuleSettings): string =>
+  transactions(ports, settings).transaction();
 
 const lines = (text: string, ...parts: readonly string[]): string[] =>
   text.split('\n').filter((line) => parts.every((part) => line.includes(part)));
 
 describe('the service rules', () => {
   it('select each endpoint with the same probability', () => {
-    const { text } = serviceRules([port()], SETTINGS);
+    const text = textOf([port()]);
     const chances = lines(text, '--probability').map((line) => Number(/--probability (\S+)/.exec(line)?.[1]));
     assert.deepEqual(chances, [0.3333333333, 0.5]);
     assert.equal(lines(text, 'DNAT --to-destination').length, 3);
   });
 
   it('masquerade traffic from this host, from outside, and from the endpoint itself', () => {
-    const { text } = serviceRules([port({ nodePort: 30_080 })], SETTINGS);
-    assert.equal(lines(text, '-d 10.96.0.7', '--src-type LOCAL -j ORC-MASQUERADE').length, 1);
+    const text = textOf([port({ nodePort: 30_080 })]);
+    assert.equal(lines(text, '-d 10.96.0.7', '-j ORC-INSIDE').length, 1);
+    assert.deepEqual(
+      lines(text, '-A ORC-INSIDE').map((line) => line.slice(14)),
+      ['-m addrtype --src-type LOCAL -j ORC-MASQUERADE', '-s 10.0.0.0/24 -j RETURN', '-j ORC-MASQUERADE'],
+    );
     assert.equal(lines(text, 'ORC-EXT-', '-j ORC-MASQUERADE').length, 1);
     assert.equal(lines(text, '-s 10.0.0.2 -j ORC-MASQUERADE').length, 1);
     assert.equal(lines(text, '-A ORC-NODEPORTS', '--dport 30080').length, 1);
@@ -50,58 +48,89 @@ describe('the service rules', () => {
 
   it('keep the source address of local traffic, except for the host and its pods', () => {
     const local = port({ nodePort: 30_080, externalLocal: true, external: [{ ip: '10.0.0.1', port: 8080 }] });
-    const { text } = serviceRules([local], SETTINGS);
+    const text = textOf([local]);
     const outside = lines(text, '-A ORC-EXT-');
     assert.match(outside[0] ?? '', /-s 10\.0\.0\.0\/24 -j ORC-SVC-/);
-    assert.match(outside.at(-1) ?? '', /^-A \S+ -j ORC-SVX-/);
+    assert.match(outside.at(-1) ?? '', /^-A \S+ -j ORC-SVL-/);
     assert.ok(outside.every((line) => !line.endsWith('ORC-MASQUERADE') || line.includes('--src-type LOCAL')));
   });
 
   it('mark packets with each bit that the flag allows', () => {
-    const { text } = serviceRules([port()], { ...SETTINGS, masqueradeBit: 31 });
+    const text = textOf([port()], { ...SETTINGS, masqueradeBit: 31 });
     assert.equal(lines(text, '--or-mark 0x80000000').length, 1);
   });
 
   it('keep a client at its endpoint', () => {
-    const { text } = serviceRules([port({ affinitySeconds: 60 })], SETTINGS);
+    const text = textOf([port({ affinitySeconds: 60 })]);
     assert.equal(lines(text, '--rcheck --seconds 60 --reap').length, 3);
     assert.equal(lines(text, '-m recent --name', '--set', 'DNAT').length, 3);
   });
 
   it('reject traffic without endpoints, and drop traffic that only other nodes can serve', () => {
     const none = { internal: [], external: [] };
-    const refused = serviceRules([port({ ...none, hasEndpoints: false, nodePort: 30_080 })], SETTINGS).text;
+    const refused = textOf([port({ ...none, hasEndpoints: false, nodePort: 30_080 })]);
     assert.equal(lines(refused, '-A ORC-REFUSE', 'REJECT').length, 2);
-    const dropped = serviceRules([port({ ...none, externalLocal: true })], SETTINGS).text;
+    const dropped = textOf([port({ ...none, externalLocal: true })]);
     assert.equal(lines(dropped, '-A ORC-REFUSE -d 10.96.0.7', '-j DROP').length, 1);
   });
 
   it("only allow the source ranges at a load balancer's address", () => {
-    const { text } = serviceRules(
-      [port({ loadBalancerIps: ['192.0.2.9'], sourceRanges: ['198.51.100.0/24'] })],
-      SETTINGS,
-    );
+    const text = textOf([port({ loadBalancerIps: ['192.0.2.9'], sourceRanges: ['198.51.100.0/24'] })]);
     assert.equal(lines(text, '-A ORC-SERVICES -s 198.51.100.0/24 -d 192.0.2.9').length, 1);
     assert.equal(lines(text, '-A ORC-REFUSE -d 192.0.2.9', '-j DROP').length, 1);
   });
 
-  it('delete the chains of removed services only', () => {
-    const before = serviceRules([port(), port({ id: 'shop/old:http', clusterIp: '10.96.0.8' })], SETTINGS);
-    const after = serviceRules([port()], SETTINGS, new Set([...before.chains, 'ORC-SERVICES']));
-    const deleted = lines(after.text, '-X ').map((line) => line.slice(3));
-    assert.deepEqual(new Set(deleted), new Set([...before.chains].filter((chain) => !after.chains.has(chain))));
+  it('are written as far as they differ from the last transaction', () => {
+    const [web, old] = [port(), port({ id: 'shop/old:http', clusterIp: '10.96.0.8' })];
+    const rules = transactions([web, old]);
+    const first = rules.transaction();
+    assert.equal(lines(first, 'DNAT --to-destination').length, 6);
+    rules.commit();
+    assert.equal(rules.transaction(), '');
+    inOneSlice(rules.change([{ before: [old], after: [] }]));
+    const second = rules.transaction();
+    assert.equal(lines(second, '--to-destination').length, 0, 'the chains of the other service stay');
+    assert.equal(lines(second, '-A ORC-SERVICES', '10.96.0.7').length, 2);
+    const deleted = lines(second, '-X ').map((line) => line.slice(3));
+    assert.equal(deleted.length, 4);
     // A chain must be flushed in the same transaction before it can be deleted.
-    for (const chain of deleted) assert.equal(lines(after.text, `:${chain} - [0:0]`).length, 1);
+    for (const chain of deleted) assert.equal(lines(second, `:${chain} - [0:0]`).length, 1);
+    assert.doesNotMatch(second, /\*filter/);
+    rules.commit();
+    assert.equal(rules.transaction(), '');
+  });
+
+  it('delete the chains of an earlier process, and are written again after they were lost', () => {
+    const rules = transactions([port()]);
+    rules.forget(['ORC-SVC-OF-ANOTHER', 'ORC-SERVICES']);
+    const text = rules.transaction();
+    assert.equal(lines(text, '-X ORC-SVC-OF-ANOTHER').length, 1);
+    assert.equal(lines(text, '-X ORC-SERVICES').length, 0);
+    rules.commit();
+    rules.forget([]);
+    assert.equal(lines(rules.transaction(), 'DNAT --to-destination').length, 3);
   });
 
   it('have chain names within the maximum length', () => {
-    const { chains } = serviceRules([port({ nodePort: 30_080, externalLocal: true })], SETTINGS);
-    assert.ok(chains.size > 0);
+    const text = textOf([port({ nodePort: 30_080, externalLocal: true })]);
+    const chains = [...text.matchAll(/^:(\S+) /gm)].map(([, chain = '']) => chain);
+    assert.ok(chains.length > 5);
     for (const chain of chains) assert.ok(chain.length <= 28, chain);
   });
 
+  it('open node ports on 127.0.0.1 if asked to, and keep neighbors away from it', () => {
+    const closed = textOf([port({ nodePort: 30_080 })]);
+    assert.equal(lines(closed, '-A ORC-SERVICES ! -d 127.0.0.0/8', '-j ORC-NODEPORTS').length, 1);
+    const open = textOf([port({ nodePort: 30_080 })], { ...SETTINGS, localhostNodePorts: true });
+    assert.equal(lines(open, '-A ORC-SERVICES -m addrtype --dst-type LOCAL -j ORC-NODEPORTS').length, 1);
+    assert.equal(lines(open, '-A ORC-REFUSE ! -s 127.0.0.0/8 -d 127.0.0.0/8', '-j DROP').length, 1);
+    const limited = textOf([port({ nodePort: 30_080 })], { ...SETTINGS, nodePortRanges: ['192.0.2.0/24'] });
+    assert.equal(lines(limited, '-d 192.0.2.0/24', '-j ORC-NODEPORTS').length, 1);
+    assert.equal(lines(limited, '-j ORC-NODEPORTS').length, 1);
+  });
+
   it("redirect DNS queries to the agent's server, which other clients cannot reach", () => {
-    const { text } = serviceRules([], { ...SETTINGS, nameServer: { addresses: ['10.96.0.10'], port: 5300 } });
+    const text = textOf([], { ...SETTINGS, nameServer: { addresses: ['10.96.0.10'], port: 5300 } });
     assert.equal(lines(text, '-d 10.96.0.10 -p udp', 'REDIRECT --to-ports 5300').length, 1);
     assert.equal(lines(text, '-A ORC-REFUSE -p udp', '--dport 5300', '! --src-type LOCAL -j DROP').length, 1);
   });

@@ -1,6 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { healthCheckPorts, servicePorts } from '../../../../../agent/network/serviceproxy/service-ports.ts';
+import {
+  healthCheckPort,
+  type Place,
+  type ServicePort,
+} from '../../../../../agent/network/serviceproxy/service-ports.ts';
+import { ServiceTable } from '../../../../../agent/network/serviceproxy/service-table.ts';
+import { inOneSlice } from '../../../../../api/machinery/time-slice.ts';
 import type { EndpointSlice, Service } from '../../../../../api/machinery/kinds.ts';
 import { assertLinearTime } from '../../../../fuzz/growth.ts';
 
@@ -28,8 +34,23 @@ function slice(endpoints: readonly object[], more: object = {}): EndpointSlice {
 }
 
 const ips = (endpoints: readonly { readonly ip: string }[]): string[] => endpoints.map(({ ip }) => ip);
-const only = (services: Service[], slices: EndpointSlice[], family: 'IPv4' | 'IPv6' = 'IPv4') =>
-  servicePorts(services, () => slices, family, PLACE);
+const keyOf = ({ metadata }: Service): string => `${metadata.namespace}/${metadata.name}`;
+
+function only(
+  services: Service[],
+  slices: EndpointSlice[],
+  family: 'IPv4' | 'IPv6' = 'IPv4',
+  place: Place = PLACE,
+): ServicePort[] {
+  const byKey = new Map(services.map((each) => [keyOf(each), each]));
+  const table = new ServiceTable({
+    family,
+    service: (key) => byKey.get(key),
+    slicesOf: () => slices,
+    place: () => place,
+  });
+  return inOneSlice(table.update(byKey.keys())).flatMap(({ after }) => after);
+}
 
 describe('the service ports of a node', () => {
   it('have no text from addresses and ranges that would break the rules of all services', () => {
@@ -173,8 +194,48 @@ describe('the service ports of a node', () => {
       ]),
     ];
     assert.deepEqual(
-      healthCheckPorts([balanced, service({})], () => slices, PLACE),
-      [{ service: { namespace: 'shop', name: 'web' }, port: 31_000, localEndpoints: 1 }],
+      [balanced, service({})].map((each) => healthCheckPort(each, () => slices, PLACE)),
+      [{ service: { namespace: 'shop', name: 'web' }, port: 31_000, localEndpoints: 1 }, undefined],
+    );
+  });
+
+  it('admit a host to the load balancer by its own address there, if the ranges contain the host', () => {
+    const balanced = {
+      ...service({ type: 'LoadBalancer', loadBalancerSourceRanges: ['192.0.2.0/24'] }),
+      status: { loadBalancer: { ingress: [{ ip: '203.0.113.5' }] } },
+    } as unknown as Service;
+    const ranges = (nodeIps: readonly string[]) => only([balanced], [], 'IPv4', { ...PLACE, nodeIps })[0]?.sourceRanges;
+    assert.deepEqual(ranges(['192.0.2.1']), ['192.0.2.0/24', '203.0.113.5/32']);
+    assert.deepEqual(ranges(['198.51.100.1']), ['192.0.2.0/24']);
+  });
+
+  it('use endpoints of the whole cluster for traffic of the node itself, whatever the policies', () => {
+    const slices = [
+      slice([
+        { addresses: ['10.0.0.1'], nodeName: 'here' },
+        { addresses: ['10.0.0.2'], nodeName: 'there' },
+      ]),
+    ];
+    const [port] = only([service({ externalTrafficPolicy: 'Local', internalTrafficPolicy: 'Local' })], slices);
+    assert.deepEqual(ips(port?.cluster ?? []), ['10.0.0.1', '10.0.0.2']);
+  });
+
+  it('leave out what no rule can express', () => {
+    const ports = [
+      { name: 'a', port: 80, protocol: 'tcp -j ACCEPT' },
+      { name: 'b', port: '80 }; flush ruleset', protocol: 'TCP' },
+      { name: 'c', port: 80, protocol: 'TCP', nodePort: 70_000 },
+    ];
+    const hostile = service({
+      ports,
+      sessionAffinity: 'ClientIP',
+      sessionAffinityConfig: { clientIP: { timeoutSeconds: 1e99 } },
+    });
+    const endpoints = slice([{ addresses: ['10.0.0.1'] }], { ports: [{ name: 'c', port: '1; drop' }] });
+    const found = only([hostile], [endpoints]);
+    assert.deepEqual(
+      found.map(({ id, nodePort, internal, affinitySeconds }) => ({ id, nodePort, internal, affinitySeconds })),
+      [{ id: 'shop/web:c', nodePort: 0, internal: [], affinitySeconds: 86_400 }],
     );
   });
 });

@@ -1,4 +1,4 @@
-/** Writes tables of the host's nftables with the `nft` tool. The enforcer of network policies calls it. */
+/** Writes tables of the host's nftables with the `nft` tool. The enforcer of network policies and the service proxy call it. */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
@@ -13,10 +13,13 @@ export interface Nftables {
   run(script: string): Promise<void>;
   /** Returns an empty string if the kernel accepts the script, else the reason. Changes nothing. */
   problem(script: string): Promise<string>;
-  hasTable(table: string): Promise<boolean>;
+  hasTable(table: string, type?: TableType): Promise<boolean>;
   /** Removes the table if it exists. */
-  remove(table: string): Promise<void>;
+  remove(table: string, type?: TableType): Promise<void>;
 }
+
+/** The address family of a table. */
+export type TableType = 'inet' | 'ip' | 'ip6';
 
 /** `prefix` is a command that runs `nft` elsewhere, for example in a network namespace. */
 export function hostNftables(prefix: readonly string[] = []): Nftables {
@@ -42,12 +45,12 @@ export function hostNftables(prefix: readonly string[] = []): Nftables {
         return code === 'ENOENT' ? 'nft is not installed' : message;
       }
     },
-    async hasTable(table) {
-      const { stdout } = await execute(command, [...before, 'list', 'tables', 'inet']);
-      return stdout.split('\n').includes(`table inet ${table}`);
+    async hasTable(table, type = 'inet') {
+      const { stdout } = await execute(command, [...before, 'list', 'tables', type]);
+      return stdout.split('\n').includes(`table ${type} ${table}`);
     },
-    async remove(table) {
-      if (await this.hasTable(table)) await execute(command, [...before, 'delete', 'table', 'inet', table]);
+    async remove(table, type = 'inet') {
+      if (await this.hasTable(table, type)) await execute(command, [...before, 'delete', 'table', type, table]);
     },
   };
 }

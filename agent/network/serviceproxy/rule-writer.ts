@@ -1,0 +1,49 @@
+/**
+ * The boundary between the service proxy and the two ways to write its rules: iptables and nftables. Both write what
+ * `service-table.ts` computes.
+ */
+import type { Family } from './addresses.ts';
+import type { PortChange } from './service-table.ts';
+
+export type ProxyMode = 'iptables' | 'nftables';
+
+export interface RuleSettings {
+  readonly family: Family;
+  /** The value of `--iptables-masquerade-bit`. */
+  readonly masqueradeBit: number;
+  /** The pod CIDRs of this node. Traffic from them is inside the cluster. */
+  readonly podCidrs: readonly string[];
+  /** The ranges of the addresses of this host that have node ports. Empty for all addresses. */
+  readonly nodePortRanges: readonly string[];
+  /** Whether node ports are reachable by 127.0.0.1. Only iptables can provide that. */
+  readonly localhostNodePorts: boolean;
+  /**
+   * Redirects traffic to port 53 of these addresses to `port` of this host, where the agent's name server listens. All
+   * other traffic to that port is dropped.
+   */
+  readonly nameServer?: NameServer | undefined;
+}
+
+export interface NameServer {
+  readonly addresses: readonly string[];
+  readonly port: number;
+}
+
+export interface RuleWriter {
+  readonly mode: ProxyMode;
+  /** The least time between two transactions. */
+  readonly leastIntervalMs: number;
+  /** Returns an empty string if this host can have the rules, else the reason. Changes nothing. */
+  problem(): Promise<string>;
+  /**
+   * Takes changes of the ports of a family, and writes what differs from the last transaction, as one transaction. The first
+   * one replaces all rules of the family. Changes need not be repeated after a failure.
+   */
+  write(settings: RuleSettings, changes: readonly PortChange[]): Promise<void>;
+  /** The state of the rules is not known, so that the next `write` replaces them. */
+  forget(family: Family): void;
+  /** Returns false if another process has removed the rules. */
+  intact(family: Family): Promise<boolean>;
+  /** Removes all rules of the family, also those of an earlier process. */
+  remove(family: Family): Promise<void>;
+}

@@ -1,0 +1,158 @@
+/**
+ * Holds the ports of all services of one address family, and updates those of the services that changed. Services may claim the
+ * same address and port: then the oldest service has it, and a cluster IP belongs to its service before all others. Whoever may
+ * write a service could otherwise take the traffic of another one, such as queries to the name server. `ServiceProxy` has one
+ * table for each family, and passes the changes on to the writer of rules.
+ */
+import type { Service } from '../../../api/machinery/kinds.ts';
+import type { Family } from './addresses.ts';
+import { type Place, portsOf, type ServicePort, type SlicesOf } from './service-ports.ts';
+
+export interface ServiceTableOptions {
+  readonly family: Family;
+  /** Returns the service with the key `namespace/name`. */
+  readonly service: (key: string) => Service | undefined;
+  readonly slicesOf: SlicesOf;
+  readonly place: () => Place;
+}
+
+/** The ports of one service before and after a change. */
+export interface PortChange {
+  readonly before: readonly ServicePort[];
+  readonly after: readonly ServicePort[];
+}
+
+const NO_PORTS: readonly ServicePort[] = [];
+
+export class ServiceTable {
+  readonly #options: ServiceTableOptions;
+  /** What services ask for. */
+  readonly #asked = new Map<string, readonly ServicePort[]>();
+  /** What they get. */
+  readonly #ports = new Map<string, readonly ServicePort[]>();
+  /** The ports that claim an address and port, or a node port, with the keys of their services. */
+  readonly #claims = new Map<string, Map<ServicePort, string>>();
+  readonly #clusterIps = new Map<string, Set<string>>();
+  /** The services that have an address as an external one. */
+  readonly #external = new Map<string, Set<string>>();
+
+  constructor(options: ServiceTableOptions) {
+    this.#options = options;
+  }
+
+  /** Recomputes these services, and those that claim the same addresses. Pauses after each service. */
+  *update(keys: Iterable<string>): Generator<void, PortChange[]> {
+    const affected = new Set<string>();
+    for (const key of keys) {
+      affected.add(key);
+      for (const rival of this.#ask(key)) affected.add(rival);
+      yield;
+    }
+    const changes: PortChange[] = [];
+    for (const key of affected) {
+      const before = this.#ports.get(key) ?? NO_PORTS;
+      const after = this.#granted(key);
+      if (after.length === 0) this.#ports.delete(key);
+      else this.#ports.set(key, after);
+      if (before.length > 0 || after.length > 0) changes.push({ before, after });
+      yield;
+    }
+    return changes;
+  }
+
+  /** Replaces the claims of a service. Returns the services whose claims compete with those of before and after. */
+  #ask(key: string): Set<string> {
+    const { family, service, slicesOf, place } = this.#options;
+    const object = service(key);
+    const rivals = new Set<string>();
+    for (const port of this.#asked.get(key) ?? NO_PORTS) this.#withdraw(key, port, rivals);
+    const asked = object === undefined ? NO_PORTS : portsOf(object, slicesOf, family, place());
+    if (asked.length === 0) this.#asked.delete(key);
+    else this.#asked.set(key, asked);
+    for (const port of asked) this.#claim(key, port, rivals);
+    return rivals;
+  }
+
+  #claim(key: string, port: ServicePort, rivals: Set<string>): void {
+    for (const claim of claimsOf(port)) {
+      const claimants = this.#claims.get(claim);
+      if (claimants === undefined) this.#claims.set(claim, new Map([[port, key]]));
+      else {
+        for (const rival of claimants.values()) rivals.add(rival);
+        claimants.set(port, key);
+      }
+    }
+    if (enter(this.#clusterIps, port.clusterIp, key))
+      for (const rival of this.#external.get(port.clusterIp) ?? []) rivals.add(rival);
+    for (const address of externalOf(port)) enter(this.#external, address, key);
+  }
+
+  #withdraw(key: string, port: ServicePort, rivals: Set<string>): void {
+    for (const claim of claimsOf(port)) {
+      const claimants = this.#claims.get(claim);
+      claimants?.delete(port);
+      if (claimants?.size === 0) this.#claims.delete(claim);
+      for (const rival of claimants?.values() ?? []) rivals.add(rival);
+    }
+    if (leave(this.#clusterIps, port.clusterIp, key))
+      for (const rival of this.#external.get(port.clusterIp) ?? []) rivals.add(rival);
+    for (const address of externalOf(port)) leave(this.#external, address, key);
+  }
+
+  #granted(key: string): readonly ServicePort[] {
+    const has = (port: ServicePort, claim: string): boolean => {
+      const claimants = this.#claims.get(claim);
+      return claimants === undefined || claimants.size === 1 || firstOf(claimants.keys()) === port;
+    };
+    return (this.#asked.get(key) ?? NO_PORTS).flatMap((port) => {
+      if (!has(port, clusterClaim(port))) return [];
+      const isOwn = (address: string): boolean =>
+        !this.#clusterIps.has(address) && has(port, addressClaim(port, address));
+      const externalIps = port.externalIps.filter(isOwn);
+      const loadBalancerIps = port.loadBalancerIps.filter(
+        (address) => isOwn(address) && !externalIps.includes(address),
+      );
+      const nodePort = port.nodePort !== 0 && has(port, nodePortClaim(port)) ? port.nodePort : 0;
+      return [{ ...port, externalIps, loadBalancerIps, nodePort }];
+    });
+  }
+}
+
+const externalOf = ({ externalIps, loadBalancerIps }: ServicePort): Set<string> =>
+  new Set([...externalIps, ...loadBalancerIps]);
+const addressClaim = ({ protocol, port }: ServicePort, address: string): string => `${address} ${protocol} ${port}`;
+const clusterClaim = (port: ServicePort): string => `cluster ${addressClaim(port, port.clusterIp)}`;
+const nodePortClaim = ({ protocol, nodePort }: ServicePort): string => `${protocol} ${nodePort}`;
+
+function claimsOf(port: ServicePort): string[] {
+  const claims = [...externalOf(port)].map((address) => addressClaim(port, address));
+  claims.push(clusterClaim(port));
+  return port.nodePort === 0 ? claims : [...claims, nodePortClaim(port)];
+}
+
+function firstOf(ports: Iterable<ServicePort>): ServicePort | undefined {
+  let first: ServicePort | undefined;
+  for (const port of ports)
+    if (first === undefined || port.since < first.since || (port.since === first.since && port.id < first.id))
+      first = port;
+  return first;
+}
+
+/** Returns whether the key is the first of its set. */
+function enter(sets: Map<string, Set<string>>, name: string, key: string): boolean {
+  const set = sets.get(name);
+  if (set !== undefined) {
+    set.add(key);
+    return false;
+  }
+  sets.set(name, new Set([key]));
+  return true;
+}
+
+/** Returns whether the key was the last of its set. */
+function leave(sets: Map<string, Set<string>>, name: string, key: string): boolean {
+  const set = sets.get(name);
+  if (set?.delete(key) !== true || set.size > 0) return false;
+  sets.delete(name);
+  return true;
+}

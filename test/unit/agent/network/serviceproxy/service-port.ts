@@ -1,0 +1,28 @@
+/** A service port with three endpoints, for the tests of the rule writers. */
+import type { ServicePort } from '../../../../../agent/network/serviceproxy/service-ports.ts';
+
+export function servicePort(more: Partial<ServicePort> = {}): ServicePort {
+  const cluster = more.cluster ?? [
+    { ip: '10.0.0.1', port: 8080 },
+    { ip: '10.0.0.2', port: 8080 },
+    { ip: '10.0.0.3', port: 8080 },
+  ];
+  return {
+    id: 'shop/web:http',
+    since: '2026-01-01T00:00:00Z',
+    protocol: 'TCP',
+    clusterIp: '10.96.0.7',
+    port: 80,
+    nodePort: 0,
+    externalIps: [],
+    loadBalancerIps: [],
+    sourceRanges: [],
+    affinitySeconds: 0,
+    externalLocal: false,
+    cluster,
+    internal: cluster,
+    external: cluster,
+    hasEndpoints: true,
+    ...more,
+  };
+}

@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { type PortChange, ServiceTable } from '../../../../../agent/network/serviceproxy/service-table.ts';
+import { inOneSlice } from '../../../../../api/machinery/time-slice.ts';
+import type { Service } from '../../../../../api/machinery/kinds.ts';
+
+function service(name: string, clusterIp: string, spec: object = {}, created = '2026-01-01T00:00:00Z'): Service {
+  return {
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name, namespace: 'shop', creationTimestamp: created },
+    spec: { clusterIPs: [clusterIp], ports: [{ port: 80, protocol: 'TCP' }], ...spec },
+  } as unknown as Service;
+}
+
+function tableOf(): { readonly put: (...services: Service[]) => string[]; readonly drop: (name: string) => string[] } {
+  const known = new Map<string, Service>();
+  const table = new ServiceTable({
+    family: 'IPv4',
+    service: (key) => known.get(key),
+    slicesOf: () => [],
+    place: () => ({ nodeName: 'here', zone: '' }),
+  });
+  const shown = (changes: readonly PortChange[]): string[] =>
+    changes.flatMap(({ before, after }) =>
+      (after.length > 0 ? after : before.map((port) => ({ ...port, externalIps: ['gone'] }))).map(
+        ({ id, externalIps, loadBalancerIps, nodePort }) =>
+          `${id} ${[...externalIps, ...loadBalancerIps, ...(nodePort === 0 ? [] : [nodePort])].join(' ')}`.trim(),
+      ),
+    );
+  return {
+    put(...services) {
+      for (const each of services) known.set(`shop/${each.metadata.name}`, each);
+      return shown(inOneSlice(table.update(services.map(({ metadata }) => `shop/${metadata.name}`))));
+    },
+    drop(name) {
+      known.delete(`shop/${name}`);
+      return shown(inOneSlice(table.update([`shop/${name}`])));
+    },
+  };
+}
+
+describe('the table of services', () => {
+  it('reports the services that changed alone', () => {
+    const { put, drop } = tableOf();
+    assert.deepEqual(put(service('a', '10.96.0.1'), service('b', '10.96.0.2')), ['shop/a:', 'shop/b:']);
+    assert.deepEqual(put(service('a', '10.96.0.1', { externalIPs: ['203.0.113.1'] })), ['shop/a: 203.0.113.1']);
+    assert.deepEqual(drop('b'), ['shop/b: gone']);
+    assert.deepEqual(drop('unknown'), []);
+  });
+
+  it('gives an address and port to the oldest service, and to the next one when it is free', () => {
+    const { put, drop } = tableOf();
+    const external = { externalIPs: ['203.0.113.1'] };
+    put(service('old', '10.96.0.1', external, '2026-01-01T00:00:00Z'));
+    assert.deepEqual(put(service('a', '10.96.0.2', external, '2026-01-02T00:00:00Z')), [
+      'shop/a:',
+      'shop/old: 203.0.113.1',
+    ]);
+    const other = { ...external, ports: [{ port: 81, protocol: 'TCP' }] };
+    assert.deepEqual(put(service('other', '10.96.0.3', other)), ['shop/other: 203.0.113.1']);
+    assert.deepEqual(drop('old'), ['shop/old: gone', 'shop/a: 203.0.113.1']);
+  });
+
+  it('takes an external address from a service when it becomes a cluster IP, and gives it back', () => {
+    const { put, drop } = tableOf();
+    put(service('a', '10.96.0.1', { externalIPs: ['10.96.0.9'] }));
+    assert.deepEqual(put(service('late', '10.96.0.9')), ['shop/late:', 'shop/a:']);
+    assert.deepEqual(drop('late'), ['shop/late: gone', 'shop/a: 10.96.0.9']);
+  });
+
+  it('has no two services with one cluster IP or node port, whatever an API server allows', () => {
+    const { put } = tableOf();
+    const ports = [{ port: 80, protocol: 'TCP', nodePort: 30_080 }];
+    put(service('a', '10.96.0.1', { ports }));
+    assert.deepEqual(put(service('b', '10.96.0.2', { ports })), ['shop/b:', 'shop/a: 30080']);
+    assert.deepEqual(put(service('c', '10.96.0.1')), ['shop/a: 30080']);
+  });
+});
