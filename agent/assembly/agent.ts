@@ -29,6 +29,7 @@ import type { Runtime } from '../runtime/runtime.ts';
 import { type PodHost, createPodHost } from '../server/pod-host.ts';
 import type { AgentServer } from '../server/server.ts';
 import { type PodConfig, createPodConfig } from '../sources/pod-config.ts';
+import type { StaticObjects } from '../sources/static-objects.ts';
 import type { SubmittedPods } from '../sources/submitted-source.ts';
 import { PluginManager } from '../volumes/plugins/plugin-manager.ts';
 import { assembleServer } from './agent-server.ts';
@@ -151,6 +152,7 @@ async function createNodeParts(
 interface StateParts {
   readonly podConfig: PodConfig;
   readonly submitted: SubmittedPods | undefined;
+  readonly statics: StaticObjects;
   readonly state: PodState;
   readonly podMetrics: ReturnType<typeof podMetrics>;
 }
@@ -161,13 +163,13 @@ function createStateParts(
   { events, node, checkpoints }: NodeParts,
 ): StateParts {
   const client = api?.client;
-  const { sources, submitted } = podSources(base, client, checkpoints?.pods, (_file, message) =>
+  const { sources, submitted, statics } = podSources(base, client, checkpoints?.pods, (_file, message) =>
     events.aboutNode(node.node(), 'FailedManifest', message),
   );
   const podConfig = createPodConfig({ sources, clock: base.clock, logger: base.logger });
   const metrics = podMetrics(registries.own, base.clock);
   const state = createPodState(base, { client, podConfig, onStatusSent: (tookMs) => metrics.caughtUp(tookMs) });
-  return { podConfig, submitted, state, podMetrics: metrics };
+  return { podConfig, submitted, statics, state, podMetrics: metrics };
 }
 
 /** The parts that pods use: volumes, resources of the host, images. */
@@ -183,7 +185,7 @@ async function createResourceParts(
   base: Base,
   { runtime, api, registries }: Outside,
   { settings, events, node, podClient }: NodeParts,
-  { state: { table, workers } }: StateParts,
+  { statics, state: { table, workers } }: StateParts,
   lifecycle: Lifecycle,
 ): Promise<ResourceParts> {
   const client = api?.client;
@@ -193,7 +195,7 @@ async function createResourceParts(
   };
   const volumes = lifecycle.add(
     await createVolumes(base, {
-      ...{ client, podClient, node, events },
+      ...{ client, podClient, statics, node, events },
       observe: volumeMetrics(metrics),
       onObjectsChange: wake,
     }),

@@ -11,6 +11,7 @@ import { createPodReader } from '../pods/pod-reader.ts';
 import { createApiSource } from '../sources/api-source.ts';
 import { createFileSource } from '../sources/file-source.ts';
 import type { PodSource } from '../sources/pod-source.ts';
+import { StaticObjects } from '../sources/static-objects.ts';
 import { createSubmittedPods, type SubmittedPods } from '../sources/submitted-source.ts';
 import { createUrlSource } from '../sources/url-source.ts';
 import type { Base } from './base.ts';
@@ -20,13 +21,18 @@ export function podSources(
   client: HttpClient | undefined,
   checkpoints: PodCheckpoints | undefined,
   onBadManifest: (file: string, message: string) => void,
-): { readonly sources: readonly PodSource[]; readonly submitted: SubmittedPods | undefined } {
+): {
+  readonly sources: readonly PodSource[];
+  readonly submitted: SubmittedPods | undefined;
+  readonly statics: StaticObjects;
+} {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
   const reader = createPodReader();
   const shared = { nodeName, clock, logger, yaml: createYamlThread({ clock }), reader };
   const submitted = flags.enablePodManifestsHandler
     ? createSubmittedPods({ directory: join(rootDirectory, 'submitted-pods'), ...shared })
     : undefined;
+  const statics = new StaticObjects();
   const sources: PodSource[] = submitted === undefined ? [] : [submitted];
   if (flags.podManifestPath !== '')
     sources.push(
@@ -34,6 +40,7 @@ export function podSources(
         path: resolve(flags.podManifestPath),
         checkMs: flags.fileCheckFrequency,
         onBadManifest,
+        statics,
         ...shared,
       }),
     );
@@ -47,5 +54,5 @@ export function podSources(
     const remembered = checkpoints === undefined ? {} : { checkpoints };
     sources.push(createApiSource({ client, nodeName, clock, logger, ...remembered }));
   }
-  return { sources, submitted };
+  return { sources, submitted, statics };
 }

@@ -10,10 +10,12 @@ import type { VolumeManager } from '../volumes/pod-volumes.ts';
 import { CsiNode } from '../volumes/csi/csi-node.ts';
 import { CsiVolumes } from '../volumes/csi/csi-volumes.ts';
 import { CsiDrivers } from '../volumes/csi/drivers.ts';
+import type { StaticObjects } from '../sources/static-objects.ts';
 import { fieldValue, resourceValue } from '../runtime/kuberuntime/downward-api.ts';
 import { PodCertificates } from '../volumes/pod-certificates.ts';
 import { LocalVolumes } from '../volumes/local-volumes.ts';
 import { hostMounter } from '../volumes/mounter.ts';
+import { PodObjects } from '../volumes/pod-objects.ts';
 import { noReferencedObjects, WatchedObjects } from '../volumes/referenced-objects.ts';
 import { TokenManager } from '../volumes/token-manager.ts';
 import { trustBundleCertificates } from '../volumes/trust-bundles.ts';
@@ -37,6 +39,8 @@ export interface VolumeParts {
   readonly client: Client | undefined;
   /** Reads the objects that pods refer to. */
   readonly podClient: Client | undefined;
+  /** The objects of the folder of static pods. */
+  readonly statics: StaticObjects;
   readonly node: NodeInfo & { changed(): void };
   readonly events: PodEventRecorder;
   readonly observe: VolumeObserver;
@@ -48,19 +52,20 @@ export async function createVolumes(base: Base, parts: VolumeParts): Promise<Age
   const { clock, logger, rootDirectory, nodeName } = base;
   const { client, podClient } = parts;
   const watched = podClient === undefined ? undefined : new WatchedObjects({ client: podClient, clock, logger });
-  const objects = watched ?? noReferencedObjects;
+  const refresh = (uids: ReadonlySet<string>): void => {
+    manager.refreshPods(uids);
+    parts.onObjectsChange(uids);
+  };
+  const objects = new PodObjects({ api: watched ?? noReferencedObjects, statics: parts.statics, onChange: refresh });
   const tokens = new TokenManager({ client: podClient, clock });
   const csiNode = client === undefined ? undefined : new CsiNode({ client, nodeName });
   const csiDrivers = new CsiDrivers({ node: csiNode, logger });
-  const csi = await createCsi(base, parts, { objects, tokens, csiDrivers });
+  const csi = await createCsi(base, parts, { secrets: watched, tokens, csiDrivers });
   // Drivers that run as pods mount these directories and expect them to exist.
   for (const directory of ['pods', 'plugins'])
     await mkdir(join(rootDirectory, directory), { recursive: true, mode: 0o750 });
   const manager = createManager(base, parts, { objects, tokens, csi });
-  watched?.onChange((uids) => {
-    manager.refreshPods(uids);
-    parts.onObjectsChange(uids);
-  });
+  watched?.onChange(refresh);
   return {
     manager,
     objects,
@@ -85,7 +90,11 @@ export function createLocalVolumes({ flags, clock, logger, rootDirectory }: Base
 async function createCsi(
   { clock, logger, rootDirectory, nodeName }: Base,
   { podClient, node }: VolumeParts,
-  { objects, tokens, csiDrivers }: Pick<AgentVolumes, 'objects' | 'tokens' | 'csiDrivers'>,
+  {
+    secrets,
+    tokens,
+    csiDrivers,
+  }: Pick<AgentVolumes, 'tokens' | 'csiDrivers'> & { readonly secrets: WatchedObjects | undefined },
 ): Promise<CsiVolumes> {
   const csi = new CsiVolumes({
     rootDirectory,
@@ -95,7 +104,7 @@ async function createCsi(
     logger,
     drivers: csiDrivers,
     sources: {
-      secret: (namespace, name) => secretValues(objects, namespace, name),
+      secret: (namespace, name) => secretValues(secrets, namespace, name),
       token: (pod, spec) => tokens.status(pod, spec),
     },
     reportedInUse: () => node.node().status?.volumesInUse ?? [],
@@ -156,11 +165,11 @@ function createManager(
 }
 
 async function secretValues(
-  objects: ReferencedObjects,
+  secrets: WatchedObjects | undefined,
   namespace: string,
   name: string,
 ): Promise<Record<string, string>> {
-  const secret = await objects.secret(namespace, name);
+  const secret = await secrets?.secretOf(namespace, name);
   if (secret === undefined) throw new Error(`secret "${name}" not found in namespace "${namespace}"`);
   const data = (secret['data'] ?? {}) as Record<string, string>;
   return Object.fromEntries(

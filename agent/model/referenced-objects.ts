@@ -9,6 +9,7 @@ import type { Pod } from './pod.ts';
 export interface ReferencedObjects {
   registerPod(pod: Pod): void;
   unregisterPod(pod: Pod): void;
-  configMap(namespace: string, name: string): Promise<KubeObject | undefined>;
-  secret(namespace: string, name: string): Promise<KubeObject | undefined>;
+  /** Returns the object that the pod means by the name. */
+  configMap(pod: Pod, name: string): Promise<KubeObject | undefined>;
+  secret(pod: Pod, name: string): Promise<KubeObject | undefined>;
 }

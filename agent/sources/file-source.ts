@@ -20,6 +20,7 @@ import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { readRegularFile } from '../files/regular-file.ts';
 import type { Pod } from '../model/pod.ts';
 import type { PodSource } from './pod-source.ts';
+import type { StaticObject, StaticObjectKey, StaticObjects } from './static-objects.ts';
 import { type PodReader, readManifest } from './static-pod.ts';
 
 export interface FileSourceOptions {
@@ -31,6 +32,8 @@ export interface FileSourceOptions {
   readonly logger: Logger;
   readonly yaml: YamlParser;
   readonly reader: PodReader;
+  /** Gets the ConfigMaps and Secrets of the folder, before the pods are reported. */
+  readonly statics: Pick<StaticObjects, 'replace'>;
   /** Called for an invalid manifest, once for each content. */
   readonly onBadManifest: (file: string, message: string) => void;
 }
@@ -45,6 +48,9 @@ const RECREATED_WITHIN_MS = 1_000;
 interface KnownFile {
   readonly content: Buffer;
   readonly pods: readonly Pod[];
+  readonly objects: readonly StaticObject[];
+  /** Why its objects are not used: its owner or mode. */
+  readonly fault: string;
 }
 
 export function createFileSource(options: FileSourceOptions): PodSource {
@@ -152,8 +158,15 @@ class FileSource implements PodSource {
     const recreated = new Set<Pod>();
     const pods: Pod[] = [];
     const origins = new Map<string, string>();
+    const objects = new Map<StaticObjectKey, StaticObject & { readonly file: string }>();
     for (const file of files) {
-      for (const pod of await this.#read(file)) {
+      const read = await this.#read(file);
+      for (const object of read?.objects ?? []) {
+        const other = objects.get(object.key)?.file;
+        if (other === undefined) objects.set(object.key, { ...object, file });
+        else this.#complain(file, `Ignoring ${object.key} in ${file}, because ${other} has it already`);
+      }
+      for (const pod of read?.pods ?? []) {
         const key = `${pod.metadata.namespace}/${pod.metadata.name}`;
         const other = origins.get(key);
         if (other !== undefined) {
@@ -165,6 +178,9 @@ class FileSource implements PodSource {
         if (again.has(file)) recreated.add(pod);
       }
     }
+    const beyond = this.#options.statics.replace([...objects.values()]);
+    const file = objects.get(beyond[0] ?? '')?.file;
+    if (file !== undefined) this.#complain(file, `Ignoring ${beyond.join(', ')}: the folder has too many objects`);
     return { pods, recreated };
   }
 
@@ -192,21 +208,34 @@ class FileSource implements PodSource {
     }
   }
 
-  async #read(file: string): Promise<readonly Pod[]> {
+  /** Returns the last valid content of a file that cannot be read. */
+  async #read(file: string): Promise<KnownFile | undefined> {
     const known = this.#known.get(file);
     try {
       const content = await readRegularFile(file, MAX_MANIFEST_BYTES);
-      if (known?.content.equals(content) === true) return known.pods;
+      if (known?.content.equals(content) === true && known.fault === (await objectFault(file, known.objects)))
+        return known;
       const { nodeName, clock, yaml, reader } = this.#options;
-      const read = await readManifest(content, { source: 'file', origin: file, nodeName, clock, yaml, reader });
+      const read = await readManifest(content, {
+        source: 'file',
+        origin: file,
+        nodeName,
+        clock,
+        yaml,
+        reader,
+        withObjects: true,
+      });
       for (const warning of read.warnings) this.#options.logger.warn({ file }, warning);
-      this.#known.set(file, { content, pods: read.pods });
-      this.#complaints.delete(file);
-      return read.pods;
+      const fault = await objectFault(file, read.objects);
+      const next = { content, pods: read.pods, objects: fault === '' ? read.objects : [], fault };
+      this.#known.set(file, next);
+      if (fault === '') this.#complaints.delete(file);
+      else this.#complain(file, fault);
+      return next;
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
       this.#complain(file, error instanceof Error ? error.message : String(error));
-      return known?.pods ?? [];
+      return known;
     }
   }
 
@@ -216,4 +245,17 @@ class FileSource implements PodSource {
     this.#options.logger.error({ file }, message);
     this.#options.onBadManifest(file, message);
   }
+}
+
+/**
+ * Returns why the objects of a file are not used; empty if they are. Whoever can write to the file decides what pods get, and a
+ * Secret is none in a file that others may read.
+ */
+async function objectFault(file: string, objects: readonly StaticObject[]): Promise<string> {
+  if (objects.length === 0) return '';
+  const { uid, mode } = await stat(file);
+  if (uid !== 0 && uid !== process.getuid?.()) return `${file}: its owner must be root: chown root ${file}`;
+  if ((mode & 0o022) !== 0) return `${file}: group or others may write to it: chmod go-w ${file}`;
+  const hasSecret = objects.some(({ object }) => object.kind === 'Secret');
+  return hasSecret && (mode & 0o044) !== 0 ? `${file}: it has a Secret, and others may read it: chmod 600 ${file}` : '';
 }

@@ -57,7 +57,7 @@ export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
             { apiVersion: 'v1', kind: 'Node', name: node.metadata.name, uid: node.metadata.uid, controller: true },
           ],
         },
-        spec: pod.spec,
+        spec: mirrorSpec(pod.spec),
       } as unknown as KubeObject;
       try {
         await client.create(podsResource, pod.metadata.namespace, object);
@@ -70,6 +70,39 @@ export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
     },
     delete: remove,
   };
+}
+
+/**
+ * Leaves out references to ConfigMaps and Secrets of the folder: kube-apiserver refuses mirror pods with references, and the
+ * API may have other objects of these names. Such a volume shows as an empty directory, such a variable without a value.
+ */
+function mirrorSpec(spec: Pod['spec']): Pod['spec'] {
+  const isReference = (source: { readonly configMap?: unknown; readonly secret?: unknown }): boolean =>
+    source.configMap !== undefined || source.secret !== undefined;
+  const volumes = spec.volumes?.map((volume) =>
+    isReference(volume) || volume.projected?.sources?.some(isReference) === true
+      ? { name: volume.name, emptyDir: {} }
+      : volume,
+  );
+  const plain = <T extends Pod['spec']['containers'][number]>({ envFrom: _from, env, ...container }: T) => ({
+    ...container,
+    ...(env === undefined
+      ? {}
+      : {
+          env: env.map((variable) =>
+            variable.valueFrom?.configMapKeyRef === undefined && variable.valueFrom?.secretKeyRef === undefined
+              ? variable
+              : { name: variable.name },
+          ),
+        }),
+  });
+  const { initContainers, containers, imagePullSecrets: _secrets, ...rest } = spec;
+  return {
+    ...rest,
+    ...(volumes === undefined ? {} : { volumes }),
+    ...(initContainers === undefined ? {} : { initContainers: initContainers.map(plain) }),
+    containers: containers.map(plain),
+  } as Pod['spec'];
 }
 
 function hashOf(pod: Pod): string {

@@ -12,6 +12,7 @@ import type { Pod } from '../model/pod.ts';
 import type { PodSourceName } from './pod-source.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import { identityFault } from './pod-identity.ts';
+import { isStaticObject, readStaticObject, type StaticObject } from './static-objects.ts';
 
 /** The error of an invalid manifest. `message` names the origin, the line and the field. */
 export class ManifestError extends PlainError {
@@ -36,23 +37,40 @@ export interface StaticPodOptions {
   readonly clock: Clock;
   readonly yaml: YamlParser;
   readonly reader: PodReader;
+  /** ConfigMaps and Secrets may lie beside pods, and pods may use them. */
+  readonly withObjects?: boolean;
 }
 
 export interface ReadManifest {
   readonly pods: readonly Pod[];
+  /** Empty without `withObjects`. */
+  readonly objects: readonly StaticObject[];
   readonly warnings: readonly string[];
 }
 
-/** Reads one pod, several YAML documents, or a PodList. Throws `ManifestError`. */
+/** Reads one object, several YAML documents, or a list. Throws `ManifestError`. */
 export async function readManifest(text: Buffer, options: StaticPodOptions): Promise<ReadManifest> {
   const pods: Pod[] = [];
+  const objects: StaticObject[] = [];
   const warnings: string[] = [];
   for (const value of await manifestValues(text, options)) {
+    if (options.withObjects === true && isStaticObject(value)) {
+      objects.push(readObject(value, options));
+      continue;
+    }
     const read = readPod(value, text, options);
     pods.push(read.pod);
     warnings.push(...read.warnings);
   }
-  return { pods, warnings };
+  return { pods, objects, warnings };
+}
+
+function readObject(value: unknown, { origin }: StaticPodOptions): StaticObject {
+  try {
+    return readStaticObject(value);
+  } catch (error) {
+    throw new ManifestError(`${origin}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  }
 }
 
 async function manifestValues(text: Buffer, { origin, yaml }: StaticPodOptions): Promise<unknown[]> {
@@ -100,7 +118,7 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
       `${origin}: invalid pod: ${places.join('; ')}${more === 0 ? '' : `; and ${more} more errors`}`,
     );
   }
-  const refused = referencesToApi(result.pod);
+  const refused = referencesToApi(result.pod, options);
   if (refused.length > 0) throw new ManifestError(`${origin}: a static pod may not use ${refused.join(', ')}`);
   const pod = result.pod;
   const isNamed = (pod.metadata.uid ?? '') !== '';
@@ -158,20 +176,23 @@ function asRecord(value: unknown): Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
 }
 
-/** Returns the references to API objects, which a static pod must not have because it may run before there is an API server. */
-function referencesToApi(pod: Pod): string[] {
+/**
+ * Returns the references to API objects, which a static pod must not have because it may run before there is an API server.
+ * Pods of a folder may use ConfigMaps and Secrets, which lie beside them.
+ */
+function referencesToApi(pod: Pod, { withObjects = false }: Pick<StaticPodOptions, 'withObjects'>): string[] {
   const found = new Set<string>();
   if ((pod.spec.resourceClaims ?? []).length > 0) found.add('resource claims (spec.resourceClaims)');
   if ((pod.spec.serviceAccountName ?? '') !== '') found.add('service accounts (spec.serviceAccountName)');
   for (const volume of pod.spec.volumes ?? []) {
-    if (volume.configMap !== undefined) found.add(`config maps (volume ${volume.name})`);
-    if (volume.secret !== undefined) found.add(`secrets (volume ${volume.name})`);
+    if (volume.configMap !== undefined && !withObjects) found.add(`config maps (volume ${volume.name})`);
+    if (volume.secret !== undefined && !withObjects) found.add(`secrets (volume ${volume.name})`);
     if (volume.ephemeral !== undefined) found.add(`ephemeral volume claims (volume ${volume.name})`);
     if (volume.persistentVolumeClaim !== undefined) found.add(`persistent volume claims (volume ${volume.name})`);
     for (const source of volume.projected?.sources ?? []) {
       if (
-        source.configMap !== undefined ||
-        source.secret !== undefined ||
+        (source.configMap !== undefined && !withObjects) ||
+        (source.secret !== undefined && !withObjects) ||
         source.serviceAccountToken !== undefined ||
         source.clusterTrustBundle !== undefined
       ) {
@@ -179,6 +200,7 @@ function referencesToApi(pod: Pod): string[] {
       }
     }
   }
+  if (withObjects) return [...found];
   for (const container of [...(pod.spec.initContainers ?? []), ...pod.spec.containers]) {
     if (container.envFrom !== undefined && container.envFrom.length > 0)
       found.add(`envFrom (container ${container.name})`);

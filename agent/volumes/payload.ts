@@ -63,16 +63,15 @@ interface KeyToPath {
 
 /** Returns the payload of a volume of one of the four kinds, or `undefined` for another kind. */
 export async function volumePayload(pod: Pod, volume: Volume, sources: PayloadSources): Promise<Payload | undefined> {
-  const namespace = pod.metadata.namespace;
   if (volume.configMap !== undefined) {
     const { name, items, defaultMode, optional } = volume.configMap;
     const picked = { items, defaultMode: defaultMode ?? 0o644, optional: optional === true, room: new Room() };
-    return configMapFiles(namespace, name ?? '', picked, sources);
+    return configMapFiles(pod, name ?? '', picked, sources);
   }
   if (volume.secret !== undefined) {
     const { secretName, items, defaultMode, optional } = volume.secret;
     const picked = { items, defaultMode: defaultMode ?? 0o644, optional: optional === true, room: new Room() };
-    return secretFiles(namespace, secretName ?? '', picked, sources);
+    return secretFiles(pod, secretName ?? '', picked, sources);
   }
   if (volume.downwardAPI !== undefined) {
     const { items = [], defaultMode = 0o644 } = volume.downwardAPI;
@@ -91,12 +90,12 @@ interface Picked {
 }
 
 async function configMapFiles(
-  namespace: string,
+  pod: Pod,
   name: string,
   picked: Picked,
   sources: PayloadSources,
 ): Promise<Map<string, PayloadFile>> {
-  const configMap = await sources.objects.configMap(namespace, name);
+  const configMap = await sources.objects.configMap(pod, name);
   if (configMap === undefined) {
     if (picked.optional) return new Map();
     throw new Error(`configmap "${name}" not found`);
@@ -114,12 +113,12 @@ async function configMapFiles(
 }
 
 async function secretFiles(
-  namespace: string,
+  pod: Pod,
   name: string,
   picked: Picked,
   sources: PayloadSources,
 ): Promise<Map<string, PayloadFile>> {
-  const secret = await sources.objects.secret(namespace, name);
+  const secret = await sources.objects.secret(pod, name);
   if (secret === undefined) {
     if (picked.optional) return new Map();
     throw new Error(`secret "${name}" not found`);
@@ -190,7 +189,6 @@ async function projectedFiles(
   const files = new Map<string, PayloadFile>();
   const room = new Room();
   const mode = projected.defaultMode ?? 0o644;
-  const namespace = pod.metadata.namespace;
   const add = (more: ReadonlyMap<string, PayloadFile>): void => {
     for (const [path, file] of more) files.set(path, file);
   };
@@ -199,11 +197,11 @@ async function projectedFiles(
     if (source.configMap !== undefined) {
       const { name, items, optional } = source.configMap;
       const picked = { items, defaultMode: mode, optional: optional === true, room };
-      add(await configMapFiles(namespace, name ?? '', picked, sources));
+      add(await configMapFiles(pod, name ?? '', picked, sources));
     } else if (source.secret !== undefined) {
       const { name, items, optional } = source.secret;
       const picked = { items, defaultMode: mode, optional: optional === true, room };
-      add(await secretFiles(namespace, name ?? '', picked, sources));
+      add(await secretFiles(pod, name ?? '', picked, sources));
     } else if (source.downwardAPI !== undefined) {
       add(downwardFiles(pod, source.downwardAPI.items ?? [], { defaultMode: mode, room }, sources));
     } else if (source.serviceAccountToken !== undefined) {

@@ -87,11 +87,16 @@ export class WatchedObjects implements ReferencedObjects {
     this.#watched.delete(key);
   }
 
-  configMap(namespace: string, name: string): Promise<KubeObject | undefined> {
-    return this.#read(configMaps, namespace, name);
+  configMap(pod: Pod, name: string): Promise<KubeObject | undefined> {
+    return this.#read(configMaps, pod.metadata.namespace, name);
   }
 
-  secret(namespace: string, name: string): Promise<KubeObject | undefined> {
+  secret(pod: Pod, name: string): Promise<KubeObject | undefined> {
+    return this.#read(secrets, pod.metadata.namespace, name);
+  }
+
+  /** Reads a secret that no pod names, but a driver of volumes does. */
+  secretOf(namespace: string, name: string): Promise<KubeObject | undefined> {
     return this.#read(secrets, namespace, name);
   }
 

@@ -51,7 +51,7 @@ export async function pullCredentials(
 ): Promise<readonly PullCredential[]> {
   const found: Found[] = [];
   for (const name of pullSecretNames(pod)) {
-    const secret = await objects.secret(pod.metadata.namespace, name);
+    const secret = await objects.secret(pod, name);
     if (secret === undefined) continue;
     const data = (secret['data'] ?? {}) as Record<string, string>;
     const { uid = '', namespace = '' } = secret.metadata;
@@ -69,7 +69,7 @@ export async function missingPullSecrets(pod: Pod, objects: Pick<ReferencedObjec
   const missing: string[] = [];
   for (const name of pullSecretNames(pod)) {
     // The kube-apiserver may be unavailable. Pulling the image reports that.
-    if ((await objects.secret(pod.metadata.namespace, name).catch(() => undefined)) === undefined) missing.push(name);
+    if ((await objects.secret(pod, name).catch(() => undefined)) === undefined) missing.push(name);
   }
   return missing;
 }

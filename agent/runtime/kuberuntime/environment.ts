@@ -115,17 +115,16 @@ type ValueFrom = NonNullable<NonNullable<Container['env']>[number]['valueFrom']>
 type EnvFrom = NonNullable<Container['envFrom']>[number];
 
 async function variablesFrom(pod: Pod, source: EnvFrom, sources: EnvironmentSources): Promise<Map<string, string>> {
-  const { namespace } = pod.metadata;
   const found = new Map<string, string>();
   const prefix = source.prefix ?? '';
   if (source.configMapRef !== undefined) {
-    const data = dataOf(await sources.objects.configMap(namespace, source.configMapRef.name ?? ''));
+    const data = dataOf(await sources.objects.configMap(pod, source.configMapRef.name ?? ''));
     if (data === undefined && source.configMapRef.optional !== true)
       throw new ContainerConfigError(`configmap "${source.configMapRef.name}" not found`);
     for (const [key, value] of Object.entries(data ?? {})) found.set(prefix + key, value);
   }
   if (source.secretRef !== undefined) {
-    const data = dataOf(await sources.objects.secret(namespace, source.secretRef.name ?? ''));
+    const data = dataOf(await sources.objects.secret(pod, source.secretRef.name ?? ''));
     if (data === undefined && source.secretRef.optional !== true)
       throw new ContainerConfigError(`secret "${source.secretRef.name}" not found`);
     for (const [key, value] of Object.entries(data ?? {})) found.set(prefix + key, fromBase64(value));
@@ -150,7 +149,7 @@ async function variableFrom(
   }
   if (from.configMapKeyRef !== undefined) {
     const { name = '', key = '', optional } = from.configMapKeyRef;
-    const data = dataOf(await sources.objects.configMap(namespace, name));
+    const data = dataOf(await sources.objects.configMap(pod, name));
     const value = ownMember(data, key);
     if (value !== undefined) return value;
     if (optional === true) return undefined;
@@ -162,7 +161,7 @@ async function variableFrom(
   }
   if (from.secretKeyRef !== undefined) {
     const { name = '', key = '', optional } = from.secretKeyRef;
-    const data = dataOf(await sources.objects.secret(namespace, name));
+    const data = dataOf(await sources.objects.secret(pod, name));
     const value = ownMember(data, key);
     if (value !== undefined) return fromBase64(value);
     if (optional === true) return undefined;

@@ -54,6 +54,39 @@ function setUp({
 }
 
 describe('the mirror pod of a static pod', () => {
+  it('has no references to objects of the folder, which the API server refuses and may have otherwise', async () => {
+    const { mirrors, stored } = setUp();
+    const pod = staticPod('h1');
+    const spec = {
+      imagePullSecrets: [{ name: 's' }],
+      containers: [
+        {
+          name: 'main',
+          image: 'i',
+          envFrom: [{ configMapRef: { name: 'c' } }],
+          env: [
+            { name: 'PLAIN', value: 'v' },
+            { name: 'HIDDEN', valueFrom: { secretKeyRef: { name: 's', key: 'k' } } },
+          ],
+        },
+      ],
+      volumes: [
+        { name: 'a', configMap: { name: 'c' } },
+        { name: 'b', projected: { sources: [{ secret: { name: 's' } }] } },
+        { name: 'd', hostPath: { path: '/d' } },
+      ],
+    };
+    await mirrors.ensure({ ...pod, spec } as unknown as Pod, undefined);
+    assert.deepEqual((stored() as { spec?: unknown } | undefined)?.spec, {
+      containers: [{ name: 'main', image: 'i', env: [{ name: 'PLAIN', value: 'v' }, { name: 'HIDDEN' }] }],
+      volumes: [
+        { name: 'a', emptyDir: {} },
+        { name: 'b', emptyDir: {} },
+        { name: 'd', hostPath: { path: '/d' } },
+      ],
+    });
+  });
+
   it('has the hash of its manifest, its labels and the node as owner', async () => {
     const { mirrors, stored } = setUp();
     assert.equal(await mirrors.ensure(staticPod('h1'), undefined), true);

@@ -10,6 +10,7 @@ import type { Pod } from '../../../../agent/model/pod.ts';
 import { createFileSource } from '../../../../agent/sources/file-source.ts';
 import { type PodUpdate, createPodConfig, diff } from '../../../../agent/sources/pod-config.ts';
 import type { PodSource } from '../../../../agent/sources/pod-source.ts';
+import { StaticObjects } from '../../../../agent/sources/static-objects.ts';
 import { type PodReader, readManifest } from '../../../../agent/sources/static-pod.ts';
 import { lineOf } from '../../../../api/codec/field-lines.ts';
 import { createYamlThread } from '../../../../api/codec/yaml-thread.ts';
@@ -32,6 +33,7 @@ async function setUp(t: TestContext) {
   const stop = new AbortController();
   const seen: string[][] = [];
   const complaints: string[] = [];
+  const statics = new StaticObjects();
   const runs: Promise<void>[] = [];
   const run = (source: PodSource): void =>
     void runs.push(source.run(stop.signal, (pods) => void seen.push(shown(pods))));
@@ -52,6 +54,7 @@ async function setUp(t: TestContext) {
       yaml,
       reader,
       onBadManifest: (_file, message) => void complaints.push(message),
+      statics,
     });
   /** Waits until the source reports these pods. */
   const until = async (wanted: string[]): Promise<void> => {
@@ -64,7 +67,7 @@ async function setUp(t: TestContext) {
   const look = async (): Promise<void> => {
     for (const before = seen.length; seen.length < before + 2;) await clock.advance(1000);
   };
-  return { root, directory, clock, seen, complaints, run, file, until, look };
+  return { root, directory, clock, seen, complaints, statics, run, file, until, look };
 }
 
 describe('manifests in a folder', () => {

@@ -33,10 +33,10 @@ describe('objects that pods refer to', () => {
     objects.registerPod(podWith('one', 'a'));
     objects.registerPod(podWith('two', 'a'));
     await clock.settle();
-    assert.equal(valueOf(await objects.configMap('ns', 'a')), '1');
+    assert.equal(valueOf(await objects.configMap(podWith('reader'), 'a')), '1');
     client.seed(configMaps, map('a', '2'));
     await clock.settle();
-    assert.equal(valueOf(await objects.configMap('ns', 'a')), '2');
+    assert.equal(valueOf(await objects.configMap(podWith('reader'), 'a')), '2');
     assert.deepEqual(changes, [['one', 'two']]);
     assert.equal(client.calls.filter((call) => call.verb === 'get').length, 0);
     assert.equal(client.calls.filter((call) => call.verb === 'list').length, 1);
@@ -46,7 +46,7 @@ describe('objects that pods refer to', () => {
     const { clock, client, objects, changes } = setUp(t);
     objects.registerPod(podWith('one', 'late'));
     await clock.settle();
-    assert.equal(await objects.configMap('ns', 'late'), undefined);
+    assert.equal(await objects.configMap(podWith('reader'), 'late'), undefined);
     client.seed(configMaps, map('late', '1'));
     await clock.settle();
     assert.deepEqual(changes, [['one']]);
@@ -56,11 +56,11 @@ describe('objects that pods refer to', () => {
     const { clock, client, objects, changes } = setUp(t);
     objects.registerPod(podWith('one', 'late'));
     // The watch is not established yet, so the object is read from the API.
-    assert.equal(await objects.configMap('ns', 'late'), undefined);
+    assert.equal(await objects.configMap(podWith('reader'), 'late'), undefined);
     client.seed(configMaps, map('late', '1'));
     await clock.settle();
     assert.deepEqual(changes, [['one']]);
-    assert.equal(valueOf(await objects.configMap('ns', 'late')), '1');
+    assert.equal(valueOf(await objects.configMap(podWith('reader'), 'late')), '1');
   });
 
   it('are not watched once they are seen to be immutable', async (t) => {
@@ -69,7 +69,7 @@ describe('objects that pods refer to', () => {
     objects.registerPod(podWith('one', 'fixed'));
     await clock.settle();
     assert.equal(client.calls.filter((call) => call.verb === 'watch').length, 0);
-    assert.equal(valueOf(await objects.configMap('ns', 'fixed')), '1');
+    assert.equal(valueOf(await objects.configMap(podWith('reader'), 'fixed')), '1');
     assert.equal(client.calls.filter((call) => call.verb === 'get').length, 0);
     await clock.advance(120_000);
     assert.equal(client.calls.filter((call) => call.verb === 'list').length, 1);
@@ -78,8 +78,8 @@ describe('objects that pods refer to', () => {
 
   it('are read without a watch while no pod is registered', async (t) => {
     const { client, objects } = setUp(t);
-    assert.equal(valueOf(await objects.configMap('ns', 'a')), '1');
-    assert.equal(await objects.configMap('ns', 'none'), undefined);
+    assert.equal(valueOf(await objects.configMap(podWith('reader'), 'a')), '1');
+    assert.equal(await objects.configMap(podWith('reader'), 'none'), undefined);
     assert.equal(
       client.calls.every((call) => call.verb === 'get'),
       true,
@@ -111,6 +111,6 @@ describe('objects that pods refer to', () => {
     assert.equal(lists(), 1);
     await clock.advance(1000);
     assert.equal(lists(), 2);
-    assert.equal(valueOf(await objects.configMap('ns', 'a')), '1');
+    assert.equal(valueOf(await objects.configMap(podWith('reader'), 'a')), '1');
   });
 });

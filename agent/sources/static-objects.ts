@@ -1,0 +1,97 @@
+/**
+ * The ConfigMaps and Secrets of the folder of static pods. The file source replaces the whole set with each scan; listeners get
+ * the keys of what changed. `volumes/pod-objects.ts` serves them to the pods of the same folder, and to no others.
+ */
+import { createHash } from 'node:crypto';
+import { PlainError } from '../../api/component/plain-error.ts';
+import { configKeyErrors, dnsLabelErrors, dnsSubdomainErrors } from '../../api/meta/names.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { quoteText } from '../../api/meta/quote.ts';
+import { decodeStruct } from '../../api/schema/decode.ts';
+import { loadSchema } from '../../api/schema/table.ts';
+
+/** The limit of the API, for all values of an object together. */
+const MOST_BYTES = 1024 * 1024;
+const MOST_OBJECTS = 1000;
+const OWN = 'ConfigMap Secret'.split(' ');
+
+/** `ConfigMap/NAMESPACE/NAME`. */
+export type StaticObjectKey = string;
+
+export function staticObjectKey(kind: 'ConfigMap' | 'Secret', namespace: string, name: string): StaticObjectKey {
+  return `${kind}/${namespace}/${name}`;
+}
+
+export interface StaticObject {
+  readonly key: StaticObjectKey;
+  readonly object: KubeObject;
+}
+
+/** Whether the value of a document is an object that static pods may use. */
+export function isStaticObject(value: unknown): boolean {
+  return OWN.includes(String((value as { kind?: unknown } | null)?.kind));
+}
+
+/** Throws an error that names the fault. */
+export function readStaticObject(value: unknown): StaticObject {
+  const given = value as { readonly apiVersion?: unknown; readonly kind: 'ConfigMap' | 'Secret' };
+  if ((given.apiVersion ?? 'v1') !== 'v1') throw new PlainError(`a ${given.kind} has the apiVersion v1`);
+  const struct = loadSchema().kind('', 'v1', given.kind);
+  if (struct === undefined) throw new Error(`the schema has no ${given.kind}`);
+  const decoded = decodeStruct(struct, value).value as unknown as KubeObject & {
+    readonly data?: Readonly<Record<string, string>>;
+    readonly binaryData?: Readonly<Record<string, string>>;
+    readonly stringData?: Readonly<Record<string, string>>;
+  };
+  const { name = '', namespace: stated = '' } = decoded.metadata ?? {};
+  const namespace = stated === '' ? 'default' : stated;
+  const text = Object.entries(decoded.stringData ?? {}).map(([key, content]) => [
+    key,
+    Buffer.from(content).toString('base64'),
+  ]);
+  const data = { ...decoded.data, ...Object.fromEntries(text) };
+  const values: Readonly<Record<string, string>> = { ...data, ...decoded.binaryData };
+  const faults = [
+    ...dnsSubdomainErrors(name).map((fault) => `metadata.name: ${quoteText(name)}: ${fault}`),
+    ...dnsLabelErrors(namespace).map((fault) => `metadata.namespace: ${quoteText(namespace)}: ${fault}`),
+    ...Object.keys(values).flatMap((key) => configKeyErrors(key).map((fault) => `data: ${quoteText(key)}: ${fault}`)),
+  ];
+  const [first] = faults;
+  if (first !== undefined) throw new PlainError(`invalid ${given.kind}: ${first}`);
+  const size = Object.values(values).reduce((sum, content) => sum + Buffer.byteLength(content), 0);
+  if (size > MOST_BYTES) throw new PlainError(`invalid ${given.kind}: ${name} has more than ${MOST_BYTES} bytes`);
+  const digest = createHash('sha256')
+    .update(JSON.stringify([data, decoded.binaryData]))
+    .digest('hex')
+    .slice(0, 32);
+  const { stringData: _text, ...rest } = decoded;
+  const metadata = { ...decoded.metadata, name, namespace, uid: digest, resourceVersion: digest };
+  const object = { ...rest, metadata, data } as KubeObject;
+  return { key: staticObjectKey(given.kind, namespace, name), object };
+}
+
+export class StaticObjects {
+  #objects: ReadonlyMap<StaticObjectKey, KubeObject> = new Map();
+  readonly #listeners: ((changed: ReadonlySet<StaticObjectKey>) => void)[] = [];
+
+  /** Registers a listener that gets the keys of objects that came, changed or went. */
+  onChange(listener: (changed: ReadonlySet<StaticObjectKey>) => void): void {
+    this.#listeners.push(listener);
+  }
+
+  get(key: StaticObjectKey): KubeObject | undefined {
+    return this.#objects.get(key);
+  }
+
+  /** Returns the keys that were left out, because the folder has too many objects. */
+  replace(objects: readonly StaticObject[]): readonly StaticObjectKey[] {
+    const next = new Map(objects.slice(0, MOST_OBJECTS).map(({ key, object }) => [key, object]));
+    const version = (map: ReadonlyMap<StaticObjectKey, KubeObject>, key: StaticObjectKey): string | undefined =>
+      map.get(key)?.metadata.resourceVersion;
+    const changed = new Set([...next.keys(), ...this.#objects.keys()]).values();
+    const keys = new Set(changed.filter((key) => version(next, key) !== version(this.#objects, key)));
+    this.#objects = next;
+    if (keys.size > 0) for (const listener of this.#listeners) listener(keys);
+    return objects.slice(MOST_OBJECTS).map(({ key }) => key);
+  }
+}
