@@ -46,6 +46,7 @@ import { createNode } from './node.ts';
 import { evictionSettings } from './node-reservations.ts';
 import { createNodeShutdown } from './node-shutdown.ts';
 import { passPodCidrs } from './pod-cidrs.ts';
+import { createPodNetwork, type NodePodNetwork } from './pod-network.ts';
 import { createPods, type Pods } from './pods.ts';
 import { podSources } from './pod-sources.ts';
 import { createPodState, type PodState } from './pod-state.ts';
@@ -282,6 +283,7 @@ interface PodParts {
   readonly pressure: NodePressure;
   readonly shutdown: NodeShutdown;
   readonly eviction: Eviction;
+  readonly podNetwork: NodePodNetwork;
 }
 
 async function createPodParts(
@@ -298,6 +300,12 @@ async function createPodParts(
   const network = lifecycle.add(
     createNetworkPolicies(base, {
       ...{ client, node, events, checkpoints: checkpoints?.pods },
+      nodesProvideServices: (aborted) => services.providedByNodes(aborted),
+    }),
+  );
+  const podNetwork = lifecycle.add(
+    createPodNetwork(base, {
+      ...{ client, node, events, runtime, checkpoints: checkpoints?.pods },
       nodesProvideServices: (aborted) => services.providedByNodes(aborted),
     }),
   );
@@ -331,7 +339,7 @@ async function createPodParts(
     mountedVolumes: (uid) => new Set(volumes.manager.podVolumes(uid).map(({ name }) => name)),
   });
   passPodCidrs({ node, runtime, onTaken: () => pods.runtimeState.check(), clock, logger, signal });
-  return { pods, pressure, shutdown, eviction };
+  return { pods, pressure, shutdown, eviction, podNetwork };
 }
 
 /** The state of the parts as the node's status shows it. */
@@ -340,9 +348,10 @@ function nodeStatus(
     pods: { pleg, runtimeState },
     pressure,
     shutdown,
+    podNetwork,
     resources,
     volumes,
-  }: Pick<PodParts, 'pods' | 'pressure' | 'shutdown'> & Pick<ResourceParts, 'resources' | 'volumes'>,
+  }: Pick<PodParts, 'pods' | 'pressure' | 'shutdown' | 'podNetwork'> & Pick<ResourceParts, 'resources' | 'volumes'>,
   server: Pick<NodeStatusSource, 'serverPort' | 'servingKeys'>,
 ): NodeStatusSource {
   return {
@@ -352,9 +361,9 @@ function nodeStatus(
       return [...runtimeState.runtimeErrors(), ...(problem === '' ? [] : [`PLEG is not healthy: ${problem}`])];
     },
     networkErrors() {
-      const problem = runtimeState.networkProblem();
+      const problems = [podNetwork.problem(), runtimeState.networkProblem()].filter((problem) => problem !== '');
       // A node that shuts down is not ready.
-      return [...(problem === '' ? [] : [problem]), ...(shutdown.isShuttingDown() ? ['node is shutting down'] : [])];
+      return [...problems, ...(shutdown.isShuttingDown() ? ['node is shutting down'] : [])];
     },
     pressure: (kind) => pressure.has(kind),
     deviceCapacity: () => resources.managers.capacity(),

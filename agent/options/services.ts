@@ -3,6 +3,7 @@
  * cluster's DNS add-on.
  */
 import { parseCidr } from '../../api/meta/ip-addresses.ts';
+import { notNegative } from './checks.ts';
 import { option } from './option.ts';
 
 const SERVICES = 'Services';
@@ -49,6 +50,30 @@ export const serviceOptions = {
     choices: ['auto', 'none', 'nftables'],
     group: SERVICES,
     help: "Who enforces network policies on this node. 'none' leaves it to a network plugin. 'auto' does so too, except in a cluster whose kube-dns service is marked as served by nodes: there the agent enforces them with nftables. The rules of an earlier run are removed where it is off.",
+  }),
+  podNetwork: option({
+    name: 'pod-network',
+    type: 'string',
+    default: 'auto',
+    choices: ['auto', 'none', 'vxlan', 'wireguard', 'routes'],
+    group: SERVICES,
+    help: "How pods of this node and of other nodes reach each other. 'none' leaves it to a network plugin. 'auto' does so too, except in a cluster whose kube-dns service is marked as served by nodes: there it is 'vxlan'. 'wireguard' encrypts; 'routes' is for nodes on one link. All nodes of a cluster need the same. What an earlier run has set up is removed where it is off.",
+  }),
+  podNetworkPort: option({
+    name: 'pod-network-port',
+    type: 'integer',
+    default: 0,
+    group: SERVICES,
+    check: (port) => (port >= 0 && port <= 65_535 ? undefined : 'must be a port, or 0'),
+    help: 'UDP port of the pod network. 0 means 8472 for vxlan and 51820 for wireguard.',
+  }),
+  podNetworkKeyLifetime: option({
+    name: 'pod-network-key-lifetime',
+    type: 'duration',
+    default: 7 * 24 * 3_600_000,
+    group: SERVICES,
+    check: notNegative,
+    help: 'How long this node uses a WireGuard key before it creates another one. 0 means for ever.',
   }),
   serveClusterDns: option({
     name: 'serve-cluster-dns',

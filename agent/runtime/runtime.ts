@@ -4,6 +4,7 @@
  * `cri/` implements it as a thin adapter over gRPC, `docker/` over dockerode, and `test/fakes/fake-runtime.ts` in
  * memory. One contract suite tests all three. Code above the boundary does not depend on which runtime it uses.
  */
+import type { CniPlaces } from '../network/podnetwork/cni-configuration.ts';
 import type { ContainerId, PodIdentity, SandboxId } from './runtime-identity.ts';
 import type { ContainerStats, SandboxStats } from './runtime-stats.ts';
 
@@ -302,6 +303,8 @@ export interface Runtime {
   features(): Promise<RuntimeFeatures>;
   /** Returns `cgroupfs` or `systemd`, if the runtime reports its driver. */
   cgroupDriver(): Promise<'cgroupfs' | 'systemd' | undefined>;
+  /** Returns where the runtime looks for CNI plugins and their configuration; `undefined` if it uses none. */
+  cniPlaces(): Promise<CniPlaces | undefined>;
   /** Sets the pod CIDRs of this node. They may arrive and change while the agent runs. */
   setPodCidr(cidrs: readonly string[]): Promise<void>;
 

@@ -96,6 +96,9 @@ const NODE_KEYS = [
   'resolvConf',
   'podLogsDir',
   'networkPolicy',
+  'podNetwork',
+  'podNetworkPort',
+  'podNetworkKeyLifetime',
   'imageCredentialProviderConfig',
   'imageCredentialProviderBinDir',
   'cgroupRoot',
@@ -266,6 +269,9 @@ async function agentFlagsFor(
     ...(given.has('networkPolicy') || serviceProxy === 'none' || isPartEnabled(values, 'name-server')
       ? {}
       : { networkPolicy: 'nftables' }),
+    ...(given.has('podNetwork') || serviceProxy === 'none' || isPartEnabled(values, 'name-server')
+      ? {}
+      : { podNetwork: 'vxlan' }),
     clusterDomain: 'cluster.local',
     kubeApiQps: 50,
     kubeApiBurst: 100,

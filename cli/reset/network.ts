@@ -5,6 +5,11 @@ import { createServer } from 'node:net';
 import { policyTable } from '../../agent/assembly/network-policies.ts';
 import { kernelParameterRecords, restoreKernelParameter } from '../../agent/network/kernel-parameters.ts';
 import { hostNftables } from '../../agent/network/nftables.ts';
+import {
+  POD_NETWORK_LOCK,
+  podNetworkDirectory,
+  removePodNetwork,
+} from '../../agent/network/podnetwork/remove-pod-network.ts';
 import { hostPacketFilter } from '../../agent/network/serviceproxy/iptables.ts';
 import { SERVICES_TABLE } from '../../agent/network/serviceproxy/nftables-writer.ts';
 import { PROXY_LOCK } from '../../agent/network/serviceproxy/service-proxy.ts';
@@ -66,6 +71,23 @@ export const policyRules: ResetStep = {
     return (await nft.hasTable(table))
       ? [{ text: `table inet ${table} of nftables`, remove: () => nft.remove(table) }]
       : [];
+  },
+};
+
+export const podNetwork: ResetStep = {
+  name: 'pod network',
+  find({ rootDirectory }: ResetTarget) {
+    const stateDirectory = podNetworkDirectory(rootDirectory);
+    if (!existsSync(stateDirectory)) return Promise.resolve([]);
+    return Promise.resolve([
+      {
+        text: 'links, routes, rules and CNI configuration of the pod network',
+        async remove() {
+          if (await isLocked(POD_NETWORK_LOCK)) throw new Error('another agent of this host runs and needs them');
+          await removePodNetwork({ stateDirectory });
+        },
+      },
+    ]);
   },
 };
 

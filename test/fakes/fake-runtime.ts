@@ -101,6 +101,9 @@ export class FakeRuntime implements Runtime {
   cgroupDriver(): ReturnType<Runtime['cgroupDriver']> {
     return Promise.resolve('cgroupfs');
   }
+  cniPlaces(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
   setPodCidr(): Promise<void> {
     return Promise.resolve();
   }

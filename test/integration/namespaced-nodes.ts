@@ -1,6 +1,6 @@
 /**
- * Creates nodes of a cluster on one host. Each node has a network namespace behind a bridge, a Docker daemon, and an agent that
- * joined with `orchlet join`. The test removes them, also after a failure.
+ * Creates nodes of a cluster on one host. Each node has a network namespace behind a bridge, a container runtime, and an agent
+ * that joined with `orchlet join`. The test removes them, also after a failure.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import {
@@ -22,7 +22,10 @@ import { run } from './running-cluster.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const ORCHLET = join(ROOT, 'bin/orchlet');
-const DOCKER = join(ROOT, 'scripts/docker-private');
+const RUNTIMES = {
+  docker: join(ROOT, 'scripts/docker-private'),
+  containerd: join(ROOT, 'scripts/containerd-private'),
+} as const;
 
 const has = (command: string): boolean => spawnSync('sh', ['-c', `command -v ${command}`]).status === 0;
 
@@ -42,51 +45,72 @@ export const skipWithoutNamespaces: string | false = whyNoNodes();
 
 /** A subnet that no other run of this test uses at the same time. */
 const NET = `10.197.${process.pid % 250}`;
+const NET6 = `fd97:${(process.pid % 65_536).toString(16)}:`;
 const BRIDGE = `orcn${process.pid}`;
+/** The namespace of the switch between the nodes, whose packets the rules of this host do not see. */
+const SWITCH = `${BRIDGE}switch`;
+
+export interface NodeSettings {
+  readonly runtime: keyof typeof RUNTIMES;
+  /** Further flags of the agents. */
+  readonly flags: readonly string[];
+}
+
+const WITH_DOCKER: NodeSettings = { runtime: 'docker', flags: [] };
 
 export class NamespacedNode {
   readonly name: string;
   readonly address: string;
+  readonly address6: string;
   readonly directory: string;
-  readonly #namespace: string;
+  readonly namespace: string;
   readonly #port: string;
+  readonly #settings: NodeSettings;
   #agent: ChildProcess | undefined;
 
-  constructor(name: string, number: number, parent: string) {
+  constructor(name: string, number: number, parent: string, settings: NodeSettings) {
     this.name = name;
+    this.#settings = settings;
     this.address = `${NET}.${10 + number}`;
+    this.address6 = `${NET6}:${10 + number}`;
     // The path is short, because it contains sockets.
     this.directory = join(parent, name);
-    this.#namespace = `${BRIDGE}${name}`;
+    this.namespace = `${BRIDGE}${name}`;
     this.#port = `${BRIDGE}${number}`.slice(0, 15);
     mkdirSync(join(this.directory, 'images'), { recursive: true });
   }
 
   /** Creates the namespace and its virtual cable. */
   connect(): void {
-    const inside = ['-n', this.#namespace];
-    run('ip', ['netns', 'add', this.#namespace]);
-    const peer = ['peer', 'name', 'eth0', 'netns', this.#namespace];
-    run('ip', ['link', 'add', this.#port, 'type', 'veth', ...peer]);
-    run('ip', ['link', 'set', this.#port, 'master', BRIDGE, 'up']);
+    const inside = ['-n', this.namespace];
+    run('ip', ['netns', 'add', this.namespace]);
+    const peer = ['peer', 'name', 'eth0', 'netns', this.namespace];
+    run('ip', ['-n', SWITCH, 'link', 'add', this.#port, 'type', 'veth', ...peer]);
+    run('ip', ['-n', SWITCH, 'link', 'set', this.#port, 'master', 'switch', 'up']);
     run('ip', [...inside, 'address', 'add', `${this.address}/24`, 'dev', 'eth0']);
+    run('ip', [...inside, 'address', 'add', `${this.address6}/64`, 'dev', 'eth0', 'nodad']);
     run('ip', [...inside, 'link', 'set', 'lo', 'up']);
     run('ip', [...inside, 'link', 'set', 'eth0', 'up']);
     run('ip', [...inside, 'route', 'add', 'default', 'via', `${NET}.1`]);
+    run('ip', [...inside, '-6', 'route', 'add', 'default', 'via', `${NET6}:1`]);
   }
 
   /** Disconnects the node from the network; `false` connects it again. */
   cut(isCut: boolean): void {
-    run('ip', ['link', 'set', this.#port, isCut ? 'down' : 'up']);
+    run('ip', ['-n', SWITCH, 'link', 'set', this.#port, isCut ? 'down' : 'up']);
   }
 
   #within(program: string, args: readonly string[]): [string, string[]] {
-    return ['nsenter', [`--net=/run/netns/${this.#namespace}`, program, ...args]];
+    return ['nsenter', [`--net=/run/netns/${this.namespace}`, program, ...args]];
   }
 
   async startRuntime(): Promise<void> {
-    const [program, args] = this.#within(DOCKER, ['start', join(this.directory, 'd')]);
-    await finished(spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'] }), `the runtime of ${this.name}`);
+    const { runtime } = this.#settings;
+    const images = runtime === 'containerd' ? [imageArchive ?? ''] : [];
+    const [program, args] = this.#within(RUNTIMES[runtime], ['start', join(this.directory, 'd'), ...images]);
+    // The agents configure the network of pods.
+    const env = { ...process.env, CONTAINERD_SUBNET: 'none' };
+    await finished(spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'], env }), `the runtime of ${this.name}`);
   }
 
   /** Joins like a user, with the command line that the control plane printed. */
@@ -113,9 +137,11 @@ export class NamespacedNode {
       ...['--root-dir', join(directory, 'a'), '--images-dir', join(directory, 'images')],
       ...['--pod-logs-dir', join(directory, 'logs'), '--node-ip', this.address],
       // Docker stores its data in the test's directory, on the host's disk, which may be full for other reasons.
-      ...['--eviction-hard', 'nodefs.available<1%,imagefs.available<1%', '--cgroup-root', `/${this.#namespace}`],
-      ...['--container-runtime', 'docker', '--docker-endpoint', `unix://${this.socket}`],
-      ...['--fail-swap-on=false'],
+      ...['--eviction-hard', 'nodefs.available<1%,imagefs.available<1%', '--cgroup-root', `/${this.namespace}`],
+      ...(this.#settings.runtime === 'docker'
+        ? ['--container-runtime', 'docker', '--docker-endpoint', `unix://${this.socket}`]
+        : ['--container-runtime-endpoint', `unix://${this.socket}`]),
+      ...['--fail-swap-on=false', ...this.#settings.flags],
     ]);
     const log = openSync(join(directory, 'agent.log'), 'a');
     this.#agent = spawn(program, args, { stdio: ['ignore', log, log] });
@@ -123,12 +149,26 @@ export class NamespacedNode {
   }
 
   get socket(): string {
-    return join(this.directory, 'd', 'docker.sock');
+    return join(this.directory, 'd', `${this.#settings.runtime}.sock`);
   }
 
   /** Returns the output of Docker on this node. */
   docker(args: readonly string[]): string {
     return run('docker', ['-H', `unix://${this.socket}`, ...args]);
+  }
+
+  /** The process of a running container, by its id in the pod's status (`containerd://…`). */
+  processOf(containerId: string): string {
+    const id = containerId.replace(/^.*:\/\//, '');
+    if (this.#settings.runtime === 'docker') return this.docker(['inspect', '-f', '{{.State.Pid}}', id]).trim();
+    const tasks = run('ctr', ['--address', this.socket, '--namespace', 'k8s.io', 'tasks', 'ls']);
+    return new RegExp(`^${id}\\s+(\\d+)`, 'm').exec(tasks)?.[1] ?? '';
+  }
+
+  /** Returns the output of a command in the node's network namespace. */
+  exec(program: string, args: readonly string[]): string {
+    const [command, all] = this.#within(program, args);
+    return run(command, all);
   }
 
   lastWords(): string {
@@ -150,11 +190,13 @@ export class NamespacedNode {
 
   async remove(): Promise<void> {
     await this.stopAgent('SIGKILL');
-    const [program, args] = this.#within(DOCKER, ['stop', join(this.directory, 'd')]);
+    // containerd leaves the namespaces of pods that it did not stop itself.
+    const links = spawnSync('ip', ['-n', this.namespace, 'link', 'show', 'type', 'veth'], { encoding: 'utf8' }).stdout;
+    const podNamespaces = [...links.matchAll(/link-netns (cni-\S+)/g)].map(([, found = '']) => found);
+    const [program, args] = this.#within(RUNTIMES[this.#settings.runtime], ['stop', join(this.directory, 'd')]);
     await new Promise<void>((resolve) => spawn(program, args, { stdio: 'ignore' }).once('exit', () => resolve()));
-    spawnSync('ip', ['link', 'delete', this.#port]);
-    spawnSync('ip', ['netns', 'delete', this.#namespace]);
-    removeCgroups(this.#namespace);
+    for (const name of [...podNamespaces, this.namespace]) spawnSync('ip', ['netns', 'delete', name]);
+    removeCgroups(this.namespace);
   }
 }
 
@@ -186,13 +228,22 @@ export class NodesOfOneHost {
    * Starts the control plane, the namespaces and the runtimes. No node has joined yet. `clean` receives the functions that
    * remove everything.
    */
-  static async start(names: readonly string[], planeFlags: readonly string[]): Promise<NodesOfOneHost> {
+  static async start(
+    names: readonly string[],
+    planeFlags: readonly string[],
+    settings: NodeSettings = WITH_DOCKER,
+  ): Promise<NodesOfOneHost> {
     const directory = mkdtempSync(join(tmpdir(), 'orcn-'));
-    const nodes = names.map((name, number) => new NamespacedNode(name, number, directory));
+    const nodes = names.map((name, number) => new NamespacedNode(name, number, directory, settings));
     let plane: ControlPlaneProcess | undefined;
     try {
-      run('ip', ['link', 'add', BRIDGE, 'type', 'bridge']);
+      run('ip', ['netns', 'add', SWITCH]);
+      run('ip', ['-n', SWITCH, 'link', 'add', 'switch', 'type', 'bridge']);
+      run('ip', ['-n', SWITCH, 'link', 'set', 'switch', 'up']);
+      run('ip', ['link', 'add', BRIDGE, 'type', 'veth', 'peer', 'name', 'host', 'netns', SWITCH]);
+      run('ip', ['-n', SWITCH, 'link', 'set', 'host', 'master', 'switch', 'up']);
       run('ip', ['address', 'add', `${NET}.1/24`, 'dev', BRIDGE]);
+      run('ip', ['address', 'add', `${NET6}:1/64`, 'dev', BRIDGE, 'nodad']);
       run('ip', ['link', 'set', BRIDGE, 'up']);
       for (const node of nodes) node.connect();
       const started = ControlPlaneProcess.start([
@@ -220,6 +271,7 @@ async function removeAll(
   await Promise.all(nodes.map((node) => node.remove()));
   await plane?.remove();
   spawnSync('ip', ['link', 'delete', BRIDGE]);
+  spawnSync('ip', ['netns', 'delete', SWITCH]);
   unmountBelow(directory);
   rmSync(directory, { recursive: true, force: true });
 }

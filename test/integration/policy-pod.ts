@@ -2,7 +2,8 @@
  * A process in the network namespace of a pod: serves TCP and UDP on ports 80 and 81 of both families, and probes others. Reads
  * one JSON request for each line of its standard input and writes one JSON response for each.
  *
- * `hold` opens a TCP connection that stays, and `use` sends over it and reports whether an echo came.
+ * `hold` opens a TCP connection that stays, and `use` sends over it and reports whether an echo came. Port 82 answers with the
+ * address of the client, which `source` returns; empty if nothing came.
  */
 import { createSocket } from 'node:dgram';
 import { connect, createServer, type Socket } from 'node:net';
@@ -10,7 +11,7 @@ import { createInterface } from 'node:readline';
 
 export interface PodRequest {
   readonly id: number;
-  readonly what: 'probe' | 'hold' | 'use';
+  readonly what: 'probe' | 'hold' | 'use' | 'source';
   readonly address: string;
   readonly port: number;
   readonly protocol: 'TCP' | 'UDP';
@@ -74,6 +75,23 @@ function use({ address, timeoutMs }: PodRequest): Promise<boolean> {
   });
 }
 
+function source({ address, port, timeoutMs }: PodRequest): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: address, port });
+    const end = (result: string): void => {
+      clearTimeout(timer);
+      socket.destroy();
+      resolve(result);
+    };
+    const timer = setTimeout(() => end(''), timeoutMs);
+    socket.once('error', () => end(''));
+    socket.once('data', (data) => end(data.toString()));
+  });
+}
+
+createServer((socket) =>
+  socket.on('error', () => undefined).end((socket.remoteAddress ?? '').replace(/^::ffff:/, '')),
+).listen(82, '::');
 for (const port of [80, 81]) {
   createServer((socket) => socket.on('error', () => undefined).pipe(socket)).listen(port, '::');
   const datagrams = createSocket({ type: 'udp6' });
@@ -83,7 +101,7 @@ for (const port of [80, 81]) {
 const lines = createInterface({ input: process.stdin });
 lines.on('line', (line) => {
   const request = JSON.parse(line) as PodRequest;
-  const run = { probe: request.protocol === 'TCP' ? overTcp : overUdp, hold, use }[request.what];
+  const run = { probe: request.protocol === 'TCP' ? overTcp : overUdp, hold, use, source }[request.what];
   void run(request).then((result) => process.stdout.write(`${JSON.stringify({ id: request.id, result })}\n`));
 });
 lines.on('close', () => process.exit(0));

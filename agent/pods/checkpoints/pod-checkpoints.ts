@@ -102,6 +102,15 @@ export class PodCheckpoints {
     this.#store.put('network-policies', inputs);
   }
 
+  /** The nodes that the pod network depends on, as far as they were last known. */
+  podNetwork(): Promise<unknown> {
+    return this.#store.get('pod-network');
+  }
+
+  savePodNetwork(nodes: () => unknown): void {
+    this.#store.put('pod-network', nodes);
+  }
+
   /** Lists services for the environment of pods: the stored ones until the API server has sent them. */
   async services(lister: ServiceLister, onChange: (listener: () => void) => void): Promise<ServiceLister> {
     const last = ((await this.#store.get('services')) ?? []) as readonly KubeObject[];

@@ -7,6 +7,7 @@ import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
+import type { CniPlaces } from '../../network/podnetwork/cni-configuration.ts';
 import { instanceOf, LABEL_INSTANCE } from '../instance.ts';
 import {
   type ContainerConfig,
@@ -24,6 +25,7 @@ import {
   type SandboxStatus,
   type StreamIo,
 } from '../runtime.ts';
+import { cniPlacesOf } from './cni-places.ts';
 import { connectCri, type CriClient, unlessGone } from './cri-client.ts';
 import { containerMessage, resourcesMessage, sandboxMessage } from './cri-config.ts';
 import { type Begun, followCriEvents } from './cri-events.ts';
@@ -130,6 +132,11 @@ class CriRuntime implements Runtime {
     const config = info['config'];
     if (config === undefined) return undefined;
     return /"SystemdCgroup":\s*true/.test(config) ? 'systemd' : 'cgroupfs';
+  }
+
+  async cniPlaces(): Promise<CniPlaces> {
+    const { info } = await this.#client.call('status', { verbose: true });
+    return cniPlacesOf(info['config'] ?? '');
   }
 
   async setPodCidr(cidrs: readonly string[]): Promise<void> {

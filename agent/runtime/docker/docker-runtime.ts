@@ -160,6 +160,10 @@ class DockerRuntime implements Runtime {
     return driver === 'systemd' || driver === 'cgroupfs' ? driver : undefined;
   }
 
+  cniPlaces(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
   setPodCidr(cidrs: readonly string[]): Promise<void> {
     this.#network.setPodCidrs(cidrs);
     return Promise.resolve();

@@ -1,0 +1,182 @@
+/**
+ * Decides which nodes of the cluster become peers of this node's pod network. Pure.
+ *
+ * A node object is written by its node, so a compromised node may claim ranges and addresses that are not its own. Each claim
+ * is checked against those of this node and of older nodes, and of two nodes with the same claim the older one keeps it.
+ */
+import type { Node } from '../../../api/machinery/kinds.ts';
+import {
+  type Cidr,
+  cidrContains,
+  cidrCovers,
+  formatCidr,
+  formatIp,
+  type Ip,
+  isLinkLocalUnicast,
+  isLoopback,
+  isMulticast,
+  isUnspecified,
+  parseCidr,
+  parseIp,
+} from '../../../api/meta/ip-addresses.ts';
+
+/** The public key with which a node receives WireGuard packets, as base64. */
+export const PUBLIC_KEY = 'orchlet.local/wireguard-public-key';
+/** `address:port`, where a node receives WireGuard packets. */
+export const ENDPOINT = 'orchlet.local/wireguard-endpoint';
+
+/** The part of a node object that the pod network depends on, as plain data. */
+export interface ClusterNode {
+  readonly name: string;
+  readonly createdAt: string;
+  readonly ranges: readonly string[];
+  /** Addresses of type InternalIP. */
+  readonly addresses: readonly string[];
+  readonly publicKey: string;
+  readonly endpoint: string;
+}
+
+/** A node whose claims are valid. Addresses and ranges are in their canonical form. */
+export interface Peer {
+  readonly name: string;
+  readonly ranges: readonly Cidr[];
+  /** Addresses of the node, at most one of each family. */
+  readonly addresses: readonly Ip[];
+  /** Empty if the node has published none. */
+  readonly publicKey: string;
+  readonly endpoint: string;
+}
+
+/** Why the pods of a node are not reachable, or not all of them. */
+export interface Refusal {
+  readonly node: string;
+  readonly reason: string;
+}
+
+export interface OwnClaims {
+  readonly name: string;
+  readonly ranges: readonly Cidr[];
+  /** All addresses of this host. No range of another node may contain one of them. */
+  readonly hostAddresses: readonly Ip[];
+  /** The ranges of all pods of the cluster; empty if they are not known, which allows private ranges. */
+  readonly clusterRanges: readonly Cidr[];
+}
+
+export interface Peers {
+  readonly peers: readonly Peer[];
+  readonly refusals: readonly Refusal[];
+}
+
+export function clusterNode({ metadata, spec, status }: Node): ClusterNode {
+  const annotations = metadata.annotations ?? {};
+  return {
+    name: metadata.name ?? '',
+    createdAt: String(metadata.creationTimestamp ?? ''),
+    ranges: spec?.podCIDRs ?? (spec?.podCIDR === undefined ? [] : [spec.podCIDR]),
+    addresses: (status?.addresses ?? []).filter(({ type }) => type === 'InternalIP').map(({ address }) => address),
+    publicKey: annotations['orchlet.local/wireguard-public-key'] ?? '',
+    endpoint: annotations['orchlet.local/wireguard-endpoint'] ?? '',
+  };
+}
+
+/** Ranges without public addresses. Only these are accepted while the ranges of the cluster are not known. */
+const PRIVATE = ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '100.64.0.0/10', 'fc00::/7'].flatMap(
+  (text) => parseCidr(text) ?? [],
+);
+/** The most ranges that a node can have: one of each family. */
+const MOST_RANGES = 2;
+
+export function choosePeers(nodes: readonly ClusterNode[], own: OwnClaims): Peers {
+  const taken: Claims = { ranges: [...own.ranges], addresses: [...own.hostAddresses] };
+  const peers: Peer[] = [];
+  const refusals: Refusal[] = [];
+  const others = nodes.filter(({ name }) => name !== own.name).sort(byAge);
+  for (const node of others) {
+    if (node.ranges.length === 0) continue;
+    const checked = checkedPeer(node, taken, own.clusterRanges);
+    if (typeof checked === 'string') {
+      refusals.push({ node: node.name, reason: checked });
+      continue;
+    }
+    taken.ranges.push(...checked.ranges);
+    taken.addresses.push(...checked.addresses);
+    peers.push(checked);
+  }
+  return { peers, refusals };
+}
+
+interface Claims {
+  readonly ranges: Cidr[];
+  readonly addresses: Ip[];
+}
+
+function byAge(a: ClusterNode, b: ClusterNode): number {
+  if (a.createdAt !== b.createdAt) return a.createdAt < b.createdAt ? -1 : 1;
+  return a.name < b.name ? -1 : 1;
+}
+
+function checkedPeer(node: ClusterNode, taken: Claims, clusterRanges: readonly Cidr[]): Peer | string {
+  if (node.ranges.length > MOST_RANGES) return `it has ${node.ranges.length} pod ranges`;
+  const ranges: Cidr[] = [];
+  for (const text of node.ranges) {
+    const range = parseCidr(text);
+    const problem =
+      range === undefined ? 'is not a range' : rangeProblem(range, [...taken.ranges, ...ranges], clusterRanges);
+    if (range === undefined || problem !== '') return `its pod range ${shown(text)} ${problem}`;
+    const within = taken.addresses.find((address) => cidrContains(range, address));
+    if (within !== undefined) return `its pod range ${shown(text)} contains the node address ${formatIp(within)}`;
+    ranges.push(range);
+  }
+  const addresses: Ip[] = [];
+  for (const text of node.addresses) {
+    const address = parseIp(text);
+    if (address === undefined) return `its address ${shown(text)} is not an address`;
+    if (addresses.some(({ family }) => family === address.family)) continue;
+    const problem = addressProblem(address, taken, ranges);
+    if (problem !== '') return `its address ${shown(text)} ${problem}`;
+    addresses.push(address);
+  }
+  if (addresses.length === 0) return 'it has no address';
+  return { name: node.name, ranges, addresses, ...keyOf(node, addresses) };
+}
+
+function rangeProblem(range: Cidr, taken: readonly Cidr[], clusterRanges: readonly Cidr[]): string {
+  const first: Ip = { family: range.family, value: range.base, mapped: false };
+  if (isUnspecified(first) || isLoopback(first) || isLinkLocalUnicast(first) || isMulticast(first))
+    return 'has addresses that are not for pods';
+  const outer = clusterRanges.length === 0 ? PRIVATE : clusterRanges;
+  if (!outer.some((whole) => cidrCovers(whole, range)))
+    return clusterRanges.length === 0 ? 'has public addresses' : 'is not within the ranges of the cluster';
+  const other = taken.find((one) => cidrCovers(one, range) || cidrCovers(range, one));
+  return other === undefined ? '' : `overlaps ${formatCidr(other)} of another node`;
+}
+
+function addressProblem(address: Ip, taken: Claims, ranges: readonly Cidr[]): string {
+  if (isUnspecified(address) || isLoopback(address) || isLinkLocalUnicast(address) || isMulticast(address))
+    return 'cannot be the address of a node';
+  if (taken.addresses.some(({ family, value }) => family === address.family && value === address.value))
+    return 'is the address of another node';
+  const range = [...taken.ranges, ...ranges].find((one) => cidrContains(one, address));
+  return range === undefined ? '' : `lies in the pod range ${formatCidr(range)}`;
+}
+
+/** The key and the endpoint, which must be an address of the same node. */
+function keyOf({ publicKey, endpoint }: ClusterNode, addresses: readonly Ip[]): Pick<Peer, 'publicKey' | 'endpoint'> {
+  const none = { publicKey: '', endpoint: '' };
+  if (!isKey(publicKey)) return none;
+  const [, host = '', port = ''] = /^\[?([0-9a-fA-F.:]+?)\]?:(\d{1,5})$/.exec(endpoint) ?? [];
+  const address = parseIp(host);
+  const isOwn = addresses.some(({ family, value }) => family === address?.family && value === address.value);
+  if (address === undefined || !isOwn || Number(port) < 1 || Number(port) > 65_535) return none;
+  return { publicKey, endpoint: endpointText(address, Number(port)) };
+}
+
+export function endpointText(address: Ip, port: number): string {
+  return address.family === 6 ? `[${formatIp(address)}]:${port}` : `${formatIp(address)}:${port}`;
+}
+
+/** 32 bytes in base64, of which the last character has two bits that are zero. */
+const isKey = (text: string): boolean => /^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/.test(text);
+
+/** Texts of other nodes may be of any length and content. */
+const shown = (text: string): string => JSON.stringify(text.slice(0, 60));

@@ -1,0 +1,125 @@
+/**
+ * The CNI configuration of this node's pods for runtimes that use CNI plugins: a bridge, addresses of the node's pod range, and
+ * host ports. The agent owns one file. A configuration of another network plugin in the same directory has precedence: then the
+ * agent removes its own.
+ */
+import { access, mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { stringifyJson } from '../../../api/codec/json.ts';
+import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import { type Cidr, formatCidr } from '../../../api/meta/ip-addresses.ts';
+import { LINK_PREFIX } from './desired-network.ts';
+
+export const POD_BRIDGE = `${LINK_PREFIX}pods`;
+/** Runtimes use the first file in the order of names, so that any other one counts before it. */
+export const CNI_FILE = '90-orchlet.conflist';
+const NAME = 'orchlet';
+const PLUGINS = ['bridge', 'host-local', 'portmap', 'loopback'] as const;
+const CONFIGURATION = /\.(conf|conflist|json)$/;
+
+/** Where the container runtime looks. */
+export interface CniPlaces {
+  readonly configurationDirectory: string;
+  readonly pluginDirectories: readonly string[];
+}
+
+export interface CniSettings {
+  readonly ranges: readonly Cidr[];
+  readonly mtu: number;
+  readonly hairpin: boolean;
+  /** Where the plugin host-local keeps the addresses that it has allocated. */
+  readonly addressDirectory: string;
+}
+
+/** The content of the file. Pure. */
+export function cniConfiguration({ ranges, mtu, hairpin, addressDirectory }: CniSettings): string {
+  const routes = ranges.map(({ family }) => ({ dst: family === 4 ? '0.0.0.0/0' : '::/0' }));
+  return `${stringifyJson(
+    {
+      cniVersion: '0.4.0',
+      name: NAME,
+      plugins: [
+        {
+          type: 'bridge',
+          bridge: POD_BRIDGE,
+          mtu,
+          isGateway: true,
+          // A node that registers again may get another range.
+          forceAddress: true,
+          // The rules of the pod network masquerade: the plugin would also do so between nodes.
+          ipMasq: false,
+          hairpinMode: hairpin,
+          ipam: {
+            type: 'host-local',
+            dataDir: addressDirectory,
+            ranges: ranges.map((range) => [{ subnet: formatCidr(range) }]),
+            routes,
+          },
+        },
+        { type: 'portmap', capabilities: { portMappings: true } },
+      ],
+    },
+    2,
+  )}\n`;
+}
+
+/** Returns the configuration files of others. */
+export async function foreignConfigurations({ configurationDirectory }: CniPlaces): Promise<readonly string[]> {
+  const names = await readdir(configurationDirectory).catch(absent);
+  return names.filter((name) => CONFIGURATION.test(name) && name !== CNI_FILE && !isLoopbackOnly(name)).sort();
+}
+
+/** CRI-O brings a configuration of the loopback plugin alone, which is not a network. */
+const isLoopbackOnly = (name: string): boolean => name.includes('loopback');
+
+/** Returns the plugins that are in none of the directories. */
+export async function missingPlugins({ pluginDirectories }: CniPlaces): Promise<readonly string[]> {
+  const found = await Promise.all(
+    PLUGINS.map(async (plugin) => {
+      const tries = pluginDirectories.map((directory) =>
+        access(join(directory, plugin)).then(
+          () => true,
+          () => false,
+        ),
+      );
+      return (await Promise.all(tries)).includes(true);
+    }),
+  );
+  return PLUGINS.filter((_plugin, index) => found[index] !== true);
+}
+
+/** Records in the agent's directory where its file is, for a removal without the container runtime. */
+const RECORD = 'cni-directory';
+
+/** Returns an empty string if there is no record. */
+export async function recordedDirectory(stateDirectory: string): Promise<string> {
+  return (await readFile(join(stateDirectory, RECORD), 'utf8').catch(absentFile))?.trim() ?? '';
+}
+
+/** Writes the file if it differs. The runtime notices it by itself. */
+export async function writeCniConfiguration(
+  { configurationDirectory }: CniPlaces,
+  stateDirectory: string,
+  content: string,
+): Promise<void> {
+  if ((await recordedDirectory(stateDirectory)) !== configurationDirectory)
+    await replaceFile(join(stateDirectory, RECORD), `${configurationDirectory}\n`, { mode: 0o600 });
+  const path = join(configurationDirectory, CNI_FILE);
+  if ((await readFile(path, 'utf8').catch(absentFile)) === content) return;
+  await mkdir(configurationDirectory, { recursive: true, mode: 0o755 });
+  await replaceFile(path, content, { mode: 0o644 });
+}
+
+export function removeCniConfiguration({ configurationDirectory }: CniPlaces): Promise<void> {
+  return rm(join(configurationDirectory, CNI_FILE), { force: true });
+}
+
+function absent(error: unknown): [] {
+  if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+  throw error;
+}
+
+function absentFile(error: unknown): undefined {
+  if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+  throw error;
+}

@@ -1,0 +1,267 @@
+/**
+ * Computes what the kernel of this node must have for the pod network: a link, its addresses, routes, neighbors, forwarding
+ * entries and WireGuard peers. Pure.
+ *
+ * Pods of another node are reached through that node's tunnel address, the first address of its pod range, which is also the
+ * gateway of its pods. The MAC address of a VXLAN link follows from the pod range, so that no node has to publish one.
+ */
+import { createHash } from 'node:crypto';
+import { type Cidr, cidrAddress, cidrContains, formatCidr, formatIp, type Ip } from '../../../api/meta/ip-addresses.ts';
+import type { Peer, Refusal } from './cluster-nodes.ts';
+
+export type NetworkMode = 'vxlan' | 'wireguard' | 'routes';
+
+export const VXLAN_LINK = 'orchlet.vxlan';
+export const WIREGUARD_LINK = 'orchlet.wg';
+/** Every link of the pod network has a name that begins so. */
+export const LINK_PREFIX = 'orchlet.';
+/** The number of the routing protocol (`ip route … proto`), by which the agent recognizes its routes. */
+export const ROUTE_PROTOCOL = 111;
+const VXLAN_ID = 7842;
+export const DEFAULT_PORTS = { vxlan: 8472, wireguard: 51_820 } as const;
+
+/** What an encapsulated packet adds, by the family of the node addresses. */
+const OVERHEAD = { vxlan: { 4: 50, 6: 70 }, wireguard: { 4: 60, 6: 80 }, routes: { 4: 0, 6: 0 } } as const;
+
+/** The interface that has the address of this node. */
+export interface Uplink {
+  readonly name: string;
+  readonly mtu: number;
+  readonly address: Ip;
+  /** The networks that it reaches without a router. */
+  readonly networks: readonly Cidr[];
+}
+
+export interface VxlanLink {
+  readonly kind: 'vxlan';
+  readonly name: string;
+  readonly mtu: number;
+  readonly id: number;
+  readonly port: number;
+  readonly local: string;
+  readonly device: string;
+  readonly mac: string;
+}
+
+export interface WireguardLink {
+  readonly kind: 'wireguard';
+  readonly name: string;
+  readonly mtu: number;
+  readonly port: number;
+  /** The node's own keys. */
+  readonly keys: WireguardKeys;
+}
+
+export interface WireguardKeys {
+  readonly publicKey: string;
+  /** The file with the private key, which no process gets as an argument. */
+  readonly privateKeyFile: string;
+}
+
+export interface Route {
+  readonly destination: string;
+  readonly device: string;
+  /** Empty: the device reaches the destination itself. */
+  readonly gateway: string;
+  /** Whether the gateway is reached over the device, whatever its addresses are. */
+  readonly onlink: boolean;
+  /** The source address of packets of this host; empty: the kernel chooses. */
+  readonly source: string;
+}
+
+export interface Neighbor {
+  readonly address: string;
+  readonly mac: string;
+}
+
+export interface ForwardingEntry {
+  readonly mac: string;
+  readonly destination: string;
+}
+
+export interface WireguardPeer {
+  readonly publicKey: string;
+  readonly endpoint: string;
+  readonly allowedIps: readonly string[];
+}
+
+export interface DesiredNetwork {
+  readonly link: VxlanLink | WireguardLink | undefined;
+  /** With their prefix lengths. */
+  readonly addresses: readonly string[];
+  readonly routes: readonly Route[];
+  readonly neighbors: readonly Neighbor[];
+  readonly forwarding: readonly ForwardingEntry[];
+  readonly wireguardPeers: readonly WireguardPeer[];
+}
+
+export const NO_NETWORK: DesiredNetwork = {
+  link: undefined,
+  addresses: [],
+  routes: [],
+  neighbors: [],
+  forwarding: [],
+  wireguardPeers: [],
+};
+
+export interface NetworkInputs {
+  readonly mode: NetworkMode;
+  readonly port: number;
+  readonly ranges: readonly Cidr[];
+  readonly uplink: Uplink;
+  readonly peers: readonly Peer[];
+  /** Present in mode `wireguard`. */
+  readonly keys?: WireguardKeys | undefined;
+}
+
+/** The MTU of pods. */
+export function podMtu(mode: NetworkMode, uplink: Pick<Uplink, 'mtu' | 'address'>): number {
+  return uplink.mtu - OVERHEAD[mode][uplink.address.family];
+}
+
+/** The address by which a node takes part in the network of the pods of its range. */
+export const tunnelAddress = (range: Cidr): string => cidrAddress(range, 1);
+
+const hostPrefix = (range: Cidr): string => `${tunnelAddress(range)}/${range.family === 4 ? 32 : 128}`;
+
+/** Without peers no link is needed, and a single host stays as it is. */
+export function desiredNetwork(inputs: NetworkInputs): {
+  readonly network: DesiredNetwork;
+  readonly refusals: readonly Refusal[];
+} {
+  const refusals: Refusal[] = [];
+  const { mode } = inputs;
+  const network =
+    mode === 'vxlan'
+      ? vxlan(inputs, refusals)
+      : mode === 'wireguard'
+        ? wireguard(inputs, refusals)
+        : routed(inputs, refusals);
+  return { network, refusals };
+}
+
+/** A locally administered unicast address. */
+export function tunnelMac(ranges: readonly Cidr[]): string {
+  const [first] = ranges;
+  const digest = createHash('sha256')
+    .update(first === undefined ? '' : formatCidr(first))
+    .digest();
+  return ['02', ...[...digest.subarray(0, 5)].map((byte) => byte.toString(16).padStart(2, '0'))].join(':');
+}
+
+const sameFamily = (peer: Peer, uplink: Uplink): Ip | undefined =>
+  peer.addresses.find(({ family }) => family === uplink.address.family);
+
+function vxlan({ port, ranges, uplink, peers }: NetworkInputs, refusals: Refusal[]): DesiredNetwork {
+  if (peers.length === 0) return NO_NETWORK;
+  const mac = tunnelMac(ranges);
+  const macs = new Set([mac]);
+  const neighbors: Neighbor[] = [];
+  const forwarding: ForwardingEntry[] = [];
+  const routes: Route[] = [];
+  for (const peer of peers) {
+    const address = sameFamily(peer, uplink);
+    const peerMac = tunnelMac(peer.ranges);
+    if (address === undefined) refusals.push(otherFamily(peer, uplink));
+    else if (macs.has(peerMac))
+      refusals.push({ node: peer.name, reason: 'the MAC address of its pod range is that of another node' });
+    else {
+      macs.add(peerMac);
+      forwarding.push({ mac: peerMac, destination: formatIp(address) });
+      for (const range of usable(peer, ranges)) {
+        neighbors.push({ address: tunnelAddress(range), mac: peerMac });
+        const gateway = tunnelAddress(range);
+        routes.push({
+          ...{ destination: formatCidr(range), device: VXLAN_LINK, gateway, onlink: true },
+          source: sourceFor(range, ranges),
+        });
+      }
+    }
+  }
+  return {
+    link: {
+      ...{ kind: 'vxlan', name: VXLAN_LINK, id: VXLAN_ID, port, mac },
+      ...{ mtu: podMtu('vxlan', uplink), local: formatIp(uplink.address), device: uplink.name },
+    },
+    addresses: ranges.map(hostPrefix),
+    ...{ routes, neighbors, forwarding, wireguardPeers: [] },
+  };
+}
+
+function wireguard({ port, ranges, uplink, peers, keys }: NetworkInputs, refusals: Refusal[]): DesiredNetwork {
+  if (peers.length === 0 || keys === undefined) return NO_NETWORK;
+  const known = new Set([keys.publicKey]);
+  const wireguardPeers: WireguardPeer[] = [];
+  const routes: Route[] = [];
+  for (const peer of peers) {
+    const reason =
+      sameFamily(peer, uplink) === undefined
+        ? otherFamily(peer, uplink).reason
+        : peer.publicKey === ''
+          ? 'it has published no valid WireGuard key and endpoint yet'
+          : known.has(peer.publicKey)
+            ? 'its WireGuard key is that of another node'
+            : '';
+    if (reason !== '') {
+      refusals.push({ node: peer.name, reason });
+      continue;
+    }
+    known.add(peer.publicKey);
+    const reached = usable(peer, ranges);
+    wireguardPeers.push({ publicKey: peer.publicKey, endpoint: peer.endpoint, allowedIps: reached.map(formatCidr) });
+    for (const range of reached)
+      routes.push({
+        ...{ destination: formatCidr(range), device: WIREGUARD_LINK, gateway: '', onlink: false },
+        source: sourceFor(range, ranges),
+      });
+  }
+  return {
+    link: { kind: 'wireguard', name: WIREGUARD_LINK, port, keys, mtu: podMtu('wireguard', uplink) },
+    addresses: ranges.map(hostPrefix),
+    ...{ routes, neighbors: [], forwarding: [], wireguardPeers },
+  };
+}
+
+function routed({ ranges, uplink, peers }: NetworkInputs, refusals: Refusal[]): DesiredNetwork {
+  const routes: Route[] = [];
+  for (const peer of peers) {
+    for (const range of usable(peer, ranges)) {
+      const gateway = peer.addresses.find(({ family }) => family === range.family);
+      if (gateway === undefined)
+        refusals.push({
+          node: peer.name,
+          reason: `it has no IPv${range.family} address as the gateway of ${formatCidr(range)}`,
+        });
+      else if (!uplink.networks.some((network) => cidrContains(network, gateway)))
+        refusals.push({
+          node: peer.name,
+          reason: `its address ${formatIp(gateway)} is not on the network of ${uplink.name}, so that routes cannot reach it`,
+        });
+      else
+        routes.push({
+          ...{
+            destination: formatCidr(range),
+            device: uplink.name,
+            gateway: formatIp(gateway),
+            onlink: false,
+            source: '',
+          },
+        });
+    }
+  }
+  return { ...NO_NETWORK, routes };
+}
+
+/** Pods of a family that this node's pods do not have cannot be reached. */
+const usable = (peer: Peer, own: readonly Cidr[]): readonly Cidr[] =>
+  peer.ranges.filter(({ family }) => own.some((range) => range.family === family));
+
+function sourceFor(range: Cidr, own: readonly Cidr[]): string {
+  const same = own.find(({ family }) => family === range.family);
+  return same === undefined ? '' : tunnelAddress(same);
+}
+
+const otherFamily = (peer: Peer, { address: { family } }: Uplink): Refusal => ({
+  node: peer.name,
+  reason: `it has no IPv${family} address, which this node uses between nodes`,
+});

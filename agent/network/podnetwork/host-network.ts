@@ -1,0 +1,250 @@
+/**
+ * Reads and changes the host's network for the pod network with the tools `ip`, `bridge` and `wg`. `prefix` is a command that
+ * runs them elsewhere, for example in a network namespace.
+ */
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import { promisify } from 'node:util';
+import {
+  canonicalIp,
+  formatIp,
+  type Ip,
+  isLinkLocalUnicast,
+  parseCidr,
+  parseIp,
+} from '../../../api/meta/ip-addresses.ts';
+import { LINK_PREFIX, ROUTE_PROTOCOL, type Route, type Uplink, VXLAN_LINK, WIREGUARD_LINK } from './desired-network.ts';
+import type { Commands, ObservedLink, ObservedNetwork } from './network-difference.ts';
+
+const execute = promisify(execFile);
+const MOST_OUTPUT = { maxBuffer: 64 * 1024 * 1024 };
+/** The longest part of an error that is logged. */
+const LONGEST_ERROR = 1000;
+
+export interface HostNetwork {
+  /** Returns an empty string if the host has the tools and the kernel has the kind of link, else the reason. */
+  problem(kind: 'vxlan' | 'wireguard'): Promise<string>;
+  /** Returns the interface that has the address; `undefined` if none has it. */
+  uplink(address: Ip): Promise<Uplink | undefined>;
+  observe(): Promise<ObservedNetwork>;
+  /** Runs all commands, and throws if one of them failed. */
+  change(commands: Commands): Promise<void>;
+  /** Removes a link that may not exist. */
+  removeLink(name: string): Promise<void>;
+}
+
+interface LinkJson {
+  readonly ifname?: string;
+  readonly mtu?: number;
+  readonly flags?: readonly string[];
+  readonly address?: string;
+  readonly linkinfo?: {
+    readonly info_kind?: string;
+    readonly info_data?: Readonly<Record<'id' | 'port', number>> &
+      Readonly<Record<'local' | 'local6' | 'link', string>>;
+  };
+  readonly addr_info?: readonly { readonly local?: string; readonly prefixlen?: number }[];
+}
+
+interface RouteJson {
+  readonly dst?: string;
+  readonly dev?: string;
+  readonly gateway?: string;
+  readonly prefsrc?: string;
+  readonly flags?: readonly string[];
+}
+
+export function hostNetwork(prefix: readonly string[] = []): HostNetwork {
+  const run = async (tool: string, args: readonly string[]): Promise<string> => {
+    const [command = tool, ...rest] = [...prefix, tool, ...args];
+    return (await execute(command, rest, MOST_OUTPUT)).stdout;
+  };
+  const batch = async (tool: string, lines: readonly string[]): Promise<void> => {
+    const [command = tool, ...args] = [...prefix, tool, '-force', '-batch', '-'];
+    if (lines.length > 0) await feed(command, args, lines);
+  };
+  return {
+    problem: (kind) => kindProblem(kind, run),
+    uplink: (address) => readUplink(address, run),
+    observe: () => observe(run),
+
+    async change(commands) {
+      const errors: string[] = [];
+      const attempt = async (work: () => Promise<unknown>): Promise<void> => {
+        await work().catch((error: unknown) => errors.push(error instanceof Error ? error.message : String(error)));
+      };
+      await attempt(() => batch('ip', commands.before));
+      if (commands.createsWireguard) await attempt(() => createWireguard(run));
+      if (commands.wireguard.length > 0) await attempt(() => run('wg', ['set', WIREGUARD_LINK, ...commands.wireguard]));
+      await attempt(() => batch('ip', commands.ip));
+      await attempt(() => batch('bridge', commands.bridge));
+      if (errors.length > 0) throw new Error(errors.join('; ').slice(0, LONGEST_ERROR));
+    },
+
+    async removeLink(name) {
+      await run('ip', ['link', 'delete', 'dev', name]).catch(missing);
+    },
+  };
+}
+
+type Run = (tool: string, args: readonly string[]) => Promise<string>;
+
+/** The tools print nothing, or empty objects, where nothing is. */
+async function readItems<T>(run: Run, tool: string, args: readonly string[]): Promise<readonly T[]> {
+  const output = await run(tool, ['-j', ...args]);
+  const items = output.trim() === '' ? [] : (JSON.parse(output) as readonly T[]);
+  return items.filter((item) => Object.keys(item as object).length > 0);
+}
+
+async function readUplink(address: Ip, run: Run): Promise<Uplink | undefined> {
+  const found = await readItems<LinkJson>(run, 'ip', ['address', 'show', 'to', formatIp(address)]);
+  const [link] = found.filter(({ addr_info: addresses = [] }) => addresses.length > 0);
+  if (link?.ifname === undefined) return undefined;
+  const [whole = link] = await readItems<LinkJson>(run, 'ip', ['address', 'show', 'dev', link.ifname]);
+  const networks = addressesOf(whole).flatMap((one) => parseCidr(one) ?? []);
+  return { name: link.ifname, mtu: link.mtu ?? 1500, address, networks };
+}
+
+async function observe(run: Run): Promise<ObservedNetwork> {
+  const vxlan = (await readItems<LinkJson>(run, 'ip', ['-d', 'address', 'show', 'type', 'vxlan'])).filter(
+    ({ ifname }) => ifname === VXLAN_LINK,
+  );
+  // A WireGuard link that another program runs in place of the kernel is a TUN device.
+  const wireguard = await readItems<LinkJson>(run, 'ip', ['-d', 'address', 'show', 'dev', WIREGUARD_LINK]).catch(
+    missing,
+  );
+  const protocol = String(ROUTE_PROTOCOL);
+  const four = await readItems<RouteJson>(run, 'ip', ['-4', 'route', 'show', 'proto', protocol]);
+  const six = await readItems<RouteJson>(run, 'ip', ['-6', 'route', 'show', 'proto', protocol]).catch(missing);
+  return {
+    links: [...vxlan, ...wireguard].map(observedLink),
+    routes: [...four, ...six].map(observedRoute),
+    ...(vxlan.length > 0 ? await observeVxlan(run) : { neighbors: [], forwarding: [] }),
+    ...wireguardState(wireguard.length > 0 ? await run('wg', ['show', WIREGUARD_LINK, 'dump']) : ''),
+  };
+}
+
+async function observeVxlan(run: Run): Promise<Pick<ObservedNetwork, 'neighbors' | 'forwarding'>> {
+  const show = ['neighbor', 'show', 'dev', VXLAN_LINK, 'nud', 'permanent'];
+  const neighbors = await readItems<{ dst?: string; lladdr?: string }>(run, 'ip', show);
+  const entries = await readItems<{ mac?: string; dst?: string }>(run, 'bridge', ['fdb', 'show', 'dev', VXLAN_LINK]);
+  return {
+    neighbors: neighbors.map(({ dst = '', lladdr = '' }) => ({ address: canonical(dst), mac: lladdr })),
+    forwarding: entries.flatMap(({ mac = '', dst }) =>
+      dst === undefined ? [] : [{ mac, destination: canonical(dst) }],
+    ),
+  };
+}
+
+/** The tools exit with a number where nothing is found. Other errors, such as a missing tool, are passed on. */
+function missing(error: unknown): [] {
+  if (typeof (error as { code?: unknown }).code === 'number') return [];
+  throw error;
+}
+
+async function feed(command: string, args: readonly string[], lines: readonly string[]): Promise<void> {
+  const child = spawn(command, args, { stdio: ['pipe', 'ignore', 'pipe'] });
+  const [stderr, [code]] = await Promise.all([
+    text(child.stderr),
+    once(child, 'close') as Promise<[number | null]>,
+    // A child that exits early closes its input. Its exit code reports the failure.
+    new Promise<void>((resolve) => child.stdin.once('error', () => resolve()).end(`${lines.join('\n')}\n`, resolve)),
+  ]);
+  if (code === 0) return;
+  // `Command failed -:3` names the line of the failure before it.
+  const failed = [...stderr.matchAll(/^Command failed \S+:(\d+)$/gm)].map(
+    ([, number]) => lines[Number(number) - 1] ?? '',
+  );
+  const reasons = stderr.split('\n').filter((line) => line !== '' && !line.startsWith('Command failed'));
+  throw new Error(`${command}: ${reasons.join('; ')} (${failed.join('; ')})`);
+}
+
+/** Creates the link in the kernel, or by the program wireguard-go where the kernel has no WireGuard. */
+async function createWireguard(run: Run): Promise<void> {
+  const inKernel = await run('ip', ['link', 'add', WIREGUARD_LINK, 'type', 'wireguard']).then(() => true, noSuchKind);
+  if (!inKernel) await run('wireguard-go', [WIREGUARD_LINK]);
+}
+
+/** Returns false if the kernel does not know the kind of link; passes other errors on. */
+function noSuchKind(error: unknown): false {
+  if (/unknown device type|not supported/i.test((error as { stderr?: string }).stderr ?? '')) return false;
+  throw error;
+}
+
+/** A size that no link can have: the kernel looks for the kind of link, and then refuses to create it. */
+const IMPOSSIBLE_MTU = '2147483647';
+
+async function kindProblem(kind: 'vxlan' | 'wireguard', run: Run): Promise<string> {
+  const probe = ['link', 'add', `${LINK_PREFIX}probe`, 'mtu', IMPOSSIBLE_MTU, 'type', kind];
+  let inKernel: boolean;
+  try {
+    inKernel = await run('ip', probe).then(() => true, noSuchKind);
+  } catch (error) {
+    if (isAbsent(error)) return 'the tool ip is not installed (apt-get install iproute2)';
+    const { stderr = '' } = error as { stderr?: string };
+    if (/not permitted/i.test(stderr)) return 'the agent may not change the network (CAP_NET_ADMIN)';
+    inKernel = true;
+  }
+  if (kind === 'vxlan') return inKernel ? '' : 'the kernel has no VXLAN (modprobe vxlan)';
+  if (await lacks(run, 'wg', ['--version'])) return 'the tool wg is not installed (apt-get install wireguard-tools)';
+  return inKernel || !(await lacks(run, 'wireguard-go', ['--version']))
+    ? ''
+    : 'the kernel has no WireGuard (modprobe wireguard), and wireguard-go is not installed';
+}
+
+const isAbsent = (error: unknown): boolean => (error as { code?: unknown }).code === 'ENOENT';
+
+async function lacks(run: Run, tool: string, args: readonly string[]): Promise<boolean> {
+  return run(tool, args).then(() => false, isAbsent);
+}
+
+const canonical = (address: string): string => canonicalIp(address) ?? address;
+
+/** The addresses of a link with their prefix lengths, without link-local ones. */
+function addressesOf({ addr_info: addresses = [] }: LinkJson): string[] {
+  return addresses.flatMap(({ local = '', prefixlen }) => {
+    const ip = parseIp(local);
+    return ip === undefined || isLinkLocalUnicast(ip) ? [] : `${formatIp(ip)}/${prefixlen ?? 0}`;
+  });
+}
+
+function observedLink(link: LinkJson): ObservedLink {
+  const { info_kind: kind, info_data: data } = link.linkinfo ?? {};
+  const local = data?.local ?? data?.local6 ?? '';
+  return {
+    name: link.ifname ?? '',
+    mtu: link.mtu ?? 0,
+    isUp: link.flags?.includes('UP') === true,
+    addresses: addressesOf(link),
+    vxlan:
+      kind !== 'vxlan' || data === undefined
+        ? undefined
+        : { id: data.id, port: data.port, local: canonical(local), device: data.link, mac: link.address ?? '' },
+  };
+}
+
+function observedRoute({ dst = '', dev = '', gateway = '', prefsrc = '', flags = [] }: RouteJson): Route {
+  const [address = '', length] = dst.split('/');
+  const bits = length ?? (dst.includes(':') ? '128' : '32');
+  return {
+    destination: `${canonical(address)}/${bits}`,
+    device: dev,
+    gateway: canonical(gateway),
+    onlink: flags.includes('onlink'),
+    source: canonical(prefsrc),
+  };
+}
+
+/** The output of `wg show LINK dump`: a line of the link and one of each peer, with tabs. */
+function wireguardState(dump: string): Pick<ObservedNetwork, 'wireguard' | 'wireguardPeers'> {
+  const [own, ...peers] = dump.split('\n').filter((line) => line !== '');
+  const [, publicKey = '', port = ''] = own?.split('\t') ?? [];
+  return {
+    wireguard: own === undefined ? undefined : { publicKey, port: Number(port) },
+    wireguardPeers: peers.map((line) => {
+      const [key = '', , endpoint = '', allowed = ''] = line.split('\t');
+      return { publicKey: key, endpoint, allowedIps: allowed === '(none)' ? [] : allowed.split(',') };
+    }),
+  };
+}

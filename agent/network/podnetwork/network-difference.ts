@@ -1,0 +1,195 @@
+/**
+ * Compares what the kernel has with what it must have, and returns the commands that make up the difference. Pure. What is as
+ * desired is not touched, so that packets flow on while other nodes come and go.
+ */
+import {
+  type DesiredNetwork,
+  type ForwardingEntry,
+  LINK_PREFIX,
+  type Neighbor,
+  type Route,
+  ROUTE_PROTOCOL,
+  type VxlanLink,
+  type WireguardLink,
+  type WireguardPeer,
+} from './desired-network.ts';
+
+/** What the kernel has under the names of the pod network. */
+export interface ObservedNetwork {
+  readonly links: readonly ObservedLink[];
+  readonly routes: readonly Route[];
+  readonly neighbors: readonly Neighbor[];
+  readonly forwarding: readonly ForwardingEntry[];
+  /** The keys and the port of the WireGuard link; `undefined` without one. */
+  readonly wireguard: { readonly publicKey: string; readonly port: number } | undefined;
+  readonly wireguardPeers: readonly WireguardPeer[];
+}
+
+export interface ObservedLink {
+  readonly name: string;
+  readonly mtu: number;
+  readonly isUp: boolean;
+  /** With their prefix lengths, without link-local ones. */
+  readonly addresses: readonly string[];
+  /** `undefined` if it is not a VXLAN link. */
+  readonly vxlan: Omit<VxlanLink, 'kind' | 'name' | 'mtu'> | undefined;
+}
+
+/** Lines for `ip -batch`, in two parts, between which a WireGuard link is created, and lines for `bridge -batch`. */
+export interface Commands {
+  readonly before: readonly string[];
+  /** The WireGuard link does not exist, and `ip` alone cannot always create it. */
+  readonly createsWireguard: boolean;
+  readonly ip: readonly string[];
+  readonly bridge: readonly string[];
+  /** Arguments of `wg set` after the name of the link. */
+  readonly wireguard: readonly string[];
+}
+
+export const isEmpty = ({ before, createsWireguard, ip, bridge, wireguard }: Commands): boolean =>
+  !createsWireguard && before.length + ip.length + bridge.length + wireguard.length === 0;
+
+export function commandsFor(desired: DesiredNetwork, observed: ObservedNetwork): Commands {
+  const { link } = desired;
+  const found = observed.links.find(({ name }) => name === link?.name);
+  const fits = found !== undefined && link !== undefined && linkFits(link, found);
+  const gone = observed.links.filter(({ name }) => name !== link?.name || !fits);
+  const before = [
+    ...observed.routes
+      .filter((route) => !gone.some(({ name }) => name === route.device) && !has(desired.routes, route, routeKey))
+      .map((route) => `route del ${route.destination} ${routePlace(route)}`),
+    ...gone.map(({ name }) => `link del dev ${name}`),
+    ...(link?.kind === 'vxlan' && !fits ? [createVxlan(link)] : []),
+  ];
+  // What stood on a removed link is gone with it.
+  const kept = fits ? observed : EMPTY;
+  const routes = observed.routes.filter((route) => !gone.some(({ name }) => name === route.device));
+  return {
+    before,
+    createsWireguard: link?.kind === 'wireguard' && !fits,
+    ip:
+      link === undefined
+        ? addedRoutes(desired, routes)
+        : [...linkCommands(desired, fits ? found : undefined, kept), ...addedRoutes(desired, routes)],
+    bridge: link === undefined ? [] : forwardingCommands(desired, kept, link.name),
+    wireguard: link?.kind === 'wireguard' ? wireguardArguments(link, desired.wireguardPeers, kept) : [],
+  };
+}
+
+const EMPTY: ObservedNetwork = {
+  links: [],
+  routes: [],
+  neighbors: [],
+  forwarding: [],
+  wireguard: undefined,
+  wireguardPeers: [],
+};
+
+function linkFits(link: NonNullable<DesiredNetwork['link']>, found: ObservedLink): boolean {
+  if (link.kind === 'wireguard') return found.vxlan === undefined;
+  const { vxlan } = found;
+  return (
+    vxlan !== undefined &&
+    vxlan.id === link.id &&
+    vxlan.port === link.port &&
+    vxlan.local === link.local &&
+    vxlan.device === link.device
+  );
+}
+
+/** `nolearning`: the agent alone decides where frames go. */
+const createVxlan = ({ name, mac, mtu, id, port, local, device }: VxlanLink): string =>
+  `link add ${name} address ${mac} mtu ${mtu} type vxlan id ${id} dstport ${port} local ${local} dev ${device} nolearning`;
+
+/** `found` is `undefined` if the link was created just now. */
+function linkCommands(desired: DesiredNetwork, found: ObservedLink | undefined, kept: ObservedNetwork): string[] {
+  const { link, addresses, neighbors } = desired;
+  if (link === undefined) return [];
+  const { name, mtu } = link;
+  const mac =
+    link.kind === 'vxlan' && found?.vxlan !== undefined && found.vxlan.mac !== link.mac ? ` address ${link.mac}` : '';
+  const size = (found === undefined ? link.kind === 'wireguard' : found.mtu !== mtu) ? ` mtu ${mtu}` : '';
+  const up = found?.isUp === true ? '' : ' up';
+  const had = found?.addresses ?? [];
+  return [
+    ...(mac + size + up === '' ? [] : [`link set dev ${name}${mac}${size}${up}`]),
+    ...had.filter((address) => !addresses.includes(address)).map((address) => `address del ${address} dev ${name}`),
+    ...addresses
+      .filter((address) => !had.includes(address))
+      .map((address) => `address add ${address} dev ${name}${address.includes(':') ? ' nodad' : ''}`),
+    ...kept.neighbors
+      .filter((one) => !has(neighbors, one, ({ address }) => address))
+      .map(({ address }) => `neighbor del ${address} dev ${name}`),
+    ...neighbors
+      .filter((one) => !has(kept.neighbors, one, neighborKey))
+      .map(({ address, mac: lladdr }) => `neighbor replace ${address} lladdr ${lladdr} dev ${name} nud permanent`),
+  ];
+}
+
+/** An administrator's route to the same destination is not replaced: adding then fails. */
+function addedRoutes({ routes }: DesiredNetwork, existing: readonly Route[]): string[] {
+  return routes
+    .filter((route) => !has(existing, route, routeKey))
+    .map((route) => {
+      const source = route.source === '' ? '' : ` src ${route.source}`;
+      return `route add ${route.destination} ${routePlace(route)}${route.onlink ? ' onlink' : ''}${source}`;
+    });
+}
+
+function forwardingCommands({ forwarding }: DesiredNetwork, kept: ObservedNetwork, name: string): string[] {
+  return [
+    ...kept.forwarding
+      .filter((one) => !has(forwarding, one, forwardingKey))
+      .map(({ mac, destination }) => `fdb del ${mac} dev ${name} dst ${destination} self`),
+    ...forwarding
+      .filter((one) => !has(kept.forwarding, one, forwardingKey))
+      .map(({ mac, destination }) => `fdb replace ${mac} dev ${name} dst ${destination} self permanent`),
+  ];
+}
+
+function wireguardArguments(
+  { keys: own, port }: WireguardLink,
+  desired: readonly WireguardPeer[],
+  { wireguard, wireguardPeers: kept }: ObservedNetwork,
+): string[] {
+  const keys = new Set(desired.map(({ publicKey }) => publicKey));
+  return [
+    ...(wireguard?.port === port ? [] : ['listen-port', String(port)]),
+    ...(wireguard?.publicKey === own.publicKey ? [] : ['private-key', own.privateKeyFile]),
+    ...kept.filter(({ publicKey }) => !keys.has(publicKey)).flatMap(({ publicKey }) => ['peer', publicKey, 'remove']),
+    ...desired
+      .filter((peer) => !has(kept, peer, wireguardKey))
+      .flatMap(({ publicKey, endpoint, allowedIps }) => [
+        'peer',
+        publicKey,
+        'endpoint',
+        endpoint,
+        'allowed-ips',
+        allowedIps.join(','),
+      ]),
+  ];
+}
+
+function has<T>(list: readonly T[], item: T, key: (item: T) => string): boolean {
+  const wanted = key(item);
+  return list.some((one) => key(one) === wanted);
+}
+
+const routePlace = ({ gateway, device }: Route): string =>
+  `${gateway === '' ? '' : `via ${gateway} `}dev ${device} proto ${ROUTE_PROTOCOL}`;
+const routeKey = ({ destination, device, gateway, source }: Route): string =>
+  [destination, device, gateway, source].join(' ');
+const neighborKey = ({ address, mac }: Neighbor): string => `${address} ${mac}`;
+const forwardingKey = ({ mac, destination }: ForwardingEntry): string => `${mac} ${destination}`;
+const wireguardKey = ({ publicKey, endpoint, allowedIps }: WireguardPeer): string =>
+  [publicKey, endpoint, ...allowedIps.toSorted()].join(' ');
+
+/** The commands that remove everything of the pod network from the kernel, except rules. */
+export function removalCommands(observed: ObservedNetwork): readonly string[] {
+  return [
+    ...observed.routes
+      .filter(({ device }) => !device.startsWith(LINK_PREFIX))
+      .map((route) => `route del ${route.destination} ${routePlace(route)}`),
+    ...observed.links.map(({ name }) => `link del dev ${name}`),
+  ];
+}

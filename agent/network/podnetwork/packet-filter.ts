@@ -1,0 +1,85 @@
+/**
+ * Applies the rules of the pod network with the iptables tools. `prefix` is a command that runs them elsewhere, for example in
+ * a network namespace.
+ */
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import { promisify } from 'node:util';
+import { type Jump, jumps } from './packet-rules.ts';
+
+const execute = promisify(execFile);
+/** Other processes hold the xtables lock only briefly. */
+const WAIT = ['-w', '10'];
+/** Docker calls this chain before its own rules, which it moves to the beginning of FORWARD whenever it creates a network. */
+const DOCKER_USER = 'DOCKER-USER';
+
+export interface PodPacketFilter {
+  /** Replaces the chains that the text names, atomically for each table. */
+  apply(family: 4 | 6, rules: string): Promise<void>;
+  /** Adds the jumps that are missing. */
+  ensureJumps(family: 4 | 6, jumps: readonly Jump[]): Promise<void>;
+  /** Returns false if another process has removed one of the jumps. */
+  intact(family: 4 | 6, jumps: readonly Jump[]): Promise<boolean>;
+  /** Removes the chains and all jumps to them. */
+  remove(family: 4 | 6): Promise<void>;
+}
+
+export function podPacketFilter(prefix: readonly string[] = []): PodPacketFilter {
+  const command = (family: 4 | 6, suffix: string, args: readonly string[]): [string, string[]] => {
+    const [program = '', ...rest] = [...prefix, `${family === 4 ? 'iptables' : 'ip6tables'}${suffix}`, ...args];
+    return [program, rest];
+  };
+  const run = (family: 4 | 6, ...args: readonly string[]): Promise<unknown> =>
+    execute(...command(family, '', [...WAIT, ...args]));
+  /** The tools exit with a number if there is no such rule or chain. */
+  const succeeds = (family: 4 | 6, ...args: readonly string[]): Promise<boolean> =>
+    run(family, ...args).then(() => true, refused);
+  const restore = async (family: 4 | 6, rules: string): Promise<void> => {
+    const [program, args] = command(family, '-restore', ['--noflush', ...WAIT]);
+    const child = spawn(program, args, { stdio: ['pipe', 'ignore', 'pipe'] });
+    const [stderr, [code]] = await Promise.all([
+      text(child.stderr),
+      once(child, 'close') as Promise<[number | null]>,
+      // A child that exits early closes its input. Its exit code reports the failure.
+      new Promise<void>((resolve) => child.stdin.once('error', () => resolve()).end(rules, resolve)),
+    ]);
+    if (code !== 0) throw new Error(`${program}: ${stderr.trim().split('\n').join('; ')}`);
+  };
+  return {
+    apply: restore,
+
+    async intact(family, jumps) {
+      const withDocker = await succeeds(family, '-t', 'filter', '-S', DOCKER_USER);
+      for (const jump of jumps) if (!(await succeeds(family, ...ruleOf(jump, '-C', withDocker)))) return false;
+      return true;
+    },
+
+    async ensureJumps(family, jumps) {
+      const withDocker = await succeeds(family, '-t', 'filter', '-S', DOCKER_USER);
+      for (const jump of jumps) {
+        if (await succeeds(family, ...ruleOf(jump, '-C', withDocker))) continue;
+        await run(family, ...ruleOf(jump, jump.isLast ? '-A' : '-I', withDocker));
+      }
+    },
+
+    async remove(family) {
+      const all = [...jumps({ bridge: '' }), ...jumps({ bridge: 'any' })];
+      for (const jump of all)
+        for (const withDocker of [true, false]) while (await succeeds(family, ...ruleOf(jump, '-D', withDocker)));
+      const chains = new Map(all.map(({ table, to }) => [to, table]));
+      for (const [chain, table] of chains)
+        if (await succeeds(family, '-t', table, '-F', chain)) await run(family, '-t', table, '-X', chain);
+    },
+  };
+}
+
+function refused(error: unknown): false {
+  if (typeof (error as { code?: unknown }).code === 'number') return false;
+  throw error;
+}
+
+function ruleOf({ table, from, to, isLast }: Jump, verb: string, withDocker: boolean): string[] {
+  const chain = withDocker && from === 'FORWARD' && !isLast ? DOCKER_USER : from;
+  return ['-t', table, verb, chain, '-j', to];
+}

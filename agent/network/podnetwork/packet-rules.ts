@@ -1,0 +1,107 @@
+/**
+ * Builds the netfilter rules of the pod network, as input of `iptables-restore --noflush`. Pure.
+ *
+ * Packets between pods keep their addresses, everything else that leaves the pods' ranges is masqueraded. Packets between pods
+ * of different nodes are accepted before the rules of a firewall, and what pods send elsewhere after them. The rules stand in
+ * chains of our own; the built-in chains only get the jumps of `jumps`.
+ */
+import { type Cidr, cidrSize, formatCidr } from '../../../api/meta/ip-addresses.ts';
+
+/** The names of all chains begin so. They differ from those of the service proxy, which removes chains of its own prefix. */
+const CHAIN_PREFIX = 'ORCHLET-POD';
+const BETWEEN = `${CHAIN_PREFIX}-NET`;
+const OUTWARD = `${CHAIN_PREFIX}-OUT`;
+const MASQUERADE = `${CHAIN_PREFIX}-NAT`;
+const DIRECT = `${CHAIN_PREFIX}-RAW`;
+
+export interface RuleInputs {
+  readonly family: 4 | 6;
+  /** The range of this node's pods. */
+  readonly range: Cidr;
+  /** The ranges of all peers. */
+  readonly peerRanges: readonly Cidr[];
+  /** The bridge of pods whose network has no rules of a container runtime; empty with Docker, which has its own rules. */
+  readonly bridge: string;
+  /** The value of `--iptables-masquerade-bit`. The service proxy masquerades packets with this mark. */
+  readonly masqueradeBit: number;
+}
+
+export interface Jump {
+  readonly table: 'raw' | 'nat' | 'filter';
+  readonly from: string;
+  readonly to: string;
+  readonly isLast: boolean;
+}
+
+/** Docker drops packets to containers that come from other hosts in the raw table. */
+export function jumps({ bridge }: Pick<RuleInputs, 'bridge'>): readonly Jump[] {
+  return [
+    { table: 'nat', from: 'POSTROUTING', to: MASQUERADE, isLast: false },
+    { table: 'filter', from: 'FORWARD', to: BETWEEN, isLast: false },
+    bridge === ''
+      ? { table: 'raw', from: 'PREROUTING', to: DIRECT, isLast: false }
+      : { table: 'filter', from: 'FORWARD', to: OUTWARD, isLast: true },
+  ];
+}
+
+export function packetRules({ family, range, peerRanges, bridge, masqueradeBit }: RuleInputs): string {
+  const own = formatCidr(range);
+  const cluster = mergedRanges([range, ...peerRanges]).map(formatCidr);
+  const mark = `0x${(2 ** masqueradeBit).toString(16)}`;
+  const raw = [
+    '*raw',
+    `:${DIRECT} - [0:0]`,
+    ...cluster.map((from) => `-A ${DIRECT} -s ${from} -d ${own} -j ACCEPT`),
+    'COMMIT',
+  ];
+  const outward = [
+    `:${OUTWARD} - [0:0]`,
+    `-A ${OUTWARD} -i ${bridge} -s ${own} -j ACCEPT`,
+    `-A ${OUTWARD} -o ${bridge} -d ${own} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`,
+  ];
+  return `${[
+    ...(bridge === '' ? raw : []),
+    '*nat',
+    `:${MASQUERADE} - [0:0]`,
+    // A mark that the service proxy has not taken off yet.
+    `-A ${MASQUERADE} -m mark --mark ${mark}/${mark} -j RETURN`,
+    ...cluster.map((to) => `-A ${MASQUERADE} -s ${own} -d ${to} -j ACCEPT`),
+    `-A ${MASQUERADE} -s ${own} ! -d ${family === 4 ? '224.0.0.0/4' : 'ff00::/8'} -j MASQUERADE --random-fully`,
+    'COMMIT',
+    '*filter',
+    `:${BETWEEN} - [0:0]`,
+    ...cluster.flatMap((other) => [
+      `-A ${BETWEEN} -s ${own} -d ${other} -j ACCEPT`,
+      `-A ${BETWEEN} -s ${other} -d ${own} -j ACCEPT`,
+    ]),
+    ...(bridge === '' ? [] : outward),
+    'COMMIT',
+  ].join('\n')}\n`;
+}
+
+/** Joins neighbors: the ranges of a cluster of many nodes become few. The addresses are exactly those of the ranges. */
+export function mergedRanges(ranges: readonly Cidr[]): Cidr[] {
+  const sorted = ranges.toSorted((a, b) =>
+    a.base < b.base ? -1 : a.base > b.base ? 1 : a.prefixLength - b.prefixLength,
+  );
+  const merged: Cidr[] = [];
+  for (const range of sorted) {
+    const last = merged.at(-1);
+    if (last !== undefined && range.base < last.base + cidrSize(last)) continue;
+    merged.push(range);
+    for (
+      let pair = joined(merged.at(-2), merged.at(-1));
+      pair !== undefined;
+      pair = joined(merged.at(-2), merged.at(-1))
+    )
+      merged.splice(-2, 2, pair);
+  }
+  return merged;
+}
+
+function joined(a: Cidr | undefined, b: Cidr | undefined): Cidr | undefined {
+  if (a === undefined || b === undefined || a.prefixLength !== b.prefixLength || a.prefixLength === 0) return undefined;
+  const size = cidrSize(a);
+  if (b.base !== a.base + size || a.base % (2n * size) !== 0n) return undefined;
+  return { ...a, prefixLength: a.prefixLength - 1 };
+}

@@ -1,0 +1,378 @@
+/**
+ * Keeps the network between the pods of this node and those of other nodes: the CNI configuration of the runtime, the link to
+ * other nodes with its routes, and the rules for their packets. Each turn compares the host with the nodes of the cluster and
+ * applies the difference, so that what others change is repaired.
+ *
+ * Everything stays when the agent stops, as pods do, unless it calls `close({ remove: true })`. A restarted agent takes it
+ * over, and knows the other nodes from its memory until the API server answers. One agent works in a network namespace.
+ */
+import { mkdir } from 'node:fs/promises';
+import type { Server } from 'node:net';
+import { join } from 'node:path';
+import type { Logger } from '../../../api/component/logger.ts';
+import { background } from '../../../api/machinery/background.ts';
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
+import type { Informer } from '../../../api/machinery/informer.ts';
+import type { Node } from '../../../api/machinery/kinds.ts';
+import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
+import { type Cidr, type Ip, isLoopback, parseCidr, parseIp } from '../../../api/meta/ip-addresses.ts';
+import { takeNamespaceLock } from '../namespace-lock.ts';
+import {
+  choosePeers,
+  type ClusterNode,
+  clusterNode,
+  ENDPOINT,
+  endpointText,
+  type Peer,
+  PUBLIC_KEY,
+  type Refusal,
+} from './cluster-nodes.ts';
+import {
+  cniConfiguration,
+  type CniPlaces,
+  foreignConfigurations,
+  missingPlugins,
+  POD_BRIDGE,
+  removeCniConfiguration,
+  writeCniConfiguration,
+} from './cni-configuration.ts';
+import {
+  desiredNetwork,
+  NO_NETWORK,
+  type NetworkMode,
+  podMtu,
+  type Uplink,
+  type WireguardKeys,
+} from './desired-network.ts';
+import type { HostNetwork } from './host-network.ts';
+import { commandsFor, isEmpty } from './network-difference.ts';
+import type { PodPacketFilter } from './packet-filter.ts';
+import { jumps, packetRules } from './packet-rules.ts';
+import { createKeys, readKeys, writeKeys } from './wireguard-keys.ts';
+
+/** Where the last known nodes are stored. */
+export interface NodeMemory {
+  load(): Promise<readonly ClusterNode[] | undefined>;
+  save(nodes: () => readonly ClusterNode[]): void;
+}
+
+export interface PodNetworkOptions {
+  readonly mode: NetworkMode;
+  readonly port: number;
+  readonly nodeName: string;
+  readonly nodes: Informer<Node>;
+  readonly memory: NodeMemory;
+  /** The pod ranges of this node; empty until they are assigned. */
+  readonly ranges: () => readonly string[];
+  /** The addresses that this node reports, the primary one first. */
+  readonly nodeAddresses: () => readonly string[];
+  /** All addresses of this host. */
+  readonly hostAddresses: () => readonly string[];
+  /** The ranges of all pods of the cluster, if they are known. */
+  readonly clusterRanges: () => readonly string[];
+  /** Resolves to `undefined` if the runtime uses no CNI plugins. */
+  readonly cniPlaces: () => Promise<CniPlaces | undefined>;
+  readonly hairpin: boolean;
+  readonly masqueradeBit: number;
+  /** Keeps allocated addresses and the private key. */
+  readonly stateDirectory: string;
+  /** How long a WireGuard key is used; 0 means for ever. */
+  readonly keyLifetimeMs: number;
+  readonly host: HostNetwork;
+  readonly filter: PodPacketFilter;
+  /** Sets the kernel parameters that forwarding needs. */
+  readonly prepareHost: (families: ReadonlySet<4 | 6>) => Promise<void>;
+  /** Writes annotations of this node. */
+  readonly publish: (annotations: Readonly<Record<string, string>>) => Promise<void>;
+  /** Removes everything from this host. */
+  readonly removeAll: () => Promise<void>;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Called when `problem` has changed. */
+  readonly onProblem: (message: string) => void;
+  /** Called when the pods of other nodes cannot be reached, once for each reason. */
+  readonly onRefusal: (refusal: Refusal) => void;
+  /** The name of the lock. */
+  readonly lockName: string;
+}
+
+/** How often to compare the host with the desired state, because another process may have changed it. */
+const INSPECT_MS = 30_000;
+/** How long to collect changes of nodes before a turn. */
+const GATHER_MS = 50;
+/** What pods get if the interface of the node's address is not known. */
+const USUAL_MTU = 1500;
+
+export class PodNetwork {
+  readonly #options: PodNetworkOptions;
+  readonly #loop: WakeableLoop;
+  readonly #closing = new AbortController();
+  #running: Promise<void> = Promise.resolve();
+  #lock: Server | undefined;
+  #problem = '';
+  #said = '';
+  #isPrepared = '';
+  /** The nodes of the last run, until the API server has sent them. */
+  #remembered: readonly ClusterNode[] | undefined;
+  #hasLoaded = false;
+  /** The applied rules of each family. */
+  readonly #applied = new Map<4 | 6, string>();
+  /** Nothing of an earlier state is left on the host. */
+  #hasCleared = false;
+  #refusals = new Map<string, string>();
+
+  constructor(options: PodNetworkOptions) {
+    this.#options = options;
+    this.#loop = new WakeableLoop({ clock: options.clock, onError: (error) => this.#complain(error) });
+  }
+
+  /** Why pods of this node cannot be started or reached; empty if they can. */
+  problem(): string {
+    return this.#problem;
+  }
+
+  /** Something that the network depends on has changed. */
+  changed(): void {
+    this.#loop.wake();
+  }
+
+  /** Keeps the network until the signal aborts or it is closed. Never rejects. */
+  run(signal: AbortSignal): Promise<void> {
+    const { nodes, logger } = this.#options;
+    const ending = AbortSignal.any([signal, this.#closing.signal]);
+    const concerns = (before: Node, after: Node): boolean =>
+      JSON.stringify(clusterNode(before)) !== JSON.stringify(clusterNode(after));
+    nodes.addHandler({
+      add: () => this.changed(),
+      update: (before, after) => (concerns(before, after) ? this.changed() : undefined),
+      delete: () => this.changed(),
+    });
+    background(
+      nodes.synced(ending).then(() => this.changed()),
+      { logger, what: 'Waiting for the nodes', signal: ending },
+    );
+    this.#running = this.#loop.run(ending, () => this.#turn());
+    return this.#running;
+  }
+
+  /** `remove`: no pods remain on this host. */
+  async close({ remove }: { readonly remove: boolean }): Promise<void> {
+    this.#closing.abort();
+    await this.#running;
+    if (remove && this.#lock !== undefined)
+      await this.#options.removeAll().catch((error: unknown) => this.#complain(error));
+    this.#lock?.close();
+  }
+
+  async #turn(): Promise<number> {
+    const { clock, logger, lockName } = this.#options;
+    this.#lock ??= await takeNamespaceLock(lockName);
+    if (this.#lock === undefined) {
+      this.#say(
+        () =>
+          logger.warn(
+            {},
+            'Another agent on this host owns the pod network; pods of other nodes are not reachable from here until it stops',
+          ),
+        'lock',
+      );
+      return INSPECT_MS;
+    }
+    await pause(clock, GATHER_MS, this.#closing.signal);
+    const ranges = this.#options.ranges().flatMap((text) => parseCidr(text) ?? []);
+    if (ranges.length === 0) {
+      this.#setProblem('no pod CIDR has been assigned to this node yet');
+      return INSPECT_MS;
+    }
+    // The directory tells the next run, and `orchlet reset`, that something is set up here.
+    const isNew = (await mkdir(this.#options.stateDirectory, { recursive: true, mode: 0o700 })) !== undefined;
+    this.#hasCleared ||= isNew;
+    const uplink = await this.#uplink();
+    const places = await this.#options.cniPlaces();
+    if (places !== undefined && !(await this.#provideCni(places, ranges, uplink))) return INSPECT_MS;
+    await this.#prepare(ranges);
+    await this.#connect(ranges, uplink, places === undefined ? '' : POD_BRIDGE);
+    return INSPECT_MS;
+  }
+
+  /** The interface of the first address of this node that is not loopback. */
+  async #uplink(): Promise<Uplink | undefined> {
+    const { nodeAddresses, host } = this.#options;
+    const address = nodeAddresses()
+      .flatMap((text) => parseIp(text) ?? [])
+      .find((ip) => !isLoopback(ip));
+    return address === undefined ? undefined : host.uplink(address);
+  }
+
+  /** Returns whether the runtime uses the configuration of this agent. */
+  async #provideCni(places: CniPlaces, ranges: readonly Cidr[], uplink: Uplink | undefined): Promise<boolean> {
+    const { mode, hairpin, stateDirectory, logger } = this.#options;
+    const foreign = await foreignConfigurations(places);
+    if (foreign.length > 0) {
+      this.#say(
+        () =>
+          logger.warn(
+            { files: foreign, directory: places.configurationDirectory },
+            'Another CNI configuration provides the network of pods, so the agent sets up none; remove it, or set --pod-network=none',
+          ),
+        `foreign ${foreign.join()}`,
+      );
+      await removeCniConfiguration(places);
+      if (!this.#hasCleared) await this.#clear();
+      this.#setProblem('');
+      return false;
+    }
+    const missing = await missingPlugins(places);
+    if (missing.length > 0) {
+      this.#setProblem(
+        `the CNI plugins ${missing.join(', ')} are not in ${places.pluginDirectories.join(' or ')} (apt-get install containernetworking-plugins)`,
+      );
+      return false;
+    }
+    const mtu = uplink === undefined ? podMtu(mode, { mtu: USUAL_MTU, address: NOWHERE }) : podMtu(mode, uplink);
+    const addressDirectory = join(stateDirectory, 'addresses');
+    await writeCniConfiguration(places, stateDirectory, cniConfiguration({ ranges, mtu, hairpin, addressDirectory }));
+    return true;
+  }
+
+  async #prepare(ranges: readonly Cidr[]): Promise<void> {
+    const families = new Set(ranges.map(({ family }) => family));
+    const key = [...families].join();
+    if (this.#isPrepared === key) return;
+    await this.#options.prepareHost(families);
+    this.#isPrepared = key;
+  }
+
+  async #connect(ranges: readonly Cidr[], uplink: Uplink | undefined, bridge: string): Promise<void> {
+    const { mode, port, host, hostAddresses, clusterRanges, nodeName } = this.#options;
+    const nodes = await this.#knownNodes();
+    // Nothing is known about other nodes, so what is there stays.
+    const { peers, refusals } = choosePeers(nodes ?? [], {
+      name: nodeName,
+      ranges,
+      hostAddresses: hostAddresses().flatMap((text) => parseIp(text) ?? []),
+      clusterRanges: clusterRanges().flatMap((text) => parseCidr(text) ?? []),
+    });
+    if (nodes === undefined) {
+      await this.#applyRules(ranges, [], bridge);
+      return;
+    }
+    if (uplink === undefined && peers.length > 0) {
+      this.#setProblem(`no interface of this host has the node's address ${this.#options.nodeAddresses()[0] ?? ''}`);
+      return;
+    }
+    const lacking = peers.length > 0 && mode !== 'routes' ? await host.problem(mode) : '';
+    if (lacking !== '') {
+      this.#setProblem(`the pod network ${mode} does not work on this host: ${lacking}`);
+      return;
+    }
+    const keys = mode === 'wireguard' && uplink !== undefined ? await this.#keys(uplink, nodes) : undefined;
+    const desired =
+      uplink === undefined
+        ? { network: NO_NETWORK, refusals: [] }
+        : desiredNetwork({ mode, port, ranges, uplink, peers, keys });
+    await this.#applyRules(ranges, peers, bridge);
+    const commands = commandsFor(desired.network, await host.observe());
+    if (!isEmpty(commands)) await host.change(commands);
+    this.#report([...refusals, ...desired.refusals]);
+    this.#setProblem('');
+  }
+
+  /** Returns `undefined` if neither the API server nor the memory has told. */
+  async #knownNodes(): Promise<readonly ClusterNode[] | undefined> {
+    const { nodes, memory } = this.#options;
+    if (nodes.hasSynced) {
+      memory.save(() => nodes.list().map(clusterNode));
+      return nodes.list().map(clusterNode);
+    }
+    if (!this.#hasLoaded) this.#remembered = await memory.load();
+    this.#hasLoaded = true;
+    return this.#remembered;
+  }
+
+  /**
+   * Returns the keys of this node, and publishes the public one. A new key is published before it is used, so that other nodes
+   * know it as soon as packets come with it. Without the API server the old key stays.
+   */
+  async #keys(uplink: Uplink, nodes: readonly ClusterNode[]): Promise<WireguardKeys> {
+    const { nodeName, port, stateDirectory, keyLifetimeMs, publish, clock, logger } = this.#options;
+    const privateKeyFile = join(stateDirectory, 'wireguard.key');
+    const stored = await readKeys(privateKeyFile);
+    const isDue = stored !== undefined && keyLifetimeMs > 0 && clock.now() - stored.createdMs >= keyLifetimeMs;
+    const keys = stored === undefined || (isDue && this.#options.nodes.hasSynced) ? createKeys(clock.now()) : stored;
+    const endpoint = endpointText(uplink.address, port);
+    const own = nodes.find(({ name }) => name === nodeName);
+    if (this.#options.nodes.hasSynced && (own?.publicKey !== keys.publicKey || own.endpoint !== endpoint))
+      await publish({ [PUBLIC_KEY]: keys.publicKey, [ENDPOINT]: endpoint });
+    if (keys !== stored) {
+      await writeKeys(privateKeyFile, keys);
+      if (isDue) logger.info({ publicKey: keys.publicKey }, 'Replaced the WireGuard key of this node');
+    }
+    return { publicKey: keys.publicKey, privateKeyFile };
+  }
+
+  /** Docker masquerades and forwards for its own networks, so that a single host needs no rules with it. */
+  async #applyRules(ranges: readonly Cidr[], peers: readonly Peer[], bridge: string): Promise<void> {
+    const { filter, masqueradeBit } = this.#options;
+    if (bridge === '' && peers.length === 0) {
+      if (!this.#hasCleared) for (const { family } of ranges) await filter.remove(family);
+      this.#hasCleared = true;
+      this.#applied.clear();
+      return;
+    }
+    for (const range of ranges) {
+      const { family } = range;
+      const peerRanges = peers.flatMap((peer) => peer.ranges.filter((one) => one.family === family));
+      const rules = packetRules({ family, range, peerRanges, bridge, masqueradeBit });
+      const wanted = jumps({ bridge });
+      if (this.#applied.get(family) === rules && (await filter.intact(family, wanted))) continue;
+      await filter.apply(family, rules);
+      await filter.ensureJumps(family, wanted);
+      this.#applied.set(family, rules);
+      this.#hasCleared = false;
+    }
+  }
+
+  /** Removes links and rules, which another network plugin would not expect. */
+  async #clear(): Promise<void> {
+    const { host, filter } = this.#options;
+    const commands = commandsFor(NO_NETWORK, await host.observe());
+    if (!isEmpty(commands)) await host.change(commands);
+    for (const family of [4, 6] as const) await filter.remove(family);
+    this.#applied.clear();
+    this.#hasCleared = true;
+  }
+
+  #report(refusals: readonly Refusal[]): void {
+    const { logger, onRefusal } = this.#options;
+    const current = new Map(refusals.map(({ node, reason }) => [node, reason]));
+    for (const [node, reason] of current) {
+      if (this.#refusals.get(node) === reason) continue;
+      logger.warn({ node, reason }, 'The pods of a node are not reachable over the pod network');
+      onRefusal({ node, reason });
+    }
+    this.#refusals = current;
+  }
+
+  #setProblem(message: string): void {
+    if (message === this.#problem) return;
+    this.#problem = message;
+    if (message !== '') this.#options.logger.warn({ problem: message }, 'The pod network is not ready');
+    this.#options.onProblem(message);
+  }
+
+  /** Logs once for each state. */
+  #say(log: () => void, state: string): void {
+    if (this.#said !== state) log();
+    this.#said = state;
+  }
+
+  #complain(error: unknown): void {
+    this.#options.logger.warn(
+      { err: error instanceof Error ? error.message : error },
+      'Cannot set up the pod network, retrying',
+    );
+  }
+}
+
+const NOWHERE: Ip = { family: 4, value: 0n, mapped: false };

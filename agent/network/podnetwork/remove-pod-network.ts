@@ -1,0 +1,41 @@
+/**
+ * Removes everything that the pod network has made on this host: links, routes, rules and the CNI configuration. Pods must be
+ * gone. The agent calls it when it stops with its pods, and `orchlet reset` for an agent that does not run any more.
+ */
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { POD_BRIDGE, recordedDirectory, removeCniConfiguration } from './cni-configuration.ts';
+import { hostNetwork } from './host-network.ts';
+import { removalCommands } from './network-difference.ts';
+import { podPacketFilter } from './packet-filter.ts';
+
+export interface RemovePodNetworkOptions {
+  /** What the pod network keeps on the disk; it exists if something was set up. */
+  readonly stateDirectory: string;
+  /** A command that runs the tools elsewhere, for example in a network namespace. */
+  readonly prefix?: readonly string[];
+}
+
+/** The lock of the agent whose pod network works in a network namespace. */
+export const POD_NETWORK_LOCK = 'orchlet-pod-network';
+
+/** Below the agent's root directory. */
+export const podNetworkDirectory = (rootDirectory: string): string => join(rootDirectory, 'pod-network');
+
+export async function removePodNetwork({ stateDirectory, prefix = [] }: RemovePodNetworkOptions): Promise<void> {
+  const configurationDirectory = await recordedDirectory(stateDirectory);
+  if (configurationDirectory !== '') await removeCniConfiguration({ configurationDirectory, pluginDirectories: [] });
+  try {
+    const host = hostNetwork(prefix);
+    const before = removalCommands(await host.observe());
+    await host.change({ before, createsWireguard: false, ip: [], bridge: [], wireguard: [] });
+    await host.removeLink(POD_BRIDGE);
+    const filter = podPacketFilter(prefix);
+    await filter.remove(4);
+    await filter.remove(6);
+  } catch (error) {
+    // A host without one of the tools has nothing that was made with it.
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  }
+  await rm(stateDirectory, { recursive: true, force: true });
+}

@@ -1,0 +1,52 @@
+/**
+ * The WireGuard keys of this node. The private key is created here and stays in one file of the agent's directory; others get
+ * the public key by the node's annotations.
+ */
+import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto';
+import { mkdir, readFile, stat, utimes } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { replaceFile } from '../../../api/machinery/replace-file.ts';
+
+export interface StoredKeys {
+  /** Both in base64, as the tools of WireGuard have them. */
+  readonly publicKey: string;
+  readonly privateKey: string;
+  readonly createdMs: number;
+}
+
+/** The bytes before the key itself in PKCS #8. */
+const PKCS8_PREFIX = Buffer.from('302e020100300506032b656e04220420', 'hex');
+
+/** Returns `undefined` if the file does not exist or holds no key. */
+export async function readKeys(path: string): Promise<StoredKeys | undefined> {
+  try {
+    const privateKey = (await readFile(path, 'utf8')).trim();
+    const raw = Buffer.from(privateKey, 'base64');
+    if (raw.length !== 32) return undefined;
+    const key = createPrivateKey({ key: Buffer.concat([PKCS8_PREFIX, raw]), format: 'der', type: 'pkcs8' });
+    return { privateKey, publicKey: publicPart(createPublicKey(key)), createdMs: (await stat(path)).mtimeMs };
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+export function createKeys(nowMs: number): StoredKeys {
+  const { privateKey, publicKey } = generateKeyPairSync('x25519');
+  return {
+    privateKey: fromUrl(privateKey.export({ format: 'jwk' }).d),
+    publicKey: publicPart(publicKey),
+    createdMs: nowMs,
+  };
+}
+
+/** The file's time tells the age of the key, because the tool `wg` reads the key from the same file. */
+export async function writeKeys(path: string, { privateKey, createdMs }: StoredKeys): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await replaceFile(path, `${privateKey}\n`, { mode: 0o600 });
+  await utimes(path, createdMs / 1000, createdMs / 1000);
+}
+
+const publicPart = (key: KeyObject): string => fromUrl(key.export({ format: 'jwk' }).x);
+
+const fromUrl = (text = ''): string => Buffer.from(text, 'base64url').toString('base64');

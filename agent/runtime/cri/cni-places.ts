@@ -1,0 +1,29 @@
+/** Reads from containerd's verbose status where it looks for CNI plugins and configuration. Other runtimes use the defaults. */
+import type { CniPlaces } from '../../network/podnetwork/cni-configuration.ts';
+
+const DEFAULT_CONFIGURATION = '/etc/cni/net.d';
+const DEFAULT_PLUGINS = ['/opt/cni/bin', '/usr/lib/cni', '/usr/libexec/cni'] as const;
+
+/** `config` is the item of that name in the status, containerd's configuration as JSON; empty with other runtimes. */
+export function cniPlacesOf(config: string): CniPlaces {
+  const { cni } = parsed(config);
+  const text = (value: unknown): string => (typeof value === 'string' ? value : '');
+  // containerd 2.1 has a list of directories, older releases one.
+  const listed = Array.isArray(cni?.['binDirs']) ? cni['binDirs'].map(text) : [text(cni?.['binDir'])];
+  const plugins = listed.filter((directory) => directory !== '');
+  const configuration = text(cni?.['confDir']);
+  return {
+    configurationDirectory: configuration === '' ? DEFAULT_CONFIGURATION : configuration,
+    pluginDirectories: plugins.length === 0 ? DEFAULT_PLUGINS : plugins,
+  };
+}
+
+function parsed(config: string): { readonly cni?: Readonly<Record<string, unknown>> } {
+  try {
+    const value: unknown = JSON.parse(config);
+    return typeof value === 'object' && value !== null ? value : {};
+  } catch {
+    // The runtime shows no configuration, or in another form.
+    return {};
+  }
+}
