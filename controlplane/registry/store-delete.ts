@@ -25,8 +25,10 @@ import {
 
 const ORPHAN = 'orphan';
 const FOREGROUND = 'foregroundDeletion';
-/** The number of parallel deletions of a collection. */
+/** The number of parallel deletions of a collection. The storage commits them together, in the order of the calls. */
 const COLLECTION_WORKERS = 16;
+/** On etcd, which orders parallel writes by chance: the default of kube-apiserver's `--delete-collection-workers`. */
+const SHARED_COLLECTION_WORKERS = 1;
 
 export interface DeleteTarget {
   readonly endpoint: Endpoint;
@@ -351,5 +353,6 @@ export async function deleteCollection(
       );
     }
   };
-  await Promise.all(Array.from({ length: Math.min(COLLECTION_WORKERS, pending.length) }, worker));
+  const workers = store.storage.catchUp === undefined ? COLLECTION_WORKERS : SHARED_COLLECTION_WORKERS;
+  await Promise.all(Array.from({ length: Math.min(workers, pending.length) }, worker));
 }

@@ -18,7 +18,7 @@ import { areas, scenariosOf, type Scenario } from './scenario.ts';
 
 const USAGE = `usage: npm run parity -- [--area a,b] [--only TEXT] [--diff] [--check] [--known] [--update] [--parallel N]
                          [--patience SECONDS] [--within SECONDS]
-                         [--server URL --token TOKEN [--client-ca-cert FILE --client-ca-key FILE]]
+                         [--server URL --token TOKEN [--client-ca-cert FILE --client-ca-key FILE]] [--etcd URL]
        npm run parity -- --manifests [--only PROJECT,PROJECT] [--diff] [--check] [--update] [--server URL --token TOKEN]
 
 Sends recorded requests to a control plane and compares the answers with those of kube-apiserver 1.36.2. Scenarios that
@@ -35,10 +35,12 @@ are listed in test/parity/differing.txt may differ; every other scenario must ma
   --within SECONDS    start no scenario after this time
   --manifests         apply the manifests of real projects instead
   --server URL        another server than one that this program starts
+  --etcd URL          keeps the objects in this etcd, below a prefix of their own
 `;
 const DIFFERING = join(import.meta.dirname, 'differing.txt');
 /** The recorded administrator. kube-apiserver ran with a token file and without ranges of pod addresses for nodes. */
 const ADMIN_TOKEN = 'parity-administrator';
+let controlPlanes = 0;
 const SHOWN_DIFFERENCES = 25;
 const SHOWN_CHARS = 600;
 const SLOW_SECONDS = 10;
@@ -64,6 +66,7 @@ const { values: options } = parseArgs({
     within: { type: 'string', default: 'Infinity' },
     parallel: { type: 'string', default: '8' },
     server: { type: 'string' },
+    etcd: { type: 'string' },
     token: { type: 'string', default: '' },
     manifests: { type: 'boolean', default: false },
     patience: { type: 'string', default: '30' },
@@ -139,6 +142,9 @@ async function openTarget(
       securePort: 0,
       bindAddress: '127.0.0.1',
       clusterCidr: [],
+      ...(options.etcd === undefined
+        ? {}
+        : { etcdServers: [options.etcd], etcdPrefix: `/parity-${process.pid}-${controlPlanes++}` }),
       ...flags,
     },
   });

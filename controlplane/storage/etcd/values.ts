@@ -31,6 +31,7 @@ export function etcdValues(
     toEtcd(value) {
       const object = parseObject(value);
       delete object.metadata.resourceVersion;
+      if (isNewClaim(object)) object['status'] = {};
       const { group, version, kind } = typeOf(object);
       const written = codec.has(group, version, kind) ? WRITTEN_VERSIONS.get(kind) : undefined;
       const versioned = written === undefined ? object : { ...object, apiVersion: `${group}/${written}` };
@@ -44,12 +45,31 @@ export function etcdValues(
       const { group, version, kind } = typeOf(object);
       const struct = storedVersions().has(`${group}/${kind}`) ? schema.kind(group, version, kind) : undefined;
       if (struct === undefined) return encodeObject(object);
-      return encodeObject(decodeStruct(struct, object).value as unknown as KubeObject);
+      return encodeObject(completed(decodeStruct(struct, object).value as unknown as KubeObject));
     },
   };
 }
 
 const OPENING_BRACE = 0x7b;
+
+/** kube-apiserver writes a new claim without its phase, and adds the phase when it reads. */
+function isNewClaim({ kind, status }: KubeObject & { readonly status?: JsonObject }): boolean {
+  return kind === 'PersistentVolumeClaim' && status?.['phase'] === 'Pending' && Object.keys(status).length === 1;
+}
+
+/** Adds what kube-apiserver does not write, or older ones did not write, and adds when it reads. Modifies the object. */
+function completed(object: KubeObject): KubeObject {
+  if (object.kind === 'StatefulSet') {
+    const { spec } = object as KubeObject & { spec?: { volumeClaimTemplates?: JsonObject[] } };
+    // Protobuf has no kinds of objects within objects.
+    for (const claim of spec?.volumeClaimTemplates ?? [])
+      Object.assign(claim, { kind: 'PersistentVolumeClaim', apiVersion: 'v1', ...claim });
+  } else if (object.kind === 'PersistentVolumeClaim') {
+    const claim = object as KubeObject & { status?: { phase?: string } };
+    claim.status = { ...claim.status, phase: claim.status?.phase ?? 'Pending' };
+  }
+  return object;
+}
 
 /** The groups of the aggregator and of definitions, whose servers write JSON. */
 const IN_JSON: ReadonlySet<string> = new Set(['apiregistration.k8s.io', 'apiextensions.k8s.io']);
