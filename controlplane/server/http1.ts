@@ -45,7 +45,7 @@ export class Http1Exchange implements Exchange {
   }
 
   readBody(limit: number, count?: (bytes: number) => void): Promise<Buffer> {
-    return readWhole(this.bodyStream(), limit, count);
+    return readWhole(this.#request, limit, count);
   }
 
   bodyStream(): AsyncIterable<Buffer> {

@@ -54,7 +54,7 @@ export class Http2Exchange implements Exchange {
   }
 
   readBody(limit: number, count?: (bytes: number) => void): Promise<Buffer> {
-    return readWhole(this.bodyStream(), limit, count);
+    return readWhole(this.#stream, limit, count);
   }
 
   bodyStream(): AsyncIterable<Buffer> {

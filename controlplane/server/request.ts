@@ -94,6 +94,8 @@ export class ApiRequest implements RequestContext {
   place: RequestPlace | undefined;
   /** Set if the request is audited. */
   audited: RequestAudit | undefined;
+  /** The handler chain has ended, so nothing waits for the signal. */
+  hasEnded = false;
   #status = 0;
   readonly #authorizer: Authorizer;
   #path: RequestPath | undefined;
@@ -158,12 +160,14 @@ export class ApiRequest implements RequestContext {
     return this.#fieldManager;
   }
 
-  /** Aborts when the client is disconnected or the request has timed out. */
+  /** Aborts when the client is disconnected or the request has timed out, unless the request has ended before. */
   get signal(): AbortSignal {
     if (this.#abort === undefined) {
       const controller = new AbortController();
       this.#abort = controller;
-      this.exchange.onClose(() => controller.abort(new Error('the request has ended')));
+      this.exchange.onClose(() => {
+        if (!this.hasEnded) controller.abort(new Error('the client is disconnected'));
+      });
     }
     return this.#abort.signal;
   }

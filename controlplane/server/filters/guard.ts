@@ -43,6 +43,7 @@ export function guardFilter(options: GuardOptions): Filter {
         .catch((error: unknown) => fail(request, error, options))
         .finally(() => {
           timer.cancel();
+          request.hasEnded = true;
           observer.done(request);
         });
     } catch (error) {

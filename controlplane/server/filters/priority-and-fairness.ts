@@ -113,10 +113,10 @@ class Place implements RequestPlace {
     const reception = this.#reception;
     if (reception === undefined) return read(() => undefined);
     if (this.#yielded !== undefined) throw this.#yielded;
-    const yielded = new Promise<never>((_resolve, reject) => {
-      this.#yield = reject;
-    });
-    const bytes = await Promise.race([read((count) => reception.add(count)), yielded]);
+    const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
+    this.#yield = reject;
+    read((count) => reception.add(count)).then(resolve, reject);
+    const bytes = await promise;
     reception.complete();
     return bytes;
   }
