@@ -3,7 +3,7 @@
  * Aggregated API servers accept client certificates and the headers of the front proxy by the same CAs. The ConfigMap is
  * checked periodically, because the files of the CAs change and clients can delete the ConfigMap.
  */
-import { stringifyJson } from '../../api/codec/json.ts';
+import { parseExactJson, stringifyJson } from '../../api/codec/json.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
@@ -11,7 +11,9 @@ import type { TypedClient } from '../../api/machinery/typed-client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { configMaps } from '../../api/machinery/resources.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
-import { isNotFound, tolerate } from '../../api/meta/status-error.ts';
+import { parseCertificates } from '../../api/pki/certificate.ts';
+import { readPem } from '../../api/pki/pem.ts';
+import { isAlreadyExists, isConflict, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import type { CaBundle } from './ca-bundle.ts';
 
 export interface AuthenticationInfo {
@@ -26,6 +28,8 @@ export interface AuthenticationInfo {
 
 export interface AuthenticationInfoOptions {
   readonly info: AuthenticationInfo;
+  /** Whether other servers publish as well. Then their CAs and headers stay, as those of kube-apiservers do. */
+  readonly isShared: boolean;
   readonly client: TypedClient;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -34,6 +38,7 @@ export interface AuthenticationInfoOptions {
 const NAMESPACE = 'kube-system';
 const NAME = 'extension-apiserver-authentication';
 const CHECK_MS = 10_000;
+const ATTEMPTS = 10;
 
 function authenticationData(info: AuthenticationInfo): Record<string, string> {
   return {
@@ -47,9 +52,73 @@ function authenticationData(info: AuthenticationInfo): Record<string, string> {
   };
 }
 
-async function publish({ info, client }: AuthenticationInfoOptions): Promise<void> {
-  const data = authenticationData(info);
+/** The keys whose values are lists. */
+const LISTS: ReadonlySet<string> = new Set([
+  'requestheader-allowed-names',
+  'requestheader-extra-headers-prefix',
+  'requestheader-group-headers',
+  'requestheader-uid-headers',
+  'requestheader-username-headers',
+]);
+
+/** Adds what a server needs to what is published, in a stable order, so that servers do not overwrite each other. */
+export function mergedData(
+  known: Readonly<Record<string, string>>,
+  own: Readonly<Record<string, string>>,
+  nowMs: number,
+): Record<string, string> {
+  const merged: Record<string, string> = { ...known };
+  for (const [key, value] of Object.entries(own)) {
+    const other = known[key];
+    if (other === undefined || other === value) merged[key] = value;
+    else merged[key] = LISTS.has(key) ? mergedLists(other, value) : mergedCertificates(other, value, nowMs);
+  }
+  return merged;
+}
+
+/** An empty list of allowed names allows every name, and stays only if all servers have it. */
+function mergedLists(known: string, own: string): string {
+  const [former, added] = [listOf(known), listOf(own)];
+  if (former === undefined || added === undefined) return own;
+  return stringifyJson([...new Set([...former, ...added])]);
+}
+
+function listOf(text: string): readonly string[] | undefined {
+  try {
+    const value: unknown = parseExactJson(text);
+    return Array.isArray(value) && value.every((one) => typeof one === 'string') ? value : undefined;
+  } catch {
+    // Somebody else wrote it, and the own value replaces it.
+    return undefined;
+  }
+}
+
+/** Drops certificates that have expired. */
+function mergedCertificates(known: string, own: string, nowMs: number): string {
+  return [...new Set([...readableBlocks(known, nowMs), ...certificateBlocks(own, nowMs)])].join('');
+}
+
+function readableBlocks(text: string, nowMs: number): string[] {
+  try {
+    return certificateBlocks(text, nowMs);
+  } catch {
+    // Somebody else wrote it, and the own certificates replace it.
+    return [];
+  }
+}
+
+function certificateBlocks(text: string, nowMs: number): string[] {
+  return readPem(text).flatMap(({ label, text: block }) => {
+    if (label !== 'CERTIFICATE') return [];
+    const [certificate] = parseCertificates(block);
+    return certificate === undefined || certificate.notAfterMs < nowMs ? [] : [`${block.trim()}\n`];
+  });
+}
+
+async function publish({ info, client, clock, isShared }: AuthenticationInfoOptions): Promise<void> {
+  const own = authenticationData(info);
   const known = await tolerate(client.get(configMaps, NAMESPACE, NAME), isNotFound);
+  const data = isShared ? mergedData(known?.data ?? {}, own, clock.now()) : own;
   if (known === undefined) {
     const metadata = { name: NAME, namespace: NAMESPACE };
     await client.create(configMaps, NAMESPACE, { apiVersion: 'v1', kind: 'ConfigMap', metadata, data });
@@ -60,12 +129,24 @@ async function publish({ info, client }: AuthenticationInfoOptions): Promise<voi
   if (!jsonEqual(known.data, wanted)) await client.update(configMaps, { ...known, data: wanted });
 }
 
+/** Servers that start together create and update the ConfigMap at the same time. */
+async function retryingRaces(work: () => Promise<void>): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      await work();
+      return;
+    } catch (error) {
+      if (attempt === ATTEMPTS || !(isConflict(error) || isAlreadyExists(error))) throw error;
+    }
+  }
+}
+
 /** Resolves when the ConfigMap is published for the first time. */
 export async function keepAuthenticationInfo(
   options: AuthenticationInfoOptions,
 ): Promise<{ readonly close: () => Promise<void> }> {
   const { clock, logger } = options;
-  await publish(options);
+  await retryingRaces(() => publish(options));
   const stop = new AbortController();
   const loop = new WakeableLoop({
     clock,

@@ -1,4 +1,4 @@
-/** Maintains the `kubernetes` service in `default` and its endpoints, by which pods reach the API server. */
+/** Maintains the `kubernetes` service in `default` and its endpoints, by which pods reach the API servers. */
 import type { Logger } from '../../api/component/logger.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Client, Resource } from '../../api/machinery/client.ts';
@@ -7,9 +7,10 @@ import { endpoints, endpointSlices, services } from '../../api/machinery/resourc
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
-import { isInvalid, isNotFound, tolerate } from '../../api/meta/status-error.ts';
+import { isConflict, isInvalid, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import { createIfMissing } from './existing-objects.ts';
 import { serviceAddress } from './service-addresses.ts';
+import { RENEW_MS, type ServerAddresses } from './server-addresses.ts';
 
 export interface KubernetesServiceOptions {
   readonly client: Client;
@@ -20,6 +21,8 @@ export interface KubernetesServiceOptions {
   readonly port: number;
   /** `--service-cluster-ip-range`. */
   readonly serviceClusterCidrs: readonly string[];
+  /** The addresses of all servers on this storage. Without it, this server is the only one. */
+  readonly servers?: ServerAddresses | undefined;
 }
 
 /** The service has the first address of the range, which serving certificates name. */
@@ -27,37 +30,58 @@ export const KUBERNETES_ADDRESS = 1;
 const NAMESPACE = 'default';
 const NAME = 'kubernetes';
 /** Clients may delete or change the objects, so they are checked in this interval. */
-const CHECK_MS = 10_000;
+const CHECK_MS = RENEW_MS;
 
 export function keepKubernetesService(options: KubernetesServiceOptions): { close(): Promise<void> } {
+  const { servers, logger } = options;
   const stop = new AbortController();
   const loop = new WakeableLoop({
     clock: options.clock,
     backoff: new Backoff({ firstMs: CHECK_MS, longestMs: CHECK_MS }),
     onError: (error) =>
-      options.logger.warn(
-        { err: error },
-        'The kubernetes service could not be updated; the update will be tried again',
-      ),
+      logger.warn({ err: error }, 'The kubernetes service could not be updated; the update will be tried again'),
   });
+  const unfollow = servers?.onChange(() => loop.wake());
   const running = loop.run(stop.signal, async () => {
     await reconcile(options);
     return CHECK_MS;
   });
   return {
     async close() {
+      unfollow?.();
       stop.abort(new Error('the server is closed'));
       await running;
+      if (servers !== undefined) await withdraw(options, servers);
     },
   };
 }
 
+/** Removes this server from the endpoints at its clean end. The addresses of the only server stay. */
+async function withdraw(options: KubernetesServiceOptions, servers: ServerAddresses): Promise<void> {
+  try {
+    await servers.remove();
+    const others = await servers.all();
+    if (others.length > 0) await publish(options, others);
+  } catch (error) {
+    options.logger.warn({ err: error }, 'The address of this server could not be removed from the kubernetes service');
+  }
+}
+
 async function reconcile(options: KubernetesServiceOptions): Promise<void> {
-  const { client, port } = options;
   await ensureService(options);
+  const { servers } = options;
   const address = options.address();
   if (address === undefined) return;
-  const addressType = address.includes(':') ? 'IPv6' : 'IPv4';
+  await servers?.renew(address);
+  await publish(options, (await servers?.all()) ?? [address]);
+}
+
+/** Every server writes the same, so that servers do not overwrite each other. */
+async function publish({ client, port }: KubernetesServiceOptions, addresses: readonly string[]): Promise<void> {
+  // A slice and the service have one family, that of the first address.
+  const isIpv6 = addresses[0]?.includes(':') === true;
+  const addressType = isIpv6 ? 'IPv6' : 'IPv4';
+  const ofFamily = addresses.filter((address) => address.includes(':') === isIpv6);
   const ports = [{ name: 'https', port, protocol: 'TCP' }];
   await ensure(
     client,
@@ -66,7 +90,7 @@ async function reconcile(options: KubernetesServiceOptions): Promise<void> {
       apiVersion: 'v1',
       kind: 'Endpoints',
       metadata: { name: NAME, namespace: NAMESPACE, labels: { 'endpointslice.kubernetes.io/skip-mirror': 'true' } },
-      subsets: [{ addresses: [{ ip: address }], ports }],
+      subsets: [{ addresses: ofFamily.map((ip) => ({ ip })), ports }],
     },
     'subsets',
   );
@@ -79,7 +103,7 @@ async function reconcile(options: KubernetesServiceOptions): Promise<void> {
       kind: 'EndpointSlice',
       metadata: { name: NAME, namespace: NAMESPACE, labels: { 'kubernetes.io/service-name': NAME } },
       addressType,
-      endpoints: [{ addresses: [address], conditions: { ready: true } }],
+      endpoints: ofFamily.map((address) => ({ addresses: [address], conditions: { ready: true } })),
       ports,
     },
     'endpoints',
@@ -123,9 +147,11 @@ async function ensure(client: Client, resource: Resource, wanted: KubeObject, fi
   const existing: KubeObject | undefined = await tolerate(client.get(resource, NAMESPACE, NAME), isNotFound);
   if (existing === undefined) return createIfMissing(client, resource, wanted);
   if (field === undefined || jsonEqual(existing[field] as JsonValue, wanted[field] as JsonValue)) return;
-  await client.update(resource, {
+  const update = client.update(resource, {
     ...existing,
     [field]: wanted[field],
     ...(wanted['ports'] === undefined ? {} : { ports: wanted['ports'] }),
   });
+  // Another server writes the same at the same time.
+  await tolerate(update, isConflict);
 }

@@ -6,7 +6,7 @@ import { stringifyYaml } from '../../api/codec/yaml.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { clusterRoleBindings, clusterRoles, configMaps, roleBindings, roles } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { isNotFound, tolerate } from '../../api/meta/status-error.ts';
+import { isConflict, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import { createIfMissing, findObject } from './existing-objects.ts';
 import { CA_BUNDLE_KEY } from '../../api/pki/ca-bundle.ts';
 import { KUBELET_CLIENT } from '../pki/pki.ts';
@@ -75,6 +75,14 @@ export interface ClusterInfo {
   readonly signedBundle: string | undefined;
 }
 
+/** The host of the API server that `cluster-info` names. `undefined` if it names none. */
+export async function publishedHost(client: Client): Promise<string | undefined> {
+  const { data } = (await findObject(client, configMaps, NAMESPACE, CLUSTER_INFO)) ?? {};
+  // A server wrote it with `ensureClusterInfo`, or kubeadm did.
+  const url = /^ *server: ["']?([^\s"']+)/m.exec(data?.['kubeconfig'] ?? '')?.[1] ?? '';
+  return URL.canParse(url) ? new URL(url).hostname.replace(/^\[(.*)\]$/, '$1') : undefined;
+}
+
 /**
  * Publishes `cluster-info` in `kube-public`: where the API is and which CAs sign its certificates, for anybody to read. The
  * bootstrap signer signs it with every token, by which a host that joins verifies it.
@@ -98,10 +106,12 @@ export async function ensureClusterInfo(client: Client, { server, ca, signedBund
   const existing = await findObject(client, configMaps, NAMESPACE, CLUSTER_INFO);
   const found = existing?.data ?? {};
   const isCurrent = found['kubeconfig'] === kubeconfig && found[CA_BUNDLE_KEY] === signedBundle;
+  // Another server may write its address at the same time, which is as good.
+  const isRace = (error: unknown): boolean => isNotFound(error) || isConflict(error);
   const updated =
     existing === undefined || isCurrent
       ? existing
-      : await tolerate(client.update(configMaps, { ...existing, data } as KubeObject), isNotFound);
+      : await tolerate(client.update(configMaps, { ...existing, data } as KubeObject), isRace);
   if (updated === undefined) await createIfMissing(client, configMaps, wanted);
   await createIfMissing(client, roles, {
     apiVersion: `${RBAC}/v1`,

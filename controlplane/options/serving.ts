@@ -33,6 +33,14 @@ export const servingFlags = {
     group: SERVING,
     help: 'Address that members of the cluster reach the API at; the first of the host otherwise.',
   }),
+  endpointReconcilerType: flag({
+    name: 'endpoint-reconciler-type',
+    type: 'string',
+    default: 'lease',
+    choices: ['lease', 'none'],
+    group: SERVING,
+    help: 'Who maintains the endpoints of the service kubernetes: the running servers on the storage (lease), or somebody else (none).',
+  }),
   externalHostname: flag({
     name: 'external-hostname',
     type: 'string',

@@ -14,6 +14,7 @@ import { keepPolicyRights } from '../bootstrap/policy-rights.ts';
 import { keepServiceAddresses, stateOf } from '../bootstrap/service-address-repair.ts';
 import { startScheduler } from '../scheduler/scheduler.ts';
 import { isPartEnabled } from '../options/parts.ts';
+import { storageBackendOf } from '../options/storage.ts';
 import { agentConnection, volumeAgents } from './volume-agents.ts';
 import { keepPublished } from './published-cluster.ts';
 import { startManifestsLoop } from './manifests-loop.ts';
@@ -78,6 +79,7 @@ async function publishAuthentication({ flags, clock, logger, clients, security, 
       groupHeaders: flags.requestheaderGroupHeaders,
       extraHeadersPrefix: flags.requestheaderExtraHeadersPrefix,
     },
+    isShared: storageBackendOf(flags) === 'etcd3',
     client: typedClient(clients.system),
     clock,
     logger,

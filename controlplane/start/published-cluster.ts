@@ -2,11 +2,16 @@
  * Publishes where this server is and keeps that current, as the host's addresses come and change: serving certificate,
  * `cluster-info`, and the endpoints of the service `kubernetes`.
  */
+import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
+import { typedClient } from '../../api/machinery/typed-client.ts';
 import { keepKubernetesService } from '../bootstrap/kubernetes-service.ts';
-import { ensureClusterInfo } from '../bootstrap/node-bootstrap.ts';
+import { type ServerAddresses, serverAddresses } from '../bootstrap/server-addresses.ts';
+import { keepServerIdentity } from '../bootstrap/server-identity.ts';
+import { storageBackendOf } from '../options/storage.ts';
+import { ensureClusterInfo, publishedHost } from '../bootstrap/node-bootstrap.ts';
 import { readSignedBundle } from '../pki/authority-rotation.ts';
 import { hostAddresses } from './host-address.ts';
 import type { Parts } from './parts.ts';
@@ -18,16 +23,26 @@ const CHECK_MS = 10_000;
 export async function keepPublished(parts: Parts, port: number): Promise<void> {
   const { flags, clock, logger, clients, onClose } = parts;
   const address = new PublishedAddress(flags.advertiseAddress);
-  const service = keepKubernetesService({
-    client: clients.system,
-    clock,
-    logger,
-    address: () => address.current(),
-    port,
-    serviceClusterCidrs: flags.serviceClusterIpRange,
-  });
-  onClose(() => service.close());
-  let published = await publish(parts, address, port);
+  const servers = storageBackendOf(flags) === 'etcd3' ? serverAddresses(parts.storage, clock) : undefined;
+  if (flags.endpointReconcilerType !== 'none') {
+    const service = keepKubernetesService({
+      client: clients.system,
+      clock,
+      logger,
+      address: () => address.current(),
+      port,
+      serviceClusterCidrs: flags.serviceClusterIpRange,
+      servers,
+    });
+    onClose(() => service.close());
+  }
+  if (servers !== undefined) {
+    const identity = keepServerIdentity({ client: typedClient(clients.system), clock, logger, hostname: hostname() });
+    onClose(() => identity.close());
+  }
+  const wanted = async (): Promise<string> =>
+    (await othersPublished(parts, servers, port)) ?? serverOf(parts, address, port);
+  let published = await publish(parts, await wanted());
   let known = hostAddresses().join();
   const loop = new WakeableLoop({
     clock,
@@ -41,7 +56,8 @@ export async function keepPublished(parts: Parts, port: number): Promise<void> {
       await parts.security.pki.check();
       known = found;
     }
-    if (serverOf(parts, address, port) !== published) published = await publish(parts, address, port);
+    const server = await wanted();
+    if (server !== published) published = await publish(parts, server);
     return CHECK_MS;
   });
   onClose(async () => {
@@ -50,14 +66,25 @@ export async function keepPublished(parts: Parts, port: number): Promise<void> {
   });
 }
 
-function serverOf({ flags }: Parts, address: PublishedAddress, port: number): string {
-  const host = flags.externalHostname || (address.current() ?? '127.0.0.1');
-  return `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
+/** The published server, if it is another one that runs. Each host that joins learns all servers from it. */
+async function othersPublished(
+  { flags, clients }: Parts,
+  servers: ServerAddresses | undefined,
+  port: number,
+): Promise<string | undefined> {
+  if (servers === undefined || flags.externalHostname !== '') return undefined;
+  const host = await publishedHost(clients.system);
+  if (host === undefined || !(await servers.all()).includes(host)) return undefined;
+  return urlOf(host, port);
 }
 
-async function publish(parts: Parts, address: PublishedAddress, port: number): Promise<string> {
-  const { clients, security, logger } = parts;
-  const server = serverOf(parts, address, port);
+function serverOf({ flags }: Parts, address: PublishedAddress, port: number): string {
+  return urlOf(flags.externalHostname || (address.current() ?? '127.0.0.1'), port);
+}
+
+const urlOf = (host: string, port: number): string => `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
+
+async function publish({ clients, security, logger }: Parts, server: string): Promise<string> {
   await ensureClusterInfo(clients.system, {
     server,
     ca: security.pki.material().ca.certificatePem,

@@ -25,13 +25,19 @@ const NODE_PORTS = 'ranges/servicenodeports';
 const NODE_PORTS_KEY = `/core/${NODE_PORTS}`;
 
 /**
- * What kube-apiserver stores beside the objects of its API: allocations that it computes again from the objects when it starts,
- * and the addresses of the servers that run.
+ * The prefix of keys (`/core/masterleases/192.0.2.1`) under which each running server stores its address for some seconds. They
+ * are no objects of the API.
  */
-const SERVER_STATE = ['ranges', 'masterleases', 'peerserverleases'];
+export const SERVER_ADDRESSES = '/core/masterleases/';
 
-/** Whether a key of the storage is of an allocation, which is made again from the objects. */
-export const isAllocation = (key: string): boolean => key === NODE_PORTS_KEY;
+/**
+ * What kube-apiserver stores beside the objects of its API and this project does not read: allocations, which are computed
+ * again from the objects when a server starts, and addresses for its proxy between servers.
+ */
+const SERVER_STATE = ['ranges', 'peerserverleases'];
+
+/** Whether a key of the storage is of running servers or of an allocation, which is made again from the objects. */
+export const isServerState = (key: string): boolean => key === NODE_PORTS_KEY || key.startsWith(SERVER_ADDRESSES);
 
 export interface EtcdKeys {
   /** Throws for a key that is not of an object. */
@@ -52,6 +58,8 @@ export function etcdKeys(prefix: string): EtcdKeys {
     toPath.set(own, path);
     toResource.set(path, own);
   }
+  toPath.set('core/masterleases', 'masterleases');
+  toResource.set('masterleases', 'core/masterleases');
   return {
     toEtcd(key) {
       if (key === NODE_PORTS_KEY) return `${root}/${NODE_PORTS}`;

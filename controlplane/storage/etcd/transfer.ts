@@ -10,7 +10,7 @@ import type { SalvagedRow } from '../sqlite/salvage-rows.ts';
 import type { Storage } from '../storage.ts';
 import type { ValueTransformer } from '../value-transformer.ts';
 import type { EtcdClient, EtcdKeyValue } from './etcd-client.ts';
-import { type EtcdKeys, isAllocation } from './keys.ts';
+import { type EtcdKeys, isServerState } from './keys.ts';
 import type { EtcdValues } from './values.ts';
 
 /** The copy cannot be made. The message is for the operator. */
@@ -172,7 +172,7 @@ async function* objectsIn({ etcd, prefix, keys, values, transformer }: EtcdLayou
 function keyOf(etcdKey: string, keys: EtcdKeys): string | undefined {
   try {
     const key = keys.fromEtcd(etcdKey);
-    return key !== undefined && isAllocation(key) ? undefined : key;
+    return key !== undefined && isServerState(key) ? undefined : key;
   } catch (error) {
     throw unreadable(etcdKey, error);
   }

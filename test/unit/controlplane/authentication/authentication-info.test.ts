@@ -1,11 +1,15 @@
 /** Tests the ConfigMap from which aggregated servers learn how to authenticate this server's requests. */
 import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { configMaps } from '../../../../api/machinery/resources.ts';
 import { typedClient } from '../../../../api/machinery/typed-client.ts';
 import { isNotFound } from '../../../../api/meta/status-error.ts';
-import { keepAuthenticationInfo } from '../../../../controlplane/authentication/authentication-info.ts';
+import { keepAuthenticationInfo, mergedData } from '../../../../controlplane/authentication/authentication-info.ts';
+import { ensureAuthority } from '../../../../controlplane/pki/authority.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
@@ -24,6 +28,7 @@ test('the CAs and headers are published, restored after a deletion, and follow t
       groupHeaders: ['X-Remote-Group'],
       extraHeadersPrefix: ['X-Remote-Extra-'],
     },
+    isShared: false,
     client,
     clock,
     logger: silentLogger,
@@ -48,4 +53,37 @@ test('the CAs and headers are published, restored after a deletion, and follow t
   await clock.advance(20_000);
   assert.equal((await read()).data?.['client-ca-file'], 'second');
   await published.close();
+});
+
+test('servers on one storage add to what others published, and none overwrites another', async () => {
+  const nowMs = Date.UTC(2026, 0, 2);
+  const authority = async (name: string, bornMs: number): Promise<string> => {
+    const directory = await mkdtemp(join(tmpdir(), 'authority-'));
+    const { certificatePem } = await ensureAuthority(directory, 'ca', name, bornMs);
+    await rm(directory, { recursive: true });
+    return certificatePem;
+  };
+  const [first, second] = [await authority('first', nowMs), await authority('second', nowMs)];
+  const expired = await authority('expired', Date.UTC(2010, 0, 1));
+  const published = {
+    'client-ca-file': `${expired}${first}`,
+    'requestheader-allowed-names': '["one"]',
+    'requestheader-username-headers': 'no list',
+    other: 'stays',
+  };
+  const own = {
+    'client-ca-file': second,
+    'requestheader-allowed-names': '["two","one"]',
+    'requestheader-username-headers': '["X-Remote-User"]',
+  };
+  const merged = mergedData(published, own, nowMs);
+  assert.deepEqual(merged, {
+    'client-ca-file': `${first.trim()}\n${second.trim()}\n`,
+    'requestheader-allowed-names': '["one","two"]',
+    'requestheader-username-headers': '["X-Remote-User"]',
+    other: 'stays',
+  });
+  assert.deepEqual(mergedData(merged, own, nowMs), merged);
+  assert.deepEqual(mergedData(merged, { 'client-ca-file': first }, nowMs), merged);
+  assert.equal(mergedData({ 'client-ca-file': '-----BEGIN' }, own, nowMs)['client-ca-file'], `${second.trim()}\n`);
 });

@@ -10,7 +10,7 @@ import { createProtobufCodec } from '../../../../../api/codec/protobuf.ts';
 import { parseExactJson } from '../../../../../api/codec/json.ts';
 import type { JsonObject, KubeObject } from '../../../../../api/meta/object.ts';
 import { loadSchema } from '../../../../../api/schema/table.ts';
-import { etcdKeys, isAllocation } from '../../../../../controlplane/storage/etcd/keys.ts';
+import { etcdKeys, isServerState } from '../../../../../controlplane/storage/etcd/keys.ts';
 import { etcdValues } from '../../../../../controlplane/storage/etcd/values.ts';
 import { encodeObject, parseObject } from '../../../../../controlplane/storage/object-bytes.ts';
 
@@ -30,7 +30,7 @@ const recorded = lines('keys.jsonl').map(({ key, value }) => ({
 }));
 const objects = recorded.flatMap(({ key, value }) => {
   const own = keys.fromEtcd(key);
-  return own === undefined || isAllocation(own) ? [] : [{ key, own, value }];
+  return own === undefined || isServerState(own) ? [] : [{ key, own, value }];
 });
 
 /** The objects of all lists by kind and UID, without their resource versions. */
@@ -48,7 +48,10 @@ test('keys are translated in both directions, and the state of a server is no ob
   assert.ok(objects.length > 250);
   for (const { key, own } of objects) assert.equal(keys.toEtcd(own), key);
   const others = recorded.filter(({ key }) => keys.fromEtcd(key) === undefined).map(({ key }) => key.split('/')[2]);
-  assert.deepEqual([...new Set(others)].sort(), ['masterleases', 'peerserverleases']);
+  assert.deepEqual([...new Set(others)].sort(), ['peerserverleases']);
+  assert.equal(keys.fromEtcd('/registry/masterleases/192.0.2.2'), '/core/masterleases/192.0.2.2');
+  assert.equal(keys.toEtcd('/core/masterleases/192.0.2.2'), '/registry/masterleases/192.0.2.2');
+  assert.ok(isServerState('/core/masterleases/192.0.2.2'), 'a migration leaves it out');
   assert.equal(keys.toEtcd('/core/ranges/servicenodeports'), '/registry/ranges/servicenodeports');
   assert.equal(keys.fromEtcd('/registry/services/specs/default/web'), '/core/services/default/web');
   assert.equal(keys.fromEtcd('/registry/example.com/widgets/default/w1'), '/example.com/widgets/default/w1');

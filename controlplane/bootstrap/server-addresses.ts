@@ -1,0 +1,91 @@
+/**
+ * Stores which API servers run, like kube-apiserver's lease reconciler and under its keys (`/registry/masterleases/<address>`):
+ * each server writes its address again and again, and the storage removes the address of a server that no longer does.
+ */
+import type { Clock } from '../../api/machinery/clock.ts';
+import { encodeObject, parseObject } from '../storage/object-bytes.ts';
+import { SERVER_ADDRESSES } from '../storage/etcd/keys.ts';
+import { isStorageError, type Storage, type StoredValue } from '../storage/storage.ts';
+
+/** How long an address stays that is not renewed, and how often it is renewed. The times are kube-apiserver's. */
+const LIFE_MS = 15_000;
+export const RENEW_MS = 10_000;
+
+export interface ServerAddresses {
+  /** Writes this server's address. The former one is removed if it is another. */
+  renew(address: string): Promise<void>;
+  /** The addresses of all running servers in their order as text, that of this server among them. */
+  all(): Promise<readonly string[]>;
+  /** Removes the address of this server. */
+  remove(): Promise<void>;
+  /** Calls the listener when a server comes or goes, until the returned function is called. */
+  onChange(changed: () => void): () => void;
+}
+
+export function serverAddresses(storage: Storage, clock: Clock): ServerAddresses {
+  let own: string | undefined;
+  const remove = async (): Promise<void> => {
+    if (own === undefined) return;
+    const key = `${SERVER_ADDRESSES}${own}`;
+    own = undefined;
+    const current = await newest(storage, key);
+    if (current !== undefined) await ignoringRaces(storage.delete(key, current.revision));
+  };
+  return {
+    async renew(address) {
+      if (own !== address) await remove();
+      own = address;
+      const key = `${SERVER_ADDRESSES}${address}`;
+      const current = await newest(storage, key);
+      const value = valueOf(address, current);
+      const options = { expiresAtMs: clock.now() + LIFE_MS };
+      // A race is one with another process that renews the same address.
+      if (current === undefined) await ignoringRaces(storage.create(key, value, options));
+      else await ignoringRaces(storage.update(key, value, current.revision, options));
+    },
+    async all() {
+      await storage.catchUp?.();
+      const { items } = await storage.list(SERVER_ADDRESSES);
+      return items.map(({ key }) => key.slice(SERVER_ADDRESSES.length)).toSorted();
+    },
+    remove,
+    onChange(changed) {
+      const watch = storage.watch(
+        { prefix: SERVER_ADDRESSES, afterRevision: storage.revision() },
+        {
+          onEvents(events) {
+            if (events.some(({ current, previous }) => current === undefined || previous === undefined)) changed();
+          },
+          // The periodic check goes on without it.
+          onEnd: () => undefined,
+        },
+      );
+      return () => watch.close();
+    },
+  };
+}
+
+async function newest(storage: Storage, key: string): Promise<StoredValue | undefined> {
+  await storage.catchUp?.();
+  return storage.get(key);
+}
+
+/** kube-apiserver counts the generation up, so that each renewal is a write. */
+function valueOf(address: string, current: StoredValue | undefined): Buffer {
+  const generation = current === undefined ? 0 : (parseObject(current.value).metadata.generation ?? 0);
+  return encodeObject({
+    kind: 'Endpoints',
+    apiVersion: 'v1',
+    metadata: { generation: generation + 1 },
+    subsets: [{ addresses: [{ ip: address }] }],
+  });
+}
+
+async function ignoringRaces(write: Promise<unknown>): Promise<void> {
+  try {
+    await write;
+  } catch (error) {
+    const isRace = (['exists', 'conflict', 'not-found'] as const).some((code) => isStorageError(error, code));
+    if (!isRace) throw error;
+  }
+}

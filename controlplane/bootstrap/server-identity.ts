@@ -1,0 +1,96 @@
+/**
+ * Keeps a Lease in kube-system for each running API server, like kube-apiserver: by it, others see which servers a cluster has.
+ * Leases of servers that have not run for a long time are removed by any other one.
+ */
+import { createHash, randomUUID } from 'node:crypto';
+import type { Logger } from '../../api/component/logger.ts';
+import { Backoff } from '../../api/machinery/backoff.ts';
+import { type Clock, formatMicroTime } from '../../api/machinery/clock.ts';
+import type { Lease } from '../../api/machinery/kinds.ts';
+import { leases } from '../../api/machinery/resources.ts';
+import type { TypedClient } from '../../api/machinery/typed-client.ts';
+import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
+import { isConflict, isNotFound, tolerate } from '../../api/meta/status-error.ts';
+
+const NAMESPACE = 'kube-system';
+const LABEL = 'apiserver.kubernetes.io/identity';
+const VALUE = 'kube-apiserver';
+/** The times are kube-apiserver's. */
+const RENEW_MS = 10_000;
+const DURATION_SECONDS = 3600;
+const CLEAN_UP_MS = 3_600_000;
+/** Base32 in lower case (RFC 4648). */
+const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
+const NAME_BYTES = 16;
+
+export interface ServerIdentityOptions {
+  readonly client: TypedClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly hostname: string;
+}
+
+/** The name of a server is the same after each start on its host. */
+export function serverName(hostname: string): string {
+  const digest = createHash('sha256').update(hostname).digest().subarray(0, NAME_BYTES);
+  const bits = [...digest].map((byte) => byte.toString(2).padStart(8, '0')).join('');
+  const digits = bits.match(/.{1,5}/g) ?? [];
+  return `apiserver-${digits.map((five) => ALPHABET.charAt(Number.parseInt(five.padEnd(5, '0'), 2))).join('')}`;
+}
+
+export function keepServerIdentity(options: ServerIdentityOptions): { close(): Promise<void> } {
+  const { clock, logger, hostname } = options;
+  const name = serverName(hostname);
+  const holder = `${name}_${randomUUID()}`;
+  const stop = new AbortController();
+  const loop = new WakeableLoop({
+    clock,
+    backoff: new Backoff({ firstMs: RENEW_MS, longestMs: RENEW_MS }),
+    onError: (error) => logger.warn({ err: error, lease: name }, 'The Lease of this server could not be renewed'),
+  });
+  let cleanedMs = Number.NEGATIVE_INFINITY;
+  const running = loop.run(stop.signal, async () => {
+    await renew(options, name, holder);
+    if (clock.monotonic() - cleanedMs >= CLEAN_UP_MS) {
+      await cleanUp(options);
+      cleanedMs = clock.monotonic();
+    }
+    return RENEW_MS;
+  });
+  return {
+    async close() {
+      stop.abort(new Error('the server is closed'));
+      await running;
+    },
+  };
+}
+
+async function renew({ client, clock, hostname }: ServerIdentityOptions, name: string, holder: string): Promise<void> {
+  const found: Lease | undefined = await tolerate(client.get(leases, NAMESPACE, name), isNotFound);
+  const labels = { [LABEL]: VALUE, 'kubernetes.io/hostname': hostname };
+  const spec = {
+    holderIdentity: holder,
+    leaseDurationSeconds: DURATION_SECONDS,
+    renewTime: formatMicroTime(clock.now()),
+  };
+  if (found === undefined) {
+    const metadata = { name, namespace: NAMESPACE, labels };
+    await client.create(leases, NAMESPACE, { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata, spec });
+    return;
+  }
+  const metadata = { ...found.metadata, labels: { ...found.metadata.labels, ...labels } };
+  await tolerate(client.update(leases, { ...found, metadata, spec }), isConflict);
+}
+
+async function cleanUp({ client, clock }: ServerIdentityOptions): Promise<void> {
+  const { items } = await client.list(leases, { namespace: NAMESPACE, labelSelector: `${LABEL}=${VALUE}` });
+  for (const lease of items) {
+    const { renewTime, leaseDurationSeconds = 0 } = lease.spec ?? {};
+    const renewedMs = renewTime === undefined ? Number.NaN : Date.parse(renewTime);
+    if (!(renewedMs + leaseDurationSeconds * 1000 < clock.now())) continue;
+    const { name = '', resourceVersion } = lease.metadata;
+    const preconditions = resourceVersion === undefined ? {} : { preconditions: { resourceVersion } };
+    const gone = client.delete(leases, NAMESPACE, name, preconditions);
+    await tolerate(gone, (error) => isNotFound(error) || isConflict(error));
+  }
+}
