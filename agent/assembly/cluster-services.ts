@@ -194,17 +194,22 @@ function ruleWriters(
 }
 
 function placeOf(nodeName: string, node: NodeObject): Place {
-  return { nodeName, zone: node.metadata.labels?.[ZONE] ?? '', nodeIps: addressesOf(node) };
+  return {
+    nodeName,
+    zone: node.metadata.labels?.[ZONE] ?? '',
+    nodeIps: addressesOf(node, 'InternalIP'),
+    externalIps: addressesOf(node, 'ExternalIP'),
+  };
 }
 
-const addressesOf = ({ status }: NodeObject): string[] =>
-  (status?.addresses ?? []).filter(({ type }) => type === 'InternalIP').map(({ address }) => address);
+const addressesOf = ({ status }: NodeObject, wanted: 'InternalIP' | 'ExternalIP'): string[] =>
+  (status?.addresses ?? []).filter(({ type }) => type === wanted).map(({ address }) => address);
 
 /** The ranges of `--nodeport-addresses` in their one spelling. */
 export function nodePortRanges(values: readonly string[], node: NodeObject): string[] {
   return values.flatMap((value) => {
     if (value !== 'primary') return canonicalRange(value, value.includes(':') ? 'IPv6' : 'IPv4') ?? [];
-    return addressesOf(node).map((address) => `${address}/${address.includes(':') ? 128 : 32}`);
+    return addressesOf(node, 'InternalIP').map((address) => `${address}/${address.includes(':') ? 128 : 32}`);
   });
 }
 

@@ -38,6 +38,7 @@ const CONTROLLER_NAMES = [
   'endpointslice-controller',
   'endpointslice-mirroring-controller',
   'service-cidr-controller',
+  'service-load-balancer-controller',
   'ttl-controller',
   'legacy-serviceaccount-token-cleaner-controller',
   'node-lifecycle-controller',

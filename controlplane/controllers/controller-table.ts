@@ -35,6 +35,7 @@ import { rootCaPublisher } from './service-account/root-ca.ts';
 import { runLegacyTokenCleaner } from './service-account/legacy-token-cleaner.ts';
 import { runServiceAccounts } from './service-account/service-accounts.ts';
 import { tokenSecrets, type LegacyTokenSigner } from './service-account/token-secrets.ts';
+import { serviceLoadBalancers, type ServiceLoadBalancersOptions } from './service/service-load-balancers.ts';
 import { runServiceCidrs } from './service-cidrs/service-cidrs.ts';
 import { runAttachDetach } from './storage/attach-detach.ts';
 import { localVolumes, type VolumeAgents } from './storage/local-volumes.ts';
@@ -56,6 +57,8 @@ export interface ControllerKeys {
   readonly getMetrics?: RawGet;
   /** Local volumes are made and removed by the agents. */
   readonly volumeAgents?: VolumeAgents;
+  /** The nodes answer at their addresses for services of type LoadBalancer. */
+  readonly loadBalancers?: ServiceLoadBalancersOptions;
 }
 
 export interface ControllerRow {
@@ -151,6 +154,7 @@ export function controllerTable({
   certificateSigner: signer,
   getMetrics = noMetrics,
   volumeAgents,
+  loadBalancers,
 }: ControllerKeys): ControllerRow[] {
   return [
     ...CONTROLLERS,
@@ -179,6 +183,15 @@ export function controllerTable({
             name: 'local-volume-controller',
             account: 'local-volume-provisioner',
             run: localVolumes(volumeAgents),
+          },
+    ),
+    ...present(
+      loadBalancers === undefined
+        ? undefined
+        : {
+            name: 'service-load-balancer-controller',
+            account: 'service-controller',
+            run: serviceLoadBalancers(loadBalancers),
           },
     ),
     {

@@ -21,9 +21,10 @@ import {
 } from './definition.ts';
 import { webhookClientErrors } from '../registry/kinds/admissionregistration/webhook-client.ts';
 import { validateAuthorityBundle } from './authority-bundle.ts';
-import { innerSchemas, type JsonSchema } from './json-schema.ts';
+import type { JsonSchema } from './json-schema.ts';
 import { selectableFieldErrors } from './selectable-fields.ts';
 import { type SchemaPlace, validateSchema } from './schema-validation.ts';
+import { innerSchemas } from './structural-schema.ts';
 
 type Spec = Definition['spec'];
 

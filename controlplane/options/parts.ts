@@ -6,7 +6,7 @@ import { flag } from '../../api/component/flags.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 
 const PARTS = 'Parts';
-const DISABLEABLE = ['local-storage', 'manifests', 'metrics-server', 'name-server'] as const;
+const DISABLEABLE = ['local-storage', 'manifests', 'metrics-server', 'name-server', 'service-lb'] as const;
 
 export type Part = (typeof DISABLEABLE)[number];
 
@@ -16,7 +16,7 @@ export const partsFlags = {
     type: 'list',
     default: [],
     group: PARTS,
-    help: `Parts that do not run: ${DISABLEABLE.join(', ')}. What they have made stays.`,
+    help: `Parts that do not run: ${DISABLEABLE.join(', ')}. What they have made stays, except the addresses of load balancers.`,
     check(names) {
       const unknown = names.find((name) => !(DISABLEABLE as readonly string[]).includes(name));
       return unknown === undefined

@@ -146,6 +146,10 @@ function startControllerLoops(
     ...(isPartEnabled(flags, 'local-storage')
       ? { volumeAgents: volumeAgents(agentConnection(parts), flags.kubeletPreferredAddressTypes) }
       : {}),
+    loadBalancers: {
+      isEnabled: flags.nodeServices && isPartEnabled(flags, 'service-lb'),
+      apiServerPort: flags.securePort,
+    },
     observeQueue,
   });
   onEnd(() => controllers.close());

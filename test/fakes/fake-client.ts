@@ -327,8 +327,9 @@ export class FakeClient implements Client {
     let next: KubeObject;
     if (subresource === 'status') {
       next = { ...structuredClone(current), status: given['status'] };
-      // The API accepts changes of metadata through `/status`, too. Controllers change annotations this way.
+      // The API accepts changes of metadata through `/status`, too. Controllers change these this way.
       if (given.metadata.annotations !== undefined) next.metadata.annotations = { ...given.metadata.annotations };
+      if (given.metadata.finalizers !== undefined) next.metadata.finalizers = [...given.metadata.finalizers];
     } else {
       next =
         subresource === undefined && hasStatus(resource)

@@ -94,9 +94,35 @@ describe('services on a node', { skip, timeout: 200_000 }, () => {
       });
   });
 
+  test('of type LoadBalancer are reached at the address of the node', async () => {
+    cluster.run([
+      'expose',
+      'deploy/hello',
+      '--name=balanced',
+      '--type=LoadBalancer',
+      '--port=8099',
+      '--target-port=8080',
+    ]);
+    cluster.run(['expose', 'deploy/hello', '--name=late', '--type=LoadBalancer', '--port=8099', '--target-port=8080']);
+    const addressOf = (name: string): string =>
+      cluster.run(['get', 'service', name, '-o', 'jsonpath={.status.loadBalancer.ingress[*].ip}']);
+    const address = await until('an address', () => addressOf('balanced') || undefined);
+    await until('an answer', () => {
+      const done = spawnSync('curl', ['-s', '--max-time', '5', `http://${address}:8099/`], { encoding: 'utf8' });
+      return done.stdout.startsWith('hello from');
+    });
+    await soonInPod('the load balancer', `timeout 5 wget -qO- http://${address}:8099/`, /hello from/);
+    assert.equal(addressOf('late'), '');
+    assert.match(cluster.run(['describe', 'service', 'late']), /in use by the service default\/balanced/);
+    cluster.run(['delete', 'service', 'balanced', '--timeout=20s']);
+    assert.equal(await until('the address of the other service', () => addressOf('late') || undefined), address);
+  });
+
   test('leave no rules behind', async () => {
     await cluster.stop('SIGINT');
     const { stdout } = spawnSync('iptables-save', [], { encoding: 'utf8' });
     assert.doesNotMatch(stdout, /ORC-/);
+    const tables = spawnSync('nft', ['list', 'tables'], { encoding: 'utf8' });
+    if (tables.error === undefined) assert.doesNotMatch(tables.stdout, /orchlet-services/);
   });
 });

@@ -72,6 +72,8 @@ export interface Place {
   readonly zone: string;
   /** The addresses of the node. */
   readonly nodeIps?: readonly string[];
+  /** Addresses of the node outside, whose packets arrive with an address of `nodeIps` as their destination. */
+  readonly externalIps?: readonly string[];
 }
 
 export type SlicesOf = (namespace: string, service: string) => readonly EndpointSlice[];
@@ -156,14 +158,13 @@ const addressesOf = (addresses: readonly string[] = [], family: Family): string[
 function loadBalancerOf(
   { spec, status }: Service,
   family: Family,
-  { nodeIps = [] }: Place,
+  { nodeIps = [], externalIps = [] }: Place,
 ): Pick<ServicePort, 'loadBalancerIps' | 'sourceRanges'> {
-  const loadBalancerIps = addressesOf(
-    (status?.loadBalancer?.ingress ?? [])
-      .filter(({ ip, ipMode }) => ip !== undefined && ipMode !== 'Proxy')
-      .map(({ ip = '' }) => ip),
-    family,
-  );
+  const ingress = (status?.loadBalancer?.ingress ?? [])
+    .filter(({ ip, ipMode }) => ip !== undefined && ipMode !== 'Proxy')
+    .map(({ ip = '' }) => ip);
+  const isByNode = ingress.some((ip) => externalIps.includes(ip));
+  const loadBalancerIps = addressesOf(isByNode ? [...ingress, ...nodeIps] : ingress, family);
   const ranges = (spec?.loadBalancerSourceRanges ?? []).flatMap((range) => canonicalRange(range, family) ?? []);
   const ownIps = addressesOf(nodeIps, family);
   const admitsNode = ranges.some((range) => ownIps.some((address) => isWithin(address, range)));

@@ -51,11 +51,14 @@ export const appArmorProfile: Check = ({ metadata, spec }) => {
         value !== 'runtime/default' &&
         !value.startsWith('localhost/'),
     )
-    .map(([key, value]) => `${key}=${quoteText(value)}`)
+    .map(([key, value]) => {
+      values.push(value);
+      return `${key}=${quoteText(value)}`;
+    })
     .sort();
-  if (annotations.length > 0) who.push(plural(annotations.length, 'annotation'));
+  if (annotations.length > 0) who.push(`${plural(annotations.length, 'annotation')} ${annotations.join(', ')}`);
   if (who.length === 0) return undefined;
-  const bad = [...unique(values), ...annotations];
+  const bad = unique(values);
   return {
     reason: plural(bad.length, 'forbidden AppArmor profile'),
     detail: `${who.join(' and ')} must not set AppArmor profile type to ${quoted(bad)}`,
@@ -125,13 +128,12 @@ function probeHosts(container: Container): string[] {
 export const probeAndLifecycleHosts: Check = ({ spec, minor }) => {
   if (minor < 34) return undefined;
   const hosts: string[] = [];
-  const names = namesOf(spec, (container) => {
+  const containers = namesOf(spec, (container) => {
     const used = probeHosts(container);
     hosts.push(...used);
     return used.length > 0;
   });
-  if (names.length === 0) return undefined;
-  const containers = unique(names);
+  if (containers.length === 0) return undefined;
   const list = unique(hosts);
   return {
     reason: 'probe or lifecycle host',

@@ -14,6 +14,7 @@ import {
   services,
   storageClasses,
 } from '../../../../api/machinery/resources.ts';
+import type { Service } from '../../../../api/machinery/kinds.ts';
 import { isNotFound, tolerate } from '../../../../api/meta/status-error.ts';
 import { type ControlPlane, startControlPlane } from '../../../../controlplane/main.ts';
 import { until } from '../../../until.ts';
@@ -102,6 +103,45 @@ test('nodes may read the pods of others only once a network policy exists', () =
     });
     await until('the right', peers);
   }));
+
+test('load balancers have the addresses of nodes, which a disabled part gives back', async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'orchlet-parts-'));
+  const stored = ({ client }: ControlPlane): Promise<Service> =>
+    client.get(services, 'default', 'web') as Promise<Service>;
+  const ipsOf = ({ status }: Service): (string | undefined)[] =>
+    (status?.loadBalancer?.ingress ?? []).map(({ ip }) => ip);
+  try {
+    await withPlane({ dataDir, nodeServices: true }, async (plane) => {
+      const node = { apiVersion: 'v1', kind: 'Node', metadata: { name: 'a' } };
+      const status = {
+        addresses: [{ type: 'InternalIP', address: '192.0.2.1' }],
+        conditions: [{ type: 'Ready', status: 'True' }],
+      };
+      await plane.client.create(nodes, '', node);
+      await plane.client.patch(nodes, '', 'a', 'merge', { status }, { subresource: 'status' });
+      await plane.client.create(services, 'default', {
+        apiVersion: 'v1',
+        kind: 'Service',
+        metadata: { name: 'web', namespace: 'default' },
+        spec: { type: 'LoadBalancer', ports: [{ port: 80 }] },
+      } as never);
+      const balanced = await until('the address', async () => {
+        const service = await stored(plane);
+        return ipsOf(service).length > 0 ? service : undefined;
+      });
+      assert.deepEqual(ipsOf(balanced), ['192.0.2.1']);
+      assert.deepEqual(balanced.metadata.finalizers, ['service.kubernetes.io/load-balancer-cleanup']);
+    });
+    await withPlane({ dataDir, nodeServices: true, disable: ['service-lb'] }, (plane) =>
+      until('the end of the address', async () => {
+        const { metadata, status } = await stored(plane);
+        return metadata.finalizers === undefined && (status?.loadBalancer?.ingress ?? []).length === 0;
+      }).then(() => undefined),
+    );
+  } finally {
+    rmSync(dataDir, { recursive: true, force: true });
+  }
+});
 
 test('a part that does not exist is refused', () =>
   assert.throws(() => parseFlags(partsFlags as FlagTable, ['--disable=traefik']), /"traefik" cannot be disabled/));

@@ -209,6 +209,17 @@ describe('the service ports of a node', () => {
     assert.deepEqual(ranges(['198.51.100.1']), ['192.0.2.0/24']);
   });
 
+  it('are reached by an address of the node behind its external address', () => {
+    const balanced = {
+      ...service({ type: 'LoadBalancer' }),
+      status: { loadBalancer: { ingress: [{ ip: '203.0.113.5' }] } },
+    } as unknown as Service;
+    const ips = (externalIps: readonly string[]) =>
+      only([balanced], [], 'IPv4', { ...PLACE, nodeIps: ['192.0.2.1'], externalIps })[0]?.loadBalancerIps;
+    assert.deepEqual(ips(['203.0.113.5']), ['203.0.113.5', '192.0.2.1']);
+    assert.deepEqual(ips(['203.0.113.6']), ['203.0.113.5']);
+  });
+
   it('use endpoints of the whole cluster for traffic of the node itself, whatever the policies', () => {
     const slices = [
       slice([

@@ -1,0 +1,86 @@
+/** Computes at which addresses a service of type LoadBalancer is reachable, and which ports it needs there. Pure. */
+import type { EndpointSlice, Node, Service } from '../../../api/machinery/kinds.ts';
+import { canonicalIp } from '../../../api/meta/ip-addresses.ts';
+
+/** The class of services that this controller serves, beside those without a class. */
+export const LOAD_BALANCER_CLASS = 'orchlet.local/service-lb';
+/** Nodes with this label receive no traffic of load balancers. */
+const EXCLUDED = 'node.kubernetes.io/exclude-from-external-load-balancers';
+const BEING_REMOVED = 'ToBeDeletedByClusterAutoscaler';
+
+export function isOurs({ metadata, spec }: Service): boolean {
+  const { type, loadBalancerClass = LOAD_BALANCER_CLASS } = spec ?? {};
+  return (
+    type === 'LoadBalancer' && loadBalancerClass === LOAD_BALANCER_CLASS && metadata.deletionTimestamp === undefined
+  );
+}
+
+/** What a service occupies on every node, for example `TCP 80`. */
+export const portsOf = ({ spec }: Service): string[] =>
+  (spec?.ports ?? []).map(({ protocol = 'TCP', port }) => `${protocol} ${port}`);
+
+export interface NodeAddresses {
+  readonly name: string;
+  readonly addresses: readonly string[];
+  /** The port of the agent's server, which no service may have. */
+  readonly agentPort: number;
+}
+
+/** Nodes that receive traffic of load balancers, sorted by name. */
+export function balancedNodes(nodes: readonly Node[]): NodeAddresses[] {
+  return nodes
+    .filter(
+      ({ metadata, spec, status }) =>
+        metadata.labels?.[EXCLUDED] === undefined &&
+        metadata.deletionTimestamp === undefined &&
+        !(spec?.taints ?? []).some(({ key }) => key === BEING_REMOVED) &&
+        (status?.conditions ?? []).some((condition) => condition.type === 'Ready' && condition.status === 'True'),
+    )
+    .map(({ metadata, status }) => ({
+      name: metadata.name ?? '',
+      addresses: reachableAddresses(status?.addresses ?? []),
+      agentPort: status?.daemonEndpoints?.kubeletEndpoint?.Port ?? 0,
+    }))
+    .toSorted((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/** The external addresses of a family, or the internal ones if the node has none. */
+function reachableAddresses(addresses: NonNullable<NonNullable<Node['status']>['addresses']>): string[] {
+  const ofType = (wanted: string, isV6: boolean): string[] =>
+    addresses
+      .filter(({ type, address }) => type === wanted && address.includes(':') === isV6)
+      .flatMap(({ address }) => canonicalIp(address) ?? []);
+  return [false, true].flatMap((isV6) => {
+    const external = ofType('ExternalIP', isV6);
+    return external.length > 0 ? external : ofType('InternalIP', isV6);
+  });
+}
+
+/** The names of the nodes with a ready endpoint. */
+export function nodesWithEndpoints(slices: readonly EndpointSlice[]): Set<string> {
+  return new Set(
+    slices
+      .flatMap(({ endpoints = [] }) => endpoints)
+      .filter(({ conditions }) => conditions?.ready !== false && conditions?.terminating !== true)
+      .flatMap(({ nodeName }) => nodeName ?? []),
+  );
+}
+
+/**
+ * The addresses of the service, those of its first family first. With `externalTrafficPolicy: Local`, other nodes than those
+ * with an endpoint would drop the traffic. `spec.loadBalancerIP` selects one of the addresses.
+ */
+export function balancerAddresses(
+  { spec }: Service,
+  nodes: readonly NodeAddresses[],
+  withEndpoints: () => ReadonlySet<string>,
+): string[] {
+  const isLocal = spec?.externalTrafficPolicy === 'Local';
+  const chosen = isLocal ? nodes.filter(({ name }) => withEndpoints().has(name)) : nodes;
+  const wanted = spec?.loadBalancerIP ?? '';
+  const all = new Set(chosen.flatMap(({ addresses }) => addresses));
+  const selected = [...all].filter((address) => wanted === '' || address === canonicalIp(wanted));
+  return (spec?.ipFamilies ?? ['IPv4']).flatMap((family) =>
+    selected.filter((address) => address.includes(':') === (family === 'IPv6')),
+  );
+}

@@ -1,0 +1,214 @@
+/**
+ * Gives services of type LoadBalancer the addresses of the nodes, whose service proxies answer there: no daemon is needed.
+ * Serves services without a class and those of `LOAD_BALANCER_CLASS`; others belong to other controllers. A port of the nodes
+ * belongs to one service, the first that asked for it.
+ *
+ * Like the controller of clouds, it protects a service by a finalizer. It also marks the service, so that it gives back nothing
+ * but its own: a service that is not its own any longer, also because the part is disabled.
+ */
+import { isDeepStrictEqual } from 'node:util';
+import type { EndpointSlice, Node, Service } from '../../../api/machinery/kinds.ts';
+import {
+  endpointSlices,
+  nodes as nodesResource,
+  services as servicesResource,
+} from '../../../api/machinery/resources.ts';
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
+import { type ControllerEnvironment, keyOf, ReconcileLoop, type RunController, splitKey } from '../controller.ts';
+import {
+  balancedNodes,
+  balancerAddresses,
+  isOurs,
+  type NodeAddresses,
+  nodesWithEndpoints,
+  portsOf,
+} from './load-balancer-addresses.ts';
+import { LoadBalancerPorts } from './load-balancer-ports.ts';
+
+const FINALIZER = 'service.kubernetes.io/load-balancer-cleanup';
+/** The annotation of services that this controller serves. */
+const MARK = 'orchlet.local/service-lb';
+const SERVICE_NAME = 'kubernetes.io/service-name';
+
+export interface ServiceLoadBalancersOptions {
+  /** If false, the controller only gives back what it served before. */
+  readonly isEnabled: boolean;
+  /** The port of the API server, which runs on nodes. */
+  readonly apiServerPort: number;
+}
+
+export function serviceLoadBalancers(options: ServiceLoadBalancersOptions): RunController {
+  return (environment, signal) => new ServiceLoadBalancers(environment, options).run(signal);
+}
+
+const isMarked = ({ metadata }: Service): boolean => metadata.annotations?.[MARK] !== undefined;
+const addressesOf = ({ status }: Service): string[] =>
+  (status?.loadBalancer?.ingress ?? []).flatMap(({ ip }) => ip ?? []);
+
+class ServiceLoadBalancers {
+  readonly #environment: ControllerEnvironment;
+  readonly #options: ServiceLoadBalancersOptions;
+  readonly #services;
+  readonly #nodes;
+  readonly #slices;
+  readonly #loop: ReconcileLoop;
+  readonly #ports = new LoadBalancerPorts();
+  #balanced: readonly NodeAddresses[] = [];
+
+  constructor(environment: ControllerEnvironment, options: ServiceLoadBalancersOptions) {
+    this.#environment = environment;
+    this.#options = options;
+    this.#services = environment.informers.for(servicesResource);
+    this.#nodes = environment.informers.for(nodesResource);
+    this.#slices = environment.informers.for(endpointSlices);
+    this.#loop = new ReconcileLoop(environment, { reconcile: (key) => this.#reconcile(key) });
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const caches = [this.#services, this.#nodes, this.#slices];
+    this.#slices.addIndex('load-balancer', ({ metadata }) => {
+      const name = metadata.labels?.[SERVICE_NAME];
+      return name === undefined ? [] : [`${metadata.namespace}/${name}`];
+    });
+    try {
+      await Promise.all(caches.map((cache) => cache.synced(signal)));
+    } catch (error) {
+      if (signal.aborted) return;
+      throw error;
+    }
+    this.#readNodes();
+    this.#resumePorts();
+    this.#follow();
+    await this.#loop.run(signal, ...caches);
+  }
+
+  #follow(): void {
+    this.#services.addHandler({
+      add: this.#loop.enqueue,
+      update: (_, current) => this.#loop.enqueue(current),
+      delete: this.#loop.enqueue,
+    });
+    const nodeChanged = (): void => {
+      if (this.#readNodes())
+        for (const service of this.#services.list()) if (isOurs(service)) this.#loop.enqueue(service);
+    };
+    this.#nodes.addHandler({ add: nodeChanged, update: nodeChanged, delete: nodeChanged });
+    const sliceChanged = (slice: EndpointSlice): void => {
+      const { namespace = '', labels } = slice.metadata;
+      const service = this.#services.get(namespace, labels?.[SERVICE_NAME] ?? '');
+      if (service?.spec?.externalTrafficPolicy === 'Local' && isOurs(service)) this.#loop.enqueue(service);
+    };
+    this.#slices.addHandler({ add: sliceChanged, update: (_, slice) => sliceChanged(slice), delete: sliceChanged });
+  }
+
+  /** Returns whether the nodes that receive traffic have changed; heartbeats change nothing. */
+  #readNodes(): boolean {
+    const balanced = balancedNodes(this.#nodes.list() as Node[]);
+    if (isDeepStrictEqual(balanced, this.#balanced)) return false;
+    this.#balanced = balanced;
+    return true;
+  }
+
+  /** Services that have addresses keep their ports, also when older ones want them; of the others the oldest is first. */
+  #resumePorts(): void {
+    if (!this.#options.isEnabled) return;
+    const rank = (service: Service): string =>
+      `${isMarked(service) && addressesOf(service).length > 0 ? 0 : 1} ${service.metadata.creationTimestamp ?? ''} ${keyOf(service)}`;
+    const ours = this.#services.list().filter(isOurs);
+    for (const service of ours.toSorted((a, b) => (rank(a) < rank(b) ? -1 : 1)))
+      if (this.#reserved(service) === undefined) this.#ports.take(keyOf(service), portsOf(service), () => undefined);
+  }
+
+  async #reconcile(key: string): Promise<void> {
+    const { namespace, name } = splitKey(key);
+    const service = this.#services.get(namespace, name);
+    const { isEnabled } = this.#options;
+    if (service === undefined || !isOurs(service) || !isEnabled) {
+      this.#ports.take(key, [], this.#retry);
+      if (service !== undefined && isMarked(service)) await tolerate(this.#release(service), isNotFound);
+      return;
+    }
+    const problem = this.#problem(key, service);
+    const addresses = problem === undefined ? this.#addressesFor(key, service) : [];
+    if (problem !== undefined)
+      this.#event(service, 'Warning', 'SyncLoadBalancerFailed', `Error syncing load balancer: ${problem}`);
+    await tolerate(this.#write(service, addresses), isNotFound);
+  }
+
+  readonly #retry = (key: string): void => void this.#loop.queue.add(key);
+
+  #addressesFor(key: string, service: Service): string[] {
+    return balancerAddresses(service, this.#balanced, () =>
+      nodesWithEndpoints(this.#slices.byIndex('load-balancer', key)),
+    );
+  }
+
+  /** Takes the ports of the service. Returns why it cannot have them. */
+  #problem(key: string, service: Service): string | undefined {
+    const reserved = this.#reserved(service);
+    const conflict = this.#ports.take(key, reserved === undefined ? portsOf(service) : [], this.#retry);
+    if (reserved !== undefined) return reserved;
+    return conflict === undefined
+      ? undefined
+      : `port ${conflict.port} of the nodes is in use by the service ${conflict.holder}; it is tried again when that one is gone`;
+  }
+
+  /** Nodes without their agent's port, or without the API server's, could not be reached by the control plane. */
+  #reserved({ spec }: Service): string | undefined {
+    const reserved = new Set([this.#options.apiServerPort, ...this.#balanced.map(({ agentPort }) => agentPort)]);
+    const port = (spec?.ports ?? []).find((each) => (each.protocol ?? 'TCP') === 'TCP' && reserved.has(each.port));
+    return port === undefined
+      ? undefined
+      : `port TCP ${port.port} belongs to the API server or to the agents of the nodes`;
+  }
+
+  async #write(service: Service, addresses: readonly string[]): Promise<void> {
+    const { metadata } = service;
+    const { finalizers = [], annotations } = metadata;
+    const before = addressesOf(service);
+    const isProtected = finalizers.includes(FINALIZER) && annotations?.[MARK] !== undefined;
+    if (isProtected && before.join() === addresses.join()) return;
+    if (before.length === 0 && addresses.length > 0)
+      this.#event(service, 'Normal', 'EnsuringLoadBalancer', 'Ensuring load balancer');
+    await this.#patch(service, {
+      finalizers: finalizers.includes(FINALIZER) ? finalizers : [...finalizers, FINALIZER],
+      mark: 'true',
+      addresses,
+    });
+    if (addresses.length > 0) this.#event(service, 'Normal', 'EnsuredLoadBalancer', 'Ensured load balancer');
+  }
+
+  async #release(service: Service): Promise<void> {
+    this.#event(service, 'Normal', 'DeletingLoadBalancer', 'Deleting load balancer');
+    const { finalizers = [] } = service.metadata;
+    await this.#patch(service, {
+      finalizers: finalizers.filter((name) => name !== FINALIZER),
+      mark: null,
+      addresses: [],
+    });
+    this.#event(service, 'Normal', 'DeletedLoadBalancer', 'Deleted load balancer');
+  }
+
+  /** One write, which fails if the service has changed since. */
+  async #patch(
+    { metadata }: Service,
+    {
+      finalizers,
+      mark,
+      addresses,
+    }: { finalizers: readonly string[]; mark: string | null; addresses: readonly string[] },
+  ): Promise<void> {
+    const { namespace = '', name = '', resourceVersion } = metadata;
+    const ingress = addresses.map((ip) => ({ ip, ipMode: 'VIP' }));
+    const patch = {
+      metadata: { resourceVersion, finalizers, annotations: { [MARK]: mark } },
+      status: { loadBalancer: { ingress: ingress.length > 0 ? ingress : null } },
+    };
+    await this.#environment.client.patch(servicesResource, namespace, name, 'merge', patch, { subresource: 'status' });
+  }
+
+  #event(service: Service, type: 'Normal' | 'Warning', reason: string, message: string): void {
+    this.#environment.recorder.event(referenceTo(service, servicesResource), type, reason, message);
+  }
+}

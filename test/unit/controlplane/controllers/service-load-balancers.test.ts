@@ -1,0 +1,224 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { EndpointSlice, Node, Service } from '../../../../api/machinery/kinds.ts';
+import { endpointSlices, nodes, services } from '../../../../api/machinery/resources.ts';
+import {
+  balancedNodes,
+  balancerAddresses,
+} from '../../../../controlplane/controllers/service/load-balancer-addresses.ts';
+import { serviceLoadBalancers } from '../../../../controlplane/controllers/service/service-load-balancers.ts';
+import { type ControllerTest, controllerTest } from '../../../fakes/fake-controllers.ts';
+
+const FINALIZER = 'service.kubernetes.io/load-balancer-cleanup';
+
+function node(
+  name: string,
+  internal: readonly string[],
+  more: { readonly labels?: object; readonly external?: string; readonly ready?: string } = {},
+): Node {
+  return {
+    apiVersion: 'v1',
+    kind: 'Node',
+    metadata: { name, labels: more.labels ?? {} },
+    spec: {},
+    status: {
+      addresses: [
+        ...internal.map((address) => ({ type: 'InternalIP', address })),
+        ...(more.external === undefined ? [] : [{ type: 'ExternalIP', address: more.external }]),
+      ],
+      conditions: [{ type: 'Ready', status: more.ready ?? 'True' }],
+      daemonEndpoints: { kubeletEndpoint: { Port: 10_250 } },
+    },
+  } as unknown as Node;
+}
+
+function service(name: string, spec: object = {}, created = '2026-01-01T00:00:00Z'): Service {
+  return {
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name, namespace: 'shop', creationTimestamp: created },
+    spec: { type: 'LoadBalancer', ipFamilies: ['IPv4'], ports: [{ port: 80, protocol: 'TCP' }], ...spec },
+  } as unknown as Service;
+}
+
+const slice = (name: string, ...nodeNames: readonly string[]): EndpointSlice =>
+  ({
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    metadata: { name, namespace: 'shop', labels: { 'kubernetes.io/service-name': name } },
+    addressType: 'IPv4',
+    endpoints: nodeNames.map((nodeName) => ({ addresses: ['10.0.0.1'], nodeName })),
+  }) as unknown as EndpointSlice;
+
+const TWO = [node('a', ['192.0.2.1', 'fd00::1']), node('b', ['192.0.2.2'])];
+
+async function started(
+  objects: Parameters<typeof controllerTest>[0] = {},
+  isEnabled = true,
+): Promise<
+  ControllerTest & { readonly ips: (name: string) => string[]; readonly found: (name: string) => Service | undefined }
+> {
+  const t = controllerTest(objects);
+  await t.start(serviceLoadBalancers({ isEnabled, apiServerPort: 6443 }));
+  await t.advance(100);
+  const found = (name: string): Service | undefined => t.client.peek(services, 'shop', name) as Service | undefined;
+  return {
+    ...t,
+    found,
+    ips: (name) => (found(name)?.status?.loadBalancer?.ingress ?? []).map(({ ip = '', ipMode }) => `${ip} ${ipMode}`),
+  };
+}
+
+const NODES = TWO.map((each) => [nodes, each] as const);
+
+describe('the addresses of a load balancer', () => {
+  it('are those of ready nodes that are not excluded, external ones first choice', () => {
+    const balanced = balancedNodes([
+      ...TWO,
+      node('unready', ['192.0.2.3'], { ready: 'False' }),
+      node('excluded', ['192.0.2.4'], { labels: { 'node.kubernetes.io/exclude-from-external-load-balancers': '' } }),
+      node('cloud', ['10.0.0.5', 'fd00::5'], { external: '203.0.113.5' }),
+      {
+        ...node('leaving', ['192.0.2.6']),
+        metadata: { name: 'leaving', deletionTimestamp: '2026-01-01T00:00:00Z' },
+      } as Node,
+    ]);
+    const families = { ipFamilies: ['IPv6', 'IPv4'] };
+    assert.deepEqual(
+      balancerAddresses(service('web', families), balanced, () => new Set()),
+      ['fd00::1', 'fd00::5', '192.0.2.1', '192.0.2.2', '203.0.113.5'],
+    );
+    assert.deepEqual(
+      balancerAddresses(service('web', { loadBalancerIP: '192.0.2.2' }), balanced, () => new Set()),
+      ['192.0.2.2'],
+    );
+  });
+});
+
+describe('services of type LoadBalancer', () => {
+  it('get the addresses of the nodes and a finalizer, and follow the nodes', async () => {
+    const t = await started({ objects: [...NODES, [services, service('web')]] });
+    assert.deepEqual(t.ips('web'), ['192.0.2.1 VIP', '192.0.2.2 VIP']);
+    assert.deepEqual(t.found('web')?.metadata.finalizers, [FINALIZER]);
+    assert.ok(t.events().includes('Normal EnsuredLoadBalancer Ensured load balancer'));
+    await t.client.delete(nodes, '', 'a');
+    await t.advance(100);
+    assert.deepEqual(t.ips('web'), ['192.0.2.2 VIP']);
+    await t.stop();
+  });
+
+  it('get only nodes with an endpoint under a Local policy', async () => {
+    const local = service('web', { externalTrafficPolicy: 'Local' });
+    const t = await started({ objects: [...NODES, [services, local], [endpointSlices, slice('web', 'b')]] });
+    assert.deepEqual(t.ips('web'), ['192.0.2.2 VIP']);
+    await t.client.update(endpointSlices, { ...t.client.peek(endpointSlices, 'shop', 'web'), ...slice('web', 'a') });
+    await t.advance(100);
+    assert.deepEqual(t.ips('web'), ['192.0.2.1 VIP']);
+    await t.stop();
+  });
+
+  it('of another class, and of other types, are left alone', async () => {
+    const status = { loadBalancer: { ingress: [{ ip: '203.0.113.1', ipMode: 'VIP' }] } };
+    const foreign = { ...service('foreign', { loadBalancerClass: 'example.com/lb' }), status };
+    foreign.metadata.finalizers = [FINALIZER];
+    const own = service('own', { loadBalancerClass: 'orchlet.local/service-lb', ports: [{ port: 81 }] });
+    const t = await started({
+      objects: [
+        ...NODES,
+        [services, foreign as Service],
+        [services, own],
+        [services, service('node', { type: 'NodePort' })],
+      ],
+    });
+    assert.deepEqual(t.ips('foreign'), ['203.0.113.1 VIP']);
+    assert.deepEqual(t.found('foreign')?.metadata.finalizers, [FINALIZER]);
+    assert.equal(t.ips('own').length, 2);
+    assert.deepEqual([t.ips('node'), t.found('node')?.metadata.finalizers], [[], undefined]);
+    await t.client.delete(services, 'shop', 'foreign');
+    await t.advance(100);
+    assert.ok(t.found('foreign') !== undefined, 'its controller has not finished');
+    await t.stop();
+  });
+
+  it('wait for a port that another service has, with an event, and get it when it is free', async () => {
+    const t = await started({ objects: [...NODES, [services, service('first')]] });
+    await t.client.create(
+      services,
+      'shop',
+      service('second', { ports: [{ port: 81 }, { port: 80 }] }, '2020-01-01T00:00:00Z'),
+    );
+    await t.client.create(services, 'shop', service('third', { ports: [{ port: 81, protocol: 'TCP' }] }));
+    await t.client.create(services, 'shop', service('datagrams', { ports: [{ port: 80, protocol: 'UDP' }] }));
+    await t.advance(100);
+    assert.deepEqual(
+      ['first', 'second', 'third', 'datagrams'].map((name) => t.ips(name).length),
+      [2, 0, 2, 2],
+    );
+    assert.ok(
+      t
+        .events()
+        .some((event) =>
+          /^Warning SyncLoadBalancerFailed .*TCP 80 of the nodes is in use by the service shop\/first/.test(event),
+        ),
+    );
+    await t.client.delete(services, 'shop', 'first');
+    await t.advance(100);
+    assert.equal(t.found('first'), undefined);
+    assert.deepEqual(t.ips('second'), [], 'its other port is in use');
+    await t.client.delete(services, 'shop', 'third');
+    await t.advance(100);
+    assert.equal(t.ips('second').length, 2);
+    await t.stop();
+  });
+
+  it('keep their ports when the controller starts anew', async () => {
+    const holder = service('holder', {}, '2026-02-01T00:00:00Z');
+    holder.metadata.annotations = { 'orchlet.local/service-lb': 'true' };
+    const status = { loadBalancer: { ingress: [{ ip: '192.0.2.1', ipMode: 'VIP' }] } };
+    const t = await started({
+      objects: [...NODES, [services, service('older')], [services, { ...holder, status } as Service]],
+    });
+    assert.deepEqual([t.ips('older').length, t.ips('holder').length], [0, 2]);
+    await t.stop();
+  });
+
+  it('do not get the ports of the API server and of agents', async () => {
+    const ports = (port: number) => ({ ports: [{ port, protocol: 'TCP' }] });
+    const t = await started({
+      objects: [...NODES, [services, service('api', ports(6443))], [services, service('agent', ports(10_250))]],
+    });
+    assert.deepEqual([t.ips('api'), t.ips('agent')], [[], []]);
+    assert.equal(t.events().filter((event) => event.includes('belongs to the API server or to the agents')).length, 2);
+    await t.stop();
+  });
+
+  it('lose what they got when their type changes or they are deleted', async () => {
+    const t = await started({
+      objects: [...NODES, [services, service('web')], [services, service('gone', { ports: [{ port: 81 }] })]],
+    });
+    const web = t.found('web');
+    assert.ok(web !== undefined);
+    await t.client.update(services, { ...web, spec: { ...web.spec, type: 'ClusterIP' } });
+    await t.client.delete(services, 'shop', 'gone');
+    await t.advance(100);
+    assert.deepEqual([t.ips('web'), t.found('web')?.metadata.finalizers ?? []], [[], []]);
+    assert.equal(t.found('web')?.metadata.annotations?.['orchlet.local/service-lb'], undefined);
+    assert.equal(t.found('gone'), undefined);
+    await t.stop();
+  });
+
+  it('are given back by a disabled part, and only those that it had', async () => {
+    const marked = service('web');
+    marked.metadata.annotations = { 'orchlet.local/service-lb': 'true' };
+    marked.metadata.finalizers = [FINALIZER];
+    const status = { loadBalancer: { ingress: [{ ip: '192.0.2.1', ipMode: 'VIP' }] } };
+    const foreign = { ...service('foreign', { ports: [{ port: 81 }] }), status };
+    const t = await started(
+      { objects: [...NODES, [services, { ...marked, status } as Service], [services, foreign as Service]] },
+      false,
+    );
+    assert.deepEqual([t.ips('web'), t.found('web')?.metadata.finalizers ?? []], [[], []]);
+    assert.equal(t.ips('foreign').length, 1);
+    await t.stop();
+  });
+});
