@@ -21,6 +21,7 @@ type AnyContainer = Container | EphemeralContainer;
 
 /** Sets the defaults of a pod. Requests and ports of the host are defaulted for pods, not for templates. */
 export function applyPodDefaults(pod: Pod): void {
+  dropInitContainerAnnotations(pod.metadata);
   const spec = (pod.spec ??= {});
   applyPodSpecDefaults(spec);
   spec.enableServiceLinks ??= true;
@@ -31,9 +32,24 @@ export function applyPodDefaults(pod: Pod): void {
 
 export function applyPodTemplateDefaults(template: PodTemplate | undefined): void {
   if (template === undefined) return;
+  dropInitContainerAnnotations(template.metadata);
   const spec = (template.spec ??= {});
   applyPodSpecDefaults(spec);
   if (Object.keys(spec.overhead ?? {}).length === 0) delete spec.overhead;
+}
+
+const INIT_CONTAINER_ANNOTATIONS = ['init-containers', 'init-container-statuses'].flatMap((name) => [
+  `pod.beta.kubernetes.io/${name}`,
+  `pod.alpha.kubernetes.io/${name}`,
+]);
+
+/** Drops the annotations that clients used before init containers were fields. */
+function dropInitContainerAnnotations(metadata: { annotations?: Record<string, string> } | undefined): void {
+  const annotations = metadata?.annotations;
+  if (metadata === undefined || annotations === undefined) return;
+  const dropped = INIT_CONTAINER_ANNOTATIONS.filter((name) => Object.hasOwn(annotations, name));
+  for (const name of dropped) delete annotations[name];
+  if (dropped.length > 0 && Object.keys(annotations).length === 0) delete metadata.annotations;
 }
 
 function applyPodSpecDefaults(spec: PodSpec): void {

@@ -24,6 +24,8 @@ import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 
 const FIELD_TEXT: Readonly<Record<string, (pod: Pod) => string>> = {
   'spec.nodeName': ({ spec }) => spec?.nodeName ?? '',
+  // The name that clients used before the field was renamed.
+  'spec.host': ({ spec }) => spec?.nodeName ?? '',
   'spec.restartPolicy': ({ spec }) => spec?.restartPolicy ?? '',
   'spec.schedulerName': ({ spec }) => spec?.schedulerName ?? '',
   'spec.serviceAccountName': ({ spec }) => spec?.serviceAccountName ?? '',

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { applyPodDefaults } from '../../../../api/kinds/pod-defaults.ts';
+import { applyPodDefaults, applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
 import type { Pod, PodSpec, PodStatus, Volume } from '../../../../api/kinds/pod-types.ts';
 import { podStatusUpdateErrors, podUpdateErrors } from '../../../../api/kinds/pod-update-validation.ts';
 import { podTemplateErrors, validatePod } from '../../../../api/kinds/pod-validation.ts';
@@ -215,4 +215,14 @@ test('empty selectors and paths that hide a token cause warnings', () => {
     'spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector: a null labelSelector results in matching no pod',
     'spec.hostAliases[0].ip: IPv6 address "FD00::1" should be in RFC 5952 canonical format ("fd00::1")',
   ]);
+});
+
+test('annotations that once held init containers are dropped from pods and templates', () => {
+  const old = 'pod.beta.kubernetes.io/init-containers';
+  const pod = { metadata: { name: 'p', annotations: { [old]: '[]', a: 'b' } } };
+  applyPodDefaults(pod);
+  assert.deepEqual(pod.metadata.annotations, { a: 'b' });
+  const template = { metadata: { annotations: { [old]: '[]' } } };
+  applyPodTemplateDefaults(template);
+  assert.deepEqual(template.metadata, {});
 });
