@@ -10,7 +10,7 @@ export class TimeError extends Error {
 
 const SECONDS = '2006-01-02T15:04:05Z07:00';
 const MICROSECONDS = '2006-01-02T15:04:05.000000Z07:00';
-const CANONICAL = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z$/;
+const CANONICAL = /^(\d{4})-(\d\d)-(\d\d)T([01]\d|2[0-3]):(\d\d):(\d\d)Z$/;
 
 /** Returns the canonical text of a `Time`, or `null` for the zero time. Throws `TimeError`. */
 export function canonicalTime(text: string): string | null {
@@ -87,6 +87,11 @@ function parse(text: string, layout: string, micro: boolean): { seconds: number;
   rest = rest.slice(fraction?.[0].length ?? 0);
   const zone = /^(?:Z|([+-])(\d\d):(\d\d))/.exec(rest);
   if (zone === null) return fail(rest, 'Z07:00');
+  // Go also accepts offsets of 24 hours and of 60 minutes.
+  if (Number(zone[2] ?? 0) > 24)
+    throw new TimeError(`parsing time ${quoteText(text)}: time zone offset hour out of range`);
+  if (Number(zone[3] ?? 0) > 60)
+    throw new TimeError(`parsing time ${quoteText(text)}: time zone offset minute out of range`);
   rest = rest.slice(zone[0].length);
   if (rest !== '') throw new TimeError(`parsing time ${quoteText(text)}: extra text: ${quoteText(rest)}`);
   const [year = 0, month = 1, day = 1, hour = 0, minute = 0, second = 0] = numbers;

@@ -6,6 +6,7 @@ import type { JsonObject, JsonValue } from '../../../../api/meta/object.ts';
 import { applyTableDefaults } from '../../../../api/schema/defaults.ts';
 import type { StructType } from '../../../../api/schema/schema.ts';
 import { loadSchema } from '../../../../api/schema/table.ts';
+import { canonicalTime } from '../../../../api/schema/time.ts';
 import { generateObject } from '../../../fakes/generated-object.ts';
 
 function kind(group: string, version: string, name: string): StructType {
@@ -228,4 +229,11 @@ describe('what a strategic merge or an apply made', () => {
     ];
     for (const [spec, message] of refused) assert.throws(() => convert(spec), { message });
   });
+});
+
+test('times have hours to 23, and zones to 24 hours', () => {
+  assert.throws(() => canonicalTime('2020-01-01T24:00:00Z'), { message: /hour out of range$/ });
+  assert.throws(() => canonicalTime('2020-01-01T00:00:00+25:00'), { message: /time zone offset hour out of range$/ });
+  assert.throws(() => canonicalTime('2020-01-01T00:00:00+01:61'), { message: /time zone offset minute out of range$/ });
+  assert.equal(canonicalTime('2020-01-02T00:00:00+24:00'), '2020-01-01T00:00:00Z');
 });
