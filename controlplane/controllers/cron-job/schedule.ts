@@ -15,6 +15,7 @@ const MACROS: ReadonlyMap<string, string> = new Map(
     '@hourly': '0 * * * *',
   }),
 );
+const EVERY = '@every ';
 const MONTHS = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
 const DAYS = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'];
 const MINUTE_MS = 60_000;
@@ -30,8 +31,7 @@ export interface Schedule {
 }
 
 export function parseSchedule(text: string, timeZone = 'UTC'): Schedule {
-  const every = /^@every (\d+(?:\.\d+)?(?:h|m|s)(?:\d+(?:h|m|s))*)$/.exec(text);
-  if (every !== null) return everySchedule(every[1] ?? '');
+  if (text.startsWith(EVERY)) return everySchedule(text.slice(EVERY.length));
   const fields = (MACROS.get(text) ?? text).trim().split(/\s+/);
   if (fields.length !== 5)
     throw new ScheduleError(`expected exactly 5 fields, found ${fields.length}: [${fields.join(' ')}]`);
@@ -70,25 +70,28 @@ export function parseSchedule(text: string, timeZone = 'UTC'): Schedule {
   };
 }
 
-const isStar = (field: string): boolean => /^[*?](\/1)?$/.test(field) || field.startsWith('*') || field === '?';
+/** Whether a field leaves the day to the other one. A star with a step beyond 1 restricts the days. */
+const isStar = (field: string): boolean => field.split(',').some((part) => /^[*?][^/]*(?:\/\+?0*1)?$/.test(part));
 
 function everySchedule(duration: string): Schedule {
-  const stepMs = Math.max(1, Math.floor((parseDuration(duration) ?? 0) / 1000)) * 1000;
+  const ms = parseDuration(duration);
+  if (ms === undefined) throw new ScheduleError(`failed to parse duration ${EVERY}${duration}`);
+  const stepMs = Math.max(1, Math.floor(ms / 1000)) * 1000;
   return { next: (afterMs) => Math.floor(afterMs / 1000) * 1000 + stepMs };
 }
 
+/** Commas without a term between them are skipped, and `*` with a range is every value. */
 function parseField(field: string, low: number, high: number, names: readonly string[] = []): ReadonlySet<number> {
   const values = new Set<number>();
-  for (const part of field.split(',')) {
+  for (const part of field.split(',').filter((one) => one !== '')) {
     const [range = '', step, more] = part.split('/');
     if (more !== undefined) throw new ScheduleError(`too many slashes: ${part}`);
     const [from = '', to, rest] = range.split('-');
-    if (rest !== undefined) throw new ScheduleError(`too many hyphens: ${part}`);
     const star = from === '*' || from === '?';
+    if (rest !== undefined && !star) throw new ScheduleError(`too many hyphens: ${part}`);
     const start = star ? low : valueOf(from, low, names);
-    const stepSize = step === undefined ? 1 : Number(step);
-    if (!/^\d+$/.test(step ?? '1') || stepSize === 0)
-      throw new ScheduleError(`step of range should be a positive number: ${part}`);
+    const stepSize = step === undefined ? 1 : valueOf(step, low, []);
+    if (stepSize === 0) throw new ScheduleError(`step of range should be a positive number: ${part}`);
     const end = star ? high : to !== undefined ? valueOf(to, low, names) : step === undefined ? start : high;
     if (start < low) throw new ScheduleError(`beginning of range (${start}) below minimum (${low}): ${part}`);
     if (end > high) throw new ScheduleError(`end of range (${end}) above maximum (${high}): ${part}`);
@@ -101,7 +104,7 @@ function parseField(field: string, low: number, high: number, names: readonly st
 function valueOf(text: string, low: number, names: readonly string[]): number {
   const named = names.indexOf(text.toLowerCase());
   if (named >= 0) return named + low;
-  if (!/^\d+$/.test(text)) throw new ScheduleError(`failed to parse int from ${text}`);
+  if (!/^\+?\d+$/.test(text)) throw new ScheduleError(`failed to parse int from ${text}`);
   return Number(text);
 }
 

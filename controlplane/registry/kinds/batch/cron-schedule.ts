@@ -86,7 +86,8 @@ function scheduleFault(text: string): string | undefined {
   if (fields.length !== FIELDS.length)
     return `expected exactly 5 fields, found ${fields.length}: [${fields.join(' ')}]`;
   for (const [index, bounds] of FIELDS.entries()) {
-    for (const term of (fields[index] ?? '').split(',')) {
+    // Commas without a term between them are skipped.
+    for (const term of (fields[index] ?? '').split(',').filter((one) => one !== '')) {
       const fault = rangeFault(term, bounds);
       if (fault !== undefined) return fault;
     }
@@ -96,38 +97,33 @@ function scheduleFault(text: string): string | undefined {
 
 function rangeFault(term: string, bounds: Bounds): string | undefined {
   const [range = '', step, ...more] = term.split('/');
-  if (more.length > 0) return `too many slashes: ${term}`;
   const [low = '', high, ...rest] = range.split('-');
-  if (rest.length > 0) return `too many hyphens: ${term}`;
   let from = bounds.low;
   let to = bounds.high;
   if (low !== '*' && low !== '?') {
     const first = numberOf(low, bounds);
-    if (first === undefined) return parseFault(low);
-    if (first > MAX_INT) return parseFault(low, 'value out of range');
+    if (typeof first === 'string') return first;
+    if (rest.length > 0) return `too many hyphens: ${term}`;
+    const last = high === undefined ? (step === undefined ? first : bounds.high) : numberOf(high, bounds);
+    if (typeof last === 'string') return last;
     from = first;
-    to = first;
-    if (high !== undefined) {
-      const last = numberOf(high, bounds);
-      if (last === undefined) return parseFault(high);
-      if (last > MAX_INT) return parseFault(high, 'value out of range');
-      to = last;
-    } else if (step !== undefined) to = bounds.high;
+    to = last;
   }
-  if (step !== undefined) {
-    if (!/^\d+$/.test(step)) return parseFault(step);
-    if (BigInt(step) > MAX_INT) return parseFault(step, 'value out of range');
-    if (Number(step) === 0) return `step of range should be a positive number: ${term}`;
-  }
+  if (more.length > 0) return `too many slashes: ${term}`;
+  const every = step === undefined ? 1 : numberOf(step, {});
+  if (typeof every === 'string') return every;
   if (from < bounds.low) return `beginning of range (${from}) below minimum (${bounds.low}): ${term}`;
   if (to > bounds.high) return `end of range (${to}) above maximum (${bounds.high}): ${term}`;
-  return from > to ? `beginning of range (${from}) beyond end of range (${to}): ${term}` : undefined;
+  if (from > to) return `beginning of range (${from}) beyond end of range (${to}): ${term}`;
+  return every === 0 ? `step of range should be a positive number: ${term}` : undefined;
 }
 
-function numberOf(text: string, bounds: Bounds): number | undefined {
-  const named = bounds.names?.[text.toLowerCase()];
+/** Returns the number, or the error of Go for a text that is none. */
+function numberOf(text: string, { names }: Pick<Bounds, 'names'>): number | string {
+  const named = names?.[text.toLowerCase()];
   if (named !== undefined) return named;
-  return /^\d+$/.test(text) ? Number(text) : undefined;
+  if (!/^\+?\d+$/.test(text)) return parseFault(text);
+  return BigInt(text.replace('+', '')) > MAX_INT ? parseFault(text, 'value out of range') : Number(text);
 }
 
 const parseFault = (text: string, why = 'invalid syntax'): string =>

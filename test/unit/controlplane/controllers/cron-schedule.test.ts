@@ -21,6 +21,9 @@ describe('a schedule', () => {
     ['@hourly', '2026-01-02T03:04:05Z', '2026-01-02T04:00'],
     ['@weekly', '2026-01-02T03:04:05Z', '2026-01-04T00:00'],
     ['5/20 * * * *', '2026-01-02T03:06:00Z', '2026-01-02T03:25'],
+    ['+5,,6, * * * *', '2026-01-02T03:05:30Z', '2026-01-02T03:06'],
+    [', * * * *', '2026-01-02T03:05:30Z', undefined],
+    ['*-7 * * * *', '2026-01-02T03:08:30Z', '2026-01-02T03:09'],
   ];
   for (const [schedule, after, wanted] of cases)
     test(`${schedule} after ${after} is ${wanted ?? 'never'}`, () => assert.equal(next(schedule, after), wanted));
@@ -28,6 +31,16 @@ describe('a schedule', () => {
   test('with both days given takes either', () => {
     assert.equal(next('0 0 13 * fri', '2026-01-02T00:00:00Z'), '2026-01-09T00:00');
     assert.equal(next('0 0 13 * fri', '2026-01-09T00:00:00Z'), '2026-01-13T00:00');
+  });
+  test('takes either day if one of them is every other day, and both if it is every day', () => {
+    assert.equal(next('0 0 */10 * mon', '2026-01-02T00:00:00Z'), '2026-01-05T00:00');
+    assert.equal(next('0 0 */10 * mon', '2026-01-05T00:00:00Z'), '2026-01-11T00:00');
+    assert.equal(next('0 0 */1 * mon', '2026-01-05T00:00:00Z'), '2026-01-12T00:00');
+  });
+  test('that counts less than a second counts seconds', () => {
+    for (const every of ['@every 10ms', '@every -1s', '@every 0s'])
+      assert.equal(parseSchedule(every).next(1000), 2000, every);
+    assert.throws(() => parseSchedule('@every x'), ScheduleError);
   });
   test('is read in its time zone', () => {
     assert.equal(next('0 9 * * *', '2026-01-02T00:00:00Z', 'Europe/Berlin'), '2026-01-02T08:00');

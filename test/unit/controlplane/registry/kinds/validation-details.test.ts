@@ -27,6 +27,10 @@ describe('a schedule', () => {
     ['@every 1h 2m', 'failed to parse duration @every 1h 2m: time: unknown unit "h " in duration "1h 2m"'],
     ['@EVERY 1h', 'unrecognized descriptor: @EVERY 1h'],
     ['  ', 'expected exactly 5 fields, found 0: []'],
+    ['+1,,2, * * * *', undefined],
+    ['*-1-2 * * * *', undefined],
+    ['a-2-3 * * * *', 'failed to parse int from a: strconv.Atoi: parsing "a": invalid syntax'],
+    ['9-1/0 * * * *', 'beginning of range (9) beyond end of range (1): 9-1/0'],
     [
       '0/99999999999999999999 * * * *',
       'failed to parse int from 99999999999999999999: strconv.Atoi: parsing "99999999999999999999": value out of range',
