@@ -125,7 +125,7 @@ function replace(root: Root, path: string, value: JsonValue): void {
     return;
   }
   const { container, key } = target(root, path);
-  if (Array.isArray(container)) container[indexIn(container, key, container.length)] = value;
+  if (Array.isArray(container)) container[indexIn(key, container.length)] = value;
   else defineMember(container, key, value);
 }
 
@@ -172,26 +172,27 @@ function asContainer(value: JsonValue | undefined, pointer: string | undefined):
 const decodePart = (part: string): string => part.replaceAll('~1', '/').replaceAll('~0', '~');
 
 function read({ container, key }: Target): JsonValue | undefined {
-  if (Array.isArray(container)) return container[indexIn(container, key, container.length)];
+  if (Array.isArray(container)) return container[indexIn(key, container.length)];
   return Object.hasOwn(container, key) ? container[key] : undefined;
 }
 
 function add({ container, key }: Target, value: JsonValue): void {
   if (!Array.isArray(container)) defineMember(container, key, value);
   else if (key === '-') container.push(value);
-  else container.splice(indexIn(container, key, container.length + 1), 0, value);
+  else container.splice(indexIn(key, container.length + 1), 0, value);
 }
 
 function remove({ container, key }: Target): void {
-  if (Array.isArray(container)) container.splice(indexIn(container, key, container.length), 1);
+  if (Array.isArray(container)) container.splice(indexIn(key, container.length), 1);
   else if (Object.hasOwn(container, key)) delete container[key];
   else throw inapplicable(`Unable to remove nonexistent key: ${key}`);
 }
 
-function indexIn(list: readonly JsonValue[], key: string, limit: number): number {
+/** A negative index counts from the end of the places: an item that is added at -1 becomes the last one. */
+function indexIn(key: string, places: number): number {
   if (!/^[+-]?[0-9]+$/.test(key)) throw inapplicable(`value was not a proper array index: '${key}'`);
   const index = Number(key);
-  const fromStart = index < 0 ? index + list.length : index;
-  if (fromStart < 0 || fromStart >= limit) throw inapplicable(`Unable to access invalid index: ${key}`);
+  const fromStart = index < 0 ? index + places : index;
+  if (fromStart < 0 || fromStart >= places) throw inapplicable(`Unable to access invalid index: ${key}`);
   return fromStart;
 }

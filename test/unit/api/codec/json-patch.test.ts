@@ -29,6 +29,16 @@ test('replace and copy take a missing member for null', () => {
   assert.deepEqual(applyJsonPatch({ d: {} }, [{ op: 'copy', from: '/d/none', path: '/d/x' }]), { d: { x: null } });
 });
 
+test('indexes below zero count from the end, for additions from behind it', () => {
+  const patched = (operation: JsonObject): unknown =>
+    (applyJsonPatch(document, [operation]) as { readonly list: unknown }).list;
+  assert.deepEqual(patched({ op: 'add', path: '/list/-1', value: 'x' }), ['one', 'two', 'x']);
+  assert.deepEqual(patched({ op: 'add', path: '/list/-3', value: 'x' }), ['x', 'one', 'two']);
+  assert.deepEqual(patched({ op: 'replace', path: '/list/-1', value: 'x' }), ['one', 'x']);
+  assert.deepEqual(patched({ op: 'remove', path: '/list/-2' }), ['two']);
+  assert.throws(() => patched({ op: 'add', path: '/list/-4', value: 'x' }), { code: 422 });
+});
+
 test('an operation that does not apply is a 422 without details', () => {
   for (const operation of [
     { op: 'test', path: '/data/k', value: 'x' },
