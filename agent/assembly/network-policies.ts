@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto';
 import { background } from '../../api/machinery/background.ts';
 import type { Client } from '../../api/machinery/client.ts';
-import { untilAborted } from '../../api/machinery/clock.ts';
+import { pause, untilAborted } from '../../api/machinery/clock.ts';
 import { Informers } from '../../api/machinery/informer.ts';
 import type { SelfSubjectAccessReview } from '../../api/machinery/kinds.ts';
 import { namespaces, networkPolicies, pods, resource, type ResourceOf } from '../../api/machinery/resources.ts';
@@ -34,8 +34,9 @@ export interface NetworkPolicyDeps {
 export type NetworkPolicies = PodNetworkGate & Part;
 
 const RETRY_MS = 5_000;
-/** How often to check again whether the node may read pods. */
+/** How often to check again whether the node may read policies, which it may not, or may. */
 const DENIED_MS = 60_000;
+const ALLOWED_MS = 300_000;
 const NONE: NetworkPolicies = { admit: () => Promise.resolve(), forget: () => undefined };
 
 const accessReviews: ResourceOf<SelfSubjectAccessReview> = resource(
@@ -66,9 +67,8 @@ export function createNetworkPolicies(base: Base, deps: NetworkPolicyDeps): Netw
     removeRules();
     return NONE;
   }
-  const informers = new Informers({ client, clock: base.clock, logger });
   let enforcer: PolicyEnforcer | undefined;
-  let running: Promise<void> | undefined;
+  let stop: (how: { readonly remove: boolean }) => Promise<void> = () => Promise.resolve();
   const first = Promise.withResolvers<void>();
   let isDecided = false;
   const decided = (): void => {
@@ -76,11 +76,21 @@ export function createNetworkPolicies(base: Base, deps: NetworkPolicyDeps): Netw
     first.resolve();
   };
   const start = (): void => {
-    enforcer = createEnforcer(base, { ...deps, informers, table });
-    running = enforcer.run(signal);
+    const informers = new Informers({ client, clock: base.clock, logger });
+    const started = createEnforcer(base, { ...deps, informers, table });
+    const running = started.run(signal);
+    enforcer = started;
+    stop = async (how) => {
+      enforcer = undefined;
+      stop = () => Promise.resolve();
+      await started.close(how);
+      await running;
+      await informers.close();
+    };
     decided();
   };
-  const off = (): void => {
+  const off = async (): Promise<void> => {
+    await stop({ remove: true });
     removeRules();
     decided();
   };
@@ -98,43 +108,49 @@ export function createNetworkPolicies(base: Base, deps: NetworkPolicyDeps): Netw
     },
     forget: (pod: Pod) => enforcer?.forget(pod as never),
     async close({ hostCleared }: Closing) {
-      await enforcer?.close({ remove: hostCleared });
-      await running;
-      await informers.close();
+      await stop({ remove: hostCleared });
     },
   };
 }
 
-/** Calls `start`, or `off` and later possibly `start`. */
-async function decide(
-  { flags, clock, logger, signal }: Base,
-  { nodesProvideServices, checkpoints }: NetworkPolicyDeps,
-  client: Client,
-  { start, off }: { readonly start: () => void; readonly off: () => void },
+/**
+ * Calls `start`, or `off`, and with `auto` the other one when the right to read policies goes or comes: a control plane with
+ * `--disable network-policies` takes the right away.
+ */
+export async function decide(
+  { flags, clock, logger, signal }: Pick<Base, 'flags' | 'clock' | 'logger' | 'signal'>,
+  { nodesProvideServices, checkpoints }: Pick<NetworkPolicyDeps, 'nodesProvideServices' | 'checkpoints'>,
+  client: Pick<Client, 'create'>,
+  { start, off }: { readonly start: () => void; readonly off: () => Promise<void> },
 ): Promise<void> {
-  if (flags.networkPolicy === 'auto') {
-    if (!(await nodesProvideServices(signal))) return off();
-    // A node that enforced policies before has the right. The API server may not be available now.
-    let isAllowed = (await checkpoints?.networkPolicies()) !== undefined;
-    for (let warned = false; !isAllowed && !signal.aborted;) {
-      // The API server is not available; the next attempt follows.
-      const answer = await mayReadPods(client).catch(() => undefined);
-      isAllowed = answer === true;
-      if (answer === false && !warned) {
-        logger.warn(
-          {},
-          'Network policies are not enforced: the control plane does not allow nodes to read pods and policies (upgrade it, or set --network-policy=none)',
-        );
-        warned = true;
-        off();
-      }
-      if (!isAllowed) await clock.sleep(answer === false ? DENIED_MS : RETRY_MS, signal);
-    }
+  if (flags.networkPolicy !== 'auto') return start();
+  if (!(await nodesProvideServices(signal))) return off();
+  // A node that enforced policies before had the right. The API server may not be available now.
+  let state: 'waiting' | 'on' | 'off' = 'waiting';
+  if ((await checkpoints?.networkPolicies()) !== undefined) {
+    start();
+    state = 'on';
   }
-  if (!signal.aborted) start();
+  while (!signal.aborted) {
+    // The API server is not available; the next attempt follows.
+    const isAllowed = await mayReadPolicies(client).catch(() => undefined);
+    if (signal.aborted) return;
+    if (isAllowed === true && state !== 'on') {
+      start();
+      state = 'on';
+    } else if (isAllowed === false && state !== 'off') {
+      logger.warn(
+        {},
+        'Network policies are not enforced: nodes may not read them (--disable network-policies of the control plane, or an earlier release of it)',
+      );
+      await off();
+      state = 'off';
+    }
+    await pause(clock, isAllowed === undefined ? RETRY_MS : state === 'on' ? ALLOWED_MS : DENIED_MS, signal);
+  }
 }
 
-async function mayReadPods(client: Client): Promise<boolean> {
+async function mayReadPolicies(client: Pick<Client, 'create'>): Promise<boolean> {
   const review = await client.create(accessReviews, '', {
     apiVersion: 'authorization.k8s.io/v1',
     kind: 'SelfSubjectAccessReview',

@@ -227,6 +227,12 @@ function planeFlags(values: UpFlags): Partial<ControlPlaneFlags> {
   return { ...pickKeys(values, PLANE_KEYS), verbosity, nodeServices: serviceProxy !== 'none' };
 }
 
+/** Without the service kube-dns, the agent does not recognize a cluster whose policies it enforces. */
+function policyMode(values: Pick<UpFlags, 'disable' | 'serviceProxy'>): Partial<Pick<AgentFlags, 'networkPolicy'>> {
+  if (!isPartEnabled(values, 'network-policies')) return { networkPolicy: 'none' };
+  return values.serviceProxy === 'none' || isPartEnabled(values, 'name-server') ? {} : { networkPolicy: 'nftables' };
+}
+
 /** `--controlplane-arg disable=…` counts like `--disable`. */
 function pickDisabled({ disable }: Partial<ControlPlaneFlags>): Partial<Pick<UpFlags, 'disable'>> {
   return disable === undefined ? {} : { disable };
@@ -265,10 +271,7 @@ async function agentFlagsFor(
     failSwapOn: false,
     serviceProxy,
     serveClusterDns: serviceProxy !== 'none' && isPartEnabled(values, 'name-server'),
-    // Without the service kube-dns, the agent does not recognize a cluster whose policies it enforces.
-    ...(given.has('networkPolicy') || serviceProxy === 'none' || isPartEnabled(values, 'name-server')
-      ? {}
-      : { networkPolicy: 'nftables' }),
+    ...(given.has('networkPolicy') ? {} : policyMode(values)),
     ...(given.has('podNetwork') || serviceProxy === 'none' || isPartEnabled(values, 'name-server')
       ? {}
       : { podNetwork: 'vxlan' }),

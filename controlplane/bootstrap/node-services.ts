@@ -6,8 +6,9 @@
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { clusterRoleBindings, clusterRoles, services } from '../../api/machinery/resources.ts';
-import { isInvalid } from '../../api/meta/status-error.ts';
+import { isInvalid, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import { createIfMissing, findObject } from './existing-objects.ts';
+import { POLICY_PEERS_ROLE } from './policy-rights.ts';
 import { serviceAddress } from './service-addresses.ts';
 
 const NAMESPACE = 'kube-system';
@@ -23,10 +24,12 @@ export async function ensureNodeServices(
     readonly serviceClusterCidrs: readonly string[];
     /** The nodes serve the names of the cluster. */
     readonly servesNames: boolean;
+    /** The nodes enforce network policies. Without the right to read policies they remove their rules. */
+    readonly enforcesPolicies: boolean;
     readonly logger: Logger;
   },
 ): Promise<void> {
-  const { serviceClusterCidrs, servesNames, logger } = options;
+  const { serviceClusterCidrs, servesNames, enforcesPolicies, logger } = options;
   await createIfMissing(client, clusterRoleBindings, {
     apiVersion: 'rbac.authorization.k8s.io/v1',
     kind: 'ClusterRoleBinding',
@@ -34,6 +37,14 @@ export async function ensureNodeServices(
     roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'system:node-proxier' },
     subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: 'system:nodes' }],
   });
+  if (enforcesPolicies) await letNodesReadPolicies(client);
+  else
+    for (const name of [POLICY_ROLE, POLICY_PEERS_ROLE])
+      await tolerate(client.delete(clusterRoleBindings, '', name), isNotFound);
+  if (servesNames) await ensureDns(client, serviceClusterCidrs, logger);
+}
+
+async function letNodesReadPolicies(client: Client): Promise<void> {
   await createIfMissing(client, clusterRoles, {
     apiVersion: 'rbac.authorization.k8s.io/v1',
     kind: 'ClusterRole',
@@ -47,7 +58,9 @@ export async function ensureNodeServices(
     roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: POLICY_ROLE },
     subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: 'system:nodes' }],
   });
-  if (!servesNames) return;
+}
+
+async function ensureDns(client: Client, serviceClusterCidrs: readonly string[], logger: Logger): Promise<void> {
   // A second `kube-dns` service would be refused because of its address, and not because of its name.
   if ((await findObject(client, services, NAMESPACE, NAME)) !== undefined) return;
   const address = serviceAddress(serviceClusterCidrs, DNS_ADDRESS);

@@ -13,7 +13,8 @@ import { clusterRoleBindings, clusterRoles, networkPolicies } from '../../api/ma
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { createIfMissing } from './existing-objects.ts';
 
-const NAME = 'orchlet:network-policy-peers';
+export const POLICY_PEERS_ROLE = 'orchlet:network-policy-peers';
+const NAME = POLICY_PEERS_ROLE;
 const GROUP = 'rbac.authorization.k8s.io';
 
 export interface PolicyRightsOptions {

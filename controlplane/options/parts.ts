@@ -6,7 +6,14 @@ import { flag } from '../../api/component/flags.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 
 const PARTS = 'Parts';
-const DISABLEABLE = ['local-storage', 'manifests', 'metrics-server', 'name-server', 'service-lb'] as const;
+const DISABLEABLE = [
+  'local-storage',
+  'manifests',
+  'metrics-server',
+  'name-server',
+  'network-policies',
+  'service-lb',
+] as const;
 
 export type Part = (typeof DISABLEABLE)[number];
 

@@ -100,7 +100,7 @@ function keepForNodes(parts: Parts, { informers, fence, onEnd }: Office): void {
     serviceClusterCidrs: flags.serviceClusterIpRange,
   });
   onEnd(() => addresses.close());
-  if (!flags.nodeServices) return;
+  if (!flags.nodeServices || !isPartEnabled(flags, 'network-policies')) return;
   const own = logger.child({ component: 'network-policies' });
   const rights = keepPolicyRights({ client, informers, clock, logger: own });
   onEnd(() => rights.close());

@@ -143,5 +143,38 @@ test('load balancers have the addresses of nodes, which a disabled part gives ba
   }
 });
 
+test('disabled network policies take the right to read them from nodes, also one of an earlier start', async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'orchlet-parts-'));
+  const bindings = async ({ client }: ControlPlane): Promise<readonly string[]> =>
+    (await client.list(clusterRoleBindings)).items
+      .map(({ metadata }) => metadata.name ?? '')
+      .filter((name) => name.startsWith('orchlet:'))
+      .toSorted();
+  try {
+    await withPlane({ dataDir, nodeServices: true }, async (plane) => {
+      assert.ok((await bindings(plane)).includes('orchlet:network-policy'));
+      await plane.client.create(networkPolicies, 'default', {
+        apiVersion: 'networking.k8s.io/v1',
+        kind: 'NetworkPolicy',
+        metadata: { name: 'deny', namespace: 'default' },
+        spec: { podSelector: {} },
+      });
+      await until('the right to read peers', async () =>
+        (await bindings(plane)).includes('orchlet:network-policy-peers') ? true : undefined,
+      );
+    });
+    await withPlane({ dataDir, nodeServices: true, disable: ['network-policies'] }, async (plane) => {
+      const left = await bindings(plane);
+      assert.ok(left.includes('orchlet:node-proxier'));
+      assert.deepEqual(
+        left.filter((name) => name.startsWith('orchlet:network-policy')),
+        [],
+      );
+    });
+  } finally {
+    rmSync(dataDir, { recursive: true, force: true });
+  }
+});
+
 test('a part that does not exist is refused', () =>
   assert.throws(() => parseFlags(partsFlags as FlagTable, ['--disable=traefik']), /"traefik" cannot be disabled/));
