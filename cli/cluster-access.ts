@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { flag, type FlagTable, type ParsedFlags } from '../api/component/flags.ts';
 import { HttpClient } from '../api/machinery/http-client.ts';
-import { NotSentError } from '../api/machinery/http-transport.ts';
+import { NotSentError } from '../api/machinery/http-connections.ts';
 import { loadKubeconfig, serverAccess } from '../api/machinery/kubeconfig.ts';
 import { isStatusError } from '../api/meta/status-error.ts';
 import { CommandError } from './command.ts';

@@ -261,7 +261,7 @@ test('time is passed in: no bare clock or timer outside clock.ts', () => {
 const CONNECTING: ReadonlyMap<string, string> = new Map([
   ['api/machinery/dialer.ts', 'it is the way out'],
   ['api/machinery/node-http.ts', 'it passes node:http on, for servers as well'],
-  ['api/machinery/http-transport.ts', 'the server is that of a kubeconfig'],
+  ['api/machinery/http-connections.ts', 'the server is that of a kubeconfig'],
   ['agent/network/clusterdns/upstream.ts', 'name servers are those of a file of the host'],
   ['agent/runtime/select-runtime.ts', 'it looks whether somebody listens on a unix socket'],
   [

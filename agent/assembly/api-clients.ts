@@ -2,6 +2,7 @@
  * Creates the clients of the API server: one for ordinary requests, one for events and one for the node's heartbeats, so that
  * each has its own rate limit. Obtains the credentials: the bootstrap at the start, then the rotation of the certificate.
  */
+import { resolve } from 'node:path';
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -10,6 +11,7 @@ import { HttpClient } from '../../api/machinery/http-client.ts';
 import type { RequestObserver } from '../../api/machinery/request-observer.ts';
 import { loadKubeconfig, type LoadedKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
 import { jsonFormat, protobufFormat } from '../../api/machinery/object-format.ts';
+import { ServerList } from '../../api/machinery/server-list.ts';
 import { loadSchema } from '../../api/schema/table.ts';
 import { currentPath, readPair } from '../node/certificates/certificate-store.ts';
 import {
@@ -18,6 +20,7 @@ import {
   nodeClientWish,
   requestByBootstrap,
 } from '../node/certificates/client-bootstrap.ts';
+import { followServers, loadServers } from '../node/known-servers.ts';
 import { ClusterAuthority, isOfFormerAuthority } from '../node/certificates/cluster-authority.ts';
 import { requestCertificate } from '../node/certificates/request-certificate.ts';
 import type { CertificateObserver } from '../node/certificates/certificate-metrics.ts';
@@ -69,8 +72,17 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
   const format = flags.kubeApiContentType.startsWith(PROTOBUF)
     ? protobufFormat(createProtobufCodec(loadSchema()))
     : jsonFormat;
+  const known = {
+    configured: [access.server, ...access.otherServers],
+    directory: resolve(flags.rootDir),
+    clock,
+    logger,
+  };
+  const mayFollow = access.ca !== undefined && access.insecureSkipVerify !== true;
+  const servers = mayFollow ? await loadServers(known) : new ServerList(known.configured, clock);
   const common = {
     ...access,
+    servers,
     clock,
     format,
     userAgent: `orchlet-agent/${options.version}`,
@@ -85,9 +97,13 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
     onTimeout: () => all.forEach((each) => each.closeConnections()),
   });
   const all = [client, events, heartbeats];
+  if (mayFollow)
+    background(followServers(known, servers, client, signal), { logger, what: 'Following the API servers', signal });
   if (flags.rotateCertificates && usesRotatedPair(kubeconfig, certificateDirectory)) {
     const authority = new ClusterAuthority({
       server: access.server,
+      otherServers: access.otherServers,
+      servers,
       ca: access.ca ?? '',
       kubeconfig: flags.kubeconfig,
       credentialsFile: currentPath(certificateDirectory, CLIENT_PAIR),
@@ -96,7 +112,6 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
       logger,
       onChange: (ca) => all.forEach((each) => each.trust(ca)),
     });
-    const { signal } = options;
     if (access.ca !== undefined)
       background(authority.run(signal), { logger, what: "Following the cluster's CA", signal });
     background(rotate(options, client, all, authority), { logger, what: 'Renewing the client certificate', signal });

@@ -19,7 +19,8 @@ import type {
 } from './client.ts';
 import { type ClientCredentials, noCredentials } from './client-credentials.ts';
 import type { Clock } from './clock.ts';
-import { HttpTransport, NotSentError, type TransportOptions, type TransportResponse } from './http-transport.ts';
+import { NotSentError, type TransportResponse } from './http-connections.ts';
+import { HttpTransport, type TransportOptions } from './http-transport.ts';
 import { JSON_TYPE, jsonFormat, type ObjectFormat } from './object-format.ts';
 import { RateLimiter } from './rate-limiter.ts';
 import type { ObservedRequest, RequestObserver } from './request-observer.ts';
@@ -63,6 +64,9 @@ const PATCH_CONTENT_TYPES: Readonly<Record<PatchType, string>> = {
 };
 
 const MOST_RETRIES = 10;
+
+/** The codes of a server that cannot serve, for example because it does not reach its storage. */
+const UNABLE: ReadonlySet<number> = new Set([502, 503, 504]);
 
 export class HttpClient implements Client {
   readonly #transport: HttpTransport;
@@ -198,6 +202,8 @@ export class HttpClient implements Client {
       }
     } catch (error) {
       if (options.signal?.aborted || isEndOfStream(error)) return;
+      // The caller resumes the watch at another server.
+      if (this.#transport.servers.all.length > 1 && body !== undefined && !(error instanceof StatusError)) return;
       throw error;
     } finally {
       body?.destroy();
@@ -215,6 +221,7 @@ export class HttpClient implements Client {
   async raw(request: RawRequest): Promise<TransportResponse> {
     const { body, contentType } = this.#encoded(request);
     const observed = this.#observed(request);
+    const { servers } = this.#transport;
     for (let attempt = 0; ; attempt++) {
       const calledMs = this.#clock.monotonic();
       await this.#limiter.accept(request.signal);
@@ -228,6 +235,7 @@ export class HttpClient implements Client {
         ...(authorization === undefined ? {} : { authorization }),
       };
       let response: TransportResponse | undefined;
+      const { current } = servers;
       const fromMs = this.#clock.monotonic();
       try {
         response = await this.#transport.request({
@@ -240,9 +248,9 @@ export class HttpClient implements Client {
         });
       } catch (error) {
         // A session that died while it was idle is noticed only now. One retry is enough, because a server that is down stays
-        // down.
-        if (attempt === 0 && !request.signal?.aborted && (error instanceof NotSentError || request.method === 'GET'))
-          continue;
+        // down, but each other server is tried as well.
+        const mayRepeat = error instanceof NotSentError || request.method === 'GET';
+        if (mayRepeat && !request.signal?.aborted && attempt < servers.all.length) continue;
         throw error;
       } finally {
         this.#observe?.sent(observed, {
@@ -254,6 +262,7 @@ export class HttpClient implements Client {
       }
       if (response.status < 400) return response;
       const failure = await statusOf(response, this.#format);
+      if (UNABLE.has(response.status)) servers.cannotServe(current);
       if (response.status === 401 && attempt === 0 && this.#credentials.refused?.() === true) continue;
       const waitSeconds = retryAfter(response);
       if (waitSeconds === undefined || attempt >= MOST_RETRIES) throw failure;
@@ -269,8 +278,11 @@ export class HttpClient implements Client {
     if (this.#timeoutMs === undefined) return this.#answer(request);
     const { signal } = request;
     const deadline = new AbortController();
+    const { servers } = this.#transport;
+    const { current } = servers;
     const timer = this.#clock.after(this.#timeoutMs, () => {
       deadline.abort(new Error(`${this.#transport.server} did not answer within ${(this.#timeoutMs ?? 0) / 1000} s`));
+      servers.failed(current);
       this.#onTimeout?.();
     });
     try {

@@ -59,9 +59,14 @@ export class KubeconfigError extends PlainError {
   override readonly name = 'KubeconfigError';
 }
 
+/** The extension of a cluster that lists further servers, since a cluster has one `server`. Other programs ignore it. */
+const SERVERS_EXTENSION = 'orchlet.local/servers';
+
 /** The server and the credentials of a context. */
 export interface ServerAccess {
   readonly server: string;
+  /** URLs of further servers of the same cluster. */
+  readonly otherServers: readonly string[];
   readonly ca?: string;
   readonly serverName?: string;
   readonly insecureSkipVerify?: boolean;
@@ -201,6 +206,7 @@ export async function serverAccess(config: LoadedKubeconfig, options: AccessOpti
   const serverName = cluster.value['tls-server-name'];
   return {
     server,
+    otherServers: otherServersOf(cluster.value),
     ...(ca === undefined ? {} : { ca }),
     ...(serverName === undefined ? {} : { serverName }),
     ...(cluster.value['insecure-skip-tls-verify'] === true ? { insecureSkipVerify: true } : {}),
@@ -275,6 +281,14 @@ function execCluster(cluster: KubeconfigCluster, server: string, ca: string | un
   };
 }
 
+function otherServersOf({ extensions }: KubeconfigCluster): readonly string[] {
+  const found = extensions?.find(({ name }) => name === SERVERS_EXTENSION)?.extension as
+    | { readonly servers?: unknown }
+    | undefined;
+  const servers = Array.isArray(found?.servers) ? (found.servers as readonly unknown[]) : [];
+  return servers.filter((one): one is string => typeof one === 'string' && /^https:\/\/./.test(one));
+}
+
 async function dataOrFile(
   entry: LoadedEntry<unknown>,
   data: string | undefined,
@@ -307,6 +321,7 @@ function relativeTo(file: string, path: string): string {
 export function newKubeconfig(options: {
   readonly cluster: string;
   readonly server: string;
+  readonly otherServers?: readonly string[];
   readonly ca: string;
   readonly user: string;
   readonly credentials:
@@ -314,7 +329,8 @@ export function newKubeconfig(options: {
     | { readonly certificate: string; readonly key: string }
     | { readonly certificateFile: string; readonly keyFile: string };
 }): Kubeconfig {
-  const { cluster, user, credentials } = options;
+  const { cluster, user, credentials, otherServers = [] } = options;
+  const extension = { servers: otherServers };
   const context = `${user}@${cluster}`;
   let shown: KubeconfigUser;
   if ('token' in credentials) shown = { token: credentials.token };
@@ -325,7 +341,14 @@ export function newKubeconfig(options: {
     apiVersion: 'v1',
     kind: 'Config',
     clusters: [
-      { name: cluster, cluster: { server: options.server, 'certificate-authority-data': base64(options.ca) } },
+      {
+        name: cluster,
+        cluster: {
+          server: options.server,
+          'certificate-authority-data': base64(options.ca),
+          ...(otherServers.length === 0 ? {} : { extensions: [{ name: SERVERS_EXTENSION, extension }] }),
+        },
+      },
     ],
     users: [{ name: user, user: shown }],
     contexts: [{ name: context, context: { cluster, user } }],

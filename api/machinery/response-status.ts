@@ -1,7 +1,7 @@
 /** Reads the failure from a response: its Status, or one that is built from its code and text, and the time of a retry. */
 import { stringifyJson } from '../codec/json.ts';
 import { newStatusError, StatusError, type Status } from '../meta/status-error.ts';
-import type { TransportResponse } from './http-transport.ts';
+import type { TransportResponse } from './http-connections.ts';
 import type { ObjectFormat } from './object-format.ts';
 import { readAll } from './response-body.ts';
 

@@ -19,6 +19,7 @@ import { CA_BUNDLE_KEY, verifyCaBundle } from '../../api/pki/ca-bundle.ts';
 import { certificateKeyHash } from '../../api/pki/public-key-hash.ts';
 import { parseBootstrapToken } from '../bootstrap-token.ts';
 import { type Command, CommandError } from '../command.ts';
+import type { CommandIo } from '../io.ts';
 
 const UNIT = 'orchlet-agent.service';
 
@@ -36,6 +37,13 @@ const flags = {
     default: [],
     group: 'Cluster',
     help: "Hash of the CA's public key, as sha256:HEX. May be repeated.",
+  }),
+  servers: flag({
+    name: 'server',
+    type: 'array',
+    default: [],
+    group: 'Cluster',
+    help: 'Further server of the cluster, as https://HOST:PORT. May be repeated. The node uses one at a time, and learns the others from the cluster.',
   }),
   unsafe: flag({
     name: 'discovery-token-unsafe-skip-ca-verification',
@@ -104,11 +112,13 @@ export function believedCas({ ca, signedBundle }: Discovered, hashes: readonly s
   return verifyCaBundle(signedBundle, pinned)?.certificates ?? `${pinned}\n`;
 }
 
+class UnreachableError extends CommandError {}
+
 async function discover(url: string, tokenId: string, tokenSecret: string): Promise<Discovered> {
   const client = new HttpClient({ server: url, insecureSkipVerify: true, clock: systemClock });
   try {
     const found = await client.get(configMaps, 'kube-public', 'cluster-info').catch((error: unknown) => {
-      throw new CommandError(
+      throw new UnreachableError(
         `the cluster's description could not be read from ${url}: ${error instanceof Error ? error.message : String(error)}`,
         { cause: error },
       );
@@ -132,6 +142,26 @@ async function discover(url: string, tokenId: string, tokenSecret: string): Prom
   } finally {
     await client.close();
   }
+}
+
+/** Asks one server after the other. A server that is wrong ends the search, one that does not answer does not. */
+async function discoverFirst(
+  urls: readonly string[],
+  token: { readonly id: string; readonly secret: string },
+  io: CommandIo,
+): Promise<{ readonly url: string; readonly discovered: Discovered }> {
+  const failures: unknown[] = [];
+  for (const url of urls) {
+    try {
+      return { url, discovered: await discover(url, token.id, token.secret) };
+    } catch (error) {
+      const isLast = url === urls.at(-1);
+      if (isLast || !(error instanceof UnreachableError)) throw error;
+      failures.push(error);
+      io.stderr.write(`${error.message}; trying the next server\n`);
+    }
+  }
+  throw new CommandError('no server was given', { cause: failures.at(-1) });
 }
 
 /**
@@ -166,13 +196,14 @@ export const join: Command = {
       readonly token: string;
       readonly caHash: readonly string[];
       readonly unsafe: boolean;
+      readonly servers: readonly string[];
       readonly configDir: string;
       readonly nodeName: string;
       readonly start: boolean;
     };
-    const [url = ''] = parsed.arguments;
-    if (!/^https:\/\/[^/]+$/.test(url))
-      throw new UsageError(`${quoteText(url)} is not a server of the form https://HOST:PORT`);
+    const given = [...parsed.arguments, ...values.servers];
+    const wrong = given.find((one) => !/^https:\/\/[^/]+$/.test(one));
+    if (wrong !== undefined) throw new UsageError(`${quoteText(wrong)} is not a server of the form https://HOST:PORT`);
     const token = parseBootstrapToken(values.token);
     if (token === undefined) throw new UsageError('--token must be of the form abcdef.0123456789abcdef');
     if (values.caHash.length === 0 && !values.unsafe) {
@@ -185,7 +216,7 @@ export const join: Command = {
         'WARNING: The CA of the cluster is not verified: whoever knows the token, or can write the ConfigMap cluster-info, can answer in place of the cluster, run pods as root on this host and read its secrets. Use --discovery-token-ca-cert-hash.\n',
       );
     }
-    const discovered = await discover(url, token.id, token.secret);
+    const { url, discovered } = await discoverFirst(given, token, io);
     const ca = believedCas(discovered, values.caHash);
     if (ca === undefined) {
       const hashes = certificateBlocks(discovered.ca).map((pem) => certificateKeyHash(pem));
@@ -201,6 +232,7 @@ export const join: Command = {
       newKubeconfig({
         cluster: 'default-cluster',
         server: url,
+        otherServers: given.filter((one) => one !== url),
         ca,
         user: 'tls-bootstrap-token-user',
         credentials: { token: values.token },

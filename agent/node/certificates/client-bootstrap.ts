@@ -9,6 +9,7 @@ import { Backoff } from '../../../api/machinery/backoff.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { HttpClient } from '../../../api/machinery/http-client.ts';
 import { loadKubeconfig, newKubeconfig, serverAccess, writeKubeconfig } from '../../../api/machinery/kubeconfig.ts';
+import { ServerList } from '../../../api/machinery/server-list.ts';
 import { currentPath, readPair, writePair } from './certificate-store.ts';
 import { type CertificateWish, requestCertificate } from './request-certificate.ts';
 
@@ -51,6 +52,7 @@ export async function bootstrapClient(options: BootstrapOptions): Promise<void> 
         newKubeconfig({
           cluster: 'default-cluster',
           server: access.server,
+          otherServers: access.otherServers,
           ca: access.ca ?? '',
           user: 'default-auth',
           credentials: { certificateFile: file, keyFile: file },
@@ -81,7 +83,8 @@ export async function requestByBootstrap(
 }> {
   const { clock, logger, signal, nodeName } = options;
   const access = await serverAccess(await loadKubeconfig(options.bootstrapKubeconfig), { clock });
-  const client = new HttpClient({ ...access, clock });
+  const servers = new ServerList([access.server, ...access.otherServers], clock);
+  const client = new HttpClient({ ...access, servers, clock });
   try {
     const wish = nodeClientWish(nodeName);
     return {

@@ -11,12 +11,18 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { HttpClient } from '../../../api/machinery/http-client.ts';
 import { newKubeconfig, writeKubeconfig } from '../../../api/machinery/kubeconfig.ts';
+import type { ServerList } from '../../../api/machinery/server-list.ts';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
 import { configMaps } from '../../../api/machinery/resources.ts';
 import { CA_BUNDLE_KEY, type CaBundle, verifyCaBundle } from '../../../api/pki/ca-bundle.ts';
 
 export interface AuthorityOptions {
+  /** `server` of the kubeconfig. */
   readonly server: string;
+  /** Further servers of the kubeconfig. */
+  readonly otherServers?: readonly string[];
+  /** All servers of the cluster, of which the current one is asked. Without it, `server` is. */
+  readonly servers?: ServerList | undefined;
   /** The CAs that are trusted at the start, in PEM. */
   readonly ca: string;
   readonly kubeconfig: string;
@@ -76,8 +82,8 @@ export class ClusterAuthority {
 
   /** Whether a new bundle was taken. */
   async refresh(): Promise<boolean> {
-    const { clock, server } = this.#options;
-    const client = new HttpClient({ server, ca: this.#ca, clock, timeoutMs: TIMEOUT_MS });
+    const { clock, server, servers } = this.#options;
+    const client = new HttpClient({ server, servers, ca: this.#ca, clock, timeoutMs: TIMEOUT_MS });
     try {
       const { data } = (await client.get(configMaps, 'kube-public', 'cluster-info')) as {
         data?: Readonly<Record<string, unknown>>;
@@ -118,7 +124,7 @@ export class ClusterAuthority {
   }
 
   async #trust({ certificates: ca }: CaBundle): Promise<void> {
-    const { clientCaFile, credentialsFile, kubeconfig, logger, onChange, server } = this.#options;
+    const { clientCaFile, credentialsFile, kubeconfig, logger, onChange, server, otherServers = [] } = this.#options;
     const credentials = { certificateFile: credentialsFile, keyFile: credentialsFile };
     if (clientCaFile !== '' && !(await isOfControlPlane(clientCaFile))) {
       const there = await readFile(clientCaFile, 'utf8');
@@ -129,7 +135,14 @@ export class ClusterAuthority {
     // agent takes the new one again.
     await writeKubeconfig(
       kubeconfig,
-      newKubeconfig({ cluster: 'default-cluster', server, ca, user: 'default-auth', credentials }),
+      newKubeconfig({
+        cluster: 'default-cluster',
+        server,
+        otherServers,
+        ca,
+        user: 'default-auth',
+        credentials,
+      }),
     );
     this.#ca = ca;
     logger.info({ kubeconfig, certificates: blocksOf(ca).length }, 'Trusting the new CA bundle of the cluster');

@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { parseYaml } from '../../../../api/codec/yaml.ts';
+import { systemClock } from '../../../../api/machinery/clock.ts';
+import { loadKubeconfig, serverAccess } from '../../../../api/machinery/kubeconfig.ts';
 import { configMaps, nodes, secrets } from '../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { certificateKeyHash } from '../../../../api/pki/public-key-hash.ts';
@@ -53,6 +55,29 @@ describe('a host that joins', () => {
     assert.equal(readFileSync(written('ca.crt'), 'utf8').trim(), plane.ca.trim());
     assert.match(readFileSync(written('join.env'), 'utf8'), /^ORCHLET_JOIN_FLAGS=.*--hostname-override n7\n$/);
     assert.match(stdout, /^Start the agent with:\n {2}orchlet agent --bootstrap-kubeconfig /m);
+  });
+
+  it('asks the next server when one does not answer, and knows all that it was given', async () => {
+    const folder = join(directory, 'several');
+    const first = ['join', 'https://127.0.0.1:1', '--server', plane.url, '--server', 'https://127.0.0.1:2'];
+    const hash = ['--discovery-token-ca-cert-hash', certificateKeyHash(plane.ca)];
+    const { code, stderr } = await orchlet([
+      ...first,
+      '--config-dir',
+      folder,
+      '--start=false',
+      '--token',
+      TOKEN,
+      ...hash,
+    ]);
+    assert.equal(code, 0, stderr);
+    assert.match(stderr, /could not be read from https:\/\/127\.0\.0\.1:1: .*; trying the next server/);
+    const access = await serverAccess(await loadKubeconfig(join(folder, 'bootstrap.kubeconfig')), {
+      clock: systemClock,
+    });
+    assert.deepEqual([access.server, access.otherServers], [plane.url, ['https://127.0.0.1:1', 'https://127.0.0.1:2']]);
+    const wrong = await orchlet(['join', plane.url, '--server', 'http://a', '--token', TOKEN, ...hash]);
+    assert.match(wrong.stderr, /"http:\/\/a" is not a server of the form https:\/\/HOST:PORT/);
   });
 
   it('is refused what another CA signed, and gets no file', async () => {

@@ -1,0 +1,100 @@
+/**
+ * Keeps the list of the cluster's API servers: those of the kubeconfig, and those that the endpoints of the service
+ * `kubernetes` name. The latter are stored, so that an agent that starts while the server of its kubeconfig is dead finds
+ * another one.
+ *
+ * The endpoints are only as trustworthy as who may write them, so they are used where the CA of the kubeconfig vouches for each
+ * server.
+ */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { stringifyJson } from '../../api/codec/json.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Client } from '../../api/machinery/client.ts';
+import { type Clock, pause } from '../../api/machinery/clock.ts';
+import type { Endpoints } from '../../api/machinery/kinds.ts';
+import { replaceFile } from '../../api/machinery/replace-file.ts';
+import { endpoints } from '../../api/machinery/resources.ts';
+import { ServerList } from '../../api/machinery/server-list.ts';
+import { foundNoRoom } from '../../api/machinery/no-room.ts';
+import { canonicalIp } from '../../api/meta/ip-addresses.ts';
+
+const FILE = 'api-servers.json';
+const CHECK_MS = 15_000;
+/** More servers than any cluster has. */
+const MOST_SERVERS = 32;
+
+export interface KnownServersOptions {
+  /** `server` of the kubeconfig, and further servers that it lists. */
+  readonly configured: readonly string[];
+  /** The agent's own directory (`--root-dir`). */
+  readonly directory: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** Resolves to the configured servers and those that were stored. */
+export async function loadServers({ configured, directory, clock, logger }: KnownServersOptions): Promise<ServerList> {
+  const path = join(directory, FILE);
+  let stored: readonly string[] = [];
+  try {
+    stored = serversIn(JSON.parse(await readFile(path, 'utf8')));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
+      logger.warn({ err: error, path }, 'The stored list of API servers cannot be read and is not used');
+  }
+  return new ServerList([...configured, ...stored], clock);
+}
+
+/** Runs until the signal aborts. */
+export async function followServers(
+  { configured, directory, clock, logger }: KnownServersOptions,
+  servers: ServerList,
+  client: Client,
+  signal: AbortSignal,
+): Promise<void> {
+  let written = '';
+  while (!signal.aborted) {
+    try {
+      const found = serversOf(await client.get(endpoints, 'default', 'kubernetes', { resourceVersion: '0', signal }));
+      const text = stringifyJson({ servers: found });
+      if (found.length > 0 && text !== written) {
+        servers.replace([...configured, ...found]);
+        logger.info({ servers: servers.all }, 'The API servers of the cluster are known');
+        await store(join(directory, FILE), `${text}\n`);
+        written = text;
+      }
+    } catch (error) {
+      if (!signal.aborted) logger.debug({ err: error }, 'The addresses of the API servers could not be read or stored');
+    }
+    await pause(clock, CHECK_MS, signal);
+  }
+}
+
+async function store(path: string, text: string): Promise<void> {
+  try {
+    await replaceFile(path, text, { mode: 0o600 });
+  } catch (error) {
+    // They are read again after a start.
+    if (!foundNoRoom(error)) throw error;
+  }
+}
+
+/** The URLs of the servers that the endpoints of the service `kubernetes` name. */
+function serversOf(object: Endpoints): readonly string[] {
+  const found = (object.subsets ?? []).flatMap(({ addresses = [], ports = [] }) => {
+    const port = (ports.find(({ name }) => name === 'https') ?? ports[0])?.port;
+    if (port === undefined) return [];
+    return addresses.flatMap(({ ip }) =>
+      canonicalIp(ip) === ip ? [`https://${ip.includes(':') ? `[${ip}]` : ip}:${port}`] : [],
+    );
+  });
+  return found.slice(0, MOST_SERVERS);
+}
+
+function serversIn(value: unknown): readonly string[] {
+  const { servers } = (value ?? {}) as { readonly servers?: unknown };
+  if (!Array.isArray(servers)) return [];
+  const texts = (servers as readonly unknown[]).filter((one): one is string => typeof one === 'string');
+  return texts.filter((text) => /^https:\/\/[^/]+:\d+$/.test(text)).slice(0, MOST_SERVERS);
+}

@@ -1,0 +1,73 @@
+/** The API servers that the agent knows: from its kubeconfig, from its state file, and from the cluster. */
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test, type TestContext } from 'node:test';
+import { followServers, loadServers } from '../../../../agent/node/known-servers.ts';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { loadKubeconfig, newKubeconfig, serverAccess, writeKubeconfig } from '../../../../api/machinery/kubeconfig.ts';
+import { endpoints } from '../../../../api/machinery/resources.ts';
+import { FakeClient } from '../../../fakes/fake-client.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { until } from '../../../until.ts';
+
+async function agent(t: TestContext) {
+  const directory = await mkdtemp(join(tmpdir(), 'known-servers-'));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  const clock = new FakeClock();
+  const options = { configured: ['https://api.example:6443'], directory, clock, logger: silentLogger };
+  return { clock, client: new FakeClient(clock), options, path: join(directory, 'api-servers.json') };
+}
+
+const endpointsOf = (...addresses: string[]) => ({
+  apiVersion: 'v1',
+  kind: 'Endpoints',
+  metadata: { name: 'kubernetes', namespace: 'default' },
+  subsets: [{ addresses: addresses.map((ip) => ({ ip })), ports: [{ name: 'https', port: 6443 }] }],
+});
+
+test('the servers of the cluster are followed and stored, and known after a start', async (t) => {
+  const { clock, client, options, path } = await agent(t);
+  client.seed(endpoints, endpointsOf('192.0.2.1', '2001:db8::1', 'evil.example/x'));
+  const servers = await loadServers(options);
+  assert.deepEqual(servers.all, ['https://api.example:6443']);
+  const stop = new AbortController();
+  const running = followServers(options, servers, client, stop.signal);
+  const all = ['https://api.example:6443', 'https://192.0.2.1:6443', 'https://[2001:db8::1]:6443'];
+  await until('the first servers', () => servers.all.length === 3);
+  assert.deepEqual(servers.all, all);
+  client.seed(endpoints, endpointsOf('192.0.2.2'));
+  await until('the changed servers', async () => {
+    await clock.advance(15_000);
+    return servers.all.length === 2;
+  });
+  const text = '{"servers":["https://192.0.2.2:6443"]}\n';
+  await until('the state file', async () => (await readFile(path, 'utf8')) === text);
+  assert.deepEqual(servers.all, ['https://api.example:6443', 'https://192.0.2.2:6443']);
+  stop.abort(new Error('the test ends'));
+  await running;
+  assert.deepEqual((await loadServers(options)).all, servers.all);
+});
+
+test('a state file that is damaged or hostile does not keep the agent from starting', async (t) => {
+  const { options, path } = await agent(t);
+  for (const text of ['', '{', 'null', '[]', '{"servers":[1,"http://x","https://a/path","https://b:1"]}']) {
+    await writeFile(path, text);
+    const expected = text.includes('https://b:1') ? ['https://api.example:6443', 'https://b:1'] : options.configured;
+    assert.deepEqual((await loadServers(options)).all, expected, text);
+  }
+});
+
+test('a kubeconfig lists further servers in an extension', async (t) => {
+  const { options, clock } = await agent(t);
+  const path = join(options.directory, 'kubeconfig');
+  const credentials = { token: 'abcdef.0123456789abcdef' };
+  const otherServers = ['https://b:6443', 'https://c:6443'];
+  const common = { cluster: 'c', server: 'https://a:6443', ca: '-----BEGIN', user: 'u', credentials };
+  await writeKubeconfig(path, newKubeconfig({ ...common, otherServers }));
+  assert.deepEqual((await serverAccess(await loadKubeconfig(path), { clock })).otherServers, otherServers);
+  await writeKubeconfig(path, newKubeconfig(common));
+  assert.doesNotMatch(await readFile(path, 'utf8'), /extensions/);
+  assert.deepEqual((await serverAccess(await loadKubeconfig(path), { clock })).otherServers, []);
+});
