@@ -1,6 +1,6 @@
 /**
- * `orchlet join`: makes this host a node of a cluster. It reads `cluster-info` over an unverified connection, and trusts it if
- * the token signed it and, if hashes are given, the CA's public key has one of them.
+ * `orchlet join`: makes this host a node of a cluster, or a further control plane. It reads `cluster-info` over an unverified
+ * connection, and trusts it if the token signed it and, if hashes are given, the CA's public key has one of them.
  */
 import { readPem } from '../../api/pki/pem.ts';
 import { createHmac, timingSafeEqual } from 'node:crypto';
@@ -17,8 +17,10 @@ import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.t
 import { configMaps } from '../../api/machinery/resources.ts';
 import { CA_BUNDLE_KEY, verifyCaBundle } from '../../api/pki/ca-bundle.ts';
 import { certificateKeyHash } from '../../api/pki/public-key-hash.ts';
-import { parseBootstrapToken } from '../bootstrap-token.ts';
+import { type BootstrapToken, parseBootstrapToken } from '../bootstrap-token.ts';
 import { type Command, CommandError } from '../command.ts';
+import { checkBundle, isBundleKey, writeBundle } from '../control-plane-bundle.ts';
+import { type BundlePlace, fetchBundle } from '../published-bundle.ts';
 import type { CommandIo } from '../io.ts';
 
 const UNIT = 'orchlet-agent.service';
@@ -51,6 +53,27 @@ const flags = {
     default: false,
     group: 'Cluster',
     help: "Believe the token's signature alone, without a hash.",
+  }),
+  controlPlane: flag({
+    name: 'control-plane',
+    type: 'boolean',
+    default: false,
+    group: 'Control plane',
+    help: 'Make this host a further control plane instead of a node. The token is from orchlet token create --control-plane.',
+  }),
+  certificateKey: flag({
+    name: 'certificate-key',
+    type: 'string',
+    default: '',
+    group: 'Control plane',
+    help: 'Key of the bundle with the keys of the cluster.',
+  }),
+  dataDir: flag({
+    name: 'data-dir',
+    type: 'string',
+    default: '/var/lib/orchlet-controlplane',
+    group: 'Control plane',
+    help: 'Data directory of the control plane.',
   }),
   configDir: flag({
     name: 'config-dir',
@@ -181,6 +204,102 @@ async function confirm(url: string, ca: string): Promise<void> {
   }
 }
 
+/** Writes the keys of the cluster to the data directory. */
+async function becomeControlPlane(
+  place: BundlePlace,
+  { certificateKey, dataDir }: { readonly certificateKey: string; readonly dataDir: string },
+  io: CommandIo,
+): Promise<number> {
+  const files = await fetchBundle(place, certificateKey);
+  checkBundle(files, place.ca);
+  const words = ['orchlet controlplane', `--data-dir ${dataDir}`, ...(await writeBundle(dataDir, files))];
+  io.stdout.write(
+    `The keys of the cluster at ${place.url} are in ${dataDir}. Start the control plane with:\n  ${words.join(' ')}\n`,
+  );
+  return 0;
+}
+
+interface JoinValues {
+  readonly token: string;
+  readonly caHash: readonly string[];
+  readonly unsafe: boolean;
+  readonly servers: readonly string[];
+  readonly controlPlane: boolean;
+  readonly certificateKey: string;
+  readonly dataDir: string;
+  readonly configDir: string;
+  readonly nodeName: string;
+  readonly start: boolean;
+}
+
+/** Returns the token. Throws a `UsageError` for flags that do not fit. */
+function checkUsage(servers: readonly string[], values: JoinValues, io: CommandIo): BootstrapToken {
+  const wrong = servers.find((one) => !/^https:\/\/[^/]+$/.test(one));
+  if (wrong !== undefined) throw new UsageError(`${quoteText(wrong)} is not a server of the form https://HOST:PORT`);
+  const token = parseBootstrapToken(values.token);
+  if (token === undefined) throw new UsageError('--token must be of the form abcdef.0123456789abcdef');
+  if (values.controlPlane && !isBundleKey(values.certificateKey))
+    throw new UsageError(
+      "--control-plane needs --certificate-key, as 'orchlet token create --control-plane' prints it",
+    );
+  if (values.caHash.length === 0 && !values.unsafe) {
+    throw new UsageError(
+      'give --discovery-token-ca-cert-hash, by which the cluster is verified (or --discovery-token-unsafe-skip-ca-verification)',
+    );
+  }
+  if (values.caHash.length === 0) {
+    io.stderr.write(
+      'WARNING: The CA of the cluster is not verified: whoever knows the token, or can write the ConfigMap cluster-info, can answer in place of the cluster, run pods as root on this host and read its secrets. Use --discovery-token-ca-cert-hash.\n',
+    );
+  }
+  return token;
+}
+
+interface VerifiedCluster {
+  readonly url: string;
+  /** PEM. */
+  readonly ca: string;
+  readonly servers: readonly string[];
+}
+
+/** Writes the kubeconfig and the flags of the agent, and starts it. */
+async function becomeNode({ url, ca, servers }: VerifiedCluster, values: JoinValues, io: CommandIo): Promise<number> {
+  const bootstrap = joinPath(values.configDir, 'bootstrap.kubeconfig');
+  await mkdir(joinPath(values.configDir, 'manifests'), { recursive: true, mode: 0o755 });
+  await writeKubeconfig(
+    bootstrap,
+    newKubeconfig({
+      cluster: 'default-cluster',
+      server: url,
+      otherServers: servers.filter((one) => one !== url),
+      ca,
+      user: 'tls-bootstrap-token-user',
+      credentials: { token: values.token },
+    }),
+  );
+  const caFile = joinPath(values.configDir, 'ca.crt');
+  await writeFile(caFile, ca, { mode: 0o644 });
+  const agentFlags = [
+    `--client-ca-file ${caFile}`,
+    '--anonymous-auth=false',
+    '--authentication-token-webhook',
+    '--authorization-mode Webhook',
+    ...(values.nodeName === '' ? [] : [`--hostname-override ${values.nodeName}`]),
+  ];
+  // The flags are not written to agent.env, which is the administrator's own file.
+  await writeFile(joinPath(values.configDir, 'join.env'), `ORCHLET_JOIN_FLAGS=${agentFlags.join(' ')}\n`, {
+    mode: 0o644,
+  });
+  io.stdout.write(`The cluster at ${url} is the right one; ${bootstrap} is written.\n`);
+  if (values.start && startService())
+    io.stdout.write(`${UNIT} runs. On the first host, 'kubectl get nodes' shows this node in a moment.\n`);
+  else
+    io.stdout.write(
+      `Start the agent with:\n  orchlet agent --bootstrap-kubeconfig ${bootstrap} --kubeconfig ${joinPath(values.configDir, 'agent.kubeconfig')} ${agentFlags.join(' ')}\n`,
+    );
+  return 0;
+}
+
 export const join: Command = {
   name: 'join',
   summary: 'make this host a node of a cluster',
@@ -192,31 +311,10 @@ export const join: Command = {
     'orchlet join https://10.0.0.1:6443 --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:…',
   ],
   async run(parsed, io) {
-    const values = parsed.values as {
-      readonly token: string;
-      readonly caHash: readonly string[];
-      readonly unsafe: boolean;
-      readonly servers: readonly string[];
-      readonly configDir: string;
-      readonly nodeName: string;
-      readonly start: boolean;
-    };
-    const given = [...parsed.arguments, ...values.servers];
-    const wrong = given.find((one) => !/^https:\/\/[^/]+$/.test(one));
-    if (wrong !== undefined) throw new UsageError(`${quoteText(wrong)} is not a server of the form https://HOST:PORT`);
-    const token = parseBootstrapToken(values.token);
-    if (token === undefined) throw new UsageError('--token must be of the form abcdef.0123456789abcdef');
-    if (values.caHash.length === 0 && !values.unsafe) {
-      throw new UsageError(
-        'give --discovery-token-ca-cert-hash, by which the cluster is verified (or --discovery-token-unsafe-skip-ca-verification)',
-      );
-    }
-    if (values.caHash.length === 0) {
-      io.stderr.write(
-        'WARNING: The CA of the cluster is not verified: whoever knows the token, or can write the ConfigMap cluster-info, can answer in place of the cluster, run pods as root on this host and read its secrets. Use --discovery-token-ca-cert-hash.\n',
-      );
-    }
-    const { url, discovered } = await discoverFirst(given, token, io);
+    const values = parsed.values as unknown as JoinValues;
+    const servers = [...parsed.arguments, ...values.servers];
+    const token = checkUsage(servers, values, io);
+    const { url, discovered } = await discoverFirst(servers, token, io);
     const ca = believedCas(discovered, values.caHash);
     if (ca === undefined) {
       const hashes = certificateBlocks(discovered.ca).map((pem) => certificateKeyHash(pem));
@@ -225,40 +323,8 @@ export const join: Command = {
       );
     }
     await confirm(url, ca);
-    const bootstrap = joinPath(values.configDir, 'bootstrap.kubeconfig');
-    await mkdir(joinPath(values.configDir, 'manifests'), { recursive: true, mode: 0o755 });
-    await writeKubeconfig(
-      bootstrap,
-      newKubeconfig({
-        cluster: 'default-cluster',
-        server: url,
-        otherServers: given.filter((one) => one !== url),
-        ca,
-        user: 'tls-bootstrap-token-user',
-        credentials: { token: values.token },
-      }),
-    );
-    const caFile = joinPath(values.configDir, 'ca.crt');
-    await writeFile(caFile, ca, { mode: 0o644 });
-    const agentFlags = [
-      `--client-ca-file ${caFile}`,
-      '--anonymous-auth=false',
-      '--authentication-token-webhook',
-      '--authorization-mode Webhook',
-      ...(values.nodeName === '' ? [] : [`--hostname-override ${values.nodeName}`]),
-    ];
-    // The flags are not written to agent.env, which is the administrator's own file.
-    await writeFile(joinPath(values.configDir, 'join.env'), `ORCHLET_JOIN_FLAGS=${agentFlags.join(' ')}\n`, {
-      mode: 0o644,
-    });
-    io.stdout.write(`The cluster at ${url} is the right one; ${bootstrap} is written.\n`);
-    if (values.start && startService())
-      io.stdout.write(`${UNIT} runs. On the first host, 'kubectl get nodes' shows this node in a moment.\n`);
-    else
-      io.stdout.write(
-        `Start the agent with:\n  orchlet agent --bootstrap-kubeconfig ${bootstrap} --kubeconfig ${joinPath(values.configDir, 'agent.kubeconfig')} ${agentFlags.join(' ')}\n`,
-      );
-    return 0;
+    if (values.controlPlane) return becomeControlPlane({ url, ca, tokenId: token.id, token: values.token }, values, io);
+    return becomeNode({ url, ca, servers }, values, io);
   },
 };
 

@@ -18,6 +18,8 @@ import {
   tokenSecret,
 } from '../bootstrap-token.ts';
 import { accessFlags, withCluster } from '../cluster-access.ts';
+import { bundleFlags, type BundleValues, publishBundle } from '../published-bundle.ts';
+import { LONGEST_LIFE_MS, readBundle } from '../control-plane-bundle.ts';
 import { type Command, CommandError } from '../command.ts';
 import { formatTable } from '../table.ts';
 
@@ -60,6 +62,7 @@ const createFlags = {
     group: 'Token',
     help: 'Print the command that joins a node instead of the token.',
   }),
+  ...bundleFlags,
 } as const;
 
 export const tokenCreate: Command = {
@@ -68,7 +71,11 @@ export const tokenCreate: Command = {
   arguments: { usage: '[TOKEN]', least: 0, most: 1 },
   description: 'Creates a bootstrap token: a short-lived secret with which a new node requests its first certificate.',
   flags: createFlags,
-  examples: ['orchlet token create --ttl 2h --description "rack 4"', 'orchlet token create --print-join-command'],
+  examples: [
+    'orchlet token create --ttl 2h --description "rack 4"',
+    'orchlet token create --print-join-command',
+    'orchlet token create --control-plane --etcd-servers https://10.0.0.1:2379',
+  ],
   run(parsed, io) {
     const [given] = parsed.arguments;
     const token = given === undefined ? newBootstrapToken() : parseBootstrapToken(given);
@@ -83,7 +90,10 @@ export const tokenCreate: Command = {
     for (const usage of usages)
       if (usage !== 'signing' && usage !== 'authentication')
         throw new UsageError(`unknown usage ${quoteText(usage)}: signing and authentication are known`);
-    const ttlMs = Number(parsed.values['ttl']);
+    const bundle = parsed.values as unknown as BundleValues;
+    const givenMs = Number(parsed.values['ttl']);
+    // The keys of the cluster are not to be had for longer.
+    const ttlMs = bundle.controlPlane ? Math.min(givenMs > 0 ? givenMs : Infinity, LONGEST_LIFE_MS) : givenMs;
     const secret = tokenSecret(token, {
       groups,
       usages,
@@ -91,13 +101,20 @@ export const tokenCreate: Command = {
       expiresAtMs: ttlMs > 0 ? io.clock.now() + ttlMs : undefined,
     });
     return withCluster(parsed, io, async ({ client, server, ca }) => {
-      await client.create(secrets, TOKEN_NAMESPACE, secret);
+      const files = bundle.controlPlane ? await readBundle(bundle.dataDir, bundle) : undefined;
+      const created = await client.create(secrets, TOKEN_NAMESPACE, secret);
       const text = formatBootstrapToken(token);
-      const line =
-        parsed.values['printJoinCommand'] === true
-          ? `orchlet join ${await announcedServer(client, server)} --token ${text} --discovery-token-ca-cert-hash ${certificateKeyHash(ca)}`
-          : text;
-      io.stdout.write(`${line}\n`);
+      const joins = async (): Promise<string> =>
+        `orchlet join ${await announcedServer(client, server)} --token ${text} --discovery-token-ca-cert-hash ${certificateKeyHash(ca)}`;
+      if (files !== undefined) {
+        const key = await publishBundle(client, created, files);
+        io.stdout.write(`${await joins()} --control-plane --certificate-key ${key}\n`);
+        io.stderr.write(
+          `This line gives the keys of the cluster to whoever has it, for ${formatDuration(ttlMs)}. It is not shown again.\n`,
+        );
+        return 0;
+      }
+      io.stdout.write(`${parsed.values['printJoinCommand'] === true ? await joins() : text}\n`);
       return 0;
     });
   },
