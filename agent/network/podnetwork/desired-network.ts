@@ -13,6 +13,12 @@ export type NetworkMode = 'vxlan' | 'wireguard' | 'routes';
 
 export const VXLAN_LINK = 'orchlet.vxlan';
 export const WIREGUARD_LINK = 'orchlet.wg';
+/** The link by which packets of the pods of other nodes arrive; empty if they come as they are. */
+export const TUNNELS: Readonly<Record<NetworkMode, string>> = {
+  vxlan: VXLAN_LINK,
+  wireguard: WIREGUARD_LINK,
+  routes: '',
+};
 /** Every link of the pod network has a name that begins so. */
 export const LINK_PREFIX = 'orchlet.';
 /** The number of the routing protocol (`ip route … proto`), by which the agent recognizes its routes. */

@@ -22,6 +22,10 @@ export interface RuleInputs {
   readonly peerRanges: readonly Cidr[];
   /** The bridge of pods whose network has no rules of a container runtime; empty with Docker, which has its own rules. */
   readonly bridge: string;
+  /** The link by which packets of other nodes' pods arrive; empty in mode `routes`. */
+  readonly tunnel: string;
+  /** The interface with the address of this node; empty if it is not known. */
+  readonly uplink: string;
   /** The value of `--iptables-masquerade-bit`. The service proxy masquerades packets with this mark. */
   readonly masqueradeBit: number;
 }
@@ -44,7 +48,8 @@ export function jumps({ bridge }: Pick<RuleInputs, 'bridge'>): readonly Jump[] {
   ];
 }
 
-export function packetRules({ family, range, peerRanges, bridge, masqueradeBit }: RuleInputs): string {
+export function packetRules(inputs: RuleInputs): string {
+  const { family, range, peerRanges, bridge, masqueradeBit } = inputs;
   const own = formatCidr(range);
   const cluster = mergedRanges([range, ...peerRanges]).map(formatCidr);
   const mark = `0x${(2 ** masqueradeBit).toString(16)}`;
@@ -70,6 +75,7 @@ export function packetRules({ family, range, peerRanges, bridge, masqueradeBit }
     'COMMIT',
     '*filter',
     `:${BETWEEN} - [0:0]`,
+    ...spoofed(inputs),
     ...cluster.flatMap((other) => [
       `-A ${BETWEEN} -s ${own} -d ${other} -j ACCEPT`,
       `-A ${BETWEEN} -s ${other} -d ${own} -j ACCEPT`,
@@ -77,6 +83,19 @@ export function packetRules({ family, range, peerRanges, bridge, masqueradeBit }
     ...(bridge === '' ? [] : outward),
     'COMMIT',
   ].join('\n')}\n`;
+}
+
+/**
+ * Drops packets that claim to be of pods and arrive by another way than those of pods do: whoever can send to this host could
+ * otherwise pass its firewall and network policies. The reverse path filter of the kernel is off on many hosts.
+ */
+function spoofed({ range, peerRanges, tunnel, uplink }: RuleInputs): string[] {
+  const own = formatCidr(range);
+  const others = tunnel === '' ? [] : mergedRanges(peerRanges).map(formatCidr);
+  return [
+    ...others.map((from) => `-A ${BETWEEN} ! -i ${tunnel} -s ${from} -d ${own} -j DROP`),
+    ...(uplink === '' ? [] : [`-A ${BETWEEN} -i ${uplink} -s ${own} -d ${own} -j DROP`]),
+  ];
 }
 
 /** Joins neighbors: the ranges of a cluster of many nodes become few. The addresses are exactly those of the ranges. */

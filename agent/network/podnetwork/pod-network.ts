@@ -41,6 +41,7 @@ import {
   NO_NETWORK,
   type NetworkMode,
   podMtu,
+  TUNNELS,
   type Uplink,
   type WireguardKeys,
 } from './desired-network.ts';
@@ -254,7 +255,7 @@ export class PodNetwork {
       clusterRanges: clusterRanges().flatMap((text) => parseCidr(text) ?? []),
     });
     if (nodes === undefined) {
-      await this.#applyRules(ranges, [], bridge);
+      await this.#applyRules(ranges, [], { bridge, uplink });
       return;
     }
     if (uplink === undefined && peers.length > 0) {
@@ -271,7 +272,7 @@ export class PodNetwork {
       uplink === undefined
         ? { network: NO_NETWORK, refusals: [] }
         : desiredNetwork({ mode, port, ranges, uplink, peers, keys });
-    await this.#applyRules(ranges, peers, bridge);
+    await this.#applyRules(ranges, peers, { bridge, uplink });
     const commands = commandsFor(desired.network, await host.observe());
     if (!isEmpty(commands)) await host.change(commands);
     this.#report([...refusals, ...desired.refusals]);
@@ -312,8 +313,12 @@ export class PodNetwork {
   }
 
   /** Docker masquerades and forwards for its own networks, so that a single host needs no rules with it. */
-  async #applyRules(ranges: readonly Cidr[], peers: readonly Peer[], bridge: string): Promise<void> {
-    const { filter, masqueradeBit } = this.#options;
+  async #applyRules(
+    ranges: readonly Cidr[],
+    peers: readonly Peer[],
+    { bridge, uplink }: { readonly bridge: string; readonly uplink: Uplink | undefined },
+  ): Promise<void> {
+    const { filter, masqueradeBit, mode } = this.#options;
     if (bridge === '' && peers.length === 0) {
       if (!this.#hasCleared) for (const { family } of ranges) await filter.remove(family);
       this.#hasCleared = true;
@@ -323,7 +328,11 @@ export class PodNetwork {
     for (const range of ranges) {
       const { family } = range;
       const peerRanges = peers.flatMap((peer) => peer.ranges.filter((one) => one.family === family));
-      const rules = packetRules({ family, range, peerRanges, bridge, masqueradeBit });
+      const rules = packetRules({
+        ...{ family, range, peerRanges, bridge, masqueradeBit },
+        tunnel: TUNNELS[mode],
+        uplink: uplink?.name ?? '',
+      });
       const wanted = jumps({ bridge });
       if (this.#applied.get(family) === rules && (await filter.intact(family, wanted))) continue;
       await filter.apply(family, rules);

@@ -6,11 +6,11 @@ import { type Cidr, cidrContains, cidrSize, formatCidr, parseCidr } from '../../
 
 const cidrs = (...texts: readonly string[]): Cidr[] => texts.flatMap((text) => parseCidr(text) ?? []);
 
-function rules(bridge: string): readonly string[] {
+function rules(bridge: string, { tunnel = '', uplink = '' } = {}): readonly string[] {
   const [range] = cidrs('10.244.0.0/24');
   assert.ok(range);
   const peerRanges = cidrs('10.244.1.0/24', '10.244.5.0/24');
-  return packetRules({ family: 4, range, peerRanges, bridge, masqueradeBit: 14 }).trim().split('\n');
+  return packetRules({ family: 4, range, peerRanges, bridge, masqueradeBit: 14, tunnel, uplink }).trim().split('\n');
 }
 
 describe('the rules of the pod network', () => {
@@ -36,6 +36,23 @@ describe('the rules of the pod network', () => {
         '-A ORCHLET-POD-NET -s 10.244.0.0/24 -d 10.244.5.0/24 -j ACCEPT',
         '-A ORCHLET-POD-NET -s 10.244.5.0/24 -d 10.244.0.0/24 -j ACCEPT',
       ],
+    );
+  });
+
+  it('drop packets that claim to be of pods and arrive by another way, before any are accepted', () => {
+    const chain = rules('', { tunnel: 'orchlet.wg', uplink: 'eth0' }).filter((line) =>
+      line.startsWith('-A ORCHLET-POD-NET '),
+    );
+    assert.deepEqual(chain.slice(0, 4), [
+      '-A ORCHLET-POD-NET ! -i orchlet.wg -s 10.244.1.0/24 -d 10.244.0.0/24 -j DROP',
+      '-A ORCHLET-POD-NET ! -i orchlet.wg -s 10.244.5.0/24 -d 10.244.0.0/24 -j DROP',
+      '-A ORCHLET-POD-NET -i eth0 -s 10.244.0.0/24 -d 10.244.0.0/24 -j DROP',
+      '-A ORCHLET-POD-NET -s 10.244.0.0/24 -d 10.244.0.0/23 -j ACCEPT',
+    ]);
+    assert.equal(
+      rules('', { uplink: 'eth0' }).filter((line) => line.endsWith('DROP')).length,
+      1,
+      'packets of other nodes come by the uplink where there is no tunnel',
     );
   });
 
