@@ -90,8 +90,10 @@ class NothingSelector implements Selector {
 export const everything: Selector = new RequirementList([]);
 export const nothing: Selector = new NothingSelector();
 
+/** One value needs no set: a selector may have a thousand requirements, and each watch has one of its own. */
 function testOf({ key, operator, values }: LabelRequirement): (labels: Labels) => boolean {
-  const set = new Set(values);
+  const [only = ''] = values;
+  const set = values.length === 1 ? { has: (value: string) => value === only } : new Set(values);
   switch (operator) {
     case 'in':
     case '=':

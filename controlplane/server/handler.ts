@@ -33,6 +33,7 @@ import { get } from './verbs/get.ts';
 import { list } from './verbs/list.ts';
 import { patch } from './verbs/patch.ts';
 import { update } from './verbs/update.ts';
+import { WatchSelectors } from './watch-selectors.ts';
 import type { VerbContext, VerbHandler } from './verbs/verb.ts';
 import { watch } from './verbs/watch.ts';
 
@@ -88,7 +89,7 @@ function dispatcher(options: HandlerOptions): Handler {
     deletecollection: removeCollection,
     connect: (request, rest) => options.connector.connect(request, rest),
   };
-  const context: VerbContext = options;
+  const context: VerbContext = { ...options, watchSelectors: new WatchSelectors() };
   return (request) => {
     const passed = options.aggregated?.(request);
     if (passed !== undefined) return passed;

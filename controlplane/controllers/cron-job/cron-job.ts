@@ -10,26 +10,9 @@ import { cronJobs, jobs } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { controllerReference, indexByController, ownedBy, ownerKey } from '../owner-references.ts';
 import { isNamespaceTerminating } from '../pod-control.ts';
-import { parseSchedule, ScheduleError, type Schedule } from './schedule.ts';
+import { dueTime, parseSchedule, ScheduleError, type Schedule } from './schedule.ts';
 
 export const runCronJobs: RunController = (environment, signal) => new CronJobController(environment).run(signal);
-
-/** Returns the newest time that is due and has no job yet, and how many times were missed. Pure. */
-function dueTime(
-  schedule: Schedule,
-  options: { readonly sinceMs: number; readonly nowMs: number },
-): { readonly due: number | undefined; readonly missed: number } {
-  let due: number | undefined;
-  let missed = 0;
-  let next = schedule.next(options.sinceMs);
-  while (next !== undefined && next <= options.nowMs) {
-    due = next;
-    missed++;
-    next = schedule.next(next);
-    if (missed > 100_000) break;
-  }
-  return { due, missed };
-}
 
 type CronJobStatus = NonNullable<CronJob['status']>;
 type ActiveJob = NonNullable<CronJobStatus['active']>[number];

@@ -19,7 +19,9 @@ const EVERY = '@every ';
 const MONTHS = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
 const DAYS = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'];
 const MINUTE_MS = 60_000;
+const DAY_MS = 86_400_000;
 const SEARCH_YEARS = 5;
+const SHORT_MONTH_DAYS = 26;
 
 export class ScheduleError extends Error {
   override readonly name = 'ScheduleError';
@@ -28,6 +30,36 @@ export class ScheduleError extends Error {
 export interface Schedule {
   /** Returns the first time after `afterMs`; `undefined` if there is none within five years. */
   next(afterMs: number): number | undefined;
+}
+
+/** More missed times than these are not counted. */
+const COUNTED = 100;
+
+/**
+ * Returns the newest time after `sinceMs` that is due, and how many there are, as far as they are counted. A search costs the
+ * same, however long a cron job was suspended. Pure.
+ */
+export function dueTime(
+  schedule: Schedule,
+  { sinceMs, nowMs }: { readonly sinceMs: number; readonly nowMs: number },
+): { readonly due: number | undefined; readonly missed: number } {
+  let due: number | undefined;
+  let missed = 0;
+  let next = schedule.next(sinceMs);
+  for (; next !== undefined && next <= nowMs && missed <= COUNTED; next = schedule.next(next)) {
+    due = next;
+    missed++;
+  }
+  if (due === undefined || next === undefined || next > nowMs) return { due, missed };
+  // The last of them follows the last minute after which one of them still comes.
+  let [after, beyond] = [due, nowMs];
+  while (beyond - after > MINUTE_MS) {
+    const middle = (after + beyond) / 2;
+    const found = schedule.next(middle);
+    if (found === undefined || found > nowMs) beyond = middle;
+    else [due, after] = [found, middle];
+  }
+  return { due, missed };
 }
 
 export function parseSchedule(text: string, timeZone = 'UTC'): Schedule {
@@ -53,12 +85,17 @@ export function parseSchedule(text: string, timeZone = 'UTC'): Schedule {
   return {
     next(afterMs) {
       let at = Math.floor(afterMs / MINUTE_MS) * MINUTE_MS + MINUTE_MS;
-      const end = afterMs + SEARCH_YEARS * 366 * 86_400_000;
+      const end = afterMs + SEARCH_YEARS * 366 * DAY_MS;
       while (at < end) {
         const { month: monthOf, day, weekday, hour: hourOf, minute: minuteOf } = parts(at);
+        // Two days before the end of the shortest month, which no local time can bring into the next one.
+        if (!sets.months.has(monthOf) && day < SHORT_MONTH_DAYS) {
+          at += (SHORT_MONTH_DAYS - day) * DAY_MS;
+          continue;
+        }
         if (!sets.months.has(monthOf) || !dayMatches(day, weekday)) {
-          // Advances to the next local midnight, but never past an hour that daylight saving time may have shifted.
-          at += Math.max(1, (23 - hourOf) * 60 + (60 - minuteOf) - 60) * MINUTE_MS;
+          // Advances to the last hour of the day, which daylight saving time may have shifted, and then by quarters of an hour.
+          at += (hourOf < 23 ? (23 - hourOf) * 60 - minuteOf : 15 - (minuteOf % 15)) * MINUTE_MS;
           continue;
         }
         if (!sets.hours.has(hourOf)) at += (60 - minuteOf) * MINUTE_MS;

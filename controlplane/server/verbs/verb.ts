@@ -6,12 +6,14 @@ import type { RequestObserver } from '../request-metrics.ts';
 import type { Encodings } from '../../model/encoding.ts';
 import { negotiateOutput, type NegotiationScope, type OutputMediaType } from '../media-type.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
+import type { WatchSelectors } from '../watch-selectors.ts';
 
 export interface VerbContext {
   readonly clock: Clock;
   readonly encodings: Encodings;
   readonly decoders: TextDecoders;
   readonly observer: Pick<RequestObserver, 'watched'>;
+  readonly watchSelectors: WatchSelectors;
 }
 
 export type VerbHandler = (request: ApiRequest, rest: Rest, context: VerbContext) => MaybePromise<void>;

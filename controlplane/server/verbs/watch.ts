@@ -28,9 +28,14 @@ export const watch: VerbHandler = async (request, rest, context) => {
   const timeoutMs = (timeoutS > 0 ? timeoutS : SHORTEST_DEFAULT_S * (1 + Math.random())) * 1000;
   // A name in the path (`/watch/…/name`) selects like a field selector.
   const options = watchOptionsOf(list, request.info.parts[1] ?? '');
-  const carried = carrierOf(request, rest, media, context);
-  const carrier = carried instanceof Promise ? await carried : carried;
-  await stream({ request, rest, options, carrier, context, media, timeoutMs });
+  const release = context.watchSelectors.take(request.user.name, options);
+  try {
+    const carried = carrierOf(request, rest, media, context);
+    const carrier = carried instanceof Promise ? await carried : carried;
+    await stream({ request, rest, options, carrier, context, media, timeoutMs });
+  } finally {
+    release();
+  }
 };
 
 function watchRequest(request: ApiRequest): ListRequest {

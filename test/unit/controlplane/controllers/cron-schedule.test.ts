@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { parseSchedule, ScheduleError } from '../../../../controlplane/controllers/cron-job/schedule.ts';
+import {
+  dueTime,
+  parseSchedule,
+  type Schedule,
+  ScheduleError,
+} from '../../../../controlplane/controllers/cron-job/schedule.ts';
 
 const iso = (ms: number | undefined): string | undefined =>
   ms === undefined ? undefined : new Date(ms).toISOString().slice(0, 16);
@@ -62,4 +67,45 @@ describe('a schedule', () => {
     '* * * * 8',
   ])
     test(`cannot be ${JSON.stringify(wrong)}`, () => assert.throws(() => parseSchedule(wrong), ScheduleError));
+});
+
+describe('the due time of a cron job', () => {
+  const counting = (schedule: Schedule): Schedule & { calls: number } => ({
+    calls: 0,
+    next(afterMs) {
+      this.calls++;
+      return schedule.next(afterMs);
+    },
+  });
+  const nowMs = Date.parse('2026-03-08T12:00:30Z');
+
+  for (const [text, zone, due, missed] of [
+    ['* * * * *', 'UTC', '2026-03-08T12:00:00.000Z', 101],
+    ['30 2 * * *', 'America/New_York', '2026-03-07T07:30:00.000Z', 101],
+    ['0 0 1 1 *', 'UTC', '2026-01-01T00:00:00.000Z', 2],
+    ['* * 1 1 *', 'UTC', '2026-01-01T23:59:00.000Z', 101],
+    ['0 0 31 2 *', 'UTC', undefined, 0],
+  ] as const)
+    test(`${text} after two years of suspension takes few searches`, () => {
+      const schedule = counting(parseSchedule(text, zone));
+      const found = dueTime(schedule, { sinceMs: Date.parse('2024-03-01T00:00:00Z'), nowMs });
+      assert.equal(found.due === undefined ? undefined : new Date(found.due).toISOString(), due);
+      assert.equal(found.missed, missed);
+      assert.ok(schedule.calls < 150, `${schedule.calls} searches`);
+    });
+
+  test('a day that no month has is found to be missing by looking at few days', () => {
+    const format = Intl.DateTimeFormat.prototype.formatToParts;
+    let read = 0;
+    Intl.DateTimeFormat.prototype.formatToParts = function (...args) {
+      read++;
+      return format.apply(this, args);
+    };
+    try {
+      assert.equal(parseSchedule('0 0 31 2 *', 'America/New_York').next(nowMs), undefined);
+    } finally {
+      Intl.DateTimeFormat.prototype.formatToParts = format;
+    }
+    assert.ok(read < 3000, `${read} local times`);
+  });
 });

@@ -1,0 +1,53 @@
+/**
+ * Bounds what the selectors of open watches cost: every event is held against each of them in one turn of the event loop.
+ * Watches with short selectors, as clients have them, are free. A user can hold as much of the rest as nobody holds, so that
+ * one user never has more than half.
+ */
+import type { WatchOptions } from '../model/rest.ts';
+import { TooManyRequests } from './flowcontrol/too-many-requests.ts';
+
+/** Requirements and values of all long selectors together. They take a few milliseconds for an event. */
+const MOST = 100_000;
+const FREE = 8;
+/** Values are kept in sets: they take memory, and no time. */
+const VALUES_OF_A_REQUIREMENT = 8;
+const RETRY_AFTER_S = 30;
+
+export class WatchSelectors {
+  readonly #most: number;
+  readonly #byUser = new Map<string, number>();
+  #total = 0;
+
+  constructor(most = MOST) {
+    this.#most = most;
+  }
+
+  /** Returns the function that gives back what the watch takes. Throws `TooManyRequests`. */
+  take(user: string, options: Pick<WatchOptions, 'labelSelector' | 'fieldSelector'>): () => void {
+    const cost = costOf(options);
+    if (cost === 0) return () => undefined;
+    const held = this.#byUser.get(user) ?? 0;
+    if (held + cost > this.#most - this.#total) throw new TooManyRequests(RETRY_AFTER_S);
+    this.#change(user, cost);
+    let isTaken = true;
+    return () => {
+      if (isTaken) this.#change(user, -cost);
+      isTaken = false;
+    };
+  }
+
+  #change(user: string, by: number): void {
+    const held = (this.#byUser.get(user) ?? 0) + by;
+    this.#total += by;
+    if (held === 0) this.#byUser.delete(user);
+    else this.#byUser.set(user, held);
+  }
+}
+
+function costOf({ labelSelector, fieldSelector }: Pick<WatchOptions, 'labelSelector' | 'fieldSelector'>): number {
+  const labels = labelSelector.requirements;
+  const count = labels.length + fieldSelector.requirements.length;
+  const values = labels.reduce((sum, { values: own }) => sum + own.length, 0);
+  const cost = count + Math.floor(values / VALUES_OF_A_REQUIREMENT);
+  return cost > FREE ? cost : 0;
+}
