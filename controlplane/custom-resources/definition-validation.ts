@@ -21,10 +21,9 @@ import {
 } from './definition.ts';
 import { webhookClientErrors } from '../registry/kinds/admissionregistration/webhook-client.ts';
 import { validateAuthorityBundle } from './authority-bundle.ts';
-import type { JsonSchema } from './json-schema.ts';
+import { innerSchemas, type JsonSchema } from './json-schema.ts';
 import { selectableFieldErrors } from './selectable-fields.ts';
 import { type SchemaPlace, validateSchema } from './schema-validation.ts';
-import { innerSchemas } from './structural-schema.ts';
 
 type Spec = Definition['spec'];
 

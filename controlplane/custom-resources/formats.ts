@@ -1,7 +1,7 @@
 /** Checks the formats of values in schemas. A format that is not known accepts every value. */
 import { dnsLabelErrors, dnsSubdomainErrors } from '../../api/meta/names.ts';
 import { parseCidr, parseIp } from '../../api/meta/ip-addresses.ts';
-import { itemsOf, type JsonSchema } from './json-schema.ts';
+import { innerSchemas, type JsonSchema } from './json-schema.ts';
 
 /**
  * A single label has a dash at most as its second character, and a name with dots ends in a label of letters, as in the OpenAPI
@@ -93,22 +93,12 @@ const OTHERS: ReadonlySet<string> = new Set([
 
 const OF_NUMBERS: ReadonlySet<string> = new Set(['int32', 'int64', 'float', 'double']);
 
-function isKnown({ type = '', format = '' }: JsonSchema): boolean {
-  if (format === '') return true;
-  if (type === 'string') return OTHERS.has(format) || PATTERNS.has(format);
-  return type === '' || ((type === 'integer' || type === 'number') && OF_NUMBERS.has(format));
-}
+const isKnown = ({ type, format = '' }: JsonSchema): boolean => format === '' || formatOf(type, format) !== '';
 
 /** Returns all formats in the schema that validation does not know for the type of their value. */
 export function unknownFormats(schema: JsonSchema): string[] {
-  const { format = '', properties = {}, additionalProperties } = schema;
-  const items = itemsOf(schema);
-  const inner = [
-    ...Object.values(properties),
-    ...(items === undefined ? [] : [items]),
-    ...(typeof additionalProperties === 'object' ? [additionalProperties] : []),
-  ];
-  return [...(isKnown(schema) ? [] : [format]), ...inner.flatMap(unknownFormats)];
+  const { format = '' } = schema;
+  return [...(isKnown(schema) ? [] : [format]), ...[...innerSchemas(schema)].flatMap(unknownFormats)];
 }
 
 export const isNumberFormat = (format: string): boolean => OF_NUMBERS.has(format);

@@ -52,6 +52,16 @@ export function memberSchema(schema: JsonSchema, name: string): JsonSchema | und
   return typeof additionalProperties === 'object' ? additionalProperties : undefined;
 }
 
+/** Returns the schemas directly below a schema. */
+export function* innerSchemas(schema: JsonSchema): Generator<JsonSchema> {
+  yield* Object.values(schema.properties ?? {});
+  if (typeof schema.additionalProperties === 'object') yield schema.additionalProperties;
+  const items = itemsOf(schema);
+  if (items !== undefined) yield items;
+  yield* [...(schema.allOf ?? []), ...(schema.anyOf ?? []), ...(schema.oneOf ?? [])];
+  if (schema.not !== undefined) yield schema.not;
+}
+
 export const PRESERVES = 'x-kubernetes-preserve-unknown-fields';
 
 const preservingItems = new WeakMap<JsonSchema, JsonSchema>();

@@ -4,7 +4,7 @@
  */
 import { RE2JSException } from 're2js';
 import { type FieldError, forbidden, invalid, required } from '../../api/meta/field-error.ts';
-import { itemsOf, type JsonSchema } from './json-schema.ts';
+import { innerSchemas, itemsOf, type JsonSchema } from './json-schema.ts';
 import { patternOf } from './value-validation.ts';
 
 /** Keywords that are forbidden anywhere. If a schema contains one, no other errors are reported. */
@@ -20,15 +20,6 @@ export function isReadable(schema: JsonSchema): boolean {
 function isSet(value: unknown): boolean {
   if (value === undefined || value === null || value === '') return false;
   return typeof value !== 'object' || Object.keys(value).length > 0;
-}
-
-export function* innerSchemas(schema: JsonSchema): Generator<JsonSchema> {
-  yield* Object.values(schema.properties ?? {});
-  if (typeof schema.additionalProperties === 'object') yield schema.additionalProperties;
-  const items = itemsOf(schema);
-  if (items !== undefined) yield items;
-  yield* [...(schema.allOf ?? []), ...(schema.anyOf ?? []), ...(schema.oneOf ?? [])];
-  if (schema.not !== undefined) yield schema.not;
 }
 
 /** `path` is the path of the schema, such as `spec.versions[0].schema.openAPIV3Schema`. */

@@ -321,32 +321,43 @@ function checkObject(
 function checkLists(value: JsonValue, schema: JsonSchema, path: string, errors: FieldError[]): void {
   if (Array.isArray(value)) {
     const type = schema['x-kubernetes-list-type'];
-    if (type === 'set' || type === 'map') {
-      const keys = type === 'map' ? (schema['x-kubernetes-list-map-keys'] ?? []) : undefined;
-      checkRepeated(value, keys, path, errors);
-    }
+    if (type === 'set') checkRepeated(value, path, errors);
+    else if (type === 'map') checkKeys(value, schema['x-kubernetes-list-map-keys'] ?? [], path, errors);
     const items = itemsOf(schema);
     if (items !== undefined) value.forEach((item, index) => checkLists(item, items, `${path}[${index}]`, errors));
   } else if (isObject(value)) {
     for (const [name, member] of Object.entries(value)) {
       const inner = memberSchema(schema, name);
-      if (inner !== undefined && member !== undefined) checkLists(member, inner, child(path, name), errors);
+      if (inner === undefined || member === undefined) continue;
+      const isProperty = schema.properties !== undefined && Object.hasOwn(schema.properties, name);
+      checkLists(member, inner, isProperty ? child(path, name) : `${path}[${name}]`, errors);
     }
   }
 }
 
-function checkRepeated(
-  list: readonly JsonValue[],
-  keys: readonly string[] | undefined,
-  path: string,
-  errors: FieldError[],
-): void {
-  const seen = new Set<string>();
+/** An item without a key, and null, have the same keys. */
+function checkKeys(list: readonly JsonValue[], keys: readonly string[], path: string, errors: FieldError[]): void {
+  const wrong = list.findIndex((item) => item !== null && !isObject(item));
+  if (wrong >= 0) {
+    const text = 'must be an object for an array of list-type map';
+    errors.push(invalid(`${path}[${wrong}]`, list[wrong], text));
+    return;
+  }
+  checkRepeated(
+    list.map((item) => (isObject(item) ? keysOf(item, keys) : {})),
+    path,
+    errors,
+  );
+}
+
+/** Reports the first repetition of each item. */
+function checkRepeated(list: readonly JsonValue[], path: string, errors: FieldError[]): void {
+  const times = new Map<string, number>();
   list.forEach((item, index) => {
-    const shown = keys === undefined || !isObject(item) ? item : keysOf(item, keys);
-    const text = canonicalJson(shown);
-    if (seen.has(text)) errors.push(duplicate(`${path}[${index}]`, shown));
-    seen.add(text);
+    const text = canonicalJson(item);
+    const before = times.get(text) ?? 0;
+    if (before === 1) errors.push(duplicate(`${path}[${index}]`, item));
+    times.set(text, before + 1);
   });
 }
 

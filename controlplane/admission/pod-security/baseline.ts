@@ -51,14 +51,11 @@ export const appArmorProfile: Check = ({ metadata, spec }) => {
         value !== 'runtime/default' &&
         !value.startsWith('localhost/'),
     )
-    .map(([key, value]) => {
-      values.push(value);
-      return `${key}=${quoteText(value)}`;
-    })
+    .map(([key, value]) => `${key}=${quoteText(value)}`)
     .sort();
-  if (annotations.length > 0) who.push(`${plural(annotations.length, 'annotation')} ${annotations.join(', ')}`);
+  if (annotations.length > 0) who.push(plural(annotations.length, 'annotation'));
   if (who.length === 0) return undefined;
-  const bad = unique(values);
+  const bad = [...unique(values), ...annotations];
   return {
     reason: plural(bad.length, 'forbidden AppArmor profile'),
     detail: `${who.join(' and ')} must not set AppArmor profile type to ${quoted(bad)}`,
@@ -128,12 +125,13 @@ function probeHosts(container: Container): string[] {
 export const probeAndLifecycleHosts: Check = ({ spec, minor }) => {
   if (minor < 34) return undefined;
   const hosts: string[] = [];
-  const containers = namesOf(spec, (container) => {
+  const names = namesOf(spec, (container) => {
     const used = probeHosts(container);
     hosts.push(...used);
     return used.length > 0;
   });
-  if (containers.length === 0) return undefined;
+  if (names.length === 0) return undefined;
+  const containers = unique(names);
   const list = unique(hosts);
   return {
     reason: 'probe or lifecycle host',

@@ -35,32 +35,25 @@ function rememberStoredVersion(definition: Definition): void {
   if (!known.includes(stored)) known.push(stored);
 }
 
-function formatWarnings({ spec }: Definition): string[] {
-  const formats = new Set(spec.versions.flatMap(({ schema }) => unknownFormats(schema?.openAPIV3Schema ?? {})));
-  return [...formats].sort().map((format) => `unrecognized format ${quote(format)}`);
+const formatsOf = ({ spec }: Definition): Set<string> =>
+  new Set(spec.versions.flatMap(({ schema }) => unknownFormats(schema?.openAPIV3Schema ?? {})));
+
+/** Warns of formats that validation does not know, on an update only of new ones. */
+function formatWarnings(definition: Definition, old?: Definition): string[] {
+  const known = old === undefined ? new Set<string>() : formatsOf(old);
+  const formats = [...formatsOf(definition).difference(known)];
+  return formats.sort().map((format) => `unrecognized format ${quote(format)}`);
 }
 
+/** Metadata may change with the status, other than in most kinds. */
 const status: UpdateStrategy<Definition> = {
   prepareForUpdate(definition, old) {
     definition.spec = old.spec;
-    const { labels, annotations, finalizers, ownerReferences } = old.metadata;
-    const { metadata } = definition;
-    for (const name of ['labels', 'annotations', 'finalizers', 'ownerReferences'] as const) delete metadata[name];
-    if (labels !== undefined) metadata.labels = labels;
-    if (annotations !== undefined) metadata.annotations = annotations;
-    if (finalizers !== undefined) metadata.finalizers = finalizers;
-    if (ownerReferences !== undefined) metadata.ownerReferences = ownerReferences;
     // The current storage version is always a stored version.
     if ((definition.status?.storedVersions ?? []).length === 0) rememberStoredVersion(definition);
   },
   validateUpdate: validateDefinitionStatus,
-  resetFields: [
-    ['metadata', 'labels'],
-    ['metadata', 'annotations'],
-    ['metadata', 'finalizers'],
-    ['metadata', 'ownerReferences'],
-    ['spec'],
-  ],
+  resetFields: [['spec']],
 };
 
 const definitions: Strategy<Definition> = {
@@ -79,8 +72,8 @@ const definitions: Strategy<Definition> = {
   },
   changesGeneration: (definition, old) => !jsonEqual(definition.spec, old.spec),
   validateUpdate: validateDefinitionUpdate,
-  warningsOnCreate: formatWarnings,
-  warningsOnUpdate: formatWarnings,
+  warningsOnCreate: (definition) => formatWarnings(definition),
+  warningsOnUpdate: (definition, old) => formatWarnings(definition, old),
   resetFields: [['status']],
   markTerminating(definition) {
     const finalizers = (definition.metadata.finalizers ??= []);

@@ -97,6 +97,27 @@ for (const [name, level, container, spec, expected] of table) {
   test(`${level}: ${name}`, () => assert.equal(violations(level, container, spec), expected));
 }
 
+test('baseline names AppArmor annotations with the values that they set', () => {
+  const annotations = {
+    'container.apparmor.security.beta.kubernetes.io/b': 'unconfined',
+    'container.apparmor.security.beta.kubernetes.io/a': 'localhost/ok',
+  };
+  const shown = String.raw`"container.apparmor.security.beta.kubernetes.io/b=\"unconfined\""`;
+  assert.equal(
+    violations('baseline', {}, { securityContext: { appArmorProfile: { type: 'Unconfined' } } }, { annotations }),
+    `forbidden AppArmor profiles (pod and annotation must not set AppArmor profile type to "Unconfined", ${shown})`,
+  );
+});
+
+test('baseline sorts the containers whose probes name a host', () => {
+  const livenessProbe = { tcpSocket: { host: 'h', port: 80 } };
+  const containers = ['z', 'a'].map((name) => ({ name, image: 'i', livenessProbe }));
+  assert.equal(
+    violations('baseline', {}, { containers }),
+    'probe or lifecycle host (containers "a", "z" use probe or lifecycle host "h")',
+  );
+});
+
 test('restricted names everything that an ordinary pod lacks', () => {
   assert.deepEqual(
     violations('restricted', {})

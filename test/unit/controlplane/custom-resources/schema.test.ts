@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { JsonObject } from '../../../../api/meta/object.ts';
+import type { JsonObject, JsonValue } from '../../../../api/meta/object.ts';
 import { applyDefaults, dropNulls } from '../../../../controlplane/custom-resources/defaulting.ts';
 import { fitsFormat, unknownFormats } from '../../../../controlplane/custom-resources/formats.ts';
 import type { JsonSchema } from '../../../../controlplane/custom-resources/json-schema.ts';
@@ -396,5 +396,26 @@ test('required members are missed after the others were checked', () => {
   assert.deepEqual(faults(schema, { b: 1 }), [
     'spec.b: Invalid value: "integer": spec.b in body must be of type string: "integer"',
     'spec.a: Required value',
+  ]);
+});
+
+test('a repeated item is reported once, null has no keys, and an item of a keyed list is an object', () => {
+  const keyed = (items: JsonSchema): JsonSchema => ({
+    type: 'array',
+    'x-kubernetes-list-type': 'map',
+    'x-kubernetes-list-map-keys': ['k'],
+    items,
+  });
+  const set: JsonSchema = { type: 'array', 'x-kubernetes-list-type': 'set', items: text };
+  const repeated = (schema: JsonSchema, l: JsonValue): string[] =>
+    repeatedItems({ l }, { type: 'object', properties: { l: schema } }).map(String);
+  assert.deepEqual(repeated(set, ['a', 'a', 'a', 'b']), ['l[1]: Duplicate value: "a"']);
+  const items = object({ k: text });
+  assert.deepEqual(repeated(keyed(items), [null, {}]), ['l[1]: Duplicate value: {}']);
+  assert.deepEqual(repeated(keyed(items), [{ k: 'a' }, 'x', { k: 'a' }]), [
+    'l[1]: Invalid value: "x": must be an object for an array of list-type map',
+  ]);
+  assert.deepEqual(repeated({ type: 'object', additionalProperties: set }, { m: ['a', 'a'] }), [
+    'l[m][1]: Duplicate value: "a"',
   ]);
 });
