@@ -222,6 +222,13 @@ export class ApiRequest implements RequestContext {
     return headers;
   }
 
+  /** Answers that there is no content. */
+  sendNothing(): void {
+    this.status = 204;
+    const { 'content-type': _, ...headers } = this.responseHeaders('');
+    this.exchange.send(204, headers, undefined);
+  }
+
   send(status: number, contentType: string, body: Buffer | string | undefined): void {
     this.status = status;
     this.responseBytes = body?.length ?? 0;

@@ -49,7 +49,7 @@ export function createConnector(options: ConnectorOptions): Connector {
       });
       if (target === undefined) return;
       if (target === 'empty') {
-        request.send(200, 'text/plain', undefined);
+        request.sendNothing();
         return;
       }
       const tls = tlsFor(target, options);

@@ -30,13 +30,16 @@ function subresource(name: string, plain: boolean): Rest {
       _namespace: string,
       pod: string,
       request: ConnectRequest,
-    ): Promise<ConnectTarget> => ({
-      origin: { secure: false, host: '127.0.0.1', port: (target.address() as AddressInfo).port },
-      target: `/${name}/${pod}${request.rawPath}`,
-      purpose: 'proxy' as const,
-      name: 'service/ns/target',
-      plain,
-    }),
+    ): Promise<ConnectTarget | 'empty'> =>
+      pod === 'unscheduled'
+        ? 'empty'
+        : {
+            origin: { secure: false, host: '127.0.0.1', port: (target.address() as AddressInfo).port },
+            target: `/${name}/${pod}${request.rawPath}`,
+            purpose: 'proxy' as const,
+            name: 'service/ns/target',
+            plain,
+          },
   };
 }
 
@@ -140,6 +143,13 @@ test('exec without an upgrade is refused', async () => {
   const { status, body } = await fake.json('POST', '/api/v1/namespaces/n/pods/p/exec');
   assert.equal(status, 400);
   assert.equal(body['message'], 'Upgrade request required');
+});
+
+test('logs of a pod without a node have no content', async () => {
+  const answer = await fake.request('GET', '/api/v1/namespaces/n/pods/unscheduled/log');
+  assert.equal(answer.status, 204);
+  assert.equal(answer.headers['content-type'], undefined);
+  assert.equal(answer.text, '');
 });
 
 test('logs are streamed as text, and what the agent refuses is a Status', async () => {
