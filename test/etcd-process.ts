@@ -1,4 +1,4 @@
-/** Runs an etcd of one member on loopback, with data in a temporary directory. Tests are skipped where it is not installed. */
+/** Runs members of etcd on loopback, with data in temporary directories. Tests are skipped where it is not installed. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -13,26 +13,48 @@ import { until } from './until.ts';
 /** The reason why tests with etcd are skipped, or `false`. */
 export const etcdMissing = spawnSync('etcd', ['--version']).error === undefined ? false : 'etcd is not installed';
 
+interface MemberOptions {
+  readonly name: string;
+  readonly url: string;
+  readonly peer: string;
+  readonly cluster: string;
+  readonly more: readonly string[];
+}
+
 export class EtcdProcess {
   readonly url: string;
   readonly #directory = mkdtempSync(join(tmpdir(), 'orchlet-etcd-'));
   readonly #arguments: readonly string[];
   #child: ChildProcess | undefined;
 
-  private constructor(port: number, peerPort: number, more: readonly string[]) {
-    this.url = `http://127.0.0.1:${port}`;
-    const peer = `http://127.0.0.1:${peerPort}`;
+  private constructor({ url, peer, name, cluster, more }: MemberOptions) {
+    this.url = url;
     this.#arguments = [
-      ...['--data-dir', join(this.#directory, 'data'), '--listen-client-urls', this.url],
-      ...['--advertise-client-urls', this.url, '--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
-      ...['--initial-cluster', `default=${peer}`, '--unsafe-no-fsync', ...more],
+      ...['--name', name, '--data-dir', join(this.#directory, 'data'), '--listen-client-urls', url],
+      ...['--advertise-client-urls', url, '--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
+      ...['--initial-cluster', cluster, '--unsafe-no-fsync', ...more],
     ];
   }
 
   static async start(more: readonly string[] = []): Promise<EtcdProcess> {
-    const etcd = new EtcdProcess(await freePort(), await freePort(), more);
-    await etcd.launch();
+    const [etcd] = await EtcdProcess.cluster(1, more);
+    if (etcd === undefined) throw new Error('no member was started');
     return etcd;
+  }
+
+  /** Starts a cluster of `size` members. */
+  static async cluster(size: number, more: readonly string[] = []): Promise<readonly EtcdProcess[]> {
+    const rows: { readonly name: string; readonly url: string; readonly peer: string }[] = [];
+    for (let at = 0; at < size; at += 1)
+      rows.push({
+        name: `member${at}`,
+        url: `http://127.0.0.1:${await freePort()}`,
+        peer: `http://127.0.0.1:${await freePort()}`,
+      });
+    const cluster = rows.map(({ name, peer }) => `${name}=${peer}`).join(',');
+    const members = rows.map((row) => new EtcdProcess({ ...row, cluster, more }));
+    await Promise.all(members.map((member) => member.launch()));
+    return members;
   }
 
   /** Resolves when etcd answers. The data and the ports stay the same over restarts. */

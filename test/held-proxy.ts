@@ -32,8 +32,14 @@ export class HeldProxy {
     for (const socket of this.#sockets) socket.destroy();
   }
 
+  /** Keeps all connections open, but passes nothing on. */
+  hold(): void {
+    for (const socket of this.#sockets) socket.pause();
+  }
+
   heal(): void {
     this.#isCut = false;
+    for (const socket of this.#sockets) socket.resume();
   }
 
   async close(): Promise<void> {

@@ -3,17 +3,24 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { ETCD_FAULTS, soakEtcd } from './etcd/run.ts';
 import { FAULTS, soak, type SoakReport } from './run.ts';
 
 const USAGE = `usage: npm run soak -- [--minutes N] [--seed S] [--only FAULT,FAULT] [--disk MIB]
        npm run soak -- --agent docker|containerd [--minutes N] [--seed S]
+       npm run soak -- --etcd [--minutes N] [--seed S] [--only FAULT,FAULT] [--servers N] [--members N]
 
 Without --agent, clients write, read, list and watch while the control plane meets faults of its process and its
 disk; what the clients saw is judged. With --agent, the agent is killed at one step after the other while pods
 are created, deleted, crashed and resized on a private runtime; the host, the API server and what the
-containers recorded are judged. Exits with 1 where a promise was broken. Needs a C compiler, or root.
+containers recorded are judged. With --etcd, several control planes share an etcd cluster, and
+both meet faults; what the clients of all servers saw is judged. Exits with 1 where a promise was broken. Needs a C compiler, or root.
 
   --agent RUNTIME  soak the agent on a private Docker or containerd
+  --etcd           soak several control planes on one etcd, with the faults
+                   ${Object.keys(ETCD_FAULTS).join(' ')}
+  --servers N      how many control planes share etcd (default 3)
+  --members N      how many members etcd has (default 3)
   --minutes N      how long (default 1)
   --seed S         the same seed draws the same program (default: random)
   --only FAULTS    of the control plane, these alone: ${Object.keys(FAULTS).join(' ')}
@@ -24,6 +31,9 @@ containers recorded are judged. Exits with 1 where a promise was broken. Needs a
 const { values } = parseArgs({
   options: {
     agent: { type: 'string' },
+    etcd: { type: 'boolean', default: false },
+    servers: { type: 'string', default: '3' },
+    members: { type: 'string', default: '3' },
     minutes: { type: 'string', default: '1' },
     only: { type: 'string', default: '' },
     disk: { type: 'string', default: '64' },
@@ -84,9 +94,11 @@ else {
     refuse(`--agent is docker or containerd, not ${agent}`);
   process.stdout.write(`seed ${seed}\n`);
   const only = values.only === '' ? [] : values.only.split(',');
-  print(
-    agent === undefined
-      ? await soak({ seconds, seed, only, diskMib: Number(values.disk), onProgress })
-      : await soakOn(agent),
-  );
+  const run = (): Promise<SoakReport> => {
+    if (agent !== undefined) return soakOn(agent);
+    if (!values.etcd) return soak({ seconds, seed, only, diskMib: Number(values.disk), onProgress });
+    const sizes = { servers: Number(values.servers), members: Number(values.members) };
+    return soakEtcd({ seconds, seed, only, ...sizes, onProgress });
+  };
+  print(await run());
 }
