@@ -24,6 +24,7 @@ import type { Place } from '../network/serviceproxy/service-ports.ts';
 import { hostConntrack } from '../network/serviceproxy/udp-connections.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 import type { Base } from './base.ts';
+import { podNetworkOf } from './pod-network.ts';
 
 export interface ClusterServices {
   readonly lister: ServiceLister;
@@ -157,7 +158,7 @@ async function serviceNetwork(
     clock,
     logger: logger.child({ part: 'service-proxy' }),
     masqueradeBit: flags.iptablesMasqueradeBit,
-    place: () => placeOf(nodeName, facts.node()),
+    place: () => placeOf(nodeName, facts.node(), flags),
     podCidrs: () => facts.podCidrs(),
     nodePortRanges: () => nodePortRanges(flags.nodeportAddresses, facts.node()),
     localhostNodePorts: flags.iptablesLocalhostNodeports && flags.nodeportAddresses.length === 0,
@@ -193,12 +194,16 @@ function ruleWriters(
   return { writers: all.filter(isAllowed), otherWriters: all.filter((writer) => !isAllowed(writer)) };
 }
 
-function placeOf(nodeName: string, node: NodeObject): Place {
+function placeOf(nodeName: string, node: NodeObject, flags: AgentFlags): Place {
+  const agentPort = node.status?.daemonEndpoints?.kubeletEndpoint?.Port ?? flags.port;
+  const { port: networkPort } = podNetworkOf(flags);
   return {
     nodeName,
     zone: node.metadata.labels?.[ZONE] ?? '',
     nodeIps: addressesOf(node, 'InternalIP'),
     externalIps: addressesOf(node, 'ExternalIP'),
+    // The agents of other nodes listen on the same ports.
+    reservedPorts: [`TCP ${agentPort}`, ...(networkPort === 0 ? [] : [`UDP ${networkPort}`])],
   };
 }
 

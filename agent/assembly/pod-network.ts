@@ -19,6 +19,7 @@ import { POD_NETWORK_LOCK, podNetworkDirectory, removePodNetwork } from '../netw
 import { takeNamespaceLock } from '../network/namespace-lock.ts';
 import type { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
 import type { Runtime } from '../runtime/runtime.ts';
+import type { AgentFlags } from '../options/agent-options.ts';
 import type { Base } from './base.ts';
 import type { AgentEvents } from './events.ts';
 import type { Closing, Part } from './lifecycle.ts';
@@ -74,6 +75,16 @@ export function createPodNetwork(base: Base, deps: PodNetworkDeps): NodePodNetwo
   };
 }
 
+/** The mode and UDP port of the pod network. The port is 0 if the network has none. */
+export function podNetworkOf({ podNetwork, podNetworkPort }: Pick<AgentFlags, 'podNetwork' | 'podNetworkPort'>): {
+  readonly mode: NetworkMode;
+  readonly port: number;
+} {
+  const mode: NetworkMode = podNetwork === 'auto' || podNetwork === 'none' ? 'vxlan' : (podNetwork as NetworkMode);
+  if (podNetwork === 'none' || mode === 'routes') return { mode, port: 0 };
+  return { mode, port: podNetworkPort === 0 ? DEFAULT_PORTS[mode] : podNetworkPort };
+}
+
 function create(
   { flags, clock, logger, nodeName }: Base,
   {
@@ -93,11 +104,10 @@ function create(
   },
 ): PodNetwork {
   const own = logger.child({ part: 'pod-network' });
-  const mode: NetworkMode = flags.podNetwork === 'auto' ? 'vxlan' : (flags.podNetwork as NetworkMode);
-  const usualPort = mode === 'routes' ? 0 : DEFAULT_PORTS[mode];
+  const { mode, port } = podNetworkOf(flags);
   return new PodNetwork({
     mode,
-    port: flags.podNetworkPort === 0 ? usualPort : flags.podNetworkPort,
+    port,
     nodeName,
     nodes: informers.for(nodes),
     memory: {

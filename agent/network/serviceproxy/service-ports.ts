@@ -74,6 +74,8 @@ export interface Place {
   readonly nodeIps?: readonly string[];
   /** Addresses of the node outside, whose packets arrive with an address of `nodeIps` as their destination. */
   readonly externalIps?: readonly string[];
+  /** Ports of nodes that no service may have, such as `TCP 10250`: those of agents and of the pod network. */
+  readonly reservedPorts?: readonly string[];
 }
 
 export type SlicesOf = (namespace: string, service: string) => readonly EndpointSlice[];

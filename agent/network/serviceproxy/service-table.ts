@@ -1,8 +1,9 @@
 /**
  * Holds the ports of all services of one address family, and updates those of the services that changed. Services may claim the
  * same address and port: then the oldest service has it, and a cluster IP belongs to its service before all others. Whoever may
- * write a service could otherwise take the traffic of another one, such as queries to the name server. `ServiceProxy` has one
- * table for each family, and passes the changes on to the writer of rules.
+ * write a service could otherwise take the traffic of another one, such as queries to the name server. What the cluster itself
+ * needs belongs to no service: the addresses of API servers, and the ports of agents and of the pod network. `ServiceProxy` has
+ * one table for each family, and passes the changes on to the writer of rules.
  */
 import type { Service } from '../../../api/machinery/kinds.ts';
 import type { Family } from './addresses.ts';
@@ -23,6 +24,8 @@ export interface PortChange {
 }
 
 const NO_PORTS: readonly ServicePort[] = [];
+/** The service whose endpoints are the API servers. */
+const API_SERVERS = 'default/kubernetes';
 
 export class ServiceTable {
   readonly #options: ServiceTableOptions;
@@ -35,6 +38,8 @@ export class ServiceTable {
   readonly #clusterIps = new Map<string, Set<string>>();
   /** The services that have an address as an external one. */
   readonly #external = new Map<string, Set<string>>();
+  /** `ADDRESS PROTOCOL PORT` of each API server. */
+  #apiServers: ReadonlySet<string> = new Set();
 
   constructor(options: ServiceTableOptions) {
     this.#options = options;
@@ -70,7 +75,18 @@ export class ServiceTable {
     if (asked.length === 0) this.#asked.delete(key);
     else this.#asked.set(key, asked);
     for (const port of asked) this.#claim(key, port, rivals);
+    if (key === API_SERVERS) this.#readApiServers(asked, rivals);
     return rivals;
+  }
+
+  #readApiServers(asked: readonly ServicePort[], rivals: Set<string>): void {
+    const servers = asked.flatMap(({ protocol, cluster }) =>
+      cluster.map(({ ip, port }) => `${ip} ${protocol} ${port}`),
+    );
+    const isSame = servers.length === this.#apiServers.size && servers.every((server) => this.#apiServers.has(server));
+    if (isSame) return;
+    this.#apiServers = new Set(servers);
+    for (const services of this.#external.values()) for (const service of services) rivals.add(service);
   }
 
   #claim(key: string, port: ServicePort, rivals: Set<string>): void {
@@ -104,15 +120,20 @@ export class ServiceTable {
       const claimants = this.#claims.get(claim);
       return claimants === undefined || claimants.size === 1 || firstOf(claimants.keys()) === port;
     };
+    const reserved = new Set(this.#options.place().reservedPorts ?? []);
     return (this.#asked.get(key) ?? NO_PORTS).flatMap((port) => {
       if (!has(port, clusterClaim(port))) return [];
-      const isOwn = (address: string): boolean =>
-        !this.#clusterIps.has(address) && has(port, addressClaim(port, address));
+      const isFree = (address: string): boolean =>
+        !this.#clusterIps.has(address) &&
+        !this.#apiServers.has(addressClaim(port, address)) &&
+        !reserved.has(`${port.protocol} ${port.port}`);
+      const isOwn = (address: string): boolean => isFree(address) && has(port, addressClaim(port, address));
       const externalIps = port.externalIps.filter(isOwn);
       const loadBalancerIps = port.loadBalancerIps.filter(
         (address) => isOwn(address) && !externalIps.includes(address),
       );
-      const nodePort = port.nodePort !== 0 && has(port, nodePortClaim(port)) ? port.nodePort : 0;
+      const hasNodePort = port.nodePort !== 0 && !reserved.has(nodePortClaim(port)) && has(port, nodePortClaim(port));
+      const nodePort = hasNodePort ? port.nodePort : 0;
       return [{ ...port, externalIps, loadBalancerIps, nodePort }];
     });
   }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { type PortChange, ServiceTable } from '../../../../../agent/network/serviceproxy/service-table.ts';
 import { inOneSlice } from '../../../../../api/machinery/time-slice.ts';
-import type { Service } from '../../../../../api/machinery/kinds.ts';
+import type { EndpointSlice, Service } from '../../../../../api/machinery/kinds.ts';
 
 function service(name: string, clusterIp: string, spec: object = {}, created = '2026-01-01T00:00:00Z'): Service {
   return {
@@ -75,5 +75,54 @@ describe('the table of services', () => {
     put(service('a', '10.96.0.1', { ports }));
     assert.deepEqual(put(service('b', '10.96.0.2', { ports })), ['shop/b:', 'shop/a: 30080']);
     assert.deepEqual(put(service('c', '10.96.0.1')), ['shop/a: 30080']);
+  });
+});
+
+describe('a service that claims what the cluster needs', () => {
+  const known = new Map<string, Service>();
+  let servers: readonly string[] = [];
+  const slicesOf = (namespace: string): readonly EndpointSlice[] =>
+    namespace === 'default'
+      ? [
+          {
+            addressType: 'IPv4',
+            metadata: {},
+            endpoints: servers.map((address) => ({ addresses: [address] })),
+            ports: [{ name: '', port: 6443 }],
+          } as unknown as EndpointSlice,
+        ]
+      : [];
+  const table = new ServiceTable({
+    family: 'IPv4',
+    service: (key) => known.get(key),
+    slicesOf,
+    place: () => ({ nodeName: 'here', zone: '', reservedPorts: ['TCP 10250', 'UDP 8472'] }),
+  });
+  const put = (key: string, spec: object): readonly string[] => {
+    const [namespace = '', name = ''] = key.split('/');
+    const made = service(name, spec === API ? '10.96.0.1' : '10.96.0.7', spec);
+    known.set(key, { ...made, metadata: { ...made.metadata, namespace } });
+    return inOneSlice(table.update([key])).flatMap(({ after }) => after.flatMap(({ externalIps }) => externalIps));
+  };
+  const API = {};
+  const claim = (address: string, protocol: string, port: number): object => ({
+    externalIPs: [address],
+    ports: [{ protocol, port, nodePort: 0 }],
+  });
+
+  it('gets no address and port of an API server, whichever of them comes first', () => {
+    servers = ['192.0.2.1'];
+    put('default/kubernetes', API);
+    assert.deepEqual(put('shop/evil', claim('192.0.2.1', 'TCP', 6443)), []);
+    assert.deepEqual(put('shop/evil', claim('192.0.2.2', 'TCP', 6443)), ['192.0.2.2']);
+    servers = ['192.0.2.1', '192.0.2.2'];
+    assert.deepEqual(put('default/kubernetes', API), [], 'it is taken from the service');
+    assert.deepEqual(put('shop/evil', claim('192.0.2.1', 'UDP', 6443)), ['192.0.2.1'], 'another protocol is free');
+  });
+
+  it('gets no port of agents and of the pod network at any address', () => {
+    assert.deepEqual(put('shop/evil', claim('192.0.2.9', 'TCP', 10250)), []);
+    assert.deepEqual(put('shop/evil', claim('192.0.2.9', 'UDP', 8472)), []);
+    assert.deepEqual(put('shop/evil', claim('192.0.2.9', 'TCP', 8472)), ['192.0.2.9']);
   });
 });
