@@ -278,6 +278,10 @@ const CONNECTING: ReadonlyMap<string, string> = new Map([
     'agent/network/clusterdns/cluster-dns.ts',
     'it opens datagram sockets to serve names, and sends answers to who asked',
   ],
+  [
+    'cli/network-probes.ts',
+    'orchlet doctor tries addresses of nodes, pods and services of its cluster and sends nothing',
+  ],
   ['cli/commands/doctor.ts', 'it looks whether ports of this host are taken'],
   ['cli/s3/exchange.ts', 'the server is that of a flag or a variable; redirects are not followed'],
   ['cli/commands/explain-eviction.ts', 'the agent is that of the command line'],

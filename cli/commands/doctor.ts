@@ -3,14 +3,19 @@ import { stringifyJson } from '../../api/codec/json.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { existsSync } from 'node:fs';
 import { createServer, connect } from 'node:net';
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { request } from '../../api/machinery/node-http.ts';
 import { flag, type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
+import { agentDirectory } from '../agent-process.ts';
+import { withKubeconfig } from '../cluster-access.ts';
+import { kubeconfigOfHost, readClusterFacts } from '../cluster-facts.ts';
 import type { Command } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
 import { checkHost, type Finding, localHost, type Verdict } from '../host-checks.ts';
 import { examineData, type ExaminedData } from '../examine-data.ts';
 import type { CommandIo } from '../io.ts';
+import { apiServerFinding, checkNetwork } from '../network-checks.ts';
+import { hostProbes } from '../network-probes.ts';
 import { checkManifests } from '../manifest-checks.ts';
 
 function portFault(text: string): string | undefined {
@@ -27,6 +32,13 @@ const flags = {
     group: 'Host',
     help: 'Ports that must be free.',
     check: (ports) => ports.map(portFault).find((fault) => fault !== undefined),
+  }),
+  network: flag({
+    name: 'network',
+    type: 'boolean',
+    default: true,
+    group: 'Network',
+    help: 'Send packets to the API server, other nodes, a pod of each, a service and the name server, if this host has joined a cluster.',
   }),
   data: flag({
     name: 'data',
@@ -138,7 +150,7 @@ export const doctor: Command = {
   name: 'doctor',
   summary: 'check this host, with remedies',
   description:
-    'Checks what orchlet needs of this host and names a remedy where something is missing. Changes nothing. With --data it examines the database of a control plane that is stopped instead: what is damaged, and what can still be read, which --export writes as a backup. Exits with 1 when a check fails or the database is damaged.',
+    'Checks what orchlet needs of this host and names a remedy where something is missing. Where the host has joined a cluster, packets are sent to the API server, to other nodes and their pods, to a service and to the name server. Changes nothing. With --data it examines the database of a control plane that is stopped instead: what is damaged, and what can still be read, which --export writes as a backup. Exits with 1 when a check fails or the database is damaged.',
   flags,
   examples: [
     'orchlet doctor',
@@ -158,11 +170,30 @@ export const doctor: Command = {
       ...checkHost(localHost(io.clock), String(parsed.values['dataDir'])),
       await checkRuntime(),
       ...(await checkManifests(resolve(String(parsed.values['dataDir'])))),
+      ...(parsed.values['network'] === true ? await checkCluster(resolve(String(parsed.values['dataDir'])), io) : []),
       ...(await Promise.all((parsed.values['ports'] as readonly string[]).map((port) => checkPort(Number(port))))),
     ];
     return report(findings, parsed, io);
   },
 };
+
+/** Empty if this host has no kubeconfig of a cluster. */
+async function checkCluster(dataDirectory: string, io: CommandIo): Promise<readonly Finding[]> {
+  const usual = join(dataDirectory, 'agent');
+  const rootDirectory = existsSync(usual) ? usual : await agentDirectory();
+  const kubeconfig = kubeconfigOfHost(dataDirectory, rootDirectory);
+  if (kubeconfig === undefined) return [];
+  let server = '';
+  try {
+    const facts = await withKubeconfig(kubeconfig, io, (cluster) => {
+      server = cluster.server;
+      return readClusterFacts(cluster, rootDirectory);
+    });
+    return await checkNetwork(facts, hostProbes);
+  } catch (error) {
+    return [apiServerFinding(server, error)];
+  }
+}
 
 function findingsOf({ records, lastRevision, damage, exported }: ExaminedData): readonly Finding[] {
   const name = 'database';

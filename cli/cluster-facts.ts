@@ -1,0 +1,76 @@
+/** Reads from the API server what `orchlet doctor` checks of the network, with the credentials that this host has. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { nodeNameOf } from '../agent/main.ts';
+import { readHostRecord } from '../agent/host/host-record.ts';
+import type { HttpClient } from '../api/machinery/http-client.ts';
+import type { Node, Pod, Service } from '../api/machinery/kinds.ts';
+import { nodes, pods, services } from '../api/machinery/resources.ts';
+import { isForbidden, isNotFound, tolerate } from '../api/meta/status-error.ts';
+import type { ClusterFacts, ClusterNodeFacts } from './network-checks.ts';
+
+const JOINED = '/etc/orchlet/agent.kubeconfig';
+const TIMEOUT_MS = 5000;
+/** A larger cluster is judged by a part of it. */
+const MOST_OBJECTS = 1000;
+
+/** The administrator's kubeconfig, or the agent's, which may read less. */
+export function kubeconfigOfHost(dataDirectory: string, rootDirectory: string): string | undefined {
+  return [join(dataDirectory, 'admin.kubeconfig'), join(rootDirectory, 'kubeconfig'), JOINED].find((path) =>
+    existsSync(path),
+  );
+}
+
+/** Rejects if the API server does not answer within five seconds. */
+export async function readClusterFacts(
+  { client, server }: { readonly client: HttpClient; readonly server: string },
+  rootDirectory: string,
+): Promise<ClusterFacts> {
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  const ownName = (await readHostRecord(rootDirectory))?.nodeName ?? nodeNameOf({ hostnameOverride: '' });
+  const kubernetes = (await tolerate(client.get(services, 'default', 'kubernetes', { signal }), isMissing)) as
+    | Service
+    | undefined;
+  const dns = (await tolerate(client.get(services, 'kube-system', 'kube-dns', { signal }), isMissing)) as
+    | Service
+    | undefined;
+  const all = await tolerate(client.list(nodes, { limit: MOST_OBJECTS, signal }), isForbidden);
+  const known = await tolerate(client.list(pods, { limit: MOST_OBJECTS, signal }), isForbidden);
+  const podsOf = Map.groupBy(
+    (known?.items ?? []).flatMap((pod) => addressesOf(pod as Pod)),
+    ({ node }) => node,
+  );
+  const [{ port = 443 } = {}] = kubernetes?.spec?.ports ?? [];
+  const address = kubernetes?.spec?.clusterIP;
+  return {
+    server,
+    ownName,
+    nodes: all?.items.map((node) => nodeFacts(node as Node, podsOf.get(node.metadata.name ?? '') ?? [])),
+    kubernetes: address === undefined ? undefined : { address, port },
+    nameServer: dns?.spec?.clusterIP,
+    domain: 'cluster.local',
+  };
+}
+
+const isMissing = (error: unknown): boolean => isNotFound(error) || isForbidden(error);
+
+interface PodAddress {
+  readonly node: string;
+  readonly address: string;
+}
+
+function addressesOf({ spec, status }: Pod): readonly PodAddress[] {
+  if (spec?.hostNetwork === true || status?.phase !== 'Running') return [];
+  return (status.podIPs ?? []).map(({ ip: address = '' }) => ({ node: spec?.nodeName ?? '', address }));
+}
+
+function nodeFacts({ metadata, spec, status }: Node, podAddresses: readonly PodAddress[]): ClusterNodeFacts {
+  const name = metadata.name ?? '';
+  return {
+    name,
+    addresses: (status?.addresses ?? []).filter(({ type }) => type === 'InternalIP').map((entry) => entry.address),
+    port: (status?.daemonEndpoints?.kubeletEndpoint as { Port?: number } | undefined)?.Port ?? 10_250,
+    podCidrs: spec?.podCIDRs ?? (spec?.podCIDR === undefined ? [] : [spec.podCIDR]),
+    podAddresses: podAddresses.map(({ address }) => address),
+  };
+}
