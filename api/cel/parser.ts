@@ -29,8 +29,11 @@ export interface MessageField {
 }
 
 const MAX_DEPTH = 250;
-const STARTERS =
-  "{'[', '{', '(', ')', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+const VALUES = "'.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+/** The tokens that may begin an expression, in the order of the grammar of cel-go. */
+const STARTERS = `{'[', '{', '(', ${VALUES}`;
+/** After the parenthesis of a call, it may also have no arguments. */
+const ARGUMENTS = `{'[', '{', '(', ')', ${VALUES}`;
 const RESERVED: ReadonlySet<string> = new Set(
   'as break const continue else for function if import let loop package namespace return var void while'.split(' '),
 );
@@ -250,10 +253,17 @@ class Parser {
         if (token.text === '[' || token.text === '[?') return this.#list(at, token.text === '[?');
         if (token.text === '{') return this.#map(at);
         if (token.text === '.') return this.#identifier(this.#take());
-        throw this.#unexpected(token, STARTERS);
+        throw this.#notAnExpression(token);
       default:
-        throw this.#unexpected(token, STARTERS);
+        throw this.#notAnExpression(token);
     }
+  }
+
+  /** Returns the error of the token that was taken last. */
+  #notAnExpression(token: Token): CelSyntaxError {
+    const [caller, open] = this.#tokens.slice(Math.max(0, this.#next - 3), this.#next - 1);
+    const isArgument = caller?.kind === 'ident' && open?.kind === 'op' && open.text === '(';
+    return this.#unexpected(token, isArgument ? ARGUMENTS : STARTERS);
   }
 
   #identifier(token: Token): Expr {
@@ -261,7 +271,7 @@ class Parser {
     if (token.kind !== 'ident') throw this.#unexpected(token, 'IDENTIFIER');
     if (text === 'true' || text === 'false') return { kind: 'literal', value: text === 'true', at };
     if (text === 'null') return { kind: 'literal', value: null, at };
-    if (text === 'in') throw this.#unexpected(token, STARTERS);
+    if (text === 'in') throw this.#notAnExpression(token);
     if (RESERVED.has(text)) throw new CelSyntaxError(`reserved identifier: ${text}`, at);
     const open = this.#accept('(');
     if (open !== undefined) {

@@ -76,10 +76,14 @@ function showValue(value: unknown): string {
   if (typeof value === 'string') return quote(value);
   if (typeof value === 'number') return Number.isInteger(value) ? String(value) : goNumber(value);
   if (typeof value === 'boolean' || typeof value === 'bigint') return String(value);
-  return JSON.stringify(value as JsonValue, (_key, inner: unknown) =>
+  const text = JSON.stringify(value as JsonValue, (_key, inner: unknown) =>
     typeof inner === 'bigint' ? Number(inner) : inner,
   );
+  return text.replaceAll(ESCAPED_IN_JSON, (char) => `\\u${(char.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`);
 }
+
+/** What Go's encoder of JSON escapes besides the control characters. */
+const ESCAPED_IN_JSON = /[<>&\u2028\u2029]/g;
 
 /** Quotes a string like Go's `strconv.Quote` for printable and control characters. */
 export function quote(text: string): string {

@@ -3,8 +3,9 @@
  * of built-in kinds.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
+import { canonicalJson } from '../../api/codec/structured-merge/path-element.ts';
 import { invalid } from '../../api/meta/field-error.ts';
-import { apiVersionOf, parseApiVersion, type JsonObject } from '../../api/meta/object.ts';
+import { apiVersionOf, parseApiVersion, type JsonObject, type JsonValue } from '../../api/meta/object.ts';
 import { newBadRequest, newInvalid, type StatusError } from '../../api/meta/status-error.ts';
 import type { Decoder, ExpectedKind } from '../registry/object-decoding.ts';
 
@@ -16,7 +17,10 @@ export function customDecoder(inner: Decoder): Decoder {
     },
     *decodePatched(context, patched, expected, validation) {
       checkPatchedKind(patched.value, expected);
-      return yield* inner.decodePatched(context, patched, expected, validation);
+      // Custom resources are maps in kube-apiserver, which are written in the order of their keys.
+      const shown = (): string => canonicalJson(patched.value as JsonValue);
+      const sorted = expected.group === 'autoscaling' ? patched : { ...patched, shown };
+      return yield* inner.decodePatched(context, sorted, expected, validation);
     },
   };
 }

@@ -1,6 +1,7 @@
 /** Maps a custom resource to its Scale. The definition contains the paths of the replicas and the selector. */
 import { quoteText } from '../../api/meta/quote.ts';
-import { invalid, type FieldError } from '../../api/meta/field-error.ts';
+import { FieldError, invalid } from '../../api/meta/field-error.ts';
+import { goType, goValue } from '../../api/meta/go-text.ts';
 import { defineMember } from '../../api/meta/json-equality.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { newBadRequest, newInternalError } from '../../api/meta/status-error.ts';
@@ -63,17 +64,43 @@ function setAt(object: JsonObject, path: string, value: JsonValue): void {
   defineMember(inner, names.at(-1) ?? '', value);
 }
 
-/** Validates on every write that replicas are not negative. */
+/**
+ * Validates on every write that replicas are integers that are not negative, and that the selector is a text. The messages are
+ * those of kube-apiserver's accessors.
+ */
 export function validateScaleFields(
   object: KubeObject,
   scale: ScaleSubresource,
   { statusOnly = false }: { readonly statusOnly?: boolean } = {},
 ): FieldError[] {
   const paths = statusOnly ? [scale.statusReplicasPath] : [scale.specReplicasPath, scale.statusReplicasPath];
-  return paths.flatMap((path) => {
-    const value = valueAt(object, path);
-    if (typeof value !== 'number') return [];
+  const errors = paths.flatMap((path) => {
+    const value = nested(object, path, 'int64');
+    if (value instanceof FieldError) return [value];
+    if (typeof value !== 'number' && typeof value !== 'bigint') return [];
     if (value < 0) return [invalid(path, value, 'should be a non-negative integer')];
     return value > MAX_INT32 ? [invalid(path, value, `should be less than or equal to ${MAX_INT32}`)] : [];
   });
+  const selector = scale.labelSelectorPath ? nested(object, scale.labelSelectorPath, 'string') : undefined;
+  return selector instanceof FieldError ? [...errors, selector] : errors;
+}
+
+/** Returns the value at a path of names, `undefined` if there is none, or the error of a value of another type. */
+function nested(object: KubeObject, path: string, type: 'int64' | 'string'): JsonValue | undefined | FieldError {
+  const names = path.split('.').slice(1);
+  const wrong = (at: string, value: JsonValue, expected: string): FieldError =>
+    invalid(
+      path,
+      type === 'int64' ? 0 : '',
+      `${at} accessor error: ${goValue(value)} is of the type ${goType(value)}, expected ${expected}`,
+    );
+  let value = object as unknown as JsonValue;
+  for (const [at, name] of names.entries()) {
+    if (value === null) return undefined;
+    if (!isObject(value)) return wrong(`.${names.slice(0, at + 1).join('.')}`, value, 'map[string]interface{}');
+    const member = value[name];
+    if (member === undefined) return undefined;
+    value = member;
+  }
+  return goType(value) === type ? value : wrong(`.${names.join('.')}`, value, type);
 }

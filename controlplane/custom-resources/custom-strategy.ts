@@ -64,10 +64,12 @@ function judgeOf({ version, schema, conversion }: CustomStrategyOptions, statusO
     object: KubeObject,
     old: KubeObject | undefined,
     written: KubeObject,
+    earlier: readonly FieldError[] = [],
   ): FieldError[] | Promise<FieldError[]> => {
     const texts: string[] = [];
     warnings.set(written, texts);
-    return validateCustomObjectInTurns(validator, object, old, { warn: (text) => texts.push(text), statusOnly });
+    const warn = (text: string): number => texts.push(text);
+    return validateCustomObjectInTurns(validator, object, old, { warn, statusOnly, earlier });
   };
   const warningsOnUpdate = (object: KubeObject, old: KubeObject): string[] => [
     ...(warnings.get(object) ?? []),
@@ -85,8 +87,8 @@ function judgeOf({ version, schema, conversion }: CustomStrategyOptions, statusO
   }
   const view = (object: KubeObject): KubeObject => writtenView(conversion, object, { hasStatus, statusOnly });
   return {
-    validateCreate: (object) => validate(view(object), undefined, object),
-    validateUpdate: (object, old) => validate(view(object), view(old), object),
+    validateCreate: (object, { metadataErrors }) => validate(view(object), undefined, object, metadataErrors),
+    validateUpdate: (object, old, { metadataErrors }) => validate(view(object), view(old), object, metadataErrors),
     warningsOnCreate,
     warningsOnUpdate,
   };

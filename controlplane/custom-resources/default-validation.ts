@@ -9,8 +9,13 @@ import { validateRules } from './rule-validation.ts';
 import { embeddedErrors } from './object-validation.ts';
 import { validateValue } from './value-validation.ts';
 
+/** Validates the defaults of a version's schema at `path`, whose own default is a whole object. */
+export function schemaDefaultErrors(schema: JsonSchema, path: string): FieldError[] {
+  return defaultErrors({ ...schema, 'x-kubernetes-embedded-resource': true }, path);
+}
+
 /** `path` is the path of the schema. Members without a schema of their own have no defaults. */
-export function defaultErrors(schema: JsonSchema, path: string): FieldError[] {
+function defaultErrors(schema: JsonSchema, path: string): FieldError[] {
   const errors = schema.default === undefined ? [] : ofDefault(schema, schema.default, `${path}.default`);
   const items = itemsOf(schema);
   if (items !== undefined) errors.push(...defaultErrors(items, `${path}.items`));

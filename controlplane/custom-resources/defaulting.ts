@@ -91,8 +91,8 @@ function defaultInside(value: JsonValue, schema: JsonSchema, additions: Addition
 }
 
 /**
- * Drops nulls of named members that are not nullable. Modifies `object`. Runs after defaulting, because a default replaces such
- * a null.
+ * Drops nulls of members that are not nullable. Modifies `object`. Runs after defaulting, because a default replaces such a
+ * null.
  */
 export function dropNulls(object: JsonObject, schema: JsonSchema): void {
   for (const [name, value] of Object.entries(object)) {
@@ -100,7 +100,7 @@ export function dropNulls(object: JsonObject, schema: JsonSchema): void {
     const additional = typeof schema.additionalProperties === 'object' ? schema.additionalProperties : undefined;
     const inner = named ? schema.properties?.[name] : additional;
     if (inner === undefined || value === undefined) continue;
-    if (value === null && named && inner.nullable !== true) delete object[name];
+    if (value === null && inner.nullable !== true) delete object[name];
     else dropNullsInside(value, inner);
   }
 }

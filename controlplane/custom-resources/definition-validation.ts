@@ -165,7 +165,7 @@ function validateVersions(spec: Spec, inner: readonly Parts[], old: Spec | undef
     errors.push(invalid('spec.versions', shown, 'must have exactly one version marked as storage version'));
   }
   const [first] = versions;
-  const texts = first === undefined ? [] : rfc1035LabelErrors(first.name);
+  const texts = first === undefined || first.name === '' ? [] : rfc1035LabelErrors(first.name);
   if (texts.length > 0) errors.push(invalid('spec.version', first?.name, texts.join(',')));
   return errors;
 }
@@ -265,10 +265,12 @@ function validateColumn(column: PrinterColumn, path: string): FieldError[] {
 
 function validateNames(names: DefinitionNames, path: string): FieldError[] {
   const errors: FieldError[] = [];
-  const label = (field: string, value: string | undefined): void => {
-    if ((value ?? '') === '') return;
-    const texts = rfc1035LabelErrors(value ?? '');
+  const each = (field: string, value: string): void => {
+    const texts = rfc1035LabelErrors(value);
     if (texts.length > 0) errors.push(invalid(field, value, texts.join(',')));
+  };
+  const label = (field: string, value = ''): void => {
+    if (value !== '') each(field, value);
   };
   const mixedCase = (field: string, value: string | undefined): void => {
     if ((value ?? '') === '') return;
@@ -281,11 +283,11 @@ function validateNames(names: DefinitionNames, path: string): FieldError[] {
   label(`${path}.singular`, names.singular);
   mixedCase(`${path}.kind`, names.kind);
   mixedCase(`${path}.listKind`, names.listKind);
-  names.shortNames?.forEach((name, index) => label(`${path}.shortNames[${index}]`, name));
+  names.shortNames?.forEach((name, index) => each(`${path}.shortNames[${index}]`, name));
   if (names.kind !== '' && names.kind === names.listKind) {
     errors.push(invalid(`${path}.listKind`, names.listKind, 'kind and listKind may not be the same'));
   }
-  names.categories?.forEach((name, index) => label(`${path}.categories[${index}]`, name));
+  names.categories?.forEach((name, index) => each(`${path}.categories[${index}]`, name));
   return errors;
 }
 
@@ -333,10 +335,10 @@ function validateStoredVersions(stored: readonly string[], versions: readonly De
   const field = 'status.storedVersions';
   if (stored.length === 0) return [invalid(field, null, 'must have at least one stored version')];
   const errors: FieldError[] = [];
-  for (const version of versions) {
-    if (version.storage && !stored.includes(version.name)) {
-      errors.push(invalid(field, stored, `must have the storage version ${version.name}`));
-    }
+  // A stored version stands for one version only, also if two have its name.
+  const left = new Set(stored);
+  for (const { name, storage } of versions) {
+    if (!left.delete(name) && storage) errors.push(invalid(field, stored, `must have the storage version ${name}`));
   }
   stored.forEach((name, index) => {
     if (versions.some((version) => version.name === name)) return;

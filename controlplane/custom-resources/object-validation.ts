@@ -44,6 +44,8 @@ export interface ValidationOptions {
   readonly warn?: (text: string) => void;
   /** Only `status` is written, so only its schema is validated. */
   readonly statusOnly?: boolean;
+  /** Errors of the metadata, which are reported already. */
+  readonly earlier?: readonly FieldError[];
 }
 
 export const validateCustomObject = (...args: Parameters<typeof customObjectErrors>): FieldError[] =>
@@ -58,7 +60,7 @@ function* customObjectErrors(
   validator: ObjectValidator,
   object: KubeObject,
   old: KubeObject | undefined,
-  { warn, statusOnly = false }: ValidationOptions = {},
+  { warn, statusOnly = false, earlier = [] }: ValidationOptions = {},
 ): Pausing<FieldError[]> {
   const members = object as unknown as JsonObject;
   const before = old as unknown as JsonObject | undefined;
@@ -74,7 +76,8 @@ function* customObjectErrors(
   if (before === undefined || repeatedItems(before, schema).length === 0)
     errors.push(...repeatedItems(members, schema));
   if (!rules.isEmpty) {
-    if (errors.some(({ type }) => BLOCKING.has(type))) errors.push(invalid('<nil>', null, NOT_CHECKED));
+    if ([...earlier, ...errors].some(({ type }) => BLOCKING.has(type)))
+      errors.push(invalid('<nil>', null, NOT_CHECKED));
     else errors.push(...(yield* ruleErrors(rules, members, before, { warn })));
   }
   return errors;

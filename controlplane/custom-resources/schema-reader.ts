@@ -2,6 +2,7 @@
  * Reads JSON as a custom resource: the metadata as in any object, and the rest by its schema. The registry uses this reader for
  * custom resources, and the reader of the schema table for built-in kinds.
  */
+import { invalid } from '../../api/meta/field-error.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { DecodeError, decodeStruct } from '../../api/schema/decode.ts';
@@ -51,15 +52,36 @@ function conformEmbedded(value: JsonValue, schema: JsonSchema, path: string, emb
     return;
   }
   if (!isObject(value)) return;
-  const own = value['metadata'];
-  if (schema['x-kubernetes-embedded-resource'] === true && !embedding.isRoot && isObject(own)) {
-    const decoded = decodeStruct(embedding.metadata, own);
-    value['metadata'] = decoded.value;
-    for (const name of decoded.unknown) embedding.unknown.push(`${path}.metadata.${name}`);
-  }
+  if (schema['x-kubernetes-embedded-resource'] === true && !embedding.isRoot) conformResource(value, path, embedding);
   for (const [name, member] of Object.entries(value)) {
     const inner = memberSchema(schema, name);
     if (inner === undefined || member === undefined) continue;
     conformEmbedded(member, inner, path === '' ? name : `${path}.${name}`, inside);
   }
 }
+
+/** Throws a `DecodeError` for a type or metadata that is not that of an object. Modifies `value`. */
+function conformResource(value: JsonObject, path: string, { metadata, unknown }: Embedding): void {
+  for (const name of ['apiVersion', 'kind']) {
+    const member = value[name];
+    if (member !== undefined && typeof member !== 'string')
+      throw invalidMember(`${path}.${name}`, member, 'must be a string');
+  }
+  const own = value['metadata'];
+  if (!isObject(own)) return;
+  try {
+    const decoded = decodeStruct(metadata, own);
+    value['metadata'] = decoded.value;
+    for (const name of decoded.unknown) unknown.push(`${path}.metadata.${name}`);
+  } catch (error) {
+    if (!(error instanceof DecodeError)) throw error;
+    throw invalidMember(`${path}.metadata`, own, error.message);
+  }
+}
+
+/** Maps of Go are written in the order of their keys. */
+const invalidMember = (path: string, value: JsonValue, why: string): DecodeError =>
+  new DecodeError(invalid(path, isObject(value) ? sorted(value) : value, why).toString());
+
+const sorted = (value: JsonObject): JsonObject =>
+  Object.fromEntries(Object.entries(value).toSorted(([one], [other]) => (one < other ? -1 : 1)));

@@ -6,50 +6,59 @@ import type { GroupVersionKind } from '../../api/meta/object.ts';
 import type { Field, Scalar, StructType, TypeNode } from '../../api/schema/schema.ts';
 import { itemsToPrune, type JsonSchema, PRESERVES } from './json-schema.ts';
 
+interface Within {
+  /** The type of ObjectMeta. */
+  readonly metadata: StructType;
+  /** Whether an object above preserves unknown members. */
+  readonly preserves: boolean;
+}
+
 /** `metadata` is the type of ObjectMeta. */
 export function structTypeOf(gvk: GroupVersionKind, schema: JsonSchema, metadata: StructType): StructType {
   const name = `${gvk.group}.${gvk.version}.${gvk.kind}`;
-  return structOf(name, { ...schema, 'x-kubernetes-embedded-resource': true }, metadata);
+  return structOf(name, { ...schema, 'x-kubernetes-embedded-resource': true }, { metadata, preserves: false });
 }
 
-function structOf(name: string, schema: JsonSchema, metadata: StructType): StructType {
+/** Objects within one that preserves unknown members preserve theirs too, as in kube-apiserver's conversion of OpenAPI. */
+function structOf(name: string, schema: JsonSchema, within: Within): StructType {
   let fields: ReadonlyMap<string, Field> | undefined;
+  const preserves = within.preserves || schema[PRESERVES] === true;
   return {
     name,
     /** Computed on first use, because a large cluster has many definitions whose objects are never written. */
     get fields() {
-      fields ??= fieldsOf(name, schema, metadata);
+      fields ??= fieldsOf(name, schema, { ...within, preserves });
       return fields;
     },
     ...(schema['x-kubernetes-map-type'] === 'atomic' ? { mapType: 'atomic' } : {}),
-    ...(schema[PRESERVES] === true ? { preserveUnknown: true } : {}),
+    ...(preserves ? { preserveUnknown: true } : {}),
     ...(schema['x-kubernetes-embedded-resource'] === true ? { embeddedResource: true } : {}),
   };
 }
 
-function fieldsOf(name: string, schema: JsonSchema, metadata: StructType): ReadonlyMap<string, Field> {
+function fieldsOf(name: string, schema: JsonSchema, within: Within): ReadonlyMap<string, Field> {
   const fields = new Map<string, Field>();
   const required = new Set(schema.required);
   if (schema['x-kubernetes-embedded-resource'] === true) {
     const text = { kind: 'scalar', scalar: 'string' } as const;
     fields.set('apiVersion', { name: 'apiVersion', type: text, required: false });
     fields.set('kind', { name: 'kind', type: text, required: false });
-    fields.set('metadata', { name: 'metadata', type: { kind: 'struct', struct: metadata }, required: false });
+    fields.set('metadata', { name: 'metadata', type: { kind: 'struct', struct: within.metadata }, required: false });
   }
   for (const [member, inner] of Object.entries(schema.properties ?? {})) {
     if (fields.has(member)) continue;
-    fields.set(member, fieldOf(`${name}.${member}`, member, inner, required.has(member), metadata));
+    fields.set(member, fieldOf(`${name}.${member}`, member, inner, required.has(member), within));
   }
   return fields;
 }
 
-function fieldOf(path: string, name: string, schema: JsonSchema, required: boolean, metadata: StructType): Field {
+function fieldOf(path: string, name: string, schema: JsonSchema, required: boolean, within: Within): Field {
   const listType = schema.type === 'array' ? schema['x-kubernetes-list-type'] : undefined;
   const keys = schema['x-kubernetes-list-map-keys'];
   const mapType = schema['x-kubernetes-map-type'];
   return {
     name,
-    type: typeOf(path, schema, metadata),
+    type: typeOf(path, schema, within),
     required,
     ...(listType === undefined ? {} : { listType }),
     ...(keys === undefined ? {} : { listMapKeys: keys }),
@@ -59,25 +68,25 @@ function fieldOf(path: string, name: string, schema: JsonSchema, required: boole
   };
 }
 
-function typeOf(path: string, schema: JsonSchema, metadata: StructType): TypeNode {
-  if (schema['x-kubernetes-int-or-string'] === true) return { kind: 'scalar', scalar: 'intOrString' };
+function typeOf(path: string, schema: JsonSchema, within: Within): TypeNode {
+  if (schema['x-kubernetes-int-or-string'] === true) return unknown(path);
   switch (schema.type) {
     case 'array': {
       const items = itemsToPrune(schema);
-      return { kind: 'list', items: items === undefined ? unknown(path) : typeOf(`${path}[]`, items, metadata) };
+      return { kind: 'list', items: items === undefined ? unknown(path) : typeOf(`${path}[]`, items, within) };
     }
     case 'object': {
       const { additionalProperties } = schema;
       if (typeof additionalProperties === 'object') {
-        return { kind: 'map', values: typeOf(`${path}.*`, additionalProperties, metadata) };
+        return { kind: 'map', values: typeOf(`${path}.*`, additionalProperties, within) };
       }
       if (additionalProperties === true) return free(path);
-      return { kind: 'struct', struct: structOf(path, schema, metadata) };
+      return { kind: 'struct', struct: structOf(path, schema, within) };
     }
     default:
       return schema.type === undefined || schema.type === ''
         ? unknown(path)
-        : { kind: 'scalar', scalar: scalarOf(schema.type) };
+        : { kind: 'scalar', scalar: scalarOf(schema) };
   }
 }
 
@@ -91,7 +100,9 @@ function free(path: string): TypeNode {
   return { kind: 'struct', struct: { name: path, fields: new Map(), preserveUnknown: true } };
 }
 
-function scalarOf(type: string): Scalar {
+/** A text with a format accepts any scalar in an apply; the validation by the schema checks it afterwards. */
+function scalarOf({ type, format = '' }: JsonSchema): Scalar {
+  if (type === 'string' && format !== '' && format !== 'byte') return 'intOrString';
   if (type === 'integer') return 'int64';
   if (type === 'number') return 'double';
   return type === 'boolean' ? 'boolean' : 'string';

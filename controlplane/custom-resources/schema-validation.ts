@@ -1,6 +1,6 @@
 /** Validates the schema of a definition: its structure, its defaults, its keywords and its rules. */
 import { type FieldError, forbidden, invalid } from '../../api/meta/field-error.ts';
-import { defaultErrors } from './default-validation.ts';
+import { schemaDefaultErrors } from './default-validation.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { compileRules } from './rule-compilation.ts';
 import { isReadable, structuralErrors } from './structural-schema.ts';
@@ -51,7 +51,7 @@ export function validateSchema(
   const readable = isReadable(schema);
   const structural = readable ? structuralErrors(schema, path) : [];
   errors.push(...structural);
-  const defaults = readable && structural.length === 0 ? defaultErrors(schema, path) : [];
+  const defaults = readable && structural.length === 0 ? schemaDefaultErrors(schema, path) : [];
   errors.push(...defaults);
   const skipRules = !readable || structural.length > 0 || defaults.length > 0;
   return [...errors, ...compileRules(schema, path, { judge: { isKnown, skipRules } }).errors];

@@ -23,6 +23,8 @@ export interface StrategyContext {
   readonly dryRun: boolean;
   /** The wall-clock time in milliseconds. */
   readonly nowMs: number;
+  /** The errors of the object's metadata, which the store reports before those of the strategy. */
+  readonly metadataErrors?: readonly FieldError[];
 }
 
 /**

@@ -34,10 +34,12 @@ export function uidConflict(
   found: string,
 ): Error {
   const path = target.namespace === '' ? target.name : `${target.namespace}/${target.name}`;
+  const { group, resource } = store.info;
+  const prefix = store.builtIn ? resource : `${group}/${resource}`;
   return newConflict(
     subjectOf(store.info),
     target.name,
-    `StorageError: invalid object, Code: 4, Key: /registry/${store.info.resource}/${path}, ResourceVersion: 0, ` +
+    `StorageError: invalid object, Code: 4, Key: /registry/${prefix}/${path}, ResourceVersion: 0, ` +
       `AdditionalErrorMsg: Precondition failed: UID in precondition: ${wanted}, UID in object meta: ${found}`,
   );
 }

@@ -33,8 +33,12 @@ export async function readBody(request: ApiRequest, rest: Rest, options: BodyOpt
     if (request.isLarge) await nextTurn();
     const type = jsonType(body.value);
     request.audited?.bodyIs(body.value);
-    if (type === 'object' || type === 'null') return body;
-    throw new JsonSyntaxError(notAnObject(type));
+    if (type !== 'object' && type !== 'null') throw new JsonSyntaxError(notAnObject(type));
+    const found = typeMetaOf(body.value);
+    // The kind of a custom resource has no default, unlike that of a type which kube-apiserver compiles in.
+    if (found.kind === '' && rest.info.custom !== undefined && kind === rest.info.kind)
+      throw newBadRequest(`Object 'Kind' is missing in '${bytes.toString('utf8')}'`);
+    return body;
   } catch (error) {
     throw newBadRequest(
       `the object provided is unrecognized (must be of type ${kind}): ${decodeProblem(error)} (${summary(bytes)})`,
@@ -72,6 +76,19 @@ function decodeProblem(error: unknown): string {
 
 const notAnObject = (type: string): string =>
   `json: cannot unmarshal ${type} into Go value of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }`;
+
+/** Reads the members that select the type of a body. Throws kube-apiserver's error for one that is not a text. */
+function typeMetaOf(value: unknown): { readonly apiVersion: string; readonly kind: string } {
+  const members = (value ?? {}) as Readonly<Record<string, unknown>>;
+  const text = (name: 'apiVersion' | 'kind'): string => {
+    const member = members[name] ?? '';
+    if (typeof member === 'string') return member;
+    throw new JsonSyntaxError(
+      `json: cannot unmarshal ${jsonType(member)} into Go struct field .${name} of type string`,
+    );
+  };
+  return { apiVersion: text('apiVersion'), kind: text('kind') };
+}
 
 const SHOWN_BYTES = 30;
 

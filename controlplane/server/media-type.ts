@@ -49,7 +49,7 @@ interface Clause {
 }
 
 export interface NegotiationScope {
-  /** `false` for custom resources. */
+  /** Whether objects have a protobuf form. Custom resources have none; their metadata has one. */
   readonly protobuf: boolean;
   /** Whether a client may request a Table. */
   readonly table: boolean;
@@ -67,26 +67,29 @@ export function negotiateOutput(accept: string | undefined, scope: NegotiationSc
     const match = satisfy(clause, scope);
     if (match !== undefined) return match;
   }
-  const offered = scope.protobuf ? PRODUCED : [JSON_TYPE, YAML_TYPE];
-  throw newNotAcceptable(`only the following media types are accepted: ${offered.join(', ')}`);
+  throw newNotAcceptable(`only the following media types are accepted: ${PRODUCED.join(', ')}`);
 }
 
-/** If no format can be negotiated, an error is sent as JSON. */
+/** If no format can be negotiated, an error is sent as JSON. Clauses that ask for another form (`as`) do not apply to errors. */
 export function negotiateError(accept: string | undefined): Format {
   if (accept === undefined || accept === '' || accept === JSON_TYPE) return 'json';
   for (const clause of parseAccept(accept)) {
-    if (clause.type === '*/*') return 'json';
-    const format = FORMATS.get(clause.type);
+    const format = clause.params.has('as') ? undefined : formatOf(clause);
     if (format !== undefined) return format;
   }
   return 'json';
 }
 
+/** Returns the first format that the media type allows; a type with wildcards allows JSON. */
+function formatOf({ type }: Clause): Format | undefined {
+  return type === '*/*' || type === 'application/*' ? 'json' : FORMATS.get(type);
+}
+
 function satisfy(clause: Clause, scope: NegotiationScope): OutputMediaType | undefined {
-  const format = clause.type === '*/*' ? 'json' : FORMATS.get(clause.type);
-  if (format === undefined || (format === 'protobuf' && !scope.protobuf)) return undefined;
-  if (scope.watch === 'now' && format === 'yaml') return undefined;
+  const format = formatOf(clause);
   const as = clause.params.get('as');
+  if (format === undefined || (format === 'protobuf' && !scope.protobuf && as === undefined)) return undefined;
+  if (scope.watch === 'now' && format === 'yaml') return undefined;
   const pretty = clause.params.get('pretty') === '1';
   const stream = clause.params.get('stream');
   if (stream !== undefined && stream !== 'watch') return undefined;
@@ -146,11 +149,12 @@ function parseAccept(accept: string): Clause[] {
 /** Returns the encoding of the body of a create, an update or a delete. Throws a 415. */
 export function inputFormat(contentType: string | undefined, scope: { readonly protobuf: boolean }): Format {
   if (contentType === undefined || contentType === '' || contentType === JSON_TYPE) return 'json';
-  const format = FORMATS.get((contentType.split(';')[0] ?? '').trim().toLowerCase());
-  if (format !== undefined && (format !== 'protobuf' || scope.protobuf)) return format;
-  const accepted = scope.protobuf ? PRODUCED : [JSON_TYPE, YAML_TYPE];
+  const [type = '', ...parameters] = contentType.split(';').map((part) => part.trim());
+  const format = FORMATS.get(type.toLowerCase());
+  const isWellFormed = parameters.every((parameter) => parameter === '' || parameter.includes('='));
+  if (format !== undefined && isWellFormed && (format !== 'protobuf' || scope.protobuf)) return format;
   throw newUnsupportedMediaType(
-    `the body of the request was in an unknown format - accepted media types include: ${accepted.join(', ')}`,
+    `the body of the request was in an unknown format - accepted media types include: ${PRODUCED.join(', ')}`,
   );
 }
 

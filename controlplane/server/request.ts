@@ -237,10 +237,11 @@ export class ApiRequest implements RequestContext {
 }
 
 /** Returns the text before the first slash of the User-Agent. */
+/** Returns the name before the first slash without what cannot be printed, in at most 128 bytes; `unknown` if nothing is left. */
 function managerOf(userAgent: string): string {
-  const slash = userAgent.indexOf('/');
-  const name = slash < 0 ? userAgent : userAgent.slice(0, slash);
-  return name.slice(0, 128);
+  const [name = ''] = userAgent.split('/', 1);
+  const printable = name.replaceAll(/[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, '');
+  return printable.slice(0, 128) || 'unknown';
 }
 
 /** Longer warnings are truncated and then dropped, so that the headers stay within the limits of clients. */

@@ -5,7 +5,7 @@
 import { quoteText } from '../../api/meta/quote.ts';
 import { encodeJson, parseExactJson, stringifyJson } from '../../api/codec/json.ts';
 import { apiVersionOf } from '../../api/meta/object.ts';
-import { newBadRequest, newNotAcceptable, type Status } from '../../api/meta/status-error.ts';
+import { newBadRequest, newNotAcceptable, newStatusError, type Status } from '../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Entry, Rest } from '../model/rest.ts';
 import type { Encodings, IncludeObject, ListMetadata } from '../model/encoding.ts';
@@ -39,6 +39,8 @@ export function sendEntry(
   }
   const contentType = contentTypeOf(media.format);
   if (media.as === 'PartialObjectMetadataList') {
+    // kube-apiserver takes the object of a custom resource for a list before it looks into it.
+    if (rest.info.custom !== undefined) throw newStatusError(500, '', 'content is not a list');
     throw newNotAcceptable(
       `you requested PartialObjectMetadataList, but the requested object is not a list (*${entry.object.kind ?? ''})`,
     );
@@ -80,7 +82,7 @@ export function sendList(
   }));
   if (media.as === 'PartialObjectMetadata') {
     throw newNotAcceptable(
-      `you requested PartialObjectMetadata, but the requested object is a list (*${info.kind}List)`,
+      `you requested PartialObjectMetadata, but the requested object is a list (*${info.custom === undefined ? `${info.kind}List` : 'unstructured.UnstructuredList'})`,
     );
   }
   if (media.format === 'protobuf') {

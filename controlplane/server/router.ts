@@ -2,8 +2,7 @@
  * Finds the resource and the verb for a request, or throws kube-apiserver's 404 and 405. It reads only the `RequestInfo` that
  * authorization has used, so that both decide about the same resource.
  */
-import { quoteText } from '../../api/meta/quote.ts';
-import { newNotFound, type StatusError } from '../../api/meta/status-error.ts';
+import { newBadRequest, newMethodNotSupported, newNotFound, type StatusError } from '../../api/meta/status-error.ts';
 import type { ResourceCatalog, Rest } from '../model/rest.ts';
 import { routeError } from './media-type.ts';
 import type { RequestInfo } from './request-info.ts';
@@ -37,7 +36,9 @@ export class Router {
   serves(info: RequestInfo): boolean {
     if (this.servesGroup(info.group)) return true;
     const rest = this.#catalog.find(info.group, info.version, info.resource, '');
-    return rest !== undefined && scopeFits(rest, info);
+    if (rest === undefined || !scopeFits(rest, info)) return false;
+    // Objects of all namespaces are listed and watched, and nothing else.
+    return !rest.info.namespaced || info.namespace !== '' || info.verb === 'list' || info.verb === 'watch';
   }
 
   /** The API responds with a Status to unknown paths of a built-in group, and with plain text to paths of other groups. */
@@ -53,8 +54,8 @@ export class Router {
     if (rest.connect !== undefined) return connectRoute(method, rest, info);
     const verbs = this.#verbsOf(rest, info);
     if (verbs.size === 0) throw notFound();
-    const verb = verbs.get(method);
-    if (verb === undefined) throw rest.info.custom === undefined ? methodNotAllowed() : unsupported(method, rest);
+    const verb = verbs.get(rest.info.custom === undefined ? method : customMethod(method, info));
+    if (verb === undefined) throw rest.info.custom === undefined ? methodNotAllowed() : unsupported(method, rest, info);
     // The verb decides whether the resource can be watched.
     return info.watchPrefix || (verb === 'list' && info.verb === 'watch') ? { rest, verb: 'watch' } : { rest, verb };
   }
@@ -95,14 +96,17 @@ function scopeFits(rest: Rest, info: RequestInfo): boolean {
 }
 
 const VERB_OF_METHOD: ReadonlyMap<string, string> = new Map(
-  Object.entries({ POST: 'create', PUT: 'update', PATCH: 'patch' }),
+  Object.entries({ POST: 'create', PUT: 'update', PATCH: 'patch', DELETE: 'delete', GET: 'get', HEAD: 'get' }),
 );
 
+/** kube-apiserver's handler of custom resources selects by the verb of the request, and that of a HEAD is `get` or `list`. */
+const customMethod = (method: string, { verb }: RequestInfo): string =>
+  method === 'HEAD' && verb !== 'watch' ? 'GET' : method;
+
 /** For custom resources the error names the verb, as that of kube-apiserver's handler of definitions does. */
-function unsupported(method: string, { info }: Rest): StatusError {
-  const verb = VERB_OF_METHOD.get(method) ?? method.toLowerCase();
-  const kind = `${info.resource}.${info.group}`;
-  return routeError(405, 'MethodNotAllowed', `${verb} is not supported on resources of kind ${quoteText(kind)}`);
+function unsupported(method: string, { info: { group, resource } }: Rest, { parts }: RequestInfo): StatusError {
+  if (method === 'PUT' && parts.length === 1) return newBadRequest('name must be provided');
+  return newMethodNotSupported({ group, resource }, VERB_OF_METHOD.get(method) ?? '');
 }
 
 type MethodVerbs = ReadonlyMap<string, Verb>;

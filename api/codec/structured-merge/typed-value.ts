@@ -6,6 +6,7 @@ import type { Scalar } from '../../schema/schema.ts';
 import { type FieldSet, FieldSetBuilder, isEmptySet } from './field-set.ts';
 import { type MergeType, deduce, deduced, isObject, itemElement, PathElementError } from './merge-types.ts';
 import { elementText, valueText } from './path-element.ts';
+import { goType, goValue } from '../../meta/go-text.ts';
 
 type ListType = Extract<MergeType, { kind: 'keyed' | 'set' }>;
 
@@ -88,12 +89,12 @@ function check(type: MergeType, value: JsonValue, path: string, errors: string[]
     case 'keyed':
     case 'set':
       if (Array.isArray(value)) checkItems(type, value, path, errors);
-      else errors.push(`${path}: expected list, got ${shown(value)}`);
+      else errors.push(`${path}: expected list, got &{${goValue(value)}}`);
       return;
     case 'map':
     case 'struct':
       if (!isObject(value)) {
-        errors.push(`${path}: expected map, got ${shown(value)}`);
+        errors.push(`${path}: expected map, got &{${goValue(value)}}`);
         return;
       }
       for (const [name, member] of Object.entries(value)) {
@@ -133,32 +134,43 @@ function checkLeaf(
   errors: string[],
 ): void {
   const fits = FITS[expects ?? 'any'];
-  if (fits !== undefined && !fits.test(value)) errors.push(`${path}: expected ${fits.name}, got ${shown(value)}`);
+  if (fits !== undefined && !fits.test(value)) errors.push(`${path}: expected ${fits.name}, got ${fits.shows(value)}`);
 }
 
 const isText = (value: JsonValue): boolean => typeof value === 'string';
 const isNumber = (value: JsonValue): boolean => typeof value === 'number' || typeof value === 'bigint';
 const isScalar = (value: JsonValue): boolean => typeof value !== 'object';
 
-const FITS: Readonly<Partial<Record<'map' | 'list' | Scalar, { name: string; test: (value: JsonValue) => boolean }>>> =
-  {
-    map: { name: 'map', test: isObject },
-    list: { name: 'list', test: Array.isArray },
-    string: { name: 'string', test: isText },
-    bytes: { name: 'string', test: isText },
-    boolean: { name: 'boolean', test: (value) => typeof value === 'boolean' },
-    int32: { name: 'numeric (int or float)', test: isNumber },
-    int64: { name: 'numeric (int or float)', test: isNumber },
-    double: { name: 'numeric (int or float)', test: isNumber },
-    time: { name: 'scalar', test: isScalar },
-    microTime: { name: 'scalar', test: isScalar },
-    duration: { name: 'scalar', test: isScalar },
-    quantity: { name: 'scalar', test: isScalar },
-    intOrString: { name: 'scalar', test: isScalar },
-  };
+/** What a value has to be, and how the message shows one that is not: kube-apiserver's typed conversion uses three verbs of Go. */
+interface Fit {
+  readonly name: string;
+  readonly test: (value: JsonValue) => boolean;
+  readonly shows: (value: JsonValue) => string;
+}
 
-const shown = (value: JsonValue): string =>
+const shown = (value: JsonValue): string => `&{${goValue(value)}}`;
+const wholly = (value: JsonValue): string =>
   `&value.valueUnstructured{Value:${typeof value === 'object' ? stringifyJson(value) : valueText(value)}}`;
+
+const TEXT: Fit = { name: 'string', test: isText, shows: wholly };
+const NUMERIC: Fit = { name: 'numeric (int or float)', test: isNumber, shows: goType };
+const ANY_SCALAR: Fit = { name: 'any scalar', test: isScalar, shows: shown };
+
+const FITS: Readonly<Partial<Record<'map' | 'list' | Scalar, Fit>>> = {
+  map: { name: 'map', test: isObject, shows: shown },
+  list: { name: 'list', test: Array.isArray, shows: shown },
+  string: TEXT,
+  bytes: TEXT,
+  boolean: { name: 'boolean', test: (value) => typeof value === 'boolean', shows: shown },
+  int32: NUMERIC,
+  int64: NUMERIC,
+  double: NUMERIC,
+  time: ANY_SCALAR,
+  microTime: ANY_SCALAR,
+  duration: ANY_SCALAR,
+  quantity: ANY_SCALAR,
+  intOrString: ANY_SCALAR,
+};
 
 /**
  * Returns a value without the paths of `gone`, or `undefined` if the whole value is removed. A value that loses its last item

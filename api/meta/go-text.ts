@@ -1,0 +1,21 @@
+/** Formats decoded JSON values as the verbs of Go's `fmt` do, for messages of kube-apiserver that contain such a value. */
+import type { JsonValue } from './object.ts';
+
+/** `%v`: `map[a:1 b:[x y]]` with the keys in order, and texts without quotes. */
+export function goValue(value: JsonValue | undefined): string {
+  if (value === undefined || value === null) return '<nil>';
+  if (Array.isArray(value)) return `[${value.map(goValue).join(' ')}]`;
+  if (typeof value !== 'object') return String(value);
+  const members = Object.entries(value).toSorted(([one], [other]) => (one < other ? -1 : 1));
+  return `map[${members.map(([name, member]) => `${name}:${goValue(member)}`).join(' ')}]`;
+}
+
+/** `%T`: the type to which kube-apiserver decodes the value of an object without a Go type. */
+export function goType(value: JsonValue | undefined): string {
+  if (value === undefined || value === null) return '<nil>';
+  if (Array.isArray(value)) return '[]interface {}';
+  if (typeof value === 'object') return 'map[string]interface {}';
+  if (typeof value === 'string') return 'string';
+  if (typeof value === 'boolean') return 'bool';
+  return typeof value === 'bigint' || Number.isInteger(value) ? 'int64' : 'float64';
+}
