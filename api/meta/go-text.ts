@@ -1,5 +1,6 @@
 /** Formats decoded JSON values as the verbs of Go's `fmt` do, for messages of kube-apiserver that contain such a value. */
 import type { JsonValue } from './object.ts';
+import { quoteText } from './quote.ts';
 
 /** `%v`: `map[a:1 b:[x y]]` with the keys in order, and texts without quotes. */
 export function goValue(value: JsonValue | undefined): string {
@@ -8,6 +9,16 @@ export function goValue(value: JsonValue | undefined): string {
   if (typeof value !== 'object') return String(value);
   const members = Object.entries(value).toSorted(([one], [other]) => (one < other ? -1 : 1));
   return `map[${members.map(([name, member]) => `${name}:${goValue(member)}`).join(' ')}]`;
+}
+
+/** `%#v`: `map[string]interface {}{"a":1}`. */
+export function goSyntax(value: JsonValue | undefined): string {
+  if (value === undefined || value === null) return 'interface {}(nil)';
+  if (typeof value === 'string') return quoteText(value);
+  if (Array.isArray(value)) return `${goType(value)}{${value.map(goSyntax).join(', ')}}`;
+  if (typeof value !== 'object') return String(value);
+  const members = Object.entries(value).toSorted(([one], [other]) => (one < other ? -1 : 1));
+  return `${goType(value)}{${members.map(([name, member]) => `${quoteText(name)}:${goSyntax(member)}`).join(', ')}}`;
 }
 
 /** `%T`: the type to which kube-apiserver decodes the value of an object without a Go type. */

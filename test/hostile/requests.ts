@@ -8,7 +8,7 @@ import { MAX_VALUES } from '../../api/codec/limits.ts';
 
 export interface HostileRequest {
   readonly name: string;
-  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'HEAD' | 'OPTIONS';
   readonly path: string;
   readonly type?: string;
   readonly accept?: string;

@@ -147,7 +147,7 @@ export class PathElementError extends Error {}
 export function itemElement(type: Extract<MergeType, { kind: 'keyed' | 'set' }>, item: JsonValue): string {
   if (type.kind === 'set') {
     if (item === null)
-      throw new PathElementError('associative list without keys has an element that is an explicit null');
+      throw new PathElementError("associative list without keys has an element that's an explicit null");
     if (typeof item === 'object' && !Array.isArray(item)) {
       throw new PathElementError("associative list without keys has an element that's a map type");
     }

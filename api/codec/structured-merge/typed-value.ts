@@ -1,12 +1,11 @@
 /** Operates on a value of a type: returns its paths, validates it, and removes paths from it. */
-import { stringifyJson } from '../json.ts';
 import { defineMember } from '../../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
 import type { Scalar } from '../../schema/schema.ts';
 import { type FieldSet, FieldSetBuilder, isEmptySet } from './field-set.ts';
 import { type MergeType, deduce, deduced, isObject, itemElement, PathElementError } from './merge-types.ts';
-import { elementText, valueText } from './path-element.ts';
-import { goType, goValue } from '../../meta/go-text.ts';
+import { elementText } from './path-element.ts';
+import { goSyntax, goType, goValue } from '../../meta/go-text.ts';
 
 type ListType = Extract<MergeType, { kind: 'keyed' | 'set' }>;
 
@@ -109,9 +108,10 @@ function check(type: MergeType, value: JsonValue, path: string, errors: string[]
   }
 }
 
+/** As in kube-apiserver, an item without a path element ends the check of the others. */
 function checkItems(type: ListType, items: readonly JsonValue[], path: string, errors: string[]): void {
   const seen = new Set<string>();
-  items.forEach((item, index) => {
+  for (const [index, item] of items.entries()) {
     let element: string;
     try {
       element = itemElement(type, item);
@@ -124,7 +124,7 @@ function checkItems(type: ListType, items: readonly JsonValue[], path: string, e
     if (seen.has(element)) errors.push(`${path}: duplicate entries for key ${name}`);
     seen.add(element);
     check(type.items, item, path + name, errors);
-  });
+  }
 }
 
 function checkLeaf(
@@ -149,8 +149,7 @@ interface Fit {
 }
 
 const shown = (value: JsonValue): string => `&{${goValue(value)}}`;
-const wholly = (value: JsonValue): string =>
-  `&value.valueUnstructured{Value:${typeof value === 'object' ? stringifyJson(value) : valueText(value)}}`;
+const wholly = (value: JsonValue): string => `&value.valueUnstructured{Value:${goSyntax(value)}}`;
 
 const TEXT: Fit = { name: 'string', test: isText, shows: wholly };
 const NUMERIC: Fit = { name: 'numeric (int or float)', test: isNumber, shows: goType };

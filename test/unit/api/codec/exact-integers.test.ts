@@ -48,7 +48,7 @@ test('structured merge names items by large integers and shows values that have 
       assert.match(JSON.stringify(encodeFieldsV1(set)), new RegExp(`v:${n}"`));
       assert.deepEqual(encodeFieldsV1(decodeFieldsV1(encodeFieldsV1(set))), encodeFieldsV1(set));
       assert.deepEqual(typeErrors(type, { t: { n } }), [
-        `.t: expected string, got &value.valueUnstructured{Value:{"n":${n}}}`,
+        `.t: expected string, got &value.valueUnstructured{Value:map[string]interface {}{"n":${n}}}`,
       ]);
     }),
   );

@@ -1,11 +1,11 @@
 /** Defaults of a schema that do not conform to it. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { defaultErrors } from '../../../../controlplane/custom-resources/default-validation.ts';
+import { schemaDefaultErrors } from '../../../../controlplane/custom-resources/default-validation.ts';
 import type { JsonSchema } from '../../../../controlplane/custom-resources/json-schema.ts';
 
 const errorsOf = (spec: JsonSchema): readonly string[] =>
-  defaultErrors({ type: 'object', properties: { spec } }, 'schema').map(String);
+  schemaDefaultErrors({ type: 'object', properties: { spec } }, 'schema').map(String);
 
 test('a default that fits no alternative is an error of the default itself', () => {
   const q: JsonSchema = { type: 'string' };

@@ -71,7 +71,7 @@ test('what has no rows is not given as a Table, its metadata are', () => {
 test('custom resources have no protobuf form', () => {
   assert.throws(
     () => negotiateOutput('application/vnd.kubernetes.protobuf', CUSTOM),
-    /application\/json, application\/yaml$/,
+    /application\/json, application\/yaml, application\/vnd\.kubernetes\.protobuf$/,
   );
   assert.throws(() => inputFormat('application/vnd.kubernetes.protobuf', CUSTOM), /unknown format/);
 });
