@@ -70,7 +70,9 @@ export function negotiateOutput(accept: string | undefined, scope: NegotiationSc
   throw newNotAcceptable(`only the following media types are accepted: ${PRODUCED.join(', ')}`);
 }
 
-/** If no format can be negotiated, an error is sent as JSON. Clauses that ask for another form (`as`) do not apply to errors. */
+/**
+ * If no format can be negotiated, an error is sent as JSON. Clauses that ask for another form (`as`) do not apply to errors.
+ */
 export function negotiateError(accept: string | undefined): Format {
   if (accept === undefined || accept === '' || accept === JSON_TYPE) return 'json';
   for (const clause of parseAccept(accept)) {

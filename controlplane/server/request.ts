@@ -237,7 +237,7 @@ export class ApiRequest implements RequestContext {
 }
 
 /** Returns the text before the first slash of the User-Agent. */
-/** Returns the name before the first slash without what cannot be printed, in at most 128 bytes; `unknown` if nothing is left. */
+/** Returns the name before the first slash without what cannot be printed, or `unknown` if nothing is left. */
 function managerOf(userAgent: string): string {
   const [name = ''] = userAgent.split('/', 1);
   const printable = name.replaceAll(/[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, '');

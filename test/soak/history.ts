@@ -61,9 +61,10 @@ export function violations(operations: readonly Operation[], segments: readonly 
   const covered = coverage(segments);
   const byKey = Map.groupBy(sequence, ({ key }) => key);
   for (const [key, events] of byKey) checkKey(key, events, covered, report);
-  checkWrites(operations, byKey, coverage(segments), Math.max(0, ...segments.map(({ through }) => through)), report);
+  const end = Math.max(0, ...segments.map(({ through }) => through));
+  checkWrites(operations, byKey, covered, end, report);
   checkLists(operations, sequence, covered, report);
-  checkOrder(operations, byKey, report);
+  checkOrder(operations, byKey, { unseen: (least) => !covered(least, end), report });
   return found;
 }
 
@@ -216,11 +217,17 @@ function checkLists(
 const textOf = (seen: SeenVersion | undefined): string =>
   seen === undefined ? 'nothing' : `${seen.value}@${seen.revision}`;
 
+interface Order {
+  /** Whether the watches may have missed an event after a revision. */
+  readonly unseen: (least: number) => boolean;
+  readonly report: (sentence: string) => void;
+}
+
 /** Checks that an operation shows no older state than the one that existed when it began. */
 function checkOrder(
   operations: readonly Operation[],
   byKey: ReadonlyMap<string, readonly SeenEvent[]>,
-  report: (sentence: string) => void,
+  { unseen, report }: Order,
 ): void {
   const finished = operations.filter((one) => newestOf(one, byKey) !== undefined).sort((a, b) => a.endMs - b.endMs);
   const newest = new Map<string, number>();
@@ -236,7 +243,9 @@ function checkOrder(
     if (one.kind === 'list') {
       if (one.revision < newestOfAll) report(`a list shows ${one.revision}, after ${newestOfAll} was shown`);
     } else if (one.kind === 'read' && one.found === undefined) {
-      checkAbsent(one.key, newest.get(one.key) ?? 0, byKey.get(one.key) ?? [], report);
+      const least = newest.get(one.key) ?? 0;
+      if (!isDeleted(byKey.get(one.key) ?? [], least) && !(unseen(least) && mayBeDeleted(operations, one, least)))
+        report(`a read of ${one.key} finds nothing, after ${least} was shown and nobody deleted it`);
     } else {
       const revision = newestOf(one, byKey);
       const least = newest.get(one.key) ?? 0;
@@ -246,17 +255,27 @@ function checkOrder(
   }
 }
 
-/** Checks that a missing key that existed at `least` was deleted since then. */
-function checkAbsent(
-  key: string,
-  least: number,
-  events: readonly SeenEvent[],
-  report: (sentence: string) => void,
-): void {
+/** Whether a missing key that existed at `least` was deleted since then, or did not exist at `least`. */
+function isDeleted(events: readonly SeenEvent[], least: number): boolean {
   const at = events.findLastIndex((event) => event.revision <= least);
-  if (at < 0 || events[at]?.type === 'DELETED') return;
-  if (!events.slice(at).some(({ type }) => type === 'DELETED'))
-    report(`a read of ${key} finds nothing, after ${least} was shown and nobody deleted it`);
+  return at < 0 || events.slice(at).some(({ type }) => type === 'DELETED');
+}
+
+/** Whether a deletion that no watch saw, because all of them expired, explains that a read finds nothing. */
+function mayBeDeleted(
+  operations: readonly Operation[],
+  read: Operation & { readonly key: string },
+  least: number,
+): boolean {
+  return operations.some(
+    (one) =>
+      one.kind === 'write' &&
+      one.key === read.key &&
+      one.value === undefined &&
+      one.outcome !== 'refused' &&
+      (one.expected ?? 0) >= least &&
+      one.startMs < read.endMs,
+  );
 }
 
 function newestOf(one: Operation, byKey: ReadonlyMap<string, readonly SeenEvent[]>): number | undefined {

@@ -141,7 +141,7 @@ const isText = (value: JsonValue): boolean => typeof value === 'string';
 const isNumber = (value: JsonValue): boolean => typeof value === 'number' || typeof value === 'bigint';
 const isScalar = (value: JsonValue): boolean => typeof value !== 'object';
 
-/** What a value has to be, and how the message shows one that is not: kube-apiserver's typed conversion uses three verbs of Go. */
+/** What a value has to be, and how the message shows one that is not. kube-apiserver formats them with three verbs of Go. */
 interface Fit {
   readonly name: string;
   readonly test: (value: JsonValue) => boolean;

@@ -46,6 +46,21 @@ const WRITES = [
 ];
 
 describe('the judgement of a soak', () => {
+  it('accepts a deletion in a gap of all watches, and nothing that vanishes without one', () => {
+    const [created] = EVENTS.filter(({ revision }) => revision === 11);
+    assert(created !== undefined);
+    const gap: readonly WatchSegment[] = [
+      { name: 'watch', from: 10, through: 12, events: [created] },
+      { name: 'watch', from: 18, through: 20, events: [] },
+    ];
+    const before = [write('a1', undefined, 11, [0, 1]), read(11, 'a1', [2, 3])];
+    const deletion = write(undefined, 11, undefined, [4, 5], 'unknown');
+    assert.deepEqual(violations([...before, deletion, read(undefined, '', [6, 7])], gap), []);
+    assert.match(violations([...before, read(undefined, '', [6, 7])], gap).join(), /nobody deleted it/);
+    const whole = [{ name: 'watch', from: 10, through: 20, events: [created] }];
+    assert.match(violations([...before, deletion, read(undefined, '', [6, 7])], whole).join(), /nobody deleted it/);
+  });
+
   it('finds nothing where the promise is kept', () => {
     const operations = [
       listAt(10, [], -2),
