@@ -228,10 +228,13 @@ function readHeaders(request: ApiRequest): Wanted | undefined {
   throw newBadRequest(`requested ${describe(uid, groups, extra ?? new Map())} without impersonating a user name`);
 }
 
-/** Returns every value separately, because a joined header is ambiguous if a value contains a comma. */
+/**
+ * Returns every value separately, because a joined header is ambiguous if a value contains a comma. An empty value is one too,
+ * which needs a permission as others do.
+ */
 function valuesOf({ headers, rawHeaders }: Exchange, header: string): string[] {
   const value = headers[header];
-  if (value === undefined || value === '') return [];
+  if (value === undefined) return [];
   if (rawHeaders === undefined) return Array.isArray(value) ? value : [value];
   const values: string[] = [];
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {

@@ -52,6 +52,16 @@ test('a refusal names the user, the verb and the resource', async () => {
   });
 });
 
+test('impersonation needs the permission for an empty value of a group or an extra field as for others', async () => {
+  await withServer({ authorizer: allowing('impersonate users jane', 'get configmaps') }, async (fake) => {
+    for (const header of ['impersonate-extra-scopes', 'impersonate-group']) {
+      const headers = { authorization: 'Bearer ann', 'impersonate-user': 'jane', [header]: '' };
+      for (const answer of [await fake.request('GET', PATH, headers), await fake.request1('GET', PATH, headers)])
+        assert.equal(answer.status, 403, header);
+    }
+  });
+});
+
 test('impersonation checks the constrained modes first and names the request that it refuses', async () => {
   await withServer({ authorizer: allowing() }, async (fake) => {
     const as = (headers: Record<string, string | string[]>) =>
