@@ -52,15 +52,19 @@ const SWITCH = `${BRIDGE}switch`;
 
 export interface NodeSettings {
   readonly runtime: keyof typeof RUNTIMES;
-  /** Further flags of the agents. */
-  readonly flags: readonly string[];
+  /** Pods and services have addresses of both families, and the agents find the addresses of their nodes themselves. */
+  readonly isDualStack: boolean;
 }
 
-const WITH_DOCKER: NodeSettings = { runtime: 'docker', flags: [] };
+const WITH_DOCKER: NodeSettings = { runtime: 'docker', isDualStack: false };
+const RANGES = ['--cluster-cidr', '10.196.0.0/16'];
+const DUAL_RANGES = [
+  ...['--cluster-cidr', '10.196.0.0/16,fd96::/48', '--service-cluster-ip-range', '10.195.0.0/16,fd95::/112'],
+];
 
 export class NamespacedNode {
   readonly name: string;
-  readonly address: string;
+  address: string;
   readonly address6: string;
   readonly directory: string;
   readonly namespace: string;
@@ -95,6 +99,15 @@ export class NamespacedNode {
     run('ip', [...inside, '-6', 'route', 'add', 'default', 'via', `${NET6}:1`]);
   }
 
+  /** Gives the node another address in place of its IPv4 address, and its default route again. */
+  move(number: number): void {
+    const inside = ['-n', this.namespace];
+    run('ip', [...inside, 'address', 'del', `${this.address}/24`, 'dev', 'eth0']);
+    this.address = `${NET}.${number}`;
+    run('ip', [...inside, 'address', 'add', `${this.address}/24`, 'dev', 'eth0']);
+    run('ip', [...inside, 'route', 'replace', 'default', 'via', `${NET}.1`]);
+  }
+
   /** Disconnects the node from the network; `false` connects it again. */
   cut(isCut: boolean): void {
     run('ip', ['-n', SWITCH, 'link', 'set', this.#port, isCut ? 'down' : 'up']);
@@ -125,23 +138,27 @@ export class NamespacedNode {
     writeFileSync(join(this.directory, 'config.json'), JSON.stringify({ ...config, nodeLeaseDurationSeconds: 4 }));
   }
 
-  startAgent(): void {
+  /** `more`: further flags. `around`: a command that runs the agent. */
+  startAgent(more: readonly string[] = [], around: readonly string[] = []): void {
     const { directory } = this;
     const joined = /^ORCHLET_JOIN_FLAGS=(.*)$/m.exec(readFileSync(join(directory, 'join.env'), 'utf8'))?.[1] ?? '';
-    const [program, args] = this.#within(ORCHLET, [
+    const [wrapper = ORCHLET, ...wrapped] = [...around, ORCHLET];
+    const [program, args] = this.#within(wrapper, [
+      ...wrapped,
       'agent',
       ...joined.split(' '),
       ...['--bootstrap-kubeconfig', join(directory, 'bootstrap.kubeconfig')],
       ...['--kubeconfig', join(directory, 'agent.kubeconfig')],
       ...['--config', join(directory, 'config.json')],
       ...['--root-dir', join(directory, 'a'), '--images-dir', join(directory, 'images')],
-      ...['--pod-logs-dir', join(directory, 'logs'), '--node-ip', this.address],
+      ...['--pod-logs-dir', join(directory, 'logs')],
+      ...(this.#settings.isDualStack ? [] : ['--node-ip', this.address]),
       // Docker stores its data in the test's directory, on the host's disk, which may be full for other reasons.
       ...['--eviction-hard', 'nodefs.available<1%,imagefs.available<1%', '--cgroup-root', `/${this.namespace}`],
       ...(this.#settings.runtime === 'docker'
         ? ['--container-runtime', 'docker', '--docker-endpoint', `unix://${this.socket}`]
         : ['--container-runtime-endpoint', `unix://${this.socket}`]),
-      ...['--fail-swap-on=false', ...this.#settings.flags],
+      ...['--fail-swap-on=false', ...more],
     ]);
     const log = openSync(join(directory, 'agent.log'), 'a');
     this.#agent = spawn(program, args, { stdio: ['ignore', log, log] });
@@ -195,6 +212,8 @@ export class NamespacedNode {
     const podNamespaces = [...links.matchAll(/link-netns (cni-\S+)/g)].map(([, found = '']) => found);
     const [program, args] = this.#within(RUNTIMES[this.#settings.runtime], ['stop', join(this.directory, 'd')]);
     await new Promise<void>((resolve) => spawn(program, args, { stdio: 'ignore' }).once('exit', () => resolve()));
+    // A program that serves a link in place of the kernel ends with the link.
+    spawnSync('ip', ['-n', this.namespace, 'link', 'delete', 'orchlet.wg']);
     for (const name of [...podNamespaces, this.namespace]) spawnSync('ip', ['netns', 'delete', name]);
     removeCgroups(this.namespace);
   }
@@ -214,6 +233,8 @@ async function finished(child: ChildProcess, what: string): Promise<void> {
 }
 
 export class NodesOfOneHost {
+  /** The address of this host on the network of the nodes. */
+  readonly outside = `${NET}.1`;
   readonly plane: ControlPlaneProcess;
   readonly nodes: readonly NamespacedNode[];
   readonly #directory: string;
@@ -247,7 +268,8 @@ export class NodesOfOneHost {
       run('ip', ['link', 'set', BRIDGE, 'up']);
       for (const node of nodes) node.connect();
       const started = ControlPlaneProcess.start([
-        ...['--bind-address', '0.0.0.0', '--advertise-address', `${NET}.1`, '--cluster-cidr', '10.196.0.0/16'],
+        ...['--bind-address', '0.0.0.0', '--advertise-address', `${NET}.1`],
+        ...(settings.isDualStack ? DUAL_RANGES : RANGES),
         ...planeFlags,
       ]);
       [plane] = await Promise.all([started, ...nodes.map((node) => node.startRuntime())]);

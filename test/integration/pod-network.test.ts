@@ -4,167 +4,198 @@
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { join } from 'node:path';
+import { mkdirSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
+import { CASES, isAllowed, type Probe } from '../unit/agent/network/policy/policy-cases.ts';
 import { until } from '../until.ts';
-import { NodesOfOneHost, skipWithoutNamespaces } from './namespaced-nodes.ts';
-import { PodProbes } from './pod-probes.ts';
+import { skipWithoutNamespaces } from './namespaced-nodes.ts';
+import { PodsOfHosts } from './pods-of-hosts.ts';
 
-const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
+/** Policies without addresses, which differ from run to run. */
+const POLICIES = [
+  'default deny of ingress in a namespace',
+  'default deny in both directions',
+  'pods and namespaces together',
+  'the union of policies',
+  'a named port with egress',
+  'both sides at once',
+];
 
-interface Item {
-  readonly metadata: { readonly name: string };
-  readonly spec: { readonly nodeName?: string; readonly clusterIPs?: readonly string[] };
-  readonly status: {
-    readonly podIPs?: readonly { readonly ip: string }[];
-    readonly conditions?: readonly { readonly type: string; readonly status: string }[];
-    readonly containerStatuses?: readonly { readonly containerID?: string }[];
-  };
-}
+const hasWireguard = ['wg', 'wireguard-go', 'unshare'].every(
+  (tool) => spawnSync('sh', ['-c', `command -v ${tool}`]).status === 0,
+);
+const skipWithoutWireguard = hasWireguard ? false : 'wg and wireguard-go are not installed';
 
-const isTrue = (item: Item, type: string): boolean =>
-  item.status.conditions?.some((condition) => condition.type === type && condition.status === 'True') === true;
+describe(
+  'the network of pods on three hosts with containerd',
+  { skip: skipWithoutNamespaces, timeout: 400_000 },
+  () => {
+    let cluster: PodsOfHosts;
 
-function podOn(node: string, name: string): object {
-  return {
-    apiVersion: 'v1',
-    kind: 'Pod',
-    metadata: { name, labels: { app: 'net', pod: name } },
-    spec: {
-      nodeName: node,
-      terminationGracePeriodSeconds: 0,
-      automountServiceAccountToken: false,
-      tolerations: [{ operator: 'Exists' }],
-      containers: [
-        {
-          name: 'main',
-          image: 'orchlet.local/demo:1',
-          imagePullPolicy: 'IfNotPresent',
-          command: ['sleep', '100000'],
-        },
-      ],
-    },
-  };
-}
-
-/** The cluster of a suite, its pods and what they probe with. */
-class PodsOfHosts {
-  readonly host: NodesOfOneHost;
-  readonly probes = new Map<string, PodProbes>();
-  readonly ips = new Map<string, readonly string[]>();
-
-  constructor(host: NodesOfOneHost) {
-    this.host = host;
-  }
-
-  kubectl(args: readonly string[], input?: string): string {
-    const done = this.host.plane.kubectl(args, input === undefined ? {} : { input });
-    if (done.code !== 0) throw new Error(`kubectl ${args.join(' ')}: ${done.stderr}`);
-    return done.stdout;
-  }
-
-  list(kind: string): readonly Item[] {
-    return (JSON.parse(this.kubectl(['get', kind, '-o', 'json'])) as { items: Item[] }).items;
-  }
-
-  async join(): Promise<void> {
-    const { plane, nodes } = this.host;
-    const made = spawnSync(ORCHLET, ['token', 'create', '--print-join-command', '--kubeconfig', plane.kubeconfig], {
-      encoding: 'utf8',
+    before(async () => {
+      cluster = await PodsOfHosts.start(['a', 'b', 'c'], { runtime: 'containerd', isDualStack: true });
+      await cluster.run(['x', 'y', 'z']);
     });
-    assert.equal(made.status, 0, made.stderr);
-    await Promise.all(nodes.map((node) => node.join(made.stdout)));
-    for (const node of nodes) node.startAgent();
-    await this.#withLogs('Ready nodes', () => {
-      const found = this.list('nodes');
-      return found.length === nodes.length && found.every((item) => isTrue(item, 'Ready')) ? true : undefined;
-    });
-  }
 
-  /** Creates pods, by name and node, and starts their processes. */
-  async run(pods: Readonly<Record<string, string>>): Promise<void> {
-    const items = Object.entries(pods).map(([name, node]) => podOn(node, name));
-    this.kubectl(['apply', '-f', '-'], JSON.stringify({ apiVersion: 'v1', kind: 'List', items }));
-    const running = await this.#withLogs('running pods', () => {
-      const found = this.list('pods').filter((pod) => Object.hasOwn(pods, pod.metadata.name));
-      return found.length === items.length && found.every((pod) => isTrue(pod, 'Ready')) ? found : undefined;
+    after(async () => {
+      await cluster?.remove();
     });
-    for (const { metadata, spec, status } of running) {
-      const node = this.host.nodes.find(({ name }) => name === spec.nodeName);
-      const pid = node?.processOf(status.containerStatuses?.[0]?.containerID ?? '') ?? '';
-      this.probes.set(metadata.name, new PodProbes(['nsenter', `--net=/proc/${pid}/ns/net`]));
-      this.ips.set(
-        metadata.name,
-        (status.podIPs ?? []).map(({ ip }) => ip),
-      );
+
+    async function restartAgents(flags: readonly string[], around: readonly string[] = []): Promise<void> {
+      await Promise.all(cluster.host.nodes.map((node) => node.stopAgent()));
+      for (const node of cluster.host.nodes) node.startAgent(flags, around);
     }
-    for (const name of Object.keys(pods)) {
-      const [own = ''] = this.ips.get(name) ?? [];
-      await until(`the process of ${name}`, async () =>
-        (await this.probes.get(name)?.source(own)) === own ? true : undefined,
-      );
-    }
-  }
 
-  /** Every pair of pods, and each family that both have, with the address that the other one saw. */
-  async seen(timeoutMs: number): Promise<Readonly<Record<string, string>>> {
-    const names = [...this.ips.keys()].sort();
-    const pairs = names.flatMap((from) => names.flatMap((to) => (from === to ? [] : [[from, to] as const])));
-    const results = pairs.flatMap(([from, to]) =>
-      (this.ips.get(to) ?? []).map(async (address) => [
-        `${from} to ${to} ${address}`,
-        await this.probes.get(from)?.source(address, { timeoutMs }),
-      ]),
-    );
-    return Object.fromEntries(await Promise.all(results)) as Record<string, string>;
-  }
-
-  /** What `seen` returns where every pod reaches every other one with its own address. */
-  expected(): Readonly<Record<string, string>> {
-    const names = [...this.ips.keys()].sort();
-    return Object.fromEntries(
-      names.flatMap((from) =>
-        names.flatMap((to) =>
-          from === to
-            ? []
-            : (this.ips.get(to) ?? []).map((address) => [
-                `${from} to ${to} ${address}`,
-                this.ips.get(from)?.find((ip) => ip.includes(':') === address.includes(':')),
-              ]),
-        ),
-      ),
-    ) as Record<string, string>;
-  }
-
-  async #withLogs<T>(what: string, attempt: () => T | undefined): Promise<T> {
-    return until(what, attempt, 90_000).catch((error: unknown) => {
-      const logs = this.host.nodes.map((node) => `${node.name}:\n${node.lastWords()}`);
-      throw new Error(logs.join('\n'), { cause: error });
+    test('every pod reaches every other one and its service, in both families, with its own address', async () => {
+      assert.ok(cluster.pods.every(({ ips }) => ips.length === 2));
+      await cluster.connected();
     });
-  }
 
-  async remove(): Promise<void> {
-    for (const probes of this.probes.values()) await probes.close();
-    await this.host.remove();
-  }
-}
+    test('a pod reaches what is outside of the cluster with the address of its node', async () => {
+      const [pod] = cluster.pods;
+      assert.ok(pod);
+      const [node] = cluster.host.nodes;
+      assert.equal(await cluster.outsideSource(pod), node?.address);
+    });
 
-describe('a pod network of VXLAN with containerd', { skip: skipWithoutNamespaces, timeout: 280_000 }, () => {
-  let pods: PodsOfHosts;
+    test('links have the MTU of the encapsulation, and no address is used for two ways', () => {
+      for (const node of cluster.host.nodes) {
+        const links = node.exec('ip', ['-br', 'link']);
+        assert.match(links, /orchlet\.vxlan/);
+        assert.match(node.exec('ip', ['link', 'show', 'dev', 'orchlet.pods']), /mtu 1450/);
+      }
+    });
+
+    let probed = 0;
+    for (const [name, policies] of CASES.filter(([title]) => POLICIES.includes(title)))
+      test(`network policies hold across hosts: ${name}`, async () => {
+        cluster.setPolicies(policies);
+        const probes: Probe[] = cluster.pods.flatMap((from) =>
+          cluster.pods
+            .filter((to) => to !== from)
+            .flatMap((to) =>
+              ([4, 6] as const).flatMap((family) =>
+                ([80, 81] as const).map((port) => {
+                  const protocol = (family === 4) === (port === 80) ? 'TCP' : 'UDP';
+                  return { from, to, family, protocol, port } as const;
+                }),
+              ),
+            ),
+        );
+        const failures = async (): Promise<readonly string[]> => {
+          const results = probes.map(async (probe) => {
+            const expected = isAllowed(policies, probe);
+            return (await cluster.probe(probe, expected ? 5_000 : 700)) === expected
+              ? []
+              : [describeProbe(probe, expected)];
+          });
+          return (await Promise.all(results)).flat();
+        };
+        // The nodes learn of policies one after the other.
+        let wrong: readonly string[] = [];
+        await until('the policies', async () => (wrong = await failures()).length === 0, 30_000).catch(() => undefined);
+        assert.deepEqual(wrong, []);
+        probed += probes.length;
+      });
+
+    test('policies were probed often enough to be a truth table', () => {
+      assert.ok(probed >= 300, `${probed} probes`);
+      cluster.setPolicies([]);
+    });
+
+    test('a node that was cut off is reached again when it is back', async () => {
+      const [, , third] = cluster.host.nodes;
+      third?.cut(true);
+      const [xa, there] = [cluster.pod('x/a'), cluster.podOn('c')];
+      await until(
+        'the cut',
+        async () => (await cluster.probesOf(xa).source(there.ips[0] ?? '', { timeoutMs: 500 })) === '',
+      );
+      third?.cut(false);
+      await cluster.connected();
+    });
+
+    test('nodes follow the changed address of another one', async () => {
+      const [, second] = cluster.host.nodes;
+      second?.move(77);
+      await cluster.connected();
+      const addresses = cluster.kubectl(['get', 'node', 'b', '-o', 'jsonpath={.status.addresses[*].address}']);
+      assert.ok(addresses.split(' ').includes(second?.address ?? ''), addresses);
+    });
+
+    test('what others remove is repaired, and pods go on after a restart of the agent', async () => {
+      const [first] = cluster.host.nodes;
+      first?.exec('ip', ['link', 'delete', 'orchlet.vxlan']);
+      first?.exec('iptables', ['-t', 'nat', '-F', 'POSTROUTING']);
+      await restartAgents([]);
+      await cluster.connected();
+      assert.match(first?.exec('iptables', ['-t', 'nat', '-S', 'POSTROUTING']) ?? '', /ORCHLET-POD-NAT/);
+    });
+
+    test('routes take the place of encapsulation on one link', async () => {
+      await restartAgents(['--pod-network', 'routes']);
+      await cluster.withLogs('no tunnel', () =>
+        cluster.host.nodes.every((node) => !node.exec('ip', ['-br', 'link']).includes('orchlet.vxlan')),
+      );
+      await cluster.connected();
+    });
+
+    test('WireGuard encrypts, and new keys are taken over', { skip: skipWithoutWireguard }, async () => {
+      mkdirSync('/var/run/wireguard', { recursive: true });
+      // wireguard-go has its sockets there, by the name of the link, which is the same on each host.
+      const own = 'mount -t tmpfs none /var/run/wireguard && exec "$@"';
+      const around = ['unshare', '--mount', '--propagation', 'slave', 'sh', '-c', own, 'sh'];
+      await restartAgents(['--pod-network', 'wireguard', '--pod-network-key-lifetime', '15s'], around);
+      const keys = (): string =>
+        cluster.kubectl([
+          'get',
+          'nodes',
+          '-o',
+          'jsonpath={.items[*].metadata.annotations.orchlet\\.local/wireguard-public-key}',
+        ]);
+      await cluster.withLogs(
+        'keys',
+        () =>
+          keys()
+            .split(' ')
+            .filter((key) => key !== '').length === 3,
+      );
+      await cluster.connected();
+      const first = keys();
+      await cluster.withLogs('new keys', () =>
+        keys()
+          .split(' ')
+          .every((key) => !first.includes(key)),
+      );
+      await cluster.connected();
+    });
+  },
+);
+
+describe('the network of pods on two hosts with Docker', { skip: skipWithoutNamespaces, timeout: 280_000 }, () => {
+  let cluster: PodsOfHosts;
 
   before(async () => {
-    pods = new PodsOfHosts(
-      await NodesOfOneHost.start(['a', 'b', 'c'], ['--node-services'], { runtime: 'containerd', flags: [] }),
-    );
-    await pods.join();
-    await pods.run({ a1: 'a', a2: 'a', b1: 'b', c1: 'c' });
+    cluster = await PodsOfHosts.start(['a', 'b'], { runtime: 'docker', isDualStack: false });
+    await cluster.run(['x']);
   });
 
   after(async () => {
-    await pods?.remove();
+    await cluster?.remove();
   });
 
-  test('every pod reaches every other one, in both directions, with its own address', async () => {
-    assert.deepEqual(await pods.seen(20_000), pods.expected());
+  test('every pod reaches every other one and its service, with its own address', async () => {
+    await cluster.connected();
+  });
+
+  test('a pod reaches what is outside of the cluster with the address of its node', async () => {
+    const [pod] = cluster.pods;
+    assert.ok(pod);
+    assert.equal(await cluster.outsideSource(pod), cluster.host.nodes[0]?.address);
   });
 });
+
+function describeProbe({ from, to, family, protocol, port }: Probe, expected: boolean): string {
+  const name = (pod: Probe['from']): string => `${pod?.namespace ?? ''}/${pod?.name ?? ''}`;
+  return `${name(from)} to ${name(to)} IPv${family} ${protocol} ${port} should be ${expected ? 'allowed' : 'refused'}`;
+}

@@ -120,6 +120,8 @@ export class PodNetwork {
   readonly #applied = new Map<4 | 6, string>();
   /** Nothing of an earlier state is left on the host. */
   #hasCleared = false;
+  /** When the WireGuard key of this node is to be replaced. */
+  #keysDueMs = Infinity;
   #refusals = new Map<string, string>();
 
   constructor(options: PodNetworkOptions) {
@@ -193,7 +195,7 @@ export class PodNetwork {
     if (places !== undefined && !(await this.#provideCni(places, ranges, uplink))) return INSPECT_MS;
     await this.#prepare(ranges);
     await this.#connect(ranges, uplink, places === undefined ? '' : POD_BRIDGE);
-    return INSPECT_MS;
+    return Math.max(0, Math.min(INSPECT_MS, this.#keysDueMs - clock.now()));
   }
 
   /** The interface of the first address of this node that is not loopback. */
@@ -309,6 +311,8 @@ export class PodNetwork {
       await writeKeys(privateKeyFile, keys);
       if (isDue) logger.info({ publicKey: keys.publicKey }, 'Replaced the WireGuard key of this node');
     }
+    const isRenewed = keyLifetimeMs > 0 && this.#options.nodes.hasSynced;
+    this.#keysDueMs = isRenewed ? keys.createdMs + keyLifetimeMs : Infinity;
     return { publicKey: keys.publicKey, privateKeyFile };
   }
 
