@@ -307,6 +307,7 @@ async function createPodParts(
     createPodNetwork(base, {
       ...{ client, node, events, runtime, checkpoints: checkpoints?.pods },
       nodesProvideServices: (aborted) => services.providedByNodes(aborted),
+      annotation: (key) => services.annotation(key),
     }),
   );
   const pressure = new NodePressure();

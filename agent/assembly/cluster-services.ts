@@ -7,7 +7,7 @@ import type { Client } from '../../api/machinery/client.ts';
 import { type Informer, Informers } from '../../api/machinery/informer.ts';
 import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
 import { endpointSlices, services } from '../../api/machinery/resources.ts';
-import { type PodCheckpoints, SERVED_BY } from '../pods/checkpoints/pod-checkpoints.ts';
+import { POD_NETWORK, type PodCheckpoints, SERVED_BY } from '../pods/checkpoints/pod-checkpoints.ts';
 import type { ClusterDns } from '../network/clusterdns/cluster-dns.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { NodeObject } from '../model/node.ts';
@@ -24,7 +24,7 @@ import type { Place } from '../network/serviceproxy/service-ports.ts';
 import { hostConntrack } from '../network/serviceproxy/udp-connections.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 import type { Base } from './base.ts';
-import { podNetworkOf } from './pod-network.ts';
+import { modeOfCluster, podNetworkPort } from './pod-network.ts';
 
 export interface ClusterServices {
   readonly lister: ServiceLister;
@@ -34,6 +34,8 @@ export interface ClusterServices {
   readonly clusterDomain: () => string;
   /** Whether the nodes of this cluster provide its services. Waits until the API server, or a stored state, has told. */
   providedByNodes(signal: AbortSignal): Promise<boolean>;
+  /** An annotation of the service `kube-dns`; empty without it, or in clusters whose nodes do not provide services. */
+  annotation(key: string): string;
   /** With `hostCleared`, no pods remain on this host that need the rules of services. */
   close(how: { readonly hostCleared: boolean }): Promise<void>;
 }
@@ -62,6 +64,7 @@ export async function clusterServices(
       nameServers: () => flags.clusterDns,
       clusterDomain: () => flags.clusterDomain,
       providedByNodes: () => Promise.resolve(false),
+      annotation: () => '',
       close: async () => undefined,
     };
   }
@@ -91,6 +94,11 @@ export async function clusterServices(
       if (!remembered.synced()) await known.synced(aborted);
       const dns = remembered.list().find(isNameServer);
       return dns !== undefined && isServedByNodes(dns);
+    },
+    annotation(key) {
+      const dns = remembered.list().find(isNameServer);
+      const annotations = new Map(Object.entries(dns?.metadata.annotations ?? {}));
+      return annotations.get(SERVED_BY) === 'nodes' ? (annotations.get(key) ?? '') : '';
     },
     async close(how) {
       await (await network)?.close(how);
@@ -158,7 +166,7 @@ async function serviceNetwork(
     clock,
     logger: logger.child({ part: 'service-proxy' }),
     masqueradeBit: flags.iptablesMasqueradeBit,
-    place: () => placeOf(nodeName, facts.node(), flags),
+    place: () => placeOf(nodeName, facts.node(), flags, known.get(DNS_NAMESPACE, DNS_SERVICE)),
     podCidrs: () => facts.podCidrs(),
     nodePortRanges: () => nodePortRanges(flags.nodeportAddresses, facts.node()),
     localhostNodePorts: flags.iptablesLocalhostNodeports && flags.nodeportAddresses.length === 0,
@@ -194,9 +202,10 @@ function ruleWriters(
   return { writers: all.filter(isAllowed), otherWriters: all.filter((writer) => !isAllowed(writer)) };
 }
 
-function placeOf(nodeName: string, node: NodeObject, flags: AgentFlags): Place {
+function placeOf(nodeName: string, node: NodeObject, flags: AgentFlags, dns: Service | undefined): Place {
   const agentPort = node.status?.daemonEndpoints?.kubeletEndpoint?.Port ?? flags.port;
-  const { port: networkPort } = podNetworkOf(flags);
+  const told = new Map(Object.entries(dns?.metadata.annotations ?? {})).get(POD_NETWORK) ?? '';
+  const networkPort = podNetworkPort(flags.podNetwork === 'auto' ? modeOfCluster(told) : flags.podNetwork, flags);
   return {
     nodeName,
     zone: node.metadata.labels?.[ZONE] ?? '',

@@ -17,7 +17,7 @@ import { allowForwarding } from '../network/podnetwork/forwarding.ts';
 import { PodNetwork } from '../network/podnetwork/pod-network.ts';
 import { POD_NETWORK_LOCK, podNetworkDirectory, removePodNetwork } from '../network/podnetwork/remove-pod-network.ts';
 import { takeNamespaceLock } from '../network/namespace-lock.ts';
-import type { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
+import { POD_NETWORK, POD_RANGES, type PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 import type { Base } from './base.ts';
@@ -32,6 +32,8 @@ export interface PodNetworkDeps {
   readonly runtime: Pick<Runtime, 'cniPlaces'>;
   /** Whether the nodes of this cluster provide its services. Rejects with the signal's reason. */
   readonly nodesProvideServices: (signal: AbortSignal) => Promise<boolean>;
+  /** What the control plane tells its agents; empty if it tells nothing. */
+  readonly annotation: (key: string) => string;
 }
 
 export interface NodePodNetwork extends Part {
@@ -58,9 +60,9 @@ export function createPodNetwork(base: Base, deps: PodNetworkDeps): NodePodNetwo
   let network: PodNetwork | undefined;
   let running: Promise<void> | undefined;
   const decide = async (): Promise<void> => {
-    const isOff = flags.podNetwork === 'auto' && !(await deps.nodesProvideServices(signal));
-    if (isOff) return off();
-    network = create(base, { ...deps, client, informers, stateDirectory, removeAll });
+    const mode = await chosenMode(flags.podNetwork, deps, signal);
+    if (mode === undefined) return off();
+    network = create(base, { ...deps, mode, client, informers, stateDirectory, removeAll });
     deps.node.onPodCidrs(() => network?.changed());
     running = network.run(signal);
   };
@@ -75,15 +77,27 @@ export function createPodNetwork(base: Base, deps: PodNetworkDeps): NodePodNetwo
   };
 }
 
-/** The mode and UDP port of the pod network. The port is 0 if the network has none. */
-export function podNetworkOf({ podNetwork, podNetworkPort }: Pick<AgentFlags, 'podNetwork' | 'podNetworkPort'>): {
-  readonly mode: NetworkMode;
-  readonly port: number;
-} {
-  const mode: NetworkMode = podNetwork === 'auto' || podNetwork === 'none' ? 'vxlan' : (podNetwork as NetworkMode);
-  if (podNetwork === 'none' || mode === 'routes') return { mode, port: 0 };
-  return { mode, port: podNetworkPort === 0 ? DEFAULT_PORTS[mode] : podNetworkPort };
+/** The UDP port that other nodes send to; 0 if the network has none. */
+export function podNetworkPort(mode: string, { podNetworkPort: port }: Pick<AgentFlags, 'podNetworkPort'>): number {
+  if (mode === 'none' || mode === 'routes') return 0;
+  return port === 0 ? DEFAULT_PORTS[mode === 'wireguard' ? mode : 'vxlan'] : port;
 }
+
+/** Returns `undefined` if the network is left to a network plugin. */
+export async function chosenMode(
+  flag: string,
+  { nodesProvideServices, annotation }: Pick<PodNetworkDeps, 'nodesProvideServices' | 'annotation'>,
+  signal: AbortSignal,
+): Promise<NetworkMode | undefined> {
+  if (flag !== 'auto') return flag as NetworkMode;
+  if (!(await nodesProvideServices(signal))) return undefined;
+  const mode = modeOfCluster(annotation(POD_NETWORK));
+  return mode === 'none' ? undefined : mode;
+}
+
+/** What the annotation of the cluster means. A control plane of an earlier release tells nothing. */
+export const modeOfCluster = (told: string): NetworkMode | 'none' =>
+  told === 'none' || told === 'wireguard' || told === 'routes' ? told : 'vxlan';
 
 function create(
   { flags, clock, logger, nodeName }: Base,
@@ -96,7 +110,10 @@ function create(
     informers,
     stateDirectory,
     removeAll,
+    mode,
+    annotation,
   }: PodNetworkDeps & {
+    readonly mode: NetworkMode;
     readonly client: Client;
     readonly informers: Informers;
     readonly stateDirectory: string;
@@ -104,10 +121,9 @@ function create(
   },
 ): PodNetwork {
   const own = logger.child({ part: 'pod-network' });
-  const { mode, port } = podNetworkOf(flags);
   return new PodNetwork({
     mode,
-    port,
+    port: podNetworkPort(mode, flags),
     nodeName,
     nodes: informers.for(nodes),
     memory: {
@@ -117,7 +133,7 @@ function create(
     ranges: () => node.podCidrs(),
     nodeAddresses: () => node.hostIps(),
     hostAddresses: () => Object.values(networkInterfaces()).flatMap((all) => (all ?? []).map(({ address }) => address)),
-    clusterRanges: () => [],
+    clusterRanges: () => annotation(POD_RANGES).split(','),
     cniPlaces: () => runtime.cniPlaces(),
     hairpin: flags.hairpinMode !== 'none',
     masqueradeBit: flags.iptablesMasqueradeBit,

@@ -57,7 +57,7 @@ export const serviceOptions = {
     default: 'auto',
     choices: ['auto', 'none', 'vxlan', 'wireguard', 'routes'],
     group: SERVICES,
-    help: "How pods of this node and of other nodes reach each other. 'none' leaves it to a network plugin. 'auto' does so too, except in a cluster whose kube-dns service is marked as served by nodes: there it is 'vxlan'. 'wireguard' encrypts; 'routes' is for nodes on one link. All nodes of a cluster need the same. What an earlier run has set up is removed where it is off.",
+    help: "How pods of this node and of other nodes reach each other. 'none' leaves it to a network plugin. 'auto' does so too, except in a cluster whose kube-dns service is marked as served by nodes: there it is what --pod-network of the control plane says, which is 'vxlan' by default. 'wireguard' encrypts; 'routes' is for nodes on one link. All nodes of a cluster need the same. What an earlier run has set up is removed where it is off.",
   }),
   podNetworkPort: option({
     name: 'pod-network-port',

@@ -57,7 +57,7 @@ const own = {
 
 /** The flags that this command sets itself, because they connect the parts. */
 const OWN_AGENT_KEYS = ['kubeconfig', 'bootstrapKubeconfig', 'rootDir', 'certDir', 'imagesDir'] as const;
-const OWN_PLANE_KEYS = ['dataDir', 'nodeServices'] as const;
+const OWN_PLANE_KEYS = ['dataDir', 'nodeServices', 'podNetwork'] as const;
 
 /** The flags of the control plane that this command has as well. */
 const PLANE_KEYS = [
@@ -224,7 +224,8 @@ function ownPlaneFlags(
 
 function planeFlags(values: UpFlags): Partial<ControlPlaneFlags> {
   const { verbosity, serviceProxy } = values;
-  return { ...pickKeys(values, PLANE_KEYS), verbosity, nodeServices: serviceProxy !== 'none' };
+  const podNetwork = values.podNetwork === 'auto' ? controlPlaneFlags.podNetwork.default : values.podNetwork;
+  return { ...pickKeys(values, PLANE_KEYS), verbosity, podNetwork, nodeServices: serviceProxy !== 'none' };
 }
 
 /** Without the service kube-dns, the agent does not recognize a cluster whose policies it enforces. */

@@ -26,10 +26,12 @@ export async function ensureNodeServices(
     readonly servesNames: boolean;
     /** The nodes enforce network policies. Without the right to read policies they remove their rules. */
     readonly enforcesPolicies: boolean;
+    /** What agents set up between nodes, and the ranges of all pods. */
+    readonly podNetwork: { readonly mode: string; readonly ranges: readonly string[] };
     readonly logger: Logger;
   },
 ): Promise<void> {
-  const { serviceClusterCidrs, servesNames, enforcesPolicies, logger } = options;
+  const { serviceClusterCidrs, servesNames, enforcesPolicies, podNetwork, logger } = options;
   await createIfMissing(client, clusterRoleBindings, {
     apiVersion: 'rbac.authorization.k8s.io/v1',
     kind: 'ClusterRoleBinding',
@@ -41,7 +43,9 @@ export async function ensureNodeServices(
   else
     for (const name of [POLICY_ROLE, POLICY_PEERS_ROLE])
       await tolerate(client.delete(clusterRoleBindings, '', name), isNotFound);
-  if (servesNames) await ensureDns(client, serviceClusterCidrs, logger);
+  if (!servesNames) return;
+  await ensureDns(client, serviceClusterCidrs, logger);
+  await publishPodNetwork(client, podNetwork);
 }
 
 async function letNodesReadPolicies(client: Client): Promise<void> {
@@ -72,6 +76,20 @@ async function ensureDns(client: Client, serviceClusterCidrs: readonly string[],
     logger.warn({ address }, 'Another service has the usual address of kube-dns, so kube-dns gets another one');
     await createDns(client, undefined);
   }
+}
+
+/** Agents read it from the service `kube-dns`, which each of them may. It follows the flags of the last start. */
+async function publishPodNetwork(
+  client: Client,
+  { mode, ranges }: { readonly mode: string; readonly ranges: readonly string[] },
+): Promise<void> {
+  const { metadata } = (await findObject(client, services, NAMESPACE, NAME)) ?? { metadata: {} };
+  const found = new Map(Object.entries(metadata.annotations ?? {}));
+  const annotations = { 'orchlet.local/pod-network': mode, 'orchlet.local/pod-ranges': ranges.join(',') };
+  // An administrator may have given the name to another service.
+  if (found.get('orchlet.local/served-by') !== 'nodes') return;
+  if (Object.entries(annotations).every(([key, value]) => found.get(key) === value)) return;
+  await client.patch(services, NAMESPACE, NAME, 'merge', { metadata: { annotations } });
 }
 
 async function createDns(client: Client, clusterIP: string | undefined): Promise<void> {

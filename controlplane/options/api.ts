@@ -20,6 +20,14 @@ export const apiFlags = {
     group: API,
     help: 'Make what agents with --service-proxy need: the service kube-dns, and the right of nodes to read endpoints and network policies and, once there is a policy, namespaces and pods.',
   }),
+  podNetwork: flag({
+    name: 'pod-network',
+    type: 'string',
+    default: 'vxlan',
+    choices: ['vxlan', 'wireguard', 'routes', 'none'],
+    group: API,
+    help: "With --node-services: the pod network that agents with --pod-network=auto set up between nodes from their start on. 'none' leaves it to a network plugin.",
+  }),
   serviceNodePortRange: flag({
     name: 'service-node-port-range',
     type: 'string',

@@ -185,6 +185,7 @@ async function bootstrap({ clients, registry, flags, clock, logger }: Parts): Pr
     await ensureNodeServices(clients.system, {
       serviceClusterCidrs: flags.serviceClusterIpRange,
       servesNames: isPartEnabled(flags, 'name-server'),
+      podNetwork: { mode: flags.podNetwork, ranges: flags.clusterCidr },
       enforcesPolicies: isPartEnabled(flags, 'network-policies'),
       logger,
     });

@@ -43,7 +43,9 @@ describe(
 
     async function restartAgents(flags: readonly string[], around: readonly string[] = []): Promise<void> {
       await Promise.all(cluster.host.nodes.map((node) => node.stopAgent()));
-      for (const node of cluster.host.nodes) node.startAgent(flags, around);
+      // Routes of both families need an address of each as gateway.
+      for (const node of cluster.host.nodes)
+        node.startAgent(['--node-ip', `${node.address},${node.address6}`, ...flags], around);
     }
 
     test('every pod reaches every other one and its service, in both families, with its own address', async () => {

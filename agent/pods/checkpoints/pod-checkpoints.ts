@@ -124,6 +124,9 @@ export class PodCheckpoints {
 
 /** An annotation of the service `kube-dns` that names who serves it. The resolver files of pods depend on it. */
 export const SERVED_BY = 'orchlet.local/served-by';
+/** Annotations of the same service: the pod network that agents set up, and the ranges of all pods, with commas between. */
+export const POD_NETWORK = 'orchlet.local/pod-network';
+export const POD_RANGES = 'orchlet.local/pod-ranges';
 
 function isPod(value: unknown): value is Pod {
   const pod = value as Partial<Pod> | undefined;
@@ -141,9 +144,9 @@ function storedService({ metadata: { name, namespace, annotations }, ...service 
     readonly clusterIPs?: readonly string[];
     readonly ports?: unknown;
   };
-  const servedBy = annotations?.[SERVED_BY];
+  const kept = Object.entries(annotations ?? {}).filter(([key]) => [SERVED_BY, POD_NETWORK, POD_RANGES].includes(key));
   return {
-    metadata: { name, namespace, ...(servedBy === undefined ? {} : { annotations: { [SERVED_BY]: servedBy } }) },
+    metadata: { name, namespace, ...(kept.length === 0 ? {} : { annotations: Object.fromEntries(kept) }) },
     spec: { clusterIP, clusterIPs, ports },
   };
 }

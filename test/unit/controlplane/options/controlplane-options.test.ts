@@ -94,5 +94,6 @@ test('flags that Kubernetes does not have are few and known', () =>
     'loopback-targets',
     'manifests-dir',
     'node-services',
+    'pod-network',
     'scheduler',
   ]));
