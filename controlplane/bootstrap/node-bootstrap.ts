@@ -75,6 +75,13 @@ export interface ClusterInfo {
   readonly signedBundle: string | undefined;
 }
 
+/** The CA (PEM) that `cluster-info` names. */
+export async function publishedCa(client: Client): Promise<string | undefined> {
+  const { data } = (await findObject(client, configMaps, NAMESPACE, CLUSTER_INFO)) ?? {};
+  const encoded = /^ *certificate-authority-data: ["']?([A-Za-z0-9+/=]+)/m.exec(data?.['kubeconfig'] ?? '')?.[1];
+  return encoded === undefined ? undefined : Buffer.from(encoded, 'base64').toString();
+}
+
 /** The host of the API server that `cluster-info` names. `undefined` if it names none. */
 export async function publishedHost(client: Client): Promise<string | undefined> {
   const { data } = (await findObject(client, configMaps, NAMESPACE, CLUSTER_INFO)) ?? {};

@@ -8,7 +8,7 @@
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
 import type { Client } from '../../api/machinery/client.ts';
-import { type Clock, sleepOn } from '../../api/machinery/clock.ts';
+import { type Clock, pause, sleepOn } from '../../api/machinery/clock.ts';
 import { customResourceDefinitions } from '../../api/machinery/resources.ts';
 import { runWorkers, WorkQueue } from '../../api/machinery/work-queue.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
@@ -64,6 +64,9 @@ const LONGEST_RETRY_MS = 30_000;
 /** The number of definitions that are processed at a time. Writes of several definitions share a commit. */
 const WORKERS = 32;
 const POLL_MS = 100;
+const LONGEST_SETTLING_MS = 5000;
+/** How long another server may still be writing an object that it accepted before it saw the deletion of the definition. */
+const OTHERS_WRITE_MS = 2000;
 
 export class CustomResources {
   readonly #options: CustomResourcesOptions;
@@ -72,6 +75,8 @@ export class CustomResources {
   /** The queue of the names of definitions. */
   readonly #queue: WorkQueue;
   readonly #cleaning = new Set<string>();
+  /** The definitions whose newest state is not served yet. */
+  readonly #unsettled = new Map<string, { changes: number; readonly settled: PromiseWithResolvers<void> }>();
 
   constructor(options: CustomResourcesOptions) {
     this.#options = options;
@@ -80,7 +85,8 @@ export class CustomResources {
 
   /** Resolves when all existing definitions are served. */
   async start(): Promise<void> {
-    const { definitions, logger, signal } = this.#options;
+    const { definitions, logger, signal, catalog, storage } = this.#options;
+    if (storage.catchUp !== undefined) catalog.settleBy((group, resource) => this.#settled(`${resource}.${group}`));
     for (const object of definitions.list()) {
       const { metadata, spec, status } = object as Definition;
       if (status?.acceptedNames !== undefined) {
@@ -104,7 +110,31 @@ export class CustomResources {
   }
 
   #changed(name: string): void {
+    const known = this.#unsettled.get(name);
+    if (known === undefined) this.#unsettled.set(name, { changes: 1, settled: Promise.withResolvers<void>() });
+    else known.changes += 1;
     this.#queue.add(name);
+  }
+
+  /** A definition that cannot be served does not hold up its requests for ever. */
+  #settled(name: string): Promise<void> | undefined {
+    const unsettled = this.#unsettled.get(name);
+    if (unsettled === undefined) return undefined;
+    const { clock, signal } = this.#options;
+    return Promise.race([unsettled.settled.promise, pause(clock, LONGEST_SETTLING_MS, signal)]);
+  }
+
+  async #syncAndSettle(name: string): Promise<void> {
+    const { changes } = this.#unsettled.get(name) ?? {};
+    try {
+      await this.#sync(name);
+    } finally {
+      const unsettled = this.#unsettled.get(name);
+      if (unsettled !== undefined && unsettled.changes === changes) {
+        this.#unsettled.delete(name);
+        unsettled.settled.resolve();
+      }
+    }
   }
 
   /** `attempted` is called after each attempt, whether it succeeded or not. */
@@ -114,7 +144,7 @@ export class CustomResources {
       queue: this.#queue,
       workers: WORKERS,
       signal,
-      reconcile: (name) => this.#sync(name).finally(() => attempted(name)),
+      reconcile: (name) => this.#syncAndSettle(name).finally(() => attempted(name)),
       onError: (error, name) => {
         if (!isConflict(error)) logger.warn({ err: error, definition: name }, 'A custom resource could not be served');
       },
@@ -242,7 +272,9 @@ export class CustomResources {
     this.#deleteObjects(name, definition)
       .catch((error: unknown) => {
         if (signal.aborted || isNotFound(error)) return;
-        logger.warn({ err: error, definition: name }, 'The objects of a custom resource could not be deleted');
+        // Every server cleans up, and another one was first.
+        if (!isConflict(error))
+          logger.warn({ err: error, definition: name }, 'The objects of a custom resource could not be deleted');
         this.#queue.addAfter(name, RETRY_MS);
       })
       .finally(() => this.#cleaning.delete(name));
@@ -250,7 +282,7 @@ export class CustomResources {
 
   /** Deletes all objects, then removes the finalizer, and then deletes the definition. */
   async #deleteObjects(name: string, definition: Definition): Promise<void> {
-    const { client, clock, signal } = this.#options;
+    const { client, clock, signal, storage } = this.#options;
     const served = this.#served.get(name);
     const info = served?.sets[0]?.info;
     await this.#condition(name, 'True', 'InstanceDeletionInProgress', 'CustomResource deletion is in progress');
@@ -264,6 +296,12 @@ export class CustomResources {
       };
       await client.deleteCollection(target, { signal });
       while (served.cache.count() > 0) await sleepOn(clock, POLL_MS, signal);
+      if (storage.catchUp !== undefined) {
+        await sleepOn(clock, OTHERS_WRITE_MS, signal);
+        await storage.catchUp();
+        if (served.cache.count() > 0)
+          throw new Error('another server created objects meanwhile; they are deleted as well');
+      }
     }
     const current = (await client.get(customResourceDefinitions, '', name)) as Definition;
     if (current.metadata.uid !== definition.metadata.uid) return;

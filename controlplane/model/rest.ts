@@ -263,4 +263,9 @@ export interface ResourceCatalog {
    * other server writes. Requests for the newest state call it first.
    */
   readonly catchUp?: (() => Promise<void>) | undefined;
+  /**
+   * Resolves when the resource is served as its definition that `catchUp` showed says, because other servers serve it so
+   * already. Returns `undefined` if it is, or if no other server writes definitions.
+   */
+  settled?(group: string, resource: string): Promise<void> | undefined;
 }

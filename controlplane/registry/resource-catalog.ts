@@ -12,6 +12,8 @@ export interface MutableCatalog extends ResourceCatalog {
   replace(rests: readonly Rest[]): void;
   /** Removes a resource with its subresources. */
   remove(group: string, version: string, resource: string): void;
+  /** Sets what `settled` asks. */
+  settleBy(settled: NonNullable<ResourceCatalog['settled']>): void;
 }
 
 /** A resource of one version. It has its endpoints by subresource. */
@@ -31,6 +33,7 @@ export function createCatalog({ catchUp }: Pick<ResourceCatalog, 'catchUp'> = {}
   let byResource: ReadonlyMap<string, readonly Row[]> | undefined;
   const listeners = new Set<() => void>();
   let infos: readonly ResourceInfo[] | undefined;
+  let settled: ResourceCatalog['settled'];
 
   const keyOf = (group: string, version: string, resource: string): string => `${group}/${version}/${resource}`;
   function changed(): void {
@@ -75,6 +78,10 @@ export function createCatalog({ catchUp }: Pick<ResourceCatalog, 'catchUp'> = {}
       return () => void listeners.delete(listener);
     },
     catchUp,
+    settled: (group, resource) => settled?.(group, resource),
+    settleBy(by) {
+      settled = by;
+    },
     set,
     replace(rests) {
       rows.clear();

@@ -63,7 +63,7 @@ export function createHandler(options: HandlerOptions): Handler {
     [
       guardFilter(options),
       requestInfoFilter(),
-      ...(catalog.catchUp === undefined ? [] : [freshnessFilter(catalog.catchUp)]),
+      ...(catalog.catchUp === undefined ? [] : [freshnessFilter(catalog)]),
       authenticationFilter(options),
       auditFilter(options.audit),
       impersonationFilter(authorizer),

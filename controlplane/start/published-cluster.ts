@@ -4,6 +4,8 @@
  */
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
+import { readPem } from '../../api/pki/pem.ts';
+import { StartError } from '../model/start-error.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { typedClient } from '../../api/machinery/typed-client.ts';
@@ -11,13 +13,33 @@ import { keepKubernetesService } from '../bootstrap/kubernetes-service.ts';
 import { type ServerAddresses, serverAddresses } from '../bootstrap/server-addresses.ts';
 import { keepServerIdentity } from '../bootstrap/server-identity.ts';
 import { storageBackendOf } from '../options/storage.ts';
-import { ensureClusterInfo, publishedHost } from '../bootstrap/node-bootstrap.ts';
+import { ensureClusterInfo, publishedCa, publishedHost } from '../bootstrap/node-bootstrap.ts';
 import { readSignedBundle } from '../pki/authority-rotation.ts';
 import { hostAddresses } from './host-address.ts';
 import type { Parts } from './parts.ts';
 import { PublishedAddress } from './published-address.ts';
 
 const CHECK_MS = 10_000;
+
+/**
+ * Throws if other servers run on the storage and the cluster has another CA: they would refuse each other's certificates and
+ * tokens.
+ */
+export async function refuseOtherCa({ flags, storage, clock, clients, security }: Parts): Promise<void> {
+  if (storageBackendOf(flags) !== 'etcd3') return;
+  const servers = await serverAddresses(storage, clock).all();
+  const known = await publishedCa(clients.system);
+  if (servers.length === 0 || known === undefined) return;
+  const own = security.pki.material().ca.certificatePem;
+  const isShared = blocksOf(own).some((block) => blocksOf(known).includes(block));
+  if (!isShared)
+    throw new StartError(
+      `the cluster on ${flags.etcdServers.join()} has another CA than ${security.pki.paths.caCertificate}, and other control planes run (${servers.join(', ')}): bring its keys to this host with 'orchlet join --control-plane'`,
+    );
+}
+
+const blocksOf = (pem: string): readonly string[] =>
+  readPem(pem).flatMap(({ label, text }) => (label === 'CERTIFICATE' ? text.trim() : []));
 
 /** `port`: where the server listens. Resolves when `cluster-info` is there. */
 export async function keepPublished(parts: Parts, port: number): Promise<void> {

@@ -31,6 +31,7 @@ import { createApiServer } from './api-server.ts';
 import { MASTERS } from './clients.ts';
 import { startLoops } from './loops.ts';
 import type { Parts } from './parts.ts';
+import { refuseOtherCa } from './published-cluster.ts';
 
 const CLOSE_GRACE_MS = 3000;
 
@@ -66,6 +67,7 @@ export async function serve(parts: Parts): Promise<Serving> {
   await customResources.start();
   startHooks.done('definitions');
   checkPolicies(parts);
+  await refuseOtherCa(parts);
   await bootstrap(parts);
   startHooks.done('bootstrap');
   const aggregator = createAggregator(parts);

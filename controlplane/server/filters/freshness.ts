@@ -1,15 +1,21 @@
 /**
  * Waits until the caches show what other servers wrote before the request. It is the first filter that reads them: users,
  * permissions and objects are then as new as the request. Reads that accept an older state (`resourceVersion`) do not wait.
+ *
+ * A custom resource is then served here as well, once another server has shown that its definition is established.
  */
+import type { ResourceCatalog } from '../../model/rest.ts';
 import type { Filter } from '../request.ts';
 
-export function freshnessFilter(catchUp: () => Promise<void>): Filter {
+export function freshnessFilter({ catchUp, settled }: Pick<ResourceCatalog, 'catchUp' | 'settled'>): Filter {
   return async (request, next) => {
-    const { isResource, verb } = request.info;
+    const { isResource, verb, group, resource } = request.info;
     const isRead = verb === 'get' || verb === 'list' || verb === 'watch';
     const acceptsOlder = isRead && (request.query.get('resourceVersion') ?? '') !== '';
-    if (isResource && !acceptsOlder) await catchUp();
+    if (isResource && !acceptsOlder) {
+      await catchUp?.();
+      await settled?.(group, resource);
+    }
     return next(request);
   };
 }
