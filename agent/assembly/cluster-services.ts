@@ -244,6 +244,7 @@ async function clusterDns(
       hasServices: (namespace) => known.list(namespace).length > 0,
       serviceAt: (address) => known.byIndex('address', address)[0],
       slicesAt: (address) => slices.byIndex('address', address),
+      nameServers,
     },
     domain: flags.clusterDomain === '' ? DEFAULT_DOMAIN : flags.clusterDomain.toLowerCase(),
     synced: () => known.hasSynced && slices.hasSynced,

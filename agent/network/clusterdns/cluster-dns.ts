@@ -215,6 +215,8 @@ export class ClusterDns {
     const found = isOurs ? clusterRecords(name, type, domain, names, most) : reverseRecords(name, type, domain, names);
     // An address that is not in the cluster may belong to another zone.
     if (found === undefined) return isOurs ? { code: NO_SUCH_NAME, answers: [], additionals: [] } : undefined;
+    if (name === domain && type === 'SOA')
+      return { code: NO_ERROR, answers: [startOfAuthority(domain)], additionals: [] };
     const answers = found.answers.map((record) => answerOf(record, asked));
     const [alias] = found.answers;
     if (alias?.type === 'CNAME' && type !== 'CNAME' && aliases < MOST_ALIASES)

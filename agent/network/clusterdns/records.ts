@@ -3,7 +3,7 @@
  * the endpoints of headless services, pods by their address, and reverse records. Pure. `ClusterDns` calls it for each
  * query with listers of the informers.
  */
-import { isIPv6 } from 'node:net';
+import { isIP, isIPv6 } from 'node:net';
 import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
 import type { SlicesOf } from '../serviceproxy/service-ports.ts';
 
@@ -15,10 +15,12 @@ export interface ClusterNames {
   readonly serviceAt: (address: string) => Service | undefined;
   /** Returns the slices that have an endpoint with this address. */
   readonly slicesAt: (address: string) => readonly EndpointSlice[];
+  /** The addresses of the name server for pods. */
+  readonly nameServers: () => readonly string[];
 }
 
 export type DnsRecord =
-  | { readonly type: 'A' | 'AAAA' | 'PTR' | 'CNAME'; readonly name: string; readonly data: string }
+  | { readonly type: 'A' | 'AAAA' | 'PTR' | 'CNAME' | 'NS'; readonly name: string; readonly data: string }
   | { readonly type: 'TXT'; readonly name: string; readonly data: string }
   | {
       readonly type: 'SRV';
@@ -46,7 +48,16 @@ export function clusterRecords(
   most = Number.MAX_SAFE_INTEGER,
 ): Found | undefined {
   const labels = name.slice(0, -domain.length - 1).split('.');
-  if (name === domain) return NOTHING;
+  const server = `ns.dns.${domain}`;
+  const serverRecords = (wanted: string): Found => addressRecords(server, wanted, names.nameServers(), most);
+  if (name === domain)
+    return type === 'NS'
+      ? {
+          answers: [{ type: 'NS', name, data: server }],
+          additionals: ['A', 'AAAA'].flatMap((wanted) => serverRecords(wanted).answers),
+        }
+      : NOTHING;
+  if (name === server) return serverRecords(type);
   if (name === `dns-version.${domain}`)
     return { answers: type === 'TXT' ? [{ type: 'TXT', name, data: '1.1.0' }] : [], additionals: [] };
   const [kind, namespace, last, ...more] = labels.toReversed();
@@ -91,17 +102,21 @@ function serviceRecords(name: string, type: string, before: readonly string[], w
   const { service } = where;
   const { spec } = service;
   if (spec?.type === 'ExternalName') {
-    if (before.length > 0) return undefined;
-    return { answers: [{ type: 'CNAME', name, data: spec.externalName ?? '' }], additionals: [] };
+    const target = (spec.externalName ?? '').replace(/\.$/, '');
+    // An address is the target of no alias.
+    if (before.length > 0 || target === '' || isIP(target) !== 0) return undefined;
+    return { answers: [{ type: 'CNAME', name, data: target }], additionals: [] };
   }
   const addresses = (spec?.clusterIPs ?? []).filter((address) => address !== 'None' && address !== '');
   const isHeadless = addresses.length === 0;
   if (before.length === 0) {
+    // A headless service without ready endpoints does not exist, as in CoreDNS.
+    if (isHeadless && endpointHosts(where).next().done === true) return undefined;
     if (type === 'SRV') return portRecords(name, '', '', where);
     const own = isHeadless ? endpointHosts(where).flatMap((host) => host.addresses) : addresses;
     return addressRecords(name, type, own, where.most);
   }
-  if (before.length === 1 && isHeadless) {
+  if (before.length === 1) {
     const hosts = [...endpointHosts(where).filter(({ label }) => label === before[0])];
     return hosts.length === 0
       ? undefined
@@ -116,7 +131,9 @@ function serviceRecords(name: string, type: string, before: readonly string[], w
   if (before.length !== 2 || !port.startsWith('_') || !protocol.startsWith('_')) return undefined;
   const found = portRecords(name, port.slice(1), protocol.slice(1), where);
   if (found.answers.length === 0) return undefined;
-  return type === 'SRV' ? found : NOTHING;
+  if (type === 'SRV') return found;
+  const targets = found.additionals.flatMap((record) => (record.type === type ? [String(record.data)] : []));
+  return addressRecords(name, type, targets, where.most);
 }
 
 interface Host {
@@ -197,9 +214,12 @@ function* targetsAt(address: string, domain: string, names: ClusterNames): Gener
   for (const slice of names.slicesAt(address)) {
     const { namespace = '', labels } = slice.metadata;
     const name = labels?.['kubernetes.io/service-name'] ?? '';
-    if (names.service(namespace, name)?.spec?.clusterIP !== 'None') continue;
-    const endpoint = slice.endpoints?.find(({ addresses }) => addresses.includes(address));
-    const label = endpoint?.hostname === undefined || endpoint.hostname === '' ? dashed(address) : endpoint.hostname;
+    if (name === '') continue;
+    const endpoint = slice.endpoints?.find(
+      ({ addresses, conditions }) => conditions?.ready !== false && addresses.includes(address),
+    );
+    if (endpoint === undefined) continue;
+    const label = endpoint.hostname === undefined || endpoint.hostname === '' ? dashed(address) : endpoint.hostname;
     yield `${label}.${name}.${namespace}.svc.${domain}`;
   }
 }

@@ -44,10 +44,24 @@ function parseResolvConf(text: string): DnsConfig {
   return { servers, searches, options };
 }
 
-export async function hostDns(settings: DnsSettings): Promise<DnsConfig> {
+/** The addresses at which systemd-resolved answers processes of the host, and the file with the name servers behind it. */
+const RESOLVED_STUBS: ReadonlySet<string> = new Set(['127.0.0.53', '127.0.0.54']);
+const RESOLVED_SERVERS = '/run/systemd/resolve/resolv.conf';
+
+/**
+ * Returns the name servers of the host. Pods cannot reach the stub of systemd-resolved, and it may ask the cluster's name server
+ * itself, so the servers behind it take its place. The kubelet has to be told so by `--resolv-conf`.
+ */
+export async function hostDns(settings: DnsSettings, resolvedServers = RESOLVED_SERVERS): Promise<DnsConfig> {
   // Without a file, the name server of this host resolves names.
   if (settings.resolvConf === '') return { servers: ['127.0.0.1'], searches: ['.'], options: [] };
-  return parseResolvConf(await readFile(settings.resolvConf, 'utf8'));
+  const host = parseResolvConf(await readFile(settings.resolvConf, 'utf8'));
+  if (!host.servers.some((server) => RESOLVED_STUBS.has(server))) return host;
+  const behind = await readFile(resolvedServers, 'utf8').then(parseResolvConf, (error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return undefined;
+    throw error;
+  });
+  return behind === undefined || behind.servers.length === 0 ? host : behind;
 }
 
 export function podDns(

@@ -18,6 +18,9 @@ const services = [
   service('db', { clusterIP: 'None', clusterIPs: ['None'], ports: [{ name: 'sql', port: 5432 }] }),
   service('away', { type: 'ExternalName', externalName: 'shop.example.org' }),
   service('alias', { type: 'ExternalName', externalName: 'web.shop.svc.cluster.local' }),
+  service('number', { type: 'ExternalName', externalName: '10.9.9.9' }),
+  service('dotted', { type: 'ExternalName', externalName: 'shop.example.org.' }),
+  service('idle', { clusterIP: 'None', clusterIPs: ['None'], ports: [{ name: 'http', port: 80 }] }),
   service('crowd', { clusterIP: 'None', clusterIPs: ['None'] }),
 ];
 const slice = (name: string, endpoints: readonly object[]): EndpointSlice =>
@@ -28,6 +31,8 @@ const slice = (name: string, endpoints: readonly object[]): EndpointSlice =>
     endpoints,
   }) as unknown as EndpointSlice;
 const slices = [
+  slice('web', [{ addresses: ['10.0.0.4'] }]),
+  slice('idle', [{ addresses: ['10.0.0.5'], conditions: { ready: false } }]),
   slice('db', [
     { addresses: ['10.0.0.1'], hostname: 'db-0' },
     { addresses: ['10.0.0.2'] },
@@ -41,6 +46,7 @@ const slices = [
 /** The number of endpoint look-ups. */
 let resolved = 0;
 const names: ClusterNames = {
+  nameServers: () => ['10.96.0.10', 'fd00::a'],
   service: (namespace, name) =>
     services.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name),
   slicesOf: (namespace, name) => {
@@ -119,6 +125,24 @@ describe('the cluster DNS server', () => {
     assert.deepEqual(await resolver.reverse('10.96.0.7'), ['web.shop.svc.cluster.local']);
     assert.deepEqual(await resolver.reverse('10.0.0.1'), ['db-0.db.shop.svc.cluster.local']);
     assert.deepEqual(await resolver.reverse('fd00::7'), ['web.shop.svc.cluster.local']);
+  });
+
+  it('resolves names as CoreDNS does where the specification leaves it open', async () => {
+    assert.deepEqual(await resolver.resolve4('10-0-0-4.web.shop.svc.cluster.local'), ['10.0.0.4'], 'an endpoint');
+    assert.deepEqual(await resolver.reverse('10.0.0.4'), ['10-0-0-4.web.shop.svc.cluster.local']);
+    assert.equal(await code(resolver.resolve4('idle.shop.svc.cluster.local')), 'ENOTFOUND', 'no ready endpoint');
+    assert.deepEqual(await resolver.resolve4('_http._tcp.web.shop.svc.cluster.local'), ['10.96.0.7']);
+    assert.equal(await code(resolver.resolve4('number.shop.svc.cluster.local')), 'ENOTFOUND', 'an address is no alias');
+    assert.deepEqual(await resolver.resolveCname('dotted.shop.svc.cluster.local'), ['shop.example.org']);
+  });
+
+  it('answers for the zone', async () => {
+    assert.deepEqual(await resolver.resolveNs('cluster.local'), ['ns.dns.cluster.local']);
+    assert.deepEqual(await resolver.resolve4('ns.dns.cluster.local'), ['10.96.0.10']);
+    assert.deepEqual(await resolver.resolve6('ns.dns.cluster.local'), ['fd00::a']);
+    assert.equal((await resolver.resolveSoa('cluster.local')).nsname, 'ns.dns.cluster.local');
+    assert.deepEqual(await resolver.resolveTxt('dns-version.cluster.local'), [['1.1.0']]);
+    assert.equal(await code(resolver.resolve4('svc.cluster.local')), 'ENODATA');
   });
 
   it('distinguishes a name that does not exist from a name without such records', async () => {

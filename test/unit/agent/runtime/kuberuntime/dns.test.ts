@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';
@@ -73,6 +76,25 @@ describe("a pod's resolver", () => {
       ]);
     });
   }
+  it('has the servers behind the stub of systemd-resolved, which pods cannot reach', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'orchlet-dns-'));
+    const [host, behind] = ['host', 'behind'].map((name) => join(directory, name));
+    assert.ok(host !== undefined && behind !== undefined);
+    const servers = async (): Promise<readonly string[]> =>
+      (await hostDns({ ...settings, resolvConf: host }, behind)).servers;
+    try {
+      writeFileSync(host, 'nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch example.org\n');
+      assert.deepEqual(await servers(), ['127.0.0.53'], 'nothing else is known');
+      writeFileSync(behind, '# no servers yet\n');
+      assert.deepEqual(await servers(), ['127.0.0.53']);
+      writeFileSync(behind, 'nameserver 192.0.2.1\nsearch example.org\n');
+      assert.deepEqual(await servers(), ['192.0.2.1']);
+      writeFileSync(host, 'nameserver 127.0.0.1\n');
+      assert.deepEqual(await servers(), ['127.0.0.1'], 'another server of the host');
+    } finally {
+      rmSync(directory, { recursive: true, force: true });
+    }
+  });
   it("is this host's own server where no file is named", async () => {
     assert.deepEqual(await hostDns({ ...settings, resolvConf: '' }), {
       servers: ['127.0.0.1'],
