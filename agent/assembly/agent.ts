@@ -296,7 +296,7 @@ async function createPodParts(
   const { settings, events, node, checkpoints, state, volumes, usage, images } = parts;
   const { desired, table, workers } = state;
   const client = api?.client;
-  const services = lifecycle.add(await clusterServices(base, client, checkpoints?.pods, node));
+  const services = lifecycle.add(await clusterServices(base, client, checkpoints?.pods, node, registries.own));
   const network = lifecycle.add(
     createNetworkPolicies(base, {
       ...{ client, node, events, checkpoints: checkpoints?.pods },

@@ -2,17 +2,17 @@
  * Provides services to the agent: the environment variables of pods, and, if the options enable them, the service proxy and the
  * DNS server. They share one set of informers.
  */
+import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import { background } from '../../api/machinery/background.ts';
 import type { Client } from '../../api/machinery/client.ts';
-import { type Informer, Informers } from '../../api/machinery/informer.ts';
-import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
+import { Informers } from '../../api/machinery/informer.ts';
+import type { Service } from '../../api/machinery/kinds.ts';
 import { endpointSlices, services } from '../../api/machinery/resources.ts';
 import { POD_NETWORK, type PodCheckpoints, SERVED_BY } from '../pods/checkpoints/pod-checkpoints.ts';
 import type { ClusterDns } from '../network/clusterdns/cluster-dns.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { NodeObject } from '../model/node.ts';
 import type { ServiceLister } from '../runtime/kuberuntime/environment.ts';
-import { hostDns } from '../runtime/kuberuntime/dns.ts';
 import { hostNftables } from '../network/nftables.ts';
 import { hostPacketFilter } from '../network/serviceproxy/iptables.ts';
 import { IptablesWriter } from '../network/serviceproxy/iptables-writer.ts';
@@ -24,6 +24,7 @@ import type { Place } from '../network/serviceproxy/service-ports.ts';
 import { hostConntrack } from '../network/serviceproxy/udp-connections.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 import type { Base } from './base.ts';
+import { clusterNames, DEFAULT_DOMAIN } from './cluster-names.ts';
 import { modeOfCluster, podNetworkPort } from './pod-network.ts';
 
 export interface ClusterServices {
@@ -45,8 +46,6 @@ export interface NodeFacts {
   podCidrs(): readonly string[];
 }
 
-/** The domain of a cluster whose nodes serve `kube-dns`, unless `--cluster-domain` sets another one. */
-const DEFAULT_DOMAIN = 'cluster.local';
 const DNS_NAMESPACE = 'kube-system';
 const DNS_SERVICE = 'kube-dns';
 const ZONE = 'topology.kubernetes.io/zone';
@@ -56,6 +55,7 @@ export async function clusterServices(
   client: Client | undefined,
   checkpoints: PodCheckpoints | undefined,
   facts: NodeFacts,
+  metrics: MetricsRegistry,
 ): Promise<ClusterServices> {
   const { flags, clock, logger, signal } = base;
   if (client === undefined) {
@@ -82,7 +82,7 @@ export async function clusterServices(
   const nameServers = (): readonly string[] =>
     flags.clusterDns.length > 0 ? flags.clusterDns : (servedByNodes()?.spec?.clusterIPs ?? []);
   const clusterDomain = (): string => clusterDomainOf(flags, servedByNodes());
-  const network = startNetwork(base, informers, nameServers, facts).catch((error: unknown) => {
+  const network = startNetwork(base, informers, { nameServers, metrics }, facts).catch((error: unknown) => {
     if (!signal.aborted) logger.error({ err: error }, 'Cannot start the service proxy');
     return undefined;
   });
@@ -134,7 +134,7 @@ function servesNames(flags: AgentFlags, dns: KubeObject | undefined): boolean {
 async function startNetwork(
   base: Base,
   informers: Informers,
-  nameServers: () => readonly string[],
+  { nameServers, metrics }: { readonly nameServers: () => readonly string[]; readonly metrics: MetricsRegistry },
   facts: NodeFacts,
 ): Promise<Pick<ClusterServices, 'close'> | undefined> {
   const { flags, signal } = base;
@@ -143,15 +143,22 @@ async function startNetwork(
   if (flags.serviceProxy === 'auto') await known.synced(signal);
   const dns = known.get(DNS_NAMESPACE, DNS_SERVICE);
   if (flags.serviceProxy === 'auto' && (dns === undefined || !isServedByNodes(dns))) return undefined;
-  return serviceNetwork(base, informers, servesNames(flags, dns), nameServers, facts);
+  return serviceNetwork(base, informers, { withNames: servesNames(flags, dns), nameServers, metrics }, facts);
 }
 
 /** Starts the service proxy and the DNS server behind it. */
 async function serviceNetwork(
   base: Base,
   informers: Informers,
-  withNames: boolean,
-  nameServers: () => readonly string[],
+  {
+    withNames,
+    nameServers,
+    metrics,
+  }: {
+    readonly withNames: boolean;
+    readonly nameServers: () => readonly string[];
+    readonly metrics: MetricsRegistry;
+  },
   facts: NodeFacts,
 ): Promise<Pick<ClusterServices, 'close'>> {
   const { flags, clock, logger, nodeName, signal } = base;
@@ -177,7 +184,11 @@ async function serviceNetwork(
     prepareHost: prepareHost(logger),
   });
   if (withNames) {
-    dns = await clusterDns(base, known, slices, nameServers);
+    dns = await clusterNames(base, informers, {
+      nameServers,
+      metrics,
+      isConfigured: (service) => isNameServer(service) && isServedByNodes(service),
+    });
     await dns.listen(0);
   }
   background(proxy.run(signal), { logger, what: 'Keeping the rules of services', signal });
@@ -224,34 +235,5 @@ export function nodePortRanges(values: readonly string[], node: NodeObject): str
   return values.flatMap((value) => {
     if (value !== 'primary') return canonicalRange(value, value.includes(':') ? 'IPv6' : 'IPv4') ?? [];
     return addressesOf(node, 'InternalIP').map((address) => `${address}/${address.includes(':') ? 128 : 32}`);
-  });
-}
-
-async function clusterDns(
-  { flags, logger }: Base,
-  known: Informer<Service>,
-  slices: Informer<EndpointSlice>,
-  nameServers: () => readonly string[],
-): Promise<ClusterDns> {
-  known.addIndex('address', ({ spec }) => spec?.clusterIPs ?? []);
-  slices.addIndex('address', ({ endpoints }) => endpoints?.flatMap(({ addresses }) => addresses) ?? []);
-  // Only agents that serve names load the codec of DNS messages.
-  const { ClusterDns: Server } = await import('../network/clusterdns/cluster-dns.ts');
-  return new Server({
-    names: {
-      service: (namespace, name) => known.get(namespace, name),
-      slicesOf: (namespace, name) => slices.byIndex('service', `${namespace}/${name}`),
-      hasServices: (namespace) => known.list(namespace).length > 0,
-      serviceAt: (address) => known.byIndex('address', address)[0],
-      slicesAt: (address) => slices.byIndex('address', address),
-      nameServers,
-    },
-    domain: flags.clusterDomain === '' ? DEFAULT_DOMAIN : flags.clusterDomain.toLowerCase(),
-    synced: () => known.hasSynced && slices.hasSynced,
-    async upstreams() {
-      const { servers } = await hostDns({ clusterDns: [], clusterDomain: '', resolvConf: flags.resolvConf });
-      return servers.filter((server) => !nameServers().includes(server));
-    },
-    logger: logger.child({ part: 'dns' }),
   });
 }

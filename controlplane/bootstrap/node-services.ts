@@ -5,7 +5,7 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
-import { clusterRoleBindings, clusterRoles, services } from '../../api/machinery/resources.ts';
+import { clusterRoleBindings, clusterRoles, roleBindings, roles, services } from '../../api/machinery/resources.ts';
 import { isInvalid, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import { createIfMissing, findObject } from './existing-objects.ts';
 import { POLICY_PEERS_ROLE } from './policy-rights.ts';
@@ -15,6 +15,7 @@ const NAMESPACE = 'kube-system';
 const NAME = 'kube-dns';
 /** `policy-rights.ts` adds the right to read the peers once there is a policy. */
 const POLICY_ROLE = 'orchlet:network-policy';
+const CONFIG_ROLE = 'orchlet:kube-dns-config';
 /** By convention, the DNS service has the tenth address of the range. */
 const DNS_ADDRESS = 10;
 
@@ -65,6 +66,7 @@ async function letNodesReadPolicies(client: Client): Promise<void> {
 }
 
 async function ensureDns(client: Client, serviceClusterCidrs: readonly string[], logger: Logger): Promise<void> {
+  await ensureConfigRights(client);
   // A second `kube-dns` service would be refused because of its address, and not because of its name.
   if ((await findObject(client, services, NAMESPACE, NAME)) !== undefined) return;
   const address = serviceAddress(serviceClusterCidrs, DNS_ADDRESS);
@@ -90,6 +92,24 @@ async function publishPodNetwork(
   if (found.get('orchlet.local/served-by') !== 'nodes') return;
   if (Object.entries(annotations).every(([key, value]) => found.get(key) === value)) return;
   await client.patch(services, NAMESPACE, NAME, 'merge', { metadata: { annotations } });
+}
+
+/** Lets nodes read the ConfigMap with the name servers of other domains, which an administrator may create. */
+async function ensureConfigRights(client: Client): Promise<void> {
+  const metadata = { name: CONFIG_ROLE, namespace: NAMESPACE };
+  await createIfMissing(client, roles, {
+    apiVersion: 'rbac.authorization.k8s.io/v1',
+    kind: 'Role',
+    metadata,
+    rules: [{ apiGroups: [''], resources: ['configmaps'], resourceNames: [NAME], verbs: ['get', 'list', 'watch'] }],
+  });
+  await createIfMissing(client, roleBindings, {
+    apiVersion: 'rbac.authorization.k8s.io/v1',
+    kind: 'RoleBinding',
+    metadata,
+    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: CONFIG_ROLE },
+    subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: 'system:nodes' }],
+  });
 }
 
 async function createDns(client: Client, clusterIP: string | undefined): Promise<void> {

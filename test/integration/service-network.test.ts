@@ -4,8 +4,10 @@
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { createSocket } from 'node:dgram';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import dnsPacket from 'dns-packet';
 import { skipWithoutDocker } from './container-runtimes.ts';
 import { kubectls } from './kubectl.ts';
 import { RunningCluster } from './running-cluster.ts';
@@ -44,7 +46,8 @@ describe('services on a node', { skip, timeout: 200_000 }, () => {
     until(
       what,
       () => {
-        const done = cluster.kubectl(['exec', pod, '--', 'sh', '-c', command]);
+        // Pods come and go when the deployment is scaled.
+        const done = cluster.kubectl(['exec', 'deploy/hello', '--', 'sh', '-c', command]);
         return expected.test(done.stdout) ? done.stdout : undefined;
       },
       30_000,
@@ -92,6 +95,31 @@ describe('services on a node', { skip, timeout: 200_000 }, () => {
         const done = cluster.kubectl(['exec', running, '--', 'timeout', '5', 'wget', '-qO-', `http://${target}/`]);
         return /refused/.test(done.stderr) ? true : undefined;
       });
+  });
+
+  test('leave other domains to the name servers that an administrator names', async () => {
+    const server = createSocket('udp4');
+    server.on('message', (message, peer) => {
+      const { id = 0, questions = [] } = dnsPacket.decode(message);
+      const [{ name = '', type = 'A' } = {}] = questions;
+      const answers = type === 'A' ? [{ type: 'A' as const, name, ttl: 60, data: '203.0.113.77' }] : [];
+      server.send(dnsPacket.encode({ type: 'response', id, questions, answers }), peer.port, peer.address);
+    });
+    await new Promise<void>((resolve) => server.bind(0, '127.0.0.1', resolve));
+    try {
+      const stubDomains = JSON.stringify({ 'acme.test': [`127.0.0.1:${server.address().port}`] });
+      cluster.run([
+        'create',
+        'configmap',
+        'kube-dns',
+        '-n',
+        'kube-system',
+        `--from-literal=stubDomains=${stubDomains}`,
+      ]);
+      await soonInPod('the other domain', 'nslookup www.acme.test', /203\.0\.113\.77/);
+    } finally {
+      server.close();
+    }
   });
 
   test('of type LoadBalancer are reached at the address of the node', async () => {

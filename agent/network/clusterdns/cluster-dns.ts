@@ -9,8 +9,20 @@ import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { isIPv6, createServer, type Server, type Socket } from 'node:net';
 import dnsPacket, { type Answer, type DecodedPacket, type Question } from 'dns-packet';
 import type { Logger } from '../../../api/component/logger.ts';
-import { type ClusterNames, clusterRecords, type DnsRecord, reverseRecords } from './records.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
 import { ClientShares } from './client-shares.ts';
+import type { DnsObserver } from './dns-metrics.ts';
+import { type ClusterNames, clusterRecords, reverseRecords } from './records.ts';
+import type { ResponseCache } from './response-cache.ts';
+import {
+  answerOf,
+  MOST_UDP_BYTES,
+  reply,
+  type Resolved,
+  SHORTEST_RECORD_BYTES,
+  startOfAuthority,
+  type Transport,
+} from './responses.ts';
 import { askOverTcp, askOverUdp, framed, LONGEST_MESSAGE_BYTES, parseUpstream, queriesOf } from './upstream.ts';
 
 export interface ClusterDnsOptions {
@@ -22,16 +34,17 @@ export interface ClusterDnsOptions {
    */
   readonly synced: () => boolean;
   /**
-   * Returns the host's name servers in their order, as `address` or `address:port`. Called for each forwarded query.
+   * Returns the name servers for a name outside the cluster in their order, as `address` or `address:port`. Called for each
+   * forwarded query.
    */
-  readonly upstreams: () => Promise<readonly string[]>;
+  readonly upstreams: (name: string) => Promise<readonly string[]>;
+  /** Responses of other name servers. */
+  readonly cache: ResponseCache;
+  readonly clock: Clock;
+  readonly observer?: DnsObserver;
   readonly logger: Logger;
 }
 
-const TTL_SECONDS = 5;
-/** The UDP size for a client without EDNS, and the largest UDP response to any client. */
-const PLAIN_UDP_BYTES = 512;
-const MOST_UDP_BYTES = 1232;
 const UPSTREAM_MS = 2000;
 /** The maximum numbers of concurrently forwarded queries. Further ones fail with SERVFAIL. */
 const FORWARDED = { most: 1000, mostOfOne: 200 };
@@ -39,8 +52,6 @@ const TCP_IDLE_MS = 10_000;
 const CONNECTIONS = { most: 100, mostOfOne: 20 };
 /** The maximum number of queries of one connection that are answered at the same time. */
 const MOST_PIPELINED = 16;
-/** The shortest record in a response: the root as name, type, class, TTL, length and an IPv4 address. */
-const SHORTEST_RECORD_BYTES = 15;
 const MOST_BYTES = { udp: MOST_UDP_BYTES, tcp: LONGEST_MESSAGE_BYTES } as const;
 /** The maximum length of a CNAME chain. */
 const MOST_ALIASES = 8;
@@ -55,18 +66,10 @@ const SERVER_FAILURE = 2;
 const NO_SUCH_NAME = 3;
 const NOT_IMPLEMENTED = 4;
 
-type Transport = 'udp' | 'tcp';
-
 /** The client that sent a query. */
 interface Client {
   readonly address: string;
   readonly transport: Transport;
-}
-
-interface Resolved {
-  readonly code: number;
-  readonly answers: readonly Answer[];
-  readonly additionals: readonly Answer[];
 }
 
 export class ClusterDns {
@@ -188,12 +191,33 @@ export class ClusterDns {
     }
     const [question] = query.questions ?? [];
     if (query.type !== 'query' || question === undefined) return undefined;
+    const startMs = this.#options.clock.monotonic();
+    const response = await this.#respond(message, query, question, client);
+    this.#options.observer?.answered({
+      transport,
+      client: client.address,
+      zone: this.#zoneOf(question.name),
+      type: question.type,
+      code: response.readUInt16BE(2) & 0xf,
+      seconds: (this.#options.clock.monotonic() - startMs) / 1000,
+    });
+    return response;
+  }
+
+  #zoneOf(name: string): string {
+    const { domain } = this.#options;
+    const lower = name.toLowerCase();
+    return lower === domain || lower.endsWith(`.${domain}`) ? `${domain}.` : '.';
+  }
+
+  async #respond(message: Buffer, query: DecodedPacket, question: Question, client: Client): Promise<Buffer> {
+    const { transport } = client;
     try {
       if (((query.flags ?? 0) & OPCODE) !== 0)
         return reply(query, { code: NOT_IMPLEMENTED, answers: [], additionals: [] }, transport);
       const local = await this.#local(question, 0, client);
       if (local !== undefined) return reply(query, local, transport, this.#options.domain);
-      return await this.#forward(message, client);
+      return await this.#forward(message, question.name, client);
     } catch (error) {
       this.#options.logger.debug(
         { name: question.name, err: error instanceof Error ? error.message : error },
@@ -233,29 +257,32 @@ export class ClusterDns {
       flags: dnsPacket.RECURSION_DESIRED,
       questions: [next],
     });
-    const answer = await this.#forward(question, { ...client, transport: 'udp' });
+    const answer = await this.#forward(question, next.name, { ...client, transport: 'udp' });
     // Decoding takes time for each record. Without EDNS a response over UDP has at most 512 bytes.
     if (answer.length > MOST_UDP_BYTES) throw new Error('a name server sent a longer response than the query allows');
     return dnsPacket.decode(answer).answers ?? [];
   }
 
-  async #forward(message: Buffer, { address, transport }: Client): Promise<Buffer> {
+  async #forward(message: Buffer, name: string, { address, transport }: Client): Promise<Buffer> {
     if (!this.#forwarded.take(address)) throw new Error('too many queries are being forwarded to other name servers');
     try {
-      const upstreams = await this.#options.upstreams();
-      let last: unknown = new Error('the host has no name server configured');
-      for (const upstream of upstreams) {
-        try {
-          const ask = transport === 'udp' ? askOverUdp : askOverTcp;
-          return await ask(parseUpstream(upstream), message, UPSTREAM_MS);
-        } catch (error) {
-          last = error;
-        }
-      }
-      throw last;
+      return await this.#options.cache.resolve(message, transport, () => this.#ask(message, name, transport));
     } finally {
       this.#forwarded.release(address);
     }
+  }
+
+  async #ask(message: Buffer, name: string, transport: Transport): Promise<Buffer> {
+    const ask = transport === 'udp' ? askOverUdp : askOverTcp;
+    let last: unknown = new Error('the host has no name server configured');
+    for (const upstream of await this.#options.upstreams(name)) {
+      try {
+        return await ask(parseUpstream(upstream), message, UPSTREAM_MS);
+      } catch (error) {
+        last = error;
+      }
+    }
+    throw last;
   }
 }
 
@@ -287,82 +314,4 @@ function drained(socket: Socket): Promise<void> {
     };
     socket.once('drain', done).once('close', done);
   });
-}
-
-/**
- * Builds a response record with the name in the spelling of the query, because some clients use mixed case and verify
- * it.
- */
-function answerOf(record: DnsRecord, asked: string = record.name): Answer {
-  if (record.type === 'TXT') return { type: 'TXT', name: asked, ttl: TTL_SECONDS, data: record.data };
-  if (record.type === 'SRV') return { type: 'SRV', name: asked, ttl: TTL_SECONDS, data: record.data };
-  return { type: record.type, name: asked, ttl: TTL_SECONDS, data: record.data };
-}
-
-function reply(
-  query: DecodedPacket,
-  { code, answers, additionals }: Resolved,
-  transport: Transport,
-  domain?: string,
-): Buffer {
-  const option = query.additionals?.find((each) => each.type === 'OPT');
-  const limit =
-    transport === 'tcp'
-      ? LONGEST_MESSAGE_BYTES
-      : Math.min(MOST_UDP_BYTES, Math.max(PLAIN_UDP_BYTES, option?.udpPayloadSize ?? 0));
-  const flags =
-    (query.flag_rd === true ? dnsPacket.RECURSION_DESIRED : 0) |
-    dnsPacket.RECURSION_AVAILABLE |
-    (domain === undefined ? 0 : dnsPacket.AUTHORITATIVE_ANSWER) |
-    code;
-  const optional: Answer[] =
-    option === undefined
-      ? []
-      : [
-          {
-            type: 'OPT',
-            name: '.',
-            udpPayloadSize: MOST_UDP_BYTES,
-            extendedRcode: 0,
-            ednsVersion: 0,
-            flags: 0,
-            flag_do: false,
-            options: [],
-          },
-        ];
-  const encode = (parts: Partial<Resolved>, more: number): Buffer =>
-    dnsPacket.encode({
-      type: 'response',
-      id: query.id ?? 0,
-      flags: flags | more,
-      questions: query.questions ?? [],
-      answers: [...(parts.answers ?? [])],
-      authorities: answers.length > 0 || domain === undefined ? [] : [startOfAuthority(domain)],
-      additionals: [...(parts.additionals ?? []), ...optional],
-    });
-  for (const parts of [{ answers, additionals }, { answers }]) {
-    // A service may have thousands of endpoints: what cannot fit is not encoded at all.
-    if (((parts.additionals?.length ?? 0) + answers.length) * SHORTEST_RECORD_BYTES > limit) continue;
-    const whole = encode(parts, 0);
-    if (whole.length <= limit) return whole;
-  }
-  return encode({}, dnsPacket.TRUNCATED_RESPONSE);
-}
-
-/** Builds the SOA record, which limits how long clients cache a negative response. */
-function startOfAuthority(domain: string): Answer {
-  return {
-    type: 'SOA',
-    name: domain,
-    ttl: TTL_SECONDS,
-    data: {
-      mname: `ns.dns.${domain}`,
-      rname: `hostmaster.${domain}`,
-      serial: 1,
-      refresh: 7200,
-      retry: 1800,
-      expire: 86_400,
-      minimum: TTL_SECONDS,
-    },
-  };
 }

@@ -49,8 +49,8 @@ const RESOLVED_STUBS: ReadonlySet<string> = new Set(['127.0.0.53', '127.0.0.54']
 const RESOLVED_SERVERS = '/run/systemd/resolve/resolv.conf';
 
 /**
- * Returns the name servers of the host. Pods cannot reach the stub of systemd-resolved, and it may ask the cluster's name server
- * itself, so the servers behind it take its place. The kubelet has to be told so by `--resolv-conf`.
+ * Returns the name servers of the host. Pods cannot reach the stub of systemd-resolved, and it may ask the cluster's name
+ * server itself, so the servers behind it take its place. The kubelet has to be told so by `--resolv-conf`.
  */
 export async function hostDns(settings: DnsSettings, resolvedServers = RESOLVED_SERVERS): Promise<DnsConfig> {
   // Without a file, the name server of this host resolves names.

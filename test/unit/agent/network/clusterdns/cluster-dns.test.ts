@@ -7,7 +7,11 @@ import { after, before, describe, it } from 'node:test';
 import dnsPacket from 'dns-packet';
 import { ClusterDns } from '../../../../../agent/network/clusterdns/cluster-dns.ts';
 import type { ClusterNames } from '../../../../../agent/network/clusterdns/records.ts';
+import { type DnsObserver, dnsMetrics } from '../../../../../agent/network/clusterdns/dns-metrics.ts';
+import { ResponseCache } from '../../../../../agent/network/clusterdns/response-cache.ts';
 import { framed, FramedMessages, parseUpstream } from '../../../../../agent/network/clusterdns/upstream.ts';
+import { systemClock } from '../../../../../api/machinery/clock.ts';
+import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import type { EndpointSlice, Service } from '../../../../../api/machinery/kinds.ts';
 
@@ -64,6 +68,9 @@ describe('the cluster DNS server', () => {
   let upstream: ReturnType<typeof createSocket>;
   let resolver: Resolver;
   let isSynced = true;
+  const metrics = new MetricsRegistry();
+  const observer: DnsObserver = dnsMetrics(metrics, () => cache.size);
+  const cache: ResponseCache = new ResponseCache({ clock: systemClock, observer: observer.cache });
 
   before(async () => {
     upstream = createSocket('udp4');
@@ -80,6 +87,9 @@ describe('the cluster DNS server', () => {
       domain: 'cluster.local',
       synced: () => isSynced,
       upstreams: () => Promise.resolve([`127.0.0.1:${upstream.address().port}`]),
+      cache,
+      observer,
+      clock: systemClock,
       logger: silentLogger,
     });
     await dns.listen(0, '127.0.0.1');
@@ -156,6 +166,22 @@ describe('the cluster DNS server', () => {
     assert.deepEqual(await resolver.resolveCname('away.shop.svc.cluster.local'), ['shop.example.org']);
     assert.deepEqual(await resolver.resolve4('away.shop.svc.cluster.local'), ['203.0.113.5']);
     assert.deepEqual(await resolver.resolve4('alias.shop.svc.cluster.local'), ['10.96.0.7']);
+  });
+
+  it('counts queries and responses', async () => {
+    await resolver.resolve4('web.shop.svc.cluster.local');
+    await code(resolver.resolve4('none.shop.svc.cluster.local'));
+    await resolver.resolve4('counted.example.org');
+    await resolver.resolve4('counted.example.org');
+    const text = metrics.text();
+    for (const line of [
+      /coredns_dns_requests_total\{server="dns:\/\/:53",zone="cluster\.local\.",view="",proto="udp",family="1",type="A"\} [1-9]/,
+      /coredns_dns_responses_total\{server="dns:\/\/:53",zone="cluster\.local\.",view="",rcode="NXDOMAIN",plugin="kubernetes"\} [1-9]/,
+      /coredns_dns_responses_total\{server="dns:\/\/:53",zone="\.",view="",rcode="NOERROR",plugin="forward"\} [1-9]/,
+      /coredns_cache_misses_total\{server="dns:\/\/:53",zones="\.",view=""\} [1-9]/,
+      /coredns_dns_request_duration_seconds_count\{server="dns:\/\/:53",zone="\.",view=""\} [1-9]/,
+    ])
+      assert.match(text, line);
   });
 
   it("forwards all other queries to the host's name servers", async () => {

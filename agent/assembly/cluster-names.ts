@@ -1,0 +1,110 @@
+/** Creates the DNS server of the node: its informers, its cache, and the name servers that it asks for other names. */
+import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Informers } from '../../api/machinery/informer.ts';
+import type { Service } from '../../api/machinery/kinds.ts';
+import { configMaps, endpointSlices, services } from '../../api/machinery/resources.ts';
+import type { ClusterDns } from '../network/clusterdns/cluster-dns.ts';
+import { dnsMetrics } from '../network/clusterdns/dns-metrics.ts';
+import {
+  type ForwardConfig,
+  forwardConfig,
+  NO_FORWARD_CONFIG,
+  stubServers,
+} from '../network/clusterdns/forward-config.ts';
+import { ResponseCache, type CacheObserver } from '../network/clusterdns/response-cache.ts';
+import { hostDns } from '../runtime/kuberuntime/dns.ts';
+import type { Base } from './base.ts';
+
+/** The domain of a cluster whose nodes serve `kube-dns`, unless `--cluster-domain` sets another one. */
+export const DEFAULT_DOMAIN = 'cluster.local';
+const CONFIG_NAMESPACE = 'kube-system';
+const CONFIG_NAME = 'kube-dns';
+
+export interface ClusterNamesOptions {
+  /** The addresses that pods send queries to. */
+  readonly nameServers: () => readonly string[];
+  readonly metrics: MetricsRegistry;
+  /**
+   * Whether this is the service `kube-dns` of a cluster whose nodes serve names. Only there may the agent read the ConfigMap
+   * with the name servers of other domains.
+   */
+  readonly isConfigured: (service: Service) => boolean;
+}
+
+export async function clusterNames(
+  { flags, clock, logger: parent }: Base,
+  informers: Informers,
+  { nameServers, metrics, isConfigured }: ClusterNamesOptions,
+): Promise<ClusterDns> {
+  const logger = parent.child({ part: 'dns' });
+  const known = informers.for(services);
+  const slices = informers.for(endpointSlices);
+  known.addIndex('address', ({ spec }) => spec?.clusterIPs ?? []);
+  slices.addIndex('address', ({ endpoints }) => endpoints?.flatMap(({ addresses }) => addresses) ?? []);
+  const domain = flags.clusterDomain === '' ? DEFAULT_DOMAIN : flags.clusterDomain.toLowerCase();
+  const counted: { observer?: CacheObserver } = {};
+  const cache = new ResponseCache({
+    clock,
+    observer: { hit: (type) => counted.observer?.hit(type), miss: () => counted.observer?.miss() },
+  });
+  const observer = dnsMetrics(metrics, () => cache.size);
+  counted.observer = observer.cache;
+  let config = NO_FORWARD_CONFIG;
+  let follows = false;
+  const follow = (service: Service): void => {
+    if (follows || !isConfigured(service)) return;
+    follows = true;
+    followConfig(informers, logger, (data) => {
+      config = forwardConfig(data, { domain, own: nameServers() });
+      cache.clear();
+      return config;
+    });
+  };
+  known.addHandler({ add: follow, update: (_, service) => follow(service) });
+  // Only agents that serve names load the codec of DNS messages.
+  const { ClusterDns: Server } = await import('../network/clusterdns/cluster-dns.ts');
+  return new Server({
+    names: {
+      service: (namespace, name) => known.get(namespace, name),
+      slicesOf: (namespace, name) => slices.byIndex('service', `${namespace}/${name}`),
+      hasServices: (namespace) => known.list(namespace).length > 0,
+      serviceAt: (address) => known.byIndex('address', address)[0],
+      slicesAt: (address) => slices.byIndex('address', address),
+      nameServers,
+    },
+    domain,
+    synced: () => known.hasSynced && slices.hasSynced,
+    async upstreams(name) {
+      const chosen = stubServers(config, name) ?? config.upstreams;
+      if (chosen.length > 0) return chosen;
+      const { servers } = await hostDns({ clusterDns: [], clusterDomain: '', resolvConf: flags.resolvConf });
+      return servers.filter((server) => !nameServers().includes(server));
+    },
+    cache,
+    clock,
+    observer,
+    logger,
+  });
+}
+
+function followConfig(
+  informers: Informers,
+  logger: Logger,
+  apply: (data: Readonly<Record<string, string>> | undefined) => ForwardConfig,
+): void {
+  const changed = (data: Readonly<Record<string, string>> | undefined): void => {
+    const { problems } = apply(data);
+    const configMap = `${CONFIG_NAMESPACE}/${CONFIG_NAME}`;
+    if (problems.length > 0)
+      logger.warn(
+        { configMap, problems: problems.slice(0, 10) },
+        'Parts of the configuration of the DNS server are invalid',
+      );
+  };
+  informers.for(configMaps, { namespace: CONFIG_NAMESPACE, fieldSelector: `metadata.name=${CONFIG_NAME}` }).addHandler({
+    add: ({ data }) => changed(data),
+    update: (_, { data }) => changed(data),
+    delete: () => changed(undefined),
+  });
+}

@@ -1,0 +1,104 @@
+/**
+ * Reads the ConfigMap `kube-system/kube-dns`, in the form that kube-dns has: `stubDomains` maps domains to the name servers
+ * that know them, `upstreamNameservers` replaces the name servers of the host. Pure.
+ *
+ * What is invalid is left out and reported: one wrong entry must not take the names of the whole cluster.
+ */
+import { isIP } from 'node:net';
+import { parseUpstream } from './upstream.ts';
+
+export interface ForwardConfig {
+  /** The servers of each domain, in lower case and without a dot at the end. */
+  readonly stubDomains: ReadonlyMap<string, readonly string[]>;
+  /** Empty for the servers of the host. */
+  readonly upstreams: readonly string[];
+  /** What is invalid, in sentences without an end. */
+  readonly problems: readonly string[];
+}
+
+export const NO_FORWARD_CONFIG: ForwardConfig = { stubDomains: new Map(), upstreams: [], problems: [] };
+
+const MOST_DOMAINS = 1000;
+/** As in kube-dns. */
+const MOST_SERVERS = 3;
+const DOMAIN = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*$/;
+
+export interface ForwardSurroundings {
+  /** The domain of the cluster, whose names the nodes know. */
+  readonly domain: string;
+  /** The addresses of the cluster's name server, which must not ask itself. */
+  readonly own: readonly string[];
+}
+
+export function forwardConfig(
+  data: Readonly<Record<string, string>> | undefined,
+  surroundings: ForwardSurroundings,
+): ForwardConfig {
+  const problems: string[] = [];
+  const stubDomains = new Map<string, readonly string[]>();
+  const parsed = parseJson(data?.['stubDomains'], 'stubDomains', problems);
+  if (parsed !== undefined && (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)))
+    problems.push('stubDomains is not a JSON object');
+  else
+    for (const [text, value] of Object.entries(parsed ?? {})) {
+      const name = text.toLowerCase().replace(/\.$/, '');
+      if (stubDomains.size === MOST_DOMAINS) {
+        problems.push(`stubDomains has more than ${MOST_DOMAINS} domains`);
+        break;
+      }
+      const isOwn = name === surroundings.domain || name.endsWith(`.${surroundings.domain}`);
+      const servers = serversOf(value, surroundings, `the domain ${quoted(text)}`, problems);
+      if (!DOMAIN.test(name)) problems.push(`${quoted(text)} is not a domain`);
+      else if (isOwn) problems.push(`${quoted(text)} belongs to the cluster`);
+      else if (servers.length > 0) stubDomains.set(name, servers);
+    }
+  const upstreams = parseJson(data?.['upstreamNameservers'], 'upstreamNameservers', problems);
+  return {
+    stubDomains,
+    upstreams: upstreams === undefined ? [] : serversOf(upstreams, surroundings, 'upstreamNameservers', problems),
+    problems,
+  };
+}
+
+/** Returns the servers of the longest domain that the name is in; `undefined` if it is in none. */
+export function stubServers({ stubDomains }: ForwardConfig, name: string): readonly string[] | undefined {
+  if (stubDomains.size === 0) return undefined;
+  let rest = name.toLowerCase().replace(/\.$/, '');
+  for (;;) {
+    const found = stubDomains.get(rest);
+    if (found !== undefined) return found;
+    const dot = rest.indexOf('.');
+    if (dot < 0) return undefined;
+    rest = rest.slice(dot + 1);
+  }
+}
+
+function parseJson(text: string | undefined, field: string, problems: string[]): unknown {
+  if (text === undefined || text.trim() === '') return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    // The text is that of the administrator. The position of the fault is of little use in a field of a ConfigMap.
+    problems.push(`${field} is not valid JSON`);
+    return undefined;
+  }
+}
+
+function serversOf(value: unknown, { own }: ForwardSurroundings, where: string, problems: string[]): string[] {
+  if (!Array.isArray(value)) {
+    problems.push(`${where} has no list of name servers`);
+    return [];
+  }
+  const servers: string[] = [];
+  for (const server of value.slice(0, MOST_SERVERS) as unknown[]) {
+    const { address, port } = typeof server === 'string' ? parseUpstream(server) : { address: '', port: 0 };
+    if (isIP(address) === 0 || !(port > 0 && port <= 0xffff))
+      problems.push(`${where} has ${quoted(server)}, which is not the address of a name server`);
+    else if (own.includes(address)) problems.push(`${where} has ${address}, the name server of the cluster itself`);
+    else servers.push(String(server));
+  }
+  if (value.length > MOST_SERVERS) problems.push(`${where} has more than ${MOST_SERVERS} name servers`);
+  return servers;
+}
+
+const quoted = (value: unknown): string => JSON.stringify(String(value).slice(0, 100));

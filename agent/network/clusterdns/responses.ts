@@ -1,0 +1,97 @@
+/** Builds DNS responses: truncated to what the client can take, and with an SOA record where they deny something. Pure. */
+import dnsPacket, { type Answer, type DecodedPacket } from 'dns-packet';
+import type { DnsRecord } from './records.ts';
+import { LONGEST_MESSAGE_BYTES } from './upstream.ts';
+
+export type Transport = 'udp' | 'tcp';
+
+export interface Resolved {
+  readonly code: number;
+  readonly answers: readonly Answer[];
+  readonly additionals: readonly Answer[];
+}
+
+const TTL_SECONDS = 5;
+/** The UDP size for a client without EDNS, and the largest UDP response to any client. */
+const PLAIN_UDP_BYTES = 512;
+export const MOST_UDP_BYTES = 1232;
+/** The shortest record in a response: the root as name, type, class, TTL, length and an IPv4 address. */
+export const SHORTEST_RECORD_BYTES = 15;
+
+/**
+ * Builds a response record with the name in the spelling of the query, because some clients use mixed case and verify
+ * it.
+ */
+export function answerOf(record: DnsRecord, asked: string = record.name): Answer {
+  if (record.type === 'TXT') return { type: 'TXT', name: asked, ttl: TTL_SECONDS, data: record.data };
+  if (record.type === 'SRV') return { type: 'SRV', name: asked, ttl: TTL_SECONDS, data: record.data };
+  return { type: record.type, name: asked, ttl: TTL_SECONDS, data: record.data };
+}
+
+export function reply(
+  query: DecodedPacket,
+  { code, answers, additionals }: Resolved,
+  transport: Transport,
+  domain?: string,
+): Buffer {
+  const option = query.additionals?.find((each) => each.type === 'OPT');
+  const limit =
+    transport === 'tcp'
+      ? LONGEST_MESSAGE_BYTES
+      : Math.min(MOST_UDP_BYTES, Math.max(PLAIN_UDP_BYTES, option?.udpPayloadSize ?? 0));
+  const flags =
+    (query.flag_rd === true ? dnsPacket.RECURSION_DESIRED : 0) |
+    dnsPacket.RECURSION_AVAILABLE |
+    (domain === undefined ? 0 : dnsPacket.AUTHORITATIVE_ANSWER) |
+    code;
+  const optional: Answer[] =
+    option === undefined
+      ? []
+      : [
+          {
+            type: 'OPT',
+            name: '.',
+            udpPayloadSize: MOST_UDP_BYTES,
+            extendedRcode: 0,
+            ednsVersion: 0,
+            flags: 0,
+            flag_do: false,
+            options: [],
+          },
+        ];
+  const encode = (parts: Partial<Resolved>, more: number): Buffer =>
+    dnsPacket.encode({
+      type: 'response',
+      id: query.id ?? 0,
+      flags: flags | more,
+      questions: query.questions ?? [],
+      answers: [...(parts.answers ?? [])],
+      authorities: answers.length > 0 || domain === undefined ? [] : [startOfAuthority(domain)],
+      additionals: [...(parts.additionals ?? []), ...optional],
+    });
+  for (const parts of [{ answers, additionals }, { answers }]) {
+    // A service may have thousands of endpoints: what cannot fit is not encoded at all.
+    if (((parts.additionals?.length ?? 0) + answers.length) * SHORTEST_RECORD_BYTES > limit) continue;
+    const whole = encode(parts, 0);
+    if (whole.length <= limit) return whole;
+  }
+  return encode({}, dnsPacket.TRUNCATED_RESPONSE);
+}
+
+/** Builds the SOA record, which limits how long clients cache a negative response. */
+export function startOfAuthority(domain: string): Answer {
+  return {
+    type: 'SOA',
+    name: domain,
+    ttl: TTL_SECONDS,
+    data: {
+      mname: `ns.dns.${domain}`,
+      rname: `hostmaster.${domain}`,
+      serial: 1,
+      refresh: 7200,
+      retry: 1800,
+      expire: 86_400,
+      minimum: TTL_SECONDS,
+    },
+  };
+}
