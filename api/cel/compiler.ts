@@ -5,6 +5,7 @@
  * Every step has a cost, and a run stops when its budget is exhausted, so that no expression can block the server.
  */
 import type { Compiled, ExpressionCompiler, Frame } from './compiled.ts';
+import { formatFault } from './format-check.ts';
 import type { FunctionTable, Overload } from './functions.ts';
 import { literalFault } from './literal-checks.ts';
 import { compileMacro } from './macros.ts';
@@ -49,6 +50,8 @@ export class Compiler implements ExpressionCompiler {
   readonly #declarations: Declarations;
   readonly #scope: { readonly name: string; readonly type: CelType; readonly slot: number }[] = [];
   #slots = 0;
+  /** The number of calls of `format` around the current expression. */
+  #formats = 0;
 
   constructor(declarations: Declarations) {
     this.#declarations = declarations;
@@ -218,9 +221,13 @@ export class Compiler implements ExpressionCompiler {
     };
   }
 
-  /** Merges the type of an element into the type of its list or map. All elements must have one type. */
+  /**
+   * Merges the type of an element into the type of its list or map. All elements must have one type, except in the arguments
+   * of `format`.
+   */
   #joined(before: CelType | undefined, type: CelType, at: number): CelType {
     if (before === undefined || fits(before, type) || fits(type, before)) return join(before, type);
+    if (this.#formats > 0) return dyn;
     this.fault(at, `expected type '${showType(before)}' but found '${showType(type)}'`);
     return errorType;
   }
@@ -300,11 +307,13 @@ export class Compiler implements ExpressionCompiler {
     const isMethod = target !== undefined && asFunction === undefined;
     const overloads = asFunction ?? functions.find(name, isMethod);
     const all = isMethod ? [target, ...expr.args] : expr.args;
+    this.#formats += name === 'format' ? 1 : 0;
     const args = all.map((arg, index) =>
       index === 1 && PATTERN_FUNCTIONS.has(name) ? payingForPattern(arg, this.compile(arg)) : this.compile(arg),
     );
+    this.#formats -= name === 'format' ? 1 : 0;
     if (overloads === undefined) return this.fault(at, `undeclared reference to '${name}' (in container '')`);
-    const wrong = literalFault(expr);
+    const wrong = literalFault(expr) ?? formatFault(expr, (item) => this.types.get(item) ?? dyn);
     if (wrong !== undefined) this.fault(wrong.at, wrong.message);
     return this.#overloaded(name, overloads, args, { isMethod, at });
   }

@@ -347,4 +347,5 @@ const LOOPS: Readonly<Record<Comprehension['kind'], (body: Range, filter: Range 
   list: collects(LIST, 12),
   map: collects(MAP, 3),
   mapEntry: collects(MAP, 2),
+  sorted: collects(LIST, 12),
 };

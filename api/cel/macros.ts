@@ -5,13 +5,14 @@
 import { attempt, type Compiled, type ExpressionCompiler, type Frame, type Run } from './compiled.ts';
 import type { Expr } from './parser.ts';
 import { bool, type CelType, dyn, fits, int, isOpen, list, map, optional, showType } from './types.ts';
-import { adapt, CelError, type CelMap, type CelValue, entriesOf, member, Optional } from './values.ts';
+import { adapt, CelError, type CelMap, type CelValue, compare, entriesOf, member, Optional } from './values.ts';
+import { readingCost } from './reading-cost.ts';
 
 type Call = Extract<Expr, { kind: 'call' }>;
 
 /** The loop that a macro expands to, over the items or keys of a value. */
 export interface Comprehension {
-  readonly kind: 'all' | 'exists' | 'existsOne' | 'list' | 'map' | 'mapEntry';
+  readonly kind: 'all' | 'exists' | 'existsOne' | 'list' | 'map' | 'mapEntry' | 'sorted';
   readonly target: Expr;
   /** One variable, or two: an index or key, and a value. */
   readonly variables: readonly string[];
@@ -59,6 +60,10 @@ export function comprehensionOf({ name, target, args, at }: Call): Comprehension
     if (body === undefined || condition === undefined) return undefined;
     return { kind: 'list', target, variables: [first], filter: condition, body, at };
   }
+  if (name === 'sortBy') {
+    if (condition === undefined || mapped !== undefined) return undefined;
+    return { kind: 'sorted', target, variables: [first], filter: undefined, body: condition, at };
+  }
   const transform = TRANSFORMS.get(name);
   const body = args.at(-1);
   if (transform === undefined || second === undefined || args.length < 3 || body === undefined) return undefined;
@@ -90,6 +95,8 @@ export function compileMacro(compiler: ExpressionCompiler, call: Call): Compiled
     case 'map':
     case 'mapEntry':
       return mapProjection(compiler, loop);
+    case 'sorted':
+      return sortedBy(compiler, loop);
   }
 }
 
@@ -255,6 +262,39 @@ function projection(compiler: ExpressionCompiler, parts: Comprehension): Compile
           if (filter === undefined || passes(filter.run(frame))) values.push(body.run(frame));
         }
         return values;
+      },
+    };
+  });
+}
+
+const SORT_KEYS: ReadonlySet<string> = new Set([
+  'int',
+  'uint',
+  'double',
+  'bool',
+  'string',
+  'bytes',
+  'duration',
+  'timestamp',
+]);
+
+/** Sorts the items by the keys that the body computes for them. Items with equal keys stay in their order. */
+function sortedBy(compiler: ExpressionCompiler, parts: Comprehension): Compiled {
+  return looped(compiler, parts, (loop, [item = dyn]) => {
+    const body = compiler.compile(parts.body);
+    const shown = showType(body.type);
+    if (!isOpen(body.type) && !SORT_KEYS.has(shown)) {
+      const types = `'${showType(list(item))}.(list(${shown}))'`;
+      return compiler.fault(parts.at, `found no matching overload for '@sortByAssociatedKeys' applied to ${types}`);
+    }
+    return {
+      type: list(item),
+      run(frame) {
+        const keyed: { readonly key: CelValue; readonly value: CelValue }[] = [];
+        const [slot = 0] = loop.slots;
+        for (const _step of steps(loop, frame)) keyed.push({ value: frame.locals[slot] ?? null, key: body.run(frame) });
+        frame.spend(readingCost(keyed.map(({ key }) => key)) * Math.ceil(Math.log2(keyed.length + 1)));
+        return keyed.toSorted((a, b) => compare(a.key, b.key)).map(({ value }) => value);
       },
     };
   });

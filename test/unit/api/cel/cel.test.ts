@@ -49,6 +49,10 @@ const VALUES: readonly (readonly [string, unknown])[] = [
   ["{?'a': optional.none(), 'b': 1}", { b: 1 }],
   ['cel.bind(x, 2, x * x)', 4],
   ["'%s is %d, %.2f, %x'.format([dyn('a'), 1, 1.5, 255])", 'a is 1, 1.50, ff'],
+  ["'%s has %d of %s'.format([object.metadata.name, object.spec.replicas, [1, 'a']])", 'web has 3 of [1, a]'],
+  ["'%s: %d%%'.format(['a', 50])", 'a: 50%'],
+  ['object.spec.items.sortBy(i, -i.n).map(i, i.n)', [3, 2, 1]],
+  ["['bb', 'a', 'cc'].sortBy(x, size(x))", ['a', 'bb', 'cc']],
   ["'a,b,c'.split(',', 2)", ['a', 'b,c']],
   ["'hello'.substring(1, 3) + 'x'.upperAscii()", 'elX'],
   ["'tacocat'.indexOf('c') + 'tacocat'.lastIndexOf('c')", 6],
@@ -125,6 +129,19 @@ const REFUSED: readonly (readonly [string, string])[] = [
   [
     "duration('soon') > duration('1s')",
     "ERROR: <input>:1:10: invalid duration argument\n | duration('soon') > duration('1s')\n | .........^",
+  ],
+  [
+    "'%d'.format(['x'])",
+    "ERROR: <input>:1:14: error during formatting: decimal clause can only be used on integers, was given string\n | '%d'.format(['x'])\n | .............^",
+  ],
+  [
+    "'%z'.format([1])",
+    'ERROR: <input>:1:12: could not parse formatting clause: unrecognized formatting clause "z"\n | \'%z\'.format([1])\n | ...........^',
+  ],
+  ["'%s'.format([])", "ERROR: <input>:1:12: index 0 out of range\n | '%s'.format([])\n | ...........^"],
+  [
+    "'%s'.format([1, 2])",
+    "ERROR: <input>:1:12: too many arguments supplied to string.format (expected 1, got 2)\n | '%s'.format([1, 2])\n | ...........^",
   ],
   [
     "self.name.matches('[')",
