@@ -2,6 +2,9 @@
  * The interface by which kinds validate CEL expressions: whether an expression compiles, and whether it has the type that its
  * place requires. `expression-environment.ts` implements it.
  */
+import { stringifyJson } from '../../../../api/codec/json.ts';
+import type { Clock } from '../../../../api/machinery/clock.ts';
+import { TimeSlice } from '../../../../api/machinery/time-slice.ts';
 import { forbidden, invalid, type FieldError } from '../../../../api/meta/field-error.ts';
 
 /** The place of an expression. It determines the result type and the variables. */
@@ -45,4 +48,40 @@ export function expressionErrors(
   const fault = check({ params: false, authorizer: true, variables: [], ...question });
   if (fault === TOO_COMPLEX) return [forbidden(field, 'too complex, exceeds cost limit')];
   return fault === undefined ? [] : [invalid(field, question.expression, fault)];
+}
+
+/** As many expressions are checked in one turn of the event loop: each may have ten thousand characters. */
+const EXPRESSIONS_OF_A_TURN = 4;
+
+/**
+ * Validates an object with any number of expressions. If there are many, they are checked in slices, and this returns a
+ * promise: compiling a thousand of them takes seconds. `validate` is called twice then, so it must be pure.
+ */
+export function checkedInSlices(
+  check: ExpressionChecker,
+  clock: Pick<Clock, 'monotonic'>,
+  validate: (check: ExpressionChecker) => FieldError[],
+): FieldError[] | Promise<FieldError[]> {
+  const questions = new Map<string, ExpressionQuestion>();
+  validate((question) => {
+    questions.set(stringifyJson(question), question);
+    return undefined;
+  });
+  if (questions.size <= EXPRESSIONS_OF_A_TURN) return validate(check);
+  return allChecked(check, new TimeSlice(clock), questions).then((answers) =>
+    validate((question) => answers.get(stringifyJson(question))),
+  );
+}
+
+async function allChecked(
+  check: ExpressionChecker,
+  slice: TimeSlice,
+  questions: ReadonlyMap<string, ExpressionQuestion>,
+): Promise<ReadonlyMap<string, ReturnType<ExpressionChecker>>> {
+  const answers = new Map<string, ReturnType<ExpressionChecker>>();
+  for (const [key, question] of questions) {
+    answers.set(key, check(question));
+    if (slice.isSpent) await slice.pause();
+  }
+  return answers;
 }

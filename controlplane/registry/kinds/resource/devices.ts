@@ -31,7 +31,7 @@ import type {
   ResourceSlice,
   Taint,
 } from './device-types.ts';
-import type { ExpressionChecker } from '../admissionregistration/expression-checks.ts';
+import { checkedInSlices, type ExpressionChecker } from '../admissionregistration/expression-checks.ts';
 import { forbidden, immutable } from '../field-rules.ts';
 
 const GROUP = 'resource.k8s.io';
@@ -66,10 +66,11 @@ function claims(check: ExpressionChecker, options: KindOptions): Strategy<Resour
     prepareForUpdate: specAndStatus.prepareForUpdate,
     resetFields: specAndStatus.resetFields,
     applyDefaults: (object) => claimDefaults(object.spec),
-    validateCreate: (object, context) => [
-      ...adminErrors(object.spec, context, options),
-      ...deviceClaimErrors(check, object.spec?.devices ?? {}, 'spec.devices'),
-    ],
+    validateCreate: (object, context) =>
+      checkedInSlices(check, options.clock, (checked) => [
+        ...adminErrors(object.spec, context, options),
+        ...deviceClaimErrors(checked, object.spec?.devices ?? {}, 'spec.devices'),
+      ]),
     validateUpdate: (object, old) => immutable('spec', object.spec, old.spec),
     returnsDeleted: true,
     columns: resourceClaimColumns,
@@ -80,13 +81,12 @@ function claims(check: ExpressionChecker, options: KindOptions): Strategy<Resour
 function claimTemplates(check: ExpressionChecker, options: KindOptions): Strategy<ResourceClaimTemplate> {
   return {
     applyDefaults: (object) => claimDefaults(object.spec?.spec),
-    validateCreate({ spec = {} }, context) {
-      return [
+    validateCreate: ({ spec = {} }, context) =>
+      checkedInSlices(check, options.clock, (checked) => [
         ...adminErrors(spec.spec, context, options),
         ...templateMetadataErrors(spec.metadata, 'spec.metadata'),
-        ...deviceClaimErrors(check, spec.spec?.devices ?? {}, 'spec.spec.devices'),
-      ];
-    },
+        ...deviceClaimErrors(checked, spec.spec?.devices ?? {}, 'spec.spec.devices'),
+      ]),
     validateUpdate: (object, old) => immutable('spec', object.spec, old.spec),
     returnsDeleted: true,
     columns: deviceClassColumns,
