@@ -162,7 +162,7 @@ class Repair {
       const text = `the ClusterIP ${what} for Service ${namespace}/${name} has a wrong reference; repairing`;
       this.#report(service, 'ClusterIPNotAllocated', text);
     } else if (hasServiceLabels(object)) return;
-    await this.#remove(address);
+    await this.#remove(object);
     await this.#create(service, address);
   }
 
@@ -183,7 +183,7 @@ class Repair {
       this.#reportAddress(object, 'IPAddressNotAllocated', `${title} appears to have leaked: cleaning up`);
     } else if (clusterAddresses(service).includes(name)) return 0;
     else this.#reportAddress(object, 'IPAddressWrongReference', `${title} has a wrong reference; cleaning up`);
-    await this.#remove(name);
+    await this.#remove(object);
     return 0;
   }
 
@@ -197,8 +197,11 @@ class Repair {
     await tolerate(this.#options.client.create(ipAddresses, '', ipAddressOf(address, service)), isAlreadyExists);
   }
 
-  async #remove(address: string): Promise<void> {
-    await tolerate(this.#options.client.delete(ipAddresses, '', address), isNotFound);
+  /** Removes the object only as it was judged: another server may have repaired it meanwhile. */
+  async #remove({ metadata }: IpAddress): Promise<void> {
+    const { name = '', uid = '', resourceVersion = '' } = metadata;
+    const removal = this.#options.client.delete(ipAddresses, '', name, { preconditions: { uid, resourceVersion } });
+    await tolerate(removal, isNotFound);
   }
 
   #report(service: Service, reason: string, message: string): void {

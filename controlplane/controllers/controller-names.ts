@@ -127,6 +127,11 @@ export function checkControllers(selection: readonly string[]): string | undefin
   return undefined;
 }
 
+/** Whether a list enables any controller. */
+export function enablesAny(selection: readonly string[]): boolean {
+  return CONTROLLER_NAMES.some((name) => isEnabled({ name }, selection));
+}
+
 /** A name in the list has precedence over `*`. */
 export function isEnabled(
   row: { readonly name: ControllerName; readonly offByDefault?: boolean },

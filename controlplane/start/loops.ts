@@ -6,7 +6,9 @@ import type { Aggregator } from '../aggregation/aggregator.ts';
 import type { Parts } from './parts.ts';
 import { keepAuthenticationInfo } from '../authentication/authentication-info.ts';
 import { SigningRefused } from '../controllers/certificates/certificate-signer.ts';
+import { enablesAny } from '../controllers/controller-names.ts';
 import { startControllers } from '../controllers/start.ts';
+import { SYSTEM_USER } from '../model/system-user.ts';
 import { parseCsr } from '../../api/pki/certificate-request.ts';
 import { SIGNER_NAMES, signRequest } from '../pki/signers.ts';
 import { controllerOptions } from '../options/controllers.ts';
@@ -35,14 +37,18 @@ export async function startLoops(parts: Parts, aggregator: Aggregator, port: num
   await keepPublished(parts, port);
   await publishAuthentication(parts);
   const observeQueue = queueMetrics(parts.metrics, parts.clock);
+  // Beside the controllers of kube-controller-manager, which then has the other Lease.
+  const nodes: Candidacy = {
+    lease: 'orchlet-apiserver',
+    component: 'orchlet-apiserver',
+    user: SYSTEM_USER.name,
+    start: (office) => keepForNodes(parts, office),
+  };
   const controllers: Candidacy = {
     lease: flags.leaderElectResourceName,
     component: 'kube-controller-manager',
     user: 'system:kube-controller-manager',
-    start(office) {
-      keepForNodes(parts, office);
-      startControllerLoops(parts, office, { aggregator, observeQueue });
-    },
+    start: (office) => startControllerLoops(parts, office, { aggregator, observeQueue }),
   };
   const scheduler: Candidacy = {
     lease: 'kube-scheduler',
@@ -50,7 +56,13 @@ export async function startLoops(parts: Parts, aggregator: Aggregator, port: num
     user: 'system:kube-scheduler',
     start: (office) => startSchedulerLoop(parts, office),
   };
-  startTerms(parts, flags.scheduler ? [controllers, scheduler] : [controllers]);
+  // A process without controllers leaves their Lease to one that has some.
+  const candidacies = [
+    nodes,
+    ...(enablesAny(flags.controllers) ? [controllers] : []),
+    ...(flags.scheduler ? [scheduler] : []),
+  ];
+  startTerms(parts, candidacies);
   await startManifestsLoop(parts);
 }
 

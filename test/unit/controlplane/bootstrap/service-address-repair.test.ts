@@ -84,6 +84,27 @@ test('an object that is deleted or changed by hand is made again', async () => {
   await t.stop();
 });
 
+test('an address that another server has repaired meanwhile is not removed', async () => {
+  const t = repairing([
+    [serviceCIDRs, range],
+    [services, service('a', '10.96.0.1')],
+    [ipAddresses, address('10.96.0.1', 'other')],
+  ]);
+  let isRaced = false;
+  t.client.intercept((call) => {
+    if (call.verb !== 'delete' || isRaced) return undefined;
+    isRaced = true;
+    t.client.seed(ipAddresses, address('10.96.0.1', 'a'));
+    return undefined;
+  });
+  await t.start(t.run);
+  await t.advance(60_000);
+  assert.equal(isRaced, true);
+  assert.deepEqual(shown(t), ['10.96.0.1 a']);
+  assert.equal(t.client.calls.filter(({ verb, resource }) => verb === 'create' && resource === ipAddresses).length, 0);
+  await t.stop();
+});
+
 test('two services with one address are reported, and both keep it', async () => {
   const t = repairing([
     [serviceCIDRs, range],

@@ -151,6 +151,23 @@ test('leaders are elected where several servers can share the storage, unless th
   assert.equal(given('--etcd-servers=http://127.0.0.1:2379', '--leader-elect=false'), false);
 });
 
+test('a process without controllers leaves their lease to another', async () => {
+  const alive = keepAlive();
+  const flags = { ...QUICK, controllers: ['-*'], scheduler: false, manifestsDir: [] };
+  const plane = await startControlPlane({ memory: true, flags });
+  try {
+    await until('its own lease', () => isMaster(plane, 'orchlet-apiserver'));
+    const { items } = await plane.client.list(leases, { namespace: NAMESPACE });
+    assert.deepEqual(
+      items.map(({ metadata }) => metadata.name),
+      ['orchlet-apiserver'],
+    );
+  } finally {
+    await plane.close();
+    alive.cancel();
+  }
+});
+
 test('without other processes at the storage there is no lease, unless it is asked for', async () => {
   const alive = keepAlive();
   const plane = await startControlPlane({ memory: true, flags: { manifestsDir: [] } });
