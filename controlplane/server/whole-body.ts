@@ -21,7 +21,7 @@ export function readWhole(body: Readable, limit: number, count?: (bytes: number)
       reject(newRequestEntityTooLarge(`Request entity too large: limit is ${limit}`));
     };
     const onEnd = (): void => {
-      body.off('close', onClose);
+      body.off('data', onData).off('close', onClose);
       const [first] = chunks;
       resolve(chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks, size));
       chunks = [];

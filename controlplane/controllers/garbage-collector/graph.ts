@@ -13,7 +13,7 @@ export interface GraphNode {
   namespace: string;
   name: string;
   owners: readonly OwnerReference[];
-  readonly dependents: Set<GraphNode>;
+  dependents: Set<GraphNode>;
   /** The object is being deleted. */
   deleting: boolean;
   /** The object is being deleted after its dependents (foreground). */
@@ -25,6 +25,15 @@ export interface GraphNode {
 export interface GraphWork {
   readonly check: GraphNode[];
   readonly orphan: GraphNode[];
+}
+
+const NO_OWNERS: readonly OwnerReference[] = [];
+/** Most objects have no dependents and share this set, which stays empty. */
+const NO_DEPENDENTS = new Set<GraphNode>();
+
+function addDependent(owner: GraphNode, dependent: GraphNode): void {
+  if (owner.dependents === NO_DEPENDENTS) owner.dependents = new Set();
+  owner.dependents.add(dependent);
 }
 
 export const FOREGROUND = 'foregroundDeletion';
@@ -48,7 +57,7 @@ export class OwnerGraph {
       uid = '',
       namespace = '',
       name = '',
-      ownerReferences = [],
+      ownerReferences = NO_OWNERS,
       finalizers = [],
       deletionTimestamp,
     } = object.metadata;
@@ -100,6 +109,7 @@ export class OwnerGraph {
   }
 
   #relink(node: GraphNode, owners: readonly OwnerReference[], work: GraphWork): void {
+    if (owners.length === 0 && node.owners.length === 0) return;
     const before = new Map(node.owners.map((reference) => [reference.uid, reference]));
     for (const reference of owners) {
       const known = before.get(reference.uid);
@@ -116,7 +126,7 @@ export class OwnerGraph {
         this.#nodes.set(reference.uid, owner);
         work.check.push(node);
       }
-      owner.dependents.add(node);
+      addDependent(owner, node);
       // An owner that waits for the deletion of this dependent is checked again.
       if (known?.blockOwnerDeletion === true && reference.blockOwnerDeletion !== true && owner.deletingDependents)
         work.check.push(owner);
@@ -177,8 +187,8 @@ function newNode(uid: string): GraphNode {
     kind: '',
     namespace: '',
     name: '',
-    owners: [],
-    dependents: new Set(),
+    owners: NO_OWNERS,
+    dependents: NO_DEPENDENTS,
     deleting: false,
     deletingDependents: false,
     virtual: true,

@@ -9,6 +9,8 @@
 /** The cost of a request before any byte of its body has arrived. */
 const OVERHEAD_BYTES = 16 * 1024;
 
+const NOTHING = (): void => undefined;
+
 interface Holder {
   bytes: number;
   readonly receiving: Set<Reception>;
@@ -18,8 +20,11 @@ interface Holder {
 export class Reception {
   readonly #intake: BodyIntake;
   readonly user: string;
-  /** Ends the request. It is called at most once, and possibly while the reception is opened. */
-  readonly refuse: () => void;
+  /**
+   * Ends the request. It is called at most once, and possibly while the reception is opened. The reception forgets it at the
+   * end, because V8 keeps members that a set has had until a full collection, and the request with them.
+   */
+  refuse: () => void;
   bytes = 0;
   isClosed = false;
 
@@ -37,11 +42,13 @@ export class Reception {
   /** The whole body has arrived. It still counts, but is no longer refused. */
   complete(): void {
     this.#intake.settle(this);
+    this.refuse = NOTHING;
   }
 
   /** The body no longer counts. Idempotent. */
   close(): void {
     if (!this.isClosed) this.#intake.drop(this);
+    this.refuse = NOTHING;
   }
 }
 
