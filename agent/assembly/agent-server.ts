@@ -7,7 +7,12 @@ import { background } from '../../api/machinery/background.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
 import type { QueueObserver } from '../../api/machinery/work-queue.ts';
-import { initialServingPair, keepServingCertificate } from '../node/certificates/serving.ts';
+import {
+  initialServingPair,
+  keepSelfSigned,
+  keepServingCertificate,
+  type ServingPair,
+} from '../node/certificates/serving.ts';
 import type { EffectiveOptions, Origin } from '../options/config/effective-options.ts';
 import type { FeatureGates } from '../options/config/feature-gates.ts';
 import type { PodHost } from '../server/pod-host.ts';
@@ -132,22 +137,19 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
       ),
       { logger, what: 'Following the CAs of clients', signal },
     );
-  if (flags.rotateServerCertificates && client !== undefined) {
-    const renewal = keepServingCertificate(
-      {
-        ...serving,
-        client,
-        random: options.random,
-        observer: options.certificates,
-        onRotated: (rotated) => {
-          server.replaceCertificate(rotated);
-          options.onServingKeyChange();
-        },
-      },
-      signal,
-    );
-    background(renewal, { logger, what: 'Renewing the serving certificate', signal });
-  }
+  const keeping = {
+    ...serving,
+    random: options.random,
+    onRotated: (rotated: ServingPair): void => {
+      server.replaceCertificate(rotated);
+      options.onServingKeyChange();
+    },
+  };
+  const renewal =
+    flags.rotateServerCertificates && client !== undefined
+      ? keepServingCertificate({ ...keeping, client, observer: options.certificates }, signal)
+      : keepSelfSigned(keeping, signal);
+  background(renewal, { logger, what: 'Renewing the serving certificate', signal });
   return server;
 }
 

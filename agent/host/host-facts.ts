@@ -127,6 +127,9 @@ export function hostName(): string {
   return hostname();
 }
 
+/** Links of container networks of this host; `orc` and ten digits is the bridge of pods in Docker. */
+const OF_CONTAINERS = /^(docker|br-|veth|cni|cbr|orch|orc[0-9a-f]{10}$)/;
+
 /**
  * Addresses of the host that others can reach: the first of each family of the interface that has the default route, then the
  * others.
@@ -140,7 +143,7 @@ export function hostAddresses(): string[] {
     .filter((fields) => fields[1] === '00000000')
     .map((fields) => fields[0] ?? '');
   const all = networkInterfaces();
-  const names = Object.keys(all).filter((name) => !/^(docker|br-|veth|cni|cbr|orch)/.test(name));
+  const names = Object.keys(all).filter((name) => !OF_CONTAINERS.test(name));
   const ordered = [
     ...names.filter((name) => defaults.includes(name)),
     ...names.filter((name) => !defaults.includes(name)),

@@ -11,8 +11,8 @@ export interface HostNetwork {
   readonly routed: ReadonlySet<string>;
 }
 
-/** Networks of containers on this host, which other hosts do not reach. */
-const CONTAINERS = /^(docker|br-|veth|cni|cbr|orch)/;
+/** Networks of containers on this host, which other hosts do not reach; `orc` and ten digits is the agent's in Docker. */
+const CONTAINERS = /^(docker|br-|veth|cni|cbr|orch|orc[0-9a-f]{10}$)/;
 
 /** Keeps an address for as long as the host has it, unless another one has the default route. */
 export class PublishedAddress {
@@ -33,8 +33,10 @@ export class PublishedAddress {
     const on = (wanted: (name: string) => boolean): string[] =>
       Object.entries(interfaces).flatMap(([name, entries = []]) => (wanted(name) ? usable(entries) : []));
     const byRoute = on((name) => routed.has(name));
-    const others = [...on((name) => !CONTAINERS.test(name)), ...on((name) => CONTAINERS.test(name))];
-    const candidates = byRoute.length > 0 ? byRoute : others;
+    const others = on((name) => !CONTAINERS.test(name));
+    // An address of a network of containers only counts where there never was another.
+    const last = this.#last === undefined ? on((name) => CONTAINERS.test(name)) : [];
+    const candidates = byRoute.length > 0 ? byRoute : [...others, ...last];
     if (this.#last === undefined || !candidates.includes(this.#last)) this.#last = candidates[0] ?? this.#last;
     return this.#last;
   }

@@ -1,11 +1,12 @@
 /** The certificate of the agent's server: from flags, from the cluster's signer, or self-signed. */
+import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { certificatePem, createCertificate } from '../../../api/pki/certificate.ts';
-import { generateKey, privateKeyPem } from '../../../api/pki/signing.ts';
+import { generateKey, type KeyPair, privateKeyPem } from '../../../api/pki/signing.ts';
 import type { CertificateObserver } from './certificate-metrics.ts';
-import { readPair, writePair } from './certificate-store.ts';
+import { readPair, type StoredPair, writePair } from './certificate-store.ts';
 import { requestCertificate, type SigningClient } from './request-certificate.ts';
 import { keepCertificate } from './rotation.ts';
 
@@ -44,11 +45,12 @@ export async function initialServingPair(options: ServingOptions): Promise<Servi
     (await readPair(options.certificateDirectory, SERVER_PAIR)) ??
     (await readPair(options.certificateDirectory, SELF_SIGNED_PAIR));
   if (kept !== undefined && kept.leaf.notAfterMs > options.clock.now()) return kept;
-  return selfSigned(options);
+  const fresh = await selfSigned(options, await generateKey('ecdsa'));
+  await writePair(options.certificateDirectory, SELF_SIGNED_PAIR, fresh, new Date(options.clock.now()));
+  return fresh;
 }
 
-async function selfSigned(options: ServingOptions): Promise<ServingPair> {
-  const keys = await generateKey('ecdsa');
+async function selfSigned(options: ServingOptions, keys: KeyPair): Promise<ServingPair> {
   const now = options.clock.now();
   const der = createCertificate(
     {
@@ -62,20 +64,49 @@ async function selfSigned(options: ServingOptions): Promise<ServingPair> {
     },
     { privateKey: keys.privateKey },
   );
-  const pair = { certificatePem: certificatePem(der), keyPem: privateKeyPem(keys.privateKey) };
-  await writePair(options.certificateDirectory, SELF_SIGNED_PAIR, pair, new Date(now));
-  return pair;
+  return { certificatePem: certificatePem(der), keyPem: privateKeyPem(keys.privateKey) };
 }
+
+export interface KeepingOptions extends ServingOptions {
+  readonly random: () => number;
+  readonly onRotated: (pair: ServingPair) => void;
+}
+
+/**
+ * Renews the self-signed certificate when its addresses change and before it expires. The key stays, because the API server
+ * knows this node by it. Resolves at once where the server has another certificate.
+ */
+export async function keepSelfSigned(options: KeepingOptions, signal: AbortSignal): Promise<void> {
+  const { certificateDirectory: directory, clock, logger, random, onRotated } = options;
+  const isGiven = options.certificateFile !== '' && options.keyFile !== '';
+  if (isGiven || (await readPair(directory, SERVER_PAIR)) !== undefined) return;
+  await keepCertificate(
+    {
+      ...{ directory, name: SELF_SIGNED_PAIR, clock, logger, random, onRotated },
+      fits: fitsAddresses(options),
+      async request() {
+        const kept = await readPair(directory, SELF_SIGNED_PAIR);
+        if (kept === undefined) return selfSigned(options, await generateKey('ecdsa'));
+        const privateKey = createPrivateKey(kept.keyPem);
+        return selfSigned(options, { privateKey, publicKey: createPublicKey(privateKey) });
+      },
+    },
+    signal,
+  );
+}
+
+const fitsAddresses =
+  ({ addresses }: Pick<ServingOptions, 'addresses'>) =>
+  (pair: StoredPair): boolean =>
+    addresses().every((address) => pair.leaf.names.ip.includes(address));
 
 /**
  * `--rotate-server-certificates`: requests a certificate from the cluster's signer, and a new one whenever the addresses
  * change.
  */
 export function keepServingCertificate(
-  options: ServingOptions & {
+  options: KeepingOptions & {
     readonly client: SigningClient;
-    readonly random: () => number;
-    readonly onRotated: (pair: ServingPair) => void;
     readonly observer?: CertificateObserver;
   },
   signal: AbortSignal,
@@ -88,7 +119,7 @@ export function keepServingCertificate(
       clock,
       logger,
       random: options.random,
-      fits: (pair) => options.addresses().every((address) => pair.leaf.names.ip.includes(address)),
+      fits: fitsAddresses(options),
       onRotated: options.onRotated,
       ...(options.observer === undefined ? {} : { observer: options.observer }),
       request: (abort) =>

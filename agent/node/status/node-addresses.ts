@@ -30,11 +30,15 @@ export class NodeAddresses {
 
   read(): readonly string[] {
     const { clock, configured, found = hostAddresses } = this.#options;
-    const ips = chooseAddresses(configured, found);
+    const chosen = chooseAddresses(configured, found);
+    // A host that has lost its network gets it back: its node keeps the address by which others know it.
+    const ips = chosen.every(isLoopback) && this.#cached !== undefined ? this.#cached.ips : chosen;
     this.#cached = { atMs: clock.monotonic(), ips };
     return ips;
   }
 }
+
+const isLoopback = (address: string): boolean => address === '::1' || address.startsWith('127.');
 
 /**
  * Chooses at most one address of each family. `::` or `0.0.0.0` alone in `--node-ip` chooses which family comes first. Pure.

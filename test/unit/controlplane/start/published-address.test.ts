@@ -37,6 +37,17 @@ for (const [what, found, wanted] of [
   test(`the published address: ${what}`, () => assert.equal(new PublishedAddress('', () => found).current(), wanted));
 }
 
+test('the published address of a host that loses its network is not one of the bridge of pods', () => {
+  const bridge = { orc0123456789: ['10.244.0.1'] };
+  let found = network({ ...LO, ...bridge, eth0: ['10.0.0.1'] });
+  const address = new PublishedAddress('', () => found);
+  assert.equal(address.current(), '10.0.0.1');
+  found = network({ ...LO, ...bridge });
+  assert.equal(address.current(), '10.0.0.1');
+  found = network({ ...LO, ...bridge, eth0: ['10.0.0.2'] });
+  assert.equal(address.current(), '10.0.0.2');
+});
+
 test('an advertised address counts, whatever the host has', () =>
   assert.equal(new PublishedAddress('10.9.9.9', () => network(LO)).current(), '10.9.9.9'));
 
