@@ -165,6 +165,13 @@ export function ensureRegistry(say: (text: string) => void): string {
   return 'docker-registry';
 }
 
+/** Installs etcd for the tests of several control planes, which are skipped without it. */
+export function ensureEtcd(say: (text: string) => void): void {
+  if (has('etcd')) return;
+  say('installing etcd-server with apt');
+  installPackages(['etcd-server'], 'the tests of several control planes need etcd');
+}
+
 /** The image archive for a host without a registry, made once. */
 export function ensureImages(directory: string, say: (text: string) => void): string {
   const archive = join(directory, 'orchlet-images.tar');

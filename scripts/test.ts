@@ -12,6 +12,7 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { basename, dirname, join, relative } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
 import {
+  ensureEtcd,
   ensureImages,
   ensureRegistry,
   findRuntime,
@@ -164,6 +165,7 @@ async function startRuntimes(directory: string, env: NodeJS.ProcessEnv, runtimes
     startPrivateContainerd(join(directory, 'containerd'), archive, say),
   );
   env['ORCHLET_TEST_REGISTRY'] = ensureRegistry(say);
+  ensureEtcd(say);
 }
 
 /** Runs failed files again, alone, if they are few. Those that pass then are flaky. */

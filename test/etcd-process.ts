@@ -1,7 +1,7 @@
 /** Runs members of etcd on loopback, with data in temporary directories. Tests are skipped where it is not installed. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openChannel } from '../api/grpc/grpc-channel.ts';
@@ -94,8 +94,15 @@ export class EtcdProcess {
     }
   }
 
-  signal(signal: NodeJS.Signals): void {
-    this.#child?.kill(signal);
+  /** Resolves when the process is stopped, with its connections open. */
+  async pause(): Promise<void> {
+    const pid = this.#child?.pid;
+    this.#child?.kill('SIGSTOP');
+    await until('etcd to stop', () => / T /.test(readFileSync(`/proc/${pid}/stat`, 'utf8')));
+  }
+
+  resume(): void {
+    this.#child?.kill('SIGCONT');
   }
 
   async stop(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {

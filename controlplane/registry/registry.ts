@@ -20,7 +20,7 @@ import { componentStatusColumns } from './kinds/core/component-statuses.ts';
 import { builtInReader } from './object-decoding.ts';
 import { createCatalog, type MutableCatalog } from './resource-catalog.ts';
 import { createReadingRest } from './resource-rest.ts';
-import { interpretUnavailable, type StoredResource } from './store.ts';
+import { catchUp, type StoredResource } from './store.ts';
 import type { Conversion, KindRow, Strategy, TableColumns } from './strategy.ts';
 
 export interface RegistryOptions extends Omit<KindOptions, 'stores'> {
@@ -164,14 +164,7 @@ export async function openRegistry(options: RegistryOptions): Promise<Registry> 
 }
 
 function catchUpOf(storage: Storage): (() => Promise<void>) | undefined {
-  if (storage.catchUp === undefined) return undefined;
-  return async () => {
-    try {
-      await storage.catchUp?.();
-    } catch (error) {
-      throw interpretUnavailable(error);
-    }
-  };
+  return storage.catchUp === undefined ? undefined : () => catchUp(storage);
 }
 
 /** Resources that other kinds and the server read, whether or not they are served to clients. */

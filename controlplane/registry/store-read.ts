@@ -12,7 +12,7 @@ import type { CacheWatchHandle } from '../storage/watch-fanout.ts';
 import type { CacheEntry } from '../storage/cache-entry.ts';
 import { decodeContinue, encodeContinue, expiredContinue, type ContinueToken } from './continue-token.ts';
 import type { GetOptions, ListOptions, ListResult, RequestContext, WatchOptions, WatchSink } from '../model/rest.ts';
-import { notFoundIn, unexplained, type StoredResource } from './store.ts';
+import { catchUp, notFoundIn, unexplained, type StoredResource } from './store.ts';
 
 export function getEntry(
   store: StoredResource,
@@ -191,6 +191,8 @@ export async function watchEntries(
   if (text !== '' && !/^\d+$/.test(text)) throw unexplained(`resourceVersion: ${notAVersion(text)}`);
   const revision = Number(text);
   const initial = options.sendInitialEvents ?? revision === 0;
+  // Another server may have shown the revision to the client.
+  if (revision > store.cache.revision()) await catchUp(store.storage);
   if (initial && revision > store.cache.revision()) await waitFor(store, revision, context.signal);
   const selection = selectionOf(namespace, {
     name: options.name,

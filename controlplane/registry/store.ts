@@ -114,8 +114,17 @@ export function interpretStorageError(error: unknown, store: StoredResource, nam
   }
 }
 
+/** Resolves when the caches show every write that was acknowledged before the call. */
+export async function catchUp(storage: Storage): Promise<void> {
+  try {
+    await storage.catchUp?.();
+  } catch (error) {
+    throw interpretUnavailable(error);
+  }
+}
+
 /** Converts the error of a storage that does not answer or is closed. The client may try again. */
-export function interpretUnavailable(error: unknown): unknown {
+function interpretUnavailable(error: unknown): unknown {
   if (isStorageError(error, 'unavailable'))
     return newStatusError(503, 'ServiceUnavailable', error.message, {
       details: { retryAfterSeconds: 1 },

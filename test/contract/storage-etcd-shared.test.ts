@@ -264,11 +264,11 @@ describe('a storage on an etcd that fails', { skip: etcdMissing }, () => {
 
   it('does not know the outcome of a write whose answer does not come, and sees it when etcd goes on', async () => {
     const key = '/core/x/held';
-    etcd.signal('SIGSTOP');
+    await etcd.pause();
     const write = storage.create(key, bytes('1')).catch((error: unknown) => error);
     const error = await write;
     assert.ok(isStorageError(error, 'unknown-outcome') || isStorageError(error, 'unavailable'), String(error));
-    etcd.signal('SIGCONT');
+    etcd.resume();
     await until('etcd to answer', async () => {
       await storage.catchUp?.();
       return true;
@@ -340,5 +340,76 @@ describe('a storage on an etcd that fails', { skip: etcdMissing }, () => {
     await etcd.disarm();
     await storage.create('/core/x/full', bytes('1'));
     await storage.check({ writes: true });
+  });
+});
+
+describe('a storage on an etcd of three members', { skip: etcdMissing }, () => {
+  let members: readonly EtcdProcess[] = [];
+
+  before(async () => {
+    members = await EtcdProcess.cluster(3);
+  });
+  after(async () => {
+    for (const member of members) await member.remove();
+  });
+
+  const openOver = async (urls: readonly string[]): Promise<{ storage: Storage; seen: string[] }> => {
+    const servers = await EtcdServers.open({ servers: urls, tls: {}, clock: systemClock });
+    const layout = layoutBelow('/members');
+    const storage = await openEtcdStorage({ servers, layout, clock: systemClock, logger: silentLogger });
+    const seen: string[] = [];
+    storage.watch(
+      { prefix: '/core/x/', afterRevision: storage.revision() },
+      { onEvents: (batch) => void seen.push(...batch.map(({ key }) => key)), onEnd: () => void seen.push('end') },
+    );
+    return { storage, seen };
+  };
+
+  it('uses another member when its own is killed, and misses nothing', async () => {
+    const { storage, seen } = await openOver(members.map(({ url }) => url));
+    const made: string[] = [];
+    try {
+      await storage.create('/core/x/0', bytes('1'));
+      await members[0]?.stop();
+      for (let i = 1; i < 20; i += 1) {
+        const name = `/core/x/${i}`;
+        await until('a write', async () => {
+          try {
+            await storage.create(name, bytes('1'));
+            return true;
+          } catch (error) {
+            // The outcome of the write before was unknown.
+            return isStorageError(error, 'exists');
+          }
+        });
+        made.push(name);
+      }
+      await storage.catchUp?.();
+      assert.deepEqual(seen, ['/core/x/0', ...made]);
+      await members[0]?.launch();
+    } finally {
+      await storage.close();
+    }
+  });
+
+  it('uses another member when the connection to its own is dead without an error', async () => {
+    const [first, ...others] = members.map(({ url }) => url);
+    const proxy = await HeldProxy.to(first ?? '');
+    const { storage, seen } = await openOver([proxy.url, ...others]);
+    const writer = await openOver(others);
+    try {
+      await writer.storage.create('/core/x/before', bytes('1'));
+      await storage.catchUp?.();
+      proxy.hold();
+      await writer.storage.create('/core/x/after', bytes('1'));
+      await storage.catchUp?.();
+      assert.deepEqual(seen, ['/core/x/before', '/core/x/after']);
+      const written = await storage.create('/core/x/own', bytes('1'));
+      assert.equal(storage.revision(), written.revision);
+    } finally {
+      await storage.close();
+      await writer.storage.close();
+      await proxy.close();
+    }
   });
 });

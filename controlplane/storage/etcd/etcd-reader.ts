@@ -41,7 +41,7 @@ export interface EtcdState {
 
 const PAGE = 250;
 /** How many revisions a server reads from etcd's history when it starts, so that watches continue from before. */
-const HISTORY_REVISIONS = 20_000;
+const HISTORY_REVISIONS = 10_000;
 /** How often the start follows a compaction that is faster than it. */
 const ATTEMPTS = 5;
 /** The number of unknown resources that are logged. */

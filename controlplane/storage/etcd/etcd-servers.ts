@@ -53,6 +53,8 @@ interface Member {
 export class EtcdServers {
   readonly #members: readonly Member[];
   readonly #clock: Clock;
+  /** The running watches, with what ends them. */
+  readonly #watches = new Map<AbortController, Member>();
   #current = 0;
   #isClosed = false;
 
@@ -93,8 +95,8 @@ export class EtcdServers {
   }
 
   /**
-   * Watches at the member in use. Resolves when the signal aborts or the member ends the watch, and rejects with the error that
-   * broke it. The member ends it when its cluster has no leader.
+   * Watches at the member in use. Resolves when the signal aborts, when the member ends the watch, or when another member is
+   * used. Rejects with the error that broke it. A member ends it when its cluster has no leader.
    */
   async watch(
     request: { readonly key: Buffer; readonly rangeEnd: Buffer; readonly startRevision: number },
@@ -102,9 +104,11 @@ export class EtcdServers {
     signal: AbortSignal,
   ): Promise<void> {
     const member = await this.#connected();
+    const left = new AbortController();
+    this.#watches.set(left, member);
     try {
       await member.rpc.stream('watch', { createRequest: { ...request, fragment: true } }, onMessage, {
-        signal,
+        signal: AbortSignal.any([signal, left.signal]),
         staysOpen: true,
         metadata: { hasleader: 'true' },
       });
@@ -112,12 +116,22 @@ export class EtcdServers {
       if (!(error instanceof GrpcError)) throw error;
       this.leave(member.url);
       throw storageErrorOf(error, { isWrite: false, url: member.url });
+    } finally {
+      this.#watches.delete(left);
     }
   }
 
   /** Uses the next member from now on, unless the member with this URL is no longer used. */
   leave(url: string): void {
-    if (this.url === url) this.#current = (this.#current + 1) % this.#members.length;
+    if (this.url === url) this.#use((this.#current + 1) % this.#members.length);
+  }
+
+  /** A connection may be dead without an error, and so may the watches of the member that is left. */
+  #use(next: number): void {
+    const left = this.#members[this.#current];
+    if (next === this.#current) return;
+    this.#current = next;
+    for (const [watch, member] of this.#watches) if (member === left) watch.abort();
   }
 
   close(): void {
@@ -136,7 +150,7 @@ export class EtcdServers {
       const names = this.#members.map(({ url }) => url).join(', ');
       throw new StorageError('unavailable', `no etcd server can be reached: ${names}`);
     }
-    this.#current = this.#members.indexOf(found);
+    this.#use(this.#members.indexOf(found));
     return found;
   }
 }

@@ -54,9 +54,9 @@ export const ETCD_FAULTS: Readonly<Record<string, (scene: Scene) => Promise<void
   },
   async 'member-paused'({ members, random }) {
     const member = random.pick(members);
-    member.signal('SIGSTOP');
+    await member.pause();
     await sleep(random.between(500, 6000));
-    member.signal('SIGCONT');
+    member.resume();
   },
   async 'server-cut-off'({ servers, random }) {
     const { proxies } = random.pick(servers);
