@@ -176,6 +176,7 @@ function connectRuntime({ flags, clock, logger, nodeName, rootDirectory }: Base)
     rootDirectory,
     sandboxImage: flags.podInfraContainerImage,
     hairpin: flags.hairpinMode !== 'none',
+    providesNetwork: flags.podNetwork !== 'none' && flags.kubeconfig !== '',
     awaitsPodCidr: flags.kubeconfig !== '' && flags.podCidr === '',
     clock,
     logger,

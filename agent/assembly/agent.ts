@@ -339,7 +339,15 @@ async function createPodParts(
     pods: () => table.pods(),
     mountedVolumes: (uid) => new Set(volumes.manager.podVolumes(uid).map(({ name }) => name)),
   });
-  passPodCidrs({ node, runtime, onTaken: () => pods.runtimeState.check(), clock, logger, signal });
+  passPodCidrs({
+    node,
+    runtime,
+    mtu: () => podNetwork.mtu(),
+    onTaken: () => pods.runtimeState.check(),
+    clock,
+    logger,
+    signal,
+  });
   return { pods, pressure, shutdown, eviction, podNetwork };
 }
 

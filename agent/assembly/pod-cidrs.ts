@@ -12,6 +12,8 @@ import type { Runtime } from '../runtime/runtime.ts';
 export interface PodCidrsOptions {
   readonly node: { onPodCidrs(listener: (cidrs: readonly string[]) => void): void };
   readonly runtime: Pick<Runtime, 'setPodCidr'>;
+  /** Resolves to the MTU of pods, if the pod network determines it. */
+  readonly mtu: () => Promise<number | undefined>;
   /** Called when the container runtime has accepted the CIDRs. */
   readonly onTaken: () => Promise<void>;
   readonly clock: Clock;
@@ -21,7 +23,7 @@ export interface PodCidrsOptions {
 
 const RETRY = { firstMs: 500, longestMs: 30_000 };
 
-export function passPodCidrs({ node, runtime, onTaken, clock, logger, signal }: PodCidrsOptions): void {
+export function passPodCidrs({ node, runtime, mtu, onTaken, clock, logger, signal }: PodCidrsOptions): void {
   let assigned: readonly string[] = [];
   let taken = assigned;
   const loop = new WakeableLoop({
@@ -37,7 +39,7 @@ export function passPodCidrs({ node, runtime, onTaken, clock, logger, signal }: 
   const passing = loop.run(signal, async () => {
     const cidrs = assigned;
     if (cidrs !== taken) {
-      await runtime.setPodCidr(cidrs);
+      await runtime.setPodCidr(cidrs, { mtu: await mtu() });
       taken = cidrs;
       await onTaken();
     }

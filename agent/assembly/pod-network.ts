@@ -16,6 +16,7 @@ import { podPacketFilter } from '../network/podnetwork/packet-filter.ts';
 import { allowForwarding } from '../network/podnetwork/forwarding.ts';
 import { PodNetwork } from '../network/podnetwork/pod-network.ts';
 import { POD_NETWORK_LOCK, podNetworkDirectory, removePodNetwork } from '../network/podnetwork/remove-pod-network.ts';
+import { hostNftables } from '../network/nftables.ts';
 import { takeNamespaceLock } from '../network/namespace-lock.ts';
 import { POD_NETWORK, POD_RANGES, type PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
 import type { Runtime } from '../runtime/runtime.ts';
@@ -39,6 +40,8 @@ export interface PodNetworkDeps {
 export interface NodePodNetwork extends Part {
   /** Why the network of pods is not ready; empty if it is, or if it is left to a network plugin. */
   problem(): string;
+  /** Resolves to the MTU of pods once the mode is known; `undefined` if it is that of the host. */
+  mtu(): Promise<number | undefined>;
 }
 
 export function createPodNetwork(base: Base, deps: PodNetworkDeps): NodePodNetwork {
@@ -54,7 +57,7 @@ export function createPodNetwork(base: Base, deps: PodNetworkDeps): NodePodNetwo
   };
   if (client === undefined || flags.podNetwork === 'none') {
     background(off(), { logger, what: 'Removing the pod network', signal });
-    return { problem: () => '' };
+    return { problem: () => '', mtu: () => Promise.resolve(undefined) };
   }
   const informers = new Informers({ client, clock: base.clock, logger });
   let network: PodNetwork | undefined;
@@ -66,9 +69,14 @@ export function createPodNetwork(base: Base, deps: PodNetworkDeps): NodePodNetwo
     deps.node.onPodCidrs(() => network?.changed());
     running = network.run(signal);
   };
-  background(decide(), { logger, what: 'Starting the pod network', signal });
+  const decided = decide();
+  background(decided, { logger, what: 'Starting the pod network', signal });
   return {
     problem: () => network?.problem() ?? '',
+    async mtu() {
+      await decided;
+      return network?.mtu();
+    },
     async close({ hostCleared }: Closing) {
       await network?.close({ remove: hostCleared });
       await running;
@@ -141,6 +149,7 @@ function create(
     keyLifetimeMs: flags.podNetworkKeyLifetime,
     host: hostNetwork(),
     filter: podPacketFilter(),
+    nft: hostNftables(),
     prepareHost: (families) => allowForwarding(families, own),
     async publish(annotations) {
       await client.patch(nodes, '', nodeName, 'merge', { metadata: { annotations } });

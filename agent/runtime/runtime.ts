@@ -297,6 +297,11 @@ export interface RuntimeFeatures {
   readonly supplementalGroupsPolicy: boolean;
 }
 
+export interface PodNetworkSettings {
+  /** The largest packet of pods, if it is not that of the host. Runtimes with CNI plugins get it by their configuration. */
+  readonly mtu?: number | undefined;
+}
+
 export interface Runtime {
   info(): Promise<RuntimeInfo>;
   conditions(): Promise<readonly RuntimeCondition[]>;
@@ -306,7 +311,7 @@ export interface Runtime {
   /** Returns where the runtime looks for CNI plugins and their configuration; `undefined` if it uses none. */
   cniPlaces(): Promise<CniPlaces | undefined>;
   /** Sets the pod CIDRs of this node. They may arrive and change while the agent runs. */
-  setPodCidr(cidrs: readonly string[]): Promise<void>;
+  setPodCidr(cidrs: readonly string[], settings?: PodNetworkSettings): Promise<void>;
 
   runSandbox(config: SandboxConfig): Promise<SandboxId>;
   /** Stops the containers in the sandbox and releases its network. Does nothing if the sandbox does not exist. */

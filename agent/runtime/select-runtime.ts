@@ -29,8 +29,12 @@ export interface RuntimeChoice {
   readonly awaitsPodCidr?: boolean;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** The agent can configure the network of a CRI runtime that has none. */
+  readonly providesNetwork?: boolean;
   /** The sockets on which CRI runtimes are searched. */
   readonly knownCriSockets?: readonly string[];
+  /** Where Docker is searched if the user named no endpoint. */
+  readonly defaultDockerEndpoint?: string;
 }
 
 const KNOWN_CRI_SOCKETS: readonly string[] = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
@@ -38,23 +42,34 @@ const DEFAULT_DOCKER_ENDPOINT = 'unix:///var/run/docker.sock';
 
 /** Throws `RuntimeError('unavailable')` with a one-line message that lists the sockets it tried. */
 export async function selectRuntime(choice: RuntimeChoice): Promise<Runtime> {
-  const { kind, criEndpoint, dockerEndpoint } = choice;
+  const { kind, criEndpoint, defaultDockerEndpoint = DEFAULT_DOCKER_ENDPOINT } = choice;
+  const isDefault = choice.dockerEndpoint === DEFAULT_DOCKER_ENDPOINT;
+  const dockerEndpoint = isDefault ? defaultDockerEndpoint : choice.dockerEndpoint;
   const connectTo = async (endpoint: string): Promise<Runtime> => {
     const { startCriRuntime } = await import('./cri/cri-runtime.ts');
     return startCriRuntime({ ...choice, endpoint });
   };
   if (kind !== 'docker' && criEndpoint !== '') return connectTo(criEndpoint);
   // If the user named a Docker socket, no other sockets are searched.
-  const searches = kind === 'remote' || (kind === '' && dockerEndpoint === DEFAULT_DOCKER_ENDPOINT);
+  const searches = kind === 'remote' || (kind === '' && isDefault);
   const tried: string[] = [];
+  // A runtime that lacks nothing but a network comes after Docker, whose own containerd may be such a runtime.
+  let spare: Runtime | undefined;
   for (const socket of searches ? (choice.knownCriSockets ?? KNOWN_CRI_SOCKETS) : []) {
-    const found = await usable(socket, connectTo, choice.rootDirectory);
-    if (typeof found !== 'string') return found;
-    tried.push(`${socket}: ${found}`);
+    const found = await usable(socket, connectTo, choice);
+    if (typeof found === 'string') tried.push(`${socket}: ${found}`);
+    else if (found.hasNetwork) {
+      await spare?.close();
+      return found.runtime;
+    } else if (spare === undefined) spare = found.runtime;
+    else await found.runtime.close();
   }
+  const withDocker = kind !== 'remote' && (await isDocker(dockerEndpoint));
+  if (spare !== undefined && !withDocker) return spare;
+  await spare?.close();
   const hint = 'name another socket with --container-runtime-endpoint or --docker-endpoint';
   if (kind === 'remote') throw new RuntimeError('unavailable', `no container runtime: ${tried.join('; ')} (${hint})`);
-  if (dockerEndpoint.startsWith('unix://') && !(await answers(dockerEndpoint.slice('unix://'.length)))) {
+  if (!withDocker) {
     throw new RuntimeError(
       'unavailable',
       `no container runtime: ${[...tried, `${dockerEndpoint}: no response`].join('; ')} (${hint})`,
@@ -71,17 +86,19 @@ export async function selectRuntime(choice: RuntimeChoice): Promise<Runtime> {
 async function usable(
   socket: string,
   connectTo: (endpoint: string) => Promise<Runtime>,
-  rootDirectory: string,
-): Promise<Runtime | string> {
+  { rootDirectory, providesNetwork = false }: Pick<RuntimeChoice, 'rootDirectory' | 'providesNetwork'>,
+): Promise<{ readonly runtime: Runtime; readonly hasNetwork: boolean } | string> {
   if (!(await answers(socket))) return 'no response';
   let runtime: Runtime | undefined;
   try {
     runtime = await connectTo(`unix://${socket}`);
     const missing = unmetCondition(await runtime.conditions());
     const isTaken = !existsSync(join(rootDirectory, 'pods')) && (await runtime.listSandboxes()).length > 0;
-    if (missing === undefined && !isTaken) return runtime;
+    const hasNetwork = missing?.type !== 'NetworkReady';
+    const isUsable = missing === undefined || (!hasNetwork && providesNetwork);
+    if (isUsable && !isTaken) return { runtime, hasNetwork };
     await runtime.close();
-    if (missing === undefined) return 'it runs pods of another node agent';
+    if (isUsable) return 'it runs pods of another node agent';
     return missing.message === '' ? missing.reason : missing.message;
   } catch (error) {
     await runtime?.close();
@@ -95,6 +112,11 @@ async function usable(
  */
 export function unmetCondition(conditions: readonly RuntimeCondition[]): RuntimeCondition | undefined {
   return conditions.find(({ type, ready }) => !ready && (type === 'RuntimeReady' || type === 'NetworkReady'));
+}
+
+/** An engine at another address than a socket is used as it is. */
+async function isDocker(endpoint: string): Promise<boolean> {
+  return !endpoint.startsWith('unix://') || answers(endpoint.slice('unix://'.length));
 }
 
 function answers(path: string): Promise<boolean> {

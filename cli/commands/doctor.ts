@@ -16,6 +16,7 @@ import { examineData, type ExaminedData } from '../examine-data.ts';
 import type { CommandIo } from '../io.ts';
 import { apiServerFinding, checkNetwork } from '../network-checks.ts';
 import { hostProbes } from '../network-probes.ts';
+import { checkPodNetwork, podNetworkHost } from '../pod-network-checks.ts';
 import { checkManifests } from '../manifest-checks.ts';
 
 function portFault(text: string): string | undefined {
@@ -169,6 +170,7 @@ export const doctor: Command = {
       await describeHost(),
       ...checkHost(localHost(io.clock), String(parsed.values['dataDir'])),
       await checkRuntime(),
+      ...(await checkPodNetwork(podNetworkHost())),
       ...(await checkManifests(resolve(String(parsed.values['dataDir'])))),
       ...(parsed.values['network'] === true ? await checkCluster(resolve(String(parsed.values['dataDir'])), io) : []),
       ...(await Promise.all((parsed.values['ports'] as readonly string[]).map((port) => checkPort(Number(port))))),

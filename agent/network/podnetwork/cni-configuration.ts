@@ -23,6 +23,12 @@ export interface CniPlaces {
   readonly pluginDirectories: readonly string[];
 }
 
+/** Where runtimes look that tell nothing else. */
+export const DEFAULT_CNI_PLACES: CniPlaces = {
+  configurationDirectory: '/etc/cni/net.d',
+  pluginDirectories: ['/opt/cni/bin', '/usr/lib/cni', '/usr/libexec/cni'],
+};
+
 export interface CniSettings {
   readonly ranges: readonly Cidr[];
   readonly mtu: number;

@@ -22,9 +22,16 @@ const MOST_OUTPUT = { maxBuffer: 64 * 1024 * 1024 };
 /** The longest part of an error that is logged. */
 const LONGEST_ERROR = 1000;
 
+export interface Means {
+  /** Why links of the kind cannot be created; empty if they can. */
+  readonly problem: string;
+  /** What is used in place of the kernel; empty if nothing is. */
+  readonly instead: string;
+}
+
 export interface HostNetwork {
-  /** Returns an empty string if the host has the tools and the kernel has the kind of link, else the reason. */
-  problem(kind: 'vxlan' | 'wireguard'): Promise<string>;
+  /** Whether the host has the tools and the kernel has the kind of link. */
+  means(kind: 'vxlan' | 'wireguard'): Promise<Means>;
   /** Returns the interface that has the address; `undefined` if none has it. */
   uplink(address: Ip): Promise<Uplink | undefined>;
   observe(): Promise<ObservedNetwork>;
@@ -65,7 +72,7 @@ export function hostNetwork(prefix: readonly string[] = []): HostNetwork {
     if (lines.length > 0) await feed(command, args, lines);
   };
   return {
-    problem: (kind) => kindProblem(kind, run),
+    means: (kind) => meansFor(kind, run),
     uplink: (address) => readUplink(address, run),
     observe: () => observe(run),
 
@@ -175,23 +182,29 @@ function noSuchKind(error: unknown): false {
 /** A size that no link can have: the kernel looks for the kind of link, and then refuses to create it. */
 const IMPOSSIBLE_MTU = '2147483647';
 
-async function kindProblem(kind: 'vxlan' | 'wireguard', run: Run): Promise<string> {
+async function meansFor(kind: 'vxlan' | 'wireguard', run: Run): Promise<Means> {
+  const lacking = (problem: string): Means => ({ problem, instead: '' });
   const probe = ['link', 'add', `${LINK_PREFIX}probe`, 'mtu', IMPOSSIBLE_MTU, 'type', kind];
   let inKernel: boolean;
   try {
     inKernel = await run('ip', probe).then(() => true, noSuchKind);
   } catch (error) {
-    if (isAbsent(error)) return 'the tool ip is not installed (apt-get install iproute2)';
+    if (isAbsent(error)) return lacking('the tool ip is not installed (apt-get install iproute2)');
     const { stderr = '' } = error as { stderr?: string };
-    if (/not permitted/i.test(stderr)) return 'the agent may not change the network (CAP_NET_ADMIN)';
+    if (/not permitted/i.test(stderr)) return lacking('the network may not be changed (CAP_NET_ADMIN)');
     inKernel = true;
   }
-  if (kind === 'vxlan') return inKernel ? '' : 'the kernel has no VXLAN (modprobe vxlan)';
-  if (await lacks(run, 'wg', ['--version'])) return 'the tool wg is not installed (apt-get install wireguard-tools)';
-  return inKernel || !(await lacks(run, 'wireguard-go', ['--version']))
-    ? ''
-    : 'the kernel has no WireGuard (modprobe wireguard), and wireguard-go is not installed';
+  if (kind === 'vxlan') return lacking(inKernel ? '' : NO_VXLAN);
+  if (await lacks(run, 'wg', ['--version']))
+    return lacking('the tool wg is not installed (apt-get install wireguard-tools)');
+  if (inKernel) return lacking('');
+  return (await lacks(run, 'wireguard-go', ['--version']))
+    ? lacking('the kernel has no WireGuard (modprobe wireguard), and wireguard-go is not installed')
+    : { problem: '', instead: 'the kernel has no WireGuard, so the program wireguard-go is used' };
 }
+
+const NO_VXLAN =
+  'the kernel has no VXLAN (modprobe vxlan; or --pod-network=routes on all nodes, if they are on one link)';
 
 const isAbsent = (error: unknown): boolean => (error as { code?: unknown }).code === 'ENOENT';
 

@@ -9,7 +9,6 @@
 import { mkdir } from 'node:fs/promises';
 import type { Server } from 'node:net';
 import { join } from 'node:path';
-import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
@@ -23,7 +22,6 @@ import {
   clusterNode,
   ENDPOINT,
   endpointText,
-  type Peer,
   PUBLIC_KEY,
   type Refusal,
 } from './cluster-nodes.ts';
@@ -36,19 +34,10 @@ import {
   removeCniConfiguration,
   writeCniConfiguration,
 } from './cni-configuration.ts';
-import {
-  desiredNetwork,
-  NO_NETWORK,
-  type NetworkMode,
-  podMtu,
-  TUNNELS,
-  type Uplink,
-  type WireguardKeys,
-} from './desired-network.ts';
+import { desiredNetwork, NO_NETWORK, podMtu, type Uplink, type WireguardKeys } from './desired-network.ts';
 import type { HostNetwork } from './host-network.ts';
 import { commandsFor, isEmpty } from './network-difference.ts';
-import type { PodPacketFilter } from './packet-filter.ts';
-import { jumps, packetRules } from './packet-rules.ts';
+import { NodeRules, type NodeRulesOptions } from './node-rules.ts';
 import { createKeys, readKeys, writeKeys } from './wireguard-keys.ts';
 
 /** Where the last known nodes are stored. */
@@ -57,9 +46,7 @@ export interface NodeMemory {
   save(nodes: () => readonly ClusterNode[]): void;
 }
 
-export interface PodNetworkOptions {
-  readonly mode: NetworkMode;
-  readonly port: number;
+export interface PodNetworkOptions extends NodeRulesOptions {
   readonly nodeName: string;
   readonly nodes: Informer<Node>;
   readonly memory: NodeMemory;
@@ -74,13 +61,11 @@ export interface PodNetworkOptions {
   /** Resolves to `undefined` if the runtime uses no CNI plugins. */
   readonly cniPlaces: () => Promise<CniPlaces | undefined>;
   readonly hairpin: boolean;
-  readonly masqueradeBit: number;
   /** Keeps allocated addresses and the private key. */
   readonly stateDirectory: string;
   /** How long a WireGuard key is used; 0 means for ever. */
   readonly keyLifetimeMs: number;
   readonly host: HostNetwork;
-  readonly filter: PodPacketFilter;
   /** Sets the kernel parameters that forwarding needs. */
   readonly prepareHost: (families: ReadonlySet<4 | 6>) => Promise<void>;
   /** Writes annotations of this node. */
@@ -88,7 +73,6 @@ export interface PodNetworkOptions {
   /** Removes everything from this host. */
   readonly removeAll: () => Promise<void>;
   readonly clock: Clock;
-  readonly logger: Logger;
   /** Called when `problem` has changed. */
   readonly onProblem: (message: string) => void;
   /** Called when the pods of other nodes cannot be reached, once for each reason. */
@@ -111,27 +95,32 @@ export class PodNetwork {
   #running: Promise<void> = Promise.resolve();
   #lock: Server | undefined;
   #problem = '';
-  #said = '';
+  readonly #said = new Set<string>();
+  readonly #rules: NodeRules;
   #isPrepared = '';
   /** The nodes of the last run, until the API server has sent them. */
   #remembered: readonly ClusterNode[] | undefined;
   #hasLoaded = false;
-  /** The applied rules of each family. */
-  readonly #applied = new Map<4 | 6, string>();
-  /** Nothing of an earlier state is left on the host. */
-  #hasCleared = false;
   /** When the WireGuard key of this node is to be replaced. */
   #keysDueMs = Infinity;
+  #hasMeans = false;
   #refusals = new Map<string, string>();
 
   constructor(options: PodNetworkOptions) {
     this.#options = options;
+    this.#rules = new NodeRules(options);
     this.#loop = new WakeableLoop({ clock: options.clock, onError: (error) => this.#complain(error) });
   }
 
   /** Why pods of this node cannot be started or reached; empty if they can. */
   problem(): string {
     return this.#problem;
+  }
+
+  /** Resolves to the MTU of pods; `undefined` if it is that of the host. */
+  async mtu(): Promise<number | undefined> {
+    const uplink = await this.#uplink();
+    return uplink === undefined || this.#options.mode === 'routes' ? undefined : podMtu(this.#options.mode, uplink);
   }
 
   /** Something that the network depends on has changed. */
@@ -189,7 +178,7 @@ export class PodNetwork {
     }
     // The directory tells the next run, and `orchlet reset`, that something is set up here.
     const isNew = (await mkdir(this.#options.stateDirectory, { recursive: true, mode: 0o700 })) !== undefined;
-    this.#hasCleared ||= isNew;
+    if (isNew) this.#rules.areNone();
     const uplink = await this.#uplink();
     const places = await this.#options.cniPlaces();
     if (places !== undefined && !(await this.#provideCni(places, ranges, uplink))) return INSPECT_MS;
@@ -221,7 +210,7 @@ export class PodNetwork {
         `foreign ${foreign.join()}`,
       );
       await removeCniConfiguration(places);
-      if (!this.#hasCleared) await this.#clear();
+      if (!this.#rules.hasCleared) await this.#clear();
       this.#setProblem('');
       return false;
     }
@@ -257,15 +246,15 @@ export class PodNetwork {
       clusterRanges: clusterRanges().flatMap((text) => parseCidr(text) ?? []),
     });
     if (nodes === undefined) {
-      await this.#applyRules(ranges, [], { bridge, uplink });
+      await this.#rules.apply(ranges, [], { bridge, uplink });
       return;
     }
     if (uplink === undefined && peers.length > 0) {
       this.#setProblem(`no interface of this host has the node's address ${this.#options.nodeAddresses()[0] ?? ''}`);
       return;
     }
-    const lacking = peers.length > 0 && mode !== 'routes' ? await host.problem(mode) : '';
-    if (lacking !== '') {
+    const lacking = await this.#lacking();
+    if (lacking !== '' && peers.length > 0) {
       this.#setProblem(`the pod network ${mode} does not work on this host: ${lacking}`);
       return;
     }
@@ -274,7 +263,8 @@ export class PodNetwork {
       uplink === undefined
         ? { network: NO_NETWORK, refusals: [] }
         : desiredNetwork({ mode, port, ranges, uplink, peers, keys });
-    await this.#applyRules(ranges, peers, { bridge, uplink });
+    await this.#rules.apply(ranges, peers, { bridge, uplink });
+    await this.#rules.guard(peers);
     const commands = commandsFor(desired.network, await host.observe());
     if (!isEmpty(commands)) await host.change(commands);
     this.#report([...refusals, ...desired.refusals]);
@@ -316,44 +306,24 @@ export class PodNetwork {
     return { publicKey: keys.publicKey, privateKeyFile };
   }
 
-  /** Docker masquerades and forwards for its own networks, so that a single host needs no rules with it. */
-  async #applyRules(
-    ranges: readonly Cidr[],
-    peers: readonly Peer[],
-    { bridge, uplink }: { readonly bridge: string; readonly uplink: Uplink | undefined },
-  ): Promise<void> {
-    const { filter, masqueradeBit, mode } = this.#options;
-    if (bridge === '' && peers.length === 0) {
-      if (!this.#hasCleared) for (const { family } of ranges) await filter.remove(family);
-      this.#hasCleared = true;
-      this.#applied.clear();
-      return;
-    }
-    for (const range of ranges) {
-      const { family } = range;
-      const peerRanges = peers.flatMap((peer) => peer.ranges.filter((one) => one.family === family));
-      const rules = packetRules({
-        ...{ family, range, peerRanges, bridge, masqueradeBit },
-        tunnel: TUNNELS[mode],
-        uplink: uplink?.name ?? '',
-      });
-      const wanted = jumps({ bridge });
-      if (this.#applied.get(family) === rules && (await filter.intact(family, wanted))) continue;
-      await filter.apply(family, rules);
-      await filter.ensureJumps(family, wanted);
-      this.#applied.set(family, rules);
-      this.#hasCleared = false;
-    }
+  /** Returns an empty string if the host has what the mode needs. A host that lacked it is asked again. */
+  async #lacking(): Promise<string> {
+    const { mode, host, logger } = this.#options;
+    if (mode === 'routes' || this.#hasMeans) return '';
+    const { problem, instead } = await host.means(mode);
+    this.#hasMeans = problem === '';
+    if (problem !== '')
+      this.#say(() => logger.warn({ mode, problem }, 'This host lacks what the pod network needs'), problem);
+    if (instead !== '') logger.info({ mode, instead }, 'The pod network does without the kernel');
+    return problem;
   }
 
   /** Removes links and rules, which another network plugin would not expect. */
   async #clear(): Promise<void> {
-    const { host, filter } = this.#options;
+    const { host } = this.#options;
     const commands = commandsFor(NO_NETWORK, await host.observe());
     if (!isEmpty(commands)) await host.change(commands);
-    for (const family of [4, 6] as const) await filter.remove(family);
-    this.#applied.clear();
-    this.#hasCleared = true;
+    await this.#rules.clear();
   }
 
   #report(refusals: readonly Refusal[]): void {
@@ -376,8 +346,8 @@ export class PodNetwork {
 
   /** Logs once for each state. */
   #say(log: () => void, state: string): void {
-    if (this.#said !== state) log();
-    this.#said = state;
+    if (!this.#said.has(state)) log();
+    this.#said.add(state);
   }
 
   #complain(error: unknown): void {

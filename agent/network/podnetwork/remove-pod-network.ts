@@ -7,6 +7,8 @@ import { join } from 'node:path';
 import { POD_BRIDGE, recordedDirectory, removeCniConfiguration } from './cni-configuration.ts';
 import { hostNetwork } from './host-network.ts';
 import { removalCommands } from './network-difference.ts';
+import { hostNftables } from '../nftables.ts';
+import { GUARD_TABLE } from './tunnel-guard.ts';
 import { podPacketFilter } from './packet-filter.ts';
 
 export interface RemovePodNetworkOptions {
@@ -33,6 +35,7 @@ export async function removePodNetwork({ stateDirectory, prefix = [] }: RemovePo
     const filter = podPacketFilter(prefix);
     await filter.remove(4);
     await filter.remove(6);
+    await hostNftables(prefix).remove(GUARD_TABLE);
   } catch (error) {
     // A host without one of the tools has nothing that was made with it.
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;

@@ -1,8 +1,5 @@
 /** Reads from containerd's verbose status where it looks for CNI plugins and configuration. Other runtimes use the defaults. */
-import type { CniPlaces } from '../../network/podnetwork/cni-configuration.ts';
-
-const DEFAULT_CONFIGURATION = '/etc/cni/net.d';
-const DEFAULT_PLUGINS = ['/opt/cni/bin', '/usr/lib/cni', '/usr/libexec/cni'] as const;
+import { type CniPlaces, DEFAULT_CNI_PLACES } from '../../network/podnetwork/cni-configuration.ts';
 
 /** `config` is the item of that name in the status, containerd's configuration as JSON; empty with other runtimes. */
 export function cniPlacesOf(config: string): CniPlaces {
@@ -13,8 +10,8 @@ export function cniPlacesOf(config: string): CniPlaces {
   const plugins = listed.filter((directory) => directory !== '');
   const configuration = text(cni?.['confDir']);
   return {
-    configurationDirectory: configuration === '' ? DEFAULT_CONFIGURATION : configuration,
-    pluginDirectories: plugins.length === 0 ? DEFAULT_PLUGINS : plugins,
+    configurationDirectory: configuration === '' ? DEFAULT_CNI_PLACES.configurationDirectory : configuration,
+    pluginDirectories: plugins.length === 0 ? DEFAULT_CNI_PLACES.pluginDirectories : plugins,
   };
 }
 

@@ -14,6 +14,7 @@ import {
   type ContainerStatus,
   type FilesystemUsage,
   type LinuxResources,
+  type PodNetworkSettings,
   type Runtime,
   type RuntimeCondition,
   type RuntimeEvent,
@@ -164,8 +165,8 @@ class DockerRuntime implements Runtime {
     return Promise.resolve(undefined);
   }
 
-  setPodCidr(cidrs: readonly string[]): Promise<void> {
-    this.#network.setPodCidrs(cidrs);
+  setPodCidr(cidrs: readonly string[], { mtu }: PodNetworkSettings = {}): Promise<void> {
+    this.#network.setPodCidrs(cidrs, mtu);
     return Promise.resolve();
   }
 

@@ -35,6 +35,7 @@ export class PodNetwork {
   readonly #options: PodNetworkOptions;
   readonly #bridge: string;
   #cidrs: readonly string[] = [];
+  #mtu: number | undefined;
   #ready: Promise<void> | undefined;
   /** The bridge ports that already have hairpin mode. With many pods, only the new ports are written. */
   readonly #hairpins = new Set<string>();
@@ -51,7 +52,9 @@ export class PodNetwork {
     return this.#problem;
   }
 
-  setPodCidrs(cidrs: readonly string[]): void {
+  /** The MTU counts for a network that is created from now on. */
+  setPodCidrs(cidrs: readonly string[], mtu?: number): void {
+    this.#mtu = mtu;
     if (cidrs.join() === this.#cidrs.join()) return;
     this.#cidrs = cidrs;
     this.#ready = undefined;
@@ -157,7 +160,10 @@ export class PodNetwork {
           ...(config.length === 0
             ? {}
             : { IPAM: { Driver: 'default', Config: config as { Subnet: string; Gateway: string }[] } }),
-          Options: { 'com.docker.network.bridge.name': this.#bridge },
+          Options: {
+            'com.docker.network.bridge.name': this.#bridge,
+            ...(this.#mtu === undefined ? {} : { 'com.docker.network.driver.mtu': String(this.#mtu) }),
+          },
         }),
       );
     } catch (error) {

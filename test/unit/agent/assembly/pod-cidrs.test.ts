@@ -13,11 +13,12 @@ function setUp(failures: number) {
   passPodCidrs({
     node: { onPodCidrs: (listener) => void (assign = listener) },
     runtime: {
-      setPodCidr: (cidrs) => {
-        calls.push(cidrs.join());
+      setPodCidr: (cidrs, settings) => {
+        calls.push(`${cidrs.join()} ${settings?.mtu ?? ''}`);
         return calls.length <= failures ? Promise.reject(new Error('unavailable')) : Promise.resolve();
       },
     },
+    mtu: () => Promise.resolve(1450),
     onTaken: () => {
       checks++;
       return Promise.resolve();
@@ -33,7 +34,7 @@ test('the pod CIDRs are sent to a failing runtime until it accepts them, and not
   const { clock, stop, calls, assign, checks } = setUp(2);
   assign('10.0.1.0/24');
   await clock.advance(60_000);
-  assert.deepEqual(calls, ['10.0.1.0/24', '10.0.1.0/24', '10.0.1.0/24']);
+  assert.deepEqual(calls, ['10.0.1.0/24 1450', '10.0.1.0/24 1450', '10.0.1.0/24 1450']);
   assert.equal(checks(), 1);
   stop.abort();
 });
@@ -44,6 +45,6 @@ test('of two assignments the newest is passed', async () => {
   await clock.settle();
   assign('10.0.2.0/24');
   await clock.advance(60_000);
-  assert.deepEqual(calls, ['10.0.1.0/24', '10.0.2.0/24']);
+  assert.deepEqual(calls, ['10.0.1.0/24 1450', '10.0.2.0/24 1450']);
   stop.abort();
 });

@@ -4,17 +4,22 @@ import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
+import { MESSAGES } from '../../../../agent/runtime/cri/messages.ts';
+import { METHODS } from '../../../../agent/runtime/cri/schema.ts';
 import { RuntimeError } from '../../../../agent/runtime/runtime.ts';
 import { type RuntimeChoice, selectRuntime, unmetCondition } from '../../../../agent/runtime/select-runtime.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
+import { serveGrpc } from '../../../fakes/grpc-plugin.ts';
 
 describe('the selection of the container runtime', () => {
   let directory = '';
   const servers: Server[] = [];
+  const closing: (() => Promise<void>)[] = [];
   beforeEach(async () => void (directory = await mkdtemp(join(tmpdir(), 'select-'))));
   afterEach(async () => {
     for (const server of servers.splice(0)) server.close();
+    for (const close of closing.splice(0)) await close();
     await rm(directory, { recursive: true, force: true });
   });
 
@@ -60,6 +65,62 @@ describe('the selection of the container runtime', () => {
     servers.push(server);
     await new Promise<void>((resolve) => server.listen(path, resolve));
     assert.match(await problem({ kind: 'remote', knownCriSockets: [path] }), /other\.sock: rpc error: code = /);
+  });
+
+  /** A CRI runtime that is ready, and has no network. */
+  async function withoutNetwork(): Promise<string> {
+    const path = join(directory, 'cri.sock');
+    const condition = (type: string, status: boolean) => ({
+      type,
+      status,
+      reason: 'r',
+      message: 'cni plugin not initialized',
+    });
+    const close = await serveGrpc(path, [
+      {
+        packageName: 'runtime',
+        messages: MESSAGES,
+        methods: Object.fromEntries(
+          Object.entries(METHODS).map(([name, [service, ...types]]) => [name, [`runtime.v1.${service}`, ...types]]),
+        ) as never,
+        implementation: {
+          version: () => ({ version: '0.1.0', runtimeName: 'fake', runtimeVersion: '1', runtimeApiVersion: 'v1' }),
+          status: () => ({
+            status: { conditions: [condition('RuntimeReady', true), condition('NetworkReady', false)] },
+            info: {},
+          }),
+          listPodSandbox: () => ({ items: [] }),
+        },
+      },
+    ]);
+    closing.push(close);
+    return path;
+  }
+
+  it('takes a CRI runtime that lacks nothing but a network only if the agent can configure one', async () => {
+    const path = await withoutNetwork();
+    assert.match(await problem({ kind: 'remote', knownCriSockets: [path] }), /cri\.sock: cni plugin not initialized/);
+    const runtime = await selectRuntime(choice({ kind: 'remote', knownCriSockets: [path], providesNetwork: true }));
+    assert.equal((await runtime.info()).name, 'fake');
+    await runtime.close();
+  });
+
+  it('prefers Docker to such a runtime, which may be that of Docker itself', async () => {
+    const path = await withoutNetwork();
+    const both = { knownCriSockets: [path], providesNetwork: true };
+    const alone = await selectRuntime(
+      choice({ ...both, defaultDockerEndpoint: `unix://${join(directory, 'none.sock')}` }),
+    );
+    assert.equal((await alone.info()).name, 'fake');
+    await alone.close();
+    const docker = join(directory, 'docker.sock');
+    const server = createServer((socket) => socket.destroy());
+    servers.push(server);
+    await new Promise<void>((resolve) => server.listen(docker, resolve));
+    await assert.rejects(
+      selectRuntime(choice({ ...both, defaultDockerEndpoint: `unix://${docker}` })),
+      /Docker daemon/,
+    );
   });
 
   it('ignores warnings of the runtime', () => {

@@ -73,9 +73,10 @@ function setUp({
     refusals: [] as string[],
     saved: undefined as readonly ClusterNode[] | undefined,
     removedAll: 0,
+    guards: [] as string[],
   };
   const host: HostNetwork = {
-    problem: () => Promise.resolve(lacking),
+    means: () => Promise.resolve({ problem: lacking, instead: '' }),
     uplink: (address) =>
       Promise.resolve({
         name: 'eth0',
@@ -118,6 +119,11 @@ function setUp({
         ensureJumps: () => Promise.resolve(),
         intact: () => Promise.resolve(state.intact),
         remove: () => Promise.resolve(void state.removed++),
+      },
+      nft: {
+        run: (script) => Promise.resolve(void state.guards.push(script)),
+        hasTable: () => Promise.resolve(state.intact),
+        remove: () => Promise.resolve(void state.guards.push('')),
       },
       prepareHost: () => Promise.resolve(),
       async publish(annotations) {
@@ -279,6 +285,20 @@ describe('the pod network of a node', () => {
     one.state.intact = false;
     await settle(one, 31_000);
     assert.equal(one.state.rules.length, 2);
+    one.stop.abort();
+  });
+
+  it('admits to the port of the tunnel the nodes alone', async () => {
+    const one = await started();
+    await one.client.create(nodes, '', nodeObject('b', 2));
+    await settle(one);
+    assert.match(
+      one.state.guards.at(-1) ?? '',
+      /elements = \{ 192\.0\.2\.2 \}[^]*udp dport 8472 ip saddr != @peers4 drop/,
+    );
+    await one.client.delete(nodes, '', 'b');
+    await settle(one);
+    assert.equal(one.state.guards.at(-1), '');
     one.stop.abort();
   });
 

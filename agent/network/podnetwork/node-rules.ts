@@ -1,0 +1,100 @@
+/** Keeps the rules of the pod network on this host as they must be for the ranges and addresses of the nodes. */
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Cidr } from '../../../api/meta/ip-addresses.ts';
+import type { Nftables } from '../nftables.ts';
+import type { Peer } from './cluster-nodes.ts';
+import { type NetworkMode, TUNNELS, type Uplink } from './desired-network.ts';
+import type { PodPacketFilter } from './packet-filter.ts';
+import { jumps, packetRules } from './packet-rules.ts';
+import { GUARD_TABLE, guardScript } from './tunnel-guard.ts';
+
+export interface NodeRulesOptions {
+  readonly mode: NetworkMode;
+  /** The UDP port of the tunnel. */
+  readonly port: number;
+  readonly masqueradeBit: number;
+  readonly filter: PodPacketFilter;
+  readonly nft: Pick<Nftables, 'run' | 'hasTable' | 'remove'>;
+  readonly logger: Logger;
+}
+
+export class NodeRules {
+  readonly #options: NodeRulesOptions;
+  /** The applied rules of each family. */
+  readonly #applied = new Map<4 | 6, string>();
+  /** Nothing of an earlier state is left on the host. */
+  #hasCleared = false;
+  /** The script of the guard in effect; empty without one, `undefined` if it is not known. */
+  #guarded: string | undefined;
+  #hasWarned = false;
+
+  constructor(options: NodeRulesOptions) {
+    this.#options = options;
+  }
+
+  get hasCleared(): boolean {
+    return this.#hasCleared;
+  }
+
+  /** The host has no rules of an earlier run. */
+  areNone(): void {
+    this.#hasCleared = true;
+    this.#guarded = '';
+  }
+
+  /** Docker masquerades and forwards for its own networks, so that a single host needs no rules with it. */
+  async apply(
+    ranges: readonly Cidr[],
+    peers: readonly Peer[],
+    { bridge, uplink }: { readonly bridge: string; readonly uplink: Uplink | undefined },
+  ): Promise<void> {
+    const { filter, masqueradeBit, mode } = this.#options;
+    if (bridge === '' && peers.length === 0) {
+      if (!this.#hasCleared) for (const { family } of ranges) await filter.remove(family);
+      this.#hasCleared = true;
+      this.#applied.clear();
+      return;
+    }
+    for (const range of ranges) {
+      const { family } = range;
+      const peerRanges = peers.flatMap((peer) => peer.ranges.filter((one) => one.family === family));
+      const rules = packetRules({
+        ...{ family, range, peerRanges, bridge, masqueradeBit },
+        tunnel: TUNNELS[mode],
+        uplink: uplink?.name ?? '',
+      });
+      const wanted = jumps({ bridge });
+      if (this.#applied.get(family) === rules && (await filter.intact(family, wanted))) continue;
+      await filter.apply(family, rules);
+      await filter.ensureJumps(family, wanted);
+      this.#applied.set(family, rules);
+      this.#hasCleared = false;
+    }
+  }
+
+  /** Precedes the link. Where nft does not work, the network works without this protection. */
+  async guard(peers: readonly Peer[]): Promise<void> {
+    const { mode, port, nft, logger } = this.#options;
+    const addresses = peers.flatMap((peer) => peer.addresses);
+    const script = mode === 'vxlan' && addresses.length > 0 ? guardScript(port, addresses) : '';
+    try {
+      if (this.#guarded === script && (script === '' || (await nft.hasTable(GUARD_TABLE)))) return;
+      await (script === '' ? nft.remove(GUARD_TABLE) : nft.run(script));
+      this.#guarded = script;
+    } catch (error) {
+      if (script === '' || this.#hasWarned) return;
+      this.#hasWarned = true;
+      logger.warn(
+        { port, err: error instanceof Error ? error.message : error },
+        'Whoever reaches the port of the pod network can send packets to pods: nftables does not work, so let a firewall admit nodes alone',
+      );
+    }
+  }
+
+  async clear(): Promise<void> {
+    for (const family of [4, 6] as const) await this.#options.filter.remove(family);
+    await this.guard([]);
+    this.#applied.clear();
+    this.#hasCleared = true;
+  }
+}

@@ -1,0 +1,50 @@
+/** Checks what the pod network between hosts needs of this host. Changes nothing. */
+import { existsSync } from 'node:fs';
+import { DEFAULT_CNI_PLACES, missingPlugins, type CniPlaces } from '../agent/network/podnetwork/cni-configuration.ts';
+import { hostNetwork, type HostNetwork, type Means } from '../agent/network/podnetwork/host-network.ts';
+import type { Finding } from './host-checks.ts';
+
+export interface PodNetworkHost {
+  readonly network: Pick<HostNetwork, 'means'>;
+  readonly places: CniPlaces;
+  /** A container runtime that uses CNI plugins is installed. */
+  readonly usesCni: boolean;
+}
+
+const CNI_SOCKETS = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
+
+export const podNetworkHost = (): PodNetworkHost => ({
+  network: hostNetwork(),
+  places: DEFAULT_CNI_PLACES,
+  usesCni: CNI_SOCKETS.some((path) => existsSync(path)),
+});
+
+export async function checkPodNetwork({ network, places, usesCni }: PodNetworkHost): Promise<readonly Finding[]> {
+  return [
+    finding('vxlan', await network.means('vxlan'), 'pods of other hosts cannot be reached by --pod-network=vxlan'),
+    finding('wireguard', await network.means('wireguard'), 'only --pod-network=wireguard needs it'),
+    ...(usesCni ? [await pluginFinding(places)] : []),
+  ];
+}
+
+function finding(name: string, { problem, instead }: Means, consequence: string): Finding {
+  if (problem === '') return { name, verdict: 'ok', text: instead === '' ? 'there' : instead };
+  const [, remedy] = /\((.+)\)/.exec(problem) ?? [];
+  return {
+    name,
+    verdict: 'warn',
+    text: `${problem.replace(/ \(.+\)/, '')}: ${consequence}`,
+    remedy: remedy ?? 'install it, or choose another --pod-network',
+  };
+}
+
+async function pluginFinding(places: CniPlaces): Promise<Finding> {
+  const missing = await missingPlugins(places);
+  if (missing.length === 0) return { name: 'CNI plugins', verdict: 'ok', text: 'there' };
+  return {
+    name: 'CNI plugins',
+    verdict: 'warn',
+    text: `missing: ${missing.join(', ')}; containerd and CRI-O have no network of pods without them`,
+    remedy: 'apt-get install containernetworking-plugins',
+  };
+}
