@@ -171,11 +171,12 @@ export function createDialer({
 }
 
 /** Destroys the connection before any of the request is sent: Node.js holds writes back until this event has passed. */
-function requireKey(socket: TLSSocket, keys: readonly string[], { host, port }: DialTarget): void {
+function requireKey(socket: TLSSocket, keys: readonly string[], { host, port, name }: DialTarget): void {
   socket.once('secureConnect', () => {
     const certificate = socket.getPeerX509Certificate();
     if (certificate !== undefined && keys.includes(publicKeyHash(certificate.publicKey))) return;
-    socket.destroy(new ServingKeyError(`the server at ${host}:${port} has a certificate of another key than expected`));
+    const message = `the server at ${host}:${port} has a certificate of another key than ${name ?? 'it'} published in its annotation orchlet.local/serving-keys: remove the annotation if another agent runs there now`;
+    socket.destroy(new ServingKeyError(message));
   });
 }
 

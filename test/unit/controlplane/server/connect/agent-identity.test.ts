@@ -163,7 +163,7 @@ describe('the server at the address of a node', () => {
   it('gets no request if its certificate has another key than the agent published', async () => {
     origin = { ...origin, servingKeys: [certificateKeyHash(pair.cert)] };
     agent.setSecureContext(await signedPair([HOST]));
-    await refusedUnseen(/certificate of another key/);
+    await refusedUnseen(/certificate of another key than node\/n1 published .* remove the annotation/);
   });
 
   it('gets no request if what was published is no key', async () => {
