@@ -1,9 +1,13 @@
 /**
- * Forwards a query to another name server and returns its response, both unchanged. `ClusterDns` calls it for names
- * outside the cluster.
+ * Forwards a query to another name server and returns its response. `ClusterDns` calls it for names outside the cluster.
+ *
+ * The query gets an id that nobody knows, and the response that of the client again: a client that chose the id could answer in
+ * place of the name server, and the response may be cached for others (RFC 5452). Nothing else is changed.
  */
+import { randomInt } from 'node:crypto';
 import { createSocket } from 'node:dgram';
 import { connect, isIPv6 } from 'node:net';
+import { answersQuestion } from './message-ttls.ts';
 
 export interface Upstream {
   readonly address: string;
@@ -17,10 +21,39 @@ export function parseUpstream(text: string): Upstream {
   return { address: bracketed[1] ?? '', port: Number(bracketed[2] ?? 53) };
 }
 
-/**
- * Rejects if no response with the query's id arrives in time. Each query has its own socket and therefore its own port.
- */
+const HEADER_BYTES = 12;
+const IS_RESPONSE = 0x8000;
+
+interface Exchange {
+  /** The query with the id of this exchange. */
+  readonly query: Buffer;
+  /** Returns the response with the client's id, or `undefined` for a message that does not answer the query. */
+  accept(message: Buffer): Buffer | undefined;
+}
+
+function exchangeOf(question: Buffer): Exchange {
+  const id = randomInt(0x1_0000);
+  const query = Buffer.from(question);
+  query.writeUInt16BE(id, 0);
+  return {
+    query,
+    accept(message) {
+      if (message.length < HEADER_BYTES || message.readUInt16BE(0) !== id) return undefined;
+      const flags = message.readUInt16BE(2);
+      if ((flags & IS_RESPONSE) === 0) return undefined;
+      // A server that cannot read the query may answer without it.
+      const isBareError = message.readUInt16BE(4) === 0 && (flags & 0xf) !== 0;
+      if (!isBareError && !answersQuestion(query, message)) return undefined;
+      const response = Buffer.from(message);
+      response.writeUInt16BE(question.readUInt16BE(0), 0);
+      return response;
+    },
+  };
+}
+
+/** Rejects if no response to the query arrives in time. Each query has its own socket and therefore its own port. */
 export function askOverUdp({ address, port }: Upstream, question: Buffer, timeoutMs: number): Promise<Buffer> {
+  const { query, accept } = exchangeOf(question);
   const socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4');
   return new Promise<Buffer>((resolve, reject) => {
     const fail = (why: string): void => reject(new Error(`name server ${address}: ${why}`));
@@ -28,14 +61,16 @@ export function askOverUdp({ address, port }: Upstream, question: Buffer, timeou
     const timeout = AbortSignal.timeout(timeoutMs);
     timeout.addEventListener('abort', () => fail('no answer in time'), { once: true });
     socket.on('error', (error) => fail(error.message));
-    socket.on('message', (answer) => {
-      if (answer.length >= 12 && answer.readUInt16BE(0) === question.readUInt16BE(0)) resolve(answer);
+    socket.on('message', (message) => {
+      const response = accept(message);
+      if (response !== undefined) resolve(response);
     });
-    socket.connect(port, address, () => socket.send(question));
+    socket.connect(port, address, () => socket.send(query));
   }).finally(() => socket.close());
 }
 
 export function askOverTcp({ address, port }: Upstream, question: Buffer, timeoutMs: number): Promise<Buffer> {
+  const { query, accept } = exchangeOf(question);
   const socket = connect({ host: address, port });
   return new Promise<Buffer>((resolve, reject) => {
     const fail = (why: string): void => reject(new Error(`name server ${address}: ${why}`));
@@ -43,9 +78,13 @@ export function askOverTcp({ address, port }: Upstream, question: Buffer, timeou
     AbortSignal.timeout(timeoutMs).addEventListener('abort', () => fail('no answer in time'), { once: true });
     socket.on('error', (error) => fail(error.message));
     socket.on('close', () => fail('closed the connection'));
-    const read = new FramedMessages(resolve);
+    const read = new FramedMessages((message) => {
+      const response = accept(message);
+      if (response === undefined) fail('the answer belongs to another query');
+      else resolve(response);
+    });
     socket.on('data', (data: Buffer) => read.push(data));
-    socket.on('connect', () => socket.write(framed(question)));
+    socket.on('connect', () => socket.write(framed(query)));
   }).finally(() => socket.destroy());
 }
 
