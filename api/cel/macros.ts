@@ -5,8 +5,9 @@
 import { attempt, type Compiled, type ExpressionCompiler, type Frame, type Run } from './compiled.ts';
 import type { Expr } from './parser.ts';
 import { bool, type CelType, dyn, fits, int, isOpen, list, map, optional, showType } from './types.ts';
-import { adapt, CelError, type CelMap, type CelValue, compare, entriesOf, member, Optional } from './values.ts';
+import { adapt, CelError, type CelMap, type CelValue, compare, entriesOf, Optional } from './values.ts';
 import { readingCost } from './reading-cost.ts';
+import { selectable } from './value-access.ts';
 
 type Call = Extract<Expr, { kind: 'call' }>;
 
@@ -111,9 +112,7 @@ function hasMember(compiler: ExpressionCompiler, arg: Expr | undefined, at: numb
       const value = operand.run(frame);
       frame.spend(1);
       const inner = value instanceof Optional ? value.value : value;
-      if (inner === undefined) return false;
-      if (inner === null || typeof inner !== 'object' || Array.isArray(inner)) throw new CelError('no such overload');
-      return member(inner, arg.field) !== undefined;
+      return inner !== undefined && selectable(inner, arg.field) !== undefined;
     },
   };
 }

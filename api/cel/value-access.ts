@@ -9,7 +9,7 @@ export const shownKey = (key: CelValue): string =>
 
 export function itemAt(value: CelValue, key: CelValue): CelValue | undefined {
   if (!Array.isArray(value)) {
-    if (!hasType(value, map(dyn, dyn)) && !(value instanceof MessageValue)) throw new CelError('no such overload');
+    if (!hasType(value, map(dyn, dyn)) && !(value instanceof MessageValue)) return undefined;
     return member(value, key);
   }
   const index = key instanceof Double || key instanceof Uint ? Number(key.value) : Number(key as bigint);
@@ -19,10 +19,10 @@ export function itemAt(value: CelValue, key: CelValue): CelValue | undefined {
   return index < 0 || index >= value.length ? undefined : adapt(item);
 }
 
-/** Returns a member. Throws if the value is neither an object nor a map. */
+/** Returns a member. As in cel-go, null and scalars have none. Throws for a list. */
 export function selectable(value: CelValue, field: string): CelValue | undefined {
-  if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new CelError('no such overload');
-  return member(value, field);
+  if (Array.isArray(value)) throw new CelError("unsupported index type 'string' in list");
+  return value === null || typeof value !== 'object' ? undefined : member(value, field);
 }
 
 export function keyOf(value: CelValue): string | bigint | boolean {

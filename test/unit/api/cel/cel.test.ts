@@ -41,6 +41,8 @@ const VALUES: readonly (readonly [string, unknown])[] = [
   ['[1, 2].transformList(i, v, v > 1, v * 10)', [20]],
   ["{'a': 'b'}.transformMapEntry(k, v, {v: k})", { b: 'a' }],
   ['object.spec.none == 1 || true', true],
+  ['has(dyn(null).x) || has(dyn(1).x)', false],
+  ["dyn(null).?x.orValue('none')", 'none'],
   ['false && object.spec.none == 1', false],
   ['object.?spec.?none.orValue(5)', 5],
   ['object.spec[?"replicas"].value()', 3],
@@ -158,6 +160,16 @@ describe('an invalid expression is rejected with its position', () => {
       );
     });
   }
+});
+
+test('null and scalars have no members, as the object of a deletion', () => {
+  const missing = (source: string): void =>
+    assert.throws(
+      () => run(source),
+      (error) => error instanceof CelError && error.message === 'no such key: x',
+    );
+  for (const source of ['dyn(null).x', 'dyn(1).x == 1', "dyn('a').x", "dyn(null)['x']"]) missing(source);
+  assert.throws(() => run('dyn([1]).x'), /unsupported index type 'string' in list/);
 });
 
 test('an expression that would run forever exceeds its budget', () => {
