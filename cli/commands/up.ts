@@ -95,6 +95,8 @@ const NODE_KEYS = [
   'clusterDns',
   'resolvConf',
   'podLogsDir',
+  'proxyMode',
+  'nodeportAddresses',
   'networkPolicy',
   'podNetwork',
   'podNetworkPort',

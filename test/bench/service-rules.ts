@@ -2,7 +2,7 @@
  * Measures the processor time of the agent for the rules of services: for the first transaction of all services, and for the
  * change of one of them. Runs the tools in a network namespace of its own if it may make one.
  *
- *     bin/node test/bench/service-rules.ts [services] [changes]
+ *     bin/node test/bench/service-rules.ts [services] [changes] [mode]
  */
 import { spawnSync } from 'node:child_process';
 import { hostNftables } from '../../agent/network/nftables.ts';
@@ -15,7 +15,8 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
 import { inSlices, TimeSlice } from '../../api/machinery/time-slice.ts';
 
-const [services = 5000, changes = 20] = process.argv.slice(2).map(Number);
+const [services = 5000, changes = 20] = process.argv.slice(2, 4).map(Number);
+const [, , , , only = ''] = process.argv;
 const NAMESPACE = `orcb${process.pid}`;
 const IN_NAMESPACE = ['ip', 'netns', 'exec', NAMESPACE];
 const settings: RuleSettings = {
@@ -114,8 +115,9 @@ if (spawnSync('ip', ['netns', 'add', NAMESPACE]).status !== 0) {
 }
 try {
   const filter = hostPacketFilter(IN_NAMESPACE);
-  await run(new NftablesWriter({ nft: hostNftables(IN_NAMESPACE), filter, table: 'bench', clock: systemClock }));
-  await run(new IptablesWriter(filter, systemClock));
+  const nftables = new NftablesWriter({ nft: hostNftables(IN_NAMESPACE), filter, table: 'bench', clock: systemClock });
+  for (const writer of [nftables, new IptablesWriter(filter, systemClock)])
+    if (only === '' || only === writer.mode) await run(writer);
 } finally {
   spawnSync('ip', ['netns', 'delete', NAMESPACE]);
 }

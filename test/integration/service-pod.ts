@@ -13,6 +13,8 @@ export interface ServiceRequest {
   readonly port: number;
   readonly protocol: 'TCP' | 'UDP';
   readonly timeoutMs: number;
+  /** The port of the client, of datagrams. */
+  readonly from?: number;
 }
 
 const name = process.argv[2] ?? '';
@@ -34,7 +36,7 @@ function overTcp({ address, port, timeoutMs }: ServiceRequest): Promise<string> 
   });
 }
 
-function overUdp({ address, port, timeoutMs }: ServiceRequest): Promise<string> {
+function overUdp({ address, port, timeoutMs, from = 0 }: ServiceRequest): Promise<string> {
   return new Promise((resolve) => {
     const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');
     const end = (result: string): void => {
@@ -45,6 +47,7 @@ function overUdp({ address, port, timeoutMs }: ServiceRequest): Promise<string> 
     const timer = setTimeout(() => end('none'), timeoutMs);
     socket.once('error', (error) => end(resultOf(error)));
     socket.once('message', (data) => end(data.toString()));
+    socket.bind(from);
     // A connected socket learns that its datagram was rejected.
     socket.connect(port, address, () => socket.send('ping'));
   });

@@ -3,10 +3,11 @@
  * the node, and one host outside. The rules are those of the service proxy, in the node's namespace.
  */
 import assert from 'node:assert/strict';
-import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcessWithoutNullStreams, execFile, spawn, spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, describe, test } from 'node:test';
+import { promisify } from 'node:util';
 import { hostNftables } from '../../agent/network/nftables.ts';
 import { hostPacketFilter } from '../../agent/network/serviceproxy/iptables.ts';
 import { IptablesWriter } from '../../agent/network/serviceproxy/iptables-writer.ts';
@@ -41,6 +42,8 @@ function whyNot(): string | false {
   return nft.status !== 0 || iptables.status !== 0 ? 'nft and iptables cannot be used here' : false;
 }
 
+const hasConntrack = spawnSync('conntrack', ['--version']).error === undefined;
+
 /** A namespace with a process that serves and asks. */
 class Place {
   readonly #child: ChildProcessWithoutNullStreams;
@@ -64,12 +67,12 @@ class Place {
   ask(
     address: string,
     port: number,
-    { protocol = 'TCP', timeoutMs = ANSWERED_MS }: Partial<ServiceRequest> = {},
+    { protocol = 'TCP', timeoutMs = ANSWERED_MS, from = 0 }: Partial<ServiceRequest> = {},
   ): Promise<string> {
     const id = this.#next++;
     const { promise, resolve } = Promise.withResolvers<string>();
     this.#waiting.set(id, resolve);
-    this.#child.stdin.write(`${JSON.stringify({ id, address, port, protocol, timeoutMs })}\n`);
+    this.#child.stdin.write(`${JSON.stringify({ id, address, port, protocol, timeoutMs, from })}\n`);
     return promise;
   }
 
@@ -250,7 +253,7 @@ function scenarios(mode: ProxyMode): void {
       slices: informers.for(endpointSlices),
       writers: writers.filter((writer) => writer.mode === mode),
       otherWriters: writers.filter((writer) => writer.mode !== mode),
-      conntrack: () => Promise.resolve(),
+      conntrack: (args) => promisify(execFile)('ip', ['netns', 'exec', NODE, 'conntrack', ...args]),
       clock: systemClock,
       logger: silentLogger,
       masqueradeBit: 14,
@@ -344,6 +347,19 @@ function scenarios(mode: ProxyMode): void {
     assert.equal(await place('c').ask('10.96.0.53', 53, { protocol: 'UDP' }), `node ${addressOf('c')}`);
     assert.equal(await place('c').ask(NODE_ADDRESS, 5300, { protocol: 'UDP', timeoutMs: DROPPED_MS }), 'none');
   });
+
+  test(
+    'lead clients of datagrams to a new endpoint',
+    { skip: !hasConntrack && 'conntrack is not installed' },
+    async () => {
+      const ask = (): Promise<string> =>
+        place('c').ask('10.96.0.8', 80, { protocol: 'UDP', from: 40_000, timeoutMs: 500 });
+      assert.match(await ask(), /^a /);
+      const slice = sliceOf({ name: 'datagrams', ip: '10.96.0.8', protocol: 'UDP', endpoints: { b: 'here' } }, 'IPv4');
+      await client.update(endpointSlices, { ...client.peek(endpointSlices, 'shop', 'datagrams-ipv4'), ...slice });
+      await until('the other endpoint', async () => (await ask()).startsWith('b '));
+    },
+  );
 
   test('follow changes', async () => {
     await client.delete(endpointSlices, 'shop', 'own-ipv4');

@@ -60,6 +60,20 @@ describe('the service rules', () => {
     assert.equal(lines(text, '--or-mark 0x80000000').length, 1);
   });
 
+  it('match UDP, SCTP and IPv6', () => {
+    const cluster = [{ ip: 'fd00::1', port: 3868 }];
+    for (const protocol of ['UDP', 'SCTP'] as const) {
+      const text = textOf([port({ protocol, clusterIp: 'fd96::7', port: 3868, cluster })], {
+        ...SETTINGS,
+        family: 'IPv6',
+        podCidrs: ['fd00::/64'],
+      });
+      const match = `-p ${protocol.toLowerCase()} -m ${protocol.toLowerCase()}`;
+      assert.equal(lines(text, `-d fd96::7 ${match} --dport 3868`, '-j ORC-SVC-').length, 1);
+      assert.equal(lines(text, `${match} -j DNAT --to-destination [fd00::1]:3868`).length, 1);
+    }
+  });
+
   it('keep a client at its endpoint', () => {
     const text = textOf([port({ affinitySeconds: 60 })]);
     assert.equal(lines(text, '--rcheck --seconds 60 --reap').length, 3);

@@ -137,6 +137,19 @@ describe('the service rules in nftables', () => {
     );
   });
 
+  it('match SCTP', () => {
+    const cluster = [{ ip: '10.0.0.1', port: 3868 }];
+    assert.deepEqual(own(servicePort({ protocol: 'SCTP', port: 3868, cluster, nodePort: 30_868 })).slice(2), [
+      'add rule external-shop/web/http/sctp jump mark-for-masquerade',
+      'add rule external-shop/web/http/sctp goto service-shop/web/http/sctp',
+      'add rule service-shop/web/http/sctp meta l4proto sctp dnat to 10.0.0.1:3868',
+      'add element cluster-ips { 10.96.0.7 }',
+      'add element service-ips { 10.96.0.7 . sctp . 3868 : goto service-shop/web/http/sctp }',
+      'add element service-nodeports { sctp . 30868 : goto external-shop/web/http/sctp }',
+      'add element hairpin { 10.0.0.1 . 10.0.0.1 }',
+    ]);
+  });
+
   it('match IPv6', () => {
     const cluster = [{ ip: 'fd00::1', port: 53 }];
     const port = servicePort({ protocol: 'UDP', clusterIp: 'fd96::7', port: 53, cluster });
