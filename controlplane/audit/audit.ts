@@ -3,12 +3,15 @@
  * request's record collects what the level requires, and sends an event to every backend at each stage. A request at
  * level None only costs the policy decision.
  */
+import { randomUUID } from 'node:crypto';
 import { parseExactJson, stringifyJson } from '../../api/codec/json.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Counter, Family, MetricsRegistry } from '../../api/component/metrics.ts';
 import type { AuditSink } from '../server/filters/audit.ts';
-import { newInternalError } from '../../api/meta/status-error.ts';
+import { isStatusError, newInternalError } from '../../api/meta/status-error.ts';
+import type { UserInfo } from '../authentication/authentication.ts';
 import { isLongRunning } from '../server/long-running.ts';
+import type { RequestInfo } from '../server/request-info.ts';
 import type { ApiRequest, RequestAudit } from '../server/request.ts';
 import { auditEvent, withoutManagedFields, type AuditEvent } from './event.ts';
 import type { AuditDecision, AuditPolicy, Stage } from './policy.ts';
@@ -30,7 +33,17 @@ export interface AuditOptions {
   readonly metrics: MetricsRegistry;
 }
 
+/** A write of a client in this process. */
+export interface InProcessWrite {
+  readonly user: UserInfo;
+  readonly userAgent: string;
+  readonly info: RequestInfo;
+  readonly body: unknown;
+}
+
 export interface Audit extends AuditSink {
+  /** Runs a write and records it. Rejects without running it if a strict backend cannot store the event. */
+  recorded<T>(write: InProcessWrite, run: () => Promise<T>): Promise<T>;
   close(): Promise<void>;
 }
 
@@ -77,6 +90,25 @@ export function createAudit(options: AuditOptions): Audit {
         rejected.with().inc();
         throw newInternalError('failed to store audit event');
       });
+    },
+    async recorded(write, run) {
+      const decision = policy.decide(write);
+      levels.with(decision.level).inc();
+      if (decision.level === 'None') return run();
+      const record = new WriteRecord(write, decision, options.clock, backends, events);
+      if (!(await record.reach('RequestReceived', 0, undefined))) {
+        rejected.with().inc();
+        throw newInternalError('failed to store audit event');
+      }
+      try {
+        const answer = await run();
+        await record.reach('ResponseComplete', write.info.verb === 'create' ? 201 : 200, answer);
+        return answer;
+      } catch (error) {
+        const status = isStatusError(error) ? error.status : newInternalError(String(error)).status;
+        await record.reach('ResponseComplete', status.code ?? 500, status);
+        throw error;
+      }
     },
     async close() {
       for (const backend of backends) await backend.close();
@@ -210,6 +242,58 @@ class RequestRecord implements RequestAudit {
     // A stored object may have more values than a body may have, because its managed fields count as well.
     const value = text !== undefined ? parseExactJson(text) : typeof source === 'function' ? source() : source;
     return this.#decision.omitManagedFields ? withoutManagedFields(value) : value;
+  }
+}
+
+/** The audit record of one write of a client in this process. */
+class WriteRecord {
+  readonly #write: InProcessWrite;
+  readonly #decision: AuditDecision;
+  readonly #clock: Clock;
+  readonly #backends: readonly AuditBackend[];
+  readonly #events: Family<Counter>;
+  readonly #auditId = randomUUID();
+  readonly #receivedMs: number;
+
+  constructor(
+    write: InProcessWrite,
+    decision: AuditDecision,
+    clock: Clock,
+    backends: readonly AuditBackend[],
+    events: Family<Counter>,
+  ) {
+    this.#write = write;
+    this.#decision = decision;
+    this.#clock = clock;
+    this.#backends = backends;
+    this.#events = events;
+    this.#receivedMs = clock.now();
+  }
+
+  /** `answer`: the object, or the Status of a failure. Resolves to whether every strict backend has stored the event. */
+  async reach(stage: Stage, code: number, answer: unknown): Promise<boolean> {
+    const { level, omitStages, omitManagedFields } = this.#decision;
+    if (omitStages.has(stage)) return true;
+    const { info, user, userAgent, body } = this.#write;
+    const isFailure = code >= 400;
+    const shown = (object: unknown): unknown => (omitManagedFields ? withoutManagedFields(object) : object);
+    const event = auditEvent({
+      ...{ level, stage, info, user, userAgent, code },
+      auditId: this.#auditId,
+      requestUri: info.path,
+      impersonatedUser: undefined,
+      sourceIps: ['127.0.0.1'],
+      receivedMs: this.#receivedMs,
+      stageMs: stage === 'RequestReceived' ? this.#receivedMs : this.#clock.now(),
+      annotations: undefined,
+      given: {},
+      status: isFailure ? (answer as Readonly<Record<string, unknown>>) : undefined,
+      requestObject: stage === 'RequestReceived' || level === 'Metadata' ? undefined : shown(body),
+      responseObject: level === 'RequestResponse' && answer !== undefined ? shown(answer) : undefined,
+    });
+    this.#events.with().inc();
+    const kept = await Promise.all(this.#backends.map((backend) => backend.process(event)));
+    return kept.every((isKept) => isKept !== false);
   }
 }
 

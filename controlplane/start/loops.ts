@@ -7,6 +7,7 @@ import type { Parts } from './parts.ts';
 import { keepAuthenticationInfo } from '../authentication/authentication-info.ts';
 import { SigningRefused } from '../controllers/certificates/certificate-signer.ts';
 import { enablesAny } from '../controllers/controller-names.ts';
+import type { Audit } from '../audit/audit.ts';
 import { startControllers } from '../controllers/start.ts';
 import { SYSTEM_USER } from '../model/system-user.ts';
 import { parseCsr } from '../../api/pki/certificate-request.ts';
@@ -32,7 +33,11 @@ function groupsOf(user: string): string[] {
 }
 
 /** `port`: where the server listens. */
-export async function startLoops(parts: Parts, aggregator: Aggregator, port: number): Promise<void> {
+export async function startLoops(
+  parts: Parts,
+  { aggregator, audit }: { readonly aggregator: Aggregator; readonly audit: Audit | undefined },
+  port: number,
+): Promise<void> {
   const { flags } = parts;
   await keepPublished(parts, port);
   await publishAuthentication(parts);
@@ -63,7 +68,7 @@ export async function startLoops(parts: Parts, aggregator: Aggregator, port: num
     ...(flags.scheduler ? [scheduler] : []),
   ];
   startTerms(parts, candidacies);
-  await startManifestsLoop(parts);
+  await startManifestsLoop(parts, audit);
 }
 
 function startSchedulerLoop(parts: Parts, { informers, fence, onEnd }: Office): void {

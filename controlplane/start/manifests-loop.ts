@@ -5,6 +5,8 @@ import { join, resolve } from 'node:path';
 import { createYamlThread } from '../../api/codec/yaml-thread.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
+import type { Audit } from '../audit/audit.ts';
+import { auditedClient } from '../audit/audited-client.ts';
 import { startManifests } from '../manifests/manifests.ts';
 import { isPartEnabled } from '../options/parts.ts';
 import { MASTERS } from './clients.ts';
@@ -15,23 +17,20 @@ const STATIC_POD_FOLDER = '/etc/orchlet/manifests';
 const USER = 'orchlet:manifests';
 const FIELD_MANAGER = 'orchlet-manifests';
 
-export async function startManifestsLoop({
-  flags,
-  directory,
-  clock,
-  turns,
-  logger,
-  clients,
-  registry,
-  onClose,
-}: Parts): Promise<void> {
+export async function startManifestsLoop(
+  { flags, directory, clock, turns, logger, clients, registry, onClose }: Parts,
+  audit: Audit | undefined,
+): Promise<void> {
   if (!isPartEnabled(flags, 'manifests')) return;
   const log = logger.child({ component: 'manifests' });
   const own = join(directory, 'manifests');
   await mkdir(own, { recursive: true, mode: 0o700 }).catch((error: unknown) => {
     log.warn({ err: error, path: own }, 'The folder of manifests could not be created');
   });
-  const client = clients.as(USER, { groups: [MASTERS], fieldManager: FIELD_MANAGER });
+  const direct = clients.as(USER, { groups: [MASTERS], fieldManager: FIELD_MANAGER });
+  const user = { name: USER, groups: [MASTERS, 'system:authenticated'] };
+  // Whoever writes a manifest has written to the cluster.
+  const client = audit === undefined ? direct : auditedClient(direct, { audit, user, userAgent: FIELD_MANAGER });
   const manifests = startManifests({
     folders: [...new Set([own, ...flags.manifestsDir.map((path) => resolve(path))])],
     staticPodFolder: STATIC_POD_FOLDER,
@@ -42,7 +41,7 @@ export async function startManifestsLoop({
     turns,
     yaml: createYamlThread({ clock }),
     logger: log,
-    recorder: new CoreEventRecorder({ client, clock, logger: log, component: 'manifests' }),
+    recorder: new CoreEventRecorder({ client: direct, clock, logger: log, component: 'manifests' }),
   });
   onClose(() => manifests.close());
 }

@@ -82,7 +82,7 @@ export async function serve(parts: Parts): Promise<Serving> {
   const admin = await ensureAdminKubeconfig(kubeconfigPath, url, security.pki.material().ca, clock.now());
   if (!admin.isWritten)
     parts.logger.warn({ path: kubeconfigPath }, 'The disk is full: the kubeconfig could not be written');
-  await startLoops(parts, aggregator, port);
+  await startLoops(parts, { aggregator, audit }, port);
   startHooks.done('loops');
   return { url, port, kubeconfig: admin.text, kubeconfigPath };
 }
