@@ -271,8 +271,8 @@ function insideNamespace(): void {
       },
     } as KubeObject);
     for (let isEstablished = false; !isEstablished;) {
-      const { status } = (await first?.get(customResourceDefinitions, '', `${plural}.${group}`)) as KubeObject;
-      const { conditions } = (status ?? {}) as {
+      const found = (await first?.get(customResourceDefinitions, '', `${plural}.${group}`)) as KubeObject | undefined;
+      const { conditions } = (found?.['status'] ?? {}) as {
         readonly conditions?: readonly { type: string; status: string }[] | null;
       };
       isEstablished = (conditions ?? []).some((one) => one.type === 'Established' && one.status === 'True');
