@@ -7,6 +7,7 @@ import { promisify } from 'node:util';
 const execute = promisify(execFile);
 /** The longest part of an error of `nft` that is logged, which may quote whole lines of the script. */
 const LONGEST_ERROR = 1000;
+const LONGEST_OUTPUT_BYTES = 256 * 1024 * 1024;
 
 export interface Nftables {
   /** Runs the script as one transaction. */
@@ -14,8 +15,15 @@ export interface Nftables {
   /** Returns an empty string if the kernel accepts the script, else the reason. Changes nothing. */
   problem(script: string): Promise<string>;
   hasTable(table: string, type?: TableType): Promise<boolean>;
+  /** Returns the addresses that expire, by the names of their sets. */
+  expiringElements(table: string, type: TableType): Promise<ReadonlyMap<string, readonly ExpiringElement[]>>;
   /** Removes the table if it exists. */
   remove(table: string, type?: TableType): Promise<void>;
+}
+
+export interface ExpiringElement {
+  readonly address: string;
+  readonly seconds: number;
 }
 
 /** The address family of a table. */
@@ -49,8 +57,32 @@ export function hostNftables(prefix: readonly string[] = []): Nftables {
       const { stdout } = await execute(command, [...before, 'list', 'tables', type]);
       return stdout.split('\n').includes(`table ${type} ${table}`);
     },
+    async expiringElements(table, type) {
+      const args = [...before, '-j', 'list', 'sets', type];
+      const { stdout } = await execute(command, args, { maxBuffer: LONGEST_OUTPUT_BYTES });
+      return expiringElements(JSON.parse(stdout), table);
+    },
     async remove(table, type = 'inet') {
       if (await this.hasTable(table, type)) await execute(command, [...before, 'delete', 'table', type, table]);
     },
   };
+}
+
+/** Reads the output of `nft -j list sets`. */
+function expiringElements(listed: unknown, table: string): Map<string, readonly ExpiringElement[]> {
+  const { nftables = [] } = listed as {
+    readonly nftables?: readonly { readonly set?: { name: string; table: string; elem?: readonly unknown[] } }[];
+  };
+  const found = new Map<string, readonly ExpiringElement[]>();
+  for (const { set } of nftables) {
+    if (set?.table !== table) continue;
+    const elements = (set.elem ?? []).flatMap((each) => {
+      const { val, expires } = (each as { readonly elem?: { val?: unknown; expires?: unknown } }).elem ?? {};
+      return typeof val === 'string' && typeof expires === 'number' && expires > 0
+        ? [{ address: val, seconds: expires }]
+        : [];
+    });
+    if (elements.length > 0) found.set(set.name, elements);
+  }
+  return found;
 }

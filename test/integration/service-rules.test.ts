@@ -319,6 +319,18 @@ function scenarios(mode: ProxyMode): void {
     assert.deepEqual(await answers('c', '10.96.0.7', 80), [first]);
   });
 
+  test('keep a client at its endpoint when all rules are written again', { skip: mode === 'iptables' }, async () => {
+    const first = await place('c').ask('10.96.0.7', 80);
+    const [writer] = writers;
+    // It shows whether the table is still the same one.
+    run('ip', ['netns', 'exec', NODE, 'nft', 'add', 'rule', 'ip', 'orchlet-services', 'services', 'counter']);
+    writer?.forget('IPv4');
+    proxy.changed();
+    const chain = ['nft', 'list', 'chain', 'ip', 'orchlet-services', 'services'];
+    await until('another table', () => !run('ip', ['netns', 'exec', NODE, ...chain]).includes('counter'));
+    assert.deepEqual(await answers('c', '10.96.0.7', 80), [first]);
+  });
+
   test('carry datagrams', async () => {
     assert.equal(await place('c').ask('10.96.0.8', 80, { protocol: 'UDP' }), `a ${addressOf('c')}`);
     assert.equal(await place('outside').ask(NODE_ADDRESS, 30_008, { protocol: 'UDP' }), 'a 10.98.1.1');

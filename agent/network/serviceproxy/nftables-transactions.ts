@@ -4,7 +4,8 @@
  * Kernels before 6.2 count a reference to a chain from a map for a short time after the element is gone, so a chain that is no
  * longer needed is emptied first, and deleted by a later transaction (`tidy`).
  */
-import { baseObjects, type NftObjects, portObjects, tableType } from './nftables-rules.ts';
+import type { ExpiringElement } from '../nftables.ts';
+import { baseObjects, type NftObjects, type NftSet, portObjects, tableType } from './nftables-rules.ts';
 import type { RuleSettings } from './rule-writer.ts';
 import type { PortChange } from './service-table.ts';
 import type { ServicePort } from './service-ports.ts';
@@ -29,6 +30,8 @@ export class NftablesTransactions {
   #settings: RuleSettings;
   #base: NftObjects;
   #isNew = true;
+  /** The number of sets that remember clients. */
+  #remembering = 0;
 
   constructor(name: string, settings: RuleSettings) {
     this.#table = `${tableType(settings.family)} ${name}`;
@@ -67,8 +70,16 @@ export class NftablesTransactions {
     for (const values of [this.#chains, this.#sets, this.#elements]) values.forget();
   }
 
-  /** Returns an empty text if nothing differs. Pauses after each part. Call `commit` once it has been run. */
-  *transaction(): Generator<void, string> {
+  /** Whether a set remembers clients, which the transaction that replaces the table has to repeat. */
+  get remembersClients(): boolean {
+    return this.#remembering > 0;
+  }
+
+  /**
+   * Returns an empty text if nothing differs. Pauses after each part. Call `commit` once it has been run. `remembered` are the
+   * clients in the sets of a table that is replaced.
+   */
+  *transaction(remembered: ReadonlyMap<string, readonly ExpiringElement[]> = new Map()): Generator<void, string> {
     const table = this.#table;
     const chains = this.#chains.differences();
     const sets = this.#sets.differences();
@@ -91,6 +102,12 @@ export class NftablesTransactions {
       yield;
     }
     lines.push(...this.#elementLines('add', elements.filter(isWanted)));
+    for (const [set, clients] of this.#isNew ? remembered : []) {
+      if (this.#sets.get(set) === undefined) continue;
+      for (const part of chunks(clients.map(({ address, seconds }) => `${address} expires ${seconds}s`)))
+        lines.push(`add element ${table} ${set} { ${part.join(', ')} }`);
+      yield;
+    }
     return lines.length === 0 ? '' : `${lines.join('\n')}\n`;
   }
 
@@ -132,6 +149,7 @@ export class NftablesTransactions {
 
   #enter({ sets, chains, elements }: NftObjects): void {
     for (const { name, declaration } of sets) this.#sets.set(name, declaration);
+    this.#remembering += sets.filter(remembers).length;
     for (const { name, hook = '', rules } of chains) this.#chains.set(name, [hook, ...rules].join(BREAK));
     for (const { set, key, value } of elements) {
       const name = `${set}${BREAK}${key}`;
@@ -142,6 +160,7 @@ export class NftablesTransactions {
 
   #leave({ sets, chains, elements }: NftObjects): void {
     for (const { name } of sets) this.#sets.delete(name);
+    this.#remembering -= sets.filter(remembers).length;
     for (const { name } of chains) this.#chains.delete(name);
     for (const { set, key } of elements) {
       const name = `${set}${BREAK}${key}`;
@@ -169,6 +188,7 @@ export class NftablesTransactions {
   }
 }
 
+const remembers = ({ declaration }: NftSet): boolean => declaration.includes('timeout');
 const isAdded = ({ before }: Difference): boolean => before === undefined;
 const isGone = ({ after }: Difference): boolean => after === undefined;
 const exists = ({ before }: Difference): boolean => before !== undefined;

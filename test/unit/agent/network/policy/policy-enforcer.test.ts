@@ -62,6 +62,7 @@ function setUp({
     },
     problem: () => Promise.resolve(done.problem),
     hasTable: () => Promise.resolve(done.hasTable),
+    expiringElements: () => Promise.resolve(new Map()),
     remove: () => Promise.resolve(void done.removed++),
   };
   const enforcer = new PolicyEnforcer({

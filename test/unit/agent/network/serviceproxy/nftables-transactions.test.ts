@@ -237,6 +237,27 @@ describe('a transaction of service rules in nftables', () => {
     assert.equal(textOf(made), first);
   });
 
+  it('keeps the clients of sets that remain when it replaces the table', () => {
+    const made = written([servicePort({ affinitySeconds: 60, cluster: [{ ip: '10.0.0.1', port: 8080 }] })]);
+    assert.equal(made.remembersClients, true);
+    const [, set = ''] = /add set ip t (affinity-60-\S+) /.exec(textOf(made)) ?? [];
+    const clients = [
+      { address: '192.0.2.1', seconds: 31 },
+      { address: '192.0.2.2', seconds: 5 },
+    ];
+    const remembered = new Map([
+      [set, clients],
+      ['affinity-60-of-a-service-that-is-gone', clients],
+    ]);
+    const text = inOneSlice(made.transaction(remembered));
+    assert.deepEqual(linesOf(text, 'expires'), [
+      `add element ip t ${set} { 192.0.2.1 expires 31s, 192.0.2.2 expires 5s }`,
+    ]);
+    made.commit(0);
+    assert.equal(inOneSlice(made.transaction(remembered)), '', 'the kernel has them');
+    assert.equal(written([servicePort()]).remembersClients, false);
+  });
+
   it('contains everything that a failed one did', () => {
     const port = servicePort();
     const made = written([]);
