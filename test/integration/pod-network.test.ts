@@ -4,8 +4,10 @@
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { removePodNetwork } from '../../agent/network/podnetwork/remove-pod-network.ts';
 import { CASES, isAllowed, type Probe } from '../unit/agent/network/policy/policy-cases.ts';
 import { until } from '../until.ts';
 import { skipWithoutNamespaces } from './namespaced-nodes.ts';
@@ -163,6 +165,25 @@ describe(
           .every((key) => !first.includes(key)),
       );
       await cluster.connected();
+    });
+
+    test('nothing is left on a host after a removal', async () => {
+      for (const node of cluster.host.nodes) {
+        await node.stopAgent();
+        const stateDirectory = join(node.directory, 'a', 'pod-network');
+        const configuration = join(node.directory, 'd', 'cni', '90-orchlet.conflist');
+        assert.ok(existsSync(configuration));
+        await removePodNetwork({ stateDirectory, prefix: ['nsenter', `--net=/run/netns/${node.namespace}`] });
+        const left = [
+          node.exec('ip', ['-br', 'link']),
+          node.exec('ip', ['route', 'show', 'proto', '111']),
+          node.exec('iptables-save', []),
+          node.exec('ip6tables-save', []),
+          node.exec('nft', ['list', 'tables']),
+        ].join('\n');
+        assert.doesNotMatch(left, /orchlet\.|proto 111|ORCHLET|orchlet_pod/);
+        assert.deepEqual([existsSync(configuration), existsSync(stateDirectory)], [false, false]);
+      }
     });
   },
 );

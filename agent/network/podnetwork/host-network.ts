@@ -121,6 +121,8 @@ async function observe(run: Run): Promise<ObservedNetwork> {
   const wireguard = await readItems<LinkJson>(run, 'ip', ['-d', 'address', 'show', 'dev', WIREGUARD_LINK]).catch(
     missing,
   );
+  // A link that does not tell its keys, or without the tool, is like one that has none: they are set again, or it is removed.
+  const dump = wireguard.length > 0 ? await run('wg', ['show', WIREGUARD_LINK, 'dump']).catch(() => '') : '';
   const protocol = String(ROUTE_PROTOCOL);
   const four = await readItems<RouteJson>(run, 'ip', ['-4', 'route', 'show', 'proto', protocol]);
   const six = await readItems<RouteJson>(run, 'ip', ['-6', 'route', 'show', 'proto', protocol]).catch(missing);
@@ -128,7 +130,7 @@ async function observe(run: Run): Promise<ObservedNetwork> {
     links: [...vxlan, ...wireguard].map(observedLink),
     routes: [...four, ...six].map(observedRoute),
     ...(vxlan.length > 0 ? await observeVxlan(run) : { neighbors: [], forwarding: [] }),
-    ...wireguardState(wireguard.length > 0 ? await run('wg', ['show', WIREGUARD_LINK, 'dump']) : ''),
+    ...wireguardState(dump),
   };
 }
 

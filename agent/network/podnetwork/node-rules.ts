@@ -5,7 +5,8 @@ import type { Nftables } from '../nftables.ts';
 import type { Peer } from './cluster-nodes.ts';
 import { type NetworkMode, TUNNELS, type Uplink } from './desired-network.ts';
 import type { PodPacketFilter } from './packet-filter.ts';
-import { jumps, packetRules } from './packet-rules.ts';
+import { NAT_TABLE, natScript } from './nft-rules.ts';
+import { jumps, packetRules, type RuleInputs } from './packet-rules.ts';
 import { GUARD_TABLE, guardScript } from './tunnel-guard.ts';
 
 export interface NodeRulesOptions {
@@ -27,6 +28,10 @@ export class NodeRules {
   /** The script of the guard in effect; empty without one, `undefined` if it is not known. */
   #guarded: string | undefined;
   #hasWarned = false;
+  /** The tools are installed, as far as it is known. */
+  #withIptables = true;
+  /** The script in effect where they are not. */
+  #nat = '';
 
   constructor(options: NodeRulesOptions) {
     this.#options = options;
@@ -48,28 +53,50 @@ export class NodeRules {
     peers: readonly Peer[],
     { bridge, uplink }: { readonly bridge: string; readonly uplink: Uplink | undefined },
   ): Promise<void> {
-    const { filter, masqueradeBit, mode } = this.#options;
+    const { masqueradeBit, mode } = this.#options;
     if (bridge === '' && peers.length === 0) {
-      if (!this.#hasCleared) for (const { family } of ranges) await filter.remove(family);
-      this.#hasCleared = true;
-      this.#applied.clear();
+      if (!this.#hasCleared) await this.#remove(ranges.map(({ family }) => family));
       return;
     }
-    for (const range of ranges) {
+    const families = ranges.map((range): RuleInputs => {
       const { family } = range;
       const peerRanges = peers.flatMap((peer) => peer.ranges.filter((one) => one.family === family));
-      const rules = packetRules({
+      return {
         ...{ family, range, peerRanges, bridge, masqueradeBit },
         tunnel: TUNNELS[mode],
         uplink: uplink?.name ?? '',
-      });
-      const wanted = jumps({ bridge });
-      if (this.#applied.get(family) === rules && (await filter.intact(family, wanted))) continue;
-      await filter.apply(family, rules);
-      await filter.ensureJumps(family, wanted);
-      this.#applied.set(family, rules);
-      this.#hasCleared = false;
+      };
+    });
+    this.#hasCleared = false;
+    if (this.#withIptables) {
+      try {
+        for (const inputs of families) await this.#applyIptables(inputs);
+        return;
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+        this.#withIptables = false;
+      }
     }
+    await this.#applyNft(families);
+  }
+
+  async #applyIptables(inputs: RuleInputs): Promise<void> {
+    const { filter } = this.#options;
+    const { family } = inputs;
+    const rules = packetRules(inputs);
+    const wanted = jumps(inputs);
+    if (this.#applied.get(family) === rules && (await filter.intact(family, wanted))) return;
+    await filter.apply(family, rules);
+    await filter.ensureJumps(family, wanted);
+    this.#applied.set(family, rules);
+  }
+
+  async #applyNft(families: readonly RuleInputs[]): Promise<void> {
+    const { nft } = this.#options;
+    const script = natScript(families);
+    if (this.#nat === script && (await nft.hasTable(NAT_TABLE))) return;
+    await nft.run(script);
+    this.#nat = script;
   }
 
   /** Precedes the link. Where nft does not work, the network works without this protection. */
@@ -92,8 +119,15 @@ export class NodeRules {
   }
 
   async clear(): Promise<void> {
-    for (const family of [4, 6] as const) await this.#options.filter.remove(family);
+    await this.#remove([4, 6]);
     await this.guard([]);
+  }
+
+  async #remove(families: readonly (4 | 6)[]): Promise<void> {
+    const { filter, nft } = this.#options;
+    for (const family of families) await filter.remove(family);
+    if (this.#nat !== '') await nft.remove(NAT_TABLE);
+    this.#nat = '';
     this.#applied.clear();
     this.#hasCleared = true;
   }

@@ -21,7 +21,7 @@ export interface PodPacketFilter {
   ensureJumps(family: 4 | 6, jumps: readonly Jump[]): Promise<void>;
   /** Returns false if another process has removed one of the jumps. */
   intact(family: 4 | 6, jumps: readonly Jump[]): Promise<boolean>;
-  /** Removes the chains and all jumps to them. */
+  /** Removes the chains and all jumps to them. Does nothing without the tools. */
   remove(family: 4 | 6): Promise<void>;
 }
 
@@ -64,6 +64,8 @@ export function podPacketFilter(prefix: readonly string[] = []): PodPacketFilter
     },
 
     async remove(family) {
+      // Without the tool there are no rules.
+      if (!(await run(family, '--version').then(() => true, isInstalled))) return;
       const all = [...jumps({ bridge: '' }), ...jumps({ bridge: 'any' })];
       for (const jump of all)
         for (const withDocker of [true, false]) while (await succeeds(family, ...ruleOf(jump, '-D', withDocker)));
@@ -82,4 +84,8 @@ function refused(error: unknown): false {
 function ruleOf({ table, from, to, isLast }: Jump, verb: string, withDocker: boolean): string[] {
   const chain = withDocker && from === 'FORWARD' && !isLast ? DOCKER_USER : from;
   return ['-t', table, verb, chain, '-j', to];
+}
+
+function isInstalled(error: unknown): boolean {
+  return (error as NodeJS.ErrnoException).code !== 'ENOENT';
 }

@@ -8,6 +8,7 @@ import { POD_BRIDGE, recordedDirectory, removeCniConfiguration } from './cni-con
 import { hostNetwork } from './host-network.ts';
 import { removalCommands } from './network-difference.ts';
 import { hostNftables } from '../nftables.ts';
+import { NAT_TABLE } from './nft-rules.ts';
 import { GUARD_TABLE } from './tunnel-guard.ts';
 import { podPacketFilter } from './packet-filter.ts';
 
@@ -35,7 +36,7 @@ export async function removePodNetwork({ stateDirectory, prefix = [] }: RemovePo
     const filter = podPacketFilter(prefix);
     await filter.remove(4);
     await filter.remove(6);
-    await hostNftables(prefix).remove(GUARD_TABLE);
+    for (const table of [NAT_TABLE, GUARD_TABLE]) await hostNftables(prefix).remove(table);
   } catch (error) {
     // A host without one of the tools has nothing that was made with it.
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;

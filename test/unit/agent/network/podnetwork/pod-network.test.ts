@@ -74,6 +74,7 @@ function setUp({
     saved: undefined as readonly ClusterNode[] | undefined,
     removedAll: 0,
     guards: [] as string[],
+    hasIptables: true,
   };
   const host: HostNetwork = {
     means: () => Promise.resolve({ problem: lacking, instead: '' }),
@@ -115,7 +116,10 @@ function setUp({
       stateDirectory: join(directory, 'state'),
       keyLifetimeMs: 3_600_000,
       filter: {
-        apply: (_family, rules) => Promise.resolve(void state.rules.push(rules)),
+        apply: (_family, rules) =>
+          state.hasIptables
+            ? Promise.resolve(void state.rules.push(rules))
+            : Promise.reject(Object.assign(new Error('spawn iptables-restore ENOENT'), { code: 'ENOENT' })),
         ensureJumps: () => Promise.resolve(),
         intact: () => Promise.resolve(state.intact),
         remove: () => Promise.resolve(void state.removed++),
@@ -299,6 +303,28 @@ describe('the pod network of a node', () => {
     await one.client.delete(nodes, '', 'b');
     await settle(one);
     assert.equal(one.state.guards.at(-1), '');
+    one.stop.abort();
+  });
+
+  it('masquerades with nftables where iptables is not installed', async () => {
+    const one = setUp();
+    one.state.hasIptables = false;
+    await one.client.create(nodes, '', nodeObject('own', 1));
+    await one.client.create(nodes, '', nodeObject('b', 2));
+    one.start();
+    await settle(one);
+    assert.deepEqual(one.state.rules, []);
+    const [script = ''] = one.state.guards;
+    assert.match(
+      script,
+      /ip saddr 10\.244\.1\.0\/24 ip daddr != \{ 10\.244\.1\.0\/24, 10\.244\.2\.0\/24, 224\.0\.0\.0\/4 \} masq/,
+    );
+    assert.match(
+      script,
+      /iifname != "orchlet\.vxlan" ip saddr \{ 10\.244\.2\.0\/24 \} ip daddr 10\.244\.1\.0\/24 drop/,
+    );
+    assert.match(script, /iifname "eth0" ip saddr 10\.244\.1\.0\/24 ip daddr 10\.244\.1\.0\/24 drop/);
+    assert.equal(one.network.problem(), '');
     one.stop.abort();
   });
 

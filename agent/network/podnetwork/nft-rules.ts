@@ -1,0 +1,49 @@
+/**
+ * Builds the rules of the pod network for a host without iptables. Pure. They masquerade and drop as those of `packet-rules.ts`
+ * do. Nothing has to be accepted, since rules that drop forwarded packets come with iptables.
+ */
+import { formatCidr } from '../../../api/meta/ip-addresses.ts';
+import { mergedRanges, type RuleInputs } from './packet-rules.ts';
+
+export const NAT_TABLE = 'orchlet_pod_nat';
+
+const FACTS = { 4: { match: 'ip', multicast: '224.0.0.0/4' }, 6: { match: 'ip6', multicast: 'ff00::/8' } } as const;
+
+type NftInputs = Pick<RuleInputs, 'family' | 'range' | 'peerRanges' | 'tunnel' | 'uplink'>;
+
+/** `families` has the inputs of each family of the pods. */
+export function natScript(families: readonly NftInputs[]): string {
+  return [
+    `table inet ${NAT_TABLE}`,
+    `delete table inet ${NAT_TABLE}`,
+    `table inet ${NAT_TABLE} {`,
+    '  chain postrouting {',
+    '    type nat hook postrouting priority srcnat; policy accept;',
+    ...families.map(masquerade),
+    '  }',
+    '  chain forward {',
+    '    type filter hook forward priority filter; policy accept;',
+    ...families.flatMap(spoofed),
+    '  }',
+    '}',
+    '',
+  ].join('\n');
+}
+
+function masquerade({ family, range, peerRanges }: NftInputs): string {
+  const { match, multicast } = FACTS[family];
+  const inside = [...mergedRanges([range, ...peerRanges]).map(formatCidr), multicast].join(', ');
+  return `    ${match} saddr ${formatCidr(range)} ${match} daddr != { ${inside} } masquerade fully-random`;
+}
+
+function spoofed({ family, range, peerRanges, tunnel, uplink }: NftInputs): string[] {
+  const { match } = FACTS[family];
+  const own = formatCidr(range);
+  const others = mergedRanges(peerRanges).map(formatCidr).join(', ');
+  return [
+    ...(tunnel === '' || others === ''
+      ? []
+      : [`    iifname != "${tunnel}" ${match} saddr { ${others} } ${match} daddr ${own} drop`]),
+    ...(uplink === '' ? [] : [`    iifname "${uplink}" ${match} saddr ${own} ${match} daddr ${own} drop`]),
+  ];
+}
