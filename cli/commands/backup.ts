@@ -40,8 +40,7 @@ export const backup: Command = {
     const [place = ''] = parsed.arguments;
     const directory = resolve(String(parsed.values['dataDir']));
     const upload = isS3(place) ? await openObject(place, parsed.values, io) : undefined;
-    if (!existsSync(join(directory, STORAGE_FILE)))
-      throw new CommandError(`${directory} holds no control plane's data: give its --data-dir`);
+    if (!existsSync(join(directory, STORAGE_FILE))) throw new CommandError(missingData(directory));
     if (upload === undefined) await checkTarget(resolve(place));
     // Root's, too, which a control plane of another user cannot remove; its own copies are left to it.
     await removeBackupLeftovers(directory, 0, silentLogger);
@@ -61,6 +60,12 @@ export const backup: Command = {
     return 0;
   },
 };
+
+/** The directory of a control plane on etcd has keys, but no database. */
+function missingData(directory: string): string {
+  if (!existsSync(join(directory, 'pki'))) return `${directory} holds no control plane's data: give its --data-dir`;
+  return `${directory} has no database: a control plane on etcd is saved with etcdctl snapshot save, and this directory beside it`;
+}
 
 const randomName = (): string => randomBytes(4).toString('hex');
 
