@@ -32,7 +32,7 @@ export class EtcdProcess {
     this.#arguments = [
       ...['--name', name, '--data-dir', join(this.#directory, 'data'), '--listen-client-urls', url],
       ...['--advertise-client-urls', url, '--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
-      ...['--initial-cluster', cluster, '--unsafe-no-fsync', ...more],
+      ...['--initial-cluster', cluster, ...more],
     ];
   }
 

@@ -136,6 +136,7 @@ class EtcdStorage implements Storage {
       servers,
       signal: this.#stop.signal,
       applied: () => this.#history.revision,
+      verify: async () => void (await this.#newest.get()),
       apply: (events) => this.#take(events),
       reload: () => this.#reload(),
     });

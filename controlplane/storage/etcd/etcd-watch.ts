@@ -26,6 +26,8 @@ export interface EtcdWatchOptions {
   readonly signal: AbortSignal;
   /** Returns the newest revision that was applied. */
   applied(): number;
+  /** Throws if etcd shows an older state than what was applied. Called before each watch. */
+  verify(): Promise<void>;
   /** Applies all events of one or more revisions. The next ones wait for the promise. */
   apply(events: readonly EtcdEvent[]): Promise<void> | undefined;
   /** Loads the state anew, because etcd no longer has the changes after the applied revision. */
@@ -42,6 +44,7 @@ export async function followEtcd(options: EtcdWatchOptions): Promise<void> {
   while (!signal.aborted) {
     const before = options.applied();
     try {
+      await options.verify();
       const end = await watchOnce(options);
       if (end === 'compacted') await options.reload();
     } catch (error) {

@@ -102,7 +102,7 @@ export async function soakEtcd(options: EtcdSoakOptions): Promise<SoakReport> {
     for (let at = 0; at < serverCount; at += 1) {
       // Each one prefers another member.
       const own = [...etcd.slice(at % memberCount), ...etcd.slice(0, at % memberCount)];
-      servers.push(await SoakServer.start({ etcd: own, more: options.more ?? [] }));
+      servers.push(await SoakServer.start({ etcd: own, more: options.more ?? [], like: servers[0] }));
     }
     const api = new AnyServer(servers, new Random(seed + 1));
     const seen = new Map<string, number>();

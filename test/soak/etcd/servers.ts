@@ -3,7 +3,7 @@
  * whenever they exit. Requests go to a server that is drawn for each of them.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../../../api/machinery/clock.ts';
@@ -17,10 +17,11 @@ const ORCHLET = join(import.meta.dirname, '../../../bin/orchlet');
 const TOKEN = 'soak';
 
 export interface ServersOptions {
-  readonly count: number;
   /** The URLs of the members of etcd. */
   readonly etcd: readonly string[];
   readonly more?: readonly string[];
+  /** The server whose CA and keys this one gets, because all servers of a cluster have the same. */
+  readonly like?: SoakServer | undefined;
 }
 
 export class SoakServer {
@@ -48,12 +49,17 @@ export class SoakServer {
     ];
   }
 
-  static async start({ etcd, more = [] }: Omit<ServersOptions, 'count'>): Promise<SoakServer> {
+  static async start({ etcd, more = [], like }: ServersOptions): Promise<SoakServer> {
     const proxies = await Promise.all(etcd.map((url) => HeldProxy.to(url)));
     const server = new SoakServer(await freePort(), proxies, more);
+    if (like !== undefined) cpSync(like.#keys, server.#keys, { recursive: true });
     server.#launch();
     await server.ready();
     return server;
+  }
+
+  get #keys(): string {
+    return join(this.#directory, 'data/pki');
   }
 
   get log(): string {
