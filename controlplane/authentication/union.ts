@@ -24,19 +24,23 @@ export function messagesOf(error: unknown): readonly string[] {
   return [error instanceof Error ? error.message : String(error)];
 }
 
+const NO_MESSAGES: readonly string[] = [];
+
 /** Synchronous as long as the authenticators are. */
 function firstKnown<T>(
   list: readonly T[],
   ask: (one: T) => Authenticated | undefined | Promise<Authenticated | undefined>,
 ): Authenticated | undefined | Promise<Authenticated | undefined> {
-  const messages: string[] = [];
-  for (const [i, one] of list.entries()) {
+  let messages: readonly string[] = NO_MESSAGES;
+  let asked = 0;
+  for (const one of list) {
+    asked += 1;
     try {
       const answer = ask(one);
-      if (answer instanceof Promise) return restKnown(answer, list.slice(i + 1), ask, messages);
+      if (answer instanceof Promise) return restKnown(answer, list.slice(asked), ask, [...messages]);
       if (answer !== undefined) return answer;
     } catch (error) {
-      messages.push(...messagesOf(error));
+      messages = [...messages, ...messagesOf(error)];
     }
   }
   if (messages.length > 0) throw new AuthenticationError([...new Set(messages)]);

@@ -6,6 +6,7 @@ import { quote } from '../../api/meta/field-error.ts';
 import type { AuthorizationAttributes, Authorizer, Decision, RuleResolver } from './authorization.ts';
 
 export const MASTERS_GROUP = 'system:masters';
+const NO_ANSWERS: readonly Decision[] = [];
 const NO_OPINION: Decision = { decision: 'no-opinion', reason: '' };
 
 export const alwaysAllow: Authorizer & RuleResolver = {
@@ -43,7 +44,7 @@ export function unionAuthorizer(authorizers: readonly Authorizer[]): Authorizer 
     from: number,
     before: readonly Decision[],
   ): Decision | Promise<Decision> => {
-    const answers = [...before];
+    let answers = before;
     for (let i = from; i < authorizers.length; i++) {
       const answer = authorizers[i]?.authorize(attributes) ?? NO_OPINION;
       if (answer instanceof Promise) {
@@ -52,7 +53,7 @@ export function unionAuthorizer(authorizers: readonly Authorizer[]): Authorizer 
         );
       }
       if (answer.decision !== 'no-opinion') return answer;
-      if (answer.reason !== '' || answer.evaluationError !== undefined) answers.push(answer);
+      if (answer.reason !== '' || answer.evaluationError !== undefined) answers = [...answers, answer];
     }
     if (answers.length === 0) return NO_OPINION;
     const errors = answers.flatMap((answer) => answer.evaluationError ?? []);
@@ -64,7 +65,7 @@ export function unionAuthorizer(authorizers: readonly Authorizer[]): Authorizer 
         : { evaluationError: errors.length === 1 ? (errors[0] ?? '') : `[${errors.join(', ')}]` }),
     };
   };
-  return { authorize: (attributes) => ask(attributes, 0, []) };
+  return { authorize: (attributes) => ask(attributes, 0, NO_ANSWERS) };
 }
 
 /** Merges the rules of all resolvers. The result is incomplete if a resolver cannot enumerate its rules. */

@@ -11,7 +11,7 @@ import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './excha
  * These headers differ in every response. They are kept out of the compression table, because they would fill it and never
  * match.
  */
-const UNINDEXED = ['audit-id'];
+const NEVER_INDEXED = { [sensitiveHeaders]: ['audit-id'] };
 
 export interface Arrival {
   readonly rawHeaders: readonly string[];
@@ -135,5 +135,5 @@ function headerList(status: number, headers: ResponseHeaders): string[] {
     if (Array.isArray(value)) for (const one of value) list.push(name, one);
     else list.push(name, String(value));
   }
-  return Object.assign(list, { [sensitiveHeaders]: UNINDEXED });
+  return Object.assign(list, NEVER_INDEXED);
 }

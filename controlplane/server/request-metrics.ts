@@ -45,6 +45,12 @@ interface Series {
   readonly codes: Map<number, Counter>;
 }
 
+/** The series of a resource by verb. Lists of one namespace and of all namespaces are separate series. */
+interface RestSeries {
+  readonly inNamespace: Map<string, Series>;
+  readonly elsewhere: Map<string, Series>;
+}
+
 type RequestMetrics = ReturnType<typeof requestMetrics>;
 
 function requestMetrics(registry: MetricsRegistry) {
@@ -126,7 +132,7 @@ function newSeries(metrics: RequestMetrics, request: ApiRequest, verb: string): 
 export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): RequestObserver {
   const metrics = requestMetrics(registry);
   const lasting = new WeakMap<ApiRequest, Gauge>();
-  const byRest = new WeakMap<Rest, Map<string, Series>>();
+  const byRest = new WeakMap<Rest, RestSeries>();
   const paths = new Map<string, Series>();
 
   function seriesOf(request: ApiRequest): Series {
@@ -137,15 +143,14 @@ export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): R
     const { rest } = request;
     let known = paths;
     if (rest !== undefined) {
-      known = byRest.get(rest) ?? new Map<string, Series>();
-      byRest.set(rest, known);
+      let own = byRest.get(rest);
+      if (own === undefined) byRest.set(rest, (own = { inNamespace: new Map(), elsewhere: new Map() }));
+      known = request.info.namespace === '' ? own.elsewhere : own.inNamespace;
     }
-    // Lists of one namespace and of all namespaces are separate series.
-    const scoped = rest === undefined || request.info.namespace === '' ? key : `${key} n`;
-    let series = known.get(scoped);
+    let series = known.get(key);
     if (series === undefined) {
       series = newSeries(metrics, request, verb);
-      known.set(scoped, series);
+      known.set(key, series);
     }
     return series;
   }
