@@ -15,6 +15,7 @@ import type { NodeObject } from '../model/node.ts';
 import type { ServiceLister } from '../runtime/kuberuntime/environment.ts';
 import { hostNftables } from '../network/nftables.ts';
 import { hostPacketFilter } from '../network/serviceproxy/iptables.ts';
+import { proxyMetrics } from '../network/serviceproxy/proxy-metrics.ts';
 import { IptablesWriter } from '../network/serviceproxy/iptables-writer.ts';
 import { NftablesWriter, SERVICES_TABLE } from '../network/serviceproxy/nftables-writer.ts';
 import type { RuleWriter } from '../network/serviceproxy/rule-writer.ts';
@@ -170,6 +171,7 @@ async function serviceNetwork(
     slices,
     ...ruleWriters(flags.proxyMode, clock),
     conntrack: hostConntrack,
+    observer: proxyMetrics(metrics, clock),
     clock,
     logger: logger.child({ part: 'service-proxy' }),
     masqueradeBit: flags.iptablesMasqueradeBit,

@@ -14,6 +14,7 @@ import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { setKernelParameters } from '../kernel-parameters.ts';
 import type { Family } from './addresses.ts';
 import { HealthCheckPorts } from './health-check-ports.ts';
+import type { ProxyObserver } from './proxy-metrics.ts';
 import type { NameServer, RuleSettings, RuleWriter } from './rule-writer.ts';
 import { healthCheckPort, type HealthCheckPort, type Place, SERVICE_NAME_LABEL } from './service-ports.ts';
 import { ServiceTable } from './service-table.ts';
@@ -27,6 +28,7 @@ export interface ServiceProxyOptions {
   /** The ways that may not be used, whose rules of an earlier process are removed. */
   readonly otherWriters: readonly RuleWriter[];
   readonly conntrack: Conntrack;
+  readonly observer?: ProxyObserver;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly masqueradeBit: number;
@@ -250,7 +252,7 @@ export class ServiceProxy {
   }
 
   async #applyFamily(family: Family, keys: readonly string[], signal: AbortSignal): Promise<void> {
-    const { clock, prepareHost } = this.#options;
+    const { clock, prepareHost, observer } = this.#options;
     const writer = this.#writer;
     const table = this.#tables.get(family);
     if (writer === undefined || table === undefined) return;
@@ -261,7 +263,14 @@ export class ServiceProxy {
     const settings = this.#settings(family);
     if (isFirst) await prepareHost?.(settings);
     this.#active.add(family);
-    await writer.write(settings, changes);
+    const startMs = clock.monotonic();
+    try {
+      await writer.write(settings, changes);
+    } catch (error) {
+      observer?.failed(family, writer.mode);
+      throw error;
+    }
+    observer?.synced(family, (clock.monotonic() - startMs) / 1000);
     // At the start, connections of an earlier agent's time are not known to be outdated.
     if (!isFirst) this.#udp.forget(family, changes);
   }

@@ -2,8 +2,10 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { PacketFilter } from '../../../../../agent/network/serviceproxy/iptables.ts';
 import { IptablesWriter } from '../../../../../agent/network/serviceproxy/iptables-writer.ts';
+import { proxyMetrics } from '../../../../../agent/network/serviceproxy/proxy-metrics.ts';
 import { ServiceProxy } from '../../../../../agent/network/serviceproxy/service-proxy.ts';
 import type { Family } from '../../../../../agent/network/serviceproxy/addresses.ts';
+import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { Informers } from '../../../../../api/machinery/informer.ts';
 import type { Service } from '../../../../../api/machinery/kinds.ts';
@@ -23,6 +25,7 @@ function service(name: string, address: string): Service {
 function setUp(lockName: string) {
   const clock = new FakeClock();
   const client = new FakeClient(clock);
+  const metrics = new MetricsRegistry();
   const informers = new Informers({ client, clock, logger: silentLogger });
   const done = {
     applied: [] as string[],
@@ -60,6 +63,7 @@ function setUp(lockName: string) {
     writers: [new IptablesWriter(filter, clock)],
     otherWriters: [],
     conntrack: () => Promise.resolve(),
+    observer: proxyMetrics(metrics, clock),
     clock,
     logger: silentLogger,
     masqueradeBit: 14,
@@ -67,7 +71,7 @@ function setUp(lockName: string) {
     podCidrs: () => [],
     lockName,
   });
-  return { clock, client, informers, proxy, done };
+  return { clock, client, informers, proxy, done, metrics };
 }
 
 const settle = async (clock: FakeClock, until: () => boolean): Promise<void> => {
@@ -98,10 +102,12 @@ describe('the service proxy', () => {
   });
 
   it('retries after a failure, and restores removed jumps', async () => {
-    const { clock, informers, proxy, done } = setUp(`test-proxy-b-${process.pid}`);
+    const { clock, informers, proxy, done, metrics } = setUp(`test-proxy-b-${process.pid}`);
     done.failures = 1;
     const running = proxy.run(new AbortController().signal);
     await settle(clock, () => done.applied.length === 1);
+    assert.match(metrics.text(), /iptables_restore_failures_total\{ip_family="IPv4"\} 1\n/);
+    assert.match(metrics.text(), /sync_proxy_rules_duration_seconds_count\{ip_family="IPv4"\} 1\n/);
     done.isIntact = false;
     await settle(clock, () => done.applied.length === 2);
     await proxy.close({ remove: false });
