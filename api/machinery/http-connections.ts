@@ -191,12 +191,19 @@ export class Http2Connection implements Connection {
     this.#pinger = clock.after(idleMs, () => {
       this.#pinger = undefined;
       if (!this.usable || this.#streams.size === 0) return;
-      const deadline = clock.after(pingMs, () => {
+      let isAnswered = false;
+      const judge = (): void => {
+        if (isAnswered || !this.usable) return;
         this.usable = false;
         this.#session.destroy(new Error('the server does not answer pings'));
         onDead();
+      };
+      // If this process was busy or frozen, the timer is due before the answer that has arrived meanwhile is read.
+      const deadline = clock.after(pingMs, () => setImmediate(judge));
+      const sent = this.#session.ping(() => {
+        isAnswered = true;
+        deadline.cancel();
       });
-      const sent = this.#session.ping(() => deadline.cancel());
       if (!sent) deadline.cancel();
       this.#watchOver();
     });

@@ -7,6 +7,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test, type TestContext } from 'node:test';
+import { Worker } from 'node:worker_threads';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { HttpClient } from '../../../../api/machinery/http-client.ts';
@@ -169,6 +170,51 @@ test('a server that no longer answers is left by its open watch and by requests 
   first.freeze();
   assert.equal(await nameFrom(other), 'second', 'a request that waits is repeated');
   await until('the resumed watch', () => second.watches.size === 1);
+});
+
+/** A server in a thread of its own, which answers while this thread is blocked. */
+async function startServerThread(t: TestContext): Promise<string> {
+  const code = `
+    const { createSecureServer } = require('node:http2');
+    const { parentPort, workerData } = require('node:worker_threads');
+    const server = createSecureServer(workerData);
+    server.on('stream', (stream) => {
+      stream.on('error', () => undefined);
+      stream.respond({ ':status': 200, 'content-type': 'application/json' });
+      stream.write('{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7"}}}\\n');
+    });
+    server.listen(0, '127.0.0.1', () => parentPort.postMessage(server.address().port));
+  `;
+  const worker = new Worker(code, { eval: true, workerData: { cert: pem.cert, key: pem.key } });
+  t.after(() => worker.terminate());
+  const [port] = (await once(worker, 'message')) as [number];
+  return `https://127.0.0.1:${port}`;
+}
+
+test('a server whose answer to a ping waits in the socket, because this process was frozen, is kept', async (t) => {
+  const [url, other] = [await startServerThread(t), await startServer(t, 'other')];
+  const list = new ServerList([url, other.url], systemClock);
+  let freezes = 0;
+  const clock = {
+    ...systemClock,
+    after(delayMs: number, callback: () => void) {
+      const timer = systemClock.after(delayMs, callback);
+      // The limit of a ping. The ping itself is sent in this turn of the event loop.
+      if (delayMs === 1200 && freezes++ === 0)
+        setImmediate(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1300));
+      return timer;
+    },
+  };
+  const client = new HttpClient({ server: url, servers: list, ca: pem.ca, clock });
+  t.after(() => client.close());
+  const stop = new AbortController();
+  const watching = (async () => {
+    for await (const event of client.watch(pods, { signal: stop.signal })) assert.equal(event.type, 'BOOKMARK');
+  })();
+  await until('pings after the freeze', () => freezes > 1 || list.current !== url);
+  assert.equal(list.current, url);
+  stop.abort(new Error('the test ends'));
+  await watching;
 });
 
 test('a server that does not answer at the start is given up for the next one', async (t) => {
