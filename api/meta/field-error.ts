@@ -76,27 +76,28 @@ function showValue(value: unknown): string {
   if (typeof value === 'string') return quote(value);
   if (typeof value === 'number') return Number.isInteger(value) ? String(value) : goNumber(value);
   if (typeof value === 'boolean' || typeof value === 'bigint') return String(value);
-  const text = JSON.stringify(value as JsonValue, (_key, inner: unknown) =>
+  const json = JSON.stringify(value as JsonValue, (_key, inner: unknown) =>
     typeof inner === 'bigint' ? Number(inner) : inner,
   );
-  return text.replaceAll(ESCAPED_IN_JSON, (char) => `\\u${(char.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`);
+  return json.replaceAll(ESCAPED_IN_JSON, (char) => `\\u${hex(char, 4)}`);
 }
 
 /** What Go's encoder of JSON escapes besides the control characters. */
 const ESCAPED_IN_JSON = /[<>&\u2028\u2029]/g;
 
-/** Quotes a string like Go's `strconv.Quote` for printable and control characters. */
+/** Quotes a string like Go's `strconv.Quote`, which escapes what cannot be printed. */
 export function quote(text: string): string {
-  let out = '"';
-  for (const char of text) {
-    const escape = ESCAPES.get(char);
+  const escaped = text.replaceAll(/["\\]|[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, (char) => {
     const code = char.codePointAt(0) ?? 0;
-    if (escape !== undefined) out += escape;
-    else if (code < 0x20 || code === 0x7f) out += `\\x${code.toString(16).padStart(2, '0')}`;
-    else out += char;
-  }
-  return `${out}"`;
+    return (
+      ESCAPES.get(char) ??
+      (code < 0x80 ? `\\x${hex(char, 2)}` : code < 0x1_00_00 ? `\\u${hex(char, 4)}` : `\\U${hex(char, 8)}`)
+    );
+  });
+  return `"${escaped}"`;
 }
+
+const hex = (char: string, digits: number): string => (char.codePointAt(0) ?? 0).toString(16).padStart(digits, '0');
 
 export const required = (field: string, detail = ''): FieldError =>
   new FieldError('FieldValueRequired', field, '', detail);

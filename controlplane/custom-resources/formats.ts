@@ -1,6 +1,8 @@
 /** Checks the formats of values in schemas. A format that is not known accepts every value. */
-import { dnsLabelErrors, dnsSubdomainErrors } from '../../api/meta/names.ts';
+import { isRequestUri } from '../../api/meta/go-url.ts';
 import { parseCidr, parseIp } from '../../api/meta/ip-addresses.ts';
+import { dnsLabelErrors, dnsSubdomainErrors } from '../../api/meta/names.ts';
+import { isBase64, isDate, isDateTime, uuidPattern } from '../../api/meta/text-formats.ts';
 import { innerSchemas, type JsonSchema } from './json-schema.ts';
 
 /**
@@ -9,14 +11,11 @@ import { innerSchemas, type JsonSchema } from './json-schema.ts';
  */
 const HOSTNAME =
   /^(?:[a-zA-Z0-9\p{S}\p{L}]-?[a-zA-Z0-9\p{S}\p{L}]{0,62}|(?:[a-zA-Z0-9\p{S}\p{L}](?:[a-zA-Z0-9\-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?\.)+[a-zA-Z\p{L}]{2,63})$/u;
-const TIME = /^(\d\d):(\d\d):(\d\d)(?:.\d+)?(?:z|[+-]\d\d:\d\d)$/;
-const uuid = (version: string, variant = '[0-9a-f]'): RegExp =>
-  new RegExp(`^[0-9a-f]{8}-?[0-9a-f]{4}-?${version}[0-9a-f]{3}-?${variant}[0-9a-f]{3}-?[0-9a-f]{12}$`, 'i');
 const UUIDS: Readonly<Record<string, RegExp>> = {
-  uuid: uuid('[0-9a-f]'),
-  uuid3: uuid('3'),
-  uuid4: uuid('4', '[89ab]'),
-  uuid5: uuid('5', '[89ab]'),
+  uuid: uuidPattern('[0-9a-f]'),
+  uuid3: uuidPattern('3'),
+  uuid4: uuidPattern('4', '[89ab]'),
+  uuid5: uuidPattern('5', '[89ab]'),
 };
 
 const COLOR_PART = '\\s*(?:0|[1-9]\\d?|1\\d\\d?|2[0-4]\\d|25[0-5])\\s*';
@@ -146,7 +145,7 @@ export function fitsFormat(format: string, text: string): boolean {
     case 'uri':
       return isRequestUri(text);
     case 'byte':
-      return /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$/.test(text);
+      return isBase64(text);
     default:
       return true;
   }
@@ -156,31 +155,3 @@ const ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~\\u0080-\\u{10ffff}-]+";
 const ADDRESS = `(?:${ATOM}(?:\\.${ATOM})*|"(?:[^"\\\\]|\\\\.)*")@(?:${ATOM}(?:\\.${ATOM})*|\\[[^\\[\\]]*\\])`;
 /** An address alone, or in angle brackets after the name of its owner. */
 const EMAIL = new RegExp(`^\\s*(?:${ADDRESS}|[^<>@,;:]*<${ADDRESS}>)\\s*$`, 'u');
-
-/** Whether Go takes the text as the target of a request: a URI with a scheme, a path, or `*`. */
-function isRequestUri(text: string): boolean {
-  // Control characters are in no URI.
-  if (text === '' || /\p{Cc}/u.test(text)) return false;
-  const [, scheme, rest = text] = /^([A-Za-z][A-Za-z0-9+.-]*):(.*)$/s.exec(text) ?? [];
-  if (scheme === undefined) return text === '*' || (text.startsWith('/') && hasValidEscapes(text));
-  if (!rest.startsWith('/')) return true;
-  if (!rest.startsWith('//')) return hasValidEscapes(rest);
-  const [, authority = '', path = ''] = /^\/\/([^/?]*)(.*)$/s.exec(rest) ?? [];
-  const host = authority.slice(authority.lastIndexOf('@') + 1);
-  return /^(?:\[[0-9A-Fa-f:.]+(?:%25[^\]]+)?\]|[^:[\]\s"<>\\^`{|}]*)(?::\d*)?$/.test(host) && hasValidEscapes(path);
-}
-
-const hasValidEscapes = (text: string): boolean => !/%(?![0-9A-Fa-f]{2})/.test(text.split('?', 1)[0] ?? '');
-
-/** Whether the text is a date and a time. What follows a second `T` is not read. */
-function isDateTime(text: string): boolean {
-  const [date = '', time = ''] = text.toLowerCase().split('t');
-  const [, hour = '', minute = '', second = ''] = TIME.exec(time) ?? [];
-  return isDate(date) && hour !== '' && hour <= '23' && minute <= '59' && second <= '59';
-}
-
-function isDate(text: string): boolean {
-  if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return false;
-  const time = Date.parse(`${text}T00:00:00Z`);
-  return !Number.isNaN(time) && new Date(time).toISOString().startsWith(text);
-}

@@ -1,6 +1,7 @@
 /**
  * The CEL library of named formats: `format.dns1123Label().validate(text)` returns the errors, or no value if there are none.
  */
+import { checkRequestUri, GoUrlError } from '../../meta/go-url.ts';
 import {
   dnsLabelErrors,
   dnsSubdomainErrors,
@@ -8,10 +9,10 @@ import {
   qualifiedNameErrors,
   rfc1035LabelErrors,
 } from '../../meta/names.ts';
+import { isBase64, isDate, isDateTime, uuidPattern } from '../../meta/text-formats.ts';
 import { both, fn, type FunctionRow } from '../functions.ts';
 import { list, opaque, optional, string } from '../types.ts';
 import { OpaqueValue, Optional } from '../values.ts';
-import { urlValue } from './url.ts';
 
 class Format extends OpaqueValue {
   readonly typeName = 'kubernetes.NamedFormat';
@@ -28,8 +29,20 @@ class Format extends OpaqueValue {
 }
 
 const namedFormat = opaque('kubernetes.NamedFormat');
-const prefix = (check: (text: string) => string[]) => (text: string) => check(text.replace(/-$/, 'a'));
+const prefix = (check: (text: string) => string[]) => (text: string) => check(text.replace(/.-$/s, 'a'));
 const unless = (ok: (text: string) => boolean, why: string) => (text: string) => (ok(text) ? [] : [why]);
+
+const UUID = uuidPattern('[0-9a-f]');
+
+function uriErrors(text: string): string[] {
+  try {
+    checkRequestUri(text);
+    return [];
+  } catch (error) {
+    if (error instanceof GoUrlError) return [error.message];
+    throw error;
+  }
+}
 
 const FORMATS: ReadonlyMap<string, (text: string) => string[]> = new Map(
   Object.entries({
@@ -41,20 +54,11 @@ const FORMATS: ReadonlyMap<string, (text: string) => string[]> = new Map(
     dns1123SubdomainPrefix: prefix(dnsSubdomainErrors),
     dns1035LabelPrefix: prefix(rfc1035LabelErrors),
     labelValue: labelValueErrors,
-    uri: unless((text) => urlValue(text) !== undefined, 'invalid URI for request'),
-    uuid: unless(
-      (text) => /^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}$/.test(text),
-      'does not match the UUID format',
-    ),
-    byte: unless(
-      (text) => /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(text),
-      'invalid base64',
-    ),
-    date: unless((text) => /^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(Date.parse(text)), 'invalid date'),
-    datetime: unless(
-      (text) => /^\d{4}-\d{2}-\d{2}[Tt].+/.test(text) && !Number.isNaN(Date.parse(text)),
-      'invalid datetime',
-    ),
+    uri: uriErrors,
+    uuid: unless((text) => UUID.test(text), 'does not match the UUID format'),
+    byte: unless(isBase64, 'invalid base64'),
+    date: unless(isDate, 'invalid date'),
+    datetime: unless(isDateTime, 'invalid datetime'),
   }),
 );
 

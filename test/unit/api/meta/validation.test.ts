@@ -77,3 +77,9 @@ test('errors that quote large values are listed up to a bound and then counted',
   assert.ok((status.details?.causes?.length ?? 0) < 100);
   assert.equal(newInvalid({ group: '', resource: 'Pod' }, 'a', errors.slice(0, 5)).status.details?.causes?.length, 5);
 });
+
+test('values of errors are quoted as Go quotes texts and encodes JSON', () => {
+  const shown = (value: unknown): string => invalid('f', value, '').body().replace('Invalid value: ', '');
+  assert.equal(shown('é 😀\t\u0001\u007f\u00a0\u200b\u{e0001}'), '"é 😀\\t\\x01\\x7f\\u00a0\\u200b\\U000e0001"');
+  assert.equal(shown({ a: 'x<y> & z\u2028' }), '{"a":"x\\u003cy\\u003e \\u0026 z\\u2028"}');
+});
