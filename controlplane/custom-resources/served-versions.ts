@@ -1,5 +1,5 @@
 /** Creates the rows of the catalog for a definition, with their endpoints: one set for each version. */
-import { apiVersionOf } from '../../api/meta/object.ts';
+import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
 import { newForbidden } from '../../api/meta/status-error.ts';
 import type { Schema, StructType, SubresourceInfo, ResourceInfo } from '../../api/schema/schema.ts';
 import { compareVersions } from '../../api/meta/version-order.ts';
@@ -118,13 +118,19 @@ export function otherVersions(definition: Definition, own: DefinitionVersion, me
   return (apiVersion) => {
     const known = found.get(apiVersion);
     if (known !== undefined) return known;
-    if (conversion?.strategy === 'Webhook') return undefined;
-    const other = versions.find(
-      ({ name }) => name !== own.name && apiVersionOf({ group, version: name }) === apiVersion,
-    );
-    if (other === undefined) return undefined;
+    const other = versions.find(({ name }) => apiVersionOf({ group, version: name }) === apiVersion);
+    if (other === undefined) return 'refused';
+    if (other.name === own.name || conversion?.strategy === 'Webhook') return undefined;
     const struct = structTypeOf({ group, version: other.name, kind: names.kind }, schemaOf(other), metadata);
-    const lookup: OtherVersion = { struct, convert: (object) => ({ ...object, apiVersion }), keepsUndeclared: true };
+    const renamed =
+      (to: string) =>
+      (object: KubeObject): KubeObject => ({ ...object, apiVersion: to });
+    const lookup: OtherVersion = {
+      struct,
+      convert: renamed(apiVersion),
+      restore: renamed(apiVersionOf({ group, version: own.name })),
+      keepsUndeclared: true,
+    };
     found.set(apiVersion, lookup);
     return lookup;
   };

@@ -15,9 +15,10 @@ import {
 } from '../../api/codec/structured-merge/field-set.ts';
 import { merge } from '../../api/codec/structured-merge/merge.ts';
 import type { MergeType } from '../../api/codec/structured-merge/merge-types.ts';
-import { fieldSetOf, removePaths, withNamedMembers, withWholes } from '../../api/codec/structured-merge/typed-value.ts';
-import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
+import { fieldSetOf, withWholes } from '../../api/codec/structured-merge/typed-value.ts';
+import type { JsonObject } from '../../api/meta/object.ts';
 import type { OwnerConflict } from './managed-fields-conflicts.ts';
+import { asObject, prune, type View } from './managed-fields-pruning.ts';
 import type { Pausing } from './pausing.ts';
 import { capUpdaters, ownerKey, type Owner, type Owners } from './managed-fields-entries.ts';
 
@@ -49,23 +50,23 @@ export interface Writer {
   readonly ignored: FieldSet;
   /** Whether the schema may have changed since the owners wrote, as that of a custom resource. */
   readonly mayChangeSchema: boolean;
-  /** Returns other versions of the kind, in which other owners wrote. */
-  readonly others?: ((apiVersion: string) => OtherType | undefined) | undefined;
-}
-
-interface OtherType {
-  readonly type: MergeType;
-  /** Throws `UntypedVersionError`. */
-  convert(object: JsonObject): JsonObject;
+  /** Returns other versions of the kind, in which other owners wrote. They throw `UntypedVersionError`. */
+  readonly others?: ((apiVersion: string) => View | 'unknown' | undefined) | undefined;
 }
 
 /** An object has members that the schema of an owner's version does not declare. */
 export class UntypedVersionError extends Error {}
 
+/** Returns another version, or `undefined` if fields of that version are compared in the version of the writer. */
+function otherView({ apiVersion, others }: Writer, version: string): View | undefined {
+  const view = version === apiVersion ? undefined : others?.(version);
+  return view === 'unknown' ? undefined : view;
+}
+
 /** Adapts the owners to a schema in which other objects and lists are owned as a whole than when they wrote. */
-export function adaptToSchema(owners: Owners, type: MergeType, { apiVersion, others }: Writer): void {
+export function adaptToSchema(owners: Owners, type: MergeType, writer: Writer): void {
   for (const [key, owner] of owners) {
-    const written = owner.apiVersion === apiVersion ? type : others?.(owner.apiVersion)?.type;
+    const written = owner.apiVersion === writer.apiVersion ? type : otherView(writer, owner.apiVersion)?.type;
     const fields = written === undefined ? owner.fields : withWholes(written, owner.fields);
     if (fields !== owner.fields) owners.set(key, { ...owner, fields });
   }
@@ -82,19 +83,31 @@ function withUnions({ added, removed, modified }: Comparison): Changes {
   return { added, removed, modified, written, touched: isEmptySet(removed) ? written : union(written, removed) };
 }
 
+/** Returns the versions of owners. */
+function viewsFor(type: MergeType, writer: Writer): (apiVersion: string) => View {
+  const own: View = { type, convert: (object) => object, restore: (object) => object };
+  const found = new Map<string, View>();
+  return (apiVersion) => {
+    const view = found.get(apiVersion) ?? otherView(writer, apiVersion) ?? own;
+    found.set(apiVersion, view);
+    return view;
+  };
+}
+
 /** Returns the changes of a write in the version of each owner. */
 function changesIn(
   type: MergeType,
   old: JsonObject,
   next: JsonObject,
-  { apiVersion, ignored, others }: Writer,
+  writer: Writer,
 ): { readonly own: Changes; readonly seenBy: (owner: Owner) => Changes } {
+  const { ignored } = writer;
   const own = withUnions(changesOf(type, old, next, ignored));
-  const found = new Map([[apiVersion, own]]);
+  const found = new Map([[writer.apiVersion, own]]);
   const seenBy = (owner: Owner): Changes => {
     let changes = found.get(owner.apiVersion);
     if (changes === undefined) {
-      const other = others?.(owner.apiVersion);
+      const other = otherView(writer, owner.apiVersion);
       changes = other === undefined ? own : withUnions(changesInOther(other, old, next, ignored));
       found.set(owner.apiVersion, changes);
     }
@@ -103,7 +116,7 @@ function changesIn(
   return { own, seenBy };
 }
 
-function changesInOther(other: OtherType, old: JsonObject, next: JsonObject, ignored: FieldSet): Comparison {
+function changesInOther(other: View, old: JsonObject, next: JsonObject, ignored: FieldSet): Comparison {
   const before = other.convert(old);
   try {
     return changesOf(other.type, before, other.convert(next), ignored);
@@ -193,7 +206,7 @@ export function* ownApply(
   yield;
   const merged = asObject(merge(type, live, applied));
   yield;
-  const object = before === undefined ? merged : yield* prune(type, merged, owners, before.fields);
+  const object = before === undefined ? merged : yield* prune(merged, owners, before, viewsFor(type, writer));
   yield;
   const { seenBy } = changesIn(type, live, object, writer);
   yield;
@@ -208,26 +221,4 @@ export function* ownApply(
   if (isEmptySet(own)) owners.delete(key);
   else owners.set(key, { ...identity, time: before?.time, fields: own });
   return { object, conflicts };
-}
-
-const asObject = (value: JsonValue | undefined): JsonObject => (value ?? {}) as JsonObject;
-
-/** Removes the fields that the applier applied last time and that have no owner now. */
-function* prune(type: MergeType, merged: JsonObject, owners: Owners, last: FieldSet): Pausing<JsonObject> {
-  if (isEmptySet(last)) return merged;
-  const lastNamed = withNamedMembers(type, last);
-  const pruned = asObject(removePaths(type, merged, lastNamed));
-  let owned: FieldSet = emptySet;
-  for (const owner of owners.values()) owned = union(owned, owner.fields);
-  yield;
-  const mergedSet = withNamedMembers(type, fieldSetOf(type, merged));
-  yield;
-  const prunedSet = withNamedMembers(type, fieldSetOf(type, pruned));
-  yield;
-  const kept = union(prunedSet, withNamedMembers(type, owned));
-  const withOwned = asObject(removePaths(type, merged, difference(mergedSet, kept)));
-  yield;
-  // Keeps a field that was removed only because it was below a removed one, if the applier did not own it.
-  const keptSet = withNamedMembers(type, fieldSetOf(type, withOwned));
-  return asObject(removePaths(type, merged, intersection(difference(mergedSet, keptSet), lastNamed)));
 }

@@ -66,7 +66,9 @@ export function createFieldManagement(clock: Clock, expected: ExpectedKind, othe
 function otherVersions(lookup: VersionLookup): NonNullable<Writer['others']> {
   return (apiVersion) => {
     const other = lookup(apiVersion);
-    if (other === undefined) return undefined;
+    if (other === undefined || other === 'unknown') return other;
+    if (other === 'refused')
+      throw new UntypedVersionError(`request to convert CR to an invalid group/version: ${apiVersion}`);
     const type = mergeTypeOf(other.struct);
     const convert = (object: JsonObject): JsonObject => {
       if (object['kind'] === undefined) return object;
@@ -75,7 +77,9 @@ function otherVersions(lookup: VersionLookup): NonNullable<Writer['others']> {
       if (error !== undefined) throw new UntypedVersionError(error);
       return converted;
     };
-    return { type, convert };
+    const restore = (object: JsonObject): JsonObject =>
+      other.restore(object as unknown as KubeObject) as unknown as JsonObject;
+    return { type, convert, restore };
   };
 }
 
@@ -128,11 +132,11 @@ function* updateManaged(
 ): Pausing<KubeObject> {
   const owners = startingOwners(live, object, writer.subresource);
   if (owners.size === 0 && live?.metadata.uid !== undefined) return withManagedFields(object, undefined);
-  dropForeign(owners, writer);
-  if (writer.mayChangeSchema) adaptToSchema(owners, type, writer);
-  if (live !== undefined && isUnownedScale(type, live, object, owners, writer))
-    return withManagedFields(object, writeOwners(owners));
   try {
+    dropForeign(owners, writer);
+    if (writer.mayChangeSchema) adaptToSchema(owners, type, writer);
+    if (live !== undefined && isUnownedScale(type, live, object, owners, writer))
+      return withManagedFields(object, writeOwners(owners));
     const next = withoutManagedFields(object);
     yield;
     yield* ownUpdate(type, withoutManagedFields(live ?? NOTHING), next, owners, writer);
@@ -162,11 +166,15 @@ function isUnownedScale(
 
 /**
  * Drops owners in another group, because versions are converted within a group only. An object of two groups (Event) therefore
- * has owners of one group at a time.
+ * has owners of one group at a time. Drops the owners of versions that are no more, too.
  */
 function dropForeign(owners: Owners, writer: Writer): void {
   const groupOf = (apiVersion: string): string => parseApiVersion(apiVersion)?.group ?? '';
-  for (const [key, owner] of owners) if (groupOf(owner.apiVersion) !== groupOf(writer.apiVersion)) owners.delete(key);
+  for (const [key, { apiVersion }] of owners) {
+    if (apiVersion === writer.apiVersion) continue;
+    if (groupOf(apiVersion) !== groupOf(writer.apiVersion) || writer.others?.(apiVersion) === 'unknown')
+      owners.delete(key);
+  }
 }
 
 /** Returns the entries of `live` itself if they already say the same. */
@@ -194,8 +202,10 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   yield;
   const owners = readOwners(live?.metadata.managedFields);
   if (owners === undefined) throw failure('failed to decode managed fields');
-  dropForeign(owners, writer);
-  if (writer.mayChangeSchema) adaptToSchema(owners, type, writer);
+  asFailure(() => {
+    dropForeign(owners, writer);
+    if (writer.mayChangeSchema) adaptToSchema(owners, type, writer);
+  });
   yield;
   const current = withoutManagedFields(live ?? emptyOf(expected));
   if (owners.size === 0 && live !== undefined) {
@@ -225,8 +235,15 @@ function* appliedBy(...args: Parameters<typeof ownApply>): ReturnType<typeof own
   try {
     return yield* ownApply(...args);
   } catch (error) {
-    if (error instanceof UntypedVersionError) throw failure(error.message);
-    throw error;
+    throw error instanceof UntypedVersionError ? failure(error.message) : error;
+  }
+}
+
+function asFailure(work: () => void): void {
+  try {
+    work();
+  } catch (error) {
+    throw error instanceof UntypedVersionError ? failure(error.message) : error;
   }
 }
 

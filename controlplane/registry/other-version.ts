@@ -9,10 +9,16 @@ export function otherVersion(
   convert: (object: KubeObject, kind: GroupVersionKind) => KubeObject,
   info: ResourceInfo,
   apiVersion: string,
-): OtherVersion | undefined {
+): OtherVersion | 'unknown' | undefined {
   const gv = parseApiVersion(apiVersion);
-  if (gv === undefined || gv.group !== info.group || gv.version === info.version) return undefined;
-  const struct = schema.kind(gv.group, gv.version, info.kind);
-  if (struct === undefined) return undefined;
-  return { struct, convert: (object) => convert(object, { ...gv, kind: info.kind }) };
+  if (gv === undefined || gv.group !== info.group) return 'unknown';
+  if (gv.version === info.version) return undefined;
+  const { group, version, kind } = info;
+  const struct = schema.kind(group, gv.version, kind);
+  if (struct === undefined) return 'unknown';
+  return {
+    struct,
+    convert: (object) => convert(object, { group, version: gv.version, kind }),
+    restore: (object) => convert(object, { group, version, kind }),
+  };
 }

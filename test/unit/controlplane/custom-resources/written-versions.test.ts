@@ -115,4 +115,17 @@ describe('an owner that wrote in a version without a member of the written objec
       { message: 'failed to convert new object: .spec.c: field not declared in schema' },
     );
   });
+  test('refuses an apply and ends all managed fields with an update if its version is no more', () => {
+    const older = { ...owner, apiVersion: 'g.io/v1alpha1' };
+    const orphan = thing('g.io/v2', { a: 'one' }, { managedFields: [older] });
+    const body = { apiVersion: 'g.io/v2', kind: 'Thing', metadata: { name: 'x' }, spec: { c: 'set' } };
+    const target = { namespace: '', name: 'x' };
+    const toApply = { ...write, target, validation: 'Strict', warn: () => undefined } as const;
+    assert.throws(() => management.apply(orphan, { type: 'apply', body, duplicates: [], force: true }, toApply), {
+      code: 500,
+      message: 'request to convert CR to an invalid group/version: g.io/v1alpha1',
+    });
+    const { metadata: updated } = management.update(orphan, thing('g.io/v2', { a: 'two' }), write);
+    assert.equal(updated.managedFields, undefined);
+  });
 });

@@ -306,7 +306,7 @@ test('what was edited since the client-side apply is a conflict for kubectl', ()
   assert.deepEqual(accepted['data'], { k: 'edited', l: '2' });
 });
 
-test('a field that an owner wrote in another version is compared in that version', () => {
+test('fields of another version are compared and removed in that version', () => {
   const structOf = (version: string) => {
     const struct = loadSchema().kind('autoscaling', version, 'HorizontalPodAutoscaler');
     assert(struct !== undefined);
@@ -329,8 +329,12 @@ test('a field that an owner wrote in another version is compared in that version
   const ones = managementOf('v1', () => undefined);
   const twos = managementOf('v2', (apiVersion) =>
     apiVersion === 'autoscaling/v1'
-      ? { struct: structOf('v1'), convert: (object) => versionOne.fromStored(cloneJson(object)) }
-      : undefined,
+      ? {
+          struct: structOf('v1'),
+          convert: (object) => versionOne.fromStored(cloneJson(object)),
+          restore: (object) => versionOne.toStored(cloneJson(object)),
+        }
+      : 'unknown',
   );
   const spec = { scaleTargetRef: { kind: 'Deployment', name: 'd', apiVersion: 'apps/v1' }, maxReplicas: 3 };
   const applied = (management: FieldManagement, live: KubeObject | undefined, version: string, body: object) =>
@@ -356,6 +360,24 @@ test('a field that an owner wrote in another version is compared in that version
     message: 'Apply failed with 1 conflict: conflict with "v1": .spec.targetCPUUtilizationPercentage',
   });
   assert.doesNotThrow(() => applied(twos, live, 'v2', cpu(40)));
+  const sameManager = { ...applyWrite('v1'), apiVersion: 'autoscaling/v2' };
+  const patch = { type: 'apply', body: { apiVersion: 'autoscaling/v2', kind, metadata: { name: 'h' }, spec } } as const;
+  const without = twos.apply(live, { ...patch, duplicates: [], force: false }, sameManager);
+  assert.equal((without['spec'] as Record<string, unknown>)['metrics'], undefined);
+  assert.deepEqual(
+    without.metadata.managedFields?.map(({ manager, apiVersion }) => [manager, apiVersion]),
+    [['v1', 'autoscaling/v2']],
+  );
+  const entry = { manager: 'old', operation: 'Update', apiVersion: 'autoscaling/v2beta1', fieldsType: 'FieldsV1' };
+  const known = { ...entry, manager: 'known', apiVersion: 'autoscaling/v2' };
+  const fieldsV1 = { 'f:spec': { 'f:minReplicas': {} } };
+  const managedFields = [entry, known].map((one) => ({ ...one, fieldsV1 }));
+  const owned = { ...live, metadata: { ...live.metadata, managedFields } };
+  const updated = twos.update(owned, owned, { ...write('known'), apiVersion: 'autoscaling/v2' });
+  assert.deepEqual(
+    updated.metadata.managedFields?.map(({ manager }) => manager),
+    ['known'],
+  );
 });
 
 test('the ownership of a Scale without an owner of the replicas is not tracked', () => {

@@ -1,0 +1,66 @@
+/** Removes the fields that an applier no longer applies, in the version in which it applied them. Pure. */
+import {
+  difference,
+  emptySet,
+  intersection,
+  isEmptySet,
+  union,
+  type FieldSet,
+} from '../../api/codec/structured-merge/field-set.ts';
+import type { MergeType } from '../../api/codec/structured-merge/merge-types.ts';
+import { fieldSetOf, removePaths, withNamedMembers } from '../../api/codec/structured-merge/typed-value.ts';
+import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
+import type { Owner, Owners } from './managed-fields-entries.ts';
+import type { Pausing } from './pausing.ts';
+
+/** A version of the kind. Its functions convert from and to the version of the request. */
+export interface View {
+  readonly type: MergeType;
+  convert(object: JsonObject): JsonObject;
+  restore(object: JsonObject): JsonObject;
+}
+
+export const asObject = (value: JsonValue | undefined): JsonObject => (value ?? {}) as JsonObject;
+
+/** Removes the fields that the applier applied last time and that have no owner now. */
+export function* prune(
+  merged: JsonObject,
+  owners: Owners,
+  last: Owner,
+  viewOf: (apiVersion: string) => View,
+): Pausing<JsonObject> {
+  if (isEmptySet(last.fields)) return merged;
+  const view = viewOf(last.apiVersion);
+  const { type } = view;
+  const lastNamed = withNamedMembers(type, last.fields);
+  const seen = view.convert(merged);
+  const owned = new Map<View, FieldSet>([[view, emptySet]]);
+  for (const owner of owners.values()) {
+    const its = viewOf(owner.apiVersion);
+    owned.set(its, union(owned.get(its) ?? emptySet, owner.fields));
+  }
+  yield;
+  let kept = asObject(removePaths(type, seen, lastNamed));
+  let at = view;
+  for (const [next, fields] of owned) {
+    if (next !== at) kept = next.convert(at.restore(kept));
+    at = next;
+    kept = yield* withOwned(next.type, next === view ? seen : next.convert(merged), kept, fields);
+  }
+  if (at !== view) kept = view.convert(at.restore(kept));
+  yield;
+  // Keeps a field that was removed only because it was below a removed one, if the applier did not own it.
+  const before = withNamedMembers(type, fieldSetOf(type, seen));
+  const keptSet = withNamedMembers(type, fieldSetOf(type, kept));
+  return view.restore(asObject(removePaths(type, seen, intersection(difference(before, keptSet), lastNamed))));
+}
+
+/** Adds back what has an owner. */
+function* withOwned(type: MergeType, merged: JsonObject, pruned: JsonObject, owned: FieldSet): Pausing<JsonObject> {
+  const mergedSet = withNamedMembers(type, fieldSetOf(type, merged));
+  yield;
+  const prunedSet = withNamedMembers(type, fieldSetOf(type, pruned));
+  yield;
+  const kept = union(prunedSet, withNamedMembers(type, owned));
+  return asObject(removePaths(type, merged, difference(mergedSet, kept)));
+}
