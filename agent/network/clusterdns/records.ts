@@ -117,7 +117,7 @@ function serviceRecords(name: string, type: string, before: readonly string[], w
     return addressRecords(name, type, own, where.most);
   }
   if (before.length === 1) {
-    const hosts = [...endpointHosts(where).filter(({ label }) => label === before[0])];
+    const hosts = hostsNamed(before[0] ?? '', where);
     return hosts.length === 0
       ? undefined
       : addressRecords(
@@ -142,15 +142,38 @@ interface Host {
   readonly ports: readonly { readonly name?: string; readonly protocol?: string; readonly port?: number }[];
 }
 
-function* endpointHosts({ service, namespace, names }: Where): Generator<Host, undefined> {
-  for (const { addressType, endpoints, ports } of names.slicesOf(namespace, service.metadata.name ?? '')) {
-    if (addressType === 'FQDN') continue;
-    for (const { addresses, conditions, hostname } of endpoints ?? []) {
+type Ports = Host['ports'];
+
+/** `portsOf` selects the ports of a slice. A slice without any is passed over as a whole. */
+function* endpointHosts(
+  { service, namespace, names }: Where,
+  portsOf?: (ports: Ports) => Ports,
+): Generator<Host, undefined> {
+  for (const slice of names.slicesOf(namespace, service.metadata.name ?? '')) {
+    if (slice.addressType === 'FQDN') continue;
+    const ports = portsOf?.(slice.ports ?? []) ?? slice.ports ?? [];
+    if (portsOf !== undefined && ports.length === 0) continue;
+    for (const { addresses, conditions, hostname } of slice.endpoints ?? []) {
       if (conditions?.ready === false) continue;
       const label = hostname === undefined || hostname === '' ? dashed(addresses[0] ?? '') : hostname;
-      yield { label, addresses, ports: ports ?? [] };
+      yield { label, addresses, ports };
     }
   }
+}
+
+/** The ready endpoints of slices by label. Slices of an informer never change, and a query must not visit all of them. */
+const hostsOfSlices = new WeakMap<EndpointSlice, ReadonlyMap<string, readonly Host[]>>();
+
+function hostsNamed(label: string, where: Where): Host[] {
+  const { names, namespace, service } = where;
+  return names.slicesOf(namespace, service.metadata.name ?? '').flatMap((slice) => {
+    let known = hostsOfSlices.get(slice);
+    if (known === undefined) {
+      const hosts = endpointHosts({ ...where, names: { ...names, slicesOf: () => [slice] } });
+      hostsOfSlices.set(slice, (known = Map.groupBy(hosts, (host) => host.label)));
+    }
+    return known.get(label) ?? [];
+  });
 }
 
 /**
@@ -166,7 +189,7 @@ function portRecords(name: string, port: string, protocol: string, where: Where)
   const all =
     addresses.length > 0
       ? (service.spec?.ports ?? []).values().map((each) => ({ target: serviceName, ...each, addresses }))
-      : endpointHosts(where).flatMap(({ label, addresses: own, ports }) =>
+      : endpointHosts(where, (ports) => ports.filter(wanted)).flatMap(({ label, addresses: own, ports }) =>
           ports.values().map((each) => ({ target: `${label}.${serviceName}`, ...each, addresses: own })),
         );
   const targets = [...all.filter(wanted).take(most + 1)];

@@ -38,6 +38,34 @@ for (const [name, type] of [
     assert.ok(read.size <= 82, `${read.size} endpoints`);
   });
 
+for (const [what, name, type] of [
+  ['the name of an endpoint', `h4999.${NAME}`, 'A'],
+  ['a name that no endpoint has', `nobody.${NAME}`, 'A'],
+  ['a port that no endpoint has', `_none._tcp.${NAME}`, 'SRV'],
+] as const)
+  it(`queries for ${what} of a crowded service visit its endpoints once at most`, () => {
+    let read = 0;
+    const endpoints = Array.from({ length: 5000 }, (_, at) => ({
+      addresses: [`10.0.${at >> 8}.${at & 255}`],
+      get hostname() {
+        read += 1;
+        return `h${at}`;
+      },
+    }));
+    const ports = [{ name: 'sql', port: 5432, protocol: 'TCP' }];
+    const slice = { addressType: 'IPv4', ports, endpoints } as unknown as EndpointSlice;
+    const service = { metadata: { name: 'crowd', namespace: 'shop' }, spec: { clusterIPs: ['None'] } };
+    const names = {
+      service: () => service as unknown as Service,
+      slicesOf: () => [slice],
+    } as unknown as ClusterNames;
+    for (let count = 0; count < 100; count++) {
+      const found = clusterRecords(name, type, 'cluster.local', names, 80);
+      assert.equal(found?.answers.length, name.startsWith('h') ? 1 : undefined);
+    }
+    assert.ok(read <= 4 * endpoints.length, `${read} names read`);
+  });
+
 it('a query to a name server that responds byte by byte fails at the timeout', async (t) => {
   const server = createServer((socket) => {
     socket.on('error', () => socket.destroy());
