@@ -156,6 +156,13 @@ export function startPrivateContainerd(directory: string, archive: string, say: 
   return cri(started.stdout.trim(), () => void spawnSync(script, ['stop', directory], { stdio: 'ignore' }));
 }
 
+/** The kernel of a test machine may have no WireGuard: the program wireguard-go takes its place. */
+export function ensureWireguard(say: (text: string) => void): void {
+  if (has('wg') && has('wireguard-go')) return;
+  say('installing WireGuard');
+  installPackages(['wireguard-go', 'wireguard-tools'], 'the tests of the pod network need WireGuard');
+}
+
 /** The program of a registry for tests. */
 export function ensureRegistry(say: (text: string) => void): string {
   if (!has('docker-registry')) {

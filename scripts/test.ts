@@ -15,6 +15,7 @@ import {
   ensureEtcd,
   ensureImages,
   ensureRegistry,
+  ensureWireguard,
   findRuntime,
   type FoundRuntime,
   startPrivateContainerd,
@@ -165,6 +166,7 @@ async function startRuntimes(directory: string, env: NodeJS.ProcessEnv, runtimes
     startPrivateContainerd(join(directory, 'containerd'), archive, say),
   );
   env['ORCHLET_TEST_REGISTRY'] = ensureRegistry(say);
+  ensureWireguard(say);
   ensureEtcd(say);
 }
 
