@@ -30,7 +30,7 @@ import { EtcdHealth } from './etcd-health.ts';
 import { EtcdLeases } from './etcd-leases.ts';
 import { EtcdReader, type EtcdValueLayout } from './etcd-reader.ts';
 import type { EtcdServers } from './etcd-servers.ts';
-import { type EtcdEvent, followEtcd } from './etcd-watch.ts';
+import { assertComplete, type EtcdEvent, followEtcd } from './etcd-watch.ts';
 import { type EtcdWrite, EtcdWriter } from './etcd-writer.ts';
 import { SharedRead } from './shared-read.ts';
 import { RevisionWaits } from './revision-waits.ts';
@@ -142,7 +142,7 @@ class EtcdStorage implements Storage {
     });
   }
 
-  /** Applies changes, a part at a time if there are many. */
+  /** Applies changes in parts. */
   #take(events: readonly EtcdEvent[]): Promise<void> | undefined {
     if (events.length <= PART_EVENTS && !this.#reader.isSealed(events)) {
       this.#apply(events);
@@ -165,8 +165,8 @@ class EtcdStorage implements Storage {
 
   /** Shows changes to readers, then to those who wait for them, and then to watches, in one turn of the event loop. */
   #apply(events: readonly EtcdEvent[]): void {
-    const last = events.at(-1);
-    if (last === undefined || this.#isEnded) return;
+    if (this.#isEnded) return;
+    assertComplete(events, this.#history.revision);
     const fresh = events.filter(({ revision }) => revision > this.#history.revision);
     const changes = this.#reader.recordsOf(fresh).flatMap((record) => {
       // The key had a value that could not be read.
@@ -174,7 +174,7 @@ class EtcdStorage implements Storage {
       return [this.#history.enter(record)];
     });
     this.#history.deliver(changes);
-    this.#history.proceedTo(last.revision);
+    this.#history.proceedTo(events.at(-1)?.revision ?? 0);
     this.#waits.applied(this.#history.revision);
     this.#forgetCompacted(fresh);
     this.#forgetEarly();

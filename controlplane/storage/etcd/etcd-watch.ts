@@ -34,6 +34,20 @@ export interface EtcdWatchOptions {
   reload(): Promise<void>;
 }
 
+/** A revision is missing. Some releases of etcd drop a deletion at the compacted revision from a watch that begins there. */
+export class RevisionGapError extends Error {
+  override readonly name = 'RevisionGapError';
+}
+
+/** Throws `RevisionGapError` unless each revision above `applied` has an event. */
+export function assertComplete(events: readonly EtcdEvent[], applied: number): void {
+  let last = applied;
+  for (const { revision } of events) {
+    if (revision > last + 1) throw new RevisionGapError(`etcd has sent revision ${revision} after ${last}`);
+    last = Math.max(last, revision);
+  }
+}
+
 const EVERY_KEY = Buffer.alloc(1);
 const REOPEN = { firstMs: 50, longestMs: 2000 };
 
@@ -41,15 +55,17 @@ const REOPEN = { firstMs: 50, longestMs: 2000 };
 export async function followEtcd(options: EtcdWatchOptions): Promise<void> {
   const { clock, logger, signal } = options;
   const backoff = new Backoff({ ...REOPEN });
+  let mustReload = false;
   while (!signal.aborted) {
     const before = options.applied();
     try {
       await options.verify();
-      const end = await watchOnce(options);
-      if (end === 'compacted') await options.reload();
+      if (mustReload || (await watchOnce(options)) === 'compacted') await options.reload();
+      mustReload = false;
     } catch (error) {
       if (signal.aborted) return;
       logger.warn({ err: error, revision: options.applied() }, 'The watch of etcd broke and is opened again');
+      mustReload = error instanceof RevisionGapError;
     }
     if (options.applied() > before) backoff.reset();
     await pause(clock, backoff.next(), signal);
