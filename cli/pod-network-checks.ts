@@ -29,12 +29,15 @@ export async function checkPodNetwork({ network, places, usesCni }: PodNetworkHo
 
 function finding(name: string, { problem, instead }: Means, consequence: string): Finding {
   if (problem === '') return { name, verdict: 'ok', text: instead === '' ? 'there' : instead };
-  const [, remedy] = /\((.+)\)/.exec(problem) ?? [];
+  // The remedy stands in parentheses.
+  const open = problem.indexOf(' (');
+  const close = problem.indexOf(')', open);
+  const isNamed = open >= 0 && close > open;
   return {
     name,
     verdict: 'warn',
-    text: `${problem.replace(/ \(.+\)/, '')}: ${consequence}`,
-    remedy: remedy ?? 'install it, or choose another --pod-network',
+    text: `${isNamed ? problem.slice(0, open) + problem.slice(close + 1) : problem}: ${consequence}`,
+    remedy: isNamed ? problem.slice(open + 2, close) : 'install it, or choose another --pod-network',
   };
 }
 

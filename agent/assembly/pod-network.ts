@@ -86,7 +86,8 @@ export function createPodNetwork(base: Base, deps: PodNetworkDeps): NodePodNetwo
 }
 
 /** The UDP port that other nodes send to; 0 if the network has none. */
-export function podNetworkPort(mode: string, { podNetworkPort: port }: Pick<AgentFlags, 'podNetworkPort'>): number {
+export function podNetworkPort(mode: string, flags: Pick<AgentFlags, 'podNetworkPort'>): number {
+  const port = flags.podNetworkPort;
   if (mode === 'none' || mode === 'routes') return 0;
   return port === 0 ? DEFAULT_PORTS[mode === 'wireguard' ? mode : 'vxlan'] : port;
 }

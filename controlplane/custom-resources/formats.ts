@@ -154,4 +154,4 @@ export function fitsFormat(format: string, text: string): boolean {
 const ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~\\u0080-\\u{10ffff}-]+";
 const ADDRESS = `(?:${ATOM}(?:\\.${ATOM})*|"(?:[^"\\\\]|\\\\.)*")@(?:${ATOM}(?:\\.${ATOM})*|\\[[^\\[\\]]*\\])`;
 /** An address alone, or in angle brackets after the name of its owner. */
-const EMAIL = new RegExp(`^\\s*(?:${ADDRESS}|[^<>@,;:]*<${ADDRESS}>)\\s*$`, 'u');
+const EMAIL = new RegExp(`^\\s*(?:${ADDRESS}|(?:[^<>@,;:\\s][^<>@,;:]*)?<${ADDRESS}>)\\s*$`, 'u');

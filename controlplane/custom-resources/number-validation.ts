@@ -23,7 +23,7 @@ export function numberErrors(value: number | bigint, schema: JsonSchema, path: s
     errors.push(new JunctionError(invalid('<nil>', '', `${what} value must be of type ${wanted} in ${path}`), path));
     return false;
   };
-  const boundOf = (bound: number, what: string): number | bigint =>
+  const boundOf = (bound: number | bigint, what: string): number | bigint =>
     fits(bound, what) && isWhole(value) ? truncated(bound) : bound;
   fits(value, 'Checked');
   if (multipleOf !== undefined) {
@@ -43,7 +43,8 @@ export function numberErrors(value: number | bigint, schema: JsonSchema, path: s
   return errors;
 }
 
-function truncated(bound: number): number | bigint {
+function truncated(bound: number | bigint): number | bigint {
+  if (typeof bound === 'bigint') return bound;
   const whole = Math.trunc(bound);
   return Number.isSafeInteger(whole) ? whole : BigInt(whole);
 }

@@ -366,6 +366,9 @@ test('bounds of integers are integers, and multiples of fractions are found in s
     '<nil>: Invalid value: "": Maximum boundary value must be of type integer (default format) in spec.n',
   ]);
   assert.deepEqual(faults(ofNumber({ type: 'number', multipleOf: 0.1 }), { n: 0.3 }), []);
+  // A bound beyond 2^53 is exact in the definition.
+  const exact = 9_223_372_036_854_774_807n as unknown as number;
+  assert.deepEqual(faults(ofNumber({ type: 'integer', maximum: exact }), { n: 12 }), []);
   assert.deepEqual(faults(ofNumber({ type: 'number', maximum: 1e6 }), { n: 2000000.5 }), [
     'spec.n: Invalid value: 2.0000005e+06: spec.n in body should be less than or equal to 1e+06',
   ]);
