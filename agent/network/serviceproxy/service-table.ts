@@ -2,8 +2,8 @@
  * Holds the ports of all services of one address family, and updates those of the services that changed. Services may claim the
  * same address and port: then the oldest service has it, and a cluster IP belongs to its service before all others. Whoever may
  * write a service could otherwise take the traffic of another one, such as queries to the name server. What the cluster itself
- * needs belongs to no service: the addresses of API servers, and the ports of agents and of the pod network. `ServiceProxy` has
- * one table for each family, and passes the changes on to the writer of rules.
+ * needs belongs to no service: the addresses of API servers, the ports of etcd on their hosts, and the ports of agents and of
+ * the pod network. `ServiceProxy` has one table for each family, and passes the changes on to the writer of rules.
  */
 import type { Service } from '../../../api/machinery/kinds.ts';
 import type { Family } from './addresses.ts';
@@ -26,6 +26,8 @@ export interface PortChange {
 const NO_PORTS: readonly ServicePort[] = [];
 /** The service whose endpoints are the API servers. */
 const API_SERVERS = 'default/kubernetes';
+/** The ports of etcd, which often runs on the hosts of the API servers. */
+const ETCD_PORTS = [2379, 2380] as const;
 
 export class ServiceTable {
   readonly #options: ServiceTableOptions;
@@ -38,7 +40,7 @@ export class ServiceTable {
   readonly #clusterIps = new Map<string, Set<string>>();
   /** The services that have an address as an external one. */
   readonly #external = new Map<string, Set<string>>();
-  /** `ADDRESS PROTOCOL PORT` of each API server. */
+  /** `ADDRESS PROTOCOL PORT` of each API server, and of etcd on its host. */
   #apiServers: ReadonlySet<string> = new Set();
 
   constructor(options: ServiceTableOptions) {
@@ -80,12 +82,16 @@ export class ServiceTable {
   }
 
   #readApiServers(asked: readonly ServicePort[], rivals: Set<string>): void {
-    const servers = asked.flatMap(({ protocol, cluster }) =>
-      cluster.map(({ ip, port }) => `${ip} ${protocol} ${port}`),
+    const servers = new Set(
+      asked.flatMap(({ protocol, cluster }) =>
+        cluster.flatMap(({ ip, port }) => [
+          `${ip} ${protocol} ${port}`,
+          ...ETCD_PORTS.map((etcd) => `${ip} TCP ${etcd}`),
+        ]),
+      ),
     );
-    const isSame = servers.length === this.#apiServers.size && servers.every((server) => this.#apiServers.has(server));
-    if (isSame) return;
-    this.#apiServers = new Set(servers);
+    if (servers.symmetricDifference(this.#apiServers).size === 0) return;
+    this.#apiServers = servers;
     for (const services of this.#external.values()) for (const service of services) rivals.add(service);
   }
 

@@ -1,6 +1,13 @@
 /** Computes at which addresses a service of type LoadBalancer is reachable, and which ports it needs there. Pure. */
 import type { EndpointSlice, Node, Service } from '../../../api/machinery/kinds.ts';
-import { canonicalIp } from '../../../api/meta/ip-addresses.ts';
+import {
+  canonicalIp,
+  isLinkLocalUnicast,
+  isLoopback,
+  isMulticast,
+  isUnspecified,
+  parseIp,
+} from '../../../api/meta/ip-addresses.ts';
 
 /** The class of services that this controller serves, beside those without a class. */
 export const LOAD_BALANCER_CLASS = 'orchlet.local/service-lb';
@@ -22,7 +29,7 @@ export const portsOf = ({ spec }: Service): string[] =>
 export interface NodeAddresses {
   readonly name: string;
   readonly addresses: readonly string[];
-  /** The port of the agent's server, which no service may have. */
+  /** The port of the agent's server, which no service may have at this node. */
   readonly agentPort: number;
 }
 
@@ -44,16 +51,25 @@ export function balancedNodes(nodes: readonly Node[]): NodeAddresses[] {
     .toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** The external addresses of a family, or the internal ones if the node has none. */
+/**
+ * The external addresses of a family, or the internal ones if the node has none. Nodes write them: every node would redirect
+ * what it sends to an address of the host itself, or to the metadata service of its cloud, to the endpoints of a service.
+ */
 function reachableAddresses(addresses: NonNullable<NonNullable<Node['status']>['addresses']>): string[] {
   const ofType = (wanted: string, isV6: boolean): string[] =>
     addresses
       .filter(({ type, address }) => type === wanted && address.includes(':') === isV6)
-      .flatMap(({ address }) => canonicalIp(address) ?? []);
+      .flatMap(({ address }) => (isOfANode(address) ? (canonicalIp(address) ?? []) : []));
   return [false, true].flatMap((isV6) => {
     const external = ofType('ExternalIP', isV6);
     return external.length > 0 ? external : ofType('InternalIP', isV6);
   });
+}
+
+function isOfANode(address: string): boolean {
+  const ip = parseIp(address);
+  if (ip === undefined) return false;
+  return ![isLoopback, isLinkLocalUnicast, isMulticast, isUnspecified].some((isSpecial) => isSpecial(ip));
 }
 
 /** The names of the nodes with a ready endpoint. */
@@ -64,6 +80,15 @@ export function nodesWithEndpoints(slices: readonly EndpointSlice[]): Set<string
       .filter(({ conditions }) => conditions?.ready !== false && conditions?.terminating !== true)
       .flatMap(({ nodeName }) => nodeName ?? []),
   );
+}
+
+/**
+ * The nodes at which the service may have its ports. A node states the port of its agent itself, which therefore counts for
+ * this node alone.
+ */
+export function nodesFor(service: Service, nodes: readonly NodeAddresses[]): NodeAddresses[] {
+  const ports = new Set(portsOf(service));
+  return nodes.filter(({ agentPort }) => !ports.has(`TCP ${agentPort}`));
 }
 
 /**

@@ -21,6 +21,7 @@ import {
   balancerAddresses,
   isOurs,
   type NodeAddresses,
+  nodesFor,
   nodesWithEndpoints,
   portsOf,
 } from './load-balancer-addresses.ts';
@@ -30,6 +31,8 @@ const FINALIZER = 'service.kubernetes.io/load-balancer-cleanup';
 /** The annotation of services that this controller serves. */
 const MARK = 'orchlet.local/service-lb';
 const SERVICE_NAME = 'kubernetes.io/service-name';
+/** The ports of etcd, which runs on nodes too. */
+const ETCD_PORTS = [2379, 2380] as const;
 
 export interface ServiceLoadBalancersOptions {
   /** If false, the controller only gives back what it served before. */
@@ -139,7 +142,7 @@ class ServiceLoadBalancers {
   readonly #retry = (key: string): void => void this.#loop.queue.add(key);
 
   #addressesFor(key: string, service: Service): string[] {
-    return balancerAddresses(service, this.#balanced, () =>
+    return balancerAddresses(service, nodesFor(service, this.#balanced), () =>
       nodesWithEndpoints(this.#slices.byIndex('load-balancer', key)),
     );
   }
@@ -154,13 +157,13 @@ class ServiceLoadBalancers {
       : `port ${conflict.port} of the nodes is in use by the service ${conflict.holder}; it is tried again when that one is gone`;
   }
 
-  /** Nodes without their agent's port, or without the API server's, could not be reached by the control plane. */
-  #reserved({ spec }: Service): string | undefined {
-    const reserved = new Set([this.#options.apiServerPort, ...this.#balanced.map(({ agentPort }) => agentPort)]);
-    const port = (spec?.ports ?? []).find((each) => (each.protocol ?? 'TCP') === 'TCP' && reserved.has(each.port));
-    return port === undefined
-      ? undefined
-      : `port TCP ${port.port} belongs to the API server or to the agents of the nodes`;
+  /** Nodes without their agent's port, or without the API server's or etcd's, would take the control plane down. */
+  #reserved(service: Service): string | undefined {
+    const reserved = new Set([this.#options.apiServerPort, ...ETCD_PORTS].map((port) => `TCP ${port}`));
+    const port = portsOf(service).find((each) => reserved.has(each));
+    if (port !== undefined) return `port ${port} belongs to the API server or to etcd`;
+    const isNowhere = this.#balanced.length > 0 && nodesFor(service, this.#balanced).length === 0;
+    return isNowhere ? 'one of its ports belongs to the agents of all nodes' : undefined;
   }
 
   async #write(service: Service, addresses: readonly string[]): Promise<void> {

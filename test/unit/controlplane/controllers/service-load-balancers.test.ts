@@ -14,7 +14,12 @@ const FINALIZER = 'service.kubernetes.io/load-balancer-cleanup';
 function node(
   name: string,
   internal: readonly string[],
-  more: { readonly labels?: object; readonly external?: string; readonly ready?: string } = {},
+  more: {
+    readonly labels?: object;
+    readonly external?: string;
+    readonly ready?: string;
+    readonly agentPort?: number;
+  } = {},
 ): Node {
   return {
     apiVersion: 'v1',
@@ -27,7 +32,7 @@ function node(
         ...(more.external === undefined ? [] : [{ type: 'ExternalIP', address: more.external }]),
       ],
       conditions: [{ type: 'Ready', status: more.ready ?? 'True' }],
-      daemonEndpoints: { kubeletEndpoint: { Port: 10_250 } },
+      daemonEndpoints: { kubeletEndpoint: { Port: more.agentPort ?? 10_250 } },
     },
   } as unknown as Node;
 }
@@ -92,6 +97,21 @@ describe('the addresses of a load balancer', () => {
       balancerAddresses(service('web', { loadBalancerIP: '192.0.2.2' }), balanced, () => new Set()),
       ['192.0.2.2'],
     );
+  });
+});
+
+describe('a node that lies', () => {
+  it('makes no address of the host or of a metadata service an address of load balancers', () => {
+    const claimed = ['127.0.0.1', '169.254.169.254', '0.0.0.0', '224.0.0.1', 'fe80::1', '::1', '192.0.2.9'];
+    assert.deepEqual(balancedNodes([node('evil', claimed)])[0]?.addresses, ['192.0.2.9']);
+    assert.deepEqual(balancedNodes([node('evil', [], { external: '169.254.169.254' })])[0]?.addresses, []);
+  });
+
+  it('about the port of its agent takes that port from services at its own addresses alone', async () => {
+    const evil = node('evil', ['192.0.2.9'], { agentPort: 80 });
+    const t = await started({ objects: [...NODES, [nodes, evil], [services, service('web')]] });
+    assert.deepEqual(t.ips('web'), ['192.0.2.1 VIP', '192.0.2.2 VIP']);
+    await t.stop();
   });
 });
 
@@ -182,13 +202,14 @@ describe('services of type LoadBalancer', () => {
     await t.stop();
   });
 
-  it('do not get the ports of the API server and of agents', async () => {
-    const ports = (port: number) => ({ ports: [{ port, protocol: 'TCP' }] });
-    const t = await started({
-      objects: [...NODES, [services, service('api', ports(6443))], [services, service('agent', ports(10_250))]],
-    });
-    assert.deepEqual([t.ips('api'), t.ips('agent')], [[], []]);
-    assert.equal(t.events().filter((event) => event.includes('belongs to the API server or to the agents')).length, 2);
+  it('do not get the ports of the API server, of etcd and of agents', async () => {
+    const reserved = [6443, 2379, 2380, 10_250];
+    const of = (port: number): Service => service(`port-${port}`, { ports: [{ port, protocol: 'TCP' }] });
+    const t = await started({ objects: [...NODES, ...reserved.map((port) => [services, of(port)] as const)] });
+    for (const port of reserved) assert.deepEqual(t.ips(`port-${port}`), []);
+    const text = t.events().join('\n');
+    assert.equal(text.match(/belongs to the API server or to etcd/g)?.length, 3);
+    assert.match(text, /one of its ports belongs to the agents of all nodes/);
     await t.stop();
   });
 

@@ -120,6 +120,13 @@ describe('a service that claims what the cluster needs', () => {
     assert.deepEqual(put('shop/evil', claim('192.0.2.1', 'UDP', 6443)), ['192.0.2.1'], 'another protocol is free');
   });
 
+  it('gets no port of etcd on the hosts of API servers', () => {
+    servers = ['192.0.2.1'];
+    put('default/kubernetes', API);
+    for (const port of [2379, 2380]) assert.deepEqual(put('shop/evil', claim('192.0.2.1', 'TCP', port)), []);
+    assert.deepEqual(put('shop/evil', claim('192.0.2.9', 'TCP', 2379)), ['192.0.2.9'], 'elsewhere it is free');
+  });
+
   it('gets no port of agents and of the pod network at any address', () => {
     assert.deepEqual(put('shop/evil', claim('192.0.2.9', 'TCP', 10250)), []);
     assert.deepEqual(put('shop/evil', claim('192.0.2.9', 'UDP', 8472)), []);
