@@ -64,7 +64,7 @@ export function violations(operations: readonly Operation[], segments: readonly 
   const end = Math.max(0, ...segments.map(({ through }) => through));
   checkWrites(operations, byKey, covered, end, report);
   checkLists(operations, sequence, covered, report);
-  checkOrder(operations, byKey, { unseen: (least) => !covered(least, end), report });
+  checkOrder(operations, byKey, { covered, end, report });
   return found;
 }
 
@@ -184,7 +184,10 @@ function checkDone(
     report(`${shown(event)} was written over revision ${expected ?? 'none'}, but follows ${shown(before)}`);
 }
 
-/** Checks that a list shows the state of all keys at its revision. */
+/**
+ * Checks that a list shows the state of all keys at its revision: that of the list before it with the events in between. A list
+ * after a gap of all watches is not checked but believed, because the last event of a key may be one that no watch saw.
+ */
 function checkLists(
   operations: readonly Operation[],
   sequence: readonly SeenEvent[],
@@ -198,11 +201,12 @@ function checkLists(
   let state = new Map(first.items);
   let next = 0;
   for (const list of lists) {
-    if (!covered(base, list.revision)) state = new Map(list.items);
+    const isFollowed = list.revision === base || covered(base, list.revision);
+    if (!isFollowed) state = new Map(list.items);
     base = list.revision;
     for (let event = sequence[next]; event !== undefined && event.revision <= list.revision; event = sequence[next]) {
       next += 1;
-      if (event.revision <= first.revision) continue;
+      if (!isFollowed || event.revision <= first.revision) continue;
       if (event.type === 'DELETED') state.delete(event.key);
       else state.set(event.key, { revision: event.revision, value: event.value });
     }
@@ -218,8 +222,9 @@ const textOf = (seen: SeenVersion | undefined): string =>
   seen === undefined ? 'nothing' : `${seen.value}@${seen.revision}`;
 
 interface Order {
-  /** Whether the watches may have missed an event after a revision. */
-  readonly unseen: (least: number) => boolean;
+  readonly covered: Covered;
+  /** The newest revision that a watch showed. */
+  readonly end: number;
   readonly report: (sentence: string) => void;
 }
 
@@ -227,16 +232,17 @@ interface Order {
 function checkOrder(
   operations: readonly Operation[],
   byKey: ReadonlyMap<string, readonly SeenEvent[]>,
-  { unseen, report }: Order,
+  { covered, end, report }: Order,
 ): void {
-  const finished = operations.filter((one) => newestOf(one, byKey) !== undefined).sort((a, b) => a.endMs - b.endMs);
+  const shownBy = (one: Operation): number | undefined => newestOf(one, byKey, covered);
+  const finished = operations.filter((one) => shownBy(one) !== undefined).sort((a, b) => a.endMs - b.endMs);
   const newest = new Map<string, number>();
   let newestOfAll = 0;
   let next = 0;
   for (const one of [...operations].sort((a, b) => a.startMs - b.startMs)) {
     for (let done = finished[next]; done !== undefined && done.endMs < one.startMs; done = finished[next]) {
       next += 1;
-      const revision = newestOf(done, byKey) ?? 0;
+      const revision = shownBy(done) ?? 0;
       newestOfAll = Math.max(newestOfAll, revision);
       if (done.kind !== 'list') newest.set(done.key, Math.max(newest.get(done.key) ?? 0, revision));
     }
@@ -244,10 +250,11 @@ function checkOrder(
       if (one.revision < newestOfAll) report(`a list shows ${one.revision}, after ${newestOfAll} was shown`);
     } else if (one.kind === 'read' && one.found === undefined) {
       const least = newest.get(one.key) ?? 0;
-      if (!isDeleted(byKey.get(one.key) ?? [], least) && !(unseen(least) && mayBeDeleted(operations, one, least)))
-        report(`a read of ${one.key} finds nothing, after ${least} was shown and nobody deleted it`);
+      const isExplained =
+        isDeleted(byKey.get(one.key) ?? [], least) || (!covered(least, end) && mayBeDeleted(operations, one, least));
+      if (!isExplained) report(`a read of ${one.key} finds nothing, after ${least} was shown and nobody deleted it`);
     } else {
-      const revision = newestOf(one, byKey);
+      const revision = shownBy(one);
       const least = newest.get(one.key) ?? 0;
       if (revision !== undefined && (revision < least || (one.kind === 'write' && revision === least)))
         report(`a ${one.kind} of ${one.key} gives ${revision}, after ${least} was shown`);
@@ -278,11 +285,17 @@ function mayBeDeleted(
   );
 }
 
-function newestOf(one: Operation, byKey: ReadonlyMap<string, readonly SeenEvent[]>): number | undefined {
+/** Returns the newest revision that an operation shows for certain. */
+function newestOf(
+  one: Operation,
+  byKey: ReadonlyMap<string, readonly SeenEvent[]>,
+  covered: Covered,
+): number | undefined {
   if (one.kind === 'list') return one.revision;
   if (one.kind === 'read') return one.found?.revision;
   if (one.outcome !== 'done') return undefined;
   if (one.revision !== undefined) return one.revision;
   const { expected = 0 } = one;
-  return byKey.get(one.key)?.find((event) => event.revision > expected && event.type === 'DELETED')?.revision;
+  const deletion = byKey.get(one.key)?.find((event) => event.revision > expected && event.type === 'DELETED');
+  return deletion !== undefined && covered(expected, deletion.revision) ? deletion.revision : undefined;
 }

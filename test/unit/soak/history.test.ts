@@ -61,6 +61,31 @@ describe('the judgement of a soak', () => {
     assert.match(violations([...before, deletion, read(undefined, '', [6, 7])], whole).join(), /nobody deleted it/);
   });
 
+  it('believes a list after a gap of all watches, and checks the next one from there', () => {
+    const gap: readonly WatchSegment[] = [
+      { name: 'watch', from: 10, through: 12, events: EVENTS.slice(0, 2) },
+      { name: 'watch', from: 15, through: 20, events: [] },
+    ];
+    const updated = [
+      listAt(10, [], 0),
+      listAt(16, [['a', 13, 'a3']], 1),
+      listAt(17, [['a', 13, 'a3']], 2),
+      listAt(18, [['a', 13, 'a3']], 3),
+    ];
+    assert.deepEqual(violations(updated, gap), []);
+    const reappearing = [...updated.slice(0, 3), listAt(18, [['a', 12, 'a2']], 3)];
+    assert.match(violations(reappearing, gap).join(), /the list at 18 shows a=a2@12, but it is a3@13/);
+  });
+
+  it('does not take a deletion after a gap of all watches for one that ended before', () => {
+    const gap: readonly WatchSegment[] = [
+      { name: 'watch', from: 10, through: 12, events: EVENTS.slice(0, 2) },
+      { name: 'watch', from: 15, through: 20, events: [{ type: 'DELETED', key: 'a', revision: 16, value: 'a3' }] },
+    ];
+    const operations = [...WRITES, write('a3', undefined, 14, [6, 7]), read(14, 'a3', [8, 9])];
+    assert.deepEqual(violations(operations, gap), []);
+  });
+
   it('finds nothing where the promise is kept', () => {
     const operations = [
       listAt(10, [], -2),
