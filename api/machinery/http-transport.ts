@@ -4,7 +4,7 @@
  * the next request opens a new session. `http-client.ts` adds the API on top of it.
  */
 import { isIP } from 'node:net';
-import type { ConnectionOptions } from 'node:tls';
+import { checkServerIdentity, type ConnectionOptions, type PeerCertificate } from 'node:tls';
 import type { Clock } from './clock.ts';
 import {
   type Connection,
@@ -39,6 +39,8 @@ export interface ClientCertificate {
   readonly key?: string | undefined;
 }
 
+/** The organization of the certificates of nodes. */
+const NODES = 'system:nodes';
 const PATIENT: Patience = { idleMs: 30_000, pingMs: 15_000, connectMs: 30_000 };
 /** Where another server could answer, a dead one is left within two seconds. */
 const IMPATIENT: Patience = { idleMs: 600, pingMs: 1200, connectMs: 1800 };
@@ -173,10 +175,23 @@ export class HttpTransport {
       port: this.#url.port === '' ? 443 : Number(this.#url.port),
       ALPNProtocols: ['h2', 'http/1.1'],
       rejectUnauthorized: insecureSkipVerify !== true,
+      checkServerIdentity: checkApiServer,
       ...(ca === undefined ? {} : { ca }),
       ...(name === undefined ? {} : { servername: name }),
       ...(certificate === undefined ? {} : { cert: certificate }),
       ...(key === undefined ? {} : { key }),
     };
   }
+}
+
+/**
+ * The CA of a cluster also signs the serving certificates of its nodes. Whoever has one, and can write the addresses of API
+ * servers, must not be one for all other nodes.
+ */
+function checkApiServer(host: string, certificate: PeerCertificate): Error | undefined {
+  // A certificate without a subject has none here.
+  const { CN, O } = (certificate as Partial<PeerCertificate>).subject ?? {};
+  const isOfNode = [O].flat().includes(NODES) || [CN].flat().some((name) => name?.startsWith('system:node:') === true);
+  if (isOfNode) return new Error(`${host} has the certificate of a node, which is no API server`);
+  return checkServerIdentity(host, certificate);
 }

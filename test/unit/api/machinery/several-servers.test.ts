@@ -19,6 +19,8 @@ import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { until } from '../../../until.ts';
 
 let pem: { readonly ca: string; readonly cert: string; readonly key: string };
+/** Like `pem`, as the signer of kubelets' serving certificates makes them. */
+let ofNode: Pick<typeof pem, 'cert' | 'key'>;
 let directory: string;
 
 before(async () => {
@@ -28,6 +30,9 @@ before(async () => {
   const wanted = { subject: { commonName: 'server' }, usage: 'server auth', lifetimeMs: 3_600_000, names } as const;
   const made = await issue(wanted, authority, Date.now());
   pem = { ca: authority.certificatePem, cert: made.certificatePem, key: made.privateKeyPem };
+  const subject = { commonName: 'system:node:evil', organizations: ['system:nodes'] };
+  const node = await issue({ ...wanted, subject }, authority, Date.now());
+  ofNode = { cert: node.certificatePem, key: node.privateKeyPem };
 });
 after(() => rm(directory, { recursive: true, force: true }));
 
@@ -44,12 +49,12 @@ interface Server {
 }
 
 /** A small API server behind a connection that can be cut without a word. */
-async function startServer(t: TestContext, name: string): Promise<Server> {
+async function startServer(t: TestContext, name: string, { cert, key } = pem as typeof ofNode): Promise<Server> {
   const watches = new Set<ServerHttp2Stream>();
   const requests: string[] = [];
   const state = { status: 200 };
   const sessions = new Set<Http2Session>();
-  const server = createSecureServer({ cert: pem.cert, key: pem.key });
+  const server = createSecureServer({ cert, key });
   server.on('session', (session) => sessions.add(session));
   server.on('stream', (stream: ServerHttp2Stream, headers) => {
     const path = String(headers[':path']);
@@ -131,6 +136,19 @@ test('requests go to the next server when the first refuses connections', async 
   await first.kill();
   assert.equal(await nameFrom(client), 'second');
   assert.equal(list.current, second.url);
+});
+
+test('a node that is listed as a server gets no request, though the CA of the cluster signed its certificate', async (t) => {
+  const [evil, second] = [await startServer(t, 'evil', ofNode), await startServer(t, 'second')];
+  const { client, list } = clientOf(t, [evil, second]);
+  assert.equal(await nameFrom(client), 'second');
+  await second.kill();
+  await assert.rejects(nameFrom(client));
+  const older = new HttpClient({ server: evil.url, ca: pem.ca, clock: systemClock, http2: false });
+  t.after(() => older.close());
+  await assert.rejects(nameFrom(older), /has the certificate of a node/);
+  assert.deepEqual(evil.requests, []);
+  assert.ok(list.all.includes(evil.url));
 });
 
 test('all servers are tried', async (t) => {
