@@ -39,7 +39,8 @@ const BATCH_EVENTS = 500;
 const RECENT_BATCHES = 128;
 
 interface Batch {
-  /** The revision of the newest change of the commit, which `events` may lack because the group does not select it. */
+  /** The first and the newest revision of the commit. `events` has only the changes that the group selects. */
+  readonly first: number;
   readonly revision: number;
   readonly events: readonly WatchEvent[];
 }
@@ -128,9 +129,9 @@ export class WatchFanout {
   }
 
   deliver(events: readonly CacheEvent[]): void {
-    const revision = events.at(-1)?.revision ?? 0;
+    const [first = 0, revision = 0] = [events[0]?.revision, events.at(-1)?.revision];
     for (const [group, shown] of this.#shown(events)) {
-      group.recent.push({ revision, events: shown });
+      group.recent.push({ first, revision, events: shown });
       if (group.recent.length > RECENT_BATCHES) this.#trim(group);
       for (const member of group.members) {
         if (member.live) this.#send(member, shown, revision);
@@ -308,8 +309,7 @@ export class WatchFanout {
         if (!member.live) this.#awaitRevision(member);
         return;
       }
-      const sent = member.position >= group.recentFrom ? this.#sendRecent(member) : this.#sendHistory(member);
-      if (!sent) return;
+      if (!(member.position >= group.recentFrom ? this.#sendRecent(member) : this.#sendHistory(member))) return;
     }
   }
 
@@ -345,6 +345,7 @@ export class WatchFanout {
   #sendRecent(member: Member): boolean {
     for (const batch of member.group.recent) {
       if (batch.revision <= member.position) continue;
+      if (batch.first <= member.position) return this.#sendHistory(member); // A part of it was shown.
       if (!this.#send(member, batch.events, batch.revision)) return false;
     }
     member.position = Math.max(member.position, this.#newestOf(member.group));
@@ -355,12 +356,14 @@ export class WatchFanout {
     let events: WatchEvent[] = [];
     let through = member.position;
     for (const event of this.#source.history.after(member.position)) {
+      // The events of one revision are sent together, because the member goes on after a revision.
+      if (events.length >= BATCH_EVENTS && event.revision > through) {
+        if (!this.#send(member, events, through)) return false;
+        events = [];
+      }
       through = event.revision;
       const shown = event.shownTo(member.group.selection);
       if (shown !== undefined) events.push(shown);
-      if (events.length < BATCH_EVENTS) continue;
-      if (!this.#send(member, events, through)) return false;
-      events = [];
     }
     if (events.length > 0) return this.#send(member, events, through);
     member.position = through;

@@ -432,6 +432,19 @@ describe('the watch cache: watches', () => {
     );
   });
 
+  it('begins after a revision in the middle of a commit that equal watches received', async () => {
+    const fixture = new Fixture();
+    const cache = await fixture.open();
+    const { recorder: first } = watch(cache, everything, { afterRevision: cache.revision() });
+    await settle();
+    const revisions = await Promise.all(['p', 'q', 'r'].map((name) => fixture.put(name, {})));
+    await settle();
+    assert.equal(first.batches.length, 1);
+    const { recorder } = watch(cache, everything, { afterRevision: revisions[0] ?? 0 });
+    await settle();
+    assert.deepEqual(recorder.shown, first.shown.slice(1));
+  });
+
   it('gives one batch to all watches of equal selections', async () => {
     const fixture = new Fixture();
     const cache = await fixture.open();
