@@ -133,7 +133,9 @@ export async function decide(
   }
   while (!signal.aborted) {
     // The API server is not available; the next attempt follows.
-    const isAllowed = await mayReadPolicies(client).catch(() => undefined);
+    const answer = await mayReadPolicies(client).catch(() => undefined);
+    // Whoever keeps an authorizer from answering must not turn policies off by it.
+    const isAllowed = answer?.isFault === true && state === 'on' ? undefined : answer?.isAllowed;
     if (signal.aborted) return;
     if (isAllowed === true && state !== 'on') {
       start();
@@ -150,14 +152,19 @@ export async function decide(
   }
 }
 
-async function mayReadPolicies(client: Pick<Client, 'create'>): Promise<boolean> {
+/** With a fault, an authorizer that might have allowed it could not decide. */
+async function mayReadPolicies(
+  client: Pick<Client, 'create'>,
+): Promise<{ readonly isAllowed: boolean; readonly isFault: boolean }> {
   const review = await client.create(accessReviews, '', {
     apiVersion: 'authorization.k8s.io/v1',
     kind: 'SelfSubjectAccessReview',
     metadata: {},
     spec: { resourceAttributes: { group: 'networking.k8s.io', resource: 'networkpolicies', verb: 'list' } },
   } as never);
-  return (review as unknown as SelfSubjectAccessReview).status?.allowed === true;
+  const { allowed, evaluationError = '' } = (review as unknown as SelfSubjectAccessReview).status ?? {};
+  const isAllowed = allowed === true;
+  return { isAllowed, isFault: !isAllowed && evaluationError !== '' };
 }
 
 function createEnforcer(

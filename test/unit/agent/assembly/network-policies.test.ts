@@ -17,13 +17,13 @@ interface Situation {
 function setUp({ mode = 'auto', isOwnCluster = true, enforcedBefore = false }: Situation) {
   const clock = new FakeClock();
   const ending = new AbortController();
-  const allowed: { now: boolean | undefined } = { now: true };
+  const allowed: { now: boolean | undefined; fault?: string } = { now: true };
   const steps: string[] = [];
   const client = {
     create: () =>
       allowed.now === undefined
         ? Promise.reject(new Error('connection refused'))
-        : Promise.resolve({ status: { allowed: allowed.now } }),
+        : Promise.resolve({ status: { allowed: allowed.now, evaluationError: allowed.fault } }),
   };
   const running = decide(
     { flags: { networkPolicy: mode } as AgentFlags, clock, logger: silentLogger, signal: ending.signal },
@@ -57,6 +57,28 @@ it('a node that may read policies enforces them, and stops when the right goes, 
   allowed.now = true;
   await pass(65);
   assert.deepEqual(steps, ['start', 'off', 'start']);
+  await end();
+});
+
+it('a node goes on to enforce policies while an authorizer of the API server fails, and stops when it denies', async () => {
+  const { allowed, steps, pass, end } = setUp({});
+  await pass(5);
+  allowed.now = false;
+  allowed.fault = 'webhook: connection refused';
+  await pass(900);
+  assert.deepEqual(steps, ['start']);
+  allowed.fault = '';
+  await pass(10);
+  assert.deepEqual(steps, ['start', 'off']);
+  await end();
+});
+
+it('a node that has not enforced policies takes a denial with a fault as one, so that its pods start', async () => {
+  const { allowed, steps, pass, end } = setUp({});
+  allowed.now = false;
+  allowed.fault = 'clusterrole "gone" not found';
+  await pass(10);
+  assert.deepEqual(steps.at(-1), 'off');
   await end();
 });
 
