@@ -94,6 +94,7 @@ function checkWatches(
       const before = events[at - 1];
       if (before !== undefined && event.revision <= before.revision)
         report(`watch ${name} shows ${shown(event)} after ${shown(before)}`);
+      if (event.revision <= from) report(`watch ${name} shows ${shown(event)}, but begins after ${from}`);
     }
     const has = new Set(events.map(({ revision }) => revision));
     for (const event of sequence) {

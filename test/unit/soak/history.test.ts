@@ -161,6 +161,12 @@ describe('the judgement of a soak', () => {
       [segment([...EVENTS.slice(0, 1), ...EVENTS])],
     ],
     [
+      'a watch that shows an event from before its beginning',
+      /shows ADDED a=a1@11, but begins after 11/,
+      [],
+      [segment(), { name: 'watch', from: 11, through: 20, events: [...EVENTS] }],
+    ],
+    [
       'a watch that is out of order',
       /after ADDED b=b1@13/,
       [],
