@@ -1,6 +1,7 @@
 /**
  * Builds the nftables table that protects the VXLAN link. Pure. VXLAN authenticates nobody: whoever reaches its port could send
- * packets to pods. The table drops what does not come from the address of a node.
+ * packets to pods. The table drops what does not come from the address of a node, and what is forwarded to a node: packets of
+ * pods to this port of another node would arrive there from the address of this one. What nodes behind this host send passes.
  */
 import { formatIp, type Ip } from '../../../api/meta/ip-addresses.ts';
 
@@ -20,6 +21,11 @@ export function guardScript(port: number, peers: readonly Ip[]): string {
     '    type filter hook input priority -5; policy accept;',
     `    udp dport ${port} ip saddr != @peers4 drop`,
     `    udp dport ${port} ip6 saddr != @peers6 drop`,
+    '  }',
+    '  chain forward {',
+    '    type filter hook forward priority -5; policy accept;',
+    `    udp dport ${port} ip daddr @peers4 ip saddr != @peers4 drop`,
+    `    udp dport ${port} ip6 daddr @peers6 ip6 saddr != @peers6 drop`,
     '  }',
     '}',
     '',

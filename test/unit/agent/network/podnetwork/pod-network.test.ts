@@ -306,6 +306,15 @@ describe('the pod network of a node', () => {
     one.stop.abort();
   });
 
+  it('forwards nothing of pods to the port of the tunnel of another node', async () => {
+    const one = await started();
+    await one.client.create(nodes, '', nodeObject('b', 2));
+    await settle(one);
+    const [, forward = ''] = (one.state.guards.at(-1) ?? '').split('hook forward');
+    assert.match(forward, /udp dport 8472 ip daddr @peers4 ip saddr != @peers4 drop/);
+    one.stop.abort();
+  });
+
   it('masquerades with nftables where iptables is not installed', async () => {
     const one = setUp();
     one.state.hasIptables = false;
