@@ -147,7 +147,7 @@ async function start(
   };
 }
 
-/** On a full disk the record of an earlier start counts. */
+/** If the disk is full, the record of an earlier start remains in use. */
 async function recordHost(
   { flags, nodeName, rootDirectory, podLogsDirectory, logger }: Base,
   runtime: Runtime,

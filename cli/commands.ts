@@ -45,7 +45,7 @@ export const commands: readonly CommandRow[] = [
   },
   {
     name: 'reset',
-    summary: 'remove from this host what orchlet has made there',
+    summary: 'remove from this host what orchlet has created there',
     load: async () => (await import('./commands/reset.ts')).reset,
   },
   {

@@ -33,7 +33,7 @@ export interface ClusterFacts {
 
 /** How many other nodes are tried. */
 const MOST_NODES = 20;
-/** Any port: a refusal is an answer too. */
+/** Any port, because a refused connection is an answer too. */
 const SOME_PORT = 1;
 
 export async function checkNetwork(cluster: ClusterFacts, probes: NetworkProbes): Promise<readonly Finding[]> {
@@ -83,7 +83,7 @@ async function checkNodes(others: readonly ClusterNodeFacts[], probes: NetworkPr
     text: failed.map(({ text, outcome }) => `${text}: ${textOf(outcome)}`).join('; '),
     remedy:
       first.outcome === 'refused'
-        ? 'the host answers, its agent does not: systemctl status orchlet-agent.service there'
+        ? 'the host answers, but its agent does not: systemctl status orchlet-agent.service on that host'
         : 'a firewall between the hosts before 10250/tcp, or a host that is down',
   };
 }
@@ -102,7 +102,7 @@ function checkRange(own: ClusterNodeFacts | undefined): readonly Finding[] {
     {
       name: 'pod range',
       verdict: 'warn',
-      text: `a pod of this node has the address ${outside}, outside of ${own.podCidrs.join(', ')}: other nodes do not find it there`,
+      text: `a pod of this node has the address ${outside}, outside of ${own.podCidrs.join(', ')}: other nodes cannot reach it`,
       remedy:
         "the range of the runtime's CNI configuration (/etc/cni/net.d) or Docker network must be that of the node: kubectl get node -o yaml",
     },
@@ -142,7 +142,7 @@ async function checkPods(
     return {
       name,
       verdict: 'warn',
-      text: `this host reaches pods of other nodes, its pods do not: ${fromPods.map(({ text }) => text).join(', ')}`,
+      text: `this host reaches pods of other nodes, but its pods do not: ${fromPods.map(({ text }) => text).join(', ')}`,
       remedy: 'net.ipv4.ip_forward, a firewall of this host in FORWARD, or a network policy',
     };
   const who = pod === undefined ? 'this host reaches' : 'this host and its pods reach';

@@ -29,7 +29,7 @@ export async function checkPodNetwork({ network, places, usesCni }: PodNetworkHo
 
 function finding(name: string, { problem, instead }: Means, consequence: string): Finding {
   if (problem === '') return { name, verdict: 'ok', text: instead === '' ? 'there' : instead };
-  // The remedy stands in parentheses.
+  // The text has the remedy in parentheses.
   const open = problem.indexOf(' (');
   const close = problem.indexOf(')', open);
   const isNamed = open >= 0 && close > open;

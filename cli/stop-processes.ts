@@ -1,4 +1,4 @@
-/** Ends pods and processes of this host, for `orchlet stop` and `orchlet reset`. */
+/** Terminates pods and stops processes of this host, for `orchlet stop` and `orchlet reset`. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SHUTDOWN_STATE_FILE } from '../agent/assembly/node-shutdown.ts';
@@ -8,7 +8,7 @@ import { isOrchlet } from './processes.ts';
 import { KEEP_PODS_SIGNAL } from './shutdown.ts';
 import { systemdHost, unitOf } from './systemd-units.ts';
 
-/** Has the agent end its pods by priority, as at a shutdown of the host. Rejects if they have not ended in time. */
+/** Makes the agent terminate its pods by priority, as at a shutdown of the host. Rejects if they are not terminated in time. */
 export async function endPods(pid: number, rootDirectory: string, timeoutMs: number): Promise<void> {
   const state = join(rootDirectory, SHUTDOWN_STATE_FILE);
   const before = await readFile(state, 'utf8').catch(() => '');
@@ -19,7 +19,7 @@ export async function endPods(pid: number, rootDirectory: string, timeoutMs: num
   });
 }
 
-/** Ends a process without its pods. Resolves to the unit that it was stopped with, if there is one. */
+/** Stops a process without its pods. Resolves to the systemd unit of the process, if there is one. */
 export async function endProcess(pid: number, timeoutMs: number): Promise<string | undefined> {
   const unit = unitOf(pid, systemdHost);
   // systemd would restart a unit whose process is stopped by a signal.
@@ -38,7 +38,7 @@ async function waitFor(what: string, timeoutMs: number, look: () => Promise<bool
   const deadline = systemClock.monotonic() + timeoutMs;
   while (!(await look())) {
     if (systemClock.monotonic() > deadline)
-      throw new CommandError(`${what} did not end within ${timeoutMs / 1000} s; see its log, or give --timeout`);
+      throw new CommandError(`${what} did not stop within ${timeoutMs / 1000} s; see its log, or give --timeout`);
     await systemClock.sleep(100);
   }
 }

@@ -34,7 +34,7 @@ export interface NetworkPolicyDeps {
 export type NetworkPolicies = PodNetworkGate & Part;
 
 const RETRY_MS = 5_000;
-/** How often to check again whether the node may read policies, which it may not, or may. */
+/** How often to check whether the right of the node to read policies has changed. */
 const DENIED_MS = 60_000;
 const ALLOWED_MS = 300_000;
 const NONE: NetworkPolicies = { admit: () => Promise.resolve(), forget: () => undefined };
@@ -114,8 +114,8 @@ export function createNetworkPolicies(base: Base, deps: NetworkPolicyDeps): Netw
 }
 
 /**
- * Calls `start`, or `off`, and with `auto` the other one when the right to read policies goes or comes: a control plane with
- * `--disable network-policies` takes the right away.
+ * Calls `start`, or `off`. With `auto`, it calls the other one when the node gets or loses the right to read policies. A
+ * control plane with `--disable network-policies` takes the right away.
  */
 export async function decide(
   { flags, clock, logger, signal }: Pick<Base, 'flags' | 'clock' | 'logger' | 'signal'>,

@@ -33,7 +33,7 @@ export interface PodNetworkDeps {
   readonly runtime: Pick<Runtime, 'cniPlaces'>;
   /** Whether the nodes of this cluster provide its services. Rejects with the signal's reason. */
   readonly nodesProvideServices: (signal: AbortSignal) => Promise<boolean>;
-  /** What the control plane tells its agents; empty if it tells nothing. */
+  /** The mode that the control plane publishes for its agents; empty if it publishes none. */
   readonly annotation: (key: string) => string;
 }
 
@@ -104,7 +104,7 @@ export async function chosenMode(
   return mode === 'none' ? undefined : mode;
 }
 
-/** What the annotation of the cluster means. A control plane of an earlier release tells nothing. */
+/** Returns the mode that the annotation of the cluster selects. A control plane of an earlier release writes none. */
 export const modeOfCluster = (told: string): NetworkMode | 'none' =>
   told === 'none' || told === 'wireguard' || told === 'routes' ? told : 'vxlan';
 

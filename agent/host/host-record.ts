@@ -11,7 +11,7 @@ export const HOST_RECORD_FILE = 'host-record.json';
 export interface HostRecord {
   readonly nodeName: string;
   readonly dockerEndpoint: string;
-  /** Empty if the agent looked for a runtime itself. */
+  /** Empty if the agent selected the runtime itself. */
   readonly criEndpoint: string;
   readonly podLogsDirectory: string;
   readonly cgroupRoot: string;
@@ -37,7 +37,7 @@ export async function writeHostRecord(rootDirectory: string, record: HostRecord)
 
 /** Returns `undefined` without a record, or with one that is damaged. */
 export async function readHostRecord(rootDirectory: string): Promise<HostRecord | undefined> {
-  // What cannot be read is like no record.
+  // An unreadable record counts as none.
   const text = await readFile(join(rootDirectory, HOST_RECORD_FILE), 'utf8').catch(() => '');
   try {
     const found = JSON.parse(text) as Partial<Record<string, unknown>> | null;
@@ -45,7 +45,7 @@ export async function readHostRecord(rootDirectory: string): Promise<HostRecord 
     if (values.some(([, value]) => typeof value !== 'string')) return undefined;
     return Object.fromEntries(values) as unknown as HostRecord;
   } catch {
-    // A damaged record is like none: the defaults count.
+    // A damaged record counts as none, and the defaults apply.
     return undefined;
   }
 }

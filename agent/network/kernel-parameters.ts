@@ -87,14 +87,14 @@ export async function kernelParameterRecords({ records = RECORDS }: KernelParame
   );
 }
 
-/** Restores the value before the first change, unless somebody else has changed the parameter meanwhile. */
+/** Restores the value before the first change, unless another program has changed the parameter since. */
 export async function restoreKernelParameter(
   { name, before, set }: KernelParameterRecord,
   { records = RECORDS, parameters = PARAMETERS }: KernelParameterPlaces = {},
 ): Promise<void> {
   const path = resolve(parameters, name);
   if (!path.startsWith(`${parameters}/`)) throw new Error(`${name} is not the name of a kernel parameter`);
-  // A parameter of an interface or a module that is gone.
+  // The parameter belonged to an interface or a module that is gone.
   const now = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return '';
     throw error;

@@ -3,8 +3,8 @@
  * `kubernetes` name. The latter are stored, so that an agent that starts while the server of its kubeconfig is dead finds
  * another one.
  *
- * The endpoints are only as trustworthy as who may write them, so they are used where the CA of the kubeconfig vouches for each
- * server.
+ * Users other than administrators may be able to write the endpoints, so they are used only with a CA in the kubeconfig, which
+ * each server has to prove.
  */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';

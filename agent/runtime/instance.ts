@@ -1,4 +1,4 @@
-/** The name by which the pods of one agent are told from those of other agents that use the same container runtime. */
+/** The name that distinguishes the pods of one agent from those of other agents on the same container runtime. */
 import { createHash } from 'node:crypto';
 
 /** The label of everything that an agent creates in a container runtime. Its value is the agent's instance. */

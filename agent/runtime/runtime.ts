@@ -308,7 +308,7 @@ export interface Runtime {
   features(): Promise<RuntimeFeatures>;
   /** Returns `cgroupfs` or `systemd`, if the runtime reports its driver. */
   cgroupDriver(): Promise<'cgroupfs' | 'systemd' | undefined>;
-  /** Returns where the runtime looks for CNI plugins and their configuration; `undefined` if it uses none. */
+  /** Returns the directories of the runtime's CNI plugins and their configuration; `undefined` if it uses none. */
   cniPlaces(): Promise<CniPlaces | undefined>;
   /** Sets the pod CIDRs of this node. They may arrive and change while the agent runs. */
   setPodCidr(cidrs: readonly string[], settings?: PodNetworkSettings): Promise<void>;

@@ -14,7 +14,7 @@ const DIRECTORY = 'exclusive-volumes';
 
 export class ExclusiveVolumes {
   readonly #pods: string;
-  /** Two pods must not look for each other at the same time. */
+  /** Only one pod at a time may check which other pods have the volume. */
   readonly #queue = new SerialQueue();
 
   /** `--root-dir`. */

@@ -57,7 +57,7 @@ export class PodObjects implements ReferencedObjects {
   }
 }
 
-/** Every source sets the annotation itself, whatever the pod says. */
+/** Every source sets the annotation itself, and replaces one that the pod has. */
 function isOfFolder(pod: Pod): boolean {
   return pod.metadata.annotations?.[ANNOTATION_CONFIG_SOURCE] === 'file';
 }

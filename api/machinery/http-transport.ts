@@ -59,7 +59,7 @@ export class HttpTransport {
     this.#options = options;
     this.#ca = options.ca;
     this.#servers = options.servers ?? new ServerList([options.server], options.clock);
-    // What is open to the server that was left can only wait for nothing.
+    // Requests that are open at the server that was left would never be answered.
     this.#unfollow = this.#servers.onMove(() => this.closeConnections());
   }
 

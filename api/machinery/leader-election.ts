@@ -19,7 +19,7 @@ import type { TypedClient } from './typed-client.ts';
 export interface LeaderElectionTimes {
   /** How long candidates wait after the last renewal that they saw. */
   readonly leaseDurationMs: number;
-  /** How long the leader tries to renew before its term ends. */
+  /** How long the leader tries to renew before its term is over. */
   readonly renewDeadlineMs: number;
   /** The time between two attempts. */
   readonly retryPeriodMs: number;
@@ -83,7 +83,7 @@ export async function runLeaderElection(
   while (!signal.aborted) {
     if (!(await candidate.acquire(signal))) return;
     await candidate.serveTerm(lead, signal);
-    // Others are first after a term that ended early.
+    // After a term that ended early, other candidates get the first attempt.
     await pause(options.clock, options.retryPeriodMs, signal);
   }
 }
@@ -98,7 +98,7 @@ interface Observed {
 /** What the last successful write guarantees. */
 interface Tenure {
   readonly monotonicMs: number;
-  /** Passes during the sleep of a host, when monotonic time stands still. */
+  /** Advances during the sleep of a host, when monotonic time does not. */
   readonly wallMs: number;
 }
 
@@ -125,7 +125,7 @@ class Candidate {
         else logger.warn({ err: error, lease: name }, 'The lease could not be acquired; trying again');
       }
       const jittered = retryPeriodMs * (1 + JITTER * random());
-      // A lease that ends before the next attempt is taken when it ends.
+      // A lease that expires before the next attempt is taken when it expires.
       await pause(clock, Math.min(jittered, this.#expiresInMs() ?? jittered), signal);
     }
     return false;

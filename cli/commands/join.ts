@@ -167,7 +167,7 @@ async function discover(url: string, tokenId: string, tokenSecret: string): Prom
   }
 }
 
-/** Asks one server after the other. A server that is wrong ends the search, one that does not answer does not. */
+/** Tries one server after the other. Throws at the first wrong server; a server that does not answer is skipped. */
 async function discoverFirst(
   urls: readonly string[],
   token: { readonly id: string; readonly secret: string },
@@ -290,7 +290,7 @@ async function becomeNode({ url, ca, servers }: VerifiedCluster, values: JoinVal
   await writeFile(joinPath(values.configDir, 'join.env'), `ORCHLET_JOIN_FLAGS=${agentFlags.join(' ')}\n`, {
     mode: 0o644,
   });
-  io.stdout.write(`The cluster at ${url} is the right one; ${bootstrap} is written.\n`);
+  io.stdout.write(`Verified the cluster at ${url}, and wrote ${bootstrap}.\n`);
   if (values.start && startService())
     io.stdout.write(`${UNIT} runs. On the first host, 'kubectl get nodes' shows this node in a moment.\n`);
   else

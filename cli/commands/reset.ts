@@ -42,7 +42,7 @@ const flags = {
     type: 'duration',
     default: 60_000,
     group: 'Reset',
-    help: 'How long to wait for the pods to end by themselves, and for the processes.',
+    help: 'How long to wait for the pods to terminate, and for the processes to stop.',
   }),
   dataDir: dataDirectoryFlag('Host'),
   rootDir: flag({
@@ -70,9 +70,9 @@ const STEPS: readonly ResetStep[] = [
 
 export const reset: Command = {
   name: 'reset',
-  summary: 'remove from this host what orchlet has made there',
+  summary: 'remove from this host what orchlet has created there',
   description:
-    'Leaves the host as it was before orchlet: ends the pods of this node and removes them from the container runtime, the rules, links and kernel parameters of their network, mounts, cgroups and logs. The data directory stays, unless --purge is given. Other agents and their pods are left alone. May be repeated, also after a part of the installation is gone. Exits with 1 if something could not be removed.',
+    'Restores the host to its state before orchlet: terminates the pods of this node, and removes them from the container runtime. Removes rules and links of their network, mounts, cgroups and logs, and restores kernel parameters. The data directory stays, unless --purge is given. Other agents and their pods are left alone. May be repeated, also after a part of the installation is gone. Exits with 1 if something could not be removed.',
   flags,
   examples: ['orchlet reset --dry-run', 'orchlet reset --purge --force'],
   async run(parsed, io) {
@@ -137,17 +137,17 @@ function summary({
 }): string {
   const rest = kept === undefined ? '' : `; ${kept} stays (--purge removes it)`;
   if (isDry) return `${removed === 0 ? 'nothing' : `${removed} of these`} would be removed${rest}\n`;
-  if (failed > 0) return `${failed} could not be removed; repeat the reset after mending what is named${rest}\n`;
+  if (failed > 0) return `${failed} could not be removed; solve the problems above, then repeat the reset${rest}\n`;
   return `${removed === 0 ? 'nothing was left' : 'this host is as it was before orchlet'}${rest}\n`;
 }
 
 async function confirm(io: CommandIo, purged: string | undefined): Promise<void> {
   if (!io.isInteractive)
-    throw new UsageError('this ends the pods of this node: give --force, or --dry-run to see what is removed');
+    throw new UsageError('this terminates the pods of this node: give --force, or --dry-run to see what is removed');
   const what = purged === undefined ? '' : `, and remove ${purged} with all objects and volumes`;
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    const answer = await terminal.question(`End the pods of this node${what}? [y/N] `);
+    const answer = await terminal.question(`Terminate the pods of this node${what}? [y/N] `);
     if (!/^y(es)?$/i.test(answer.trim())) throw new CommandError('nothing was changed');
   } finally {
     terminal.close();

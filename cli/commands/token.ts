@@ -92,7 +92,7 @@ export const tokenCreate: Command = {
         throw new UsageError(`unknown usage ${quoteText(usage)}: signing and authentication are known`);
     const bundle = parsed.values as unknown as BundleValues;
     const givenMs = Number(parsed.values['ttl']);
-    // The keys of the cluster are not to be had for longer.
+    // A token that gives access to the keys of the cluster is not valid for longer.
     const ttlMs = bundle.controlPlane ? Math.min(givenMs > 0 ? givenMs : Infinity, LONGEST_LIFE_MS) : givenMs;
     const secret = tokenSecret(token, {
       groups,
@@ -110,7 +110,7 @@ export const tokenCreate: Command = {
         const key = await publishBundle(client, created, files);
         io.stdout.write(`${await joins()} --control-plane --certificate-key ${key}\n`);
         io.stderr.write(
-          `This line gives the keys of the cluster to whoever has it, for ${formatDuration(ttlMs)}. It is not shown again.\n`,
+          `Whoever has this line can read the keys of the cluster, for ${formatDuration(ttlMs)}. It is not shown again.\n`,
         );
         return 0;
       }

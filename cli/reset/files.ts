@@ -29,7 +29,7 @@ export const logs: ResetStep = {
     if (podLogsDirectory !== POD_LOGS) return found;
     for (const name of await namesIn(CONTAINER_LOGS)) {
       const path = join(CONTAINER_LOGS, name);
-      // An entry that is no link is nobody's of ours.
+      // The agent creates links only, so an entry of another kind belongs to another program.
       const target = await readlink(path).catch(() => '');
       if (own.some((directory) => target.startsWith(`${join(POD_LOGS, directory)}/`)))
         found.push({ text: `link ${path}`, remove: () => unlinkIfThere(path) });

@@ -17,7 +17,7 @@ export const mounts: ResetStep = {
     const below = FOLDERS.map((folder) => `${join(root, folder)}/`);
     const points = (await hostMounter.list()).map(({ path }) => path);
     const own = points.filter((path) => below.some((folder) => path.startsWith(folder)));
-    // The last mounted comes first; of mounts on one another each has its turn.
+    // The newest mount comes first, so that mounts on one mount point are unmounted one by one.
     return own.toReversed().map((path) => ({ text: `mount ${path}`, remove: () => hostMounter.unmount(path) }));
   },
 };

@@ -20,7 +20,7 @@ export const pods: ResetStep = {
   },
 };
 
-/** A runtime without an answer does not keep the others from being searched. */
+/** If one runtime does not answer, the others are still searched. */
 function unanswered(text: string): Leftover {
   return {
     text: `pods in a runtime that does not answer (${text})`,

@@ -1,4 +1,4 @@
-/** The first step of a reset: the pods end in their order, then the processes stop, and units do not start them again. */
+/** The first step of a reset: the pods terminate by priority, then the processes stop, and units do not start them again. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Leftover } from '../../agent/runtime/leftovers.ts';
@@ -27,7 +27,7 @@ export const processes: ResetStep = {
           try {
             await endProcess(pid, timeoutMs);
           } catch (error) {
-            // A process that hangs.
+            // The process hangs.
             if (!(await isOrchlet(pid))) return;
             process.kill(pid, 'SIGKILL');
             for (let turn = 0; turn < 50 && (await isOrchlet(pid)); turn++) await clock.sleep(100);

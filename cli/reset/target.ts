@@ -29,7 +29,7 @@ export interface ResetStep {
   find(target: ResetTarget): Promise<readonly Leftover[]>;
 }
 
-/** Without a record, the agent's defaults count. */
+/** Without a record, the agent's defaults apply. */
 export async function resetTarget(options: {
   readonly dataDirectory: string;
   readonly rootDirectory: string;

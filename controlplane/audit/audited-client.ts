@@ -1,6 +1,6 @@
 /**
  * A client of this process whose writes are in the audit log as those of other users are. Reads and watches are not recorded,
- * as they come from the caches of this process. Used where a write is an administrator's wish: a manifest of a folder.
+ * as they come from the caches of this process. Used for writes that an administrator has requested by a manifest in a folder.
  */
 import type { Client, Resource } from '../../api/machinery/client.ts';
 import type { UserInfo } from '../authentication/authentication.ts';

@@ -88,7 +88,7 @@ function listOf(text: string): readonly string[] | undefined {
     const value: unknown = parseExactJson(text);
     return Array.isArray(value) && value.every((one) => typeof one === 'string') ? value : undefined;
   } catch {
-    // Somebody else wrote it, and the own value replaces it.
+    // Another program wrote it, and the value of this server replaces it.
     return undefined;
   }
 }
@@ -102,7 +102,7 @@ function readableBlocks(text: string, nowMs: number): string[] {
   try {
     return certificateBlocks(text, nowMs);
   } catch {
-    // Somebody else wrote it, and the own certificates replace it.
+    // Another program wrote it, and the certificates of this server replace it.
     return [];
   }
 }

@@ -1,6 +1,6 @@
 /**
  * A client certificate and its key in files, which are read again when they change. If the new files do not fit each other,
- * as while somebody replaces them one after the other, the previous pair stays in use.
+ * for example while they are replaced one after the other, the previous pair stays in use.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -30,7 +30,7 @@ export function followPair(certificateFile: string, keyFile: string, clock: Cloc
     nextCheckMs = clock.monotonic() + CHECK_EVERY_MS;
     try {
       const next = read();
-      if (next.cert !== current.cert) logger.info({ path: certificateFile }, 'Read the client certificate again');
+      if (next.cert !== current.cert) logger.info({ path: certificateFile }, 'Reloaded the client certificate');
       current = next;
     } catch (error) {
       logger.warn(

@@ -56,7 +56,7 @@ export function keepKubernetesService(options: KubernetesServiceOptions): { clos
   };
 }
 
-/** Removes this server from the endpoints at its clean end. The addresses of the only server stay. */
+/** Removes this server from the endpoints when it stops. If it is the only server, its addresses stay. */
 async function withdraw(options: KubernetesServiceOptions, servers: ServerAddresses): Promise<void> {
   try {
     await servers.remove();

@@ -39,7 +39,7 @@ export const servingFlags = {
     default: 'lease',
     choices: ['lease', 'none'],
     group: SERVING,
-    help: 'Who maintains the endpoints of the service kubernetes: the running servers on the storage (lease), or somebody else (none).',
+    help: 'Who maintains the endpoints of the service kubernetes: the running servers on the storage (lease), or no server (none).',
   }),
   externalHostname: flag({
     name: 'external-hostname',
@@ -71,7 +71,7 @@ export const servingFlags = {
     type: 'string',
     default: '',
     group: SERVING,
-    help: 'Client certificate towards node agents (PEM); made in the data directory otherwise.',
+    help: 'Client certificate towards node agents (PEM). Without the flag, one is created in the data directory.',
   }),
   kubeletClientKey: flag({
     name: 'kubelet-client-key',

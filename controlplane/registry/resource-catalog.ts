@@ -12,7 +12,7 @@ export interface MutableCatalog extends ResourceCatalog {
   replace(rests: readonly Rest[]): void;
   /** Removes a resource with its subresources. */
   remove(group: string, version: string, resource: string): void;
-  /** Sets what `settled` asks. */
+  /** Sets the function that `settled` calls. */
   settleBy(settled: NonNullable<ResourceCatalog['settled']>): void;
 }
 

@@ -126,7 +126,7 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   reserve?(object: Object, old: Object | undefined, context: StrategyContext): Promise<Reservation | undefined>;
   /**
    * Calls `write` with the operations of the same transaction on other objects, which exist only together with this one.
-   * StorageError `occupied` means that another server was faster, and that the object has to be reserved anew.
+   * StorageError `occupied` means that another server was faster, and that the object has to be reserved again.
    */
   inTransaction?<T>(
     change: TransactionChange<Object>,

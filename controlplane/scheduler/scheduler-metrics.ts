@@ -17,7 +17,7 @@ export interface SchedulerMetrics {
   scheduled(pod: { readonly attempts: number; readonly seconds: number }): void;
   /** Counts a preemption attempt; without victims if no node could be freed. */
   preemption(victims: number): void;
-  /** The gauges of a scheduler that was stopped show nothing. */
+  /** Removes the values of the gauges when the scheduler stops. */
   close(): void;
 }
 

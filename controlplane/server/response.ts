@@ -39,7 +39,7 @@ export function sendEntry(
   }
   const contentType = contentTypeOf(media.format);
   if (media.as === 'PartialObjectMetadataList') {
-    // kube-apiserver takes the object of a custom resource for a list before it looks into it.
+    // kube-apiserver takes the object of a custom resource for a list before it reads its members.
     if (rest.info.custom !== undefined) throw newStatusError(500, '', 'content is not a list');
     throw newNotAcceptable(
       `you requested PartialObjectMetadataList, but the requested object is not a list (*${entry.object.kind ?? ''})`,

@@ -29,7 +29,7 @@ export async function startManifestsLoop(
   });
   const direct = clients.as(USER, { groups: [MASTERS], fieldManager: FIELD_MANAGER });
   const user = { name: USER, groups: [MASTERS, 'system:authenticated'] };
-  // Whoever writes a manifest has written to the cluster.
+  // A user who writes a manifest writes to the cluster.
   const client = audit === undefined ? direct : auditedClient(direct, { audit, user, userAgent: FIELD_MANAGER });
   const manifests = startManifests({
     folders: [...new Set([own, ...flags.manifestsDir.map((path) => resolve(path))])],

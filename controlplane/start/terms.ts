@@ -22,7 +22,7 @@ export interface Office {
   readonly informers: Informers;
   /** A client that writes only during the term. */
   readonly fence: (client: Client) => Client;
-  /** Adds a step of the end of the term. The steps run in reverse order. */
+  /** Adds a step that runs after the term, in the reverse order of the steps. */
   readonly onEnd: (close: Closing) => void;
 }
 

@@ -278,7 +278,7 @@ describe('a storage on an etcd that fails', { skip: etcdMissing }, () => {
     else await assert.rejects(storage.create(key, bytes('2')), (again) => isStorageError(again, 'exists'));
   });
 
-  it('loads everything anew after a compaction that it missed, and reports the gap to watches', async () => {
+  it('loads all objects again after a compaction that it missed, and reports the gap to watches', async () => {
     const gone = await storage.create('/core/x/gone', bytes('1'));
     const changed = await storage.create('/core/x/changed', bytes('1'));
     // The connection breaks, and all changes that happen meanwhile are compacted.

@@ -12,7 +12,7 @@ export interface ForwardConfig {
   readonly stubDomains: ReadonlyMap<string, readonly string[]>;
   /** Empty for the servers of the host. */
   readonly upstreams: readonly string[];
-  /** What is invalid, in sentences without an end. */
+  /** What is invalid, as messages without a full stop. */
   readonly problems: readonly string[];
 }
 

@@ -56,14 +56,14 @@ export function messageTtls(message: Buffer): MessageTtls | undefined {
   return seconds === Infinity ? undefined : { seconds, isDenial, offsets };
 }
 
-/** Returns the position after the name, or `undefined` if the message ends before. */
+/** Returns the position after the name, or `undefined` if the message is too short. */
 function afterName(message: Buffer, start: number): number | undefined {
   let at = start;
   for (;;) {
     const length = message[at];
     if (length === undefined) return undefined;
     if (length === 0) return at + 1;
-    // A pointer to an earlier name ends this one.
+    // A name is complete at a pointer to an earlier name.
     if (length >= 0xc0) return at + 2;
     if (length > 63) return undefined;
     at += 1 + length;

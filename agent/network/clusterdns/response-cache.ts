@@ -26,7 +26,7 @@ interface Entry {
   readonly endsMs: number;
 }
 
-/** The bounds of the time in the cache. Others in a cluster use the same ones, as kubeadm configures CoreDNS. */
+/** The bounds of the time in the cache. They are those of CoreDNS as kubeadm configures it. */
 const LEAST_SECONDS = 5;
 const MOST_SECONDS = 30;
 const MOST = { responses: 10_000, bytes: 8 * 1024 * 1024 };
@@ -69,7 +69,7 @@ export class ResponseCache {
     }
   }
 
-  /** Forgets everything: other name servers may answer otherwise. */
+  /** Forgets everything, because other name servers may give other answers. */
   clear(): void {
     this.#entries.clear();
     this.#bytes = 0;

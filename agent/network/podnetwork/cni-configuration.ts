@@ -11,19 +11,19 @@ import { type Cidr, formatCidr } from '../../../api/meta/ip-addresses.ts';
 import { LINK_PREFIX } from './desired-network.ts';
 
 export const POD_BRIDGE = `${LINK_PREFIX}pods`;
-/** Runtimes use the first file in the order of names, so that any other one counts before it. */
+/** Runtimes use the first file in the order of names, so a file of another plugin usually precedes this one. */
 export const CNI_FILE = '90-orchlet.conflist';
 const NAME = 'orchlet';
 const PLUGINS = ['bridge', 'host-local', 'portmap', 'loopback'] as const;
 const CONFIGURATION = /\.(conf|conflist|json)$/;
 
-/** Where the container runtime looks. */
+/** The directories in which the container runtime searches plugins and configuration. */
 export interface CniPlaces {
   readonly configurationDirectory: string;
   readonly pluginDirectories: readonly string[];
 }
 
-/** Where runtimes look that tell nothing else. */
+/** The directories of runtimes that report no others. */
 export const DEFAULT_CNI_PLACES: CniPlaces = {
   configurationDirectory: '/etc/cni/net.d',
   pluginDirectories: ['/opt/cni/bin', '/usr/lib/cni', '/usr/libexec/cni'],

@@ -19,7 +19,7 @@ export const TUNNELS: Readonly<Record<NetworkMode, string>> = {
   wireguard: WIREGUARD_LINK,
   routes: '',
 };
-/** Every link of the pod network has a name that begins so. */
+/** The prefix of the names of all links of the pod network. */
 export const LINK_PREFIX = 'orchlet.';
 /** The number of the routing protocol (`ip route … proto`), by which the agent recognizes its routes. */
 export const ROUTE_PROTOCOL = 111;

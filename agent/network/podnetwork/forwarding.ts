@@ -20,7 +20,10 @@ export async function allowForwarding(families: ReadonlySet<4 | 6>, logger: Logg
   );
 }
 
-/** A host that forwards IPv6 takes no more routes from router advertisements, its default route among them, unless told so. */
+/**
+ * Makes interfaces accept router advertisements while the host forwards. Otherwise a host that forwards IPv6 ignores their
+ * routes, its default route among them.
+ */
 async function keepAdvertisedRoutes(logger: Logger): Promise<void> {
   try {
     if ((await readFile(join(IPV6, 'all/forwarding'), 'utf8')).trim() === '1') return;

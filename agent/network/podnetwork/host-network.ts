@@ -97,7 +97,7 @@ export function hostNetwork(prefix: readonly string[] = []): HostNetwork {
 
 type Run = (tool: string, args: readonly string[]) => Promise<string>;
 
-/** The tools print nothing, or empty objects, where nothing is. */
+/** Without a result, the tools print nothing or empty objects. */
 async function readItems<T>(run: Run, tool: string, args: readonly string[]): Promise<readonly T[]> {
   const output = await run(tool, ['-j', ...args]);
   const items = output.trim() === '' ? [] : (JSON.parse(output) as readonly T[]);
@@ -121,7 +121,7 @@ async function observe(run: Run): Promise<ObservedNetwork> {
   const wireguard = await readItems<LinkJson>(run, 'ip', ['-d', 'address', 'show', 'dev', WIREGUARD_LINK]).catch(
     missing,
   );
-  // A link that does not tell its keys, or without the tool, is like one that has none: they are set again, or it is removed.
+  // A link whose keys cannot be read counts as a link without keys: the next turn sets them again, or removes the link.
   const dump = wireguard.length > 0 ? await run('wg', ['show', WIREGUARD_LINK, 'dump']).catch(() => '') : '';
   const protocol = String(ROUTE_PROTOCOL);
   const four = await readItems<RouteJson>(run, 'ip', ['-4', 'route', 'show', 'proto', protocol]);
@@ -175,13 +175,13 @@ async function createWireguard(run: Run): Promise<void> {
   if (!inKernel) await run('wireguard-go', [WIREGUARD_LINK]);
 }
 
-/** Returns false if the kernel does not know the kind of link; passes other errors on. */
+/** Returns false if the kernel does not know the kind of link. Throws other errors. */
 function noSuchKind(error: unknown): false {
   if (/unknown device type|not supported/i.test((error as { stderr?: string }).stderr ?? '')) return false;
   throw error;
 }
 
-/** A size that no link can have: the kernel looks for the kind of link, and then refuses to create it. */
+/** A size that no link can have: the kernel finds the kind of link first, and then refuses to create it. */
 const IMPOSSIBLE_MTU = '2147483647';
 
 async function meansFor(kind: 'vxlan' | 'wireguard', run: Run): Promise<Means> {

@@ -61,7 +61,7 @@ export function commandsFor(desired: DesiredNetwork, observed: ObservedNetwork):
     ...gone.map(({ name }) => `link del dev ${name}`),
     ...(link?.kind === 'vxlan' && !fits ? [createVxlan(link)] : []),
   ];
-  // What stood on a removed link is gone with it.
+  // The addresses and routes of a removed link are gone with it.
   const kept = fits ? observed : EMPTY;
   const routes = observed.routes.filter((route) => !gone.some(({ name }) => name === route.device));
   return {

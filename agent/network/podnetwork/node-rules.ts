@@ -23,7 +23,7 @@ export class NodeRules {
   readonly #options: NodeRulesOptions;
   /** The applied rules of each family. */
   readonly #applied = new Map<4 | 6, string>();
-  /** Nothing of an earlier state is left on the host. */
+  /** Whether the host has no rules of an earlier state. */
   #hasCleared = false;
   /** The script of the guard in effect; empty without one, `undefined` if it is not known. */
   #guarded: string | undefined;
@@ -99,7 +99,7 @@ export class NodeRules {
     this.#nat = script;
   }
 
-  /** Precedes the link. Where nft does not work, the network works without this protection. */
+  /** Runs before the link is created. Where nft does not work, the network works without this protection. */
   async guard(peers: readonly Peer[]): Promise<void> {
     const { mode, port, nft, logger } = this.#options;
     const addresses = peers.flatMap((peer) => peer.addresses);
@@ -113,7 +113,7 @@ export class NodeRules {
       this.#hasWarned = true;
       logger.warn(
         { port, err: error instanceof Error ? error.message : error },
-        'Whoever reaches the port of the pod network can send packets to pods: nftables does not work, so let a firewall admit nodes alone',
+        'Cannot protect the port of the pod network with nftables; admit only nodes to it in a firewall, because every host that reaches it can send packets to pods',
       );
     }
   }

@@ -2,12 +2,12 @@
  * Builds the netfilter rules of the pod network, as input of `iptables-restore --noflush`. Pure.
  *
  * Packets between pods keep their addresses, everything else that leaves the pods' ranges is masqueraded. Packets between pods
- * of different nodes are accepted before the rules of a firewall, and what pods send elsewhere after them. The rules stand in
+ * of different nodes are accepted before the rules of a firewall, and what pods send elsewhere after them. The rules are in
  * chains of our own; the built-in chains only get the jumps of `jumps`.
  */
 import { type Cidr, cidrSize, formatCidr } from '../../../api/meta/ip-addresses.ts';
 
-/** The names of all chains begin so. They differ from those of the service proxy, which removes chains of its own prefix. */
+/** The prefix of all chains. It differs from that of the service proxy, which removes chains of its own prefix. */
 const CHAIN_PREFIX = 'ORCHLET-POD';
 const BETWEEN = `${CHAIN_PREFIX}-NET`;
 const OUTWARD = `${CHAIN_PREFIX}-OUT`;
@@ -86,7 +86,7 @@ export function packetRules(inputs: RuleInputs): string {
 }
 
 /**
- * Drops packets that claim to be of pods and arrive by another way than those of pods do: whoever can send to this host could
+ * Drops packets with the address of a pod that do not arrive over the link of pods: a sender that reaches this host could
  * otherwise pass its firewall and network policies. The reverse path filter of the kernel is off on many hosts.
  */
 function spoofed({ range, peerRanges, tunnel, uplink }: RuleInputs): string[] {

@@ -123,7 +123,7 @@ export class PodNetwork {
     return uplink === undefined || this.#options.mode === 'routes' ? undefined : podMtu(this.#options.mode, uplink);
   }
 
-  /** Something that the network depends on has changed. */
+  /** Requests a turn, because something that the network depends on has changed. */
   changed(): void {
     this.#loop.wake();
   }
@@ -176,7 +176,7 @@ export class PodNetwork {
       this.#setProblem('no pod CIDR has been assigned to this node yet');
       return INSPECT_MS;
     }
-    // The directory tells the next run, and `orchlet reset`, that something is set up here.
+    // The directory shows the next run, and `orchlet reset`, that something is set up here.
     const isNew = (await mkdir(this.#options.stateDirectory, { recursive: true, mode: 0o700 })) !== undefined;
     if (isNew) this.#rules.areNone();
     const uplink = await this.#uplink();
@@ -271,7 +271,7 @@ export class PodNetwork {
     this.#setProblem('');
   }
 
-  /** Returns `undefined` if neither the API server nor the memory has told. */
+  /** Returns `undefined` if the nodes are known neither from the API server nor from the last run. */
   async #knownNodes(): Promise<readonly ClusterNode[] | undefined> {
     const { nodes, memory } = this.#options;
     if (nodes.hasSynced) {
@@ -314,7 +314,7 @@ export class PodNetwork {
     this.#hasMeans = problem === '';
     if (problem !== '')
       this.#say(() => logger.warn({ mode, problem }, 'This host lacks what the pod network needs'), problem);
-    if (instead !== '') logger.info({ mode, instead }, 'The pod network does without the kernel');
+    if (instead !== '') logger.info({ mode, instead }, 'The pod network uses a program in place of the kernel');
     return problem;
   }
 

@@ -1,7 +1,8 @@
 /**
- * Builds the nftables table that protects the VXLAN link. Pure. VXLAN authenticates nobody: whoever reaches its port could send
- * packets to pods. The table drops what does not come from the address of a node, and what is forwarded to a node: packets of
- * pods to this port of another node would arrive there from the address of this one. What nodes behind this host send passes.
+ * Builds the nftables table that protects the VXLAN link. Pure. VXLAN has no authentication: a host that reaches its port could
+ * send packets to pods. The table drops packets that do not come from the address of a node. It also drops what this host
+ * forwards from pods to the port of another node, where it would arrive from the address of this node. Packets of hosts behind
+ * this one pass.
  */
 import { formatIp, type Ip } from '../../../api/meta/ip-addresses.ts';
 

@@ -40,7 +40,7 @@ export function createKeys(nowMs: number): StoredKeys {
   };
 }
 
-/** The file's time tells the age of the key, because the tool `wg` reads the key from the same file. */
+/** The file's time is the age of the key, because the tool `wg` reads the key from the same file. */
 export async function writeKeys(path: string, { privateKey, createdMs }: StoredKeys): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await replaceFile(path, `${privateKey}\n`, { mode: 0o600 });

@@ -36,7 +36,7 @@ type Policy = PolicyInputs['policies'][number];
 /** The number of ranges of all profiles together. The kernel needs about 200 bytes for each. */
 export const MAX_RANGES = 200_000;
 /**
- * The number of comparisons for the policies of one namespace, which a few megabytes of policies could multiply without end.
+ * The most comparisons for the policies of one namespace: a few megabytes of policies could need any number.
  * A second of work, in slices.
  */
 export const MAX_STEPS = 2_000_000;

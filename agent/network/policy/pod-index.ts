@@ -102,7 +102,7 @@ export class PodIndex {
     return [{ ranges, pods: () => pods }];
   }
 
-  /** Returns the groups that a selector can match, as far as an index tells: the fewest of them. */
+  /** Returns the shortest list of groups that contains all that a selector can match. */
   #candidates(namespace: string | undefined, { requirements }: Selector): readonly Group[] {
     const sets = [namespace === undefined ? this.#groups : (this.#groupsOfNamespace.get(namespace) ?? [])];
     for (const { key, operator, values } of requirements) {

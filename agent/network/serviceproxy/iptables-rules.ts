@@ -150,7 +150,7 @@ function sharedNatChains(settings: RuleSettings, ports: readonly PortRules[]): [
   return [
     ['ORC-MASQUERADE', [`-A ORC-MASQUERADE -j MARK --or-mark ${mark}`]],
     [
-      // Traffic to cluster IPs. Where the node has no range of pods, it cannot tell its pods from other clients.
+      // Traffic to cluster IPs. A node without a range of pods cannot distinguish its pods from other clients.
       'ORC-INSIDE',
       [
         '-A ORC-INSIDE -m addrtype --src-type LOCAL -j ORC-MASQUERADE',

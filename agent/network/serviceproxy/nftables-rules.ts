@@ -7,7 +7,7 @@
  * filter hooks with its original destination, and is rejected or dropped there. A packet is marked for masquerading if it comes
  * from outside the cluster, or from this host; one that returns to the pod which sent it is masqueraded by the set `hairpin`.
  *
- * The hooks run just before those of iptables and Docker, because the first translation of a connection counts.
+ * The hooks run just before those of iptables and Docker, because only the first translation of a connection has an effect.
  */
 import { createHash } from 'node:crypto';
 import type { Family } from './addresses.ts';
@@ -96,7 +96,7 @@ function translationChains(settings: RuleSettings): NftChain[] {
   return [
     { name: 'mark-for-masquerade', rules: [`meta mark set meta mark or ${mark}`] },
     {
-      // Traffic to cluster IPs. Where the node has no range of pods, it cannot tell its pods from other clients.
+      // Traffic to cluster IPs. A node without a range of pods cannot distinguish its pods from other clients.
       name: 'mark-from-outside',
       rules: [
         `fib saddr type local ${MARK}`,
@@ -283,7 +283,7 @@ interface Names {
 }
 
 /**
- * Names begin with a hash, which makes them unique; the rest tells the reader of `nft list ruleset` the port. A set has its
+ * Names begin with a hash, which makes them unique; the rest shows the port in `nft list ruleset`. A set has its
  * timeout in its name, because the timeout of an existing set cannot be changed.
  */
 function namesOf(port: ServicePort): Names {

@@ -23,9 +23,9 @@ import { type Conntrack, UdpConnections } from './udp-connections.ts';
 export interface ServiceProxyOptions {
   readonly services: Informer<Service>;
   readonly slices: Informer<EndpointSlice>;
-  /** The ways to write rules that may be used, the preferred one first. */
+  /** The writers of the modes that may be used, the preferred one first. */
   readonly writers: readonly RuleWriter[];
-  /** The ways that may not be used, whose rules of an earlier process are removed. */
+  /** The writers of the other modes, whose rules of an earlier process are removed. */
   readonly otherWriters: readonly RuleWriter[];
   readonly conntrack: Conntrack;
   readonly observer?: ProxyObserver;
@@ -49,7 +49,7 @@ export interface ServiceProxyOptions {
 export const PROXY_LOCK = 'orchlet-service-proxy';
 /** How long to collect changes before a sync. */
 const GATHER_MS = 20;
-/** The delay after a failed turn, which doubles up to the longest: a kernel without the table does not get it by itself. */
+/** The delay after a failed turn, which doubles up to the longest, because a missing kernel module rarely appears by itself. */
 const RETRY_MS = 5000;
 const LONGEST_RETRY_MS = 60_000;
 /** How often to check the rules, because another process may have flushed the tables, and the settings. */
@@ -123,7 +123,7 @@ export class ServiceProxy {
     return Math.max(0, Math.min(this.#dueMs(), this.#inspectAtMs) - clock.monotonic());
   }
 
-  /** Takes the first way of writing rules that this host can do. Resolves to whether there is one. */
+  /** Selects the first mode that this host supports. Resolves to whether there is one. */
   async #chooseWriter(): Promise<boolean> {
     const { writers, logger } = this.#options;
     const problems: Record<string, string> = {};
@@ -306,7 +306,7 @@ export class ServiceProxy {
     const { clock } = this.#options;
     this.#inspectAtMs = clock.monotonic() + INSPECT_MS;
     for (const family of this.#active) if ((await this.#writer?.intact(family)) === false) this.#writer?.forget(family);
-    // The place and the settings may have changed, too.
+    // The address ranges of the node and the settings may have changed, too.
     this.#changedMs ??= clock.monotonic();
   }
 

@@ -1,7 +1,7 @@
 /**
  * Holds the ports of all services of one address family, and updates those of the services that changed. Services may claim the
- * same address and port: then the oldest service has it, and a cluster IP belongs to its service before all others. Whoever may
- * write a service could otherwise take the traffic of another one, such as queries to the name server. What the cluster itself
+ * same address and port: then the oldest service has it, and a cluster IP belongs to its service before all others. Otherwise a
+ * new service could take the traffic of another one, such as queries to the name server. What the cluster itself
  * needs belongs to no service: the addresses of API servers, the ports of etcd on their hosts, and the ports of agents and of
  * the pod network. `ServiceProxy` has one table for each family, and passes the changes on to the writer of rules.
  */
@@ -31,9 +31,9 @@ const ETCD_PORTS = [2379, 2380] as const;
 
 export class ServiceTable {
   readonly #options: ServiceTableOptions;
-  /** What services ask for. */
+  /** The addresses and ports that services claim. */
   readonly #asked = new Map<string, readonly ServicePort[]>();
-  /** What they get. */
+  /** Those of the claims that the services have. */
   readonly #ports = new Map<string, readonly ServicePort[]>();
   /** The ports that claim an address and port, or a node port, with the keys of their services. */
   readonly #claims = new Map<string, Map<ServicePort, string>>();

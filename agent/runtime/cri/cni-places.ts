@@ -1,4 +1,4 @@
-/** Reads from containerd's verbose status where it looks for CNI plugins and configuration. Other runtimes use the defaults. */
+/** Reads the directories of CNI plugins and configuration from containerd's verbose status. Other runtimes use the defaults. */
 import { type CniPlaces, DEFAULT_CNI_PLACES } from '../../network/podnetwork/cni-configuration.ts';
 
 /** `config` is the item of that name in the status, containerd's configuration as JSON; empty with other runtimes. */

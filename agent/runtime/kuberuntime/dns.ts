@@ -50,7 +50,7 @@ const RESOLVED_SERVERS = '/run/systemd/resolve/resolv.conf';
 
 /**
  * Returns the name servers of the host. Pods cannot reach the stub of systemd-resolved, and it may ask the cluster's name
- * server itself, so the servers behind it take its place. The kubelet has to be told so by `--resolv-conf`.
+ * server itself, so the servers behind it take its place. The kubelet needs `--resolv-conf` for that.
  */
 export async function hostDns(settings: DnsSettings, resolvedServers = RESOLVED_SERVERS): Promise<DnsConfig> {
   // Without a file, the name server of this host resolves names.

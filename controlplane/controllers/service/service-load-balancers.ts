@@ -4,7 +4,7 @@
  * belongs to one service, the first that asked for it.
  *
  * Like the controller of clouds, it protects a service by a finalizer. It also marks the service, so that it gives back nothing
- * but its own: a service that is not its own any longer, also because the part is disabled.
+ * but its own, also after the part is disabled or the service has another class.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { EndpointSlice, Node, Service } from '../../../api/machinery/kinds.ts';

@@ -22,7 +22,7 @@ const LEASE_IDS = 2 ** 48;
 interface Lease {
   readonly id: number;
   readonly granted: Promise<void>;
-  /** Not later than the time at which etcd ends the lease, in monotonic milliseconds. */
+  /** Not later than the time at which etcd expires the lease, in monotonic milliseconds. */
   readonly endsAtMs: number;
   objects: number;
 }
@@ -35,7 +35,7 @@ export class EtcdLeases {
     this.#options = options;
   }
 
-  /** Resolves to the ID of a lease that ends about `seconds` from now. Concurrent writers share one. */
+  /** Resolves to the ID of a lease that expires about `seconds` from now. Concurrent writers share one. */
   async lease(seconds: number): Promise<number> {
     let lease = this.#lease;
     if (lease === undefined || !this.#isUsable(lease, seconds)) this.#lease = lease = this.#grant(seconds);
@@ -73,7 +73,7 @@ export class EtcdLeases {
 
   async #request(ttl: number, id: number): Promise<void> {
     const { servers } = this.#options;
-    // A lease that is granted twice ends by itself, so the call may be made again.
+    // A lease that is granted twice expires, so the call may be repeated.
     const { error } = await servers.run((rpc, options) => rpc.call('leaseGrant', { ttl, id }, options));
     if (error !== '') throw new StorageError('unavailable', `etcd at ${servers.url} grants no lease: ${error}`);
   }

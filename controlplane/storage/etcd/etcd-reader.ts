@@ -172,7 +172,7 @@ export class EtcdReader {
     }
   }
 
-  /** Only a watch of a compacted revision is told which one is compacted. */
+  /** Only the error of a watch contains the compacted revision. */
   async #compactedRevision(revision: number): Promise<number> {
     const stop = new AbortController();
     let compacted = 0;

@@ -2,7 +2,7 @@
  * Makes calls to the members of an etcd cluster, one of which is used at a time. When it does not answer, the next one that has
  * a connection takes over. `etcd-storage.ts` and its parts call it.
  *
- * Failures are `StorageError`s. A read is made again at another member, and so is a write that was certainly not executed. Any
+ * Failures are `StorageError`s. A read is repeated at another member, and so is a write that was certainly not executed. Any
  * other write that breaks off has an unknown outcome.
  */
 import { type GrpcCallOptions, type GrpcChannel, type GrpcTls, openChannel } from '../../../api/grpc/grpc-channel.ts';
@@ -33,13 +33,13 @@ export interface EtcdCallOptions {
 /** etcd itself gives up a request after seven seconds. */
 const WRITE_MS = 10_000;
 const READ_MS = 5000;
-/** How long a call, with its repetitions, may take before it is not made again. */
+/** How long a call may take with its repetitions. After that it is not repeated. */
 const REPEAT_WITHIN_MS = 10_000;
 /** How long a call waits for a connection to any member. */
 const CONNECT_MS = 2000;
 /** How long a call waits for the member in use while there are others. */
 const SWITCH_MS = 300;
-/** How often a connection with running calls (the watch) is checked. */
+/** How often a connection with running calls (the watch) is pinged. */
 const KEEPALIVE_MS = 10_000;
 /** A page of the largest objects, which have 1.5 MiB each. */
 const LARGEST_MESSAGE_BYTES = 1024 * 1024 * 1024;
@@ -53,7 +53,7 @@ interface Member {
 export class EtcdServers {
   readonly #members: readonly Member[];
   readonly #clock: Clock;
-  /** The running watches, with what ends them. */
+  /** The running watches, each by the controller that closes it. */
   readonly #watches = new Map<AbortController, Member>();
   #current = 0;
   #isClosed = false;

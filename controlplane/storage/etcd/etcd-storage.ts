@@ -51,7 +51,7 @@ export interface EtcdStorageOptions {
   /** The values of `--etcd-healthcheck-timeout` and `--etcd-readycheck-timeout`. */
   readonly healthTimeoutMs?: number;
   readonly readyTimeoutMs?: number;
-  /** Called if etcd shows an older state than before: the process must start anew. */
+  /** Called if etcd shows an older state than before: the process must restart. */
   readonly onFailure?: ((error: Error) => void) | undefined;
   /** Called when a watch failed and was closed. `resource` is a prefix of keys (`/core/pods/`). */
   readonly onWatchFailed?: ((resource: string) => void) | undefined;
@@ -207,7 +207,7 @@ class EtcdStorage implements Storage {
     });
   }
 
-  /** Loads the state anew after etcd was compacted beyond what is here. Watches of clients end, so that they list again. */
+  /** Loads the state again after etcd was compacted beyond what is here. Watches of clients close, so that they list again. */
   async #reload(): Promise<void> {
     const { logger } = this.#options;
     const revision = await this.#newest.get();

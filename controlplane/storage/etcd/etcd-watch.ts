@@ -30,7 +30,7 @@ export interface EtcdWatchOptions {
   verify(): Promise<void>;
   /** Applies all events of one or more revisions. The next ones wait for the promise. */
   apply(events: readonly EtcdEvent[]): Promise<void> | undefined;
-  /** Loads the state anew, because etcd no longer has the changes after the applied revision. */
+  /** Loads the state again, because etcd no longer has the changes after the applied revision. */
   reload(): Promise<void>;
 }
 

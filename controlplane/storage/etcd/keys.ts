@@ -36,7 +36,7 @@ export const SERVER_ADDRESSES = '/core/masterleases/';
  */
 const SERVER_STATE = ['ranges', 'peerserverleases'];
 
-/** Whether a key of the storage is of running servers or of an allocation, which is made again from the objects. */
+/** Whether a key of the storage is of running servers or of an allocation, which is computed again from the objects. */
 export const isServerState = (key: string): boolean => key === NODE_PORTS_KEY || key.startsWith(SERVER_ADDRESSES);
 
 export interface EtcdKeys {

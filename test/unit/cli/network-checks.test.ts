@@ -79,7 +79,7 @@ describe('the link that fails is named with a remedy', () => {
       'a host that does not forward',
       { outcomes: { 'pod>10.244.2.7': 'timed out' } },
       'pod network',
-      /its pods do not: 10\.244\.2\.7 of b/,
+      /but its pods do not: 10\.244\.2\.7 of b/,
       /ip_forward/,
     ],
     ['services without rules', { outcomes: { '10.96.0.1': 'timed out' } }, 'service', /timed out/, /--service-proxy/],

@@ -20,7 +20,7 @@ const CASES: readonly (readonly [
 ];
 
 for (const [flag, providedByNodes, told, expected] of CASES)
-  test(`--pod-network=${flag} in a cluster ${providedByNodes ? `that tells '${told}'` : 'with a network plugin'}`, async () => {
+  test(`--pod-network=${flag} in a cluster ${providedByNodes ? `that publishes '${told}'` : 'with a network plugin'}`, async () => {
     const cluster = { nodesProvideServices: () => Promise.resolve(providedByNodes), annotation: () => told };
     assert.equal(await chosenMode(flag, cluster, new AbortController().signal), expected);
   });

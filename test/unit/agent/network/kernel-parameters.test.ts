@@ -45,7 +45,7 @@ it('a parameter that has the value already is not recorded, so that a reset leav
   assert.deepEqual(await kernelParameterRecords(places()), []);
 });
 
-it('a parameter that somebody else has changed since stays as it is', async () => {
+it('a parameter that another program has changed since stays as it is', async () => {
   await setKernelParameter(path, '1', places());
   writeFileSync(path, '7\n');
   await restoreAll();

@@ -54,7 +54,7 @@ function setUp({
 }
 
 describe('the mirror pod of a static pod', () => {
-  it('has no references to objects of the folder, which the API server refuses and may have otherwise', async () => {
+  it('has no references to objects of the folder, which the API server refuses and may have with other content', async () => {
     const { mirrors, stored } = setUp();
     const pod = staticPod('h1');
     const spec = {

@@ -32,7 +32,7 @@ describe('a further control plane', () => {
     const etcd = ['--etcd-servers', 'https://10.0.0.1:2379', '--etcd-servers', 'https://10.0.0.2:2379'];
     const created = await create('--control-plane', ...etcd, '--encryption-provider-config', encryption);
     assert.equal(created.code, 0, created.stderr);
-    assert.match(created.stderr, /^This line gives the keys of the cluster to whoever has it, for 2h0m0s\./);
+    assert.match(created.stderr, /^Whoever has this line can read the keys of the cluster, for 2h0m0s\./);
     const [first = '', ...others] = created.stdout.trim().split(' ').slice(1);
     // The published address may not be one of this test's network.
     line = [first, plane.url, ...others.slice(1)];

@@ -71,7 +71,7 @@ describe('orchlet reset', () => {
     assert.equal(readFileSync(at('precious/file'), 'utf8'), 'kept');
   });
 
-  it('removes no directory that has no mark of orchlet, and says so', async () => {
+  it('removes no directory that has no mark of orchlet, and reports that', async () => {
     write('data/photos/1.jpg');
     mkdirSync(at('data/agent'));
     const failures = await take(data, await target());

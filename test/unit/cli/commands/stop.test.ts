@@ -63,6 +63,6 @@ describe('orchlet stop', () => {
     const child = await plane("process.on('SIGQUIT', () => undefined)");
     const { code, stderr } = await orchlet(['stop', '--data-dir', directory, '--timeout', '300ms']);
     assert.equal(code, 1);
-    assert.equal(stderr, `orchlet: process ${child.pid} did not end within 0.3 s; see its log, or give --timeout\n`);
+    assert.equal(stderr, `orchlet: process ${child.pid} did not stop within 0.3 s; see its log, or give --timeout\n`);
   });
 });

@@ -15,7 +15,7 @@ const start = (client: FakeClient, mode: string, ranges: readonly string[]): Pro
 const annotationsOf = async (client: FakeClient): Promise<Readonly<Record<string, string>> | undefined> =>
   (await client.get(services, 'kube-system', 'kube-dns')).metadata.annotations;
 
-test('the service kube-dns tells agents which pod network they set up, as of the last start', async () => {
+test('the service kube-dns has the pod network that agents set up, as of the last start', async () => {
   const client = new FakeClient(new FakeClock());
   await start(client, 'vxlan', ['10.244.0.0/16']);
   assert.deepEqual(await annotationsOf(client), {
@@ -31,7 +31,7 @@ test('the service kube-dns tells agents which pod network they set up, as of the
   });
 });
 
-test('a service kube-dns of somebody else stays as it is', async () => {
+test('a service kube-dns of another owner stays as it is', async () => {
   const client = new FakeClient(new FakeClock());
   await client.create(services, 'kube-system', {
     ...{ apiVersion: 'v1', kind: 'Service', metadata: { name: 'kube-dns', namespace: 'kube-system' } },

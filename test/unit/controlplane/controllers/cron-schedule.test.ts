@@ -94,7 +94,7 @@ describe('the due time of a cron job', () => {
       assert.ok(schedule.calls < 150, `${schedule.calls} searches`);
     });
 
-  test('a day that no month has is found to be missing by looking at few days', () => {
+  test('a day that no month has is found to be missing after few days were checked', () => {
     const format = Intl.DateTimeFormat.prototype.formatToParts;
     let read = 0;
     Intl.DateTimeFormat.prototype.formatToParts = function (...args) {

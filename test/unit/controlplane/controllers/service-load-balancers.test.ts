@@ -191,7 +191,7 @@ describe('services of type LoadBalancer', () => {
     await t.stop();
   });
 
-  it('keep their ports when the controller starts anew', async () => {
+  it('keep their ports when the controller restarts', async () => {
     const holder = service('holder', {}, '2026-02-01T00:00:00Z');
     holder.metadata.annotations = { 'orchlet.local/service-lb': 'true' };
     const status = { loadBalancer: { ingress: [{ ip: '192.0.2.1', ipMode: 'VIP' }] } };

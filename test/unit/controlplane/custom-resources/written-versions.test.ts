@@ -115,7 +115,7 @@ describe('an owner that wrote in a version without a member of the written objec
       { message: 'failed to convert new object: .spec.c: field not declared in schema' },
     );
   });
-  test('refuses an apply and ends all managed fields with an update if its version is no more', () => {
+  test('refuses an apply, and drops all managed fields with an update, if its version no longer exists', () => {
     const older = { ...owner, apiVersion: 'g.io/v1alpha1' };
     const orphan = thing('g.io/v2', { a: 'one' }, { managedFields: [older] });
     const body = { apiVersion: 'g.io/v2', kind: 'Thing', metadata: { name: 'x' }, spec: { c: 'set' } };

@@ -78,7 +78,7 @@ describe('the cache of responses', () => {
     assert.equal(counts.asked, 4);
   });
 
-  it('asks anew after errors, truncated responses, denials without a limit, a TTL of 0, and answers to another question', async () => {
+  it('sends a query again after errors, truncated responses, denials without a limit, a TTL of 0, and answers to another question', async () => {
     const { counts, ask } = setUp();
     const responses: readonly ((to: Buffer) => Buffer)[] = [
       (to) => response(to, [], { flags: 2 }),

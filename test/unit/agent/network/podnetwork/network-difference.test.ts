@@ -192,7 +192,7 @@ describe('later commands', () => {
     ]);
   });
 
-  it('repair what somebody else has removed', () => {
+  it('restore what another program has removed', () => {
     const { network } = desiredNetwork(inputs());
     const whole = made(network);
     const [link] = whole.links;
@@ -251,7 +251,7 @@ describe('the desired network', () => {
     );
   });
 
-  it('refuses what does not work, and says why', () => {
+  it('refuses peers that cannot be reached, with the reason', () => {
     const reasons = (more: Partial<NetworkInputs>) => desiredNetwork(inputs(more)).refusals.map(({ reason }) => reason);
     const six = { ...C, addresses: ips('2001:db8::3') };
     assert.deepEqual(reasons({ peers: [six] }), ['it has no IPv4 address, which this node uses between nodes']);

@@ -184,7 +184,7 @@ async function started(options: Parameters<typeof setUp>[0] = {}): Promise<SetUp
 }
 
 describe('the pod network of a node', () => {
-  it('waits until the node has a pod range, and says so', async () => {
+  it('waits until the node has a pod range, and reports that', async () => {
     const one = setUp();
     one.state.ranges = [];
     one.start();
@@ -250,7 +250,7 @@ describe('the pod network of a node', () => {
     one.stop.abort();
   });
 
-  it('says what the kernel lacks once there is another node', async () => {
+  it('reports what the kernel lacks once there is another node', async () => {
     const one = await started({ lacking: 'the kernel has no VXLAN (modprobe vxlan)' });
     assert.equal(one.network.problem(), '');
     await one.client.create(nodes, '', nodeObject('b', 2));
@@ -283,7 +283,7 @@ describe('the pod network of a node', () => {
     one.stop.abort();
   });
 
-  it('writes the rules again that somebody else has removed', async () => {
+  it('writes the rules again that another program has removed', async () => {
     const one = await started();
     assert.equal(one.state.rules.length, 1);
     one.state.intact = false;

@@ -45,7 +45,7 @@ test('a read that fails is the failure of its callers only', async () => {
   assert.equal(await second, 2);
 });
 
-test('waiting for a revision ends when it was applied, or fails after some time', async () => {
+test('waiting for a revision resolves when it was applied, or fails after some time', async () => {
   const clock = new FakeClock();
   const waits = new RevisionWaits(clock);
   await waits.reached(5, () => 5);
