@@ -34,9 +34,9 @@ export function stopUnit(unit: string): void {
     throw new CommandError(`systemctl cannot stop ${unit}: see 'systemctl status ${unit}'`);
 }
 
-async function waitFor(what: string, timeoutMs: number, look: () => Promise<boolean>): Promise<void> {
+async function waitFor(what: string, timeoutMs: number, isDone: () => Promise<boolean>): Promise<void> {
   const deadline = systemClock.monotonic() + timeoutMs;
-  while (!(await look())) {
+  while (!(await isDone())) {
     if (systemClock.monotonic() > deadline)
       throw new CommandError(`${what} did not stop within ${timeoutMs / 1000} s; see its log, or give --timeout`);
     await systemClock.sleep(100);

@@ -134,7 +134,7 @@ export async function decide(
   while (!signal.aborted) {
     // The API server is not available; the next attempt follows.
     const answer = await mayReadPolicies(client).catch(() => undefined);
-    // Whoever keeps an authorizer from answering must not turn policies off by it.
+    // A user who keeps an authorizer from answering must not be able to turn policies off.
     const isAllowed = answer?.isFault === true && state === 'on' ? undefined : answer?.isAllowed;
     if (signal.aborted) return;
     if (isAllowed === true && state !== 'on') {

@@ -247,7 +247,10 @@ class Candidate {
       await this.#within(renewDeadlineMs, NEVER, () => giveUp().catch(again));
       this.#report('stopped leading');
     } catch (error) {
-      logger.warn({ err: error, lease: name }, 'The lease could not be given up; it expires');
+      logger.warn(
+        { err: error, lease: name },
+        'The lease could not be released; other candidates wait until it expires',
+      );
     }
   }
 
@@ -284,7 +287,7 @@ class Candidate {
     return Math.max(0, atMs + durationMs - clock.monotonic());
   }
 
-  /** The rest of the term unless it is renewed. */
+  /** How long the term still lasts without a renewal. */
   #leftMs(): number {
     if (this.#tenure === undefined) return 0;
     const { clock } = this.#options;

@@ -28,9 +28,9 @@ export class NodeRules {
   /** The script of the guard in effect; empty without one, `undefined` if it is not known. */
   #guarded: string | undefined;
   #hasWarned = false;
-  /** The tools are installed, as far as it is known. */
+  /** False once the iptables tools were not found; then nftables masquerades. */
   #withIptables = true;
-  /** The script in effect where they are not. */
+  /** The nftables script in effect in place of the iptables rules; empty without one. */
   #nat = '';
 
   constructor(options: NodeRulesOptions) {
@@ -41,7 +41,7 @@ export class NodeRules {
     return this.#hasCleared;
   }
 
-  /** The host has no rules of an earlier run. */
+  /** Records that the host has no rules of an earlier run, so that none have to be removed. */
   areNone(): void {
     this.#hasCleared = true;
     this.#guarded = '';

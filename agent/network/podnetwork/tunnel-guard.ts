@@ -1,8 +1,8 @@
 /**
  * Builds the nftables table that protects the VXLAN link. Pure. VXLAN has no authentication: a host that reaches its port could
- * send packets to pods. The table drops packets that do not come from the address of a node. It also drops what this host
- * forwards from pods to the port of another node, where it would arrive from the address of this node. Packets of hosts behind
- * this one pass.
+ * send packets to pods. The table drops packets that do not come from the address of a node. It also drops packets that this
+ * host forwards to the port of another node, unless a node sent them: packets of pods would arrive there from the address of
+ * this node.
  */
 import { formatIp, type Ip } from '../../../api/meta/ip-addresses.ts';
 

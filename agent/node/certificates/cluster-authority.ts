@@ -21,7 +21,7 @@ export interface AuthorityOptions {
   readonly server: string;
   /** Further servers of the kubeconfig. */
   readonly otherServers?: readonly string[];
-  /** All servers of the cluster, of which the current one is asked. Without it, `server` is. */
+  /** All servers of the cluster. Requests go to the current one; without the list, they go to `server`. */
   readonly servers?: ServerList | undefined;
   /** The CAs that are trusted at the start, in PEM. */
   readonly ca: string;

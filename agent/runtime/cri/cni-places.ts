@@ -20,7 +20,7 @@ function parsed(config: string): { readonly cni?: Readonly<Record<string, unknow
     const value: unknown = JSON.parse(config);
     return typeof value === 'object' && value !== null ? value : {};
   } catch {
-    // The runtime shows no configuration, or in another form.
+    // The runtime reports no configuration, or one of another form.
     return {};
   }
 }

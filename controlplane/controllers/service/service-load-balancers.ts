@@ -154,7 +154,7 @@ class ServiceLoadBalancers {
     if (reserved !== undefined) return reserved;
     return conflict === undefined
       ? undefined
-      : `port ${conflict.port} of the nodes is in use by the service ${conflict.holder}; it is tried again when that one is gone`;
+      : `port ${conflict.port} of the nodes is in use by the service ${conflict.holder}; this service gets the port when that one no longer needs it`;
   }
 
   /** Nodes without their agent's port, or without the API server's or etcd's, would take the control plane down. */
