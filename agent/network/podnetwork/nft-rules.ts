@@ -41,9 +41,7 @@ function spoofed({ family, range, peerRanges, tunnel, uplink }: NftInputs): stri
   const own = formatCidr(range);
   const others = mergedRanges(peerRanges).map(formatCidr).join(', ');
   return [
-    ...(tunnel === '' || others === ''
-      ? []
-      : [`    iifname != "${tunnel}" ${match} saddr { ${others} } ${match} daddr ${own} drop`]),
+    ...(tunnel === '' || others === '' ? [] : [`    iifname != "${tunnel}" ${match} saddr { ${others} } drop`]),
     ...(uplink === '' ? [] : [`    iifname "${uplink}" ${match} saddr ${own} ${match} daddr ${own} drop`]),
   ];
 }

@@ -88,12 +88,14 @@ export function packetRules(inputs: RuleInputs): string {
 /**
  * Drops packets with the address of a pod that do not arrive over the link of pods: a sender that reaches this host could
  * otherwise pass its firewall and network policies. The reverse path filter of the kernel is off on many hosts.
+ * Pods may forge their source too (`NET_RAW`): where there is a tunnel, what has the address of another node's pod is not
+ * forwarded to other nodes.
  */
 function spoofed({ range, peerRanges, tunnel, uplink }: RuleInputs): string[] {
   const own = formatCidr(range);
   const others = tunnel === '' ? [] : mergedRanges(peerRanges).map(formatCidr);
   return [
-    ...others.map((from) => `-A ${BETWEEN} ! -i ${tunnel} -s ${from} -d ${own} -j DROP`),
+    ...others.map((from) => `-A ${BETWEEN} ! -i ${tunnel} -s ${from} -j DROP`),
     ...(uplink === '' ? [] : [`-A ${BETWEEN} -i ${uplink} -s ${own} -d ${own} -j DROP`]),
   ];
 }

@@ -44,8 +44,8 @@ describe('the rules of the pod network', () => {
       line.startsWith('-A ORCHLET-POD-NET '),
     );
     assert.deepEqual(chain.slice(0, 4), [
-      '-A ORCHLET-POD-NET ! -i orchlet.wg -s 10.244.1.0/24 -d 10.244.0.0/24 -j DROP',
-      '-A ORCHLET-POD-NET ! -i orchlet.wg -s 10.244.5.0/24 -d 10.244.0.0/24 -j DROP',
+      '-A ORCHLET-POD-NET ! -i orchlet.wg -s 10.244.1.0/24 -j DROP',
+      '-A ORCHLET-POD-NET ! -i orchlet.wg -s 10.244.5.0/24 -j DROP',
       '-A ORCHLET-POD-NET -i eth0 -s 10.244.0.0/24 -d 10.244.0.0/24 -j DROP',
       '-A ORCHLET-POD-NET -s 10.244.0.0/24 -d 10.244.0.0/23 -j ACCEPT',
     ]);
@@ -54,6 +54,12 @@ describe('the rules of the pod network', () => {
       1,
       'packets of other nodes come by the uplink where there is no tunnel',
     );
+  });
+
+  it('drop packets of pods of this node that claim to be of pods of others, wherever they go', () => {
+    const dropped = rules('', { tunnel: 'orchlet.vxlan' }).filter((line) => line.endsWith('DROP'));
+    assert.ok(dropped.some((line) => line.includes('! -i orchlet.vxlan -s 10.244.5.0/24')));
+    for (const line of dropped) assert.doesNotMatch(line, / -d /);
   });
 
   it('pass by the rules of Docker in the raw table, and accept for the own bridge after the rules of a firewall', () => {
