@@ -60,6 +60,8 @@ export type SliceEndpoint = NonNullable<EndpointSlice['endpoints']>[number];
 
 /** The label of an EndpointSlice that names its service. */
 export const SERVICE_NAME_LABEL = 'kubernetes.io/service-name';
+/** The annotation of services whose load balancer are the nodes (`service-load-balancers.ts` of the control plane). */
+const SERVED_BY_NODES = 'orchlet.local/service-lb';
 const OTHER_PROXY_LABEL = 'service.kubernetes.io/service-proxy-name';
 const AFFINITY_SECONDS = 10_800;
 /** The longest time that the API accepts. */
@@ -154,24 +156,30 @@ const addressesOf = (addresses: readonly string[] = [], family: Family): string[
 ];
 
 /**
+ * Where the nodes are the load balancer, each node answers at its own addresses alone. Nodes state their addresses themselves,
+ * and a node that states the address of somebody else must not draw the traffic of other nodes to it.
+ *
  * A host whose own address may use the load balancer may do so from the load balancer's address too: that is the source of
  * its packets if the address lies on one of its interfaces.
  */
 function loadBalancerOf(
-  { spec, status }: Service,
+  { metadata, spec, status }: Service,
   family: Family,
   { nodeIps = [], externalIps = [] }: Place,
 ): Pick<ServicePort, 'loadBalancerIps' | 'sourceRanges'> {
-  const ingress = (status?.loadBalancer?.ingress ?? [])
+  const stated = (status?.loadBalancer?.ingress ?? [])
     .filter(({ ip, ipMode }) => ip !== undefined && ipMode !== 'Proxy')
     .map(({ ip = '' }) => ip);
-  const isByNode = ingress.some((ip) => externalIps.includes(ip));
-  const loadBalancerIps = addressesOf(isByNode ? [...ingress, ...nodeIps] : ingress, family);
+  const isByNode = stated.some((ip) => externalIps.includes(ip));
+  const own = addressesOf([...nodeIps, ...externalIps], family);
+  const isOfNodes = metadata.annotations?.[SERVED_BY_NODES] !== undefined;
+  const all = addressesOf(isByNode ? [...stated, ...nodeIps] : stated, family);
+  const loadBalancerIps = isOfNodes ? all.filter((address) => own.includes(address)) : all;
   const ranges = (spec?.loadBalancerSourceRanges ?? []).flatMap((range) => canonicalRange(range, family) ?? []);
   const ownIps = addressesOf(nodeIps, family);
   const admitsNode = ranges.some((range) => ownIps.some((address) => isWithin(address, range)));
-  const own = admitsNode ? loadBalancerIps.map((address) => `${address}/${family === 'IPv4' ? 32 : 128}`) : [];
-  return { loadBalancerIps, sourceRanges: [...new Set([...ranges, ...own])] };
+  const balancer = admitsNode ? loadBalancerIps.map((address) => `${address}/${family === 'IPv4' ? 32 : 128}`) : [];
+  return { loadBalancerIps, sourceRanges: [...new Set([...ranges, ...balancer])] };
 }
 
 function affinityOf({ sessionAffinity, sessionAffinityConfig }: NonNullable<Service['spec']>): number {

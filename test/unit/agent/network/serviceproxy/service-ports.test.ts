@@ -220,6 +220,17 @@ describe('the service ports of a node', () => {
     assert.deepEqual(ips(['203.0.113.6']), ['203.0.113.5']);
   });
 
+  it('are answered at the own addresses of a node alone where the nodes are the load balancer', () => {
+    const plain = service({ type: 'LoadBalancer' });
+    const status = { loadBalancer: { ingress: [{ ip: '192.0.2.1' }, { ip: '192.0.2.2' }, { ip: '8.8.8.8' }] } };
+    const annotations = { 'orchlet.local/service-lb': 'true' };
+    const served = { ...plain, metadata: { ...plain.metadata, annotations }, status } as unknown as Service;
+    const ips = (one: Service) => only([one], [], 'IPv4', { ...PLACE, nodeIps: ['192.0.2.1'] })[0]?.loadBalancerIps;
+    assert.deepEqual(ips(served), ['192.0.2.1']);
+    const ofOthers = { ...plain, status } as unknown as Service;
+    assert.deepEqual(ips(ofOthers), ['192.0.2.1', '192.0.2.2', '8.8.8.8']);
+  });
+
   it('use endpoints of the whole cluster for traffic of the node itself, whatever the policies', () => {
     const slices = [
       slice([
