@@ -215,7 +215,8 @@ test('other requests are served while a large YAML body is parsed', async () => 
     const path = `/api/v1/namespaces/default/configmaps${method === 'POST' ? '' : '/large?fieldManager=m'}`;
     const request = { method, path, type, body: () => text };
     const { longestMs } = await turnsOf(() => send(connection, request));
-    assert.ok(longestMs < parseMs / 4, `${method}: ${longestMs} of ${parseMs} ms`);
+    // A body that is parsed in the event loop takes one turn as long as the whole parse.
+    assert.ok(longestMs < parseMs / 2, `${method}: ${longestMs} of ${parseMs} ms`);
   }
 });
 
