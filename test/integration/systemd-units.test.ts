@@ -91,7 +91,7 @@ describe('the confined units', { skip, timeout: 280_000 }, () => {
     const engine = JSON.stringify({ 'exec-opts': ['native.cgroupdriver=systemd'] });
     host.must(`mkdir -p /etc/docker /etc/orchlet && echo '${engine}' >/etc/docker/daemon.json`);
     host.must(`${ROOT}/scripts/docker-private start /run/d`, 90_000);
-    const flags = `--container-runtime docker --docker-endpoint unix://${SOCKET} --hostname-override n1 --node-ip ${ADDRESS} --service-proxy iptables`;
+    const flags = `--container-runtime docker --docker-endpoint unix://${SOCKET} --hostname-override n1 --node-ip ${ADDRESS} --service-proxy always --proxy-mode iptables`;
     host.must(`echo 'ORCHLET_AGENT_FLAGS=${flags}' >/etc/orchlet/agent.env`);
     host.must("echo 'ORCHLET_CONTROLPLANE_FLAGS=--node-services' >/etc/orchlet/controlplane.env");
     host.write('/run/images.tar', readFileSync(imageArchive ?? ''));
