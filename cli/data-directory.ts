@@ -1,5 +1,14 @@
-/** The data directory of the control plane, for commands on the same host. */
+/** The directories of the control plane and of the agent, for commands on the same host. */
 import { flag } from '../api/component/flags.ts';
 
 export const dataDirectoryFlag = (group: string, help = 'Data directory of the control plane on this host.') =>
   flag({ name: 'data-dir', type: 'string', default: '/var/lib/orchlet', group, help });
+
+export const rootDirectoryFlag = (group: string) =>
+  flag({
+    name: 'root-dir',
+    type: 'string',
+    default: '',
+    group,
+    help: "The agent's root directory; that of the running agent otherwise, or agent below a --data-dir that is given.",
+  });

@@ -34,7 +34,7 @@ export interface ClusterServices {
   readonly nameServers: () => readonly string[];
   /** Empty if there is none. */
   readonly clusterDomain: () => string;
-  /** Whether the nodes of this cluster provide its services. Waits until the API server, or a stored state, has told. */
+  /** Whether the nodes of this cluster provide its services. Waits for the API server or a stored state. */
   providedByNodes(signal: AbortSignal): Promise<boolean>;
   /** An annotation of the service `kube-dns`; empty without it, or in clusters whose nodes do not provide services. */
   annotation(key: string): string;
@@ -217,8 +217,8 @@ function ruleWriters(
 
 function placeOf(nodeName: string, node: NodeObject, flags: AgentFlags, dns: Service | undefined): Place {
   const agentPort = node.status?.daemonEndpoints?.kubeletEndpoint?.Port ?? flags.port;
-  const told = new Map(Object.entries(dns?.metadata.annotations ?? {})).get(POD_NETWORK) ?? '';
-  const networkPort = podNetworkPort(flags.podNetwork === 'auto' ? modeOfCluster(told) : flags.podNetwork, flags);
+  const published = new Map(Object.entries(dns?.metadata.annotations ?? {})).get(POD_NETWORK) ?? '';
+  const networkPort = podNetworkPort(flags.podNetwork === 'auto' ? modeOfCluster(published) : flags.podNetwork, flags);
   return {
     nodeName,
     zone: node.metadata.labels?.[ZONE] ?? '',

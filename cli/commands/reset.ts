@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline/promises';
 import { flag, UsageError } from '../../api/component/flags.ts';
 import { agentDirectory } from '../agent-process.ts';
 import { type Command, CommandError } from '../command.ts';
-import { dataDirectoryFlag } from '../data-directory.ts';
+import { dataDirectoryFlag, rootDirectoryFlag } from '../data-directory.ts';
 import type { CommandIo } from '../io.ts';
 import { cgroups } from '../reset/cgroups.ts';
 import { data, hostFiles, logs } from '../reset/files.ts';
@@ -45,13 +45,7 @@ const flags = {
     help: 'How long to wait for the pods to terminate, and for the processes to stop.',
   }),
   dataDir: dataDirectoryFlag('Host'),
-  rootDir: flag({
-    name: 'root-dir',
-    type: 'string',
-    default: '',
-    group: 'Host',
-    help: "The agent's root directory; that of the running agent otherwise, or agent below a --data-dir that is given.",
-  }),
+  rootDir: rootDirectoryFlag('Host'),
 } as const;
 
 /** After the processes, in this order: pods go before what they use, and the mounts of volumes before directories. */

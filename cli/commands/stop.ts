@@ -4,7 +4,7 @@ import { flag } from '../../api/component/flags.ts';
 import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { AGENT_PID_FILE, agentDirectory } from '../agent-process.ts';
 import { type Command, CommandError } from '../command.ts';
-import { dataDirectoryFlag } from '../data-directory.ts';
+import { dataDirectoryFlag, rootDirectoryFlag } from '../data-directory.ts';
 import { runningProcess } from '../processes.ts';
 import { endPods, endProcess, stopUnit } from '../stop-processes.ts';
 import { restartingUnits, systemdHost } from '../systemd-units.ts';
@@ -25,13 +25,7 @@ const flags = {
     help: 'How long to wait for the pods, and then for the processes.',
   }),
   dataDir: dataDirectoryFlag('Host'),
-  rootDir: flag({
-    name: 'root-dir',
-    type: 'string',
-    default: '',
-    group: 'Host',
-    help: "The agent's root directory; that of the running agent otherwise, or agent below a --data-dir that is given.",
-  }),
+  rootDir: rootDirectoryFlag('Host'),
 } as const;
 
 export const stop: Command = {
