@@ -93,8 +93,10 @@ export class SoakPlane {
     this.#write(bytes, 8);
   }
 
-  kill(): void {
-    this.#child?.kill('SIGKILL');
+  /** Returns whether there was a process to kill. */
+  kill(): boolean {
+    const child = this.#child;
+    return child !== undefined && child.exitCode === null && child.signalCode === null && child.kill('SIGKILL');
   }
 
   killStorageThread(): void {

@@ -18,6 +18,8 @@ export interface SoakOptions {
 export interface SoakReport {
   readonly violations: readonly string[];
   readonly counts: ReadonlyMap<string, number>;
+  /** What the clients saw, to be judged again. The soak of the agent has none. */
+  readonly recording?: Recording;
 }
 
 const WRITERS = 6;
@@ -68,13 +70,12 @@ async function isWriting({ recording }: Scene): Promise<boolean> {
 }
 
 export const FAULTS: Readonly<Record<string, Fault>> = {
-  async kill({ plane, random }) {
-    plane.kill();
-    // Sometimes it is killed again while it starts.
-    if (random.next() < 0.3) {
+  /** It is killed, and often again while it starts or recovers. */
+  async kill({ plane, random, recording }) {
+    do {
+      if (plane.kill()) count(recording, 'kills');
       await sleep(random.between(100, 1500));
-      plane.kill();
-    }
+    } while (random.next() < 0.6);
   },
   async 'disk-full'(scene) {
     const { plane } = scene;
@@ -192,7 +193,7 @@ export async function soak({
   recording.counts.set('starts', plane.starts);
   recording.counts.set('exits by a failed storage', plane.storageFailures);
   const found = [...plane.crashes, ...scene.problems, ...violations(recording.operations, recording.segments)];
-  return { violations: found, counts: recording.counts };
+  return { violations: found, counts: recording.counts, recording };
 }
 
 async function disturb(

@@ -4,17 +4,21 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ETCD_FAULTS, soakEtcd } from './etcd/run.ts';
+import { violations } from './history.ts';
+import { keepRecording, readRecording } from './recording.ts';
 import { FAULTS, soak, type SoakReport } from './run.ts';
 
 const USAGE = `usage: npm run soak -- [--minutes N] [--seed S] [--only FAULT,FAULT] [--disk MIB]
        npm run soak -- --agent docker|containerd [--minutes N] [--seed S]
        npm run soak -- --etcd [--minutes N] [--seed S] [--only FAULT,FAULT] [--servers N] [--members N]
+       npm run soak -- --judge FILE
 
 Without --agent, clients write, read, list and watch while the control plane meets faults of its process and its
 disk; what the clients saw is judged. With --agent, the agent is killed at one step after the other while pods
 are created, deleted, crashed and resized on a private runtime; the host, the API server and what the
 containers recorded are judged. With --etcd, several control planes share an etcd cluster, and
 both meet faults; what the clients of all servers saw is judged. Exits with 1 where a promise was broken. Needs a C compiler, or root.
+What the clients saw is kept in a file where a promise was broken; --judge judges such a file again.
 
   --agent RUNTIME  soak the agent on a private Docker or containerd
   --etcd           soak several control planes on one etcd, with the faults
@@ -25,6 +29,7 @@ both meet faults; what the clients of all servers saw is judged. Exits with 1 wh
   --seed S         the same seed draws the same program (default: random)
   --only FAULTS    of the control plane, these alone: ${Object.keys(FAULTS).join(' ')}
   --disk MIB       size of the disk of the control plane (default 64)
+  --judge FILE     judge what the clients of an earlier run saw
   --help           show this
 `;
 
@@ -38,6 +43,7 @@ const { values } = parseArgs({
     only: { type: 'string', default: '' },
     disk: { type: 'string', default: '64' },
     seed: { type: 'string', default: '' },
+    judge: { type: 'string' },
     help: { type: 'boolean', default: false },
   },
 });
@@ -77,18 +83,23 @@ async function soakOn(on: 'docker' | 'containerd'): Promise<SoakReport> {
   }
 }
 
-function print({ counts, violations }: SoakReport): void {
+function print({ counts, violations: found, recording }: SoakReport): void {
   for (const [what, number] of [...counts].sort(([a], [b]) => (a < b ? -1 : 1)))
     process.stdout.write(`${String(number).padStart(8)} ${what}\n`);
-  for (const violation of violations) process.stdout.write(`VIOLATION ${violation}\n`);
+  for (const violation of found) process.stdout.write(`VIOLATION ${violation}\n`);
   process.stdout.write(
-    violations.length === 0 ? 'no violation\n' : `${violations.length} violations; replay with --seed ${seed}\n`,
+    found.length === 0 ? 'no violation\n' : `${found.length} violations; replay with --seed ${seed}\n`,
   );
-  process.exitCode = violations.length === 0 ? 0 : 1;
+  if (found.length > 0 && recording !== undefined && values.judge === undefined)
+    process.stdout.write(`judge again: npm run soak -- --judge ${keepRecording(recording, seed)}\n`);
+  process.exitCode = found.length === 0 ? 0 : 1;
 }
 
 if (values.help) process.stdout.write(USAGE);
-else {
+else if (values.judge !== undefined) {
+  const { operations, segments } = readRecording(values.judge);
+  print({ violations: violations(operations, segments), counts: new Map([['operations', operations.length]]) });
+} else {
   if (Number.isNaN(seed) || !(seconds > 0)) refuse('--minutes and --seed are numbers');
   if (agent !== undefined && agent !== 'docker' && agent !== 'containerd')
     refuse(`--agent is docker or containerd, not ${agent}`);

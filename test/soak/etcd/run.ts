@@ -145,6 +145,7 @@ export async function soakEtcd(options: EtcdSoakOptions): Promise<SoakReport> {
   return {
     violations: [...crashes, ...problems, ...violations(recording.operations, recording.segments)],
     counts: recording.counts,
+    recording,
   };
 }
 
