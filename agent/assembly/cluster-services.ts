@@ -13,13 +13,14 @@ import type { ClusterDns } from '../network/clusterdns/cluster-dns.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { NodeObject } from '../model/node.ts';
 import type { ServiceLister } from '../runtime/kuberuntime/environment.ts';
+import { takeNamespaceLock } from '../network/namespace-lock.ts';
 import { hostNftables } from '../network/nftables.ts';
 import { hostPacketFilter } from '../network/serviceproxy/iptables.ts';
 import { proxyMetrics } from '../network/serviceproxy/proxy-metrics.ts';
 import { IptablesWriter } from '../network/serviceproxy/iptables-writer.ts';
 import { NftablesWriter, SERVICES_TABLE } from '../network/serviceproxy/nftables-writer.ts';
 import type { RuleWriter } from '../network/serviceproxy/rule-writer.ts';
-import { prepareHost, ServiceProxy } from '../network/serviceproxy/service-proxy.ts';
+import { prepareHost, PROXY_LOCK, ServiceProxy } from '../network/serviceproxy/service-proxy.ts';
 import { canonicalRange } from '../network/serviceproxy/addresses.ts';
 import type { Place } from '../network/serviceproxy/service-ports.ts';
 import { hostConntrack } from '../network/serviceproxy/udp-connections.ts';
@@ -184,6 +185,7 @@ async function serviceNetwork(
         ? undefined
         : { addresses: nameServers().filter((address) => !address.includes(':')), port: dns.port },
     prepareHost: prepareHost(logger),
+    takeLock: () => takeNamespaceLock(PROXY_LOCK),
   });
   if (withNames) {
     dns = await clusterNames(base, informers, {

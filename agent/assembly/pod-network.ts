@@ -161,6 +161,6 @@ function create(
     onProblem: () => node.changed(),
     onRefusal: ({ node: other, reason }) =>
       events.aboutNode(node.node(), 'PodNetworkIncomplete', `The pods of node ${other} are not reachable: ${reason}`),
-    lockName: POD_NETWORK_LOCK,
+    takeLock: () => takeNamespaceLock(POD_NETWORK_LOCK),
   });
 }

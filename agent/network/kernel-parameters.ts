@@ -3,9 +3,10 @@
  * empties as it does the parameters. `orchlet reset` restores them from there. Parameters of the network belong to a network
  * namespace, so each namespace has records of its own.
  */
-import { mkdir, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
+import { networkNamespace } from './namespace-lock.ts';
 
 const RECORDS = '/run/orchlet/kernel-parameters';
 const PARAMETERS = '/proc/sys';
@@ -104,6 +105,5 @@ export async function restoreKernelParameter(
 }
 
 async function namespaceDirectory(records: string): Promise<string> {
-  const inode = /\d+/.exec(await readlink('/proc/self/ns/net'))?.[0] ?? 'host';
-  return join(records, inode);
+  return join(records, await networkNamespace());
 }

@@ -1,20 +1,44 @@
 /**
- * A lock in this network namespace: an abstract socket, which belongs to the namespace like the rules and links that it guards,
- * and disappears with its process.
+ * Locks of this network namespace. Each is a file below a directory of root, held by a transaction of SQLite: the kernel
+ * releases it with the process, and other users cannot take it. Abstract sockets would be open to every local user.
  */
-import { createServer, type Server } from 'node:net';
+import { mkdir, readlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 
-/** Returns `undefined` if another process has the lock. Closing the server releases it. */
-export async function takeNamespaceLock(name: string): Promise<Server | undefined> {
-  const server = createServer((socket) => socket.destroy());
+/** A reboot empties it. Agents of one network namespace must have the same `/run`. */
+const LOCKS = '/run/orchlet/locks';
+/** The result code of SQLite for a file that another process has locked. */
+const SQLITE_BUSY = 5;
+
+export interface NamespaceLock {
+  /** Releases the lock. */
+  close(): void;
+}
+
+/** Returns `undefined` if somebody has the lock. Only root may write below `/run`, and rejects others with EACCES. */
+export async function takeNamespaceLock(name: string, locks: string = LOCKS): Promise<NamespaceLock | undefined> {
+  const directory = join(locks, await networkNamespace());
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const database = new DatabaseSync(join(directory, name));
   try {
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject).listen(`\0${name}`, () => resolve());
-    });
+    database.exec('BEGIN EXCLUSIVE');
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') return undefined;
+    database.close();
+    if ((error as { readonly errcode?: unknown }).errcode === SQLITE_BUSY) return undefined;
     throw error;
   }
-  server.unref();
-  return server;
+  return database;
+}
+
+/** Returns whether somebody has the lock. */
+export async function isNamespaceLocked(name: string): Promise<boolean> {
+  const lock = await takeNamespaceLock(name);
+  lock?.close();
+  return lock === undefined;
+}
+
+/** The inode of the network namespace of this process. */
+export async function networkNamespace(): Promise<string> {
+  return /\d+/.exec(await readlink('/proc/self/ns/net'))?.[0] ?? 'host';
 }

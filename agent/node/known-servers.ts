@@ -4,7 +4,7 @@
  * another one.
  *
  * Users other than administrators may be able to write the endpoints, so they are used only with a CA in the kubeconfig, which
- * each server has to prove.
+ * each server has to prove, and addresses of this host, of its link and of metadata servers are left out.
  */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,6 +12,7 @@ import { stringifyJson } from '../../api/codec/json.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { type Clock, pause } from '../../api/machinery/clock.ts';
+import { createDialer, DialRefusedError } from '../../api/machinery/dialer.ts';
 import type { Endpoints } from '../../api/machinery/kinds.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 import { endpoints } from '../../api/machinery/resources.ts';
@@ -89,12 +90,27 @@ function serversOf(object: Endpoints): readonly string[] {
       canonicalIp(ip) === ip ? [`https://${ip.includes(':') ? `[${ip}]` : ip}:${port}`] : [],
     );
   });
-  return found.slice(0, MOST_SERVERS);
+  return found.filter(mayBeDialed).slice(0, MOST_SERVERS);
+}
+
+const dialer = createDialer();
+
+/** The addresses are literal, so that a check before the connection is enough. */
+function mayBeDialed(server: string): boolean {
+  const url = URL.parse(server);
+  if (url === null) return false;
+  try {
+    dialer.check({ purpose: 'listed-server', host: url.hostname, port: Number(url.port) });
+    return true;
+  } catch (error) {
+    if (error instanceof DialRefusedError) return false;
+    throw error;
+  }
 }
 
 function serversIn(value: unknown): readonly string[] {
   const { servers } = (value ?? {}) as { readonly servers?: unknown };
   if (!Array.isArray(servers)) return [];
   const texts = (servers as readonly unknown[]).filter((one): one is string => typeof one === 'string');
-  return texts.filter((text) => /^https:\/\/[^/]+:\d+$/.test(text)).slice(0, MOST_SERVERS);
+  return texts.filter((text) => /^https:\/\/[^/]+:\d+$/.test(text) && mayBeDialed(text)).slice(0, MOST_SERVERS);
 }

@@ -53,6 +53,11 @@ export const PURPOSES = {
   'webhook-url': { refuses: [...NOWHERE, 'metadata'], redirects: 'none', connectTimeoutMs: 30_000 },
   /** Requests for key sets whose URL comes from the discovery document of an issuer. */
   'issuer-keys': { refuses: LOCAL, redirects: 'none', connectTimeoutMs: 10_000 },
+  /**
+   * Connections of agents to API servers that the endpoints of the service `kubernetes` name. Others than administrators may be
+   * able to write these. The connection authenticates as the node.
+   */
+  'listed-server': { refuses: LOCAL, redirects: 'none', connectTimeoutMs: 30_000 },
   /** Redirects of the server of `--manifest-url`. */
   'manifest-redirect': { refuses: LOCAL, redirects: 'any', connectTimeoutMs: 10_000 },
   /**

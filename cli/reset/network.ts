@@ -1,9 +1,9 @@
 /** The rules, links and kernel parameters of the agent in the network namespace of this process. */
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { policyTable } from '../../agent/assembly/network-policies.ts';
 import { kernelParameterRecords, restoreKernelParameter } from '../../agent/network/kernel-parameters.ts';
+import { isNamespaceLocked } from '../../agent/network/namespace-lock.ts';
 import { hostNftables } from '../../agent/network/nftables.ts';
 import {
   POD_NETWORK_LOCK,
@@ -25,7 +25,7 @@ export const serviceRules: ResetStep = {
     const filter = hostPacketFilter();
     const found: Leftover[] = [];
     const unlessUsed = (remove: () => Promise<void>) => async (): Promise<void> => {
-      if (await isLocked(PROXY_LOCK)) throw new Error('another agent of this host runs and needs them');
+      if (await isNamespaceLocked(PROXY_LOCK)) throw new Error('another agent of this host runs and needs them');
       await remove();
     };
     for (const [family, tool] of [
@@ -52,16 +52,6 @@ export const serviceRules: ResetStep = {
   },
 };
 
-/** Whether a process holds an abstract socket of this network namespace. */
-async function isLocked(name: string): Promise<boolean> {
-  const server = createServer();
-  const listening = Promise.withResolvers<boolean>();
-  server.once('error', () => listening.resolve(false)).listen(`\0${name}`, () => listening.resolve(true));
-  if (!(await listening.promise)) return true;
-  await new Promise<void>((resolve) => server.close(() => resolve()));
-  return false;
-}
-
 export const policyRules: ResetStep = {
   name: 'rules of network policies',
   async find({ rootDirectory }: ResetTarget) {
@@ -83,7 +73,8 @@ export const podNetwork: ResetStep = {
       {
         text: 'links, routes, rules and CNI configuration of the pod network',
         async remove() {
-          if (await isLocked(POD_NETWORK_LOCK)) throw new Error('another agent of this host runs and needs them');
+          if (await isNamespaceLocked(POD_NETWORK_LOCK))
+            throw new Error('another agent of this host runs and needs them');
           await removePodNetwork({ stateDirectory });
         },
       },

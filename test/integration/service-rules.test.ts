@@ -261,7 +261,7 @@ function scenarios(mode: ProxyMode): void {
       podCidrs: () => ['10.98.1.0/24', 'fd98:1::/64'],
       localhostNodePorts: true,
       nameServer: () => ({ addresses: ['10.96.0.53'], port: 5300 }),
-      lockName: `${PREFIX}-${mode}`,
+      takeLock: () => Promise.resolve({ close: () => undefined }),
     });
     void proxy.run(new AbortController().signal);
     await until('the rules', async () => (await place('c').ask('fd96::1', 80, { timeoutMs: 500 })) !== 'none');
@@ -402,7 +402,7 @@ function scenarios(mode: ProxyMode): void {
       masqueradeBit: 14,
       place: () => ({ nodeName: 'here', zone: '' }),
       podCidrs: () => [],
-      lockName: `${PREFIX}-${mode}`,
+      takeLock: () => Promise.resolve({ close: () => undefined }),
     });
     const rules = (): string =>
       run('ip', ['netns', 'exec', NODE, 'nft', 'list', 'tables']) + run('ip', ['netns', 'exec', NODE, 'iptables-save']);

@@ -7,7 +7,6 @@
  * over, and knows the other nodes from its memory until the API server answers. One agent works in a network namespace.
  */
 import { mkdir } from 'node:fs/promises';
-import type { Server } from 'node:net';
 import { join } from 'node:path';
 import { background } from '../../../api/machinery/background.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
@@ -15,7 +14,7 @@ import type { Informer } from '../../../api/machinery/informer.ts';
 import type { Node } from '../../../api/machinery/kinds.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { type Cidr, type Ip, isLoopback, parseCidr, parseIp } from '../../../api/meta/ip-addresses.ts';
-import { takeNamespaceLock } from '../namespace-lock.ts';
+import type { NamespaceLock } from '../namespace-lock.ts';
 import {
   choosePeers,
   type ClusterNode,
@@ -77,8 +76,8 @@ export interface PodNetworkOptions extends NodeRulesOptions {
   readonly onProblem: (message: string) => void;
   /** Called when the pods of other nodes cannot be reached, once for each reason. */
   readonly onRefusal: (refusal: Refusal) => void;
-  /** The name of the lock. */
-  readonly lockName: string;
+  /** Resolves to `undefined` while another agent owns the pod network of this network namespace. */
+  readonly takeLock: () => Promise<NamespaceLock | undefined>;
 }
 
 /** How often to compare the host with the desired state, because another process may have changed it. */
@@ -93,7 +92,7 @@ export class PodNetwork {
   readonly #loop: WakeableLoop;
   readonly #closing = new AbortController();
   #running: Promise<void> = Promise.resolve();
-  #lock: Server | undefined;
+  #lock: NamespaceLock | undefined;
   #problem = '';
   readonly #said = new Set<string>();
   readonly #rules: NodeRules;
@@ -157,8 +156,8 @@ export class PodNetwork {
   }
 
   async #turn(): Promise<number> {
-    const { clock, logger, lockName } = this.#options;
-    this.#lock ??= await takeNamespaceLock(lockName);
+    const { clock, logger, takeLock } = this.#options;
+    this.#lock ??= await takeLock();
     if (this.#lock === undefined) {
       this.#say(
         () =>

@@ -3,7 +3,6 @@
  * works in a network namespace; a second one waits until the first has exited. The rules remain after the agent stops,
  * as pods do, unless it calls `close({ remove: true })`.
  */
-import { createServer, type Server } from 'node:net';
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -12,6 +11,7 @@ import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
 import { inSlices, TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { setKernelParameters } from '../kernel-parameters.ts';
+import type { NamespaceLock } from '../namespace-lock.ts';
 import type { Family } from './addresses.ts';
 import { HealthCheckPorts } from './health-check-ports.ts';
 import type { ProxyObserver } from './proxy-metrics.ts';
@@ -41,11 +41,11 @@ export interface ServiceProxyOptions {
   readonly nameServer?: () => NameServer | undefined;
   /** Sets the kernel parameters that the rules need. */
   readonly prepareHost?: (settings: RuleSettings) => Promise<void>;
-  /** The name of the abstract socket that serves as the lock of the proxy. */
-  readonly lockName?: string;
+  /** Resolves to `undefined` while another agent owns the rules of this network namespace. */
+  readonly takeLock: () => Promise<NamespaceLock | undefined>;
 }
 
-/** The abstract socket of the agent that owns the rules of this network namespace. */
+/** The lock of the agent that owns the rules of this network namespace. */
 export const PROXY_LOCK = 'orchlet-service-proxy';
 /** How long to collect changes before a sync. */
 const GATHER_MS = 20;
@@ -71,7 +71,7 @@ export class ServiceProxy {
   #place = '';
   /** Another agent owns the rules. This is logged once. */
   #waits = false;
-  #lock: Server | undefined;
+  #lock: NamespaceLock | undefined;
   /** The time of the first change that is not applied yet; `undefined` if there is none. */
   #changedMs: number | undefined = -Infinity;
   #lastApplyMs = -Infinity;
@@ -183,31 +183,18 @@ export class ServiceProxy {
     this.#lock?.close();
   }
 
-  /**
-   * Takes the lock: an abstract socket, which belongs to the network namespace like the rules, and disappears with its
-   * process. Resolves to whether this proxy has it.
-   */
+  /** Resolves to whether this proxy has the lock. */
   async #takeLock(): Promise<boolean> {
     if (this.#lock !== undefined) return true;
-    const { logger, lockName = PROXY_LOCK } = this.#options;
-    const server = createServer((socket) => socket.destroy());
-    try {
-      await new Promise<void>((resolve, reject) => {
-        server.once('error', reject).listen(`\0${lockName}`, () => resolve());
-      });
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
-      if (!this.#waits)
-        logger.warn(
-          {},
-          'Another agent on this host owns the service rules; services of this cluster are not reachable here until it stops (or set --service-proxy=none)',
-        );
-      this.#waits = true;
-      return false;
-    }
-    server.unref();
-    this.#lock = server;
-    return true;
+    const { logger, takeLock } = this.#options;
+    this.#lock = await takeLock();
+    if (this.#lock === undefined && !this.#waits)
+      logger.warn(
+        {},
+        'Another agent on this host owns the service rules; services of this cluster are not reachable here until it stops (or set --service-proxy=none)',
+      );
+    this.#waits = this.#lock === undefined;
+    return !this.#waits;
   }
 
   async #removeRules(writer: RuleWriter): Promise<void> {

@@ -59,6 +59,31 @@ test('a state file that is damaged or hostile does not keep the agent from start
   }
 });
 
+test('addresses of the host, of its link and of metadata servers are not followed, and not taken from the state file', async (t) => {
+  const { client, options, path } = await agent(t);
+  const hostile = [
+    '127.0.0.1',
+    '::1',
+    '169.254.169.254',
+    '169.254.10.1',
+    'fe80::1',
+    '0.0.0.0',
+    '224.0.0.1',
+    'fd00:ec2::254',
+  ];
+  client.seed(endpoints, endpointsOf(...hostile, '::ffff:127.0.0.1', '192.0.2.1'));
+  const servers = await loadServers(options);
+  const stop = new AbortController();
+  const running = followServers(options, servers, client, stop.signal);
+  await until('the servers', () => servers.all.length > 1);
+  assert.deepEqual(servers.all, ['https://api.example:6443', 'https://192.0.2.1:6443']);
+  stop.abort(new Error('the test ends'));
+  await running;
+  const stored = hostile.map((ip) => `https://${ip.includes(':') ? `[${ip}]` : ip}:6443`);
+  await writeFile(path, JSON.stringify({ servers: [...stored, 'https://a b:1', 'https://x@127.0.0.1:1'] }));
+  assert.deepEqual((await loadServers(options)).all, options.configured);
+});
+
 test('a kubeconfig lists further servers in an extension', async (t) => {
   const { options, clock } = await agent(t);
   const path = join(options.directory, 'kubeconfig');

@@ -3,6 +3,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, w
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
+import { takeNamespaceLock } from '../../../../../agent/network/namespace-lock.ts';
 import type { ClusterNode } from '../../../../../agent/network/podnetwork/cluster-nodes.ts';
 import type { HostNetwork } from '../../../../../agent/network/podnetwork/host-network.ts';
 import type { Commands, ObservedNetwork } from '../../../../../agent/network/podnetwork/network-difference.ts';
@@ -34,7 +35,6 @@ const nodeObject = (name: string, number: number): never =>
 
 /** No timer of a network at rest is as short. */
 const GATHER_MS = 100;
-let count = 0;
 
 function setUp({
   mode = 'vxlan',
@@ -93,7 +93,6 @@ function setUp({
     configurationDirectory: join(directory, 'net.d'),
     pluginDirectories: [join(directory, 'none'), directory],
   };
-  const lockName = `orchlet-test-${process.pid}-${count++}`;
   const make = () =>
     new PodNetwork({
       ...{
@@ -105,7 +104,7 @@ function setUp({
         masqueradeBit: 14,
         host,
         clock,
-        lockName,
+        takeLock: () => takeNamespaceLock('lock', directory),
       },
       memory: { load: () => Promise.resolve(remembered), save: (known) => (state.saved = known()) },
       ranges: () => state.ranges,

@@ -5,6 +5,7 @@ import { IptablesWriter } from '../../../../../agent/network/serviceproxy/iptabl
 import { proxyMetrics } from '../../../../../agent/network/serviceproxy/proxy-metrics.ts';
 import { ServiceProxy } from '../../../../../agent/network/serviceproxy/service-proxy.ts';
 import type { Family } from '../../../../../agent/network/serviceproxy/addresses.ts';
+import type { NamespaceLock } from '../../../../../agent/network/namespace-lock.ts';
 import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { Informers } from '../../../../../api/machinery/informer.ts';
@@ -20,6 +21,14 @@ function service(name: string, address: string): Service {
     metadata: { name, namespace: 'shop' },
     spec: { clusterIPs: [address], ports: [{ port: 80, protocol: 'TCP' }] },
   } as unknown as Service;
+}
+
+const held = new Set<string>();
+
+function takeLock(name: string): NamespaceLock | undefined {
+  if (held.has(name)) return undefined;
+  held.add(name);
+  return { close: () => void held.delete(name) };
 }
 
 function setUp(lockName: string) {
@@ -69,13 +78,12 @@ function setUp(lockName: string) {
     masqueradeBit: 14,
     place: () => ({ nodeName: 'here', zone: '' }),
     podCidrs: () => [],
-    lockName,
+    takeLock: () => Promise.resolve(takeLock(lockName)),
   });
   return { clock, client, informers, proxy, done, metrics };
 }
 
 const settle = async (clock: FakeClock, until: () => boolean): Promise<void> => {
-  // The lock is a real socket, so the test cannot know when it is bound.
   const limitMs = performance.now() + 60_000;
   while (!until()) {
     assert.ok(performance.now() < limitMs, 'the condition is never met');
