@@ -3,8 +3,9 @@
  * administrator carries, in a Secret that a bootstrap token may read until it expires. Whoever has only the cluster or only the
  * key learns nothing.
  *
- * Each file is encrypted with AES-256-GCM and a nonce of its own, with its name as the associated data, so that files cannot be
- * exchanged for each other.
+ * Each file is encrypted with AES-256-GCM and a nonce of its own. The associated data is its name and the names of all files,
+ * so that nobody without the key can exchange files for each other, or leave one out: without its encryption configuration, a
+ * new control plane would write Secrets in clear text.
  */
 import {
   createCipheriv,
@@ -99,13 +100,17 @@ function flagsOf(settings: BundleSettings): readonly string[] {
   ];
 }
 
+/** Returns the associated data of one of the files. */
+const associatedData = (name: string, all: Iterable<string>): Buffer =>
+  Buffer.from([name, ...[...all].toSorted()].join('\n'));
+
 /** Encrypts the files with a new key. */
 export function sealBundle(files: BundleFiles): { readonly key: string; readonly data: Record<string, string> } {
   const key = randomBytes(KEY_BYTES);
   const data: Record<string, string> = {};
   for (const [name, content] of files) {
     const nonce = randomBytes(NONCE_BYTES);
-    const cipher = createCipheriv(ALGORITHM, key, nonce).setAAD(Buffer.from(name));
+    const cipher = createCipheriv(ALGORITHM, key, nonce).setAAD(associatedData(name, files.keys()));
     const sealed = Buffer.concat([nonce, cipher.update(content), cipher.final(), cipher.getAuthTag()]);
     data[name] = sealed.toString('base64');
   }
@@ -117,15 +122,18 @@ export const isBundleKey = (text: string): boolean => KEY_FORM.test(text);
 /** Decrypts the data of the Secret. Names that a bundle does not have are refused, since they become paths. */
 export function openBundle(data: Readonly<Record<string, string>>, key: string): BundleFiles {
   const files = new Map<string, Buffer>();
+  const names = Object.keys(data);
+  const foreign = names.find((name) => !FILES.has(name));
+  if (foreign !== undefined)
+    throw new CommandError(`the bundle has a file ${quoteText(foreign)} that does not belong in it`);
   for (const [name, text] of Object.entries(data)) {
-    if (!FILES.has(name)) throw new CommandError(`the bundle has a file ${quoteText(name)} that does not belong in it`);
     const sealed = Buffer.from(text, 'base64');
     const end = Math.max(NONCE_BYTES, sealed.length - TAG_BYTES);
     try {
       const cipher = createDecipheriv(ALGORITHM, Buffer.from(key, 'hex'), sealed.subarray(0, NONCE_BYTES), {
         authTagLength: TAG_BYTES,
       });
-      cipher.setAAD(Buffer.from(name)).setAuthTag(sealed.subarray(end));
+      cipher.setAAD(associatedData(name, names)).setAuthTag(sealed.subarray(end));
       files.set(name, Buffer.concat([cipher.update(sealed.subarray(NONCE_BYTES, end)), cipher.final()]));
     } catch (error) {
       throw new CommandError(

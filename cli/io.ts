@@ -1,4 +1,5 @@
 /** Defines what a command uses of its process. Tests run commands in their own process with other streams. */
+import { PlainError } from '../api/component/plain-error.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
 
 export interface CommandIo {
@@ -8,6 +9,23 @@ export interface CommandIo {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Whether the input is a terminal, so that questions can be answered. */
   readonly isInteractive: boolean;
+  /** Reads the standard input to its end. Throws a `PlainError` beyond 64 KiB. */
+  readInput(): Promise<string>;
+  /** Shows this instead of the arguments in the list of processes, which every user of the host can read. */
+  hideArguments(title: string): void;
+}
+
+const LARGEST_INPUT_BYTES = 64 * 1024;
+
+async function readInput(): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > LARGEST_INPUT_BYTES) throw new PlainError('the standard input has more than 64 KiB');
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString();
 }
 
 export const processIo: CommandIo = {
@@ -16,4 +34,8 @@ export const processIo: CommandIo = {
   clock: systemClock,
   env: process.env,
   isInteractive: process.stdin.isTTY,
+  readInput,
+  hideArguments: (title) => {
+    process.title = title;
+  },
 };

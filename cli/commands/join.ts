@@ -6,7 +6,7 @@ import { readPem } from '../../api/pki/pem.ts';
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join as joinPath } from 'node:path';
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { flag, UsageError } from '../../api/component/flags.ts';
@@ -31,7 +31,14 @@ const flags = {
     type: 'string',
     default: '',
     group: 'Cluster',
-    help: 'Bootstrap token, from orchlet token create on the first host.',
+    help: 'Bootstrap token, from orchlet token create on the first host. Other users of this host may see it in the list of processes.',
+  }),
+  tokenFile: flag({
+    name: 'token-file',
+    type: 'string',
+    default: '',
+    group: 'Cluster',
+    help: 'File with the bootstrap token, instead of --token, and with the certificate key in its second line, instead of --certificate-key. -: the standard input.',
   }),
   caHash: flag({
     name: 'discovery-token-ca-cert-hash',
@@ -219,17 +226,36 @@ async function becomeControlPlane(
   return 0;
 }
 
-interface JoinValues {
+/** What the other users of the host must not see. */
+interface JoinSecrets {
   readonly token: string;
+  readonly certificateKey: string;
+}
+
+interface JoinValues extends JoinSecrets {
+  readonly tokenFile: string;
   readonly caHash: readonly string[];
   readonly unsafe: boolean;
   readonly servers: readonly string[];
   readonly controlPlane: boolean;
-  readonly certificateKey: string;
   readonly dataDir: string;
   readonly configDir: string;
   readonly nodeName: string;
   readonly start: boolean;
+}
+
+/** Returns the token and the certificate key, of the flags or of the file. */
+async function secretsOf({ token, tokenFile, certificateKey }: JoinValues, io: CommandIo): Promise<JoinSecrets> {
+  if (certificateKey !== '')
+    io.stderr.write(
+      'WARNING: Other users of this host may have seen --certificate-key in the list of processes: use --token-file.\n',
+    );
+  if (tokenFile === '') return { token, certificateKey };
+  if (token !== '' || certificateKey !== '')
+    throw new UsageError('--token-file takes the place of --token and --certificate-key');
+  const text = tokenFile === '-' ? await io.readInput() : await readFile(tokenFile, 'utf8');
+  const [first = '', second = ''] = text.split('\n').map((line) => line.trim());
+  return { token: first, certificateKey: second };
 }
 
 /** Returns the token. Throws a `UsageError` for flags that do not fit. */
@@ -237,7 +263,8 @@ function checkUsage(servers: readonly string[], values: JoinValues, io: CommandI
   const wrong = servers.find((one) => !/^https:\/\/[^/]+$/.test(one));
   if (wrong !== undefined) throw new UsageError(`${quoteText(wrong)} is not a server of the form https://HOST:PORT`);
   const token = parseBootstrapToken(values.token);
-  if (token === undefined) throw new UsageError('--token must be of the form abcdef.0123456789abcdef');
+  if (token === undefined)
+    throw new UsageError('--token, or the first line of --token-file, must be of the form abcdef.0123456789abcdef');
   if (values.controlPlane && !isBundleKey(values.certificateKey))
     throw new UsageError(
       "--control-plane needs --certificate-key, as 'orchlet token create --control-plane' prints it",
@@ -309,9 +336,12 @@ export const join: Command = {
   flags,
   examples: [
     'orchlet join https://10.0.0.1:6443 --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:…',
+    'orchlet join https://10.0.0.1:6443 --token-file /root/token --discovery-token-ca-cert-hash sha256:…',
   ],
   async run(parsed, io) {
-    const values = parsed.values as unknown as JoinValues;
+    io.hideArguments('orchlet join');
+    const given = parsed.values as unknown as JoinValues;
+    const values = { ...given, ...(await secretsOf(given, io)) };
     const servers = [...parsed.arguments, ...values.servers];
     const token = checkUsage(servers, values, io);
     const { url, discovered } = await discoverFirst(servers, token, io);

@@ -77,6 +77,7 @@ export const tokenCreate: Command = {
     'orchlet token create --control-plane --etcd-servers https://10.0.0.1:2379',
   ],
   run(parsed, io) {
+    io.hideArguments('orchlet token create');
     const [given] = parsed.arguments;
     const token = given === undefined ? newBootstrapToken() : parseBootstrapToken(given);
     if (token === undefined)
@@ -110,7 +111,7 @@ export const tokenCreate: Command = {
         const key = await publishBundle(client, created, files);
         io.stdout.write(`${await joins()} --control-plane --certificate-key ${key}\n`);
         io.stderr.write(
-          `Whoever has this line can read the keys of the cluster, for ${formatDuration(ttlMs)}. It is not shown again.\n`,
+          `Whoever has this line can read the keys of the cluster, for ${formatDuration(ttlMs)}. It is not shown again. With the token and the key as two lines of a file, --token-file keeps them out of the list of processes.\n`,
         );
         return 0;
       }
@@ -177,6 +178,7 @@ export const tokenDelete: Command = {
   flags: accessFlags,
   examples: ['orchlet token delete abcdef'],
   run(parsed, io) {
+    io.hideArguments('orchlet token delete');
     const ids = parsed.arguments.map((token) => {
       const id = token.split('.')[0] ?? '';
       if (!/^[a-z0-9]{6}$/.test(id)) throw new UsageError(`${quoteText(token)} is neither a token nor the id of one`);

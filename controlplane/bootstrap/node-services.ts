@@ -1,7 +1,8 @@
 /**
  * Agents that program service addresses, enforce network policies and serve cluster names need two things: the right to read
  * endpoints and policies, and the service `kube-dns`, whose address belongs to the name server that runs on
- * each node. Called once at the start. Changes of an administrator stay.
+ * each node. Called once at the start. Changes of an administrator stay, and so does what other running servers serve: options
+ * of this server that differ from theirs are logged.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
@@ -19,20 +20,21 @@ const CONFIG_ROLE = 'orchlet:kube-dns-config';
 /** By convention, the DNS service has the tenth address of the range. */
 const DNS_ADDRESS = 10;
 
-export async function ensureNodeServices(
-  client: Client,
-  options: {
-    readonly serviceClusterCidrs: readonly string[];
-    /** The nodes serve the names of the cluster. */
-    readonly servesNames: boolean;
-    /** The nodes enforce network policies. Without the right to read policies they remove their rules. */
-    readonly enforcesPolicies: boolean;
-    /** What agents set up between nodes, and the ranges of all pods. */
-    readonly podNetwork: { readonly mode: string; readonly ranges: readonly string[] };
-    readonly logger: Logger;
-  },
-): Promise<void> {
-  const { serviceClusterCidrs, servesNames, enforcesPolicies, podNetwork, logger } = options;
+export interface NodeServicesOptions {
+  readonly serviceClusterCidrs: readonly string[];
+  /** The nodes serve the names of the cluster. */
+  readonly servesNames: boolean;
+  /** The nodes enforce network policies. Without the right to read policies they remove their rules. */
+  readonly enforcesPolicies: boolean;
+  /** What agents set up between nodes, and the ranges of all pods. */
+  readonly podNetwork: { readonly mode: string; readonly ranges: readonly string[] };
+  /** The addresses of the other servers that run on the same storage. */
+  readonly otherServers: readonly string[];
+  readonly logger: Logger;
+}
+
+export async function ensureNodeServices(client: Client, options: NodeServicesOptions): Promise<void> {
+  const { serviceClusterCidrs, servesNames, enforcesPolicies, logger } = options;
   await createIfMissing(client, clusterRoleBindings, {
     apiVersion: 'rbac.authorization.k8s.io/v1',
     kind: 'ClusterRoleBinding',
@@ -41,12 +43,20 @@ export async function ensureNodeServices(
     subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: 'system:nodes' }],
   });
   if (enforcesPolicies) await letNodesReadPolicies(client);
-  else
-    for (const name of [POLICY_ROLE, POLICY_PEERS_ROLE])
-      await tolerate(client.delete(clusterRoleBindings, '', name), isNotFound);
+  else await endPolicies(client, options);
   if (!servesNames) return;
   await ensureDns(client, serviceClusterCidrs, logger);
-  await publishPodNetwork(client, podNetwork);
+  await publishPodNetwork(client, options);
+}
+
+async function endPolicies(client: Client, { otherServers, logger }: NodeServicesOptions): Promise<void> {
+  for (const name of [POLICY_ROLE, POLICY_PEERS_ROLE])
+    if (otherServers.length === 0) await tolerate(client.delete(clusterRoleBindings, '', name), isNotFound);
+    else if ((await findObject(client, clusterRoleBindings, '', name)) !== undefined)
+      logger.warn(
+        { binding: name, others: otherServers },
+        'Nodes still enforce network policies, because other control planes run: start all of them with --disable network-policies, and delete this ClusterRoleBinding',
+      );
 }
 
 async function letNodesReadPolicies(client: Client): Promise<void> {
@@ -80,10 +90,13 @@ async function ensureDns(client: Client, serviceClusterCidrs: readonly string[],
   }
 }
 
-/** Agents read it from the service `kube-dns`, which each of them may. It follows the flags of the last start. */
+/**
+ * Agents read it from the service `kube-dns`, which each of them may. It follows the flags of a server that starts while no
+ * other one runs: a further server with the default flags must not end the encryption between nodes.
+ */
 async function publishPodNetwork(
   client: Client,
-  { mode, ranges }: { readonly mode: string; readonly ranges: readonly string[] },
+  { podNetwork: { mode, ranges }, otherServers, logger }: NodeServicesOptions,
 ): Promise<void> {
   const { metadata } = (await findObject(client, services, NAMESPACE, NAME)) ?? { metadata: {} };
   const found = new Map(Object.entries(metadata.annotations ?? {}));
@@ -91,6 +104,13 @@ async function publishPodNetwork(
   // An administrator may have given the name to another service.
   if (found.get('orchlet.local/served-by') !== 'nodes') return;
   if (Object.entries(annotations).every(([key, value]) => found.get(key) === value)) return;
+  if (otherServers.length > 0 && found.has('orchlet.local/pod-network')) {
+    logger.warn(
+      { published: Object.fromEntries(found), flags: annotations, others: otherServers },
+      'The pod network stays as it is published, because other control planes run: give all of them the same --pod-network and --cluster-cidr, or annotate the service kube-dns',
+    );
+    return;
+  }
   await client.patch(services, NAMESPACE, NAME, 'merge', { metadata: { annotations } });
 }
 

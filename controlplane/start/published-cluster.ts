@@ -21,6 +21,13 @@ import { PublishedAddress } from './published-address.ts';
 
 const CHECK_MS = 10_000;
 
+/** The addresses of the other servers that run on the storage, as they renew them. */
+export async function otherServers({ flags, storage, clock }: Parts): Promise<readonly string[]> {
+  if (storageBackendOf(flags) !== 'etcd3') return [];
+  const own = new PublishedAddress(flags.advertiseAddress).current();
+  return (await serverAddresses(storage, clock).all()).filter((address) => address !== own);
+}
+
 /**
  * Throws if other servers run on the storage and the cluster has another CA: they would refuse each other's certificates and
  * tokens.

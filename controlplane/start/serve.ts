@@ -31,7 +31,7 @@ import { createApiServer } from './api-server.ts';
 import { MASTERS } from './clients.ts';
 import { startLoops } from './loops.ts';
 import type { Parts } from './parts.ts';
-import { refuseOtherCa } from './published-cluster.ts';
+import { otherServers, refuseOtherCa } from './published-cluster.ts';
 
 const CLOSE_GRACE_MS = 3000;
 
@@ -168,7 +168,8 @@ function checkPolicies({ sources, clients, logger, registry, schema, definitions
 }
 
 /** Creates what every cluster has: namespaces, default roles and bindings, and further objects. */
-async function bootstrap({ clients, registry, flags, clock, logger }: Parts): Promise<void> {
+async function bootstrap(parts: Parts): Promise<void> {
+  const { clients, registry, flags, clock, logger } = parts;
   await reconcileBootstrapPolicy(clients.system);
   await ensureNodeBootstrap(clients.system);
   await ensureDefaultObjects(clients.system, {
@@ -189,6 +190,7 @@ async function bootstrap({ clients, registry, flags, clock, logger }: Parts): Pr
       servesNames: isPartEnabled(flags, 'name-server'),
       podNetwork: { mode: flags.podNetwork, ranges: flags.clusterCidr },
       enforcesPolicies: isPartEnabled(flags, 'network-policies'),
+      otherServers: await otherServers(parts),
       logger,
     });
 }

@@ -64,6 +64,34 @@ describe('a further control plane', () => {
     assert.equal((await joins('second')).code, 0, 'it may be repeated');
   });
 
+  it('reads token and key from a file or from the input, and hides arguments from the list of processes', async () => {
+    const secret = (name: string): string => line[line.indexOf(name) + 1] ?? '';
+    const lines = `${secret('--token')}\n${secret('--certificate-key')}\n`;
+    const path = join(directory, 'token');
+    writeFileSync(path, lines);
+    const hidden = ['--token', secret('--token'), '--certificate-key', secret('--certificate-key')];
+    const words = line.filter((word) => !hidden.includes(word));
+    const read = await orchlet([...words, '--token-file', path, '--data-dir', join(directory, 'by-file')]);
+    const piped = await orchlet([...words, '--token-file', '-', '--data-dir', join(directory, 'by-input')], {
+      input: lines,
+    });
+    const given = await joins('by-flags');
+    for (const [ran, folder] of [
+      [read, 'by-file'],
+      [piped, 'by-input'],
+      [given, 'by-flags'],
+    ] as const) {
+      assert.equal(ran.code, 0, ran.stderr);
+      assert.equal(ran.title, 'orchlet join');
+      assert.deepEqual(readFileSync(join(directory, folder, 'pki/ca.key')), readFileSync(join(dataDir, 'pki/ca.key')));
+    }
+    assert.equal(read.stderr + piped.stderr, '');
+    assert.match(given.stderr, /^WARNING: Other users of this host may have seen --certificate-key/);
+    const both = await joins('both', '--token-file', path);
+    assert.match(both.stderr, /--token-file takes the place of --token and --certificate-key/);
+    assert.equal(both.code, 2);
+  });
+
   it('finds only ciphertext in the cluster, which goes with the token', async () => {
     const [stored] = (await plane.client.list(secrets, { namespace: 'kube-system' })).items.filter(({ metadata }) =>
       metadata.name?.startsWith('orchlet-control-plane-'),
@@ -152,6 +180,18 @@ describe('a bundle', () => {
     const { key, data } = sealBundle(files);
     assert.throws(() => openBundle({ ...data, '../../etc/passwd': '' }, key), /does not belong in it/);
     const { 'sa.key': _gone, ...rest } = data;
-    assert.throws(() => openBundle(rest, key), /the bundle has no sa.key/);
+    assert.throws(() => openBundle(rest, key), /cannot be decrypted/);
+    const incomplete = sealBundle(new Map([...files].filter(([name]) => name !== 'sa.key')));
+    assert.throws(() => openBundle(incomplete.data, incomplete.key), /the bundle has no sa.key/);
+  });
+
+  it('is not opened without a file that it may lack, such as the configuration of encryption', () => {
+    const all = new Map([...files, ['encryption.yaml', Buffer.from('secret')], ['flags', Buffer.from('--a')]]);
+    const { key, data } = sealBundle(all);
+    assert.deepEqual(openBundle(data, key), all);
+    for (const name of ['encryption.yaml', 'flags']) {
+      const { [name]: _gone, ...rest } = data;
+      assert.throws(() => openBundle(rest, key), /cannot be decrypted/, name);
+    }
   });
 });

@@ -1,16 +1,33 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { silentLogger } from '../../../../api/component/logger.ts';
-import { services } from '../../../../api/machinery/resources.ts';
-import { ensureNodeServices } from '../../../../controlplane/bootstrap/node-services.ts';
+import { type Logger, silentLogger } from '../../../../api/component/logger.ts';
+import { clusterRoleBindings, services } from '../../../../api/machinery/resources.ts';
+import { ensureNodeServices, type NodeServicesOptions } from '../../../../controlplane/bootstrap/node-services.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
+const OPTIONS: NodeServicesOptions = {
+  serviceClusterCidrs: ['10.96.0.0/16'],
+  servesNames: true,
+  enforcesPolicies: true,
+  podNetwork: { mode: 'vxlan', ranges: ['10.244.0.0/16'] },
+  otherServers: [],
+  logger: silentLogger,
+};
+
 const start = (client: FakeClient, mode: string, ranges: readonly string[]): Promise<void> =>
-  ensureNodeServices(client, {
-    ...{ serviceClusterCidrs: ['10.96.0.0/16'], servesNames: true, enforcesPolicies: true, logger: silentLogger },
-    podNetwork: { mode, ranges },
-  });
+  ensureNodeServices(client, { ...OPTIONS, podNetwork: { mode, ranges } });
+
+/** Records the messages of warnings. */
+function warnings(): { readonly logger: Logger; readonly messages: string[] } {
+  const messages: string[] = [];
+  return { logger: { ...silentLogger, warn: (_fields, message) => void messages.push(message) }, messages };
+}
+
+const policyBindings = async (client: FakeClient): Promise<readonly (string | undefined)[]> =>
+  (await client.list(clusterRoleBindings)).items
+    .map(({ metadata }) => metadata.name)
+    .filter((name) => name?.startsWith('orchlet:network-policy'));
 
 const annotationsOf = async (client: FakeClient): Promise<Readonly<Record<string, string>> | undefined> =>
   (await client.get(services, 'kube-system', 'kube-dns')).metadata.annotations;
@@ -39,4 +56,24 @@ test('a service kube-dns of another owner stays as it is', async () => {
   } as never);
   await start(client, 'vxlan', ['10.244.0.0/16']);
   assert.equal(await annotationsOf(client), undefined);
+});
+
+test('a server that enforces no network policies takes the rights of nodes away where no other one runs', async () => {
+  const client = new FakeClient(new FakeClock());
+  await ensureNodeServices(client, OPTIONS);
+  assert.deepEqual(await policyBindings(client), ['orchlet:network-policy']);
+  await ensureNodeServices(client, { ...OPTIONS, enforcesPolicies: false });
+  assert.deepEqual(await policyBindings(client), []);
+});
+
+test('a server that starts beside others undoes none of what they serve, and says so', async () => {
+  const client = new FakeClient(new FakeClock());
+  await ensureNodeServices(client, { ...OPTIONS, podNetwork: { mode: 'wireguard', ranges: ['10.244.0.0/16'] } });
+  const { logger, messages } = warnings();
+  await ensureNodeServices(client, { ...OPTIONS, enforcesPolicies: false, otherServers: ['192.0.2.1'], logger });
+  assert.deepEqual(await policyBindings(client), ['orchlet:network-policy']);
+  assert.equal((await annotationsOf(client))?.['orchlet.local/pod-network'], 'wireguard');
+  assert.equal(messages.length, 2);
+  assert.match(messages[0] ?? '', /^Nodes still enforce network policies, because other control planes run/);
+  assert.match(messages[1] ?? '', /^The pod network stays as it is published, because other control planes run/);
 });
