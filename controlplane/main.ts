@@ -160,6 +160,7 @@ function settingOf(
     dialer: createDialer({
       isOwn: (address, port) => own.includes(address, port),
       loopbackTargets: new Set(flags.loopbackTargets),
+      connectTimeoutsMs: { kubelet: flags.kubeletTimeout },
     }),
     own,
     startHooks: new StartHooks(),

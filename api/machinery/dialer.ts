@@ -24,6 +24,7 @@ export interface PurposeRules {
    * TLS to plain text.
    */
   readonly redirects: 'none' | 'same-host' | 'any';
+  /** How long connecting may take, TLS included. */
   readonly connectTimeoutMs: number;
 }
 
@@ -104,6 +105,8 @@ export interface DialerOptions {
   readonly isOwn?: (address: string, port: number) => boolean;
   /** The targets that an administrator declared to be on the loopback interface of this host. */
   readonly loopbackTargets?: ReadonlySet<string>;
+  /** How long connecting may take, TLS included, where it differs from the limit of the purpose. */
+  readonly connectTimeoutsMs?: Partial<Readonly<Record<Purpose, number>>>;
   /** Resolves a name to all its addresses. The resolver of the host is the default, and tests pass another one. */
   readonly resolve?: ResolveName;
 }
@@ -129,8 +132,10 @@ export interface Dialer {
 export function createDialer({
   isOwn = () => false,
   loopbackTargets = new Set(),
+  connectTimeoutsMs = {},
   resolve = lookup,
 }: DialerOptions = {}): Dialer {
+  const limitOf = (purpose: Purpose): number => connectTimeoutsMs[purpose] ?? PURPOSES[purpose].connectTimeoutMs;
   const refusal = (target: DialTarget, address: string): DialRefusedError | undefined => {
     const rules: PurposeRules = PURPOSES[target.purpose];
     const classes: readonly (AddressClass | 'own')[] = isOwn(address, target.port)
@@ -162,14 +167,14 @@ export function createDialer({
       const common: RequestOptions = { ...rest, ...checked(options) };
       const request = secure ? httpsRequest(common, onResponse) : httpRequest(common, onResponse);
       request.once('socket', (socket) => {
-        limitConnecting(socket, { secure, purpose });
+        limitConnecting(socket, secure ? 'secureConnect' : 'connect', limitOf(purpose));
         if (servingKeys !== undefined && socket instanceof TLSSocket) requireKey(socket, servingKeys, options);
       });
       return request;
     },
     connect({ signal, ...target }) {
       const socket = connectTcp({ ...checked(target), ...(signal === undefined ? {} : { signal }) });
-      limitConnecting(socket, { secure: false, purpose: target.purpose });
+      limitConnecting(socket, 'connect', limitOf(target.purpose));
       return socket;
     },
   };
@@ -185,13 +190,12 @@ function requireKey(socket: TLSSocket, keys: readonly string[], { host, port, na
   });
 }
 
-function limitConnecting(socket: Socket, options: { readonly secure: boolean; readonly purpose: Purpose }): void {
+function limitConnecting(socket: Socket, connected: 'connect' | 'secureConnect', timeoutMs: number): void {
   if (!socket.connecting) return;
-  const timeoutMs = PURPOSES[options.purpose].connectTimeoutMs;
   const idleMs = socket.timeout ?? 0;
   const late = (): void => void socket.destroy(new Error('dial timed out'));
   socket.setTimeout(timeoutMs, late);
-  socket.once(options.secure ? 'secureConnect' : 'connect', () => {
+  socket.once(connected, () => {
     socket.removeListener('timeout', late);
     socket.setTimeout(idleMs);
   });

@@ -80,6 +80,14 @@ export const servingFlags = {
     group: SERVING,
     help: 'Key of the client certificate towards node agents (PEM).',
   }),
+  kubeletTimeout: flag({
+    name: 'kubelet-timeout',
+    type: 'duration',
+    default: 5000,
+    group: SERVING,
+    check: (ms) => (ms > 0 ? undefined : 'must be above 0'),
+    help: 'How long connecting to a node agent may take, TLS included.',
+  }),
   kubeletPreferredAddressTypes: flag({
     name: 'kubelet-preferred-address-types',
     type: 'list',

@@ -1,7 +1,7 @@
 /** Tests which addresses are refused for each purpose of a connection, also behind names, redirects and reused connections. */
 import assert from 'node:assert/strict';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { after, before, test } from 'node:test';
 import { addressClasses } from '../../../../api/machinery/address-class.ts';
 import {
@@ -166,4 +166,33 @@ test('every purpose that others choose addresses for refuses what leads nowhere 
         addressClasses(address).some((one) => (PURPOSES[purpose].refuses as readonly string[]).includes(one)),
         `${purpose} ${address}`,
       );
+});
+
+test('a server that sends its handshake byte by byte is given up when the time for connecting is over', async () => {
+  const drips = new Set<NodeJS.Timeout>();
+  const dripping = createTcpServer((socket) => {
+    socket.on('error', () => undefined);
+    // The beginning of a long record of TLS.
+    socket.write(Buffer.from([0x16, 0x03, 0x03, 0x40, 0x00]));
+    drips.add(setInterval(() => socket.write(Buffer.from([0])), 20));
+  });
+  await new Promise<void>((resolve) => dripping.listen(0, '127.0.0.1', resolve));
+  const own = (dripping.address() as AddressInfo).port;
+  try {
+    const dialer = createDialer({ connectTimeoutsMs: { configured: 300 } });
+    const failure = await new Promise<Error>((resolve, reject) => {
+      const options = { purpose: 'configured', host: '127.0.0.1', port: own, secure: true, path: '/' } as const;
+      const request = dialer.request({ ...options, agent: false }, () => reject(new Error('it answered')));
+      const late = setTimeout(() => request.destroy(new Error('still connecting')), 5000);
+      request.on('error', (error) => {
+        clearTimeout(late);
+        resolve(error);
+      });
+      request.end();
+    });
+    assert.equal(failure.message, 'dial timed out');
+  } finally {
+    for (const drip of drips) clearInterval(drip);
+    dripping.close();
+  }
 });
