@@ -1,11 +1,11 @@
 /** Checks what the pod network between hosts needs of this host. Changes nothing. */
 import { existsSync } from 'node:fs';
 import { DEFAULT_CNI_PLACES, missingPlugins, type CniPlaces } from '../agent/network/podnetwork/cni-configuration.ts';
-import { hostNetwork, type HostNetwork, type Means } from '../agent/network/podnetwork/host-network.ts';
+import { hostNetwork, type HostNetwork, type LinkSupport } from '../agent/network/podnetwork/host-network.ts';
 import type { Finding } from './host-checks.ts';
 
 export interface PodNetworkHost {
-  readonly network: Pick<HostNetwork, 'means'>;
+  readonly network: Pick<HostNetwork, 'linkSupport'>;
   readonly places: CniPlaces;
   /** A container runtime that uses CNI plugins is installed. */
   readonly usesCni: boolean;
@@ -21,14 +21,18 @@ export const podNetworkHost = (): PodNetworkHost => ({
 
 export async function checkPodNetwork({ network, places, usesCni }: PodNetworkHost): Promise<readonly Finding[]> {
   return [
-    finding('vxlan', await network.means('vxlan'), 'pods of other hosts cannot be reached by --pod-network=vxlan'),
-    finding('wireguard', await network.means('wireguard'), 'only --pod-network=wireguard needs it'),
+    finding(
+      'vxlan',
+      await network.linkSupport('vxlan'),
+      'pods of other hosts cannot be reached by --pod-network=vxlan',
+    ),
+    finding('wireguard', await network.linkSupport('wireguard'), 'only --pod-network=wireguard needs it'),
     ...(usesCni ? [await pluginFinding(places)] : []),
   ];
 }
 
-function finding(name: string, { problem, instead }: Means, consequence: string): Finding {
-  if (problem === '') return { name, verdict: 'ok', text: instead === '' ? 'there' : instead };
+function finding(name: string, { problem, substitute }: LinkSupport, consequence: string): Finding {
+  if (problem === '') return { name, verdict: 'ok', text: substitute === '' ? 'there' : substitute };
   // The text has the remedy in parentheses.
   const open = problem.indexOf(' (');
   const close = problem.indexOf(')', open);

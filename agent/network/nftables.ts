@@ -1,12 +1,9 @@
 /** Writes tables of the host's nftables with the `nft` tool. The enforcer of network policies and the service proxy call it. */
-import { execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { text } from 'node:stream/consumers';
+import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
+import { assertSucceeded, runWithInput } from './run-with-input.ts';
 
 const execute = promisify(execFile);
-/** The longest part of an error of `nft` that is logged, which may quote whole lines of the script. */
-const LONGEST_ERROR = 1000;
 const LONGEST_OUTPUT_BYTES = 256 * 1024 * 1024;
 
 export interface Nftables {
@@ -32,16 +29,8 @@ export type TableType = 'inet' | 'ip' | 'ip6';
 /** `prefix` is a command that runs `nft` elsewhere, for example in a network namespace. */
 export function hostNftables(prefix: readonly string[] = []): Nftables {
   const [command = 'nft', ...before] = [...prefix, 'nft'];
-  const feed = async (args: readonly string[], script: string): Promise<void> => {
-    const child = spawn(command, [...before, ...args, '-f', '-'], { stdio: ['pipe', 'ignore', 'pipe'] });
-    const [stderr, [code]] = await Promise.all([
-      text(child.stderr),
-      once(child, 'close') as Promise<[number | null]>,
-      // A child that exits early closes its input. Its exit code reports the failure.
-      new Promise<void>((resolve) => child.stdin.once('error', () => resolve()).end(script, resolve)),
-    ]);
-    if (code !== 0) throw new Error(`nft: ${stderr.trim().split('\n').join('; ').slice(0, LONGEST_ERROR)}`);
-  };
+  const feed = async (args: readonly string[], script: string): Promise<void> =>
+    assertSucceeded('nft', await runWithInput(command, [...before, ...args, '-f', '-'], script));
   return {
     run: (script) => feed([], script),
     async problem(script) {

@@ -2,9 +2,7 @@
  * Reads and changes the host's network for the pod network with the tools `ip`, `bridge` and `wg`. `prefix` is a command that
  * runs them elsewhere, for example in a network namespace.
  */
-import { execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { text } from 'node:stream/consumers';
+import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import {
   canonicalIp,
@@ -14,6 +12,7 @@ import {
   parseCidr,
   parseIp,
 } from '../../../api/meta/ip-addresses.ts';
+import { runWithInput } from '../run-with-input.ts';
 import { LINK_PREFIX, ROUTE_PROTOCOL, type Route, type Uplink, VXLAN_LINK, WIREGUARD_LINK } from './desired-network.ts';
 import type { Commands, ObservedLink, ObservedNetwork } from './network-difference.ts';
 
@@ -22,16 +21,17 @@ const MOST_OUTPUT = { maxBuffer: 64 * 1024 * 1024 };
 /** The longest part of an error that is logged. */
 const LONGEST_ERROR = 1000;
 
-export interface Means {
-  /** Why links of the kind cannot be created; empty if they can. */
+/** Whether this host can create links of a kind. */
+export interface LinkSupport {
+  /** Why it cannot, with a remedy in parentheses; empty if it can. */
   readonly problem: string;
-  /** What is used in place of the kernel; empty if nothing is. */
-  readonly instead: string;
+  /** The program that is used in place of the kernel, as a sentence; empty if the kernel does it. */
+  readonly substitute: string;
 }
 
 export interface HostNetwork {
-  /** Whether the host has the tools and the kernel has the kind of link. */
-  means(kind: 'vxlan' | 'wireguard'): Promise<Means>;
+  /** Checks the tools and the kernel. Creates nothing. */
+  linkSupport(kind: 'vxlan' | 'wireguard'): Promise<LinkSupport>;
   /** Returns the interface that has the address; `undefined` if none has it. */
   uplink(address: Ip): Promise<Uplink | undefined>;
   observe(): Promise<ObservedNetwork>;
@@ -62,6 +62,10 @@ interface RouteJson {
   readonly flags?: readonly string[];
 }
 
+/**
+ * `change` throws the errors of all failed commands, joined. A method rejects with ENOENT if a tool is not installed, except
+ * `linkSupport`, which reports it.
+ */
 export function hostNetwork(prefix: readonly string[] = []): HostNetwork {
   const run = async (tool: string, args: readonly string[]): Promise<string> => {
     const [command = tool, ...rest] = [...prefix, tool, ...args];
@@ -72,7 +76,7 @@ export function hostNetwork(prefix: readonly string[] = []): HostNetwork {
     if (lines.length > 0) await feed(command, args, lines);
   };
   return {
-    means: (kind) => meansFor(kind, run),
+    linkSupport: (kind) => linkSupport(kind, run),
     uplink: (address) => readUplink(address, run),
     observe: () => observe(run),
 
@@ -153,13 +157,7 @@ function missing(error: unknown): [] {
 }
 
 async function feed(command: string, args: readonly string[], lines: readonly string[]): Promise<void> {
-  const child = spawn(command, args, { stdio: ['pipe', 'ignore', 'pipe'] });
-  const [stderr, [code]] = await Promise.all([
-    text(child.stderr),
-    once(child, 'close') as Promise<[number | null]>,
-    // A child that exits early closes its input. Its exit code reports the failure.
-    new Promise<void>((resolve) => child.stdin.once('error', () => resolve()).end(`${lines.join('\n')}\n`, resolve)),
-  ]);
+  const { code, stderr } = await runWithInput(command, args, `${lines.join('\n')}\n`);
   if (code === 0) return;
   // `Command failed -:3` names the line of the failure before it.
   const failed = [...stderr.matchAll(/^Command failed \S+:(\d+)$/gm)].map(
@@ -184,27 +182,28 @@ function noSuchKind(error: unknown): false {
 /** A size that no link can have: the kernel finds the kind of link first, and then refuses to create it. */
 const IMPOSSIBLE_MTU = '2147483647';
 
-async function meansFor(kind: 'vxlan' | 'wireguard', run: Run): Promise<Means> {
-  const lacking = (problem: string): Means => ({ problem, instead: '' });
+async function linkSupport(kind: 'vxlan' | 'wireguard', run: Run): Promise<LinkSupport> {
+  const unsupported = (problem: string): LinkSupport => ({ problem, substitute: '' });
   const probe = ['link', 'add', `${LINK_PREFIX}probe`, 'mtu', IMPOSSIBLE_MTU, 'type', kind];
   let inKernel: boolean;
   try {
     inKernel = await run('ip', probe).then(() => true, noSuchKind);
   } catch (error) {
-    if (isAbsent(error)) return lacking('the tool ip is not installed (apt-get install iproute2)');
+    if (isAbsent(error)) return unsupported('the tool ip is not installed (apt-get install iproute2)');
     const { stderr = '' } = error as { stderr?: string };
-    if (/not permitted/i.test(stderr)) return lacking('the network may not be changed (CAP_NET_ADMIN)');
+    if (/not permitted/i.test(stderr)) return unsupported('the network may not be changed (CAP_NET_ADMIN)');
     inKernel = true;
   }
-  if (kind === 'vxlan') return lacking(inKernel ? '' : NO_VXLAN);
+  if (kind === 'vxlan') return inKernel ? SUPPORTED : unsupported(NO_VXLAN);
   if (await lacks(run, 'wg', ['--version']))
-    return lacking('the tool wg is not installed (apt-get install wireguard-tools)');
-  if (inKernel) return lacking('');
+    return unsupported('the tool wg is not installed (apt-get install wireguard-tools)');
+  if (inKernel) return SUPPORTED;
   return (await lacks(run, 'wireguard-go', ['--version']))
-    ? lacking('the kernel has no WireGuard (modprobe wireguard), and wireguard-go is not installed')
-    : { problem: '', instead: 'the kernel has no WireGuard, so the program wireguard-go is used' };
+    ? unsupported('the kernel has no WireGuard (modprobe wireguard), and wireguard-go is not installed')
+    : { problem: '', substitute: 'the kernel has no WireGuard, so the program wireguard-go is used' };
 }
 
+const SUPPORTED: LinkSupport = { problem: '', substitute: '' };
 const NO_VXLAN =
   'the kernel has no VXLAN (modprobe vxlan; or --pod-network=routes on all nodes, if they are on one link)';
 

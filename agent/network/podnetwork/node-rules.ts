@@ -23,7 +23,7 @@ export class NodeRules {
   readonly #options: NodeRulesOptions;
   /** The applied rules of each family. */
   readonly #applied = new Map<4 | 6, string>();
-  /** Whether the host has no rules of an earlier state. */
+  /** Whether the host certainly has no rules of the pod network. */
   #hasCleared = false;
   /** The script of the guard in effect; empty without one, `undefined` if it is not known. */
   #guarded: string | undefined;
@@ -41,8 +41,8 @@ export class NodeRules {
     return this.#hasCleared;
   }
 
-  /** Records that the host has no rules of an earlier run, so that none have to be removed. */
-  areNone(): void {
+  /** Takes for granted that the host has no rules of an earlier run, so that none have to be removed. */
+  assumeNone(): void {
     this.#hasCleared = true;
     this.#guarded = '';
   }

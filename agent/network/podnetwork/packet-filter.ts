@@ -2,10 +2,9 @@
  * Applies the rules of the pod network with the iptables tools. `prefix` is a command that runs them elsewhere, for example in
  * a network namespace.
  */
-import { execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { text } from 'node:stream/consumers';
+import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
+import { assertSucceeded, runWithInput } from '../run-with-input.ts';
 import { type Jump, jumps } from './packet-rules.ts';
 
 const execute = promisify(execFile);
@@ -37,14 +36,7 @@ export function podPacketFilter(prefix: readonly string[] = []): PodPacketFilter
     run(family, ...args).then(() => true, refused);
   const restore = async (family: 4 | 6, rules: string): Promise<void> => {
     const [program, args] = command(family, '-restore', ['--noflush', ...WAIT]);
-    const child = spawn(program, args, { stdio: ['pipe', 'ignore', 'pipe'] });
-    const [stderr, [code]] = await Promise.all([
-      text(child.stderr),
-      once(child, 'close') as Promise<[number | null]>,
-      // A child that exits early closes its input. Its exit code reports the failure.
-      new Promise<void>((resolve) => child.stdin.once('error', () => resolve()).end(rules, resolve)),
-    ]);
-    if (code !== 0) throw new Error(`${program}: ${stderr.trim().split('\n').join('; ')}`);
+    assertSucceeded(`${family === 4 ? 'iptables' : 'ip6tables'}-restore`, await runWithInput(program, args, rules));
   };
   return {
     apply: restore,

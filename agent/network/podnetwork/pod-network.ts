@@ -84,7 +84,7 @@ export interface PodNetworkOptions extends NodeRulesOptions {
 const INSPECT_MS = 30_000;
 /** How long to collect changes of nodes before a turn. */
 const GATHER_MS = 50;
-/** What pods get if the interface of the node's address is not known. */
+/** The MTU of the host, in bytes, if the interface with the node's address is not known. */
 const USUAL_MTU = 1500;
 
 export class PodNetwork {
@@ -94,21 +94,24 @@ export class PodNetwork {
   #running: Promise<void> = Promise.resolve();
   #lock: NamespaceLock | undefined;
   #problem = '';
-  readonly #said = new Set<string>();
+  /** The states that have been logged. */
+  readonly #logged = new Set<string>();
   readonly #rules: NodeRules;
-  #isPrepared = '';
+  /** The address families whose kernel parameters are set, such as `4,6`. */
+  #preparedFamilies = '';
   /** The nodes of the last run, until the API server has sent them. */
   #remembered: readonly ClusterNode[] | undefined;
   #hasLoaded = false;
   /** When the WireGuard key of this node is to be replaced. */
   #keysDueMs = Infinity;
-  #hasMeans = false;
+  /** Whether this host can create the link of the mode. */
+  #isSupported = false;
   #refusals = new Map<string, string>();
 
   constructor(options: PodNetworkOptions) {
     this.#options = options;
     this.#rules = new NodeRules(options);
-    this.#loop = new WakeableLoop({ clock: options.clock, onError: (error) => this.#complain(error) });
+    this.#loop = new WakeableLoop({ clock: options.clock, onError: (error) => this.#logFailure(error) });
   }
 
   /** Why pods of this node cannot be started or reached; empty if they can. */
@@ -116,7 +119,7 @@ export class PodNetwork {
     return this.#problem;
   }
 
-  /** Resolves to the MTU of pods; `undefined` if it is that of the host. */
+  /** Resolves to the MTU of pods, in bytes; `undefined` if it is that of the host. */
   async mtu(): Promise<number | undefined> {
     const uplink = await this.#uplink();
     return uplink === undefined || this.#options.mode === 'routes' ? undefined : podMtu(this.#options.mode, uplink);
@@ -151,7 +154,7 @@ export class PodNetwork {
     this.#closing.abort();
     await this.#running;
     if (remove && this.#lock !== undefined)
-      await this.#options.removeAll().catch((error: unknown) => this.#complain(error));
+      await this.#options.removeAll().catch((error: unknown) => this.#logFailure(error));
     this.#lock?.close();
   }
 
@@ -159,13 +162,11 @@ export class PodNetwork {
     const { clock, logger, takeLock } = this.#options;
     this.#lock ??= await takeLock();
     if (this.#lock === undefined) {
-      this.#say(
-        () =>
-          logger.warn(
-            {},
-            'Another agent on this host owns the pod network; pods of other nodes are not reachable from here until it stops',
-          ),
-        'lock',
+      this.#logOnce('lock', () =>
+        logger.warn(
+          {},
+          'Another agent on this host owns the pod network; pods of other nodes are not reachable from here until it stops',
+        ),
       );
       return INSPECT_MS;
     }
@@ -175,9 +176,9 @@ export class PodNetwork {
       this.#setProblem('no pod CIDR has been assigned to this node yet');
       return INSPECT_MS;
     }
-    // The directory shows the next run, and `orchlet reset`, that something is set up here.
+    // From the directory, the next run and `orchlet reset` know that this host may have links and rules of the pod network.
     const isNew = (await mkdir(this.#options.stateDirectory, { recursive: true, mode: 0o700 })) !== undefined;
-    if (isNew) this.#rules.areNone();
+    if (isNew) this.#rules.assumeNone();
     const uplink = await this.#uplink();
     const places = await this.#options.cniPlaces();
     if (places !== undefined && !(await this.#provideCni(places, ranges, uplink))) return INSPECT_MS;
@@ -200,13 +201,11 @@ export class PodNetwork {
     const { mode, hairpin, stateDirectory, logger } = this.#options;
     const foreign = await foreignConfigurations(places);
     if (foreign.length > 0) {
-      this.#say(
-        () =>
-          logger.warn(
-            { files: foreign, directory: places.configurationDirectory },
-            'Another CNI configuration provides the network of pods, so the agent sets up none; remove it, or set --pod-network=none',
-          ),
-        `foreign ${foreign.join()}`,
+      this.#logOnce(`foreign ${foreign.join()}`, () =>
+        logger.warn(
+          { files: foreign, directory: places.configurationDirectory },
+          'Another CNI configuration provides the network of pods, so the agent sets up none; remove it, or set --pod-network=none',
+        ),
       );
       await removeCniConfiguration(places);
       if (!this.#rules.hasCleared) await this.#clear();
@@ -229,15 +228,14 @@ export class PodNetwork {
   async #prepare(ranges: readonly Cidr[]): Promise<void> {
     const families = new Set(ranges.map(({ family }) => family));
     const key = [...families].join();
-    if (this.#isPrepared === key) return;
+    if (this.#preparedFamilies === key) return;
     await this.#options.prepareHost(families);
-    this.#isPrepared = key;
+    this.#preparedFamilies = key;
   }
 
   async #connect(ranges: readonly Cidr[], uplink: Uplink | undefined, bridge: string): Promise<void> {
     const { mode, port, host, hostAddresses, clusterRanges, nodeName } = this.#options;
     const nodes = await this.#knownNodes();
-    // Nothing is known about other nodes, so what is there stays.
     const { peers, refusals } = choosePeers(nodes ?? [], {
       name: nodeName,
       ranges,
@@ -245,6 +243,7 @@ export class PodNetwork {
       clusterRanges: clusterRanges().flatMap((text) => parseCidr(text) ?? []),
     });
     if (nodes === undefined) {
+      // Other nodes are not known yet, so the link and routes of the last run stay.
       await this.#rules.apply(ranges, [], { bridge, uplink });
       return;
     }
@@ -252,9 +251,9 @@ export class PodNetwork {
       this.#setProblem(`no interface of this host has the node's address ${this.#options.nodeAddresses()[0] ?? ''}`);
       return;
     }
-    const lacking = await this.#lacking();
-    if (lacking !== '' && peers.length > 0) {
-      this.#setProblem(`the pod network ${mode} does not work on this host: ${lacking}`);
+    const problem = await this.#linkProblem();
+    if (problem !== '' && peers.length > 0) {
+      this.#setProblem(`the pod network ${mode} does not work on this host: ${problem}`);
       return;
     }
     const keys = mode === 'wireguard' && uplink !== undefined ? await this.#keys(uplink, nodes) : undefined;
@@ -305,15 +304,15 @@ export class PodNetwork {
     return { publicKey: keys.publicKey, privateKeyFile };
   }
 
-  /** Returns an empty string if the host has what the mode needs. A host that lacked it is asked again. */
-  async #lacking(): Promise<string> {
+  /** Returns why this host cannot create the link; empty if it can. A host that could not is checked at each turn. */
+  async #linkProblem(): Promise<string> {
     const { mode, host, logger } = this.#options;
-    if (mode === 'routes' || this.#hasMeans) return '';
-    const { problem, instead } = await host.means(mode);
-    this.#hasMeans = problem === '';
+    if (mode === 'routes' || this.#isSupported) return '';
+    const { problem, substitute } = await host.linkSupport(mode);
+    this.#isSupported = problem === '';
     if (problem !== '')
-      this.#say(() => logger.warn({ mode, problem }, 'This host lacks what the pod network needs'), problem);
-    if (instead !== '') logger.info({ mode, instead }, 'The pod network uses a program in place of the kernel');
+      this.#logOnce(problem, () => logger.warn({ mode, problem }, 'This host lacks what the pod network needs'));
+    if (substitute !== '') logger.info({ mode, substitute }, 'The pod network uses a program in place of the kernel');
     return problem;
   }
 
@@ -343,13 +342,13 @@ export class PodNetwork {
     this.#options.onProblem(message);
   }
 
-  /** Logs once for each state. */
-  #say(log: () => void, state: string): void {
-    if (!this.#said.has(state)) log();
-    this.#said.add(state);
+  /** Logs each state once. */
+  #logOnce(state: string, log: () => void): void {
+    if (!this.#logged.has(state)) log();
+    this.#logged.add(state);
   }
 
-  #complain(error: unknown): void {
+  #logFailure(error: unknown): void {
     this.#options.logger.warn(
       { err: error instanceof Error ? error.message : error },
       'Cannot set up the pod network, retrying',

@@ -98,7 +98,7 @@ export class PolicyEnforcer {
     this.#loop = new WakeableLoop({
       clock: options.clock,
       backoff: new Backoff({ firstMs: RETRY_MS, longestMs: RETRY_MS }),
-      onError: this.#complain,
+      onError: this.#logFailure,
     });
   }
 
@@ -146,7 +146,7 @@ export class PolicyEnforcer {
     this.#closing.abort();
     await this.#running;
     for (const { reject } of this.#waiters.splice(0)) reject(new Error('the agent is stopping'));
-    if (remove) await this.#options.nft.remove(this.#options.table).catch(this.#complain);
+    if (remove) await this.#options.nft.remove(this.#options.table).catch(this.#logFailure);
   }
 
   readonly #changed = (): void => {
@@ -315,7 +315,7 @@ export class PolicyEnforcer {
     this.#lastApplyMs = clock.monotonic();
   }
 
-  readonly #complain = (error: unknown): void => {
+  readonly #logFailure = (error: unknown): void => {
     this.#options.logger.warn(
       { err: error instanceof Error ? error.message : error },
       'Cannot sync the rules of network policies, retrying',

@@ -2,10 +2,9 @@
  * Applies rules to the host's netfilter with the iptables tools. Rules are applied as one transaction, and the jumps to
  * them from the built-in chains are maintained separately. The service proxy calls it.
  */
-import { execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { text } from 'node:stream/consumers';
+import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
+import { assertSucceeded, runWithInput } from '../run-with-input.ts';
 import { ACCEPT_JUMPS, CHAIN_PREFIX, JUMPS, type Jump } from './iptables-rules.ts';
 import type { Family } from './addresses.ts';
 
@@ -13,8 +12,6 @@ const execute = promisify(execFile);
 /** Other processes hold the xtables lock only briefly. */
 const WAIT_SECONDS = '10';
 const DOCKER_USER = 'DOCKER-USER';
-/** The longest part of an error that is logged, which may quote whole lines of the rules. */
-const LONGEST_ERROR = 1000;
 
 const tool = (family: Family, suffix = ''): string => `${family === 'IPv4' ? 'iptables' : 'ip6tables'}${suffix}`;
 
@@ -55,14 +52,7 @@ class IptablesTools implements PacketFilter {
   async apply(family: Family, rules: string): Promise<void> {
     const restore = tool(family, '-restore');
     const [command = restore, ...args] = [...this.#prefix, restore, '--noflush', `--wait=${WAIT_SECONDS}`];
-    const child = spawn(command, args, { stdio: ['pipe', 'ignore', 'pipe'] });
-    const [stderr, [code]] = await Promise.all([
-      text(child.stderr),
-      once(child, 'close') as Promise<[number | null]>,
-      // A child that exits early closes its input. Its exit code reports the failure.
-      new Promise<void>((resolve) => child.stdin.once('error', () => resolve()).end(rules, resolve)),
-    ]);
-    if (code !== 0) throw new Error(`${restore}: ${stderr.trim().split('\n').join('; ').slice(0, LONGEST_ERROR)}`);
+    assertSucceeded(restore, await runWithInput(command, args, rules));
   }
 
   async ensureJumps(family: Family, jumps: readonly Jump[]): Promise<void> {

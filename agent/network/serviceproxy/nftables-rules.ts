@@ -2,10 +2,11 @@
  * Computes the nftables objects for service ports: what every host has (`baseObjects`), and what one port adds (`portObjects`).
  * Pure. `NftablesTransactions` turns differences into transactions.
  *
- * The table has the address family's own type (`ip orchlet-services`). A packet costs a lookup by address, protocol and port,
- * whatever the number of services. It is translated in the chain of its port. A packet that cannot be translated passes the
- * filter hooks with its original destination, and is rejected or dropped there. A packet is marked for masquerading if it comes
- * from outside the cluster, or from this host; one that returns to the pod which sent it is masqueraded by the set `hairpin`.
+ * The table has the type of the address family (`ip orchlet-services`). One lookup by address, protocol and port finds the chain
+ * that translates a packet (DNAT), so the cost does not depend on the number of services. A packet to a port without endpoints
+ * is not translated: the filter hooks see its original destination, and reject or drop it. A packet from outside of the
+ * cluster, or from this host, is marked for masquerading (SNAT). The set `hairpin` masquerades packets that a pod sends to
+ * itself by way of a service.
  *
  * The hooks run just before those of iptables and Docker, because only the first translation of a connection has an effect.
  */
@@ -39,19 +40,22 @@ export interface NftObjects {
   readonly elements: readonly NftElement[];
 }
 
-const WORDS = {
+/** How nftables writes matches and types of a family. */
+const SYNTAX = {
   IPv4: { ip: 'ip', type: 'ipv4_addr', loopback: '127.0.0.0/8' },
   IPv6: { ip: 'ip6', type: 'ipv6_addr', loopback: '::1' },
 } as const;
 
 /** The type of the table of a family, which is also the prefix of matches on its addresses. */
-export const tableType = (family: Family): 'ip' | 'ip6' => WORDS[family].ip;
+export const tableType = (family: Family): 'ip' | 'ip6' => SYNTAX[family].ip;
 
 const MARK = 'jump mark-for-masquerade';
+/** In characters. nftables allows 255. */
 const LONGEST_NAME = 200;
 
+/** Returns the sets and chains that every host has, without elements. */
 export function baseObjects(settings: RuleSettings): NftObjects {
-  const { ip, type } = WORDS[settings.family];
+  const { ip, type } = SYNTAX[settings.family];
   const byAddress = `type ${type} . inet_proto . inet_service : verdict`;
   const byNumber = 'type inet_proto . inet_service : verdict';
   return {
@@ -83,7 +87,7 @@ export function baseObjects(settings: RuleSettings): NftObjects {
 
 /** The matches of node ports: a rule for each range of addresses. */
 function nodePortMatches({ family, nodePortRanges }: RuleSettings): string[] {
-  const { ip, loopback } = WORDS[family];
+  const { ip, loopback } = SYNTAX[family];
   const addresses =
     nodePortRanges.length > 0 ? nodePortRanges.map((range) => `${ip} daddr ${range}`) : [`${ip} daddr != ${loopback}`];
   return addresses.map((address) => `fib daddr type local ${address} meta l4proto . th dport`);
@@ -91,7 +95,7 @@ function nodePortMatches({ family, nodePortRanges }: RuleSettings): string[] {
 
 function translationChains(settings: RuleSettings): NftChain[] {
   const { family, podCidrs, nameServer, masqueradeBit } = settings;
-  const { ip } = WORDS[family];
+  const { ip } = SYNTAX[family];
   const mark = `0x${(2 ** masqueradeBit).toString(16)}`;
   return [
     { name: 'mark-for-masquerade', rules: [`meta mark set meta mark or ${mark}`] },
@@ -130,7 +134,7 @@ function translationChains(settings: RuleSettings): NftChain[] {
 }
 
 function hookChains({ family, podCidrs, nameServer }: RuleSettings): NftChain[] {
-  const { ip } = WORDS[family];
+  const { ip } = SYNTAX[family];
   const hook = (type: string, at: string, priority: number): string =>
     `type ${type} hook ${at} priority ${priority}; policy accept;`;
   const check = 'ct state new jump endpoints-check';
@@ -163,6 +167,7 @@ function hookChains({ family, podCidrs, nameServer }: RuleSettings): NftChain[] 
   ];
 }
 
+/** Returns what one port adds. Ports of a service have elements in common, such as that of the cluster IP. */
 export function portObjects(port: ServicePort, { family, podCidrs }: RuleSettings): NftObjects {
   const chains: NftChain[] = [];
   const sets: NftSet[] = [];
@@ -187,12 +192,14 @@ export function portObjects(port: ServicePort, { family, podCidrs }: RuleSetting
     if (port.nodePort !== 0) add('no-endpoint-nodeports', atNode, refusal);
   }
   if (port.loadBalancerIps.length > 0 && port.sourceRanges.length > 0) {
-    const { ip } = WORDS[family];
+    const { ip } = SYNTAX[family];
     const allowed = port.sourceRanges.map((range) => `${ip} saddr ${range} return`);
     chains.push({ name: names.firewall, rules: [...allowed, 'drop'] });
     for (const address of port.loadBalancerIps) add('firewall-ips', at(address), `goto ${names.firewall}`);
   }
-  balance(port, usedLists(port, isExposed), names, family, { chains, sets, elements });
+  const lists = usedLists(port, isExposed);
+  addEndpoints(port, lists, names, family, { chains, sets, elements });
+  for (const list of lists) chains.push({ name: names.of(list), rules: balancingRules(list, port, names, family) });
   return { chains, sets, elements };
 }
 
@@ -212,7 +219,7 @@ function externalRules(
   if (!port.externalLocal) return [MARK, `goto ${names.of(port.external)}`];
   const inside = `goto ${names.of(port.cluster)}`;
   return [
-    ...podCidrs.map((cidr) => `${WORDS[family].ip} saddr ${cidr} ${inside}`),
+    ...podCidrs.map((cidr) => `${SYNTAX[family].ip} saddr ${cidr} ${inside}`),
     `fib saddr type local ${MARK}`,
     `fib saddr type local ${inside}`,
     ...(port.external.length > 0 ? [`goto ${names.of(port.external)}`] : []),
@@ -226,59 +233,64 @@ interface Mutable {
 }
 
 /**
- * Selects an endpoint at random with equal probability. With session affinity, each endpoint has a chain, which remembers the
- * client in a set, and the client's previous endpoint comes first.
+ * Adds the endpoints of the lists to the set `hairpin`. With session affinity, each endpoint also has a chain that leads to it,
+ * and a set of the clients that use it.
  */
-function balance(
+function addEndpoints(
   port: ServicePort,
   lists: ReadonlySet<readonly Endpoint[]>,
   names: Names,
   family: Family,
-  into: Mutable,
+  { chains, sets, elements }: Mutable,
 ): void {
-  const { ip, type } = WORDS[family];
-  const protocol = port.protocol.toLowerCase();
+  const { ip, type } = SYNTAX[family];
   const endpoints = new Map([...lists].flat().map((endpoint) => [hostPort(endpoint), endpoint]));
   for (const address of new Set([...endpoints.values()].map((endpoint) => endpoint.ip)))
-    into.elements.push({ set: 'hairpin', key: `${address} . ${address}` });
+    elements.push({ set: 'hairpin', key: `${address} . ${address}` });
+  if (port.affinitySeconds === 0) return;
+  for (const [address, endpoint] of endpoints) {
+    const { chain, set } = names.endpoint(endpoint);
+    sets.push({ name: set, declaration: `type ${type}; flags dynamic,timeout; timeout ${port.affinitySeconds}s` });
+    chains.push({
+      name: chain,
+      rules: [`update @${set} { ${ip} saddr }`, `meta l4proto ${port.protocol.toLowerCase()} dnat to ${address}`],
+    });
+  }
+}
+
+/**
+ * Selects an endpoint of the list at random with equal probability. With session affinity, the endpoint that the client used
+ * before comes first.
+ */
+function balancingRules(list: readonly Endpoint[], port: ServicePort, names: Names, family: Family): string[] {
+  const { ip } = SYNTAX[family];
+  const random = `numgen random mod ${list.length}`;
   if (port.affinitySeconds > 0) {
-    for (const [address, endpoint] of endpoints) {
-      const { chain, set } = names.endpoint(endpoint);
-      into.sets.push({
-        name: set,
-        declaration: `type ${type}; flags dynamic,timeout; timeout ${port.affinitySeconds}s`,
-      });
-      into.chains.push({
-        name: chain,
-        rules: [`update @${set} { ${ip} saddr }`, `meta l4proto ${protocol} dnat to ${address}`],
-      });
-    }
+    const endpoints = list.map(names.endpoint);
+    const verdicts = endpoints.map(({ chain }, at) => `${at} : goto ${chain}`);
+    return [
+      ...endpoints.map(({ chain, set }) => `${ip} saddr @${set} goto ${chain}`),
+      `${random} vmap { ${verdicts.join(', ')} }`,
+    ];
   }
-  for (const list of lists) {
-    const choice = `numgen random mod ${list.length}`;
-    const rules =
-      port.affinitySeconds > 0
-        ? [
-            ...list.map(names.endpoint).map(({ chain, set }) => `${ip} saddr @${set} goto ${chain}`),
-            `${choice} vmap { ${list.map((endpoint, at) => `${at} : goto ${names.endpoint(endpoint).chain}`).join(', ')} }`,
-          ]
-        : list.length === 1
-          ? list.map((endpoint) => `meta l4proto ${protocol} dnat to ${hostPort(endpoint)}`)
-          : [
-              `meta l4proto ${protocol} dnat ${ip} to ${choice} map { ${list
-                .map((endpoint, at) => `${at} : ${endpoint.ip} . ${endpoint.port}`)
-                .join(', ')} }`,
-            ];
-    into.chains.push({ name: names.of(list), rules });
-  }
+  const match = `meta l4proto ${port.protocol.toLowerCase()}`;
+  const [first, second] = list;
+  if (first !== undefined && second === undefined) return [`${match} dnat to ${hostPort(first)}`];
+  const targets = list.map((endpoint, at) => `${at} : ${endpoint.ip} . ${endpoint.port}`);
+  return [`${match} dnat ${ip} to ${random} map { ${targets.join(', ')} }`];
 }
 
 const hostPort = ({ ip, port }: Endpoint): string => (ip.includes(':') ? `[${ip}]:${port}` : `${ip}:${port}`);
 
+/** The names of the chains and sets of one port. */
 interface Names {
+  /** The chain that selects one of these endpoints. */
   readonly of: (endpoints: readonly Endpoint[]) => string;
+  /** The chain for traffic to node ports, external IPs and load balancer IPs. */
   readonly external: string;
+  /** The chain that drops traffic from outside of the source ranges. */
   readonly firewall: string;
+  /** With session affinity: the chain that leads to the endpoint, and the set of its clients. */
   readonly endpoint: (endpoint: Endpoint) => { readonly chain: string; readonly set: string };
 }
 

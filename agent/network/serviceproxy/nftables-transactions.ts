@@ -11,27 +11,29 @@ import type { PortChange } from './service-table.ts';
 import type { ServicePort } from './service-ports.ts';
 import { type Difference, TrackedValues } from './tracked-values.ts';
 
-/** How long a chain stays after its last reference. */
+/** How long a chain stays after its last reference, until the kernel certainly counts none. */
 const STALE_MS = 1000;
 /** Separates the parts of a tracked name or value; names, keys and rules have no line breaks. */
 const BREAK = '\n';
-const ELEMENTS_OF_A_COMMAND = 500;
+/** A command with more elements is split. */
+const MOST_ELEMENTS = 500;
 
 export class NftablesTransactions {
   readonly #table: string;
   readonly #chains = new TrackedValues();
   readonly #sets = new TrackedValues();
   readonly #elements = new TrackedValues();
-  /** How many ports have an element of a set: the ports of a service share its address. */
+  /** By element: how many ports have it. The ports of a service share the element of its cluster IP. */
   readonly #holders = new Map<string, number>();
+  /** What each port has added. */
   readonly #objects = new Map<ServicePort, NftObjects>();
   /** Empty chains, with the time at which they were emptied. */
   readonly #stale = new Map<string, number>();
   #settings: RuleSettings;
   #base: NftObjects;
   #isNew = true;
-  /** The number of sets that remember clients. */
-  #remembering = 0;
+  /** The number of sets of session affinity. */
+  #affinitySets = 0;
 
   constructor(name: string, settings: RuleSettings) {
     this.#table = `${tableType(settings.family)} ${name}`;
@@ -40,7 +42,7 @@ export class NftablesTransactions {
     this.#enter(this.#base);
   }
 
-  /** Takes changes. Pauses after each service. */
+  /** Takes changes, which the next transaction writes. Yields after each service, so that the caller can pause. */
   *change(changes: readonly PortChange[]): Generator<void, void> {
     for (const { before } of changes) for (const port of before) this.#remove(port);
     for (const { after } of changes) {
@@ -63,23 +65,24 @@ export class NftablesTransactions {
     }
   }
 
-  /** The table is replaced by the next transaction. */
+  /** Makes the next transaction replace the table, because its state is unknown. */
   forget(): void {
     this.#isNew = true;
     this.#stale.clear();
     for (const values of [this.#chains, this.#sets, this.#elements]) values.forget();
   }
 
-  /** Whether a set remembers clients, which the transaction that replaces the table has to repeat. */
-  get remembersClients(): boolean {
-    return this.#remembering > 0;
+  /** Whether there are clients with session affinity, whom a transaction that replaces the table has to write again. */
+  get hasAffinity(): boolean {
+    return this.#affinitySets > 0;
   }
 
   /**
-   * Returns an empty text if nothing differs. Pauses after each part. Call `commit` once it has been run. `remembered` are the
-   * clients in the sets of a table that is replaced.
+   * Returns the commands that write what differs; an empty text if nothing does. Yields after each part, so that the caller can
+   * pause. After nft has run it, `commit` has to be called. `clients` are the elements of the affinity sets of a table that is
+   * replaced, by the names of the sets.
    */
-  *transaction(remembered: ReadonlyMap<string, readonly ExpiringElement[]> = new Map()): Generator<void, string> {
+  *transaction(clients: ReadonlyMap<string, readonly ExpiringElement[]> = new Map()): Generator<void, string> {
     const table = this.#table;
     const chains = this.#chains.differences();
     const sets = this.#sets.differences();
@@ -102,15 +105,16 @@ export class NftablesTransactions {
       yield;
     }
     lines.push(...this.#elementLines('add', elements.filter(isWanted)));
-    for (const [set, clients] of this.#isNew ? remembered : []) {
+    for (const [set, addresses] of this.#isNew ? clients : []) {
       if (this.#sets.get(set) === undefined) continue;
-      for (const part of chunks(clients.map(({ address, seconds }) => `${address} expires ${seconds}s`)))
+      for (const part of chunks(addresses.map(({ address, seconds }) => `${address} expires ${seconds}s`)))
         lines.push(`add element ${table} ${set} { ${part.join(', ')} }`);
       yield;
     }
     return lines.length === 0 ? '' : `${lines.join('\n')}\n`;
   }
 
+  /** Records that nft has run the transaction. `nowMs` is monotonic time, as in `tidy`. */
   commit(nowMs: number): void {
     for (const { name, after } of this.#chains.differences())
       if (after === undefined) this.#stale.set(name, nowMs);
@@ -126,6 +130,7 @@ export class NftablesTransactions {
       .join('');
   }
 
+  /** Records that nft has run the result of `tidy` for the same time. */
   tidied(nowMs: number): void {
     for (const name of this.#expired(nowMs)) this.#stale.delete(name);
   }
@@ -149,7 +154,7 @@ export class NftablesTransactions {
 
   #enter({ sets, chains, elements }: NftObjects): void {
     for (const { name, declaration } of sets) this.#sets.set(name, declaration);
-    this.#remembering += sets.filter(remembers).length;
+    this.#affinitySets += sets.filter(isAffinitySet).length;
     for (const { name, hook = '', rules } of chains) this.#chains.set(name, [hook, ...rules].join(BREAK));
     for (const { set, key, value } of elements) {
       const name = `${set}${BREAK}${key}`;
@@ -160,7 +165,7 @@ export class NftablesTransactions {
 
   #leave({ sets, chains, elements }: NftObjects): void {
     for (const { name } of sets) this.#sets.delete(name);
-    this.#remembering -= sets.filter(remembers).length;
+    this.#affinitySets -= sets.filter(isAffinitySet).length;
     for (const { name } of chains) this.#chains.delete(name);
     for (const { set, key } of elements) {
       const name = `${set}${BREAK}${key}`;
@@ -188,7 +193,7 @@ export class NftablesTransactions {
   }
 }
 
-const remembers = ({ declaration }: NftSet): boolean => declaration.includes('timeout');
+const isAffinitySet = ({ declaration }: NftSet): boolean => declaration.includes('timeout');
 const isAdded = ({ before }: Difference): boolean => before === undefined;
 const isGone = ({ after }: Difference): boolean => after === undefined;
 const exists = ({ before }: Difference): boolean => before !== undefined;
@@ -199,7 +204,6 @@ const kindOf = (declaration: string): string => (declaration.includes(' : ') ? '
 
 function chunks(list: readonly string[]): string[][] {
   const parts: string[][] = [];
-  for (let at = 0; at < list.length; at += ELEMENTS_OF_A_COMMAND)
-    parts.push(list.slice(at, at + ELEMENTS_OF_A_COMMAND));
+  for (let at = 0; at < list.length; at += MOST_ELEMENTS) parts.push(list.slice(at, at + MOST_ELEMENTS));
   return parts;
 }

@@ -62,10 +62,10 @@ export class NftablesWriter implements RuleWriter {
     await inSlices(transactions.change(changes), slice);
     if (!this.#known.has(family)) transactions.forget();
     await this.#tidy(transactions);
-    const isReplaced = !this.#known.has(family) && transactions.remembersClients;
-    const remembered = isReplaced ? await nft.expiringElements(table, tableType(family)) : undefined;
+    const needsClients = !this.#known.has(family) && transactions.hasAffinity;
+    const clients = needsClients ? await nft.expiringElements(table, tableType(family)) : undefined;
     slice.begin();
-    const text = await inSlices(transactions.transaction(remembered), slice);
+    const text = await inSlices(transactions.transaction(clients), slice);
     if (text === '') return;
     const isFirst = !this.#known.delete(family);
     await nft.run(text);

@@ -19,7 +19,7 @@ export interface Endpoint {
 export interface ServicePort {
   /** `namespace/name:port`, which is unique in its family and protocol. Chains and comments are named after it. */
   readonly id: string;
-  /** When the service was created. */
+  /** The service's `creationTimestamp`. The oldest service keeps what several claim. */
   readonly since: string;
   readonly protocol: Protocol;
   readonly clusterIp: string;
@@ -30,7 +30,7 @@ export interface ServicePort {
   readonly loadBalancerIps: readonly string[];
   /** The source ranges that may use the load balancer IPs. Empty allows all. */
   readonly sourceRanges: readonly string[];
-  /** How long a client stays with one endpoint; 0 for no affinity. */
+  /** How long a client keeps its endpoint without traffic (`sessionAffinity: ClientIP`); 0 without session affinity. */
   readonly affinitySeconds: number;
   /**
    * `externalTrafficPolicy: Local`: external traffic keeps its source address and goes only to endpoints on this node.
@@ -43,8 +43,8 @@ export interface ServicePort {
   /** The endpoints for traffic to node ports, external IPs and load balancer IPs: those of `cluster`, or those on this node. */
   readonly external: readonly Endpoint[];
   /**
-   * The cluster has endpoints for the port, possibly not for traffic from this node. Without local endpoints the
-   * traffic is dropped, not rejected.
+   * Whether the cluster has endpoints for the port, if only on other nodes. If so, traffic without an endpoint on this node
+   * is dropped; otherwise it is rejected.
    */
   readonly hasEndpoints: boolean;
 }
@@ -60,21 +60,21 @@ export type SliceEndpoint = NonNullable<EndpointSlice['endpoints']>[number];
 
 /** The label of an EndpointSlice that names its service. */
 export const SERVICE_NAME_LABEL = 'kubernetes.io/service-name';
-/** The annotation of services whose load balancer are the nodes (`service-load-balancers.ts` of the control plane). */
+/** Marks services whose load balancer is the nodes themselves. The control plane sets it (`service-load-balancers.ts`). */
 const SERVED_BY_NODES = 'orchlet.local/service-lb';
 const OTHER_PROXY_LABEL = 'service.kubernetes.io/service-proxy-name';
+/** The default of `sessionAffinityConfig.clientIP.timeoutSeconds`, and the largest value that the API accepts. */
 const AFFINITY_SECONDS = 10_800;
-/** The longest time that the API accepts. */
-const LONGEST_AFFINITY = 86_400;
+const MOST_AFFINITY_SECONDS = 86_400;
 
 /** The location of the agent in the topology. */
 export interface Place {
   readonly nodeName: string;
   /** The node's `topology.kubernetes.io/zone`; empty if it has none. */
   readonly zone: string;
-  /** The addresses of the node. */
+  /** The addresses of the node of type InternalIP. */
   readonly nodeIps?: readonly string[];
-  /** Addresses of the node outside, whose packets arrive with an address of `nodeIps` as their destination. */
+  /** The addresses of the node of type ExternalIP. A router translates them to those of `nodeIps` before packets arrive. */
   readonly externalIps?: readonly string[];
   /** Ports of nodes that no service may have, such as `TCP 10250`: those of agents and of the pod network. */
   readonly reservedPorts?: readonly string[];
@@ -105,8 +105,9 @@ function isProxied({ metadata, spec }: Service): boolean {
 }
 
 /**
- * Returns the ports of a service in one family as its objects state them. Other services may claim the same addresses: see
- * `service-table.ts`. What another API server may have let through and no rule can express is left out.
+ * Returns the ports of a service in one family, as its objects state them. `service-table.ts` decides between services that
+ * claim the same address. Ports, protocols and addresses that no rule can express are left out, because another API server may
+ * have accepted them.
  */
 export function portsOf(service: Service, slicesOf: SlicesOf, family: Family, place: Place): ServicePort[] {
   if (!isProxied(service)) return [];
@@ -133,7 +134,7 @@ export function portsOf(service: Service, slicesOf: SlicesOf, family: Family, pl
       return isPortNumber(number) ? endpoints.map((endpoint) => ({ endpoint, number })) : [];
     });
     const cluster = usable(nearby(candidates, place), family);
-    const here = usable(
+    const local = usable(
       candidates.filter(({ endpoint }) => endpoint.nodeName === place.nodeName),
       family,
     );
@@ -144,8 +145,8 @@ export function portsOf(service: Service, slicesOf: SlicesOf, family: Family, pl
       port,
       nodePort: isPortNumber(nodePort) ? nodePort : 0,
       cluster,
-      internal: spec.internalTrafficPolicy === 'Local' ? here : cluster,
-      external: externalLocal ? here : cluster,
+      internal: spec.internalTrafficPolicy === 'Local' ? local : cluster,
+      external: externalLocal ? local : cluster,
       hasEndpoints: usable(candidates, family).length > 0,
     };
   });
@@ -156,11 +157,13 @@ const addressesOf = (addresses: readonly string[] = [], family: Family): string[
 ];
 
 /**
- * Where the nodes are the load balancer, each node answers at its own addresses alone. Nodes state their addresses themselves,
- * and a node that states the address of somebody else must not draw the traffic of other nodes to it.
+ * Returns the load balancer IPs that this node serves, and the source ranges that may use them.
  *
- * A host whose own address may use the load balancer may do so from the load balancer's address too: that is the source of
- * its packets if the address lies on one of its interfaces.
+ * Where the nodes are the load balancer, each node serves only its own addresses. Nodes report their addresses themselves, so
+ * a compromised node could otherwise draw the traffic for any address that it reports.
+ *
+ * If the source ranges admit this node, they admit the load balancer IPs as well: packets that this host sends to an address
+ * of one of its own interfaces have that address as their source.
  */
 function loadBalancerOf(
   { metadata, spec, status }: Service,
@@ -170,23 +173,23 @@ function loadBalancerOf(
   const stated = (status?.loadBalancer?.ingress ?? [])
     .filter(({ ip, ipMode }) => ip !== undefined && ipMode !== 'Proxy')
     .map(({ ip = '' }) => ip);
-  const isByNode = stated.some((ip) => externalIps.includes(ip));
+  const isExternalIp = stated.some((ip) => externalIps.includes(ip));
   const own = addressesOf([...nodeIps, ...externalIps], family);
-  const isOfNodes = metadata.annotations?.[SERVED_BY_NODES] !== undefined;
-  const all = addressesOf(isByNode ? [...stated, ...nodeIps] : stated, family);
-  const loadBalancerIps = isOfNodes ? all.filter((address) => own.includes(address)) : all;
+  const isServedByNodes = metadata.annotations?.[SERVED_BY_NODES] !== undefined;
+  const all = addressesOf(isExternalIp ? [...stated, ...nodeIps] : stated, family);
+  const loadBalancerIps = isServedByNodes ? all.filter((address) => own.includes(address)) : all;
   const ranges = (spec?.loadBalancerSourceRanges ?? []).flatMap((range) => canonicalRange(range, family) ?? []);
   const ownIps = addressesOf(nodeIps, family);
   const admitsNode = ranges.some((range) => ownIps.some((address) => isWithin(address, range)));
-  const balancer = admitsNode ? loadBalancerIps.map((address) => `${address}/${family === 'IPv4' ? 32 : 128}`) : [];
-  return { loadBalancerIps, sourceRanges: [...new Set([...ranges, ...balancer])] };
+  const ownRanges = admitsNode ? loadBalancerIps.map((address) => `${address}/${family === 'IPv4' ? 32 : 128}`) : [];
+  return { loadBalancerIps, sourceRanges: [...new Set([...ranges, ...ownRanges])] };
 }
 
 function affinityOf({ sessionAffinity, sessionAffinityConfig }: NonNullable<Service['spec']>): number {
   if (sessionAffinity !== 'ClientIP') return 0;
   const seconds: unknown = sessionAffinityConfig?.clientIP?.timeoutSeconds;
   return Number.isInteger(seconds) && Number(seconds) > 0
-    ? Math.min(Number(seconds), LONGEST_AFFINITY)
+    ? Math.min(Number(seconds), MOST_AFFINITY_SECONDS)
     : AFFINITY_SECONDS;
 }
 
@@ -204,12 +207,16 @@ interface Candidate {
 const isReady = ({ conditions }: SliceEndpoint): boolean => conditions?.ready !== false;
 const isServing = ({ conditions }: SliceEndpoint): boolean => (conditions?.serving ?? conditions?.ready) !== false;
 
+/**
+ * Returns the addresses of the ready endpoints; if there are none, of the terminating endpoints that still serve. Each pair of
+ * address and port occurs once, in a fixed order, so that equal endpoints give equal rules.
+ */
 function usable(candidates: readonly Candidate[], family: Family): Endpoint[] {
   const ready = candidates.filter(({ endpoint }) => isReady(endpoint));
-  const ending = (): Candidate[] =>
+  const terminating = (): Candidate[] =>
     candidates.filter(({ endpoint }) => endpoint.conditions?.terminating === true && isServing(endpoint));
   const found = new Map<string, Endpoint>();
-  for (const { endpoint, number } of ready.length > 0 ? ready : ending()) {
+  for (const { endpoint, number } of ready.length > 0 ? ready : terminating()) {
     const ip = canonicalAddress(endpoint.addresses[0] ?? '', family);
     if (ip !== undefined) found.set(`${ip} ${number}`, { ip, port: number });
   }

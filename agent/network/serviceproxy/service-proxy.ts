@@ -93,7 +93,7 @@ export class ServiceProxy {
     this.#loop = new WakeableLoop({
       clock: options.clock,
       backoff: new Backoff({ firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS }),
-      onError: this.#complain,
+      onError: this.#logFailure,
     });
     options.slices.addIndex('service', serviceKeysOf);
   }
@@ -201,7 +201,7 @@ export class ServiceProxy {
     for (const family of FAMILIES)
       await writer.remove(family).catch((error: unknown) => {
         // A tool that is not installed has written nothing.
-        if ((error as { code?: unknown }).code !== 'ENOENT') this.#complain(error);
+        if ((error as { code?: unknown }).code !== 'ENOENT') this.#logFailure(error);
       });
   }
 
@@ -297,7 +297,7 @@ export class ServiceProxy {
     this.#changedMs ??= clock.monotonic();
   }
 
-  readonly #complain = (error: unknown): void => {
+  readonly #logFailure = (error: unknown): void => {
     this.#options.logger.warn(
       { err: error instanceof Error ? error.message : error },
       'Cannot sync the service rules, retrying',

@@ -1,9 +1,11 @@
 /**
- * Holds the ports of all services of one address family, and updates those of the services that changed. Services may claim the
- * same address and port: then the oldest service has it, and a cluster IP belongs to its service before all others. Otherwise a
- * new service could take the traffic of another one, such as queries to the name server. What the cluster itself
- * needs belongs to no service: the addresses of API servers, the ports of etcd on their hosts, and the ports of agents and of
- * the pod network. `ServiceProxy` has one table for each family, and passes the changes on to the writer of rules.
+ * Holds the ports of all services of one address family, and updates those of the services that changed. `ServiceProxy` has one
+ * table for each family, and passes the changes on to the writer of rules.
+ *
+ * If several services claim the same address and port, the oldest one gets it; a cluster IP belongs to its service before all
+ * others. Otherwise a new service could take the traffic of another one, such as queries to the name server. No service gets
+ * what the cluster itself needs: the addresses of API servers, the ports of etcd on their hosts, and the ports of agents and of
+ * the pod network.
  */
 import type { Service } from '../../../api/machinery/kinds.ts';
 import type { Family } from './addresses.ts';
@@ -32,13 +34,14 @@ const ETCD_PORTS = [2379, 2380] as const;
 export class ServiceTable {
   readonly #options: ServiceTableOptions;
   /** The addresses and ports that services claim. */
-  readonly #asked = new Map<string, readonly ServicePort[]>();
-  /** Those of the claims that the services have. */
+  readonly #claimed = new Map<string, readonly ServicePort[]>();
+  /** What is granted of these claims. */
   readonly #ports = new Map<string, readonly ServicePort[]>();
-  /** The ports that claim an address and port, or a node port, with the keys of their services. */
-  readonly #claims = new Map<string, Map<ServicePort, string>>();
+  /** By claim (an address and port, or a node port): the ports that make it, with the keys of their services. */
+  readonly #claimants = new Map<string, Map<ServicePort, string>>();
+  /** The services by their cluster IPs. */
   readonly #clusterIps = new Map<string, Set<string>>();
-  /** The services that have an address as an external one. */
+  /** The services that claim an address as external IP or load balancer IP. */
   readonly #external = new Map<string, Set<string>>();
   /** `ADDRESS PROTOCOL PORT` of each API server, and of etcd on its host. */
   #apiServers: ReadonlySet<string> = new Set();
@@ -52,7 +55,7 @@ export class ServiceTable {
     const affected = new Set<string>();
     for (const key of keys) {
       affected.add(key);
-      for (const rival of this.#ask(key)) affected.add(rival);
+      for (const rival of this.#replaceClaims(key)) affected.add(rival);
       yield;
     }
     const changes: PortChange[] = [];
@@ -67,23 +70,23 @@ export class ServiceTable {
     return changes;
   }
 
-  /** Replaces the claims of a service. Returns the services whose claims compete with those of before and after. */
-  #ask(key: string): Set<string> {
+  /** Replaces the claims of a service. Returns the services that compete with its old or its new claims. */
+  #replaceClaims(key: string): Set<string> {
     const { family, service, slicesOf, place } = this.#options;
     const object = service(key);
     const rivals = new Set<string>();
-    for (const port of this.#asked.get(key) ?? NO_PORTS) this.#withdraw(key, port, rivals);
-    const asked = object === undefined ? NO_PORTS : portsOf(object, slicesOf, family, place());
-    if (asked.length === 0) this.#asked.delete(key);
-    else this.#asked.set(key, asked);
-    for (const port of asked) this.#claim(key, port, rivals);
-    if (key === API_SERVERS) this.#readApiServers(asked, rivals);
+    for (const port of this.#claimed.get(key) ?? NO_PORTS) this.#withdraw(key, port, rivals);
+    const claimed = object === undefined ? NO_PORTS : portsOf(object, slicesOf, family, place());
+    if (claimed.length === 0) this.#claimed.delete(key);
+    else this.#claimed.set(key, claimed);
+    for (const port of claimed) this.#claim(key, port, rivals);
+    if (key === API_SERVERS) this.#readApiServers(claimed, rivals);
     return rivals;
   }
 
-  #readApiServers(asked: readonly ServicePort[], rivals: Set<string>): void {
+  #readApiServers(claimed: readonly ServicePort[], rivals: Set<string>): void {
     const servers = new Set(
-      asked.flatMap(({ protocol, cluster }) =>
+      claimed.flatMap(({ protocol, cluster }) =>
         cluster.flatMap(({ ip, port }) => [
           `${ip} ${protocol} ${port}`,
           ...ETCD_PORTS.map((etcd) => `${ip} TCP ${etcd}`),
@@ -97,8 +100,8 @@ export class ServiceTable {
 
   #claim(key: string, port: ServicePort, rivals: Set<string>): void {
     for (const claim of claimsOf(port)) {
-      const claimants = this.#claims.get(claim);
-      if (claimants === undefined) this.#claims.set(claim, new Map([[port, key]]));
+      const claimants = this.#claimants.get(claim);
+      if (claimants === undefined) this.#claimants.set(claim, new Map([[port, key]]));
       else {
         for (const rival of claimants.values()) rivals.add(rival);
         claimants.set(port, key);
@@ -111,9 +114,9 @@ export class ServiceTable {
 
   #withdraw(key: string, port: ServicePort, rivals: Set<string>): void {
     for (const claim of claimsOf(port)) {
-      const claimants = this.#claims.get(claim);
+      const claimants = this.#claimants.get(claim);
       claimants?.delete(port);
-      if (claimants?.size === 0) this.#claims.delete(claim);
+      if (claimants?.size === 0) this.#claimants.delete(claim);
       for (const rival of claimants?.values() ?? []) rivals.add(rival);
     }
     if (leave(this.#clusterIps, port.clusterIp, key))
@@ -122,23 +125,23 @@ export class ServiceTable {
   }
 
   #granted(key: string): readonly ServicePort[] {
-    const has = (port: ServicePort, claim: string): boolean => {
-      const claimants = this.#claims.get(claim);
+    const holds = (port: ServicePort, claim: string): boolean => {
+      const claimants = this.#claimants.get(claim);
       return claimants === undefined || claimants.size === 1 || firstOf(claimants.keys()) === port;
     };
     const reserved = new Set(this.#options.place().reservedPorts ?? []);
-    return (this.#asked.get(key) ?? NO_PORTS).flatMap((port) => {
-      if (!has(port, clusterClaim(port))) return [];
+    return (this.#claimed.get(key) ?? NO_PORTS).flatMap((port) => {
+      if (!holds(port, clusterClaim(port))) return [];
       const isFree = (address: string): boolean =>
         !this.#clusterIps.has(address) &&
         !this.#apiServers.has(addressClaim(port, address)) &&
         !reserved.has(`${port.protocol} ${port.port}`);
-      const isOwn = (address: string): boolean => isFree(address) && has(port, addressClaim(port, address));
-      const externalIps = port.externalIps.filter(isOwn);
+      const isGranted = (address: string): boolean => isFree(address) && holds(port, addressClaim(port, address));
+      const externalIps = port.externalIps.filter(isGranted);
       const loadBalancerIps = port.loadBalancerIps.filter(
-        (address) => isOwn(address) && !externalIps.includes(address),
+        (address) => isGranted(address) && !externalIps.includes(address),
       );
-      const hasNodePort = port.nodePort !== 0 && !reserved.has(nodePortClaim(port)) && has(port, nodePortClaim(port));
+      const hasNodePort = port.nodePort !== 0 && !reserved.has(nodePortClaim(port)) && holds(port, nodePortClaim(port));
       const nodePort = hasNodePort ? port.nodePort : 0;
       return [{ ...port, externalIps, loadBalancerIps, nodePort }];
     });
@@ -165,7 +168,7 @@ function firstOf(ports: Iterable<ServicePort>): ServicePort | undefined {
   return first;
 }
 
-/** Returns whether the key is the first of its set. */
+/** Adds the key to the set of the name. Returns whether it is the first of its set. */
 function enter(sets: Map<string, Set<string>>, name: string, key: string): boolean {
   const set = sets.get(name);
   if (set !== undefined) {
@@ -176,7 +179,7 @@ function enter(sets: Map<string, Set<string>>, name: string, key: string): boole
   return true;
 }
 
-/** Returns whether the key was the last of its set. */
+/** Removes the key from the set of the name. Returns whether it was the last of its set. */
 function leave(sets: Map<string, Set<string>>, name: string, key: string): boolean {
   const set = sets.get(name);
   if (set?.delete(key) !== true || set.size > 0) return false;

@@ -8,7 +8,8 @@ const lines = async (problems: Readonly<Record<'vxlan' | 'wireguard', string>>, 
     await checkPodNetwork({
       ...{ places, usesCni },
       network: {
-        means: (kind) => Promise.resolve({ problem: problems[kind], instead: kind === 'wireguard' ? instead : '' }),
+        linkSupport: (kind) =>
+          Promise.resolve({ problem: problems[kind], substitute: kind === 'wireguard' ? instead : '' }),
       },
     })
   ).map(({ name, verdict, text, remedy = '' }) => `${verdict} ${name}: ${text} -> ${remedy}`);

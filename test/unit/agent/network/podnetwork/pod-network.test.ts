@@ -77,7 +77,7 @@ function setUp({
     hasIptables: true,
   };
   const host: HostNetwork = {
-    means: () => Promise.resolve({ problem: lacking, instead: '' }),
+    linkSupport: () => Promise.resolve({ problem: lacking, substitute: '' }),
     uplink: (address) =>
       Promise.resolve({
         name: 'eth0',

@@ -239,7 +239,7 @@ describe('a transaction of service rules in nftables', () => {
 
   it('keeps the clients of sets that remain when it replaces the table', () => {
     const made = written([servicePort({ affinitySeconds: 60, cluster: [{ ip: '10.0.0.1', port: 8080 }] })]);
-    assert.equal(made.remembersClients, true);
+    assert.equal(made.hasAffinity, true);
     const [, set = ''] = /add set ip t (affinity-60-\S+) /.exec(textOf(made)) ?? [];
     const clients = [
       { address: '192.0.2.1', seconds: 31 },
@@ -255,7 +255,7 @@ describe('a transaction of service rules in nftables', () => {
     ]);
     made.commit(0);
     assert.equal(inOneSlice(made.transaction(remembered)), '', 'the kernel has them');
-    assert.equal(written([servicePort()]).remembersClients, false);
+    assert.equal(written([servicePort()]).hasAffinity, false);
   });
 
   it('contains everything that a failed one did', () => {
