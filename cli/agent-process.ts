@@ -7,7 +7,7 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { isAbsolute, join } from 'node:path';
 import type { Agent } from '../agent/main.ts';
 import type { Logger } from '../api/component/logger.ts';
-import { foundNoRoom } from '../api/machinery/no-room.ts';
+import { isDiskFull } from '../api/machinery/disk-full.ts';
 import { replaceFile } from '../api/machinery/replace-file.ts';
 import { runningProcess, writePid } from './processes.ts';
 
@@ -33,7 +33,7 @@ export async function writeAgentPid(rootDirectory: string, logger: Logger): Prom
   try {
     await writePid(join(rootDirectory, AGENT_PID_FILE));
   } catch (error) {
-    if (!foundNoRoom(error)) throw error;
+    if (!isDiskFull(error)) throw error;
     logger.warn({ err: error }, 'The process id of the agent could not be written; other commands do not find it');
   }
 }

@@ -17,7 +17,7 @@ import { currentPath, readPair } from '../node/certificates/certificate-store.ts
 import {
   bootstrapClient,
   CLIENT_PAIR,
-  nodeClientWish,
+  nodeClientTemplate,
   requestByBootstrap,
 } from '../node/certificates/client-bootstrap.ts';
 import { followServers, loadServers } from '../node/known-servers.ts';
@@ -148,7 +148,7 @@ function rotate(
         // If the certificate expired while the host slept, the server does not authenticate the agent.
         if (bootstrapKubeconfig !== '' && (own === undefined || own.leaf.notAfterMs <= clock.now()))
           return (await requestByBootstrap({ ...waiting, bootstrapKubeconfig, nodeName })).pair;
-        return requestCertificate(client, nodeClientWish(nodeName), { ...waiting, timeoutMs: REQUEST_TIMEOUT_MS });
+        return requestCertificate(client, nodeClientTemplate(nodeName), { ...waiting, timeoutMs: REQUEST_TIMEOUT_MS });
       },
       // Connections, watches included, are reopened, because they were authenticated with the old certificate.
       onRotated: () => all.forEach((each) => each.renewConnections()),

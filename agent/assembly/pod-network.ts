@@ -105,8 +105,8 @@ export async function chosenMode(
 }
 
 /** Returns the mode that the annotation of the cluster selects. A control plane of an earlier release writes none. */
-export const modeOfCluster = (told: string): NetworkMode | 'none' =>
-  told === 'none' || told === 'wireguard' || told === 'routes' ? told : 'vxlan';
+export const modeOfCluster = (annotation: string): NetworkMode | 'none' =>
+  annotation === 'none' || annotation === 'wireguard' || annotation === 'routes' ? annotation : 'vxlan';
 
 function create(
   { flags, clock, logger, nodeName }: Base,

@@ -17,7 +17,7 @@ import type { Endpoints } from '../../api/machinery/kinds.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 import { endpoints } from '../../api/machinery/resources.ts';
 import { ServerList } from '../../api/machinery/server-list.ts';
-import { foundNoRoom } from '../../api/machinery/no-room.ts';
+import { isDiskFull } from '../../api/machinery/disk-full.ts';
 import { canonicalIp } from '../../api/meta/ip-addresses.ts';
 
 const FILE = 'api-servers.json';
@@ -77,7 +77,7 @@ async function store(path: string, text: string): Promise<void> {
     await replaceFile(path, text, { mode: 0o600 });
   } catch (error) {
     // They are read again after a start.
-    if (!foundNoRoom(error)) throw error;
+    if (!isDiskFull(error)) throw error;
   }
 }
 

@@ -225,8 +225,8 @@ async function runCommand(
   const io = { stdout: stdout.stream, stderr: stderr.stream, tty: false, signal };
   const exitCode = await host.exec(id, cmd.split(' '), io);
   if (exitCode !== 0) {
-    const said = Buffer.concat(stderr.chunks).toString();
-    throw newStatusError(500, 'InternalError', `command '${cmd}' exited with ${exitCode}: ${said}`);
+    const errors = Buffer.concat(stderr.chunks).toString();
+    throw newStatusError(500, 'InternalError', `command '${cmd}' exited with ${exitCode}: ${errors}`);
   }
   // The kubelet calls it JSON, whatever the command wrote.
   return reply.type('application/json').send(Buffer.concat([...stdout.chunks, ...stderr.chunks]));

@@ -61,7 +61,7 @@ class FileSource implements PodSource {
   readonly name = 'file';
   readonly #options: FileSourceOptions;
   readonly #known = new Map<string, KnownFile>();
-  readonly #complaints = new Map<string, string>();
+  readonly #reportedFaults = new Map<string, string>();
   /** The latest notifications that a name of the directory appeared or disappeared. */
   readonly #renames = new Map<string, { readonly count: number; readonly atMs: number }>();
   #watcher: FSWatcher | undefined;
@@ -164,13 +164,13 @@ class FileSource implements PodSource {
       for (const object of read?.objects ?? []) {
         const other = objects.get(object.key)?.file;
         if (other === undefined) objects.set(object.key, { ...object, file });
-        else this.#complain(file, `Ignoring ${object.key} in ${file}, because ${other} has it already`);
+        else this.#reportFault(file, `Ignoring ${object.key} in ${file}, because ${other} has it already`);
       }
       for (const pod of read?.pods ?? []) {
         const key = `${pod.metadata.namespace}/${pod.metadata.name}`;
         const other = origins.get(key);
         if (other !== undefined) {
-          this.#complain(file, `Ignoring the pod ${key} in ${file}, because ${other} has it already`);
+          this.#reportFault(file, `Ignoring the pod ${key} in ${file}, because ${other} has it already`);
           continue;
         }
         origins.set(key, file);
@@ -180,7 +180,7 @@ class FileSource implements PodSource {
     }
     const beyond = this.#options.statics.replace([...objects.values()]);
     const file = objects.get(beyond[0] ?? '')?.file;
-    if (file !== undefined) this.#complain(file, `Ignoring ${beyond.join(', ')}: the folder has too many objects`);
+    if (file !== undefined) this.#reportFault(file, `Ignoring ${beyond.join(', ')}: the folder has too many objects`);
     return { pods, recreated };
   }
 
@@ -197,13 +197,13 @@ class FileSource implements PodSource {
         const kind = await stat(file).catch(() => undefined);
         if (kind?.isFile() === true) files.push(file);
         else if (kind?.isDirectory() === true)
-          this.#complain(file, `${file} is a directory; manifests are read from the folder itself only`);
+          this.#reportFault(file, `${file} is a directory; manifests are read from the folder itself only`);
       }
       return files;
     } catch (error) {
       const code = (error as NodeJS.ErrnoException).code;
       if (code !== 'ENOENT') throw error;
-      this.#complain(path, `${path} does not exist yet; waiting for it`);
+      this.#reportFault(path, `${path} does not exist yet; waiting for it`);
       return [];
     }
   }
@@ -229,19 +229,19 @@ class FileSource implements PodSource {
       const fault = await objectFault(file, read.objects);
       const next = { content, pods: read.pods, objects: fault === '' ? read.objects : [], fault };
       this.#known.set(file, next);
-      if (fault === '') this.#complaints.delete(file);
-      else this.#complain(file, fault);
+      if (fault === '') this.#reportedFaults.delete(file);
+      else this.#reportFault(file, fault);
       return next;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-      this.#complain(file, error instanceof Error ? error.message : String(error));
+      this.#reportFault(file, error instanceof Error ? error.message : String(error));
       return known;
     }
   }
 
-  #complain(file: string, message: string): void {
-    if (this.#complaints.get(file) === message) return;
-    this.#complaints.set(file, message);
+  #reportFault(file: string, message: string): void {
+    if (this.#reportedFaults.get(file) === message) return;
+    this.#reportedFaults.set(file, message);
     this.#options.logger.error({ file }, message);
     this.#options.onBadManifest(file, message);
   }

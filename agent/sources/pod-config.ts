@@ -102,12 +102,12 @@ export function createPodConfig(options: PodConfigOptions): PodConfig {
 }
 
 /** Drops pods with the name of an earlier pod, because both would have the same mirror pod. */
-function firstOfEachName(pods: readonly Pod[], complain: (pod: string) => void): Pod[] {
+function firstOfEachName(pods: readonly Pod[], onDuplicate: (pod: string) => void): Pod[] {
   const names = new Set<string>();
   return pods.filter(({ metadata: { namespace, name } }) => {
     const key = `${namespace}/${name}`;
     if (!names.has(key)) return names.add(key);
-    complain(key);
+    onDuplicate(key);
     return false;
   });
 }
@@ -120,7 +120,7 @@ async function runSource(
   onUpdate: (update: PodUpdate) => void,
 ): Promise<void> {
   let known = new Map<string, Pod>();
-  const complain = (pod: string): void =>
+  const onDuplicate = (pod: string): void =>
     options.logger.error(
       { source: source.name, pod },
       'A source has two pods of the same name, ignoring the second one',
@@ -132,14 +132,14 @@ async function runSource(
   };
   while (!signal.aborted) {
     try {
-      await source.run(signal, (pods, told = { provisional: false }) => {
+      await source.run(signal, (pods, { provisional } = { provisional: false }) => {
         const unique = new Map<string, Pod>();
         const usable = pods.filter((pod) => isUsable(pod));
-        for (const pod of source.name === 'api' ? usable : firstOfEachName(usable, complain))
+        for (const pod of source.name === 'api' ? usable : firstOfEachName(usable, onDuplicate))
           unique.set(pod.metadata.uid, pod);
         const updates = diff(source.name, known, [...unique.values()]);
         known = unique;
-        if (!told.provisional) ready.add(source);
+        if (!provisional) ready.add(source);
         for (const update of updates) onUpdate(update);
       });
     } catch (error) {

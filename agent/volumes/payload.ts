@@ -40,7 +40,7 @@ const MOST_FILES = 200_000;
 const MOST_BYTES = 256 << 20;
 
 /** Counts what the sources of one volume add. */
-class Room {
+class VolumeBudget {
   #files = MOST_FILES;
   #bytes = MOST_BYTES;
 
@@ -65,17 +65,27 @@ interface KeyToPath {
 export async function volumePayload(pod: Pod, volume: Volume, sources: PayloadSources): Promise<Payload | undefined> {
   if (volume.configMap !== undefined) {
     const { name, items, defaultMode, optional } = volume.configMap;
-    const picked = { items, defaultMode: defaultMode ?? 0o644, optional: optional === true, room: new Room() };
+    const picked = {
+      items,
+      defaultMode: defaultMode ?? 0o644,
+      optional: optional === true,
+      budget: new VolumeBudget(),
+    };
     return configMapFiles(pod, name ?? '', picked, sources);
   }
   if (volume.secret !== undefined) {
     const { secretName, items, defaultMode, optional } = volume.secret;
-    const picked = { items, defaultMode: defaultMode ?? 0o644, optional: optional === true, room: new Room() };
+    const picked = {
+      items,
+      defaultMode: defaultMode ?? 0o644,
+      optional: optional === true,
+      budget: new VolumeBudget(),
+    };
     return secretFiles(pod, secretName ?? '', picked, sources);
   }
   if (volume.downwardAPI !== undefined) {
     const { items = [], defaultMode = 0o644 } = volume.downwardAPI;
-    return downwardFiles(pod, items, { defaultMode, room: new Room() }, sources);
+    return downwardFiles(pod, items, { defaultMode, budget: new VolumeBudget() }, sources);
   }
   if (volume.projected !== undefined) return projectedFiles(pod, volume, volume.projected, sources);
   return undefined;
@@ -86,7 +96,7 @@ interface Picked {
   readonly items: readonly KeyToPath[] | undefined;
   readonly defaultMode: number;
   readonly optional: boolean;
-  readonly room: Room;
+  readonly budget: VolumeBudget;
 }
 
 async function configMapFiles(
@@ -135,7 +145,7 @@ async function secretFiles(
 function pick(
   keys: () => readonly string[],
   content: (key: string) => Buffer | undefined,
-  { items, defaultMode, optional, room }: Picked,
+  { items, defaultMode, optional, budget }: Picked,
   missing: string,
 ): Map<string, PayloadFile> {
   const files = new Map<string, PayloadFile>();
@@ -146,7 +156,7 @@ function pick(
       if (optional) continue;
       throw new Error(`${missing}: ${key}`);
     }
-    room.take(found.length);
+    budget.take(found.length);
     files.set(path, { content: found, mode });
   }
   return files;
@@ -157,7 +167,7 @@ type DownwardItem = NonNullable<NonNullable<Volume['downwardAPI']>['items']>[num
 function downwardFiles(
   pod: Pod,
   items: readonly DownwardItem[],
-  { defaultMode, room }: Pick<Picked, 'defaultMode' | 'room'>,
+  { defaultMode, budget }: Pick<Picked, 'defaultMode' | 'budget'>,
   sources: PayloadSources,
 ): Map<string, PayloadFile> {
   const files = new Map<string, PayloadFile>();
@@ -172,7 +182,7 @@ function downwardFiles(
       const { resource, divisor } = item.resourceFieldRef;
       text = sources.resourceValue(pod, container, resource, divisor ?? '0');
     }
-    room.take(text.length);
+    budget.take(text.length);
     files.set(item.path, { content: Buffer.from(text), mode: item.mode ?? defaultMode });
   }
   return files;
@@ -187,7 +197,7 @@ async function projectedFiles(
   sources: PayloadSources,
 ): Promise<Map<string, PayloadFile>> {
   const files = new Map<string, PayloadFile>();
-  const room = new Room();
+  const budget = new VolumeBudget();
   const mode = projected.defaultMode ?? 0o644;
   const add = (more: ReadonlyMap<string, PayloadFile>): void => {
     for (const [path, file] of more) files.set(path, file);
@@ -196,14 +206,14 @@ async function projectedFiles(
   const project = async (source: ProjectedSource, index: number): Promise<void> => {
     if (source.configMap !== undefined) {
       const { name, items, optional } = source.configMap;
-      const picked = { items, defaultMode: mode, optional: optional === true, room };
+      const picked = { items, defaultMode: mode, optional: optional === true, budget };
       add(await configMapFiles(pod, name ?? '', picked, sources));
     } else if (source.secret !== undefined) {
       const { name, items, optional } = source.secret;
-      const picked = { items, defaultMode: mode, optional: optional === true, room };
+      const picked = { items, defaultMode: mode, optional: optional === true, budget };
       add(await secretFiles(pod, name ?? '', picked, sources));
     } else if (source.downwardAPI !== undefined) {
-      add(downwardFiles(pod, source.downwardAPI.items ?? [], { defaultMode: mode, room }, sources));
+      add(downwardFiles(pod, source.downwardAPI.items ?? [], { defaultMode: mode, budget }, sources));
     } else if (source.serviceAccountToken !== undefined) {
       const { audience, expirationSeconds, path } = source.serviceAccountToken;
       const token = await sources.token(pod, { audience, expirationSeconds: expirationSeconds ?? 3600 });
@@ -222,7 +232,7 @@ async function projectedFiles(
   };
   // Reports everything that is missing in one error.
   for (const [index, source] of (projected.sources ?? []).entries()) {
-    if (room.isExceeded) break;
+    if (budget.isExceeded) break;
     await project(source, index).catch((error: unknown) =>
       failures.push(error instanceof Error ? error.message : String(error)),
     );

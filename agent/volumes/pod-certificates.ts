@@ -76,7 +76,7 @@ const DEFAULT_SECONDS = 86_400;
 const JITTER_MS = 5 * 60_000;
 const OVERDUE_MS = 10 * 60_000;
 /** Waits a moment for a signer that responds soon, so that the pod need not wait for the next refresh. */
-const FIRST_LOOKS_MS = [100, 300, 900];
+const FIRST_POLLS_MS = [100, 300, 900];
 
 const generate = promisify(generateKeyPair);
 const KEYS: ReadonlyMap<string, () => Promise<{ publicKey: KeyObject; privateKey: KeyObject }>> = new Map(
@@ -121,12 +121,12 @@ export class PodCertificates {
     if (issued !== undefined && clock.now() < issued.renewAtMs) return issued;
     try {
       const isNew = credential.waiting === undefined;
-      credential.waiting ??= await this.#ask(pod, source);
-      await this.#look(pod, credential);
-      for (const waitMs of isNew && issued === undefined ? FIRST_LOOKS_MS : []) {
+      credential.waiting ??= await this.#createRequest(pod, source);
+      await this.#readRequest(pod, credential);
+      for (const waitMs of isNew && issued === undefined ? FIRST_POLLS_MS : []) {
         if (credential.waiting === undefined) break;
         await clock.sleep(waitMs);
-        await this.#look(pod, credential);
+        await this.#readRequest(pod, credential);
       }
     } catch (error) {
       // The current certificate is used until it expires, even if its renewal fails.
@@ -139,7 +139,7 @@ export class PodCertificates {
     return credential.issued;
   }
 
-  async #ask(pod: Pod, source: PodCertificateSource): Promise<Waiting> {
+  async #createRequest(pod: Pod, source: PodCertificateSource): Promise<Waiting> {
     const { client, node } = this.#options;
     const { namespace, name, uid } = pod.metadata;
     const account = pod.spec.serviceAccountName ?? 'default';
@@ -174,7 +174,7 @@ export class PodCertificates {
   }
 
   /** Reads the state of the pending request. */
-  async #look(pod: Pod, credential: Credential): Promise<void> {
+  async #readRequest(pod: Pod, credential: Credential): Promise<void> {
     const { client, clock, random } = this.#options;
     const { namespace } = pod.metadata;
     const { waiting } = credential;
@@ -183,7 +183,7 @@ export class PodCertificates {
     try {
       status = ((await client.get(podCertificateRequests, namespace, waiting.name))['status'] ?? {}) as RequestStatus;
     } catch (error) {
-      // Somebody has deleted the request: the next refresh creates another one.
+      // The request was deleted, so the next refresh creates another one.
       if (isNotFound(error)) credential.waiting = undefined;
       throw error;
     }

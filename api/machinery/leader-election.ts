@@ -95,8 +95,8 @@ interface Observed {
   readonly atMs: number;
 }
 
-/** What the last successful write guarantees. */
-interface Tenure {
+/** When the term ends unless the lease is renewed: the time of the last successful write plus the renew deadline. */
+interface TermEnd {
   readonly monotonicMs: number;
   /** Advances during the sleep of a host, when monotonic time does not. */
   readonly wallMs: number;
@@ -105,7 +105,7 @@ interface Tenure {
 class Candidate {
   readonly #options: LeaderElectionOptions;
   #observed: Observed | undefined;
-  #tenure: Tenure | undefined;
+  #termEnd: TermEnd | undefined;
   /** Counts attempts, so that one that was given up changes nothing when its answer comes late. */
   #attempt = 0;
 
@@ -144,7 +144,7 @@ class Candidate {
     await work;
     onChange?.(false);
     const isHeld = this.#leftMs() > 0;
-    this.#tenure = undefined;
+    this.#termEnd = undefined;
     if (isHeld) await this.#release();
     logger.info({ lease: name, identity }, 'This process is no longer the leader');
   }
@@ -173,7 +173,7 @@ class Candidate {
       try {
         if (await this.#within(leftMs, signal, () => this.#tryAcquireOrRenew())) continue;
         logger.error({ lease: name, holder: this.#holder() }, 'Another process took the lease; the leader stops');
-        this.#tenure = undefined;
+        this.#termEnd = undefined;
         return;
       } catch (error) {
         if (!signal.aborted) logger.warn({ err: error, lease: name }, 'The lease could not be renewed; trying again');
@@ -185,7 +185,7 @@ class Candidate {
   async #tryAcquireOrRenew(): Promise<boolean> {
     const { client, namespace, name, identity } = this.#options;
     const attempt = ++this.#attempt;
-    if (this.#tenure !== undefined && this.#observed !== undefined) {
+    if (this.#termEnd !== undefined && this.#observed !== undefined) {
       try {
         return await this.#write(this.#observed.lease, attempt);
       } catch (error) {
@@ -203,7 +203,7 @@ class Candidate {
 
   async #write(lease: Lease | undefined, attempt: number): Promise<boolean> {
     const { client, clock, namespace, name, identity, renewDeadlineMs } = this.#options;
-    const sent = { monotonicMs: clock.monotonic() + renewDeadlineMs, wallMs: clock.now() + renewDeadlineMs };
+    const termEnd = { monotonicMs: clock.monotonic() + renewDeadlineMs, wallMs: clock.now() + renewDeadlineMs };
     const spec = this.#recordOf(lease?.spec);
     const written =
       lease === undefined
@@ -217,7 +217,7 @@ class Candidate {
     this.#observe(written, attempt);
     // A write that a proxy or a webhook changed does not make a leader.
     if (this.#holder() !== identity) return false;
-    this.#tenure = sent;
+    this.#termEnd = termEnd;
     return true;
   }
 
@@ -289,9 +289,9 @@ class Candidate {
 
   /** How long the term still lasts without a renewal. */
   #leftMs(): number {
-    if (this.#tenure === undefined) return 0;
+    if (this.#termEnd === undefined) return 0;
     const { clock } = this.#options;
-    return Math.min(this.#tenure.monotonicMs - clock.monotonic(), this.#tenure.wallMs - clock.now());
+    return Math.min(this.#termEnd.monotonicMs - clock.monotonic(), this.#termEnd.wallMs - clock.now());
   }
 
   #report(what: string): void {

@@ -248,7 +248,7 @@ export class Aggregator {
       state = { status: 'False', reason, message: error instanceof Error ? error.message : String(error) };
     }
     const before = this.#known.get(name) ?? UNKNOWN;
-    const known = state.status === 'True' ? await this.#learn(service, before) : { ...before, stale: true };
+    const known = state.status === 'True' ? await this.#discover(service, before) : { ...before, stale: true };
     if (this.#options.signal.aborted || this.#remote.get(name)?.metadata.uid !== service.metadata.uid) return;
     this.#known.set(name, known);
     this.#options.metrics.observed(name, state.status === 'True' ? undefined : state.reason);
@@ -272,7 +272,7 @@ export class Aggregator {
   }
 
   /** Reads what the server serves. Returns the previous result if discovery fails. */
-  async #learn(service: ApiService, before: Known): Promise<Known> {
+  async #discover(service: ApiService, before: Known): Promise<Known> {
     const { group = '', version = '' } = service.spec ?? {};
     const fetchPath = (path: string): Promise<unknown> => {
       const maxBytes = path === '/openapi/v2' ? MAX_ANSWER_BYTES : MAX_DISCOVERY_BYTES;

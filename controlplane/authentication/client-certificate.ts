@@ -63,7 +63,7 @@ export class PeerVerifier {
     const nowMs = this.#clock.now();
     let known = this.#remembered.get(key);
     if (known === undefined || nowMs >= known.untilMs) {
-      known = this.#look(raws, roots, nowMs);
+      known = this.#verified(raws, roots, nowMs);
       if (this.#remembered.size >= MAX_REMEMBERED) this.#remembered.clear();
       this.#remembered.set(key, known);
     }
@@ -71,7 +71,7 @@ export class PeerVerifier {
     return known;
   }
 
-  #look(raws: readonly Buffer[], roots: readonly Certificate[], nowMs: number): Remembered {
+  #verified(raws: readonly Buffer[], roots: readonly Certificate[], nowMs: number): Remembered {
     let parsed: Certificate[];
     try {
       parsed = raws.map(parseCertificate);

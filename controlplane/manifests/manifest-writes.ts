@@ -119,9 +119,9 @@ export async function pruneObject(
 }
 
 function staysWithout({ group, kind, isAdopted }: InventoryEntry, live: KubeObject): boolean {
-  const wish = live.metadata.annotations?.[PRUNE];
-  if (wish === 'false') return true;
-  return wish !== 'true' && (isAdopted || KEPT_KINDS.has(`${group}/${kind}`));
+  const prune = live.metadata.annotations?.[PRUNE];
+  if (prune === 'false') return true;
+  return prune !== 'true' && (isAdopted || KEPT_KINDS.has(`${group}/${kind}`));
 }
 
 /** Names an object in messages, as kubectl does. */

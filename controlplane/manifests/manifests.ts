@@ -127,7 +127,7 @@ class Manifests {
     const resyncInMs = this.#resync();
     const faults = this.#takeDocuments();
     const due = this.#due();
-    await this.#intend(due);
+    await this.#recordInInventory(due);
     for (const item of due) {
       signal.throwIfAborted();
       await this.#apply(item);
@@ -216,8 +216,8 @@ class Manifests {
     return { resource, namespace: where, key: keyOf({ group, kind, namespace: where, name }) };
   }
 
-  /** Records the objects of the items before they may exist. */
-  async #intend(due: readonly Item[]): Promise<void> {
+  /** Records in the inventory what is about to be created, so that a killed process leaves nothing unknown behind. */
+  async #recordInInventory(due: readonly Item[]): Promise<void> {
     const { client } = this.#options;
     for (const { document, path } of due) {
       const target = this.#targetOf(document);

@@ -1,7 +1,7 @@
 /** Writes files of the PKI directory atomically. Only the owner can read private keys. */
 import { mkdir, readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { foundNoRoom } from '../../api/machinery/no-room.ts';
+import { isDiskFull } from '../../api/machinery/disk-full.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 
 /** After a crash, the file has either the old or the new content. */
@@ -16,7 +16,7 @@ export async function writeFileIfRoom(path: string, content: string, mode: numbe
     await writeFileAtomic(path, content, mode);
     return true;
   } catch (error) {
-    if (foundNoRoom(error)) return false;
+    if (isDiskFull(error)) return false;
     throw error;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The objects that admission plugins, authenticators and authorizers read: an informer for each requested resource, on a watch
- * of the catalog. The objects are shared with the watch cache and never copied.
+ * The objects that admission plugins, authenticators and authorizers read. `Sources` has an informer for each requested
+ * resource, on a watch of the catalog; a `Source` is its lister. The objects are shared with the watch cache and never copied.
  *
  * An informer lags behind writes a little. Where the newest state decides, `live` reads from the registry.
  */
@@ -21,6 +21,7 @@ export interface SourceChange<T> {
   readonly previous: T | undefined;
 }
 
+/** Lists the objects of one resource, as its informer has them, and reports changes. */
 export interface Source<T extends KubeObject = KubeObject> {
   /** `namespace` is `''` for objects of the cluster. */
   get(namespace: string, name: string): T | undefined;
@@ -35,6 +36,7 @@ export interface Source<T extends KubeObject = KubeObject> {
 }
 
 export interface Sources {
+  /** Returns the lister of a resource. The first call starts its informer. */
   of<T extends KubeObject>(resource: ResourceOf<T>): Source<T>;
   /** Resolves when every informer that was requested so far is synced. */
   synced(): Promise<void>;
@@ -46,28 +48,31 @@ export interface SourcesOptions {
   readonly signal: AbortSignal;
 }
 
-interface MirrorOptions extends SourcesOptions, Pick<ResourceCatalog, 'catchUp'> {}
+interface InformerOptions extends SourcesOptions, Pick<ResourceCatalog, 'catchUp'> {}
 
 const RETRY_MS = 1000;
 
 export function sourcesFromCatalog(catalog: ResourceCatalog, options: SourcesOptions): Sources {
-  const mirrors = new Map<string, Mirror<KubeObject>>();
+  const informers = new Map<string, CatalogInformer<KubeObject>>();
   return {
     of<T extends KubeObject>(resource: ResourceOf<T>): Source<T> {
       const key = `${resource.group}/${resource.resource}`;
-      let mirror = mirrors.get(key);
-      if (mirror === undefined) {
-        mirror = new Mirror<KubeObject>(() => catalog.find(resource.group, resource.version, resource.resource, ''), {
-          ...options,
-          catchUp: catalog.catchUp,
-        });
-        mirrors.set(key, mirror);
-        mirror.start();
+      let informer = informers.get(key);
+      if (informer === undefined) {
+        informer = new CatalogInformer<KubeObject>(
+          () => catalog.find(resource.group, resource.version, resource.resource, ''),
+          {
+            ...options,
+            catchUp: catalog.catchUp,
+          },
+        );
+        informers.set(key, informer);
+        informer.start();
       }
-      return mirror as Source<KubeObject> as Source<T>;
+      return informer as Source<KubeObject> as Source<T>;
     },
     async synced() {
-      await Promise.all([...mirrors.values()].map((mirror) => mirror.synced()));
+      await Promise.all([...informers.values()].map((informer) => informer.synced()));
     },
   };
 }
@@ -85,9 +90,10 @@ function systemContext(signal: AbortSignal): RequestContext {
   };
 }
 
-class Mirror<T extends KubeObject> implements Source<T> {
+/** Keeps the objects of one resource by a watch, which is opened again when it ends. */
+class CatalogInformer<T extends KubeObject> implements Source<T> {
   readonly #find: () => Rest | undefined;
-  readonly #options: MirrorOptions;
+  readonly #options: InformerOptions;
   readonly #context: RequestContext;
   readonly #byNamespace = new Map<string, Map<string, T>>();
   readonly #listeners: ((change: SourceChange<T>) => void)[] = [];
@@ -95,7 +101,7 @@ class Mirror<T extends KubeObject> implements Source<T> {
   /** The keys of the first part of a watch; objects that are missing from it are deleted. `undefined` outside of it. */
   #seen: Set<string> | undefined;
 
-  constructor(find: () => Rest | undefined, options: MirrorOptions) {
+  constructor(find: () => Rest | undefined, options: InformerOptions) {
     this.#find = find;
     this.#options = options;
     this.#context = systemContext(options.signal);
@@ -230,7 +236,7 @@ function keyOf(object: KubeObject): string {
   return `${object.metadata.namespace ?? ''}/${object.metadata.name ?? ''}`;
 }
 
-/** Sources over fixed objects, for tests and for plugins outside of a server. */
+/** Listers of fixed objects, for tests and for plugins outside of a server. */
 export function fixedSources(
   objects: readonly { readonly resource: Resource; readonly object: KubeObject }[],
 ): Sources {

@@ -57,6 +57,7 @@ export class ConnectionLimit {
     if (own.size === 0) this.#byClient.delete(client);
   }
 
+  /** Closes the newest connection of the client that has the most. */
   #shed(arriving: string, its: ReadonlySet<Connection>): void {
     // Among clients with equally many connections, the arriving one is refused, so that no connected client loses a connection
     // to it.

@@ -21,7 +21,7 @@ import { storageBackendOf } from '../options/storage.ts';
 import { agentConnection, volumeAgents } from './volume-agents.ts';
 import { keepPublished } from './published-cluster.ts';
 import { startManifestsLoop } from './manifests-loop.ts';
-import { type Candidacy, type Office, startTerms } from './terms.ts';
+import { type ElectedLoop, type TermContext, startTerms } from './terms.ts';
 
 const AUTOSCALER = 'system:serviceaccount:kube-system:horizontal-pod-autoscaler';
 
@@ -43,35 +43,35 @@ export async function startLoops(
   await publishAuthentication(parts);
   const observeQueue = queueMetrics(parts.metrics, parts.clock);
   // Beside the controllers of kube-controller-manager, which then has the other Lease.
-  const nodes: Candidacy = {
+  const nodes: ElectedLoop = {
     lease: 'orchlet-apiserver',
     component: 'orchlet-apiserver',
     user: SYSTEM_USER.name,
-    start: (office) => keepForNodes(parts, office),
+    start: (context) => keepForNodes(parts, context),
   };
-  const controllers: Candidacy = {
+  const controllers: ElectedLoop = {
     lease: flags.leaderElectResourceName,
     component: 'kube-controller-manager',
     user: 'system:kube-controller-manager',
-    start: (office) => startControllerLoops(parts, office, { aggregator, observeQueue }),
+    start: (context) => startControllerLoops(parts, context, { aggregator, observeQueue }),
   };
-  const scheduler: Candidacy = {
+  const scheduler: ElectedLoop = {
     lease: 'kube-scheduler',
     component: 'default-scheduler',
     user: 'system:kube-scheduler',
-    start: (office) => startSchedulerLoop(parts, office),
+    start: (context) => startSchedulerLoop(parts, context),
   };
   // A process without controllers leaves their Lease to one that has some.
-  const candidacies = [
+  const loops = [
     nodes,
     ...(enablesAny(flags.controllers) ? [controllers] : []),
     ...(flags.scheduler ? [scheduler] : []),
   ];
-  startTerms(parts, candidacies);
+  startTerms(parts, loops);
   await startManifestsLoop(parts, audit);
 }
 
-function startSchedulerLoop(parts: Parts, { informers, fence, onEnd }: Office): void {
+function startSchedulerLoop(parts: Parts, { informers, fence, onEnd }: TermContext): void {
   const { clock, logger, clients, metrics } = parts;
   const scheduler = startScheduler({
     client: fence(clients.as('system:kube-scheduler', { fieldManager: 'kube-scheduler' })),
@@ -105,7 +105,7 @@ async function publishAuthentication({ flags, clock, logger, clients, security, 
 }
 
 /** Keeps what nodes need of the API: addresses of services, and the rights to enforce network policies. */
-function keepForNodes(parts: Parts, { informers, fence, onEnd }: Office): void {
+function keepForNodes(parts: Parts, { informers, fence, onEnd }: TermContext): void {
   const { flags, clock, logger, clients, registry } = parts;
   const client = fence(clients.system);
   const addresses = keepServiceAddresses({
@@ -130,7 +130,7 @@ interface ControllerParts {
 
 function startControllerLoops(
   parts: Parts,
-  { informers, fence, onEnd }: Office,
+  { informers, fence, onEnd }: TermContext,
   { aggregator, observeQueue }: ControllerParts,
 ): void {
   const { flags, clock, turns, logger, registry, security, clients } = parts;

@@ -17,8 +17,8 @@ import { MASTERS } from './clients.ts';
 import { closeAll, type Closing } from './close-all.ts';
 import type { Parts } from './parts.ts';
 
-/** What the work of a term uses. */
-export interface Office {
+/** What a loop gets for one term. */
+export interface TermContext {
   readonly informers: Informers;
   /** A client that writes only during the term. */
   readonly fence: (client: Client) => Client;
@@ -26,32 +26,33 @@ export interface Office {
   readonly onEnd: (close: Closing) => void;
 }
 
-export interface Candidacy {
+/** A loop that runs in one process of the cluster at a time, with the Lease that decides which. */
+export interface ElectedLoop {
   /** The name of the Lease, and of the component in its events. */
   readonly lease: string;
   readonly component: string;
   /** The user that writes the Lease. */
   readonly user: string;
-  readonly start: (office: Office) => void;
+  readonly start: (context: TermContext) => void;
 }
 
 type TermParts = Pick<Parts, 'flags' | 'clock' | 'logger' | 'clients' | 'metrics' | 'onClose'>;
 
-export function startTerms(parts: TermParts, candidacies: readonly Candidacy[]): void {
-  if (electsLeaders(parts.flags)) for (const candidacy of candidacies) campaign(parts, candidacy);
-  else startAtOnce(parts, candidacies);
+export function startTerms(parts: TermParts, loops: readonly ElectedLoop[]): void {
+  if (electsLeaders(parts.flags)) for (const loop of loops) runElected(parts, loop);
+  else startUnelected(parts, loops);
 }
 
-/** All work shares informers. */
-function startAtOnce(parts: TermParts, candidacies: readonly Candidacy[]): void {
+/** Without leader election: one term until the control plane closes, in which all loops share informers. */
+function startUnelected(parts: TermParts, loops: readonly ElectedLoop[]): void {
   const informers = informersOf(parts);
   parts.onClose(() => informers.close());
-  for (const { start } of candidacies) start({ informers, fence: (client) => client, onEnd: parts.onClose });
+  for (const { start } of loops) start({ informers, fence: (client) => client, onEnd: parts.onClose });
 }
 
-function campaign(parts: TermParts, candidacy: Candidacy): void {
+function runElected(parts: TermParts, loop: ElectedLoop): void {
   const { flags, clock, logger, clients, onClose } = parts;
-  const { lease, component, user } = candidacy;
+  const { lease, component, user } = loop;
   const client = clients.as(user, { groups: [MASTERS] });
   const log = logger.child({ component });
   const onChange = masterStatus(parts, lease);
@@ -70,7 +71,7 @@ function campaign(parts: TermParts, candidacy: Candidacy): void {
       identity: `${hostname()}_${randomUUID()}`,
       onChange,
     },
-    (term) => serveTerm(parts, candidacy, term),
+    (term) => serveTerm(parts, loop, term),
     stop.signal,
   );
   onClose(async () => {
@@ -79,7 +80,7 @@ function campaign(parts: TermParts, candidacy: Candidacy): void {
   });
 }
 
-async function serveTerm(parts: TermParts, { start }: Candidacy, term: Term): Promise<void> {
+async function serveTerm(parts: TermParts, { start }: ElectedLoop, term: Term): Promise<void> {
   const opened: Closing[] = [];
   const informers = informersOf(parts);
   opened.push(() => informers.close());

@@ -29,10 +29,10 @@ describe('cgroups that systemd owns', { skip, timeout: 120_000 }, () => {
 
   /** Runs an agent with these steps, which must not log warnings. */
   function agent(steps: Steps): void {
-    const said = host.must(
+    const output = host.must(
       `${ROOT}/bin/node ${ROOT}/test/integration/systemd-cgroups-child.ts '${JSON.stringify(steps)}'`,
     );
-    assert.equal(said, '[]');
+    assert.equal(output, '[]');
   }
   const shown = (unit: string, names: readonly string[]): readonly string[] =>
     names.map((name) => host.must(`systemctl show --property=${name} --value ${unit}`));
@@ -43,7 +43,7 @@ describe('cgroups that systemd owns', { skip, timeout: 120_000 }, () => {
   };
   /** systemd responds to a request before it is applied. */
   const reads = (path: string, expected: string): Promise<true> =>
-    until(`${expected} in ${path}`, () => (host.sh(`cat ${path}`).said === expected ? true : undefined));
+    until(`${expected} in ${path}`, () => (host.sh(`cat ${path}`).output === expected ? true : undefined));
 
   before(async () => {
     host = await SystemdHost.boot();
@@ -87,14 +87,14 @@ describe('cgroups that systemd owns', { skip, timeout: 120_000 }, () => {
   test('processes in the slice keep running, and the slice is removed when they end', async () => {
     host.must(`systemd-run --scope --unit=container --slice=${SLICE} sleep 1000 >/dev/null 2>&1 & true`);
     await until('the scope', () =>
-      host.sh('systemctl is-active container.scope').said === 'active' ? true : undefined,
+      host.sh('systemctl is-active container.scope').output === 'active' ? true : undefined,
     );
     assert.equal(
       host.must('systemctl show --property=ControlGroup --value container.scope'),
       `/${PATH}/container.scope`,
     );
     agent({ remove: POD });
-    assert.equal(host.sh('systemctl is-active container.scope').said, 'active');
+    assert.equal(host.sh('systemctl is-active container.scope').output, 'active');
     host.must('systemctl stop container.scope');
     agent({ remove: POD });
     await until('the end of the slice', () =>

@@ -20,7 +20,8 @@ const MASKED = [
 
 export interface Done {
   readonly code: number | null;
-  readonly said: string;
+  /** The output and the errors. */
+  readonly output: string;
 }
 
 export class SystemdHost {
@@ -42,8 +43,8 @@ export class SystemdHost {
     const script = join(directory, 'boot');
     writeFileSync(script, bootScript(directory, group), { mode: 0o755 });
     const child = spawn('sh', [script], { stdio: ['ignore', 'ignore', 'pipe'] });
-    let said = '';
-    child.stderr.on('data', (chunk: Buffer) => (said = (said + chunk.toString()).slice(-4000)));
+    let output = '';
+    child.stderr.on('data', (chunk: Buffer) => (output = (output + chunk.toString()).slice(-4000)));
     try {
       const pid = await until(
         'a systemd that runs',
@@ -61,7 +62,7 @@ export class SystemdHost {
     } catch (error) {
       child.kill('SIGKILL');
       clean(directory, group);
-      throw new Error(`systemd did not start: ${said}`, { cause: error });
+      throw new Error(`systemd did not start: ${output}`, { cause: error });
     }
   }
 
@@ -78,13 +79,13 @@ export class SystemdHost {
       command,
     ];
     const done = spawnSync('nsenter', args, { encoding: 'utf8', timeout: timeoutMs });
-    return { code: done.status, said: `${done.stdout}${done.stderr}`.trim() };
+    return { code: done.status, output: `${done.stdout}${done.stderr}`.trim() };
   }
 
   must(command: string, timeoutMs?: number): string {
-    const { code, said } = this.sh(command, timeoutMs);
-    if (code !== 0) throw new Error(`${command} ended with ${code}: ${said}`);
-    return said;
+    const { code, output } = this.sh(command, timeoutMs);
+    if (code !== 0) throw new Error(`${command} ended with ${code}: ${output}`);
+    return output;
   }
 
   write(path: string, content: Buffer): void {

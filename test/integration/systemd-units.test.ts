@@ -74,13 +74,13 @@ describe('the confined units', { skip, timeout: 280_000 }, () => {
       `KUBECONFIG=${DATA}/admin.kubeconfig kubectl ${args}${input === undefined ? '' : ' -f /run/input.json'}`,
     );
   };
-  const done = ({ code, said }: Done): string => {
-    assert.equal(code, 0, said);
-    return said;
+  const done = ({ code, output }: Done): string => {
+    assert.equal(code, 0, output);
+    return output;
   };
   const property = (unit: string, name: string): string =>
     host.must(`systemctl show --property=${name} --value ${unit}.service`);
-  const journal = (unit: string): string => host.sh(`journalctl --no-pager --lines=40 --unit=${unit}.service`).said;
+  const journal = (unit: string): string => host.sh(`journalctl --no-pager --lines=40 --unit=${unit}.service`).output;
   const statusOf = (unit: string): string => host.must(`cat /proc/${property(unit, 'MainPID')}/status`);
   const shell = (command: string): string => done(kubectl(`exec page -- sh -c '${command}'`));
 
@@ -103,13 +103,13 @@ describe('the confined units', { skip, timeout: 280_000 }, () => {
 
   test('a control plane alone starts without capabilities, as a user of its own, and serves writes and lists', () => {
     const started = host.sh('systemctl enable --now orchlet-controlplane.service', 60_000);
-    assert.equal(started.code, 0, `${started.said}\n${journal('orchlet-controlplane')}`);
+    assert.equal(started.code, 0, `${started.output}\n${journal('orchlet-controlplane')}`);
     const status = statusOf('orchlet-controlplane');
     assert.match(status, /^CapBnd:\s+0+$/m);
     assert.match(status, /^NoNewPrivs:\s+1$/m);
     assert.match(status, /^Seccomp:\s+2$/m);
     assert.doesNotMatch(status, /^Uid:\s+0/m);
-    assert.equal(kubectl('get --raw /readyz').said, 'ok');
+    assert.equal(kubectl('get --raw /readyz').output, 'ok');
     for (const input of [SETTINGS, SERVICE]) done(kubectl('create', input));
     assert.match(done(kubectl('get configmaps,services -o name')), /configmap\/settings[^]*service\/page/);
   });
@@ -120,7 +120,7 @@ describe('the confined units', { skip, timeout: 280_000 }, () => {
     done(kubectl('create configmap last --from-literal=a=b'));
     host.must(`kill -9 ${before}`);
     await until('another process that is ready', () =>
-      property('orchlet-controlplane', 'MainPID') !== before && kubectl('get --raw /readyz').said === 'ok'
+      property('orchlet-controlplane', 'MainPID') !== before && kubectl('get --raw /readyz').output === 'ok'
         ? true
         : undefined,
     );
@@ -133,11 +133,11 @@ describe('the confined units', { skip, timeout: 280_000 }, () => {
         .split('\n')
         .at(-1) ?? '';
     const joined = host.sh(`${line.replace(/https:\/\/[^ ]+/, `https://${ADDRESS}:6443`)} --node-name n1`, 60_000);
-    assert.equal(joined.code, 0, `${line}\n${joined.said}\n${journal('orchlet-agent')}`);
+    assert.equal(joined.code, 0, `${line}\n${joined.output}\n${journal('orchlet-agent')}`);
     await until(
       'the node Ready',
       () =>
-        kubectl(`get node n1 -o jsonpath='{.status.conditions[?(@.type=="Ready")].status}'`).said === 'True'
+        kubectl(`get node n1 -o jsonpath='{.status.conditions[?(@.type=="Ready")].status}'`).output === 'True'
           ? true
           : undefined,
       60_000,
@@ -162,7 +162,11 @@ describe('the confined units', { skip, timeout: 280_000 }, () => {
     await until('the service account', () => (kubectl('get serviceaccount default').code === 0 ? true : undefined));
     done(kubectl('create', PAGE));
     const waited = kubectl('wait --for=condition=Ready pod/page --timeout=50s');
-    assert.equal(waited.code, 0, `${waited.said}\n${kubectl('describe pod page').said}\n${journal('orchlet-agent')}`);
+    assert.equal(
+      waited.code,
+      0,
+      `${waited.output}\n${kubectl('describe pod page').output}\n${journal('orchlet-agent')}`,
+    );
     assert.match(shell('grep " /memory " /proc/mounts'), / tmpfs /);
     assert.equal(shell('cat /settings/color'), 'green');
     assert.equal(shell('echo x >/part/file && cat /disk/part/file'), 'x');
@@ -179,13 +183,15 @@ describe('the confined units', { skip, timeout: 280_000 }, () => {
       `systemd-run --unit=forward --setenv=KUBECONFIG=${DATA}/admin.kubeconfig kubectl port-forward pod/page 18080:8080`,
     );
     await until('an answer through the forwarded port', () =>
-      host.sh('curl --silent --max-time 2 http://127.0.0.1:18080/').said === 'hello' ? true : undefined,
+      host.sh('curl --silent --max-time 2 http://127.0.0.1:18080/').output === 'hello' ? true : undefined,
     ).catch(() => assert.fail(`${journal('forward')}\n${journal('orchlet-agent')}`));
     const address = done(kubectl("get service page -o jsonpath='{.spec.clusterIP}'"));
     await until('an answer at the address of the service', () =>
-      host.sh(`curl --silent --max-time 2 http://${address}/`).said === 'hello' ? true : undefined,
+      host.sh(`curl --silent --max-time 2 http://${address}/`).output === 'hello' ? true : undefined,
     ).catch(() =>
-      assert.fail(`${host.sh('iptables-save -t nat | grep -i -e KUBE -e orchlet').said}\n${journal('orchlet-agent')}`),
+      assert.fail(
+        `${host.sh('iptables-save -t nat | grep -i -e KUBE -e orchlet').output}\n${journal('orchlet-agent')}`,
+      ),
     );
   });
 

@@ -42,12 +42,12 @@ describe('orchlet under systemd', { skip, timeout: 280_000 }, () => {
   /** Resolves to the pod's container and its restart count when the pod is Ready. */
   const running = (): Promise<string> =>
     until('the pod Ready', () => {
-      const { code, said } = kubectl(
+      const { code, output } = kubectl(
         `get pod stays -o jsonpath='{.status.conditions[?(@.type=="Ready")].status} {.status.containerStatuses[0].containerID} {.status.containerStatuses[0].restartCount}'`,
       );
-      return code === 0 && said.startsWith('True ') ? said : undefined;
+      return code === 0 && output.startsWith('True ') ? output : undefined;
     });
-  const journal = (): string => host.sh('journalctl --no-pager --lines=30 --unit=orchlet.service').said;
+  const journal = (): string => host.sh('journalctl --no-pager --lines=30 --unit=orchlet.service').output;
 
   before(async () => {
     host = await SystemdHost.boot();
@@ -66,9 +66,9 @@ describe('orchlet under systemd', { skip, timeout: 280_000 }, () => {
 
   test('scripts/install starts it, and systemd considers it started when the API is ready', () => {
     const installed = host.sh(`${ROOT}/scripts/install`, 120_000);
-    assert.equal(installed.code, 0, `${installed.said}\n${journal()}`);
+    assert.equal(installed.code, 0, `${installed.output}\n${journal()}`);
     assert.equal(unit('ActiveState'), 'active');
-    assert.equal(kubectl('get --raw /readyz').said, 'ok');
+    assert.equal(kubectl('get --raw /readyz').output, 'ok');
     assert.equal(host.must('systemctl is-enabled orchlet.service'), 'enabled');
   });
 
@@ -76,18 +76,18 @@ describe('orchlet under systemd', { skip, timeout: 280_000 }, () => {
     const imported = host.sh(
       `orchlet images import /run/images.tar --container-runtime docker --docker-endpoint unix://${SOCKET}`,
     );
-    assert.equal(imported.code, 0, imported.said);
-    assert.match(imported.said, /orchlet\.local\/demo:1/);
+    assert.equal(imported.code, 0, imported.output);
+    assert.match(imported.output, /orchlet\.local\/demo:1/);
     await until('the service account', () => (kubectl('get serviceaccount default').code === 0 ? true : undefined));
     host.write('/run/pod.json', Buffer.from(JSON.stringify(POD)));
     const created = kubectl('create -f /run/pod.json');
-    assert.equal(created.code, 0, created.said);
+    assert.equal(created.code, 0, created.output);
     container = await running();
     assert.match(container, / 0$/);
   });
 
   test('each pod is limited by its own slice, and all pods by a common one', async () => {
-    const uid = kubectl("get pod stays -o jsonpath='{.metadata.uid}'").said;
+    const uid = kubectl("get pod stays -o jsonpath='{.metadata.uid}'").output;
     const slice = `kubepods-pod${uid.replaceAll('-', '_')}.slice`;
     const memory = existsSync('/sys/fs/cgroup/cgroup.controllers') ? 'MemoryMax' : 'MemoryLimit';
     const shown = (name: string, property: string): string =>
@@ -102,11 +102,11 @@ describe('orchlet under systemd', { skip, timeout: 280_000 }, () => {
     host.must('systemctl restart orchlet.service', 120_000);
     assert.equal(await running(), container);
     const upgraded = host.sh(`${ROOT}/scripts/install`, 120_000);
-    assert.equal(upgraded.code, 0, upgraded.said);
+    assert.equal(upgraded.code, 0, upgraded.output);
     assert.equal(await running(), container);
     const tokens = kubectl(
       'get secrets -n kube-system --field-selector type=bootstrap.kubernetes.io/token -o name',
-    ).said;
+    ).output;
     assert.equal(tokens.split('\n').filter((line) => line !== '').length, 1, tokens);
   });
 
@@ -126,7 +126,7 @@ describe('orchlet under systemd', { skip, timeout: 280_000 }, () => {
 
   test('scripts/uninstall --purge ends the pods and leaves nothing', () => {
     const gone = host.sh(`${ROOT}/scripts/uninstall --purge`, 120_000);
-    assert.equal(gone.code, 0, gone.said);
+    assert.equal(gone.code, 0, gone.output);
     assert.equal(host.must(`docker -H unix://${SOCKET} ps -q --filter name=k8s_main_stays`), '');
     const left = host.must(
       'ls -d /etc/orchlet /var/lib/orchlet/* /usr/local/lib/orchlet /usr/local/bin/orchlet /etc/systemd/system/orchlet*.service 2>/dev/null || true',

@@ -11,8 +11,9 @@ import { HttpClient } from '../../../api/machinery/http-client.ts';
 import { loadKubeconfig, newKubeconfig, serverAccess, writeKubeconfig } from '../../../api/machinery/kubeconfig.ts';
 import { ServerList } from '../../../api/machinery/server-list.ts';
 import { currentPath, readPair, writePair } from './certificate-store.ts';
-import { type CertificateWish, requestCertificate } from './request-certificate.ts';
+import { type CertificateTemplate, requestCertificate } from './request-certificate.ts';
 
+/** The name of the node's client certificate in the certificate directory. */
 export const CLIENT_PAIR = 'kubelet-client';
 
 export interface BootstrapOptions {
@@ -25,7 +26,8 @@ export interface BootstrapOptions {
   readonly signal: AbortSignal;
 }
 
-export function nodeClientWish(nodeName: string): CertificateWish {
+/** The template of the certificate by which the node authenticates: user `system:node:NAME` of the group `system:nodes`. */
+export function nodeClientTemplate(nodeName: string): CertificateTemplate {
   return {
     signerName: 'kubernetes.io/kube-apiserver-client-kubelet',
     subject: { commonName: `system:node:${nodeName}`, organizations: ['system:nodes'] },
@@ -86,10 +88,10 @@ export async function requestByBootstrap(
   const servers = new ServerList([access.server, ...access.otherServers], clock);
   const client = new HttpClient({ ...access, servers, clock });
   try {
-    const wish = nodeClientWish(nodeName);
+    const template = nodeClientTemplate(nodeName);
     return {
       access,
-      pair: await requestCertificate(client, wish, { clock, logger, signal, timeoutMs: REQUEST_TIMEOUT_MS }),
+      pair: await requestCertificate(client, template, { clock, logger, signal, timeoutMs: REQUEST_TIMEOUT_MS }),
     };
   } finally {
     client.close();

@@ -15,7 +15,8 @@ import type { AlternativeNames, DistinguishedName } from '../../../api/pki/names
 import { readPem } from '../../../api/pki/pem.ts';
 import { generateKey, privateKeyPem } from '../../../api/pki/signing.ts';
 
-export interface CertificateWish {
+/** What a certificate is requested for. */
+export interface CertificateTemplate {
   readonly signerName: string;
   readonly subject: DistinguishedName;
   readonly names?: AlternativeNames;
@@ -49,13 +50,13 @@ const LONGEST_POLL_MS = 10_000;
 /** Resolves to the certificate. Throws if the request is denied, fails, or has no response within `timeoutMs`. */
 export async function requestCertificate(
   client: SigningClient,
-  wish: CertificateWish,
+  template: CertificateTemplate,
   options: { readonly clock: Clock; readonly logger: Logger; readonly timeoutMs: number; readonly signal: AbortSignal },
 ): Promise<{ certificatePem: string; keyPem: string }> {
   const { clock, logger, signal, timeoutMs } = options;
   const keys = await generateKey('ecdsa');
   const request = createCsr(
-    { subject: wish.subject, ...(wish.names === undefined ? {} : { names: wish.names }) },
+    { subject: template.subject, ...(template.names === undefined ? {} : { names: template.names }) },
     keys,
   );
   const created = await client.create(certificateSigningRequests, '', {
@@ -64,13 +65,13 @@ export async function requestCertificate(
     metadata: { generateName: 'csr-' },
     spec: {
       request: Buffer.from(request).toString('base64'),
-      signerName: wish.signerName,
-      usages: await usagesFor(client, wish, signal),
-      ...(wish.expirationSeconds === undefined ? {} : { expirationSeconds: wish.expirationSeconds }),
+      signerName: template.signerName,
+      usages: await usagesFor(client, template, signal),
+      ...(template.expirationSeconds === undefined ? {} : { expirationSeconds: template.expirationSeconds }),
     },
   } satisfies KubeObject);
   const name = created.metadata.name ?? '';
-  logger.info({ request: name, signer: wish.signerName }, 'Requested a certificate, waiting for its approval');
+  logger.info({ request: name, signer: template.signerName }, 'Requested a certificate, waiting for its approval');
   const deadline = clock.monotonic() + timeoutMs;
   let waitMs = FIRST_POLL_MS;
   while (clock.monotonic() < deadline) {
@@ -115,9 +116,9 @@ function certificatesFor(key: KeyObject, answer: string): string {
   return blocks.map(({ text }) => `${text}\n`).join('');
 }
 
-async function usagesFor(client: SigningClient, wish: CertificateWish, signal: AbortSignal): Promise<string[]> {
-  if (!NODE_SIGNERS.includes(wish.signerName) || (await isRecent(client, signal))) return [...wish.usages];
-  return ['key encipherment', ...wish.usages];
+async function usagesFor(client: SigningClient, template: CertificateTemplate, signal: AbortSignal): Promise<string[]> {
+  if (!NODE_SIGNERS.includes(template.signerName) || (await isRecent(client, signal))) return [...template.usages];
+  return ['key encipherment', ...template.usages];
 }
 
 /** A server that hides its version does not count as recent, because every server accepts the older usage. */

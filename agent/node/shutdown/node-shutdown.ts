@@ -45,7 +45,7 @@ const REFUSAL: Refusal = { reason: 'NodeShutdown', message: 'Pod was rejected as
 const RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 60_000;
 /** The periods for `orchlet stop --pods` if none are configured. */
-const PERIODS_WHEN_ASKED: readonly ShutdownPeriod[] = [
+const DEFAULT_STOP_PERIODS: readonly ShutdownPeriod[] = [
   { priority: 0, seconds: 30 },
   { priority: 2_000_000_000, seconds: 10 },
 ];
@@ -92,7 +92,7 @@ export class NodeShutdown {
   /** Terminates the pods as in a shutdown of the host, because an operator stops the node. */
   async stopPods(): Promise<void> {
     this.#setShuttingDown(true);
-    await this.#endPods(this.#options.periods.length > 0 ? this.#options.periods : PERIODS_WHEN_ASKED);
+    await this.#endPods(this.#options.periods.length > 0 ? this.#options.periods : DEFAULT_STOP_PERIODS);
   }
 
   async #watch(signal: AbortSignal, onListening: () => void): Promise<void> {

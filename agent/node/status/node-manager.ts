@@ -88,7 +88,7 @@ export class NodeManager implements NodeInfo {
   /**
    * Changes that the API server dropped from the last status, because its version lacks the fields. They alone cause no update.
    */
-  #untaken: Readonly<Record<string, JsonValue>> = {};
+  #droppedChanges: Readonly<Record<string, JsonValue>> = {};
   #registered = false;
   #isCordoned = false;
   readonly #loop: WakeableLoop;
@@ -298,7 +298,7 @@ export class NodeManager implements NodeInfo {
     const due = clock.now() - this.#sentAtMs >= reportIntervalMs;
     await this.#readRuntime();
     const facts = await this.#facts(source);
-    if (!due && !this.#hasNews(this.#node, facts) && this.#cidrs.length > 0) return;
+    if (!due && !this.#hasChanged(this.#node, facts) && this.#cidrs.length > 0) return;
     let current: NodeObject;
     try {
       current = (await client.get(nodes, '', this.name)) as unknown as NodeObject;
@@ -308,7 +308,7 @@ export class NodeManager implements NodeInfo {
       throw error;
     }
     this.#take(current);
-    if (!due && !this.#hasNews(current, facts)) return;
+    if (!due && !this.#hasChanged(current, facts)) return;
     const next = withStatus(current, facts);
     const annotations = annotationChanges(current, facts);
     const patch = {
@@ -318,7 +318,7 @@ export class NodeManager implements NodeInfo {
     const answer = await client.patch(nodes, '', this.name, 'strategic', patch, { subresource: 'status' });
     const taken = answer as unknown as NodeObject;
     this.#take(taken);
-    this.#untaken = statusChanges(taken.status, withStatus(taken, facts).status);
+    this.#droppedChanges = statusChanges(taken.status, withStatus(taken, facts).status);
     this.#sentAtMs = clock.now();
     this.#reportTransitions(current, next);
   }
@@ -336,8 +336,8 @@ export class NodeManager implements NodeInfo {
   }
 
   /** Whether the status has changes that the API server would store. */
-  #hasNews(node: NodeObject, facts: NodeFacts): boolean {
+  #hasChanged(node: NodeObject, facts: NodeFacts): boolean {
     if (annotationChanges(node, facts) !== undefined) return true;
-    return !jsonEqual(statusChanges(node.status, withStatus(node, facts).status), this.#untaken);
+    return !jsonEqual(statusChanges(node.status, withStatus(node, facts).status), this.#droppedChanges);
   }
 }

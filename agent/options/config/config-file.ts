@@ -117,7 +117,7 @@ class Reader {
   readonly #file: string;
   readonly #positions: Positions;
   readonly #tree: Branch;
-  readonly #mistakes: string[] = [];
+  readonly #faults: string[] = [];
 
   constructor(file: string, positions: Positions, table: OptionTable) {
     this.#file = file;
@@ -129,29 +129,29 @@ class Reader {
     const { apiVersion, kind, ...fields } = document;
     this.#header('kind', kind, CONFIG_KIND);
     this.#header('apiVersion', apiVersion, CONFIG_VERSION);
-    const read = this.#mistakes.length > 0 ? {} : this.#branch(fields, this.#tree, []);
-    if (this.#mistakes.length > 0) {
-      const more = this.#mistakes.length - MOST_MISTAKES;
+    const read = this.#faults.length > 0 ? {} : this.#branch(fields, this.#tree, []);
+    if (this.#faults.length > 0) {
+      const more = this.#faults.length - MOST_MISTAKES;
       throw new ConfigurationError(
-        [...this.#mistakes.slice(0, MOST_MISTAKES), ...(more > 0 ? [`and ${more} more`] : [])].join('\n'),
+        [...this.#faults.slice(0, MOST_MISTAKES), ...(more > 0 ? [`and ${more} more`] : [])].join('\n'),
       );
     }
     return read;
   }
 
   #header(name: string, value: JsonValue | undefined, wanted: string): void {
-    if (value === undefined) this.#mistakes.push(`${this.#file}:1:1: ${name} is missing: it must be ${wanted}`);
+    if (value === undefined) this.#faults.push(`${this.#file}:1:1: ${name} is missing: it must be ${wanted}`);
     else if (value !== wanted)
-      this.#mistake(
+      this.#addFault(
         [name],
         'value',
         `unknown ${name === 'kind' ? 'kind' : 'version'} ${JSON.stringify(value)}: only ${wanted} is read`,
       );
   }
 
-  #mistake(path: readonly string[], part: 'key' | 'value', message: string): void {
+  #addFault(path: readonly string[], part: 'key' | 'value', message: string): void {
     const { line, column } = this.#positions.find(path, part);
-    this.#mistakes.push(`${this.#file}:${line}:${column}: ${message}`);
+    this.#faults.push(`${this.#file}:${line}:${column}: ${message}`);
   }
 
   #branch(members: JsonObject, branch: Branch, path: readonly string[]): JsonObject {
@@ -161,7 +161,7 @@ class Reader {
       const at = [...path, name];
       if (child === undefined) {
         const near = nearest(name, [...branch.children.keys()]);
-        this.#mistake(
+        this.#addFault(
           at,
           'key',
           `unknown field ${JSON.stringify(at.join('.'))}${near === undefined ? '' : ` (did you mean ${near}?)`}`,
@@ -170,10 +170,10 @@ class Reader {
         read[name] = null;
       } else if (child.row !== undefined) {
         const result = readField(child.row, value);
-        if ('problem' in result) this.#mistake(at, 'value', `${at.join('.')} ${result.problem}`);
+        if ('problem' in result) this.#addFault(at, 'value', `${at.join('.')} ${result.problem}`);
         else read[name] = this.#absolute(child.row, value);
       } else if (typeof value !== 'object' || Array.isArray(value)) {
-        this.#mistake(at, 'value', `${at.join('.')} must be a map`);
+        this.#addFault(at, 'value', `${at.join('.')} must be a map`);
       } else {
         read[name] = this.#branch(value, child, at);
       }

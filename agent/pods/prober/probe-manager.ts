@@ -92,7 +92,7 @@ class Prober implements ProbeManager, ProbeResultStore {
       ...(status.initContainerStatuses ?? []),
     ]) {
       if (state?.running === undefined || ready) continue;
-      this.#workers.get(`${podUid}/${name}/${started === true ? 'readiness' : 'startup'}`)?.hurry();
+      this.#workers.get(`${podUid}/${name}/${started === true ? 'readiness' : 'startup'}`)?.probeSoon();
     }
   }
 

@@ -83,7 +83,7 @@ export class ProbeWorker {
   }
 
   /** Probes now, unless there is a result already. */
-  hurry(): void {
+  probeSoon(): void {
     if (this.#probing || this.#stopped || this.#streak.count > 0) return;
     this.#timer?.cancel();
     this.#schedule(0);

@@ -101,9 +101,9 @@ export class PodWorkers {
   update(pod: Pod): void {
     const existing = this.#workers.get(pod.metadata.uid);
     const worker = existing ?? this.#add(pod);
-    const isHurried = graceOf(pod) < graceOf(worker.pod);
+    const isSooner = graceOf(pod) < graceOf(worker.pod);
     worker.pod = pod;
-    if (isHurried && worker.state.kind === 'terminating') this.#hurry(worker);
+    if (isSooner && worker.state.kind === 'terminating') this.#repeatSooner(worker);
     if (
       pod.metadata.deletionTimestamp !== undefined ||
       pod.status?.phase === 'Succeeded' ||
@@ -256,12 +256,12 @@ export class PodWorkers {
         kind: 'terminating',
         ending: { gracePeriodSeconds: grace, status: state.ending.status ?? ending.status },
       };
-      if (grace !== state.ending.gracePeriodSeconds) this.#hurry(worker);
+      if (grace !== state.ending.gracePeriodSeconds) this.#repeatSooner(worker);
     }
   }
 
-  /** Aborts the running step, which uses the longer grace period. The worker repeats it with the shorter one. */
-  #hurry(worker: Worker): void {
+  /** Aborts the running step, because it uses a longer grace period. The worker repeats it with the shorter one. */
+  #repeatSooner(worker: Worker): void {
     worker.abort.abort(new Error('the grace period is shorter now'));
     worker.abort = new AbortController();
   }

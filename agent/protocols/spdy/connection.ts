@@ -116,7 +116,7 @@ export class SpdyConnection {
       const stream = this.#streams.get(frame.streamId);
       if (stream === undefined) return;
       if (frame.payload.length > 0) await stream.give(frame.payload);
-      await this.#room();
+      await this.#roomForMore();
       if (frame.fin) stream.peerEnded();
       return;
     }
@@ -159,7 +159,7 @@ export class SpdyConnection {
   }
 
   /** Resolves when the streams hold little enough to take more. A thousand streams that nobody reads hold no more than one. */
-  async #room(): Promise<void> {
+  async #roomForMore(): Promise<void> {
     if (this.#heldBytes <= MOST_HELD_BYTES) return;
     await new Promise<void>((resolve) => {
       this.#hasRoom = resolve;

@@ -70,7 +70,7 @@ export class EvictionManager {
   readonly #deps: EvictionDeps;
   /** The signal of the current run. */
   #stop = new AbortController().signal;
-  readonly #saidAtMs = new Map<Signal, number>();
+  readonly #reportedAtMs = new Map<Signal, number>();
   #state: PressureState = CALM;
   /** Everything possible was reclaimed, and it was not enough: polling more often does not help. */
   #exhausted = false;
@@ -132,7 +132,7 @@ export class EvictionManager {
   async #reclaim(urgent: Threshold, due: readonly Threshold[], host: HostObservations): Promise<boolean> {
     const { settings, logger, aboutNode, activePods, usage, storage } = this.#deps;
     const resource = resourceOf(urgent.signal);
-    if (this.#isNews(urgent.signal)) {
+    if (this.#mayReport(urgent.signal)) {
       logger.warn({ signal: urgent.signal, resource }, 'The node is short of a resource, reclaiming it');
       aboutNode('EvictionThresholdMet', `Attempting to reclaim ${resource}`);
     }
@@ -173,11 +173,11 @@ export class EvictionManager {
   }
 
   /** Whether to report the signal: at most every ten seconds, however often the signals are read. */
-  #isNews(signal: Signal): boolean {
+  #mayReport(signal: Signal): boolean {
     const nowMs = this.#deps.clock.monotonic();
-    const saidMs = this.#saidAtMs.get(signal);
-    if (saidMs !== undefined && nowMs - saidMs < CALM_POLL_MS) return false;
-    this.#saidAtMs.set(signal, nowMs);
+    const reportedMs = this.#reportedAtMs.get(signal);
+    if (reportedMs !== undefined && nowMs - reportedMs < CALM_POLL_MS) return false;
+    this.#reportedAtMs.set(signal, nowMs);
     return true;
   }
 

@@ -88,13 +88,13 @@ export class UsageCollector {
    */
   async snapshot(maxAgeMs: number, { rates = false }: { readonly rates?: boolean } = {}): Promise<UsageSnapshot> {
     const { clock } = this.#options;
-    const found = await this.#look(maxAgeMs);
+    const found = await this.#recentSnapshot(maxAgeMs);
     const complete =
       found.nodeNanoCores !== undefined &&
       found.pods.every((pod) => pod.containers.every((container) => container.nanoCores !== undefined));
     if (!rates || complete) return found;
     await clock.sleep(FIRST_RATE_WAIT_MS);
-    return this.#look(0);
+    return this.#recentSnapshot(0);
   }
 
   /** Reads the usage of the node alone, which is one cgroup. */
@@ -118,7 +118,7 @@ export class UsageCollector {
     return allPodsCgroup === '' ? undefined : reader.read(cgroupPath(allPodsCgroup));
   }
 
-  #look(maxAgeMs: number): Promise<UsageSnapshot> {
+  #recentSnapshot(maxAgeMs: number): Promise<UsageSnapshot> {
     const atMs = this.#options.clock.monotonic();
     if (this.#last !== undefined && atMs - this.#last.atMs <= maxAgeMs) return this.#last.snapshot;
     const snapshot = this.#take();

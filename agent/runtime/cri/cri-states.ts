@@ -52,7 +52,7 @@ export class CriStates {
   }
 
   async container(id: ContainerId): Promise<ContainerStatus> {
-    const status = await this.#look(id);
+    const status = await this.#requestStatus(id);
     if (status === null) throw new RuntimeError('not-found', `container ${id} not found`);
     // Only lists contain the sandbox id of a container. It never changes.
     const known = this.#known.get(id)?.status.sandboxId ?? (await this.#sandboxOf(id));
@@ -90,7 +90,7 @@ export class CriStates {
     // A created container may start at any time, so its status is requested again. The status of a running or exited
     // container is valid until the list shows another state.
     if (known !== undefined && known.state === listed.state && listed.state !== 0) return known.status;
-    const answer = await goneIsUndefined(this.#look(listed.id));
+    const answer = await goneIsUndefined(this.#requestStatus(listed.id));
     if (answer === undefined || answer === null) return undefined;
     const status = containerStatusOf(answer, listed.podSandboxId as SandboxId, listed.imageId || listed.imageRef);
     this.#known.set(listed.id, { state: answer.state, status });
@@ -124,7 +124,7 @@ export class CriStates {
    * Requests the status. The runtime learns of the exit and of the OOM kill through separate events, and does not wait
    * for the second. After a SIGKILL that the agent did not send, this function retries until the reason is known.
    */
-  async #look(id: string): Promise<Incoming<'ContainerStatus'> | null> {
+  async #requestStatus(id: string): Promise<Incoming<'ContainerStatus'> | null> {
     let { status } = await this.#client.call('containerStatus', { containerId: id });
     for (const delayMs of this.#stopped.has(id) ? [] : OOM_NEWS_MS) {
       if (status?.exitCode !== KILLED || status.reason === 'OOMKilled') break;

@@ -13,7 +13,7 @@ export class SandboxImage {
   readonly #images: Pick<DockerImages, 'load' | 'pull'>;
   readonly reference: string;
   readonly #logger: Logger;
-  #bringing: Promise<void> | undefined;
+  #providing: Promise<void> | undefined;
 
   constructor(images: Pick<DockerImages, 'load' | 'pull'>, reference: string, logger: Logger) {
     this.#images = images;
@@ -23,13 +23,13 @@ export class SandboxImage {
 
   /** Throws the same `RuntimeError` as a pull. */
   bring(signal: AbortSignal): Promise<void> {
-    this.#bringing ??= this.#bring(signal).finally(() => {
-      this.#bringing = undefined;
+    this.#providing ??= this.#provide(signal).finally(() => {
+      this.#providing = undefined;
     });
-    return this.#bringing;
+    return this.#providing;
   }
 
-  async #bring(signal: AbortSignal): Promise<void> {
+  async #provide(signal: AbortSignal): Promise<void> {
     if (this.reference === PAUSE_IMAGE) {
       const architecture = hostArchitecture();
       await this.#images.load(Readable.from([await imageArchive([pauseImage(architecture)], architecture)]));

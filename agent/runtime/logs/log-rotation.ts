@@ -60,7 +60,7 @@ export class LogRotation {
     const work = async (): Promise<void> => {
       for (let next = waiting.pop(); next !== undefined && !signal.aborted; next = waiting.pop()) {
         try {
-          await this.#look(next);
+          await this.#rotateIfLarge(next);
         } catch (error) {
           // The next check retries the rotation.
           logger.error({ err: error, path: next.logPath, container: next.id }, 'Cannot rotate a container log');
@@ -70,7 +70,7 @@ export class LogRotation {
     await Promise.all(Array.from({ length: Math.max(1, workers) }, work));
   }
 
-  async #look({ id, logPath }: ContainerStatus): Promise<void> {
+  async #rotateIfLarge({ id, logPath }: ContainerStatus): Promise<void> {
     const { runtime, maxSizeBytes } = this.#options;
     await inLogFolder(logPath, async (folder, name) => {
       let size: number;
@@ -80,7 +80,7 @@ export class LogRotation {
         ({ size } = found);
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-        // Somebody removed it: without a new one the container would write into nowhere.
+        // The log was removed. Until the runtime opens a new one, the output of the container is lost.
         await runtime.reopenLog(id);
         return;
       }

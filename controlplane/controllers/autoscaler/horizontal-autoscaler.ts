@@ -186,7 +186,7 @@ class HorizontalAutoscaler {
       };
     } catch (error) {
       const message = (error as Error).message;
-      this.#tell(turn, 'Warning', 'FailedGetScale', message);
+      this.#recordEvent(turn, 'Warning', 'FailedGetScale', message);
       const text = `the HPA controller was unable to get the target's current scale: ${message}`;
       setCondition(turn, { type: 'AbleToScale', status: 'False' }, 'FailedGetScale', text);
       return undefined;
@@ -235,7 +235,7 @@ class HorizontalAutoscaler {
         if (!(error instanceof FailedMetric)) throw error;
         failures.push(error);
         current.push({ type: '' });
-        this.#tell(turn, 'Warning', error.reason, error.message);
+        this.#recordEvent(turn, 'Warning', error.reason, error.message);
       }
     }
     const [first] = failures;
@@ -266,14 +266,14 @@ class HorizontalAutoscaler {
     const { namespace } = turn.autoscaler.metadata;
     const rivals = names.map((name) => `{${namespace} ${name}}`).join(' ');
     const message = `pods by selector ${selector} are controlled by multiple HPAs: [${rivals}]`;
-    this.#tell(turn, 'Warning', 'AmbiguousSelector', message);
+    this.#recordEvent(turn, 'Warning', 'AmbiguousSelector', message);
     setCondition(turn, { type: 'ScalingActive', status: 'False' }, 'AmbiguousSelector', message);
     return undefined;
   }
 
   #noSelector(turn: Turn): undefined {
     const message = 'selector is required';
-    this.#tell(turn, 'Warning', 'SelectorRequired', message);
+    this.#recordEvent(turn, 'Warning', 'SelectorRequired', message);
     setCondition(
       turn,
       { type: 'ScalingActive', status: 'False' },
@@ -285,7 +285,7 @@ class HorizontalAutoscaler {
 
   #failed(turn: Turn, first: FailedMetric, count: string): void {
     const message = `invalid metrics (${count}), first error is: ${first.message}`;
-    this.#tell(turn, 'Warning', 'FailedComputeMetricsReplicas', message);
+    this.#recordEvent(turn, 'Warning', 'FailedComputeMetricsReplicas', message);
     const text = `the HPA was unable to compute the replica count: ${first.message}`;
     setCondition(turn, { type: 'ScalingActive', status: 'False' }, first.reason, text);
   }
@@ -322,7 +322,7 @@ class HorizontalAutoscaler {
       );
     } catch (error) {
       const message = (error as Error).message;
-      this.#tell(turn, 'Warning', 'FailedRescale', `New size: ${to}; reason: ${why}; error: ${message}`);
+      this.#recordEvent(turn, 'Warning', 'FailedRescale', `New size: ${to}; reason: ${why}; error: ${message}`);
       const text = `the HPA controller was unable to update the target scale: ${message}`;
       setCondition(turn, { type: 'AbleToScale', status: 'False' }, 'FailedUpdateScale', text);
       turn.status.desiredReplicas = turn.autoscaler.status?.desiredReplicas ?? 0;
@@ -330,7 +330,7 @@ class HorizontalAutoscaler {
     }
     const text = `the HPA controller was able to update the target scale to ${to}`;
     setCondition(turn, { type: 'AbleToScale', status: 'True' }, 'SucceededRescale', text);
-    this.#tell(turn, 'Normal', 'SuccessfulRescale', `New size: ${to}; reason: ${why}`);
+    this.#recordEvent(turn, 'Normal', 'SuccessfulRescale', `New size: ${to}; reason: ${why}`);
     recordChange(history, { from, to, nowMs: turn.nowMs }, behaviorOf(turn.autoscaler));
     turn.status.lastScaleTime = formatTime(turn.nowMs);
   }
@@ -343,7 +343,7 @@ class HorizontalAutoscaler {
     );
   }
 
-  #tell({ autoscaler }: Turn, type: 'Normal' | 'Warning', reason: string, message: string): void {
+  #recordEvent({ autoscaler }: Turn, type: 'Normal' | 'Warning', reason: string, message: string): void {
     this.#environment.recorder.event(referenceTo(autoscaler, horizontalPodAutoscalers), type, reason, message);
   }
 }

@@ -76,7 +76,7 @@ class NodeLifecycle {
         if (this.#zones.forget(name)) this.#zonesChanged();
       },
     });
-    const renewed = (lease: Lease): void => this.#heardFrom(lease.metadata.name ?? '');
+    const renewed = (lease: Lease): void => this.#observeHeartbeat(lease.metadata.name ?? '');
     this.#leases.addHandler({ add: renewed, update: (_, lease) => renewed(lease) });
     return this.#loop.run(signal, this.#nodes, this.#leases, this.#pods);
   }
@@ -88,11 +88,12 @@ class NodeLifecycle {
 
   #nodeSeen(node: Node): void {
     if (this.#zones.observe(node)) this.#zonesChanged();
-    this.#heardFrom(node.metadata.name ?? '');
+    this.#observeHeartbeat(node.metadata.name ?? '');
     this.#loop.enqueue(node);
   }
 
-  #heardFrom(name: string): void {
+  /** Remembers when the heartbeat of the node, its Ready condition or its Lease, has changed last. */
+  #observeHeartbeat(name: string): void {
     const heartbeat = nodeCondition(this.#nodes.get('', name) ?? emptyNode, 'Ready')?.lastHeartbeatTime ?? '';
     const sign = `${heartbeat} ${this.#leases.get(NODE_LEASES, name)?.spec?.renewTime ?? ''}`;
     if (this.#heartbeats.get(name)?.sign !== sign)

@@ -124,7 +124,7 @@ class AttachDetach {
     const present = this.#attachmentsOf(nodeName);
     const wanted = this.#wanted(nodeName, node);
     const leaving = present.filter((attachment) => !wanted.has(attachment.metadata.name ?? ''));
-    const going = leaving.filter((attachment) => this.#mayGo(attachment, node));
+    const going = leaving.filter((attachment) => this.#mayDetach(attachment, node));
     for (const name of wanted.keys()) this.#unwantedSince.delete(name);
     // The status of the node is written first, so that its kubelet waits for the next attachment.
     if (node !== undefined) await this.#reportAttached(node, present, new Set(going));
@@ -132,7 +132,7 @@ class AttachDetach {
     for (const attachment of wanted.values()) {
       const existing = present.find(({ metadata }) => metadata.name === attachment.name);
       if (existing === undefined) await this.#attach(attachment, nodeName);
-      else this.#tellOutcome(attachment, existing);
+      else this.#recordOutcome(attachment, existing);
     }
   }
 
@@ -150,7 +150,7 @@ class AttachDetach {
     });
   }
 
-  #mayGo(attachment: VolumeAttachment, node: Node | undefined): boolean {
+  #mayDetach(attachment: VolumeAttachment, node: Node | undefined): boolean {
     const { clock } = this.#environment;
     if (attachment.metadata.deletionTimestamp !== undefined) return true;
     const volume = this.#caches.volumes.get('', attachment.spec.source.persistentVolumeName ?? '');
@@ -211,7 +211,7 @@ class AttachDetach {
     );
   }
 
-  #tellOutcome({ name, volume, pods: users }: WantedAttachment, { status }: VolumeAttachment): void {
+  #recordOutcome({ name, volume, pods: users }: WantedAttachment, { status }: VolumeAttachment): void {
     const { recorder } = this.#environment;
     const volumeName = volume.metadata.name ?? '';
     const problem = status?.attachError?.message;
@@ -238,10 +238,10 @@ class AttachDetach {
     }
   }
 
-  #once(name: string, what: string, tell: () => void): void {
+  #once(name: string, what: string, record: () => void): void {
     if (this.#recordedEvents.get(name) === what) return;
     this.#recordedEvents.set(name, what);
-    tell();
+    record();
   }
 
   async #detach(attachment: VolumeAttachment): Promise<void> {

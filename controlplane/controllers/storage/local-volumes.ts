@@ -118,7 +118,7 @@ class LocalProvisioner {
     const volumeName = `pvc-${claim.metadata.uid ?? ''}`;
     if (this.#caches.volumes.get('', volumeName) !== undefined) return;
     const fault = claimFault(claim, storageClass);
-    if (fault !== undefined) return this.#tellClaim(claim, 'Warning', 'ProvisioningFailed', fault);
+    if (fault !== undefined) return this.#recordClaimEvent(claim, 'Warning', 'ProvisioningFailed', fault);
     const nodeName = claim.metadata.annotations?.[SELECTED_NODE];
     // The scheduler chooses the node when a pod uses the claim.
     if (nodeName === undefined) return;
@@ -129,10 +129,10 @@ class LocalProvisioner {
       await this.#createVolume(claim, storageClass, { name: volumeName, path, node });
     } catch (error) {
       const message = `failed to provision volume with StorageClass "${storageClass.metadata.name}" on node ${nodeName}: ${(error as Error).message}`;
-      this.#tellClaim(claim, 'Warning', 'ProvisioningFailed', message);
+      this.#recordClaimEvent(claim, 'Warning', 'ProvisioningFailed', message);
       throw error;
     }
-    this.#tellClaim(claim, 'Normal', 'ProvisioningSucceeded', `Successfully provisioned volume ${volumeName}`);
+    this.#recordClaimEvent(claim, 'Normal', 'ProvisioningSucceeded', `Successfully provisioned volume ${volumeName}`);
   }
 
   async #createVolume(
@@ -176,7 +176,7 @@ class LocalProvisioner {
 
   /** The node is gone before it got the volume: the scheduler chooses another one. */
   async #chooseAgain(claim: PersistentVolumeClaim, nodeName: string): Promise<void> {
-    this.#tellClaim(claim, 'Warning', 'ProvisioningFailed', `node ${nodeName} does not exist any more`);
+    this.#recordClaimEvent(claim, 'Warning', 'ProvisioningFailed', `node ${nodeName} does not exist any more`);
     const { namespace = '', name = '', resourceVersion } = claim.metadata;
     const metadata = { resourceVersion, annotations: { [SELECTED_NODE]: null } };
     await this.#environment.client.patch(persistentVolumeClaims, namespace, name, 'merge', { metadata });
@@ -197,7 +197,7 @@ class LocalProvisioner {
     const { namespace = '', name = '' } = claim.metadata;
     const status = { capacity: { storage: wanted } };
     await client.patch(persistentVolumeClaims, namespace, name, 'merge', { status }, { subresource: 'status' });
-    this.#tellClaim(claim, 'Normal', 'VolumeResizeSuccessful', 'Resize volume succeeded');
+    this.#recordClaimEvent(claim, 'Normal', 'VolumeResizeSuccessful', 'Resize volume succeeded');
   }
 
   async syncVolume(name: string): Promise<void> {
@@ -215,7 +215,7 @@ class LocalProvisioner {
         await tolerate(client.delete(persistentVolumes, '', name, { preconditions }), isNotFound);
       }
     }
-    if (isDeleted) await this.#letGo(volume);
+    if (isDeleted) await this.#removeFinalizer(volume);
   }
 
   async #removeFolder(volume: PersistentVolume): Promise<void> {
@@ -224,29 +224,29 @@ class LocalProvisioner {
     const node = this.#caches.nodes.get('', nodeName);
     if (node === undefined) {
       const message = `the node ${nodeName} does not exist any more: if it comes back, its disk still has the data`;
-      this.#tellVolume(volume, 'Warning', 'VolumeLeftBehind', message);
+      this.#recordVolumeEvent(volume, 'Warning', 'VolumeLeftBehind', message);
       return;
     }
     try {
       await this.#agents.remove(node, name);
     } catch (error) {
-      this.#tellVolume(volume, 'Warning', 'VolumeFailedDelete', (error as Error).message);
+      this.#recordVolumeEvent(volume, 'Warning', 'VolumeFailedDelete', (error as Error).message);
       throw error;
     }
   }
 
-  async #letGo(volume: PersistentVolume): Promise<void> {
+  async #removeFinalizer(volume: PersistentVolume): Promise<void> {
     const { name = '', resourceVersion, finalizers = [] } = volume.metadata;
     if (!finalizers.includes(FINALIZER)) return;
     const metadata = { resourceVersion, finalizers: finalizers.filter((finalizer) => finalizer !== FINALIZER) };
     await tolerate(this.#environment.client.patch(persistentVolumes, '', name, 'merge', { metadata }), isNotFound);
   }
 
-  #tellClaim(claim: PersistentVolumeClaim, type: 'Normal' | 'Warning', reason: string, message: string): void {
+  #recordClaimEvent(claim: PersistentVolumeClaim, type: 'Normal' | 'Warning', reason: string, message: string): void {
     this.#environment.recorder.event(referenceTo(claim, persistentVolumeClaims), type, reason, message);
   }
 
-  #tellVolume(volume: PersistentVolume, type: 'Normal' | 'Warning', reason: string, message: string): void {
+  #recordVolumeEvent(volume: PersistentVolume, type: 'Normal' | 'Warning', reason: string, message: string): void {
     this.#environment.recorder.event(referenceTo(volume, persistentVolumes), type, reason, message);
   }
 }

@@ -130,12 +130,12 @@ class VolumeBinder {
     if (found !== undefined) return this.#bind(found, claim);
     if (waits && claim.metadata.annotations?.[SELECTED_NODE] === undefined) {
       const { reason, message } = delayOf(claim, this.#caches.pods);
-      this.#tell(claim, 'Normal', reason, message);
+      this.#recordEvent(claim, 'Normal', reason, message);
     } else if (className !== '') {
       const current = await this.#callProvisioner(claim, className, storageClass);
       return this.#setClaimStatus(current, 'Pending', undefined);
     } else {
-      this.#tell(
+      this.#recordEvent(
         claim,
         'Normal',
         'FailedBinding',
@@ -153,10 +153,10 @@ class VolumeBinder {
     if (volume.spec?.claimRef === undefined) {
       const problem = mismatch(volume, claim);
       if (problem === undefined) return this.#bind(volume, claim);
-      this.#tell(claim, 'Warning', 'VolumeMismatch', `Cannot bind to requested volume "${name}": ${problem}`);
+      this.#recordEvent(claim, 'Warning', 'VolumeMismatch', `Cannot bind to requested volume "${name}": ${problem}`);
     } else if (isBoundTo(volume, claim)) return this.#bind(volume, claim);
     else {
-      this.#tell(claim, 'Warning', 'FailedBinding', `volume "${name}" already bound to a different claim.`);
+      this.#recordEvent(claim, 'Warning', 'FailedBinding', `volume "${name}" already bound to a different claim.`);
     }
     return this.#setClaimStatus(claim, 'Pending', undefined);
   }
@@ -179,7 +179,7 @@ class VolumeBinder {
   }
 
   async #lose(claim: PersistentVolumeClaim, reason: string, message: string): Promise<void> {
-    if (claim.status?.phase !== 'Lost') this.#tell(claim, 'Warning', reason, message);
+    if (claim.status?.phase !== 'Lost') this.#recordEvent(claim, 'Warning', reason, message);
     await this.#setClaimStatus(claim, 'Lost', undefined);
   }
 
@@ -201,11 +201,11 @@ class VolumeBinder {
   ): Promise<PersistentVolumeClaim> {
     const provisioner = storageClass?.provisioner ?? '';
     if (storageClass === undefined) {
-      this.#tell(claim, 'Warning', 'ProvisioningFailed', `storageclass.storage.k8s.io "${className}" not found`);
+      this.#recordEvent(claim, 'Warning', 'ProvisioningFailed', `storageclass.storage.k8s.io "${className}" not found`);
       return claim;
     }
     if (provisioner.startsWith('kubernetes.io/')) {
-      this.#tell(claim, 'Warning', 'ProvisioningFailed', `no volume plugin matched name: ${provisioner}`);
+      this.#recordEvent(claim, 'Warning', 'ProvisioningFailed', `no volume plugin matched name: ${provisioner}`);
       return claim;
     }
     const annotations = { ...claim.metadata.annotations };
@@ -218,7 +218,7 @@ class VolumeBinder {
         metadata: { ...claim.metadata, annotations },
       });
     }
-    this.#tell(
+    this.#recordEvent(
       claim,
       'Normal',
       'ExternalProvisioning',
@@ -367,11 +367,11 @@ class VolumeBinder {
     if (volume.status?.phase === 'Failed') return;
     const outcome = await recycle(this.#environment.client, volume);
     if (outcome === 'scrubbed') {
-      this.#tellVolume(volume, 'Normal', 'VolumeRecycled', 'Volume recycled');
+      this.#recordVolumeEvent(volume, 'Normal', 'VolumeRecycled', 'Volume recycled');
       await this.#giveFree(volume);
     } else if (outcome === 'scrubbing') this.#recheck(volume.metadata.name ?? '');
     else {
-      this.#tellVolume(volume, 'Warning', 'VolumeFailedRecycle', outcome.failed);
+      this.#recordVolumeEvent(volume, 'Warning', 'VolumeFailedRecycle', outcome.failed);
       await this.#setVolumeStatus(volume, { phase: 'Failed', message: outcome.failed });
     }
   }
@@ -381,15 +381,15 @@ class VolumeBinder {
     if (volume.metadata.annotations?.[PROVISIONED_BY] !== undefined || volume.spec?.csi !== undefined) return;
     if (volume.status?.phase === 'Failed') return;
     const message = `error getting deleter volume plugin for volume "${volume.metadata.name}": no deletable volume plugin matched`;
-    this.#tellVolume(volume, 'Warning', 'VolumeFailedDelete', message);
+    this.#recordVolumeEvent(volume, 'Warning', 'VolumeFailedDelete', message);
     await this.#setVolumeStatus(volume, { phase: 'Failed', message });
   }
 
-  #tell(claim: PersistentVolumeClaim, type: 'Normal' | 'Warning', reason: string, message: string): void {
+  #recordEvent(claim: PersistentVolumeClaim, type: 'Normal' | 'Warning', reason: string, message: string): void {
     this.#environment.recorder.event(referenceTo(claim, persistentVolumeClaims), type, reason, message);
   }
 
-  #tellVolume(volume: PersistentVolume, type: 'Normal' | 'Warning', reason: string, message: string): void {
+  #recordVolumeEvent(volume: PersistentVolume, type: 'Normal' | 'Warning', reason: string, message: string): void {
     this.#environment.recorder.event(referenceTo(volume, persistentVolumes), type, reason, message);
   }
 }

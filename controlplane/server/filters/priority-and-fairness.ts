@@ -139,7 +139,7 @@ class Place implements RequestPlace {
     if (ticket === undefined) throw this.#refusal(level.queues === 0 ? 'concurrency-limit' : 'queue-full');
     this.#ticket = ticket;
     if (ticket.wait === undefined) {
-      this.#seated(ticket);
+      this.#onSeat(ticket);
       return undefined;
     }
     metrics.enqueued(this.#flow, ticket);
@@ -152,10 +152,10 @@ class Place implements RequestPlace {
     this.#options.metrics.dequeued(this.#flow, ticket);
     this.#options.control.waiting[this.#kind] -= 1;
     if (grant !== 'execute') throw this.#refusal(grant);
-    this.#seated(ticket);
+    this.#onSeat(ticket);
   }
 
-  #seated(ticket: Ticket): void {
+  #onSeat(ticket: Ticket): void {
     this.#reception?.close();
     this.#options.metrics.started(this.#flow, ticket);
     this.#options.control.executing[this.#kind] += 1;

@@ -5,7 +5,7 @@
 import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
-import { foundNoRoom } from '../../../api/machinery/no-room.ts';
+import { isDiskFull } from '../../../api/machinery/disk-full.ts';
 import { StorageError } from '../storage.ts';
 import type { LogMarks } from '../log-backend.ts';
 import type { RecordColumns, WorkerOptions } from './protocol.ts';
@@ -150,7 +150,7 @@ function openError(error: unknown, options: WorkerOptions): StorageError {
   if (code.startsWith('SQLITE_CORRUPT')) return refuse('is damaged; restore it from a backup');
   if (code.startsWith('SQLITE_READONLY') || code === 'EACCES' || code === 'EROFS') return refuse('is not writable');
   if (code.startsWith('SQLITE_CANTOPEN')) return refuse('cannot be opened; is the directory writable?');
-  const isFull = code === 'SQLITE_FULL' || foundNoRoom(error);
+  const isFull = code === 'SQLITE_FULL' || isDiskFull(error);
   if (isFull || (code === 'SQLITE_IOERR_WRITE' && isOutOfRoom(`${file}.probe`)))
     return refuse('cannot be opened: the disk is full');
   return refuse(`cannot be opened: ${error instanceof Error ? error.message : String(error)}`);
@@ -161,7 +161,7 @@ function writeHolder(lockFile: string): void {
     writeFileSync(lockFile, `${process.pid}\n`);
   } catch (error) {
     // The file only names this process in the error of another one. A full disk must not prevent the start.
-    if (!foundNoRoom(error)) throw error;
+    if (!isDiskFull(error)) throw error;
   }
 }
 

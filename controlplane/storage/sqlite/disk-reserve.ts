@@ -6,7 +6,7 @@
 import { randomBytes } from 'node:crypto';
 import { closeSync, openSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { foundNoRoom } from '../../../api/machinery/no-room.ts';
+import { isDiskFull } from '../../../api/machinery/disk-full.ts';
 import { codeOf } from './sqlite-errors.ts';
 
 /** The reserve takes at most this fraction of a small file system: one eighth. */
@@ -66,7 +66,7 @@ export class DiskReserve {
       // A limit on file sizes (`ulimit -f`) is not a full disk, and free space does not help. The storage then works without a
       // reserve.
       if (codeOf(error) === 'EFBIG') this.#sizeBytes = 0;
-      else if (!foundNoRoom(error)) throw error;
+      else if (!isDiskFull(error)) throw error;
     }
   }
 }
@@ -80,7 +80,7 @@ export function isOutOfRoom(file: string): boolean {
     writeIncompressible(file, PROBE_BYTES);
     return false;
   } catch (error) {
-    return foundNoRoom(error);
+    return isDiskFull(error);
   } finally {
     rmSync(file, { force: true });
   }

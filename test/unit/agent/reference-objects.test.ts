@@ -102,7 +102,7 @@ function sameForm(expected: unknown, actual: unknown): void {
   assert.deepEqual(paths(actual), paths(expected));
 }
 
-test('the node', async () => {
+test('the Node has the fields, conditions and features of the recorded one', async () => {
   const node = await until('a ready node', async () => {
     const found = await plane.client.get(nodes, '', 'n1').catch(() => undefined);
     const { conditions = [] } = (found?.['status'] ?? {}) as Partial<NodeStatus>;
@@ -122,7 +122,7 @@ test('the node', async () => {
   assert.deepEqual(facts(node as unknown as { status: NodeStatus }), facts(recorded.node));
 });
 
-test('the lease', async () => {
+test('the Lease has the fields of the recorded one', async () => {
   const lease = await until('the lease', () =>
     plane.client.get(leases, 'kube-node-lease', 'n1').catch(() => undefined),
   );
@@ -147,7 +147,7 @@ function getPods(): Promise<PodList> {
   });
 }
 
-test('/pods: a static pod with all its defaults, whose hash is its uid', async () => {
+test('/pods shows a static pod with all defaults of the recorded one, and its hash as its uid', async () => {
   const list = await until('the pod', async () => {
     const found = await getPods();
     return found.items.length === 1 ? found : undefined;

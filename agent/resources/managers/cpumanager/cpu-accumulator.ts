@@ -181,16 +181,24 @@ export function takeDistributed(
   return takePacked(topology, available, count, packed);
 }
 
-interface Wish {
+/** Which CPUs to distribute over the NUMA nodes. */
+interface DistributionRequest {
+  /** The number of CPUs in total. */
   readonly count: number;
   /** The number of CPUs that every node provides. */
   readonly share: number;
+  /** CPUs are taken in groups of this size. */
   readonly groupSize: number;
+  /** Returns the number of free CPUs of a node. */
   readonly freeOn: (node: number) => number;
 }
 
-function bestDistribution(nodes: readonly number[], size: number, wish: Wish): Distribution | undefined {
-  const { count, share, groupSize, freeOn } = wish;
+function bestDistribution(
+  nodes: readonly number[],
+  size: number,
+  request: DistributionRequest,
+): Distribution | undefined {
+  const { count, share, groupSize, freeOn } = request;
   let best: Distribution | undefined;
   for (const combo of combinations(nodes, size)) {
     if (best?.balance === 0) break;

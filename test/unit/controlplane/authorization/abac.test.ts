@@ -42,28 +42,37 @@ const path = (url: string, verb = 'get') => ({
   resource: '',
   namespace: '',
 });
-const known = ['system:authenticated'];
+const authenticated = ['system:authenticated'];
 
 const table: readonly (readonly [string, AuthorizationAttributes, boolean])[] = [
   [
     'an administrator deletes anything',
-    asked('admin', known, { verb: 'delete', group: 'apps', resource: 'deployments' }),
+    asked('admin', authenticated, { verb: 'delete', group: 'apps', resource: 'deployments' }),
     true,
   ],
-  ['a reader reads', asked('reader', known, { verb: 'list' }), true],
-  ['a reader does not write', asked('reader', known, { verb: 'create' }), false],
-  ['a reader reads there only', asked('reader', known, { namespace: 'm' }), false],
-  ['a reader reads those only', asked('reader', known, { resource: 'secrets' }), false],
+  ['a reader reads', asked('reader', authenticated, { verb: 'list' }), true],
+  ['a reader does not write', asked('reader', authenticated, { verb: 'create' }), false],
+  ['a reader of one namespace reads no other namespace', asked('reader', authenticated, { namespace: 'm' }), false],
+  ['a reader of pods reads no other resource', asked('reader', authenticated, { resource: 'secrets' }), false],
   [
     'a group writes in its namespace',
-    asked('x', [...known, 'devs'], { verb: 'create', group: 'apps', resource: 'deployments', namespace: 'dev' }),
+    asked('x', [...authenticated, 'devs'], {
+      verb: 'create',
+      group: 'apps',
+      resource: 'deployments',
+      namespace: 'dev',
+    }),
     true,
   ],
-  ['a group stays in its API group', asked('x', [...known, 'devs'], { namespace: 'dev' }), false],
-  ['everybody who is known reads a path', asked('x', known, path('/version/openapi')), true],
-  ['a path is not written', asked('x', known, path('/version', 'post')), false],
-  ['an exact path is exact', asked('x', known, path('/healthz/ping')), false],
-  ['nobody is not everybody', asked('system:anonymous', ['system:unauthenticated'], path('/version')), false],
+  ['a group stays in its API group', asked('x', [...authenticated, 'devs'], { namespace: 'dev' }), false],
+  ['every authenticated user reads a path below a prefix', asked('x', authenticated, path('/version/openapi')), true],
+  ['a read-only path is not written', asked('x', authenticated, path('/version', 'post')), false],
+  ['a path without an asterisk matches nothing below it', asked('x', authenticated, path('/healthz/ping')), false],
+  [
+    'the user * does not match unauthenticated users',
+    asked('system:anonymous', ['system:unauthenticated'], path('/version')),
+    false,
+  ],
 ];
 for (const [name, attributes, allowed] of table) {
   test(name, () => {

@@ -1,11 +1,13 @@
-/** Recognizes errors of a full disk. What can go on without the file that could not be written, does. */
+/**
+ * Recognizes errors of a full disk. Callers whose file can be written later, such as a cache or a record, go on without it.
+ */
 import { constants } from 'node:os';
 
-/** Node has no name for EDQUOT: the code of such an error is `Unknown system error -122`. */
+/** Node.js has no name for EDQUOT: the code of such an error is `Unknown system error -122`. */
 const QUOTA_EXHAUSTED = -constants.errno.EDQUOT;
 
 /** Whether a call of the file system failed because the disk, or a quota on it, is full. */
-export function foundNoRoom(error: unknown): boolean {
+export function isDiskFull(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const { code, errno } = error as NodeJS.ErrnoException;
   return code === 'ENOSPC' || code === 'EDQUOT' || errno === QUOTA_EXHAUSTED;
