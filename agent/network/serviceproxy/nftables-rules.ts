@@ -2,10 +2,10 @@
  * Computes the nftables objects for service ports: what every host has (`baseObjects`), and what one port adds (`portObjects`).
  * Pure. `NftablesTransactions` turns differences into transactions.
  *
- * The table has the type of the address family (`ip orchlet-services`). One lookup by address, protocol and port finds the chain
- * that translates a packet (DNAT), so the cost does not depend on the number of services. A packet to a port without endpoints
- * is not translated: the filter hooks see its original destination, and reject or drop it. A packet from outside of the
- * cluster, or from this host, is marked for masquerading (SNAT). The set `hairpin` masquerades packets that a pod sends to
+ * The table has the type of the address family (`ip orchlet-services`). One lookup by address, protocol and port finds the
+ * chain that translates a packet (DNAT), so the cost does not depend on the number of services. A packet to a port without
+ * endpoints is not translated: the filter hooks see its original destination, and reject or drop it. A packet from outside of
+ * the cluster, or from this host, is marked for masquerading (SNAT). The set `hairpin` masquerades packets that a pod sends to
  * itself by way of a service.
  *
  * The hooks run just before those of iptables and Docker, because only the first translation of a connection has an effect.
