@@ -1,10 +1,10 @@
 /**
  * The bundle with which a host becomes a further control plane: the keys of the cluster, encrypted with a key that the
- * administrator carries, in a Secret that a bootstrap token may read until it expires. Whoever has only the cluster or only the
- * key learns nothing.
+ * administrator carries, in a Secret that a bootstrap token may read until it expires. Neither the Secret nor
+ * the key reveals anything without the other.
  *
  * Each file is encrypted with AES-256-GCM and a nonce of its own. The associated data is its name and the names of all files,
- * so that nobody without the key can exchange files for each other, or leave one out: without its encryption configuration, a
+ * so that files cannot be exchanged for each other or left out without the key: without its encryption configuration, a
  * new control plane would write Secrets in clear text.
  */
 import {
@@ -137,7 +137,7 @@ export function openBundle(data: Readonly<Record<string, string>>, key: string):
       files.set(name, Buffer.concat([cipher.update(sealed.subarray(NONCE_BYTES, end)), cipher.final()]));
     } catch (error) {
       throw new CommandError(
-        `the bundle cannot be decrypted (${name}): the certificate key is wrong, or somebody changed the bundle`,
+        `the bundle cannot be decrypted (${name}): the certificate key is wrong, or the bundle was changed`,
         { cause: error },
       );
     }

@@ -11,7 +11,7 @@ import { bundleProgram } from './program-bundle.ts';
 const ROOT = join(import.meta.dirname, '..');
 const [target] = process.argv.slice(2);
 const ENTRY = 'controlplane/main';
-/** The platforms on which somebody may run tests. Everything else runs on Linux only. */
+/** The platforms of the npm package, which is for tests of controllers. Everything else runs on Linux only. */
 const ADDONS = ['linux-x64', 'linux-arm64', 'linuxmusl-x64', 'linuxmusl-arm64', 'darwin-x64', 'darwin-arm64'];
 
 /** The package.json of a checkout without its tools and without dependencies, which are in the bundle. */

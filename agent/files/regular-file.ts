@@ -1,6 +1,6 @@
 /**
  * Reads files at paths that the host's administrator or the agent itself writes. Links are followed, because the files of a
- * directory may be links. What is not a regular file is never opened: a FIFO would block a thread until somebody writes to it,
+ * directory may be links. What is not a regular file is never opened: a FIFO would block a thread until a process writes to it,
  * and a device may act when it is opened. `beneath.ts` is for directories that containers may write to.
  */
 import { type FileHandle, open } from 'node:fs/promises';

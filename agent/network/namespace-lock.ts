@@ -16,7 +16,7 @@ export interface NamespaceLock {
   close(): void;
 }
 
-/** Returns `undefined` if somebody has the lock. Only root may write below `/run`, and rejects others with EACCES. */
+/** Returns `undefined` if another process has the lock. Only root may write below `/run`, and rejects others with EACCES. */
 export async function takeNamespaceLock(name: string, locks: string = LOCKS): Promise<NamespaceLock | undefined> {
   const directory = join(locks, await networkNamespace());
   await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -31,7 +31,7 @@ export async function takeNamespaceLock(name: string, locks: string = LOCKS): Pr
   return database;
 }
 
-/** Returns whether somebody has the lock. */
+/** Returns whether another process has the lock. */
 export async function isNamespaceLocked(name: string): Promise<boolean> {
   const lock = await takeNamespaceLock(name);
   lock?.close();

@@ -248,8 +248,8 @@ class FileSource implements PodSource {
 }
 
 /**
- * Returns why the objects of a file are not used; empty if they are. Whoever can write to the file decides what pods get, and a
- * Secret is none in a file that others may read.
+ * Returns why the objects of a file are not used; empty if they are. Pods get what the file contains, so only root and this
+ * user may write to it; a file with a Secret must not be readable for others.
  */
 async function objectFault(file: string, objects: readonly StaticObject[]): Promise<string> {
   if (objects.length === 0) return '';

@@ -219,8 +219,8 @@ export class VolumeSetUp {
   }
 
   /**
-   * A pod may name its node and so pass by the scheduler, but not the volumes of other nodes: the path of a local volume may be
-   * a volume of somebody else here.
+   * A pod that names its node bypasses the scheduler, so the agent checks the node affinity of the volume: the path of a local
+   * volume of another node may be the volume of other pods on this node.
    */
   #checkNodeAffinity({ volume: { metadata, spec } }: BoundVolume): void {
     const required = spec?.nodeAffinity?.required;
@@ -228,7 +228,7 @@ export class VolumeSetUp {
     throw new VolumeStepError('MountVolume.NodeAffinity check', metadata.name, 'no matching NodeSelectorTerms');
   }
 
-  /** As with the kubelet, a volume with further access modes can be shared: nobody knows which of them the pod wants. */
+  /** As in the kubelet, a volume with further access modes can be shared, because a pod does not state which one it uses. */
   async #takeExclusive(pod: Pod, { volume: { metadata, spec } }: BoundVolume): Promise<void> {
     const [only, ...others] = spec?.accessModes ?? [];
     if (only !== 'ReadWriteOncePod' || others.length > 0) return;

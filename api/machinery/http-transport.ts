@@ -185,8 +185,8 @@ export class HttpTransport {
 }
 
 /**
- * The CA of a cluster also signs the serving certificates of its nodes. Whoever has one, and can write the addresses of API
- * servers, must not be one for all other nodes.
+ * Refuses the certificate of a node. The CA of the cluster also signs the serving certificates of nodes, so a compromised node
+ * that can write the addresses of API servers could otherwise take their place for all other nodes.
  */
 function checkApiServer(host: string, certificate: PeerCertificate): Error | undefined {
   // A certificate without a subject has none here.

@@ -162,7 +162,7 @@ async function discover(url: string, tokenId: string, tokenSecret: string): Prom
       );
     if (!signatureFits(kubeconfig, signature, tokenId, tokenSecret))
       throw new CommandError(
-        "the cluster's description is not signed with this token: the token is wrong, or somebody is in between",
+        "the cluster's description is not signed with this token: the token is wrong, or another host answers in place of the cluster",
       );
     const parsed = parseYaml(kubeconfig).value as { clusters?: { cluster?: Record<string, string> }[] };
     const cluster = parsed.clusters?.[0]?.cluster ?? {};

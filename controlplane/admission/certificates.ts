@@ -68,8 +68,8 @@ export function certificateApproval(authorizer: Authorizer): AdmissionPlugin {
 }
 
 /**
- * Whoever writes the chain of a pod's certificate needs the right for the signer. kube-apiserver checks it in the strategy of
- * the resource.
+ * Checks that a user who writes the certificate chain of a pod's request may sign for its signer. kube-apiserver checks it in
+ * the strategy of the resource.
  */
 async function mayIssue(authorizer: Authorizer, { oldObject, object, user }: AdmissionAttributes): Promise<void> {
   const chainOf = (one: KubeObject | undefined): string =>

@@ -44,7 +44,7 @@ export function ownerReferencesPermissionEnforcement(
           );
         }
         const { group, version, resource } = served;
-        // The finalizers of a cluster-scoped owner are nobody's who may do everything in one namespace.
+        // All rights in one namespace include none for a cluster-scoped owner.
         const scope = { namespace: served.namespaced ? namespace : '', name: owner.name };
         const target = { group, version, resource, subresource: 'finalizers', ...scope };
         const decision = await may(attributes, 'update', target);

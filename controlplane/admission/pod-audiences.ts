@@ -26,7 +26,7 @@ export function podAudiences(sources: Sources): (pod: Pod, audience: string) => 
     const volumeName = claim?.spec?.volumeName ?? '';
     if (claim === undefined || volumeName === '') return undefined;
     const volume = await find(persistentVolumes, '', volumeName);
-    // Whoever writes a claim may name any volume, but only the one that is bound to it counts.
+    // A user may name any volume in a claim. Only a volume that is bound to the claim counts.
     return volume?.spec?.claimRef?.uid === claim.metadata.uid ? volume?.spec?.csi?.driver : undefined;
   };
   return async ({ metadata, spec }, audience) => {

@@ -63,7 +63,8 @@ function ownUrl(url: unknown, path: string): string {
 const MAX_PART_CHARACTERS = 2 * 1024 * 1024;
 
 /**
- * Throws if the part is too large, is nested too deeply, or has too many values: whoever builds a document walks all of them.
+ * Throws if the part is too large, is nested too deeply, or has too many values, all of which are visited
+ * whenever a document is built.
  */
 function bounded<T extends OpenApiPart>(part: T): T {
   const text = stringifyJson(part);

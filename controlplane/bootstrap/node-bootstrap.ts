@@ -91,8 +91,8 @@ export async function publishedHost(client: Client): Promise<string | undefined>
 }
 
 /**
- * Publishes `cluster-info` in `kube-public`: where the API is and which CAs sign its certificates, for anybody to read. The
- * bootstrap signer signs it with every token, by which a host that joins verifies it.
+ * Publishes the ConfigMap `cluster-info` in `kube-public`, which anonymous users may read: where the API is, and which CAs sign
+ * its certificates. The bootstrap signer signs it with every token, so that a host that joins can verify it.
  */
 export async function ensureClusterInfo(client: Client, { server, ca, signedBundle }: ClusterInfo): Promise<void> {
   const kubeconfig = stringifyYaml({

@@ -4,7 +4,7 @@
  * write waits for the service.
  *
  * A seed is used only after the service has decrypted its own ciphertext to it: a service that answers wrongly costs a
- * failed health check, never a value that nobody can read later, or a seed in clear text beside the value.
+ * failed health check, but never a value that cannot be decrypted, or a seed in clear text beside the value.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { createHmac, randomBytes } from 'node:crypto';

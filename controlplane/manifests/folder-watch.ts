@@ -1,6 +1,6 @@
 /**
- * Watches folders for changes. The kernel may not report a change (a network filesystem, too many watches), so that the caller
- * also scans now and then: `pollMs` says how often.
+ * Watches folders for changes. The kernel does not report all of them (a network filesystem, too many watches), so the caller
+ * also has to scan the folders every `pollMs`.
  */
 import { type FSWatcher, watch } from 'node:fs';
 import { stat } from 'node:fs/promises';
@@ -19,7 +19,7 @@ export class FolderWatch {
     this.#onChange = onChange;
   }
 
-  /** How long a change may stay unnoticed. */
+  /** How often to scan: the longest time for which a change may stay unnoticed. */
   get pollMs(): number {
     return this.#isUnwatched ? POLL_UNWATCHED_MS : POLL_MS;
   }

@@ -1,12 +1,12 @@
 /**
  * The inventory: for each file of the manifests folders, a ConfigMap in kube-system with the objects that the file applied. It
- * is written before an object is, so that a killed process leaves no object that nobody knows. Events about a file are events
+ * is written before an object is, so that a killed process leaves no object without an entry. Events about a file are events
  * of its ConfigMap.
  *
  * An inventory of another installation, which comes with a restored backup, says nothing about the folders of this host:
  * nothing of it is deleted before its file is seen here.
  *
- * Others may write to ConfigMaps, so that an entry alone lets nothing be deleted: the object must carry the label as well.
+ * Users may write to ConfigMaps, so an entry alone is no reason to delete an object: the object must have the label as well.
  */
 import { createHash } from 'node:crypto';
 import { basename } from 'node:path';
@@ -156,7 +156,7 @@ function readEntry(line: string): InventoryEntry | undefined {
       isAdopted: value['isAdopted'] === true,
     };
   } catch {
-    // Somebody else wrote it, or the inventory is empty.
+    // A user wrote it, or the inventory is empty.
     return undefined;
   }
 }

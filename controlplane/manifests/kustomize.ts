@@ -11,7 +11,7 @@ export function buildKustomization(folder: string, signal: AbortSignal): Promise
     PATH,
     HOME,
     KUBECONFIG: '/dev/null',
-    // git must not wait for somebody who types a password.
+    // git must not prompt for a password.
     GIT_TERMINAL_PROMPT: '0',
     ...(HTTPS_PROXY === undefined ? {} : { HTTPS_PROXY }),
     ...(NO_PROXY === undefined ? {} : { NO_PROXY }),

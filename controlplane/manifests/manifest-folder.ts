@@ -1,7 +1,7 @@
 /**
- * Finds and reads the manifests of a folder. Whoever can write to it rules the cluster, so folders and files must belong to
- * root or to the user of this process, and nobody else may be able to write to them. Only regular files are read, and links to
- * them; number, size and depth are bounded.
+ * Finds and reads the manifests of a folder. Write access to it gives every right in the cluster, so folders and files must
+ * belong to root or to the user of this process, and others must not be able to write to them. Only regular files and links to
+ * them are read; number, size and depth are bounded.
  */
 import { createHash } from 'node:crypto';
 import { type BigIntStats, constants } from 'node:fs';

@@ -233,7 +233,7 @@ export const controllersFlags = {
     type: 'duration',
     default: 300_000,
     group: CONTROLLERS,
-    help: 'How often all quotas are counted anew.',
+    help: 'How often the usage of all quotas is recounted.',
   }),
   horizontalPodAutoscalerSyncPeriod: flag({
     name: 'horizontal-pod-autoscaler-sync-period',

@@ -30,13 +30,13 @@ export interface OtherVersion {
   convert(object: KubeObject): KubeObject;
   /** Converts to the version of the request. `object` is not modified. */
   restore(object: KubeObject): KubeObject;
-  /** The conversion keeps members that the struct does not declare, and then nobody's fields can be compared. */
+  /** Whether the conversion keeps members that the struct does not declare. Then no owned fields can be compared. */
   readonly keepsUndeclared?: boolean;
 }
 
 /**
  * If it returns `undefined`, ownership in that version is compared as if it were in the version of the request. The owners of
- * an `'unknown'` version are dropped. A `'refused'` version has no conversion, and then nobody's fields can be compared.
+ * an `'unknown'` version are dropped. A `'refused'` version has no conversion, so no owned fields can be compared.
  */
 export type VersionLookup = (apiVersion: string) => OtherVersion | 'unknown' | 'refused' | undefined;
 

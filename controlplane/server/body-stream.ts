@@ -73,7 +73,7 @@ function sendChunks(
 interface ChunkSource {
   /** Making a chunk takes long, so that each has a turn of the event loop of its own. */
   readonly isSlow: boolean;
-  /** Returns `undefined` after the last one. Whoever has read a chunk calls `read`. */
+  /** Returns `undefined` after the last one. The caller calls `read` when it has read the chunk. */
   next(): { readonly bytes: Buffer; readonly read: () => void } | undefined;
 }
 

@@ -97,7 +97,7 @@ for (const [on, skip, cidr] of [
       await until('an empty root', () => readdirSync(root()).length === 0);
     });
 
-    test('a volume that somebody writes by hand removes nothing of the host', async () => {
+    test('a volume that a user writes by hand removes nothing of the host', async () => {
       const victim = join(cluster.directory, 'victim');
       mkdirSync(victim);
       writeFileSync(join(victim, 'precious'), 'x');

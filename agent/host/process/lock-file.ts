@@ -91,7 +91,7 @@ async function watchForOthers(
       if (!isThere || waitsFor(await readFile('/proc/locks', 'utf8'), ino)) {
         logger.warn(
           { file: path },
-          `${isThere ? 'Another process wants' : 'Somebody took away'} the lock file: ending`,
+          isThere ? 'Another process wants the lock file: stopping' : 'The lock file was removed: stopping',
         );
         onContention();
         return;

@@ -1,8 +1,8 @@
 /**
  * Forwards a query to another name server and returns its response. `ClusterDns` calls it for names outside the cluster.
  *
- * The query gets an id that nobody knows, and the response that of the client again: a client that chose the id could answer in
- * place of the name server, and the response may be cached for others (RFC 5452). Nothing else is changed.
+ * The query gets a random id, and its response the id of the client again. A client that knew the id could forge the response
+ * of the name server, which is cached for other clients (RFC 5452). Nothing else is changed.
  */
 import { randomInt } from 'node:crypto';
 import { createSocket } from 'node:dgram';

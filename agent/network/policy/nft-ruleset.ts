@@ -1,9 +1,10 @@
 /**
  * Renders compiled policies as an nftables script that replaces the agent's table in one transaction.
  *
- * Every packet of both directions is judged by the addresses and the port of its connection as conntrack knows them: the
- * original source, and the destination after DNAT, which is the source of the replies. A connection is therefore judged anew
- * when the rules change, and a service by the pod behind it. Traffic of the node itself does not pass the forward hook.
+ * Rules match every packet of both directions by the addresses and the port of its connection as conntrack knows them: the
+ * original source, and the destination after DNAT, which is the source of the replies. Changed rules therefore apply to
+ * existing connections, and traffic to a service is matched by the pod behind it. Traffic of the node itself does not pass the
+ * forward hook.
  *
  * A packet costs a lookup by its source, one by its destination, one for the peer and one for the port, whatever the number of
  * policies. Names are hashes; nothing of the API's text gets into the script.

@@ -67,7 +67,7 @@ export interface NodeStatusSource {
   pressure(kind: 'memory' | 'disk' | 'pid'): boolean;
   /** The devices of plugins. */
   deviceCapacity(): DeviceCapacity;
-  /** Attached volumes that pods of the node use: nobody may detach them. */
+  /** Attached volumes that pods of the node use, and that must not be detached. */
   volumesInUse(): readonly string[];
   /** Returns the port on which the agent's server listens. It differs from `--port` if that is 0. */
   serverPort(): number;
@@ -303,7 +303,7 @@ export class NodeManager implements NodeInfo {
     try {
       current = (await client.get(nodes, '', this.name)) as unknown as NodeObject;
     } catch (error) {
-      // Somebody deleted the node: the next turn registers it again.
+      // The Node was deleted, so the next turn registers it again.
       if (isNotFound(error)) this.#registered = false;
       throw error;
     }

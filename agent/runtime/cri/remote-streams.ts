@@ -107,7 +107,7 @@ export async function runRemoteCommand(url: string, io: StreamIo, clock: Clock):
 
 /**
  * Watches the input after the output has ended. containerd 1.6 never reports the exit of a command with unread input:
- * it waits until the input is read, and nobody reads it any more. Throws if no input is read for `STUCK_MS`; otherwise
+ * it waits until the input is read, which the command no longer does. Throws if no input is read for `STUCK_MS`; otherwise
  * resolves with the outcome.
  */
 async function untilStuck(
@@ -132,7 +132,7 @@ async function untilStuck(
     }
   } finally {
     from.off('data', count);
-    // The caller gets the failure. Nobody awaits this branch of it.
+    // The caller gets the failure from `outcome`.
     known.catch(() => undefined);
     over.abort();
   }

@@ -14,7 +14,7 @@ export async function stopContainer(client: DockerClient, id: string, gracePerio
     return;
   }
   const exited = client.call('wait for container', () => container.wait({ condition: 'not-running' }), { timeoutMs });
-  // If the kill fails, nobody awaits the exit, whose failure must not count as unhandled.
+  // If the kill fails, the exit is not awaited, and its failure must not count as an unhandled rejection.
   exited.catch(() => undefined);
   try {
     await unlessGone(client.call('kill container', () => container.kill({ signal: 'SIGKILL' })));

@@ -26,7 +26,7 @@ export interface EngineInfo {
 /**
  * Caches the engine's version and info. The engine starts two programs to answer each of these requests, and the answers do not
  * change until the engine restarts. The cache is cleared when the event stream breaks, and its entries expire for runtimes
- * whose events nobody follows.
+ * without an event stream.
  */
 export class EngineSelf {
   readonly #client: DockerClient;

@@ -74,7 +74,7 @@ export function expand(text: string, lookup: (name: string) => string | undefine
     if (next === '$') out += '$';
     else out += isReference ? (lookup(text.slice(dollar + 2, close)) ?? whole) : whole;
     at = end;
-    // Joined texts share their parts until somebody reads them, so that what is too long has not taken its memory yet.
+    // V8 copies the parts of a joined text when it is read first, so a text that is too long has not taken its memory yet.
     if (out.length > MOST_CHARACTERS)
       throw new ContainerConfigError(`an expanded text is longer than ${MOST_CHARACTERS} characters`);
   }

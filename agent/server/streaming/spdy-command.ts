@@ -61,7 +61,7 @@ export async function acceptSpdyCommand(
   const connection = new SpdyConnection(socket, head, (stream) => {
     const type = stream.headers['streamtype'] ?? '';
     if (!STREAM_TYPES.has(type) || found.has(type)) {
-      // Nobody would read it, so that what the client sends there would stay in memory.
+      // Without a reader, the data of the stream would stay in memory.
       stream.destroy();
       return;
     }

@@ -234,8 +234,8 @@ export function withNamedMembers(type: MergeType, set: FieldSet): FieldSet {
 }
 
 /**
- * Returns a set that was written when the type was another one: whoever owned parts of what is owned as a whole now owns the
- * whole. What was owned as a whole and is owned by parts now stays as it is, as in kube-apiserver.
+ * Adapts a set of owned fields that was written when the schema was another one. For a value that is atomic now, an owner of
+ * its parts becomes the owner of the whole. A value that was atomic and is granular now stays as it is, as in kube-apiserver.
  */
 export function withWholes(type: MergeType, set: FieldSet): FieldSet {
   if (set.children === undefined || type.kind === 'deduced') return set;

@@ -3,7 +3,7 @@
  * are released. The agent of the node makes and removes the folder; it is asked by the name of the volume, so that no path of
  * an object of the API ever reaches it.
  *
- * A finalizer keeps a volume until its folder is gone, also where somebody deletes the object first.
+ * A finalizer keeps a volume until its folder is gone, also if a user deletes the object first.
  */
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';

@@ -26,7 +26,7 @@ export interface EtcdLayout {
   readonly values: EtcdValues;
   /** Encrypts and decrypts the values of etcd, with its keys as their contexts. */
   readonly transformer: ValueTransformer;
-  /** Called now and then with the number of objects that are done. */
+  /** Called with the number of objects that are done, after each thousand. */
   progress(done: number): void;
 }
 
@@ -42,7 +42,7 @@ const WRITERS = 64;
 const EVENT_SECONDS = 3600;
 const EVENTS = '/core/events/';
 const PROGRESS_EVERY = 1000;
-/** Some ten seconds of empty writes. */
+/** The most empty writes by which the revision is counted up; they take about ten seconds. */
 const MOST_COUNTED = 50_000;
 
 /** Returns the digest of the objects of the storage. */
@@ -192,17 +192,20 @@ async function* itemsOf(storage: Storage): AsyncGenerator<{ readonly key: string
   }
 }
 
-/** Runs `step` again and again in several lanes until it resolves to `false`. Rejects when all lanes ended after a failure. */
+/**
+ * Calls `step` repeatedly, `WRITERS` calls at a time, until it resolves to `false`. After a failure, no further call is made,
+ * and the promise rejects with the first failure when all running calls have ended.
+ */
 async function inParallel(step: () => Promise<boolean>): Promise<void> {
   const failures: unknown[] = [];
-  const lane = async (): Promise<void> => {
+  const repeat = async (): Promise<void> => {
     try {
       while (failures.length === 0 && (await step()));
     } catch (error) {
       failures.push(error);
     }
   };
-  await Promise.all(Array.from({ length: WRITERS }, lane));
+  await Promise.all(Array.from({ length: WRITERS }, repeat));
   if (failures.length > 0) throw failures[0];
 }
 

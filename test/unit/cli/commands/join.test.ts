@@ -94,7 +94,10 @@ describe('a host that joins', () => {
   it('is refused with a token whose secret is wrong, or that the cluster does not know', async () => {
     const unsafe = '--discovery-token-unsafe-skip-ca-verification';
     const wrong = await joins('wrong', '--token', 'abcdef.fedcba9876543210', unsafe);
-    assert.match(wrong.stderr, /is not signed with this token: the token is wrong, or somebody is in between/);
+    assert.match(
+      wrong.stderr,
+      /is not signed with this token: the token is wrong, or another host answers in place of the cluster/,
+    );
     const unknown = await joins('unknown', '--token', 'zzzzzz.0123456789abcdef', unsafe);
     assert.match(unknown.stderr, /the cluster does not know the token zzzzzz: it has expired, or may not sign/);
     assert.deepEqual([wrong.code, unknown.code], [1, 1]);
@@ -118,7 +121,7 @@ describe('a host that joins', () => {
     assert.equal(existsSync(kubeconfig), false, 'it named another server');
   });
 
-  it('takes pods again after a stop that was interrupted, unless somebody had cordoned it', async () => {
+  it('takes pods again after a stop that was interrupted, unless a user had cordoned it', async () => {
     for (const [name, value, cordoned] of [
       ['open', 'open', undefined],
       ['cordoned', 'cordoned', true],

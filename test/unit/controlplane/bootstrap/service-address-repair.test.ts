@@ -137,7 +137,7 @@ test('an IPAddress without its service is deleted after some time, and one of an
   await t.stop();
 });
 
-test('the range of the flags is made again when somebody deletes it', async () => {
+test('the range of the flags is created again after a user deletes it', async () => {
   const t = repairing([]);
   await t.start(t.run);
   await t.advance(100);

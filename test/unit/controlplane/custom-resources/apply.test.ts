@@ -115,7 +115,7 @@ describe('a schema in which a map and a list become one value', () => {
   const wholes = { m: { ...map, 'x-kubernetes-map-type': 'atomic' }, l: { type: 'array', items: text } } as const;
   const first = { properties: parts, manager: 'one', spec: { m: { a: '1' }, l: ['x'] } };
 
-  test('gives the whole to whoever owned a part', () => {
+  test('makes an owner of a part the owner of the whole', () => {
     const both = appliedBy([first, { properties: wholes, manager: 'one', spec: { m: { b: '2' }, l: ['y'] } }]);
     assert.deepEqual(both?.['spec'], { m: { b: '2' }, l: ['y'] });
     const spec = { 'f:m': {}, 'f:l': {} };

@@ -110,7 +110,7 @@ test('applying owns what the applier wrote, and repeating it changes nothing', (
   assert.deepEqual(apply(made, 'one', configMap({ k: 'v' })), made);
 });
 
-test('what an applier leaves out goes, unless somebody else owns it', () => {
+test('a field that an applier leaves out is removed, unless another manager owns it', () => {
   const first = apply(undefined, 'one', configMap({ k: 'v', s: 'same' }));
   const shared = apply(first, 'two', configMap({ s: 'same' }));
   assert.deepEqual(apply(shared, 'one', configMap({}))['data'], { s: 'same' });

@@ -212,7 +212,7 @@ test('fields that an older API server drops are not sent repeatedly', async () =
   await rig.stop();
 });
 
-test('the events of a node say that the agent starts, and when somebody cordons the node', async () => {
+test('the events of a node report the start of the agent, and each cordon of the node', async () => {
   const events: string[] = [];
   const rig = setUp({ onTransition: ({ type, message }) => events.push(`${type} ${message}`) });
   await settled(rig, () => rig.manager.registered && rig.sent() === 1);
