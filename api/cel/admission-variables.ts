@@ -2,6 +2,7 @@
  * Declares the CEL types of the variables of admission expressions: `request`, `namespaceObject` and their parts.
  * Admission policies and the match conditions of webhooks use them.
  */
+import type { CelEnvironment } from './cel.ts';
 import { bool, type CelType, dyn, int, list, map, string, timestamp } from './types.ts';
 
 export function struct(name: string, fields: Readonly<Record<string, CelType>>): CelType {
@@ -37,6 +38,22 @@ export const requestType = struct('kubernetes.AdmissionRequest', {
   dryRun: bool,
   options: dyn,
 });
+
+const jsonPatch = struct('JSONPatch', { op: string, path: string, from: string, value: dyn });
+
+/** The type of `Object` or of a part of it. A part is of any type until the patch is applied. */
+export const patchObject = (name: string): CelType => ({ kind: 'object', name, field: () => dyn });
+
+/** What the mutations of a policy declare in addition: the types of patches and the library `jsonpatch`. */
+export const PATCH_DECLARATIONS: Pick<CelEnvironment, 'message' | 'libraries'> = {
+  libraries: { jsonPatch: true },
+  message(name) {
+    if (name === 'JSONPatch') return jsonPatch;
+    return name === 'Object' || name.startsWith('Object.') ? patchObject(name) : undefined;
+  },
+};
+
+export const jsonPatchesType: CelType = list(jsonPatch);
 
 /** The type of `namespaceObject`: the fields of the namespace that policies can read. */
 export const namespaceType = struct('kubernetes.Namespace', {

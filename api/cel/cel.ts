@@ -10,8 +10,8 @@ import { collectionFunctions } from './collections.ts';
 import { type Compiled, Frame } from './compiled.ts';
 import { Compiler, type Fault } from './compiler.ts';
 import { estimateCost, type SizeAt } from './cost-estimate.ts';
-import { FunctionTable } from './functions.ts';
-import { kubernetesFunctions } from './kubernetes.ts';
+import { type FunctionRow, FunctionTable } from './functions.ts';
+import { kubernetesFunctions, patchFunctions } from './kubernetes.ts';
 import { CelSyntaxError } from './lexer.ts';
 import { operators } from './operators.ts';
 import { type Expr, parse } from './parser.ts';
@@ -27,7 +27,16 @@ const CALL_BUDGET = 1_000_000;
 const MAX_FAULTS = 100;
 const MAX_SOURCE_LENGTH = 100_000;
 
+/** Parts of the language that are declared for some expressions only. All others are the same everywhere. */
+export interface CelLibraries {
+  /** The macro `cel.bind`, which Kubernetes declares for the selectors of devices alone. */
+  readonly bindings?: boolean;
+  /** The functions of `jsonpatch`, which Kubernetes declares for mutating policies alone. */
+  readonly jsonPatch?: boolean;
+}
+
 export interface CelEnvironment {
+  readonly libraries?: CelLibraries;
   readonly variables: Readonly<Record<string, CelType>>;
   /** Returns the message types that expressions can construct (`Object{…}`), by name. */
   readonly message?: (name: string) => CelType | undefined;
@@ -54,9 +63,37 @@ export interface Program {
   run(bindings: (name: string) => unknown, budget?: Budget): CelValue;
 }
 
-export class CelCompileError extends Error {}
+export class CelCompileError extends Error {
+  /** `program instantiation` if the types are right, but a part that is constant has no value. */
+  readonly stage: 'compilation' | 'program instantiation';
+
+  constructor(message: string, options: { readonly stage?: CelCompileError['stage']; readonly cause?: unknown } = {}) {
+    super(message, { cause: options.cause });
+    this.stage = options.stage ?? 'compilation';
+  }
+
+  /** The message as kube-apiserver shows it: `compilation failed: ERROR: …`. */
+  get reason(): string {
+    return `${this.stage} failed: ${this.message}`;
+  }
+}
+
+const FUNCTIONS: readonly FunctionRow[] = [
+  ...operators,
+  ...timeFunctions,
+  ...stringFunctions,
+  ...collectionFunctions,
+  ...kubernetesFunctions,
+  ...authorizerFunctions,
+];
 
 let functions: FunctionTable | undefined;
+let functionsWithPatches: FunctionTable | undefined;
+
+function functionsOf(libraries: CelLibraries): FunctionTable {
+  if (libraries.jsonPatch !== true) return (functions ??= new FunctionTable(FUNCTIONS));
+  return (functionsWithPatches ??= new FunctionTable([...FUNCTIONS, ...patchFunctions]));
+}
 
 /** Throws `CelCompileError`. */
 export function compile(source: string, environment: CelEnvironment): Program {
@@ -65,15 +102,13 @@ export function compile(source: string, environment: CelEnvironment): Program {
       `ERROR: <input>:-1:0: expression code point size exceeds limit: size: ${source.length}, limit ${MAX_SOURCE_LENGTH}`,
     );
   }
-  functions ??= new FunctionTable([
-    ...operators,
-    ...timeFunctions,
-    ...stringFunctions,
-    ...collectionFunctions,
-    ...kubernetesFunctions,
-    ...authorizerFunctions,
-  ]);
-  const compiler = new Compiler({ variables: environment.variables, functions, message: environment.message });
+  const { libraries = {}, variables, message } = environment;
+  const compiler = new Compiler({
+    variables,
+    functions: functionsOf(libraries),
+    message,
+    bindings: libraries.bindings,
+  });
   let compiled: Compiled;
   let expr: Expr;
   try {
@@ -87,13 +122,13 @@ export function compile(source: string, environment: CelEnvironment): Program {
       });
     }
     if (!(error instanceof CelSyntaxError)) throw error;
-    throw new CelCompileError(faultText(source, { at: error.at, message: error.message }), { cause: error });
+    throw new CelCompileError(faultTexts(source, error.faults), { cause: error });
   }
   if (compiler.faults.length > 0) {
-    const shown = compiler.faults.slice(0, MAX_FAULTS).map((fault) => faultText(source, fault));
-    const more = compiler.faults.length - shown.length;
-    throw new CelCompileError(`${shown.join('\n')}${more > 0 ? `\n${more} more errors were truncated` : ''}`);
+    throw new CelCompileError(faultTexts(source, compiler.faults));
   }
+  const { constantError } = compiler;
+  if (constantError !== undefined) throw new CelCompileError(constantError, { stage: 'program instantiation' });
   const { type, run } = compiled;
   const { sizeAt } = environment;
   return {
@@ -133,10 +168,22 @@ export async function runWaiting(
   }
 }
 
+function faultTexts(source: string, faults: readonly Fault[]): string {
+  const sorted = faults.toSorted((a, b) => a.at - b.at);
+  const shown = sorted.slice(0, MAX_FAULTS).map((fault) => faultText(source, fault));
+  const more = faults.length - shown.length;
+  return `${shown.join('\n')}${more > 0 ? `\n${more} more errors were truncated` : ''}`;
+}
+
+/** Characters that are more than one byte long have a wide dot or mark below them. */
+const mark = (char: string, narrow: string, wide: string): string => (char > '\u007f' ? wide : narrow);
+
 function faultText(source: string, { at, message }: Fault): string {
   const before = source.slice(0, at);
   const line = before.split('\n').length;
-  const column = at - (before.lastIndexOf('\n') + 1);
+  const passed = [...before.slice(before.lastIndexOf('\n') + 1)];
   const text = (source.split('\n')[line - 1] ?? '').replaceAll('\t', ' ');
-  return `ERROR: <input>:${line}:${column + 1}: ${message}\n | ${text}\n | ${'.'.repeat(column)}^`;
+  const dots = passed.map((char) => mark(char, '.', '\uff0e')).join('');
+  const caret = mark(source.slice(at, at + 1), '^', '\uff3e');
+  return `ERROR: <input>:${line}:${passed.length + 1}: ${message}\n | ${text}\n | ${dots}${caret}`;
 }

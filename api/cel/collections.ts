@@ -1,6 +1,20 @@
-/** The CEL functions of lists, sets, optionals and numbers. */
+/** The CEL functions of lists, sets and optionals. */
 import { fn, type FunctionRow, method, type Spending } from './functions.ts';
-import { bool, double, duration, dyn, int, list, optional, param, uint } from './types.ts';
+import {
+  bool,
+  bytes,
+  type CelType,
+  double,
+  duration,
+  dyn,
+  int,
+  list,
+  optional,
+  param,
+  string,
+  timestamp,
+  uint,
+} from './types.ts';
 import { comparingCost, reading, readingCost } from './reading-cost.ts';
 import { adapt, CelError, type CelValue, compare, Double, Duration, equal, Optional, Uint } from './values.ts';
 
@@ -38,9 +52,15 @@ function flatten(items: Items, depth: bigint): unknown[] {
   return items.flatMap((item) => (Array.isArray(item) && depth > 0n ? flatten(item, depth - 1n) : [item]));
 }
 
+/** The types of items that have an order. */
+const ORDERED: readonly CelType[] = [int, uint, double, bool, string, bytes, duration, timestamp];
+const ordered = (make: (item: CelType) => FunctionRow): FunctionRow[] => ORDERED.map(make);
+
 const wholeLists: FunctionRow[] = [
-  method('isSorted', [listA], bool, (items: Items) =>
-    items.every((item, index) => index === 0 || compare(adapt(items[index - 1]), adapt(item)) <= 0),
+  ...ordered((item) =>
+    method('isSorted', [list(item)], bool, (items: Items) =>
+      items.every((one, index) => index === 0 || compare(adapt(items[index - 1]), adapt(one)) <= 0),
+    ),
   ),
   method('sum', [list(int)], int, (items: Items) =>
     items.reduce<bigint>((sum, item) => sum + (adapt(item) as bigint), 0n),
@@ -63,8 +83,8 @@ const wholeLists: FunctionRow[] = [
     duration,
     (items: Items) => new Duration(items.reduce<bigint>((sum, item) => sum + (item as Duration).ns, 0n)),
   ),
-  method('min', [listA], A, (items: Items) => extreme(items, -1, 'min')),
-  method('max', [listA], A, (items: Items) => extreme(items, 1, 'max')),
+  ...ordered((item) => method('min', [list(item)], item, (items: Items) => extreme(items, -1, 'min'))),
+  ...ordered((item) => method('max', [list(item)], item, (items: Items) => extreme(items, 1, 'max'))),
   method('indexOf', [listA, A], int, (items: Items, value: CelValue) =>
     BigInt(items.findIndex((item) => equal(adapt(item), value))),
   ),
@@ -77,14 +97,16 @@ const wholeLists: FunctionRow[] = [
     }
     return items.slice(Number(from), Number(to));
   }),
-  method('flatten', [list(dyn)], list(dyn), (items: Items) => flatten(items, 1n)),
+  method('flatten', [list(listA)], listA, (items: Items) => flatten(items, 1n)),
   method('flatten', [list(dyn), int], list(dyn), flatten),
   method('reverse', [listA], listA, (items: Items) => items.toReversed()),
   // A comparison of texts encodes both.
-  method('sort', [listA], listA, (items: Items, spending: Spending) => {
-    spending.spend(readingCost(items) * Math.ceil(Math.log2(items.length + 1)));
-    return items.toSorted((a, b) => compare(adapt(a), adapt(b)));
-  }),
+  ...ordered((item) =>
+    method('sort', [list(item)], list(item), (items: Items, spending: Spending) => {
+      spending.spend(readingCost(items) * Math.ceil(Math.log2(items.length + 1)));
+      return items.toSorted((a, b) => compare(adapt(a), adapt(b)));
+    }),
+  ),
 ];
 
 const lists: FunctionRow[] = [
@@ -129,6 +151,16 @@ const lists: FunctionRow[] = [
   ),
 ];
 
+/** Returns the values of the optionals that have one. */
+function unwrap(items: Items, spending: Spending): CelValue {
+  spending.spend(items.length);
+  return items.flatMap((item) => {
+    const value = adapt(item);
+    if (!(value instanceof Optional)) throw new CelError('no such overload');
+    return value.value === undefined ? [] : [value.value];
+  });
+}
+
 const optionals: FunctionRow[] = [
   fn('optional.of', [A], optional(A), (value: CelValue) => new Optional(value)),
   fn('optional.none', [], optional(dyn), () => new Optional(undefined)),
@@ -138,6 +170,8 @@ const optionals: FunctionRow[] = [
     if (value === undefined) throw new CelError('optional.none() dereference');
     return value;
   }),
+  fn('optional.unwrap', [list(optional(A))], listA, unwrap),
+  method('unwrapOpt', [list(optional(A))], listA, unwrap),
   method('or', [optional(A), optional(A)], optional(A), (a: Optional, b: Optional) => (a.value === undefined ? b : a)),
   method(
     'orValue',
@@ -168,80 +202,4 @@ function numberOf(value: CelValue): number {
   throw new CelError('no such overload');
 }
 
-const NUMBERS = [int, uint, double];
-
-/** Declares the overloads for two to five numbers and for a list. */
-function variadic(name: string, sign: number): FunctionRow[] {
-  const short = name.slice('math.'.length);
-  const pick = (values: readonly CelValue[]): CelValue => extreme(values, sign, short);
-  const rows: FunctionRow[] = [fn(name, [list(dyn)], dyn, pick)];
-  for (const type of NUMBERS) rows.push(fn(name, [type], type, (value: CelValue) => value));
-  for (let count = 2; count <= 5; count += 1) {
-    for (const type of NUMBERS) {
-      rows.push(
-        fn(
-          name,
-          Array.from({ length: count }, () => type),
-          type,
-          (...values: CelValue[]) => pick(values.slice(0, count)),
-        ),
-      );
-    }
-    rows.push(
-      fn(
-        name,
-        Array.from({ length: count }, () => dyn),
-        dyn,
-        (...values: CelValue[]) => pick(values.slice(0, count)),
-      ),
-    );
-  }
-  return rows;
-}
-
-const rounding = (name: string, round: (value: number) => number): FunctionRow =>
-  fn(name, [double], double, ({ value }: Double) => new Double(round(value)));
-const half = (value: number): number => Math.sign(value) * Math.floor(Math.abs(value) + 0.5);
-
-const bits = (name: string, combine: (a: bigint, b: bigint) => bigint): FunctionRow[] => [
-  fn(name, [int, int], int, (a: bigint, b: bigint) => BigInt.asIntN(64, combine(a, b))),
-  fn(name, [uint, uint], uint, (a: Uint, b: Uint) => new Uint(BigInt.asUintN(64, combine(a.value, b.value)))),
-];
-
-function shift(a: bigint, by: bigint, left: boolean): bigint {
-  if (by < 0n) throw new CelError(`math.bitShift${left ? 'Left' : 'Right'}() negative offset: ${by}`);
-  if (by > 63n) return 0n;
-  return BigInt.asIntN(64, left ? a << by : BigInt.asUintN(64, a) >> by);
-}
-
-const math: FunctionRow[] = [
-  ...variadic('math.greatest', 1),
-  ...variadic('math.least', -1),
-  rounding('math.ceil', Math.ceil),
-  rounding('math.floor', Math.floor),
-  rounding('math.trunc', Math.trunc),
-  rounding('math.round', half),
-  fn('math.abs', [double], double, ({ value }: Double) => new Double(Math.abs(value))),
-  fn('math.abs', [int], int, (value: bigint) => {
-    if (value < -(2n ** 63n) + 1n) throw new CelError('integer overflow');
-    return value < 0n ? -value : value;
-  }),
-  fn('math.abs', [uint], uint, (value: Uint) => value),
-  fn('math.sign', [double], double, ({ value }: Double) => new Double(Math.sign(value))),
-  fn('math.sign', [int], int, (value: bigint) => (value > 0n ? 1n : value < 0n ? -1n : 0n)),
-  fn('math.sign', [uint], uint, ({ value }: Uint) => new Uint(value === 0n ? 0n : 1n)),
-  fn('math.sqrt', [double], double, ({ value }: Double) => new Double(Math.sqrt(value))),
-  fn('math.sqrt', [int], double, (value: bigint) => new Double(Math.sqrt(Number(value)))),
-  fn('math.isNaN', [double], bool, ({ value }: Double) => Number.isNaN(value)),
-  fn('math.isInf', [double], bool, ({ value }: Double) => Math.abs(value) === Infinity),
-  fn('math.isFinite', [double], bool, ({ value }: Double) => Number.isFinite(value)),
-  ...bits('math.bitAnd', (a, b) => a & b),
-  ...bits('math.bitOr', (a, b) => a | b),
-  ...bits('math.bitXor', (a, b) => a ^ b),
-  fn('math.bitNot', [int], int, (a: bigint) => ~a),
-  fn('math.bitNot', [uint], uint, ({ value }: Uint) => new Uint(BigInt.asUintN(64, ~value))),
-  fn('math.bitShiftLeft', [int, int], int, (a: bigint, by: bigint) => shift(a, by, true)),
-  fn('math.bitShiftRight', [int, int], int, (a: bigint, by: bigint) => shift(a, by, false)),
-];
-
-export const collectionFunctions: readonly FunctionRow[] = [...lists, ...optionals, ...reading(math)];
+export const collectionFunctions: readonly FunctionRow[] = [...lists, ...optionals];

@@ -7,7 +7,7 @@ import { attempt, type Compiled, type ExpressionCompiler, type Frame } from './c
 import type { Expr } from './parser.ts';
 import { comparingCost } from './reading-cost.ts';
 import { coerce, extent, itemAt, shownKey } from './value-access.ts';
-import { bool, type CelType, dyn, errorType, fits, int, isOpen, join, map, optional, showType } from './types.ts';
+import { bool, type CelType, dyn, fits, int, isOpen, join, map, optional, showType } from './types.ts';
 import { adapt, CelError, type CelValue, equal, hasType, hasMember, Optional } from './values.ts';
 
 /** Returns `undefined` if the call is not one of these operators. */
@@ -39,7 +39,6 @@ export function compileOperator(
 }
 
 function mismatch(compiler: ExpressionCompiler, name: string, args: readonly Compiled[], at: number): Compiled {
-  if (args.some(({ type }) => type.kind === 'error')) return { type: errorType, run: () => null };
   const types = args.map(({ type }) => showType(type)).join(', ');
   return compiler.fault(at, `found no matching overload for '${name}' applied to '(${types})'`);
 }

@@ -37,10 +37,14 @@ export type Run = (frame: Frame) => CelValue;
 export interface Compiled {
   readonly type: CelType;
   readonly run: Run;
+  /** The value of a literal, or of a conversion of one. */
+  readonly constant?: CelValue;
 }
 
 /** The part of the compiler that macros and operators use. */
 export interface ExpressionCompiler {
+  /** Whether the macro `cel.bind` is declared. */
+  readonly bindings: boolean;
   compile(expr: Expr): Compiled;
   /** Compiles with additional variables in scope. Each variable gets a slot in the frame's locals. */
   within<Result>(
@@ -48,6 +52,8 @@ export interface ExpressionCompiler {
     compile: (slots: readonly number[]) => Result,
   ): Result;
   fault(at: number, message: string): Compiled;
+  /** Reports that a constant part of the expression has no value. */
+  failConstant(message: string): void;
   /** Returns the type of a field. Reports a compile error if the type has no such field. */
   fieldType(type: CelType, field: string, at: number): CelType;
 }

@@ -6,27 +6,15 @@
  */
 import type { Compiled, ExpressionCompiler, Frame } from './compiled.ts';
 import { formatFault } from './format-check.ts';
-import type { FunctionTable, Overload } from './functions.ts';
+import type { FunctionTable } from './functions.ts';
 import { literalFault } from './literal-checks.ts';
 import { compileMacro } from './macros.ts';
-import { payForPattern, TYPE_NAMES } from './operators.ts';
-import type { Expr } from './parser.ts';
+import { TYPE_NAMES } from './operators.ts';
+import { dottedName, type Expr } from './parser.ts';
 import { coerce, coerced, keyOf, literalType, selectable } from './value-access.ts';
-import {
-  type CelType,
-  dyn,
-  errorType,
-  fits,
-  isOpen,
-  join,
-  list,
-  map,
-  optional,
-  showType,
-  substitute,
-  typeType,
-} from './types.ts';
-import { CelError, type CelMap, type CelValue, hasType, MessageValue, Optional, TypeValue } from './values.ts';
+import { type CelType, dyn, errorType, fits, isOpen, join, list, map, optional, showType, typeType } from './types.ts';
+import { CelError, type CelMap, type CelValue, MessageValue, Optional, TypeValue } from './values.ts';
+import { compileOverloads, compilePattern, PATTERN_FUNCTIONS } from './compile-call.ts';
 import { compileOperator } from './compile-operators.ts';
 
 export interface Fault {
@@ -39,6 +27,8 @@ export interface Declarations {
   readonly functions: FunctionTable;
   /** Returns the message types that expressions can construct: `Object{…}`. */
   readonly message?: ((name: string) => CelType | undefined) | undefined;
+  /** Whether the macro `cel.bind` is declared. */
+  readonly bindings?: boolean | undefined;
 }
 
 export class Compiler implements ExpressionCompiler {
@@ -47,6 +37,9 @@ export class Compiler implements ExpressionCompiler {
   readonly references = new Set<string>();
   /** The types of all parts of the expression that are values. */
   readonly types = new Map<Expr, CelType>();
+  /** The first error of a constant part, if there is one. */
+  constantError: string | undefined;
+  readonly bindings: boolean;
   readonly #declarations: Declarations;
   readonly #scope: { readonly name: string; readonly type: CelType; readonly slot: number }[] = [];
   #slots = 0;
@@ -55,6 +48,7 @@ export class Compiler implements ExpressionCompiler {
 
   constructor(declarations: Declarations) {
     this.#declarations = declarations;
+    this.bindings = declarations.bindings === true;
   }
 
   /** Compiles with additional variables in scope. Each variable gets a slot in the frame's locals. */
@@ -82,6 +76,10 @@ export class Compiler implements ExpressionCompiler {
     };
   }
 
+  failConstant(message: string): void {
+    this.constantError ??= message;
+  }
+
   compile(expr: Expr): Compiled {
     const compiled = this.#compile(expr);
     this.types.set(expr, compiled.type);
@@ -92,7 +90,7 @@ export class Compiler implements ExpressionCompiler {
     switch (expr.kind) {
       case 'literal': {
         const { value } = expr;
-        return { type: literalType(value), run: () => value };
+        return { type: literalType(value), run: () => value, constant: value };
       }
       case 'ident':
         return this.#ident(expr.name, expr.at);
@@ -142,6 +140,11 @@ export class Compiler implements ExpressionCompiler {
 
   #select(expr: Extract<Expr, { kind: 'select' }>): Compiled {
     const { field, at } = expr;
+    const typeName = this.#typeNameOf(expr);
+    if (typeName !== undefined) {
+      const value = new TypeValue(typeName);
+      return { type: typeType, run: () => value };
+    }
     const operand = this.compile(expr.operand);
     const through = operand.type.kind === 'optional';
     const type = this.fieldType(operand.type.kind === 'optional' ? operand.type.of : operand.type, field, at);
@@ -153,7 +156,7 @@ export class Compiler implements ExpressionCompiler {
     };
     if (expr.optional || through) {
       return {
-        type: optional(type),
+        type: optional(type.kind === 'error' && operand.type.kind !== 'object' ? dyn : type),
         run: (frame) => {
           const value = read(frame);
           return new Optional(value === undefined ? undefined : coerce(type, value));
@@ -174,6 +177,12 @@ export class Compiler implements ExpressionCompiler {
         return found;
       }),
     };
+  }
+
+  /** Returns the name of a type whose name has dots. */
+  #typeNameOf(expr: Expr): string | undefined {
+    const name = dottedName(expr, MOST_PARTS);
+    return name !== undefined && Object.hasOwn(TYPE_NAMES, name) && !this.#isVariable(name) ? name : undefined;
   }
 
   /** Returns the type of a field. Reports a compile error if the type has no such field. */
@@ -305,76 +314,29 @@ export class Compiler implements ExpressionCompiler {
     const asFunction =
       qualified !== undefined && !this.#isVariable(qualified) ? functions.find(qualified, false) : undefined;
     const isMethod = target !== undefined && asFunction === undefined;
-    const overloads = asFunction ?? functions.find(name, isMethod);
+    // A name that is only known with or without a receiver is declared, but none of its overloads matches.
+    const overloads = asFunction ?? functions.find(name, isMethod) ?? (functions.find(name, !isMethod) && []);
     const all = isMethod ? [target, ...expr.args] : expr.args;
     this.#formats += name === 'format' ? 1 : 0;
-    const args = all.map((arg, index) =>
-      index === 1 && PATTERN_FUNCTIONS.has(name) ? payingForPattern(arg, this.compile(arg)) : this.compile(arg),
-    );
+    const args = all.map((arg, index) => {
+      const compiled = this.compile(arg);
+      return index === 1 && PATTERN_FUNCTIONS.has(name) ? compilePattern(this, compiled) : compiled;
+    });
     this.#formats -= name === 'format' ? 1 : 0;
     if (overloads === undefined) return this.fault(at, `undeclared reference to '${name}' (in container '')`);
     const wrong = literalFault(expr) ?? formatFault(expr, (item) => this.types.get(item) ?? dyn);
     if (wrong !== undefined) this.fault(wrong.at, wrong.message);
-    return this.#overloaded(name, overloads, args, { isMethod, at });
+    return compileOverloads(this, { name, isMethod, at, overloads }, args);
   }
 
   #isVariable(qualified: string): boolean {
     const root = qualified.split('.')[0] ?? '';
     return this.#scope.some(({ name }) => name === root) || Object.hasOwn(this.#declarations.variables, root);
   }
-
-  #overloaded(
-    name: string,
-    overloads: readonly Overload[],
-    args: readonly Compiled[],
-    { isMethod, at }: { readonly isMethod: boolean; readonly at: number },
-  ): Compiled {
-    let result: CelType | undefined;
-    const candidates = overloads.filter(({ args: wanted, result: given }) => {
-      if (wanted.length !== args.length) return false;
-      const bound = new Map<string, CelType>();
-      if (!wanted.every((type, index) => fits(type, args[index]?.type ?? dyn, bound))) return false;
-      result = join(result, substitute(given, bound));
-      return true;
-    });
-    const types = args.map(({ type }) => showType(type));
-    if (candidates.length === 0) {
-      if (args.some(({ type }) => type.kind === 'error')) return { type: errorType, run: () => null };
-      const shown = isMethod ? `${types[0] ?? ''}.(${types.slice(1).join(', ')})` : `(${types.join(', ')})`;
-      return this.fault(at, `found no matching overload for '${name}' applied to '${shown}'`);
-    }
-    const [first] = candidates;
-    const known = candidates.length === 1 && args.every(({ type }) => !isOpen(type));
-    const runs = args.map(({ run }) => run);
-    return {
-      type: result ?? dyn,
-      run(frame) {
-        frame.spend(1);
-        const values = runs.map((run) => run(frame));
-        const chosen = known
-          ? first
-          : candidates.find(({ args: wanted }) => wanted.every((type, index) => hasType(values[index] ?? null, type)));
-        if (chosen === undefined) throw new CelError('no such overload');
-        return chosen.run(values, frame);
-      },
-    };
-  }
 }
 
-/** Functions whose second argument is a regular expression. */
-const PATTERN_FUNCTIONS: ReadonlySet<string> = new Set(['matches', 'find', 'findAll']);
-
-function payingForPattern(expr: Expr, compiled: Compiled): Compiled {
-  if (expr.kind === 'literal') return compiled;
-  return {
-    type: compiled.type,
-    run(frame) {
-      const value = compiled.run(frame);
-      if (typeof value === 'string') payForPattern(value, frame);
-      return value;
-    },
-  };
-}
+/** The most parts that the name of a type has. */
+const MOST_PARTS = 3;
 
 /** The members of library values. */
 const OPAQUE_MEMBERS: ReadonlyMap<string, CelType> = new Map(

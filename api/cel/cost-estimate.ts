@@ -90,6 +90,11 @@ class Estimate {
   }
 
   #select(expr: Extract<Expr, { kind: 'select' }>): Range {
+    // The name of a type.
+    if (this.#type(expr).kind === 'type') {
+      this.#paths.set(expr, [expr.field]);
+      return ONE;
+    }
     const operand = this.cost(expr.operand);
     if (expr.optional) return sum(operand, ONE);
     this.#paths.set(expr, [...this.#path(expr.operand), expr.field]);

@@ -35,7 +35,11 @@ const deviceSizes: SizeAt = ([, field, ...steps]) => {
   return steps.length > 2 ? undefined : field === 'attributes' ? MAX_ATTRIBUTE : 0;
 };
 
-export const DEVICE_ENVIRONMENT: CelEnvironment = { variables: { device }, sizeAt: deviceSizes };
+export const DEVICE_ENVIRONMENT: CelEnvironment = {
+  variables: { device },
+  libraries: { bindings: true },
+  sizeAt: deviceSizes,
+};
 
 /** The parts of a device that an expression can read. */
 export interface SelectableDevice {

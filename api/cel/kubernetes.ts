@@ -11,7 +11,8 @@ import { urls } from './kubernetes/url.ts';
 import { reading } from './reading-cost.ts';
 import { string } from './types.ts';
 
-const patches: FunctionRow[] = [
+/** Only mutating policies have them. */
+export const patchFunctions: readonly FunctionRow[] = [
   fn('jsonpatch.escapeKey', [string], string, (key: string) => key.replaceAll('~', '~0').replaceAll('/', '~1')),
 ];
 
@@ -19,6 +20,6 @@ const patches: FunctionRow[] = [
 const STEPS = 4;
 
 export const kubernetesFunctions: readonly FunctionRow[] = reading(
-  [...quantities, ...addresses, ...urls, ...versions, ...formats, ...patches],
+  [...quantities, ...addresses, ...urls, ...versions, ...formats],
   STEPS,
 );

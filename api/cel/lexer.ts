@@ -6,13 +6,30 @@ export interface Token {
   readonly text: string;
   readonly bytes?: Uint8Array;
   readonly at: number;
+  readonly end: number;
+}
+
+export interface SyntaxFault {
+  readonly at: number;
+  readonly message: string;
 }
 
 export class CelSyntaxError extends Error {
+  readonly faults: readonly SyntaxFault[];
+  constructor(...faults: readonly SyntaxFault[]) {
+    super(faults[0]?.message);
+    this.faults = faults;
+  }
+}
+
+/** A text that begins no token. */
+class LexicalError extends Error {
   readonly at: number;
-  constructor(message: string, at: number) {
-    super(message);
+  readonly length: number;
+  constructor(source: string, at: number, length: number) {
+    super(`Syntax error: token recognition error at: '${source.slice(at, at + length)}'`);
     this.at = at;
+    this.length = length;
   }
 }
 
@@ -22,9 +39,32 @@ const IDENT = /[A-Za-z_][A-Za-z0-9_]*/y;
 const STRING_START = /(?:[rR][bB]?|[bB][rR]?)?("""|'''|"|')/y;
 const OPERATOR = /&&|\|\||==|!=|<=|>=|\[\?|\.\?|[-+*/%!<>?:.,()[\]{}]/y;
 
-export function tokenize(source: string): Token[] {
+/** The first characters of operators that have two. cel-go skips the character after one of them together with it. */
+const HALVES: ReadonlySet<string> = new Set(['=', '&', '|']);
+/** The number of faults after which the rest of a text is not read. */
+const MAX_FAULTS = 100;
+
+/** Skips what begins no token, and returns it as faults. */
+export function tokenize(source: string): { readonly tokens: readonly Token[]; readonly faults: SyntaxFault[] } {
   const tokens: Token[] = [];
+  const faults: SyntaxFault[] = [];
   let at = 0;
+  while (at < source.length && faults.length < MAX_FAULTS) {
+    try {
+      at = tokenizeFrom(source, at, tokens);
+    } catch (error) {
+      if (!(error instanceof LexicalError)) throw error;
+      faults.push({ at: error.at, message: error.message });
+      at = error.at + error.length;
+    }
+  }
+  tokens.push({ kind: 'end', text: '<EOF>', at: source.length, end: source.length });
+  return { tokens, faults };
+}
+
+/** Adds tokens up to the end of the source, and returns where it ends. Throws `LexicalError`. */
+function tokenizeFrom(source: string, from: number, tokens: Token[]): number {
+  let at = from;
   const match = (pattern: RegExp): RegExpExecArray | null => {
     pattern.lastIndex = at;
     return pattern.exec(source);
@@ -44,25 +84,25 @@ export function tokenize(source: string): Token[] {
       const text = number[0];
       const hex = /^0[xX]/.test(text);
       const kind = /[uU]$/.test(text) ? 'uint' : !hex && /[.eE]/.test(text) ? 'double' : 'int';
-      tokens.push({ kind, text, at });
+      tokens.push({ kind, text, at, end: at + text.length });
       length = text.length;
     } else if (ident !== null) {
-      tokens.push({ kind: 'ident', text: ident[0], at });
       length = ident[0].length;
+      tokens.push({ kind: 'ident', text: ident[0], at, end: at + length });
     } else {
       const operator = match(OPERATOR);
       if (operator === null) {
         // kube-apiserver does not enable identifiers in backquotes.
-        if (source[at] === '`') throw new CelSyntaxError("unsupported syntax: '`'", at);
-        throw new CelSyntaxError(`Syntax error: token recognition error at: '${source[at] ?? ''}'`, at);
+        if (source[at] === '`') throw new CelSyntaxError({ at, message: "unsupported syntax: '`'" });
+        const [char = ''] = source.slice(at, at + 2);
+        throw new LexicalError(source, at, HALVES.has(char) ? 2 : char.length);
       }
-      tokens.push({ kind: 'op', text: operator[0], at });
       length = operator[0].length;
+      tokens.push({ kind: 'op', text: operator[0], at, end: at + length });
     }
     at += length;
   }
-  tokens.push({ kind: 'end', text: '<EOF>', at: source.length });
-  return tokens;
+  return source.length;
 }
 
 const PLAIN_ESCAPES: ReadonlyMap<string, string> = new Map(
@@ -92,16 +132,16 @@ function stringAt(source: string, at: number, start: RegExpExecArray): { token: 
   const from = at + opening.length;
   const to = closingQuotes(source, from, quotes, raw);
   const length = to === undefined ? 0 : to + quotes.length - at;
-  const refuse = (text: string): CelSyntaxError =>
-    new CelSyntaxError(`Syntax error: token recognition error at: '${text}'`, at);
-  if (to === undefined) throw refuse(source.slice(at).split('\n', 1)[0] ?? '');
+  if (to === undefined) throw new LexicalError(source, at, source.slice(at).split('\n', 1)[0]?.length ?? 1);
+  const refuse = (): LexicalError => new LexicalError(source, at, length);
+  const end = at + length;
   const body = source.slice(from, to).replace(LINE_END, '\n');
   if (prefix.includes('b')) {
-    const bytes = raw ? Buffer.from(body) : bytesOf(body, () => refuse(source.slice(at, at + length)));
-    return { token: { kind: 'bytes', text: body, bytes, at }, length };
+    const bytes = raw ? Buffer.from(body) : bytesOf(body, refuse);
+    return { token: { kind: 'bytes', text: body, bytes, at, end }, length };
   }
-  const text = raw ? body : textOf(body, () => refuse(source.slice(at, at + length)));
-  return { token: { kind: 'string', text, at }, length };
+  const text = raw ? body : textOf(body, refuse);
+  return { token: { kind: 'string', text, at, end }, length };
 }
 
 /** Finds the closing quotes. In a raw literal a backslash has no special meaning. */
@@ -115,7 +155,7 @@ function closingQuotes(source: string, from: number, quotes: string, raw: boolea
   return undefined;
 }
 
-function textOf(body: string, refuse: () => CelSyntaxError): string {
+function textOf(body: string, refuse: () => LexicalError): string {
   return body.replace(ESCAPE, (_all, x: string, u: string, bigU: string, octal: string, plain: string) => {
     const hex = x ?? u ?? bigU;
     if (hex !== undefined) return characterOf(Number.parseInt(hex, 16), refuse);
@@ -127,13 +167,13 @@ function textOf(body: string, refuse: () => CelSyntaxError): string {
 }
 
 /** Rejects surrogates, which are not characters. */
-function characterOf(code: number, refuse: () => CelSyntaxError): string {
+function characterOf(code: number, refuse: () => LexicalError): string {
   if (code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) throw refuse();
   return String.fromCodePoint(code);
 }
 
 /** Decodes a bytes literal, in which a numeric escape is one byte and Unicode escapes are invalid. */
-function bytesOf(body: string, refuse: () => CelSyntaxError): Uint8Array {
+function bytesOf(body: string, refuse: () => LexicalError): Uint8Array {
   const parts: Buffer[] = [];
   let last = 0;
   for (const found of body.matchAll(ESCAPE)) {

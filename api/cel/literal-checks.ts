@@ -2,7 +2,7 @@
  * Checks calls with a literal argument that can never succeed, so that the error appears at compile time instead of run
  * time.
  */
-import { patternOf } from './operators.ts';
+import { patternOf, timestampOf } from './operators.ts';
 import type { Expr } from './parser.ts';
 import { parseDuration, parseTimestamp } from './time.ts';
 import { CelError } from './values.ts';
@@ -22,10 +22,13 @@ export function literalFault({
 }: Extract<Expr, { kind: 'call' }>): { readonly at: number; readonly message: string } | undefined {
   const reader = READERS.get(name);
   const [arg] = args;
-  if (reader === undefined || arg?.kind !== 'literal' || typeof arg.value !== 'string') return undefined;
+  if (reader === undefined || arg?.kind !== 'literal') return undefined;
+  const isSeconds = name === 'timestamp' && typeof arg.value === 'bigint';
+  if (typeof arg.value !== 'string' && !isSeconds) return undefined;
   if (args.length !== 1 || (target !== undefined) !== reader.isMethod) return undefined;
   try {
-    reader.read(arg.value);
+    if (typeof arg.value === 'bigint') timestampOf(arg.value);
+    else reader.read(String(arg.value));
     return undefined;
   } catch (error) {
     if (!(error instanceof CelError)) throw error;

@@ -2,6 +2,7 @@
  * Compiles macros, which look like calls but bind variables or test for a member: `has`, `all`, `map`, `cel.bind`,
  * `optMap` and others. The compiler calls it before it looks for a function.
  */
+import { CelSyntaxError } from './lexer.ts';
 import { attempt, type Compiled, type ExpressionCompiler, type Frame, type Run } from './compiled.ts';
 import type { Expr } from './parser.ts';
 import { bool, type CelType, dyn, fits, int, isOpen, list, map, optional, showType } from './types.ts';
@@ -39,15 +40,31 @@ const TRANSFORMS: ReadonlyMap<string, 'list' | 'map' | 'mapEntry'> = new Map(
   }),
 );
 
-/** Returns `undefined` if the call is not a loop. */
-export function comprehensionOf({ name, target, args, at }: Call): Comprehension | undefined {
-  const [first, second] = args.map((arg) => (arg.kind === 'ident' ? arg.name : undefined));
+/** Returns `undefined` if the call is not a loop. Throws `CelSyntaxError` if a variable is not a name that it may have. */
+export function comprehensionOf(call: Call): Comprehension | undefined {
+  const loop = loopOf(call);
+  loop?.variables.forEach((name, index) => {
+    const at = call.args[index]?.at ?? call.at;
+    if (name === '') throw new CelSyntaxError({ at, message: 'argument must be a simple name' });
+    if (name === '__result__')
+      throw new CelSyntaxError({ at, message: 'iteration variable overwrites accumulator variable' });
+    if (loop.variables.indexOf(name) < index)
+      throw new CelSyntaxError({ at, message: `duplicate variable name: ${name}` });
+  });
+  return loop;
+}
+
+/** An argument that is not a name is an empty one. */
+function loopOf({ name, target, args, at }: Call): Comprehension | undefined {
+  const [first, second] = args.map((arg) => (arg.kind === 'ident' ? arg.name : ''));
   if (target === undefined || first === undefined) return undefined;
   const quantifier = QUANTIFIERS.get(name);
   if (quantifier !== undefined) {
     const variables = args.length === 3 && second !== undefined ? [first, second] : [first];
     const body = args[variables.length];
     if (body === undefined || args.length > 3) return undefined;
+    // The other name of this macro belongs to the library of loops with two variables.
+    if (name === 'existsOne' && variables.length === 1) return undefined;
     return { kind: quantifier, target, variables, filter: undefined, body, at };
   }
   const [, condition, mapped] = args;
@@ -81,8 +98,12 @@ export function comprehensionOf({ name, target, args, at }: Call): Comprehension
 /** Returns `undefined` for an ordinary call. */
 export function compileMacro(compiler: ExpressionCompiler, call: Call): Compiled | undefined {
   const { name, target, args, at } = call;
-  if (target === undefined) return name === 'has' ? hasMember(compiler, args[0], at) : undefined;
-  if (name === 'bind' && target.kind === 'ident' && target.name === 'cel') return bind(compiler, args);
+  const [first] = args;
+  if (target === undefined) {
+    return name === 'has' && first !== undefined && args.length === 1 ? hasMember(compiler, first, at) : undefined;
+  }
+  if (compiler.bindings && name === 'bind' && target.kind === 'ident' && target.name === 'cel')
+    return bind(compiler, args);
   if (name === 'optMap' || name === 'optFlatMap') return optMap(compiler, call, name === 'optFlatMap');
   const loop = comprehensionOf(call);
   if (loop === undefined) return undefined;
@@ -101,11 +122,12 @@ export function compileMacro(compiler: ExpressionCompiler, call: Call): Compiled
   }
 }
 
-function hasMember(compiler: ExpressionCompiler, arg: Expr | undefined, at: number): Compiled {
-  if (arg?.kind !== 'select') return compiler.fault(at, 'invalid argument to has() macro');
+function hasMember(compiler: ExpressionCompiler, arg: Expr, at: number): Compiled {
+  if (arg.kind !== 'select' || arg.optional)
+    throw new CelSyntaxError({ at: arg.at, message: 'invalid argument to has() macro' });
   const operand = compiler.compile(arg.operand);
   const { type } = operand;
-  compiler.fieldType(type.kind === 'optional' ? type.of : type, arg.field, arg.at);
+  compiler.fieldType(type.kind === 'optional' ? type.of : type, arg.field, at);
   return {
     type: bool,
     run(frame) {
@@ -204,11 +226,11 @@ function* steps({ range, slots }: Loop, frame: Frame): Generator<undefined> {
 
 function looped<Result>(
   compiler: ExpressionCompiler,
-  { target, variables, at }: Comprehension,
+  { target, variables }: Comprehension,
   make: (loop: Loop, types: readonly CelType[]) => Result,
 ): Result {
   const range = compiler.compile(target);
-  const types = variableTypes(compiler, range, variables.length, at);
+  const types = variableTypes(compiler, range, variables.length, target.at);
   const declared = variables.map((name, index) => ({ name, type: types[index] ?? dyn }));
   return compiler.within(declared, (slots) => make({ range: range.run, slots }, types));
 }
@@ -217,6 +239,13 @@ function condition(compiler: ExpressionCompiler, expr: Expr): Compiled {
   const compiled = compiler.compile(expr);
   if (fits(bool, compiled.type)) return compiled;
   return compiler.fault(expr.at, `expected type 'bool' but found '${showType(compiled.type)}'`);
+}
+
+/** Checks the filter of a loop, which decides between the result so far and the result with one more element. */
+function checkFilter(compiler: ExpressionCompiler, filter: Compiled | undefined, result: CelType, at: number): void {
+  if (filter === undefined || fits(bool, filter.type)) return;
+  const types = [filter.type, result, result].map(showType).join(', ');
+  compiler.fault(at, `found no matching overload for '_?_:_' applied to '(${types})'`);
 }
 
 function quantifier(compiler: ExpressionCompiler, parts: Comprehension): Compiled {
@@ -251,8 +280,9 @@ function onlyOne(loop: Loop, body: Compiled): Run {
 
 function projection(compiler: ExpressionCompiler, parts: Comprehension): Compiled {
   return looped(compiler, parts, (loop) => {
-    const filter = parts.filter === undefined ? undefined : condition(compiler, parts.filter);
+    const filter = parts.filter === undefined ? undefined : compiler.compile(parts.filter);
     const body = compiler.compile(parts.body);
+    checkFilter(compiler, filter, list(body.type), parts.at);
     return {
       type: list(body.type),
       run(frame) {
@@ -301,11 +331,17 @@ function sortedBy(compiler: ExpressionCompiler, parts: Comprehension): Compiled 
 
 function mapProjection(compiler: ExpressionCompiler, parts: Comprehension): Compiled {
   return looped(compiler, parts, (loop, types) => {
-    const filter = parts.filter === undefined ? undefined : condition(compiler, parts.filter);
+    const filter = parts.filter === undefined ? undefined : compiler.compile(parts.filter);
     const body = compiler.compile(parts.body);
     const isEntry = parts.kind === 'mapEntry';
+    if (isEntry && body.type.kind !== 'map' && !isOpen(body.type)) {
+      const shown = `'(map(dyn, dyn), ${showType(body.type)})'`;
+      return compiler.fault(parts.at, `found no matching overload for 'cel.@mapInsert' applied to ${shown}`);
+    }
+    const type = isEntry ? body.type : map(types[0] ?? dyn, body.type);
+    checkFilter(compiler, filter, type, parts.at);
     return {
-      type: isEntry ? body.type : map(types[0] ?? dyn, body.type),
+      type,
       run(frame) {
         const made: CelMap = new Map();
         const [slot = 0] = loop.slots;

@@ -15,6 +15,8 @@ import {
   list,
   map,
   nullType,
+  opaque,
+  optional,
   param,
   string,
   timestamp,
@@ -164,6 +166,9 @@ function textOf(data: Uint8Array): string {
 
 const NANOS = 1_000_000_000n;
 
+/** Throws `CelError` for seconds that are out of range. */
+export const timestampOf = (seconds: bigint): Timestamp => new Timestamp(seconds * NANOS);
+
 const conversions: FunctionRow[] = [
   fn('int', [int], int, (a: bigint) => a),
   fn('int', [uint], int, (a: Uint) => checkedInt(a.value)),
@@ -196,7 +201,7 @@ const conversions: FunctionRow[] = [
   fn('bool', [string], bool, boolOf),
   fn('timestamp', [timestamp], timestamp, (a: Timestamp) => a),
   ...reading([fn('timestamp', [string], timestamp, parseTimestamp)], PARSING_STEPS),
-  fn('timestamp', [int], timestamp, (a: bigint) => new Timestamp(a * NANOS)),
+  fn('timestamp', [int], timestamp, timestampOf),
   fn('duration', [duration], duration, (a: Duration) => a),
   ...reading([fn('duration', [string], duration, parseDuration)], PARSING_STEPS),
   fn('duration', [int], duration, (a: bigint) => new Duration(a)),
@@ -325,4 +330,9 @@ export const TYPE_NAMES: Readonly<Record<string, CelType>> = {
   map: map(dyn, dyn),
   null_type: nullType,
   type: typeType,
+  optional_type: optional(dyn),
+  'google.protobuf.Timestamp': timestamp,
+  'google.protobuf.Duration': duration,
+  'net.IP': opaque('net.IP'),
+  'net.CIDR': opaque('net.CIDR'),
 };

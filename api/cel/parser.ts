@@ -29,11 +29,31 @@ export interface MessageField {
 }
 
 const MAX_DEPTH = 250;
-const VALUES = "'.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
-/** The tokens that may begin an expression, in the order of the grammar of cel-go. */
-const STARTERS = `{'[', '{', '(', ${VALUES}`;
+const VALUES = "'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+const beginsExpression = ({ kind, text }: Token): boolean =>
+  kind === 'op' ? '.([{-!'.includes(text) : kind !== 'end' && text !== 'in';
+
+/** What the grammar expects at a place. The text lists its tokens in the order of the grammar of cel-go. */
+interface Expected {
+  readonly text: string;
+  readonly fits: (token: Token) => boolean;
+}
+
+const expression = (more: { readonly close?: string; readonly optional?: string } = {}): Expected => ({
+  text: `{'[', '{', '(', ${more.close ?? ''}'.', '-', '!', ${more.optional ?? ''}${VALUES}`,
+  fits: beginsExpression,
+});
+const EXPRESSION = expression();
 /** After the parenthesis of a call, it may also have no arguments. */
-const ARGUMENTS = `{'[', '{', '(', ')', ${VALUES}`;
+const ARGUMENT = expression({ close: "')', " });
+/** An index may be optional. */
+const INDEX = expression({ optional: "'?', " });
+const IDENTIFIER: Expected = { text: 'IDENTIFIER', fits: ({ kind }) => kind === 'ident' };
+const END: Expected = { text: '<EOF>', fits: ({ kind }) => kind === 'end' };
+const symbols = (...texts: readonly string[]): Expected => ({
+  text: texts.length === 1 ? `'${texts[0]}'` : `{${texts.map((text) => `'${text}'`).join(', ')}}`,
+  fits: ({ kind, text }) => kind === 'op' && texts.includes(text),
+});
 const RESERVED: ReadonlySet<string> = new Set(
   'as break const continue else for function if import let loop package namespace return var void while'.split(' '),
 );
@@ -41,31 +61,45 @@ const RESERVED: ReadonlySet<string> = new Set(
 const WORDS: ReadonlySet<string> = new Set(['true', 'false', 'null', 'in']);
 const RELATIONS: ReadonlySet<string> = new Set(['==', '!=', '<', '<=', '>', '>=', 'in']);
 const MAX_INT = 9_223_372_036_854_775_807n;
+const MAX_UINT = 18_446_744_073_709_551_615n;
 
 /** Throws `CelSyntaxError`. */
 export function parse(source: string): Expr {
-  const parser = new Parser(tokenize(source));
-  return parser.whole();
+  const { tokens, faults } = tokenize(source);
+  try {
+    const expr = new Parser(source, tokens).whole();
+    if (faults.length === 0) return expr;
+  } catch (error) {
+    if (!(error instanceof CelSyntaxError)) throw error;
+    faults.push(...error.faults);
+  }
+  throw new CelSyntaxError(...faults);
 }
 
+const syntaxError = (message: string, at: number): CelSyntaxError => new CelSyntaxError({ at, message });
+
 class Parser {
+  readonly #source: string;
   readonly #tokens: readonly Token[];
   #next = 0;
   #depth = 0;
+  /** The number of parentheses, brackets and braces that are open. */
+  #open = 0;
 
-  constructor(tokens: readonly Token[]) {
+  constructor(source: string, tokens: readonly Token[]) {
+    this.#source = source;
     this.#tokens = tokens;
   }
 
   whole(): Expr {
     const expr = this.#expr();
     const token = this.#peek();
-    if (token.kind !== 'end') throw this.#unexpected(token, '<EOF>');
+    if (token.kind !== 'end') throw this.#unexpected(token, END);
     return expr;
   }
 
-  #peek(): Token {
-    return this.#tokens[this.#next] ?? { kind: 'end', text: '<EOF>', at: 0 };
+  #peek(ahead = 0): Token {
+    return this.#tokens[this.#next + ahead] ?? { kind: 'end', text: '<EOF>', at: 0, end: 0 };
   }
 
   #take(): Token {
@@ -83,21 +117,41 @@ class Parser {
     return this.#is(text) ? this.#take() : undefined;
   }
 
-  #expect(text: string): Token {
-    const token = this.#take();
-    if (token.text !== text || token.kind !== 'op') throw this.#unexpected(token, `'${text}'`);
-    return token;
+  #expect(...texts: readonly [string, ...string[]]): Token {
+    const token = this.#peek();
+    const [text] = texts;
+    if (token.text === text && token.kind === 'op') return this.#take();
+    const expected = symbols(...texts);
+    // Like cel-go's parser, which goes on as if the token were there if the rest fits.
+    const restFits = text === ':' ? beginsExpression(token) : token.kind === 'end' && this.#open === 1;
+    if (texts.length === 1 && restFits && !expected.fits(this.#peek(1))) {
+      throw syntaxError(`Syntax error: missing ${expected.text} at '${this.#shown(token)}'`, token.at);
+    }
+    throw this.#unexpected(token, expected);
   }
 
-  #unexpected(token: Token, wanted: string): CelSyntaxError {
-    const shown = token.kind === 'end' ? '<EOF>' : token.text;
-    return new CelSyntaxError(`Syntax error: mismatched input '${shown}' expecting ${wanted}`, token.at);
+  /** Parses what stands in parentheses, brackets or braces, after the opening one. */
+  #within<Result>(parse: () => Result): Result {
+    this.#open += 1;
+    const result = parse();
+    this.#open -= 1;
+    return result;
+  }
+
+  #shown({ kind, at, end }: Token): string {
+    return kind === 'end' ? '<EOF>' : this.#source.slice(at, end);
+  }
+
+  /** Returns the error of the token that comes next. Like cel-go's, it is superfluous if the token after it fits. */
+  #unexpected(token: Token, { text, fits }: Expected): CelSyntaxError {
+    const what = fits(this.#peek(1)) ? 'extraneous' : 'mismatched';
+    return syntaxError(`Syntax error: ${what} input '${this.#shown(token)}' expecting ${text}`, token.at);
   }
 
   #expr(): Expr {
     this.#depth += 1;
     if (this.#depth > MAX_DEPTH) {
-      throw new CelSyntaxError(`expression recursion limit exceeded: ${MAX_DEPTH}`, this.#peek().at);
+      throw syntaxError(`expression recursion limit exceeded: ${MAX_DEPTH}`, this.#peek().at);
     }
     const condition = this.#or();
     const question = this.#accept('?');
@@ -158,8 +212,7 @@ class Parser {
     const token = this.#accept('!') ?? this.#accept('-');
     if (token === undefined) return this.#member();
     this.#depth += 1;
-    if (this.#depth > MAX_DEPTH)
-      throw new CelSyntaxError(`expression recursion limit exceeded: ${MAX_DEPTH}`, token.at);
+    if (this.#depth > MAX_DEPTH) throw syntaxError(`expression recursion limit exceeded: ${MAX_DEPTH}`, token.at);
     const next = this.#peek();
     let expr: Expr;
     if (token.text === '-' && (next.kind === 'int' || next.kind === 'double')) {
@@ -179,25 +232,32 @@ class Parser {
     for (;;) {
       const dot = this.#accept('.') ?? this.#accept('.?');
       if (dot !== undefined) {
-        const token = this.#take();
+        const token = this.#peek();
         if (token.kind !== 'ident' || WORDS.has(token.text)) {
-          throw new CelSyntaxError(`Syntax error: no viable alternative at input '${dot.text}'`, token.at);
+          if (WORDS.has(token.text) && token.text !== 'in') throw this.#unexpected(token, IDENTIFIER);
+          const input = this.#source.slice(dot.at, token.end);
+          throw syntaxError(`Syntax error: no viable alternative at input '${input}'`, token.at);
         }
+        this.#take();
         const open = dot.text === '.' ? this.#accept('(') : undefined;
         if (open !== undefined) {
-          expr = { kind: 'call', target: expr, name: token.text, args: this.#arguments(')'), at: open.at };
+          expr = { kind: 'call', target: expr, name: token.text, args: this.#arguments(), at: open.at };
         } else expr = { kind: 'select', operand: expr, field: token.text, optional: dot.text === '.?', at: dot.at };
         continue;
       }
       const bracket = this.#accept('[') ?? this.#accept('[?');
       if (bracket !== undefined) {
-        const index = this.#expr();
-        this.#expect(']');
+        const index = this.#within(() => {
+          if (bracket.text === '[' && !beginsExpression(this.#peek())) throw this.#unexpected(this.#peek(), INDEX);
+          const inner = this.#expr();
+          this.#expect(']');
+          return inner;
+        });
         expr = call(bracket.text === '[' ? '_[_]' : '_[?_]', [expr, index], bracket.at);
         continue;
       }
       if (this.#is('{')) {
-        const name = typeName(expr);
+        const name = dottedName(expr);
         if (name === undefined) return expr;
         expr = this.#message(name);
         continue;
@@ -206,13 +266,16 @@ class Parser {
     }
   }
 
-  #arguments(close: string): Expr[] {
-    const args: Expr[] = [];
-    if (this.#accept(close) !== undefined) return args;
-    do args.push(this.#expr());
-    while (this.#accept(',') !== undefined);
-    this.#expect(close);
-    return args;
+  #arguments(): Expr[] {
+    if (this.#accept(')') !== undefined) return [];
+    if (!beginsExpression(this.#peek())) throw this.#unexpected(this.#peek(), ARGUMENT);
+    return this.#within(() => {
+      const args: Expr[] = [];
+      do args.push(this.#expr());
+      while (this.#accept(',') !== undefined);
+      this.#expect(')');
+      return args;
+    });
   }
 
   #message(name: string): Expr {
@@ -220,18 +283,21 @@ class Parser {
     const fields: MessageField[] = [];
     while (!this.#is('}')) {
       const optional = this.#accept('?') !== undefined;
-      const token = this.#take();
-      if (token.kind !== 'ident' || WORDS.has(token.text)) throw this.#unexpected(token, 'IDENTIFIER');
+      const token = this.#peek();
+      if (token.kind !== 'ident' || WORDS.has(token.text)) throw this.#unexpected(token, IDENTIFIER);
+      this.#take();
       const colon = this.#expect(':');
       fields.push({ name: token.text, value: this.#expr(), optional, at: colon.at });
       if (this.#accept(',') === undefined) break;
     }
-    this.#expect('}');
+    this.#expect('}', ',');
     return { kind: 'message', name, fields, at };
   }
 
   #primary(): Expr {
-    const token = this.#take();
+    const token = this.#peek();
+    if (!beginsExpression(token) && token.text !== '[?') throw this.#unexpected(token, EXPRESSION);
+    this.#take();
     const { at } = token;
     switch (token.kind) {
       case 'int':
@@ -246,36 +312,29 @@ class Parser {
         return this.#identifier(token);
       case 'op':
         if (token.text === '(') {
-          const inner = this.#expr();
-          this.#expect(')');
-          return inner;
+          return this.#within(() => {
+            const inner = this.#expr();
+            this.#expect(')');
+            return inner;
+          });
         }
         if (token.text === '[' || token.text === '[?') return this.#list(at, token.text === '[?');
         if (token.text === '{') return this.#map(at);
-        if (token.text === '.') return this.#identifier(this.#take());
-        throw this.#notAnExpression(token);
-      default:
-        throw this.#notAnExpression(token);
+        return this.#identifier(this.#take());
+      case 'end':
+        throw this.#unexpected(token, EXPRESSION);
     }
-  }
-
-  /** Returns the error of the token that was taken last. */
-  #notAnExpression(token: Token): CelSyntaxError {
-    const [caller, open] = this.#tokens.slice(Math.max(0, this.#next - 3), this.#next - 1);
-    const isArgument = caller?.kind === 'ident' && open?.kind === 'op' && open.text === '(';
-    return this.#unexpected(token, isArgument ? ARGUMENTS : STARTERS);
   }
 
   #identifier(token: Token): Expr {
     const { text, at } = token;
-    if (token.kind !== 'ident') throw this.#unexpected(token, 'IDENTIFIER');
+    if (token.kind !== 'ident') throw syntaxError("Syntax error: no viable alternative at input '.'", at);
     if (text === 'true' || text === 'false') return { kind: 'literal', value: text === 'true', at };
     if (text === 'null') return { kind: 'literal', value: null, at };
-    if (text === 'in') throw this.#notAnExpression(token);
-    if (RESERVED.has(text)) throw new CelSyntaxError(`reserved identifier: ${text}`, at);
+    if (RESERVED.has(text)) throw syntaxError(`reserved identifier: ${text}`, at);
     const open = this.#accept('(');
     if (open !== undefined) {
-      return { kind: 'call', target: undefined, name: text, args: this.#arguments(')'), at: open.at };
+      return { kind: 'call', target: undefined, name: text, args: this.#arguments(), at: open.at };
     }
     return { kind: 'ident', name: text, at };
   }
@@ -290,7 +349,7 @@ class Parser {
       items.push({ value: this.#expr(), optional });
       if (this.#accept(',') === undefined) break;
     }
-    this.#expect(']');
+    this.#expect(']', ',');
     return { kind: 'list', items, at };
   }
 
@@ -303,7 +362,7 @@ class Parser {
       entries.push({ key, value: this.#expr(), optional });
       if (this.#accept(',') === undefined) break;
     }
-    this.#expect('}');
+    this.#expect('}', ',');
     return { kind: 'map', entries, at };
   }
 }
@@ -316,18 +375,20 @@ function number(token: Token, negative: boolean, at: number): Expr {
   const { text, kind } = token;
   if (kind === 'double') {
     const value = Number(text);
+    if (!Number.isFinite(value)) throw syntaxError('invalid double literal', at);
     return { kind: 'literal', value: new Double(negative ? -value : value), at };
   }
   const magnitude = BigInt(text.replace(/[uU]$/, ''));
+  if (kind === 'uint' && magnitude > MAX_UINT) throw syntaxError('invalid uint literal', at);
   if (kind === 'uint') return { kind: 'literal', value: new Uint(magnitude), at };
-  if (magnitude > MAX_INT + (negative ? 1n : 0n)) throw new CelSyntaxError('invalid int literal', at);
+  if (magnitude > MAX_INT + (negative ? 1n : 0n)) throw syntaxError('invalid int literal', at);
   return { kind: 'literal', value: negative ? -magnitude : magnitude, at };
 }
 
-/** Returns the type name of an expression such as `Object.spec`. */
-function typeName(expr: Expr): string | undefined {
+/** Returns the name of an expression such as `Object.spec`, which may be that of a type, if it has at most so many parts. */
+export function dottedName(expr: Expr, parts = Infinity): string | undefined {
   if (expr.kind === 'ident') return expr.name;
-  if (expr.kind !== 'select' || expr.optional) return undefined;
-  const outer = typeName(expr.operand);
+  if (expr.kind !== 'select' || expr.optional || parts <= 1) return undefined;
+  const outer = dottedName(expr.operand, parts - 1);
   return outer === undefined ? undefined : `${outer}.${expr.field}`;
 }

@@ -153,7 +153,6 @@ const rows: readonly FunctionRow[] = [
   method('substring', [S, int], S, (text: string, from: bigint) => substring(text, from)),
   method('substring', [S, int, int], S, (text: string, from: bigint, to: bigint) => substring(text, from, to)),
   method('trim', [S], S, trim),
-  method('reverse', [S], S, (text: string) => chars(text).toReversed().join('')),
   method('join', [list(S)], S, (parts: readonly string[], spending: Spending) => join(parts, '', spending)),
   method('join', [list(S), S], S, (parts: readonly string[], separator: string, spending: Spending) =>
     join(parts, separator, spending),
@@ -174,8 +173,6 @@ const rows: readonly FunctionRow[] = [
   method('findAll', [S, S, int], list(S), findAll),
 ];
 
-/** The cost factor of reversing, which handles each character separately. */
-const REVERSING = 3;
 const SEARCHES: ReadonlySet<string> = new Set(['indexOf', 'lastIndexOf']);
 const PATTERNS: ReadonlySet<string> = new Set(['find', 'findAll']);
 
@@ -191,7 +188,6 @@ function paid(row: FunctionRow): FunctionRow {
         if (typeof first === 'string') {
           const sought = typeof second === 'string' ? second : '';
           if (PATTERNS.has(row.name)) spending.spend(MATCHING_STEPS + matchCost(first, sought));
-          else if (row.name === 'reverse') spending.spend(REVERSING * textCost(first.length));
           else spending.spend(textCost(first.length) * (SEARCHES.has(row.name) ? textCost(sought.length) || 1 : 1));
         }
         return run(args, spending);

@@ -58,6 +58,8 @@ export function showType(type: CelType): string {
       return 'timestamp';
     case 'null':
       return 'null';
+    case 'error':
+      return '!error!';
     default:
       return type.kind;
   }

@@ -2,7 +2,7 @@
  * Maps the claims of a verified token to a user: the validation rules and mappings of an authentication configuration, in CEL.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
-import { compile, type Program } from '../../api/cel/cel.ts';
+import { CelCompileError, compile, type Program } from '../../api/cel/cel.ts';
 import { type CelType, dyn, map, string } from '../../api/cel/types.ts';
 import type { UserInfo } from './authentication.ts';
 import { isRecord } from './jwt.ts';
@@ -66,9 +66,8 @@ function compiled(source: unknown, variables: Readonly<Record<string, CelType>>,
   try {
     return compile(source, { variables });
   } catch (error) {
-    throw new Error(`${at}: compilation failed: ${error instanceof Error ? error.message : String(error)}`, {
-      cause: error,
-    });
+    if (!(error instanceof CelCompileError)) throw error;
+    throw new Error(`${at}: ${error.reason}`, { cause: error });
   }
 }
 

@@ -212,7 +212,7 @@ function compiled(source: string, environment: CelEnvironment): Program | Broken
     return program.type.kind === 'bool' ? program : { broken: 'cel expression must evaluate to a bool' };
   } catch (error) {
     if (!(error instanceof CelCompileError)) throw error;
-    return { broken: `compilation failed: ${error.message}` };
+    return { broken: error.reason };
   }
 }
 
@@ -227,7 +227,8 @@ function compiledMessage(
     refuse('messageExpression must evaluate to a string');
   } catch (error) {
     if (!(error instanceof CelCompileError)) throw error;
-    refuse(`messageExpression compilation failed: ${error.message}`);
+    const stage = error.stage === 'compilation' ? 'compilation' : 'instantiation';
+    refuse(`messageExpression ${stage} failed: ${error.message}`);
   }
   return undefined;
 }

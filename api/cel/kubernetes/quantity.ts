@@ -54,7 +54,8 @@ export const quantities: readonly FunctionRow[] = [
     return new Quantity(value);
   }),
   fn('isQuantity', [string], bool, (text: string) => quantityOf(text) !== undefined),
-  method('sign', [quantity], int, ({ value }: Quantity) => (value.nano > 0n ? 1n : value.nano < 0n ? -1n : 0n)),
+  // As in Kubernetes, whose documentation names a method, it is a function.
+  fn('sign', [quantity], int, ({ value }: Quantity) => (value.nano > 0n ? 1n : value.nano < 0n ? -1n : 0n)),
   method(
     'isGreaterThan',
     [quantity, quantity],

@@ -1,8 +1,8 @@
 /** A policy with compiled expressions. Each version of a policy is compiled once. */
 import { quoteText } from '../../../api/meta/quote.ts';
-import { struct } from '../../../api/cel/admission-variables.ts';
+import { PATCH_DECLARATIONS, struct } from '../../../api/cel/admission-variables.ts';
 import { type CelEnvironment, CelCompileError, compile } from '../../../api/cel/cel.ts';
-import { type CelType, dyn, string } from '../../../api/cel/types.ts';
+import { type CelType, dyn } from '../../../api/cel/types.ts';
 import { CelError, type CelValue, CostExceeded } from '../../../api/cel/values.ts';
 import { ADMISSION_VARIABLES, type Bindings, Expression, LazyVariables } from './expressions.ts';
 import type { Policy } from './policy-types.ts';
@@ -41,22 +41,14 @@ export function compiledPolicy(policy: Policy): CompiledPolicy {
   return known;
 }
 
-const patchType = struct('JSONPatch', { op: string, path: string, from: string, value: dyn });
-
-/** `Object` and the types inside it. */
-export function patchMessage(name: string): CelType | undefined {
-  if (name === 'JSONPatch') return patchType;
-  return name === 'Object' || name.startsWith('Object.') ? { kind: 'object', name, field: () => dyn } : undefined;
-}
-
 function compileAll(policy: Policy): CompiledPolicy {
   const { spec = {} } = policy;
   const types: Record<string, CelType> = {};
   const variables = new Map<string, Expression>();
   const environment: CelEnvironment = {
     variables: { ...ADMISSION_VARIABLES, variables: struct('kubernetes.variables', types) },
-    message: patchMessage,
   };
+  const patches: CelEnvironment = { ...environment, ...PATCH_DECLARATIONS };
   for (const { name, expression } of spec.variables ?? []) {
     const variable = new Expression(expression, environment);
     // A variable can only use the variables before it.
@@ -79,7 +71,10 @@ function compileAll(policy: Policy): CompiledPolicy {
     audits: (spec.auditAnnotations ?? []).map(({ key, valueExpression }) => ({ key, value: ready(valueExpression) })),
     mutations: (spec.mutations ?? []).map((mutation) => ({
       patchType: mutation.patchType,
-      expression: ready(mutation.applyConfiguration?.expression ?? mutation.jsonPatch?.expression ?? ''),
+      expression: new Expression(
+        mutation.applyConfiguration?.expression ?? mutation.jsonPatch?.expression ?? '',
+        patches,
+      ),
     })),
     variables,
   };

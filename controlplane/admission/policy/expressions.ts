@@ -63,7 +63,7 @@ export class Expression {
         this.#program = compile(this.source, this.#environment);
       } catch (error) {
         if (!(error instanceof CelCompileError)) throw error;
-        this.#program = new CelError(`compilation failed: ${error.message}`);
+        this.#program = new CelError(error.reason);
       }
     }
     if (this.#program instanceof CelError) throw this.#program;

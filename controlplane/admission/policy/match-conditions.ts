@@ -1,7 +1,7 @@
 /** Match conditions of admission webhooks and of authorization webhooks. */
 import { struct } from '../../../api/cel/admission-variables.ts';
 import { CelCompileError, compile, type Program } from '../../../api/cel/cel.ts';
-import { bool, dyn, list, map, string } from '../../../api/cel/types.ts';
+import { bool, dyn, list, map, showType, string } from '../../../api/cel/types.ts';
 import { CelError, CostExceeded, Pending } from '../../../api/cel/values.ts';
 import type { Authorizer } from '../../authorization/authorization.ts';
 import type { MatchConditionCompiler } from '../../authorization/authorization-config.ts';
@@ -82,9 +82,9 @@ export const authorizationCondition: MatchConditionCompiler = (expression) => {
   try {
     program = compile(expression, { variables: { request: reviewType } });
   } catch (error) {
-    if (error instanceof CelCompileError) throw new Error(`compilation failed: ${error.message}`, { cause: error });
+    if (error instanceof CelCompileError) throw new Error(error.reason, { cause: error });
     throw error;
   }
-  if (program.type.kind !== bool.kind) throw new Error('must evaluate to bool');
+  if (program.type.kind !== bool.kind) throw new Error(`must evaluate to bool but got ${showType(program.type)}`);
   return { matches: (review) => program.run(() => review) === true };
 };

@@ -10,6 +10,7 @@ const OBJECT = {
 };
 const environment = {
   variables: { self: dyn, oldSelf: dyn, n: int, names: list(string), labels: map(string, string) },
+  libraries: { bindings: true, jsonPatch: true },
 };
 const BINDINGS: Readonly<Record<string, unknown>> = {
   self: OBJECT,
@@ -104,8 +105,8 @@ export const cel: Target = {
     'lists.range(100000)',
     '.reverse()',
     '.transformMap(k, v, ',
-    'math.greatest(',
-    'base64.encode(',
+    'jsonpatch.escapeKey(',
+    'optional.unwrap([',
     'quantity("1")',
     'url("http://a")',
     'ip("::1")',

@@ -2,19 +2,16 @@
  * Implements `expression-checks.ts` with CEL: the variables that are available at the place of an expression, and the type that
  * it must have.
  */
-import { namespaceType, requestType, struct } from '../../../../api/cel/admission-variables.ts';
-import { compile, CelCompileError, type CelEnvironment } from '../../../../api/cel/cel.ts';
 import {
-  bool,
-  dyn,
-  isExactly,
-  isOpen,
-  list,
-  opaque,
-  showType,
-  string,
-  type CelType,
-} from '../../../../api/cel/types.ts';
+  jsonPatchesType,
+  namespaceType,
+  PATCH_DECLARATIONS,
+  patchObject,
+  requestType,
+  struct,
+} from '../../../../api/cel/admission-variables.ts';
+import { compile, CelCompileError, type CelEnvironment } from '../../../../api/cel/cel.ts';
+import { bool, dyn, isExactly, isOpen, opaque, showType, string, type CelType } from '../../../../api/cel/types.ts';
 import { DEVICE_ENVIRONMENT } from '../../../../api/cel/device-environment.ts';
 import {
   type ExpressionChecker,
@@ -27,18 +24,6 @@ import {
 /** The cost limit of a device selector. */
 const MAX_DEVICE_COST = 1_000_000;
 
-/** Returns the type of `Object` or of a type inside it. The types are the same for every kind. */
-function patchMessage(name: string): CelType | undefined {
-  if (name === 'JSONPatch') return jsonPatch;
-  return name === 'Object' || name.startsWith('Object.') ? applied(name) : undefined;
-}
-
-function applied(name: string): CelType {
-  return { kind: 'object', name, field: () => dyn };
-}
-
-const jsonPatch = struct('JSONPatch', { op: string, path: string, from: string, value: dyn });
-
 /** The type to which an expression of a place must evaluate. A place without a row accepts any type. */
 const WANTED: Readonly<Partial<Record<ExpressionPlace, CelType>>> = {
   matchCondition: bool,
@@ -46,8 +31,8 @@ const WANTED: Readonly<Partial<Record<ExpressionPlace, CelType>>> = {
   deviceSelector: bool,
   messageExpression: string,
   auditAnnotation: string,
-  applyConfiguration: applied('Object'),
-  jsonPatch: list(jsonPatch),
+  applyConfiguration: patchObject('Object'),
+  jsonPatch: jsonPatchesType,
 };
 
 function environmentOf(question: ExpressionQuestion): CelEnvironment {
@@ -61,8 +46,8 @@ function environmentOf(question: ExpressionQuestion): CelEnvironment {
     known['authorizer.requestResource'] = opaque('kubernetes.authorization.ResourceCheck');
   }
   if (variables.length > 0) known['variables'] = variablesType(variables, { ...question, variables: [] });
-  const patches = place === 'applyConfiguration' || place === 'jsonPatch' || place === 'variable';
-  return patches ? { variables: known, message: patchMessage } : { variables: known };
+  const patches = place === 'applyConfiguration' || place === 'jsonPatch';
+  return patches ? { variables: known, ...PATCH_DECLARATIONS } : { variables: known };
 }
 
 /** Each variable has the type of its expression. A variable whose expression does not compile has the dynamic type. */
@@ -97,7 +82,7 @@ export const checkExpression: ExpressionChecker = (question) => {
   try {
     ({ type, maxCost } = compile(expression, environmentOf(question)));
   } catch (error) {
-    if (error instanceof CelCompileError) return `compilation failed: ${error.message}`;
+    if (error instanceof CelCompileError) return error.reason;
     throw error;
   }
   if (place === 'deviceSelector' && (maxCost ?? 0) > MAX_DEVICE_COST) return TOO_COMPLEX;

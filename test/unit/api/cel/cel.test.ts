@@ -48,8 +48,9 @@ const VALUES: readonly (readonly [string, unknown])[] = [
   ['object.spec[?"replicas"].value()', 3],
   ['optional.of(1).optMap(x, x + 1).value()', 2],
   ['[?optional.none(), 1]', [1]],
+  ['[optional.of(1), optional.none()].unwrapOpt() + optional.unwrap([optional.of(2)])', [1, 2]],
+  ["sign(quantity('-1k')) + sign(quantity('0'))", -1],
   ["{?'a': optional.none(), 'b': 1}", { b: 1 }],
-  ['cel.bind(x, 2, x * x)', 4],
   ["'%s is %d, %.2f, %x'.format([dyn('a'), 1, 1.5, 255])", 'a is 1, 1.50, ff'],
   ["'%s has %d of %s'.format([object.metadata.name, object.spec.replicas, [1, 'a']])", 'web has 3 of [1, a]'],
   ["'%s: %d%%'.format(['a', 50])", 'a: 50%'],
@@ -63,7 +64,6 @@ const VALUES: readonly (readonly [string, unknown])[] = [
   ['object.spec.names.isSorted()', false],
   ['[3, 1, 2].max() + [3, 1, 2].min() + [1, 2].sum()', 7],
   ['sets.contains([1, 2, 3], [2]) && sets.intersects([1], [1, 2]) && sets.equivalent([1, 1], [1])', true],
-  ['math.greatest(1, 5, 3) + math.least([4, 2])', 7],
   ["quantity('1Gi').isGreaterThan(quantity('1000Mi')) && quantity('50k').add(1000).asInteger() == 51000", true],
   ["ip('10.0.0.1').family() == 4 && cidr('10.0.0.0/8').containsIP('10.1.2.3') && !isIP('1.2.3')", true],
   ["url('https://a.b:80/c?d=e').getHost() + url('https://a.b:80/c?d=e').getQuery()['d'][0]", 'a.b:80e'],
@@ -78,7 +78,6 @@ const VALUES: readonly (readonly [string, unknown])[] = [
   ["int('42') + int(2.9)", 44],
   ['type(1) == int && type("a") == string', true],
   ["r'a\\b' == 'a\\\\b' && \"\\u0041\" == 'A'", true],
-  ["jsonpatch.escapeKey('a/b~c')", 'a~1b~0c'],
 ];
 
 describe('an expression has the value that the CEL definition specifies', () => {
@@ -88,7 +87,7 @@ describe('an expression has the value that the CEL definition specifies', () => 
 const FAILURES: readonly (readonly [string, string])[] = [
   ["object.data['x']", 'no such key: data'],
   ['1 / 0', 'division by zero'],
-  ["int('many')", "type conversion error from 'string' to 'int'"],
+  ['int(object.metadata.name)', "type conversion error from 'string' to 'int'"],
   ['[1][3]', 'index out of bounds: 3'],
   ['9223372036854775807 + 1', 'integer overflow'],
   ['object.metadata.name + 1', 'no such overload'],

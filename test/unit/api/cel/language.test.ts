@@ -74,7 +74,7 @@ const REFUSED: Readonly<Record<string, readonly string[]>> = {
     String.raw`b'\u0041'`,
     String.raw`'\400'`,
   ],
-  'integers out of range': ['int(-9223372036854775808.0)', 'int(1e19)', 'uint(-1)', 'math.abs(-9223372036854775808)'],
+  'integers out of range': ['int(-9223372036854775808.0)', 'int(1e19)', 'uint(-1)'],
   'days that the calendar does not have': [
     "timestamp('2023-02-30T00:00:00Z')",
     "timestamp('2023-02-29T00:00:00Z')",

@@ -1,0 +1,96 @@
+/**
+ * Compiles calls of functions whose arguments are compiled: it chooses the overloads that fit their types, and evaluates what
+ * cel-go evaluates when it creates a program (conversions of constants, literal patterns).
+ */
+import type { Compiled, ExpressionCompiler } from './compiled.ts';
+import type { Overload } from './functions.ts';
+import { patternOf, payForPattern } from './operators.ts';
+import { type CelType, dyn, fits, isOpen, join, showType, substitute } from './types.ts';
+import { CelError, type CelValue, hasType } from './values.ts';
+
+export interface CalledFunction {
+  readonly name: string;
+  /** Whether the first argument is the receiver. */
+  readonly isMethod: boolean;
+  readonly at: number;
+  readonly overloads: readonly Overload[];
+}
+
+export function compileOverloads(
+  compiler: ExpressionCompiler,
+  { name, isMethod, at, overloads }: CalledFunction,
+  args: readonly Compiled[],
+): Compiled {
+  let result: CelType | undefined;
+  const candidates = overloads.filter(({ args: wanted, result: given }) => {
+    if (wanted.length !== args.length) return false;
+    const bound = new Map<string, CelType>();
+    if (!wanted.every((type, index) => fits(type, args[index]?.type ?? dyn, bound))) return false;
+    result = join(result, substitute(given, bound));
+    return true;
+  });
+  if (candidates.length === 0) {
+    const [first = '', ...rest] = args.map(({ type }) => showType(type));
+    const shown = isMethod ? `${first}.(${rest.join(', ')})` : `(${[first, ...rest].join(', ')})`;
+    return compiler.fault(at, `found no matching overload for '${name}' applied to '${shown}'`);
+  }
+  const [first] = candidates;
+  const known = candidates.length === 1 && args.every(({ type }) => !isOpen(type));
+  const runs = args.map(({ run }) => run);
+  const chosenFor = (values: readonly CelValue[]): Overload | undefined =>
+    candidates.find(({ args: wanted }) => wanted.every((type, index) => hasType(values[index] ?? null, type)));
+  const constant = isMethod || args.length !== 1 || !CONVERSIONS.has(name) ? undefined : args[0]?.constant;
+  const converted = constant === undefined ? undefined : convert(compiler, chosenFor([constant]), constant);
+  return {
+    ...(converted === undefined ? {} : { constant: converted }),
+    type: result ?? dyn,
+    run(frame) {
+      frame.spend(1);
+      const values = runs.map((run) => run(frame));
+      const chosen = known ? first : chosenFor(values);
+      if (chosen === undefined) throw new CelError('no such overload');
+      return chosen.run(values, frame);
+    },
+  };
+}
+
+/** The functions that convert types. Of a constant, they are evaluated when the expression is compiled. */
+const CONVERSIONS: ReadonlySet<string> = new Set(
+  'bool bytes double duration dyn int string timestamp type uint'.split(' '),
+);
+
+/** Returns the converted constant. An error is one of the whole expression. */
+function convert(compiler: ExpressionCompiler, overload: Overload | undefined, constant: CelValue) {
+  try {
+    return overload?.run([constant], { spend: () => undefined });
+  } catch (error) {
+    if (!(error instanceof CelError)) throw error;
+    compiler.failConstant(error.message);
+    return undefined;
+  }
+}
+
+/** Functions whose second argument is a regular expression. */
+export const PATTERN_FUNCTIONS: ReadonlySet<string> = new Set(['matches', 'find', 'findAll']);
+
+/** A literal pattern is read with the expression, and its error is one of the expression. Any other one is paid for. */
+export function compilePattern(compiler: ExpressionCompiler, compiled: Compiled): Compiled {
+  const { constant, type, run } = compiled;
+  if (typeof constant === 'string') {
+    try {
+      patternOf(constant);
+    } catch (error) {
+      if (!(error instanceof CelError)) throw error;
+      compiler.failConstant(error.message);
+    }
+  }
+  if (constant !== undefined) return compiled;
+  return {
+    type,
+    run(frame) {
+      const value = run(frame);
+      if (typeof value === 'string') payForPattern(value, frame);
+      return value;
+    },
+  };
+}
