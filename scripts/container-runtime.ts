@@ -179,6 +179,13 @@ export function ensureEtcd(say: (text: string) => void): void {
   installPackages(['etcd-server'], 'the tests of several control planes need etcd');
 }
 
+/** Installs conntrack, by which the agent deletes UDP connections to endpoints that are gone. */
+export function ensureConntrack(say: (text: string) => void): void {
+  if (has('conntrack')) return;
+  say('installing conntrack with apt');
+  installPackages(['conntrack'], 'the tests of services need conntrack');
+}
+
 /** The image archive for a host without a registry, made once. */
 export function ensureImages(directory: string, say: (text: string) => void): string {
   const archive = join(directory, 'orchlet-images.tar');

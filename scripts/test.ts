@@ -12,6 +12,7 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { basename, dirname, join, relative } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
 import {
+  ensureConntrack,
   ensureEtcd,
   ensureImages,
   ensureRegistry,
@@ -168,6 +169,7 @@ async function startRuntimes(directory: string, env: NodeJS.ProcessEnv, runtimes
   env['ORCHLET_TEST_REGISTRY'] = ensureRegistry(say);
   ensureWireguard(say);
   ensureEtcd(say);
+  ensureConntrack(say);
 }
 
 /** Runs failed files again, alone, if they are few. Those that pass then are flaky. */

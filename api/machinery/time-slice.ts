@@ -23,6 +23,9 @@ function continueFirst(): void {
   if (waiting.length > 0) setImmediate(continueFirst);
 }
 
+/** What work checks after each unit to know whether to yield. */
+export type Slice = Pick<TimeSlice, 'isSpent'>;
+
 export class TimeSlice {
   readonly #clock: Pick<Clock, 'monotonic'>;
   readonly #lengthMs: number;

@@ -56,21 +56,25 @@ interface Cost {
   readonly turn: number;
 }
 
-/** Returns the milliseconds of this process, of its longest turn of the event loop, and on the clock. */
+const processorMs = (): number => {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
+};
+
+/** Returns the processor time of this process and of its longest turn of the event loop, and the time on the clock. */
 async function measured(work: () => Promise<void>): Promise<Cost> {
-  let [last, turn] = [performance.now(), 0];
-  const ticker = setInterval(() => {
-    turn = Math.max(turn, performance.now() - last);
-    last = performance.now();
-  }, 1);
-  const before = process.cpuUsage();
-  const startMs = performance.now();
+  const [before, startMs] = [processorMs(), performance.now()];
+  let [last, turn] = [before, 0];
+  const endTurn = (): void => {
+    const now = processorMs();
+    turn = Math.max(turn, now - last);
+    last = now;
+  };
+  const ticker = setInterval(endTurn, 1);
   await work();
-  const { user, system } = process.cpuUsage(before);
-  const wall = performance.now() - startMs;
-  turn = Math.max(turn, performance.now() - last);
+  endTurn();
   clearInterval(ticker);
-  return { cpu: (user + system) / 1000, wall, turn };
+  return { cpu: processorMs() - before, wall: performance.now() - startMs, turn };
 }
 
 const shown = (ms: number): string => `${ms.toFixed(1)} ms`;

@@ -1,7 +1,6 @@
 /**
- * Computes the netfilter rules of service ports, as input of `iptables-restore --noflush`: one transaction for each table, with
- * the chains that differ from the last one. Pure. All rules are in chains whose names begin with `ORC-`. The built-in chains
- * only get the jumps of `JUMPS`, which `iptables.ts` maintains.
+ * Computes the netfilter rules of service ports, as lines of `iptables-restore`. Pure. All rules are in chains whose names
+ * begin with `ORC-`. The built-in chains only get the jumps of `JUMPS`, which `iptables.ts` maintains.
  *
  * A packet is marked for masquerading if it comes from outside the cluster, from this host, or from the endpoint that
  * it goes to.
@@ -10,8 +9,6 @@ import { createHash } from 'node:crypto';
 import type { Family } from './addresses.ts';
 import type { NameServer, RuleSettings } from './rule-writer.ts';
 import type { Endpoint, ServicePort } from './service-ports.ts';
-import type { PortChange } from './service-table.ts';
-import { type Difference, TrackedValues } from './tracked-values.ts';
 
 export interface Jump {
   readonly table: 'nat' | 'filter';
@@ -63,88 +60,8 @@ export interface PortRules {
   readonly chains: ReadonlyMap<string, readonly string[]>;
 }
 
-export class IptablesTransactions {
-  readonly #nat = new TrackedValues();
-  readonly #filter = new TrackedValues();
-  /** The rules of all ports, sorted by id when they are written, so that equal states produce equal rules. */
-  readonly #ports = new Map<ServicePort, PortRules>();
-  #settings: RuleSettings;
-  #changed = true;
-
-  constructor(settings: RuleSettings) {
-    this.#settings = settings;
-  }
-
-  /** Takes changes. Pauses after each service. */
-  *change(changes: readonly PortChange[]): Generator<void, void> {
-    this.#changed ||= changes.length > 0;
-    for (const { before } of changes) for (const port of before) this.#remove(port);
-    for (const { after } of changes) {
-      for (const port of after) this.#add(port);
-      yield;
-    }
-  }
-
-  configure(settings: RuleSettings): void {
-    if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return;
-    const before = this.#settings;
-    this.#settings = settings;
-    this.#changed = true;
-    if (settings.podCidrs.join() === before.podCidrs.join()) return;
-    for (const port of [...this.#ports.keys()]) {
-      this.#remove(port);
-      this.#add(port);
-    }
-  }
-
-  /** The next transaction writes all rules. `existing` are our chains of the nat table, whichever process created them. */
-  forget(existing: Iterable<string>): void {
-    this.#changed = true;
-    this.#nat.forget(existing);
-    this.#filter.forget();
-  }
-
-  /** Returns an empty text if nothing differs. Call `commit` once it has been run. */
-  transaction(): string {
-    if (!this.#changed) return '';
-    const ports = [...this.#ports.entries()].toSorted(([a], [b]) => (a.id < b.id ? -1 : 1)).map(([, rules]) => rules);
-    for (const [chain, rules] of sharedNatChains(this.#settings, ports)) this.#nat.set(chain, rules.join('\n'));
-    for (const [chain, rules] of filterChains(this.#settings, ports)) this.#filter.set(chain, rules.join('\n'));
-    return tableText('nat', this.#nat.differences()) + tableText('filter', this.#filter.differences());
-  }
-
-  commit(): void {
-    this.#changed = false;
-    this.#nat.commit();
-    this.#filter.commit();
-  }
-
-  #add(port: ServicePort): void {
-    const rules = portRules(port, this.#settings);
-    this.#ports.set(port, rules);
-    for (const [chain, lines] of rules.chains) this.#nat.set(chain, lines.join('\n'));
-  }
-
-  #remove(port: ServicePort): void {
-    for (const chain of this.#ports.get(port)?.chains.keys() ?? []) this.#nat.delete(chain);
-    this.#ports.delete(port);
-  }
-}
-
-/** A chain must be flushed in the same transaction before it can be deleted. */
-function tableText(table: string, differences: readonly Difference[]): string {
-  if (differences.length === 0) return '';
-  const lines = [
-    `*${table}`,
-    ...differences.map(({ name }) => `:${name} - [0:0]`),
-    ...differences.flatMap(({ after }) => (after === undefined || after === '' ? [] : [after])),
-    ...differences.filter(({ after }) => after === undefined).map(({ name }) => `-X ${name}`),
-    'COMMIT',
-  ];
-  return `${lines.join('\n')}\n`;
-}
-
-function sharedNatChains(settings: RuleSettings, ports: readonly PortRules[]): [string, string[]][] {
+/** The chains of the nat table that all ports share. */
+export function sharedNatChains(settings: RuleSettings, ports: readonly PortRules[]): [string, string[]][] {
   const { masqueradeBit, podCidrs, nameServer, nodePortRanges } = settings;
   const mark = markOf(masqueradeBit);
   return [
@@ -199,7 +116,7 @@ function redirects({ addresses, port }: NameServer): string[] {
   );
 }
 
-function filterChains(settings: RuleSettings, ports: readonly PortRules[]): [string, string[]][] {
+export function filterChains(settings: RuleSettings, ports: readonly PortRules[]): [string, string[]][] {
   const { family, masqueradeBit, nameServer, localhostNodePorts, podCidrs } = settings;
   return [
     [

@@ -2,7 +2,8 @@
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { inSlices, TimeSlice } from '../../../api/machinery/time-slice.ts';
 import type { Family } from './addresses.ts';
-import { IptablesTransactions, JUMPS } from './iptables-rules.ts';
+import { JUMPS } from './iptables-rules.ts';
+import { IptablesTransactions } from './iptables-transactions.ts';
 import type { PacketFilter } from './iptables.ts';
 import type { RuleSettings, RuleWriter } from './rule-writer.ts';
 import type { PortChange } from './service-table.ts';
@@ -30,16 +31,18 @@ export class IptablesWriter implements RuleWriter {
     const { family } = settings;
     const transactions = this.#transactions.get(family) ?? new IptablesTransactions(settings);
     this.#transactions.set(family, transactions);
-    transactions.configure(settings);
-    await inSlices(transactions.change(changes), new TimeSlice(this.#clock));
+    const slice = new TimeSlice(this.#clock);
+    await inSlices(transactions.configure(settings, slice), slice);
+    await inSlices(transactions.change(changes, slice), slice);
     const isFirst = !this.#known.has(family);
-    if (isFirst) transactions.forget(await this.#filter.chains(family));
-    const text = transactions.transaction();
-    if (text === '') return;
+    if (isFirst) await inSlices(transactions.forget(await this.#filter.chains(family), slice), slice);
+    const parts = await inSlices(transactions.transaction(slice), slice);
+    if (parts.length === 0) return;
     this.#known.delete(family);
-    await this.#filter.apply(family, text);
+    for (const part of parts) await this.#filter.apply(family, part);
     if (isFirst) await this.#filter.ensureJumps(family, JUMPS);
-    transactions.commit();
+    slice.begin();
+    await inSlices(transactions.commit(slice), slice);
     this.#known.add(family);
   }
 

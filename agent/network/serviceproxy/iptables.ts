@@ -6,6 +6,7 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { assertSucceeded, runWithInput } from '../run-with-input.ts';
 import { ACCEPT_JUMPS, CHAIN_PREFIX, JUMPS, type Jump } from './iptables-rules.ts';
+import { CHAINS_OF_A_PART } from './iptables-transactions.ts';
 import type { Family } from './addresses.ts';
 
 const execute = promisify(execFile);
@@ -101,13 +102,12 @@ class IptablesTools implements PacketFilter {
       while (await this.#succeeds(family, jump, '-C')) await this.#rule(family, jump, '-D');
     for (const [index, table] of TABLES.entries()) {
       const chains = own[index] ?? [];
-      if (chains.length === 0) continue;
-      const lines = [
-        `*${table}`,
-        ...chains.map((chain) => `:${chain} - [0:0]`),
-        ...chains.map((chain) => `-X ${chain}`),
-      ];
-      await this.apply(family, [...lines, 'COMMIT', ''].join('\n'));
+      // A chain can be deleted when no other one refers to it.
+      for (const line of [(chain: string) => `:${chain} - [0:0]`, (chain: string) => `-X ${chain}`])
+        for (let at = 0; at < chains.length; at += CHAINS_OF_A_PART) {
+          const part = chains.slice(at, at + CHAINS_OF_A_PART);
+          await this.apply(family, [`*${table}`, ...part.map(line), 'COMMIT', ''].join('\n'));
+        }
     }
   }
 
@@ -163,9 +163,14 @@ class IptablesTools implements PacketFilter {
   }
 }
 
-/** The names of our chains in the output of `iptables-save`. */
-const chainNames = (saved: string): string[] =>
-  [...saved.matchAll(/^:(\S+) /gm)].map(([, chain = '']) => chain).filter((chain) => chain.startsWith(CHAIN_PREFIX));
+/** The names of our chains in the output of `iptables-save` for one table, which begins with the chains. */
+const chainNames = (saved: string): string[] => {
+  const firstRule = saved.indexOf('\n-A ');
+  const chains = firstRule === -1 ? saved : saved.slice(0, firstRule);
+  return [...chains.matchAll(/^:(\S+) /gm)]
+    .map(([, chain = '']) => chain)
+    .filter((chain) => chain.startsWith(CHAIN_PREFIX));
+};
 
 /**
  * Docker inserts the rules that accept its networks' traffic before all others except this chain, whenever it creates a

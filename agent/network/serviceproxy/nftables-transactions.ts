@@ -1,15 +1,17 @@
 /**
- * Turns the nftables objects of one address family into transactions that write only what differs from the last one. Pure.
+ * Turns the nftables objects of one address family into transactions that write only what differs from the last one. Pure. The
+ * generators yield when their slice is spent, and run one after the other.
  *
  * Kernels before 6.2 count a reference to a chain from a map for a short time after the element is gone, so a chain that is no
  * longer needed is emptied first, and deleted by a later transaction (`tidy`).
  */
+import type { Slice } from '../../../api/machinery/time-slice.ts';
 import type { ExpiringElement } from '../nftables.ts';
 import { baseObjects, type NftObjects, type NftSet, portObjects, tableType } from './nftables-rules.ts';
 import type { RuleSettings } from './rule-writer.ts';
 import type { PortChange } from './service-table.ts';
 import type { ServicePort } from './service-ports.ts';
-import { type Difference, TrackedValues } from './tracked-values.ts';
+import { type Difference, joinLines, TrackedValues } from './tracked-values.ts';
 
 /** How long a chain stays after its last reference, until the kernel certainly counts none. */
 const STALE_MS = 1000;
@@ -42,16 +44,19 @@ export class NftablesTransactions {
     this.#enter(this.#base);
   }
 
-  /** Takes changes, which the next transaction writes. Yields after each service, so that the caller can pause. */
-  *change(changes: readonly PortChange[]): Generator<void, void> {
-    for (const { before } of changes) for (const port of before) this.#remove(port);
+  /** Takes changes, which the next transaction writes. */
+  *change(changes: readonly PortChange[], slice: Slice): Generator<void, void> {
+    for (const { before } of changes) {
+      for (const port of before) this.#remove(port);
+      if (slice.isSpent) yield;
+    }
     for (const { after } of changes) {
       for (const port of after) this.#add(port);
-      yield;
+      if (slice.isSpent) yield;
     }
   }
 
-  configure(settings: RuleSettings): void {
+  *configure(settings: RuleSettings, slice: Slice): Generator<void, void> {
     if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return;
     const before = this.#settings;
     this.#settings = settings;
@@ -62,14 +67,15 @@ export class NftablesTransactions {
     for (const port of [...this.#objects.keys()]) {
       this.#remove(port);
       this.#add(port);
+      if (slice.isSpent) yield;
     }
   }
 
   /** Makes the next transaction replace the table, because its state is unknown. */
-  forget(): void {
+  *forget(slice: Slice): Generator<void, void> {
     this.#isNew = true;
     this.#stale.clear();
-    for (const values of [this.#chains, this.#sets, this.#elements]) values.forget();
+    for (const values of [this.#chains, this.#sets, this.#elements]) yield* values.forget(slice);
   }
 
   /** Whether there are clients with session affinity, whom a transaction that replaces the table has to write again. */
@@ -78,48 +84,61 @@ export class NftablesTransactions {
   }
 
   /**
-   * Returns the commands that write what differs; an empty text if nothing does. Yields after each part, so that the caller can
-   * pause. After nft has run it, `commit` has to be called. `clients` are the elements of the affinity sets of a table that is
-   * replaced, by the names of the sets.
+   * Returns the commands that write what differs; an empty text if nothing does. After nft has run it, `commit` has to be
+   * called. `clients` are the elements of the affinity sets of a table that is replaced, by the names of the sets.
    */
-  *transaction(clients: ReadonlyMap<string, readonly ExpiringElement[]> = new Map()): Generator<void, string> {
-    const table = this.#table;
-    const chains = this.#chains.differences();
-    const sets = this.#sets.differences();
-    const elements = this.#elements.differences();
-    yield;
+  *transaction(
+    slice: Slice,
+    clients: ReadonlyMap<string, readonly ExpiringElement[]> = new Map(),
+  ): Generator<void, string> {
     const lines: string[] = [];
-    if (this.#isNew) lines.push(`add table ${table}`, `delete table ${table}`, `add table ${table}`);
-    for (const { name, after = '' } of sets.filter(isAdded))
-      lines.push(`add ${kindOf(after)} ${table} ${name} { ${after}; }`);
-    for (const { name, after = '' } of chains.filter(isAdded)) {
+    for (const line of this.#lines(yield* this.#differences(slice), clients)) {
+      lines.push(line);
+      if (slice.isSpent) yield;
+    }
+    return yield* joinLines(lines, slice);
+  }
+
+  *#differences(slice: Slice): Generator<void, Differences> {
+    const chains = yield* this.#chains.differences(slice);
+    const sets = yield* this.#sets.differences(slice);
+    const elements = yield* this.#elements.differences(slice);
+    return { chains, sets, elements };
+  }
+
+  *#lines(
+    { chains, sets, elements }: Differences,
+    clients: ReadonlyMap<string, readonly ExpiringElement[]>,
+  ): Generator<string, void> {
+    const table = this.#table;
+    if (this.#isNew) yield* [`add table ${table}`, `delete table ${table}`, `add table ${table}`];
+    for (const { name, before, after = '' } of sets)
+      if (before === undefined) yield `add ${kindOf(after)} ${table} ${name} { ${after}; }`;
+    for (const { name, before, after = '' } of chains) {
+      if (before !== undefined) continue;
       const [hook = ''] = after.split(BREAK, 1);
-      lines.push(`add chain ${table} ${name}${hook === '' ? '' : ` { ${hook} }`}`);
-      yield;
+      yield `add chain ${table} ${name}${hook === '' ? '' : ` { ${hook} }`}`;
     }
-    for (const { name } of chains.filter(exists)) lines.push(`flush chain ${table} ${name}`);
-    lines.push(...this.#elementLines('delete', elements.filter(exists)));
-    for (const { name, before = '' } of sets.filter(isGone)) lines.push(`delete ${kindOf(before)} ${table} ${name}`);
-    for (const { name, after } of chains) {
-      for (const rule of after?.split(BREAK).slice(1) ?? []) lines.push(`add rule ${table} ${name} ${rule}`);
-      yield;
-    }
-    lines.push(...this.#elementLines('add', elements.filter(isWanted)));
+    for (const { name, before } of chains) if (before !== undefined) yield `flush chain ${table} ${name}`;
+    yield* this.#elementLines('delete', elements);
+    for (const { name, before = '', after } of sets)
+      if (after === undefined) yield `delete ${kindOf(before)} ${table} ${name}`;
+    for (const { name, after } of chains)
+      for (const rule of after?.split(BREAK).slice(1) ?? []) yield `add rule ${table} ${name} ${rule}`;
+    yield* this.#elementLines('add', elements);
     for (const [set, addresses] of this.#isNew ? clients : []) {
       if (this.#sets.get(set) === undefined) continue;
       for (const part of chunks(addresses.map(({ address, seconds }) => `${address} expires ${seconds}s`)))
-        lines.push(`add element ${table} ${set} { ${part.join(', ')} }`);
-      yield;
+        yield `add element ${table} ${set} { ${part.join(', ')} }`;
     }
-    return lines.length === 0 ? '' : `${lines.join('\n')}\n`;
   }
 
   /** Records that nft has run the transaction. `nowMs` is monotonic time, as in `tidy`. */
-  commit(nowMs: number): void {
-    for (const { name, after } of this.#chains.differences())
+  *commit(nowMs: number, slice: Slice): Generator<void, void> {
+    for (const { name, after } of yield* this.#chains.differences(slice))
       if (after === undefined) this.#stale.set(name, nowMs);
       else this.#stale.delete(name);
-    for (const values of [this.#chains, this.#sets, this.#elements]) values.commit();
+    for (const values of [this.#chains, this.#sets, this.#elements]) yield* values.commit(slice);
     this.#isNew = false;
   }
 
@@ -178,26 +197,30 @@ export class NftablesTransactions {
     }
   }
 
-  #elementLines(verb: 'add' | 'delete', differences: readonly Difference[]): string[] {
+  /** Commands for up to `MOST_ELEMENTS` elements of one set. */
+  *#elementLines(verb: 'add' | 'delete', differences: readonly Difference[]): Generator<string, void> {
     const bySet = new Map<string, string[]>();
-    for (const { name, after } of differences) {
+    const command = (set: string, list: readonly string[]): string =>
+      `${verb} element ${this.#table} ${set} { ${list.join(', ')} }`;
+    for (const { name, before, after } of differences) {
+      if ((verb === 'add' ? after : before) === undefined) continue;
       const [set = '', key = ''] = name.split(BREAK);
-      const text = verb === 'add' ? (after ?? '') : key;
-      const list = bySet.get(set);
-      if (list === undefined) bySet.set(set, [text]);
-      else list.push(text);
+      const list = bySet.get(set) ?? [];
+      bySet.set(set, list);
+      list.push(verb === 'add' ? (after ?? '') : key);
+      if (list.length === MOST_ELEMENTS) yield command(set, list.splice(0));
     }
-    return [...bySet].flatMap(([set, list]) =>
-      chunks(list).map((part) => `${verb} element ${this.#table} ${set} { ${part.join(', ')} }`),
-    );
+    for (const [set, list] of bySet) if (list.length > 0) yield command(set, list);
   }
 }
 
+interface Differences {
+  readonly chains: readonly Difference[];
+  readonly sets: readonly Difference[];
+  readonly elements: readonly Difference[];
+}
+
 const isAffinitySet = ({ declaration }: NftSet): boolean => declaration.includes('timeout');
-const isAdded = ({ before }: Difference): boolean => before === undefined;
-const isGone = ({ after }: Difference): boolean => after === undefined;
-const exists = ({ before }: Difference): boolean => before !== undefined;
-const isWanted = ({ after }: Difference): boolean => after !== undefined;
 
 /** A map has the type of its values after a colon. */
 const kindOf = (declaration: string): string => (declaration.includes(' : ') ? 'map' : 'set');

@@ -57,19 +57,20 @@ export class NftablesWriter implements RuleWriter {
     const transactions = this.#transactions.get(family) ?? new NftablesTransactions(table, settings);
     this.#transactions.set(family, transactions);
     this.#masqueradeBit = settings.masqueradeBit;
-    transactions.configure(settings);
     const slice = new TimeSlice(clock);
-    await inSlices(transactions.change(changes), slice);
-    if (!this.#known.has(family)) transactions.forget();
+    await inSlices(transactions.configure(settings, slice), slice);
+    await inSlices(transactions.change(changes, slice), slice);
+    if (!this.#known.has(family)) await inSlices(transactions.forget(slice), slice);
     await this.#tidy(transactions);
     const needsClients = !this.#known.has(family) && transactions.hasAffinity;
     const clients = needsClients ? await nft.expiringElements(table, tableType(family)) : undefined;
     slice.begin();
-    const text = await inSlices(transactions.transaction(clients), slice);
+    const text = await inSlices(transactions.transaction(slice, clients), slice);
     if (text === '') return;
     const isFirst = !this.#known.delete(family);
     await nft.run(text);
-    transactions.commit(clock.monotonic());
+    slice.begin();
+    await inSlices(transactions.commit(clock.monotonic(), slice), slice);
     this.#known.add(family);
     if (isFirst) await this.#acceptElsewhere(family);
   }
@@ -139,6 +140,7 @@ function probeScript(table: string): string {
     port,
     { ...port, id: 'a/b:', clusterIp: '192.0.2.4', nodePort: 0, loadBalancerIps: [], affinitySeconds: 1 },
   ];
-  inOneSlice(transactions.change([{ before: [], after }]));
-  return inOneSlice(transactions.transaction());
+  const slice = { isSpent: false };
+  inOneSlice(transactions.change([{ before: [], after }], slice));
+  return inOneSlice(transactions.transaction(slice));
 }

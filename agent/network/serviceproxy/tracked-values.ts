@@ -1,7 +1,10 @@
 /**
  * Values by name, as they should be and as they were last written. The rule writers keep chains, sets and elements in it, so
- * that a transaction has only what differs, and costs as much as the change.
+ * that a transaction has only what differs, and costs as much as the change. Generators yield when their slice is spent; no
+ * value may be set before they have ended.
  */
+import type { Slice } from '../../../api/machinery/time-slice.ts';
+
 export interface Difference {
   readonly name: string;
   /** `undefined` if it does not exist. */
@@ -27,34 +30,53 @@ export class TrackedValues {
     if (this.#desired.delete(name)) this.#touched.add(name);
   }
 
-  differences(): Difference[] {
+  *differences(slice: Slice): Generator<void, Difference[]> {
     const found: Difference[] = [];
     for (const name of this.#touched) {
       const [before, after] = [this.#written.get(name), this.#desired.get(name)];
       if (before !== after) found.push({ name, before, after });
+      if (slice.isSpent) yield;
     }
     return found;
   }
 
   /** All differences have been written. */
-  commit(): void {
+  *commit(slice: Slice): Generator<void, void> {
     for (const name of this.#touched) {
       const value = this.#desired.get(name);
       if (value === undefined) this.#written.delete(name);
       else this.#written.set(name, value);
+      if (slice.isSpent) yield;
     }
     this.#touched.clear();
   }
 
   /** Forgets what was written. `existing` names are there with unknown values. */
-  forget(existing: Iterable<string> = []): void {
+  *forget(slice: Slice, existing: Iterable<string> = []): Generator<void, void> {
     this.#written.clear();
     this.#touched.clear();
-    for (const name of this.#desired.keys()) this.#touched.add(name);
+    for (const name of this.#desired.keys()) {
+      this.#touched.add(name);
+      if (slice.isSpent) yield;
+    }
     for (const name of existing) {
       // No value has a NUL.
       this.#written.set(name, '\0');
       this.#touched.add(name);
+      if (slice.isSpent) yield;
     }
   }
+}
+
+/** The number of lines that are joined at once. */
+const LINES_OF_A_PART = 1000;
+
+/** Joins lines to a text in which each ends with a line break. */
+export function* joinLines(lines: readonly string[], slice: Slice): Generator<void, string> {
+  let text = '';
+  for (let at = 0; at < lines.length; at += LINES_OF_A_PART) {
+    text += `${lines.slice(at, at + LINES_OF_A_PART).join('\n')}\n`;
+    if (slice.isSpent) yield;
+  }
+  return text;
 }

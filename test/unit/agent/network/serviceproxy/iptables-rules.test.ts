@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { IptablesTransactions } from '../../../../../agent/network/serviceproxy/iptables-rules.ts';
+import {
+  CHAINS_OF_A_PART,
+  IptablesTransactions,
+} from '../../../../../agent/network/serviceproxy/iptables-transactions.ts';
 import type { RuleSettings } from '../../../../../agent/network/serviceproxy/rule-writer.ts';
 import { inOneSlice } from '../../../../../api/machinery/time-slice.ts';
 import type { ServicePort } from '../../../../../agent/network/serviceproxy/service-ports.ts';
@@ -14,14 +17,23 @@ const SETTINGS: RuleSettings = {
   localhostNodePorts: false,
 };
 
+/** Work that ends in its first slice. */
+const SLICE = { isSpent: false };
+
 function transactions(ports: readonly ServicePort[], settings: RuleSettings = SETTINGS): IptablesTransactions {
   const made = new IptablesTransactions(settings);
-  inOneSlice(made.change([{ before: [], after: ports }]));
+  inOneSlice(made.change([{ before: [], after: ports }], SLICE));
   return made;
 }
 
 const textOf = (ports: readonly ServicePort[], settings?: RuleSettings): string =>
-  transactions(ports, settings).transaction();
+  transaction(transactions(ports, settings));
+
+function transaction(rules: IptablesTransactions): string {
+  const parts = inOneSlice(rules.transaction(SLICE));
+  assert.ok(parts.length <= 1);
+  return parts[0] ?? '';
+}
 
 const lines = (text: string, ...parts: readonly string[]): string[] =>
   text.split('\n').filter((line) => parts.every((part) => line.includes(part)));
@@ -97,12 +109,12 @@ describe('the service rules', () => {
   it('are written as far as they differ from the last transaction', () => {
     const [web, old] = [port(), port({ id: 'shop/old:http', clusterIp: '10.96.0.8' })];
     const rules = transactions([web, old]);
-    const first = rules.transaction();
+    const first = transaction(rules);
     assert.equal(lines(first, 'DNAT --to-destination').length, 6);
-    rules.commit();
-    assert.equal(rules.transaction(), '');
-    inOneSlice(rules.change([{ before: [old], after: [] }]));
-    const second = rules.transaction();
+    inOneSlice(rules.commit(SLICE));
+    assert.equal(transaction(rules), '');
+    inOneSlice(rules.change([{ before: [old], after: [] }], SLICE));
+    const second = transaction(rules);
     assert.equal(lines(second, '--to-destination').length, 0, 'the chains of the other service stay');
     assert.equal(lines(second, '-A ORC-SERVICES', '10.96.0.7').length, 2);
     const deleted = lines(second, '-X ').map((line) => line.slice(3));
@@ -110,19 +122,61 @@ describe('the service rules', () => {
     // A chain must be flushed in the same transaction before it can be deleted.
     for (const chain of deleted) assert.equal(lines(second, `:${chain} - [0:0]`).length, 1);
     assert.doesNotMatch(second, /\*filter/);
-    rules.commit();
-    assert.equal(rules.transaction(), '');
+    inOneSlice(rules.commit(SLICE));
+    assert.equal(transaction(rules), '');
   });
 
   it('delete the chains of an earlier process, and are written again after they were lost', () => {
     const rules = transactions([port()]);
-    rules.forget(['ORC-SVC-OF-ANOTHER', 'ORC-SERVICES']);
-    const text = rules.transaction();
+    inOneSlice(rules.forget(['ORC-SVC-OF-ANOTHER', 'ORC-SERVICES'], SLICE));
+    const text = transaction(rules);
     assert.equal(lines(text, '-X ORC-SVC-OF-ANOTHER').length, 1);
     assert.equal(lines(text, '-X ORC-SERVICES').length, 0);
-    rules.commit();
-    rules.forget([]);
-    assert.equal(lines(rules.transaction(), 'DNAT --to-destination').length, 3);
+    inOneSlice(rules.commit(SLICE));
+    inOneSlice(rules.forget([], SLICE));
+    assert.equal(lines(transaction(rules), 'DNAT --to-destination').length, 3);
+  });
+
+  it('of many services are written in parts, of which none needs a later one', () => {
+    const kernel = new Chains();
+    const portsOf = (endpoints: number): ServicePort[] =>
+      Array.from({ length: 600 }, (_, number) =>
+        port({
+          id: `shop/s${number}:http`,
+          clusterIp: `10.96.${number >> 8}.${number & 255}`,
+          nodePort: 30_000 + number,
+          cluster: Array.from({ length: endpoints }, (_each, at) => ({ ip: `10.${at}.0.${number & 255}`, port: 8080 })),
+        }),
+      );
+    const [few, many] = [portsOf(2), portsOf(3)];
+    const rules = transactions(few);
+    const write = (): number => {
+      const parts = inOneSlice(rules.transaction(SLICE));
+      for (const part of parts) kernel.apply(part);
+      inOneSlice(rules.commit(SLICE));
+      return parts.length;
+    };
+    assert.ok(write() > 2);
+    assert.equal(kernel.rulesOf('ORC-SERVICES').length, 1201);
+    inOneSlice(rules.change([{ before: few, after: many }], SLICE));
+    assert.ok(write() > 1);
+    inOneSlice(rules.change([{ before: many, after: portsOf(1).slice(0, 10) }], SLICE));
+    assert.ok(write() > 2);
+    assert.equal(kernel.names.filter((name) => name.startsWith('ORC-SEP-')).length, 10);
+  });
+
+  it('of many services are computed in slices', () => {
+    const ports = Array.from({ length: 600 }, (_, number) => port({ id: `shop/s${number}:http` }));
+    const rules = new IptablesTransactions(SETTINGS);
+    const changes = ports.map((each) => ({ before: [], after: [each] }));
+    const spent = { isSpent: true };
+    const pauses = (work: Generator<void, unknown>): number => [...work].length;
+    assert.ok(pauses(rules.change(changes, spent)) >= ports.length);
+    assert.ok(pauses(rules.forget([], spent)) >= ports.length);
+    assert.ok(pauses(rules.transaction(spent)) >= ports.length);
+    assert.ok(pauses(rules.commit(spent)) >= ports.length);
+    const moved = { ...SETTINGS, podCidrs: ['10.9.0.0/24'] };
+    assert.ok(pauses(rules.configure(moved, spent)) >= ports.length);
   });
 
   it('have chain names within the maximum length', () => {
@@ -149,3 +203,40 @@ describe('the service rules', () => {
     assert.equal(lines(text, '-A ORC-REFUSE -p udp', '--dport 5300', '! --src-type LOCAL -j DROP').length, 1);
   });
 });
+
+/** Chains as the kernel has them: it refuses jumps to chains that do not exist, and to delete chains that others jump to. */
+class Chains {
+  readonly #rules = new Map<string, string[]>();
+
+  get names(): string[] {
+    return [...this.#rules.keys()];
+  }
+
+  rulesOf(chain: string): readonly string[] {
+    return this.#rules.get(chain) ?? [];
+  }
+
+  apply(part: string): void {
+    const declared = lines(part, ' - [0:0]');
+    assert.ok(declared.length <= CHAINS_OF_A_PART + 2, 'and those of the filter table');
+    for (const line of part.split('\n')) {
+      const [verb = '', chain = ''] = line.split(' ');
+      if (verb.startsWith(':')) this.#rules.set(verb.slice(1), []);
+      if (verb === '-A') this.#append(chain, line);
+      if (verb === '-X') this.#delete(chain);
+    }
+  }
+
+  #append(chain: string, rule: string): void {
+    const target = / -j (ORC-\S+)/.exec(rule)?.[1];
+    assert.ok(target === undefined || this.#rules.has(target), `${rule}: the target does not exist`);
+    this.#rules.get(chain)?.push(rule);
+  }
+
+  #delete(chain: string): void {
+    assert.deepEqual(this.rulesOf(chain), []);
+    assert.ok(this.#rules.delete(chain));
+    const jumps = [...this.#rules.values()].flat().filter((rule) => rule.endsWith(` -j ${chain}`));
+    assert.deepEqual(jumps, []);
+  }
+}

@@ -14,16 +14,19 @@ const SETTINGS: RuleSettings = {
   localhostNodePorts: false,
 };
 
+/** Work that ends in its first slice. */
+const SLICE = { isSpent: false };
+
 function written(ports: readonly ServicePort[], settings: RuleSettings = SETTINGS): NftablesTransactions {
   const made = new NftablesTransactions('t', settings);
-  inOneSlice(made.change([{ before: [], after: ports }]));
+  inOneSlice(made.change([{ before: [], after: ports }], SLICE));
   return made;
 }
 
-const textOf = (made: NftablesTransactions): string => inOneSlice(made.transaction());
+const textOf = (made: NftablesTransactions): string => inOneSlice(made.transaction(SLICE));
 
 const change = (made: NftablesTransactions, before: readonly ServicePort[], after: readonly ServicePort[]): string => {
-  inOneSlice(made.change([{ before, after }]));
+  inOneSlice(made.change([{ before, after }], SLICE));
   return textOf(made);
 };
 
@@ -34,7 +37,7 @@ const linesOf = (text: string, ...parts: readonly string[]): string[] =>
 function own(port: ServicePort, settings: RuleSettings = SETTINGS): string[] {
   const made = new NftablesTransactions('t', settings);
   textOf(made);
-  made.commit(0);
+  inOneSlice(made.commit(0, SLICE));
   return change(made, [], [port])
     .trim()
     .split('\n')
@@ -186,7 +189,7 @@ describe('a transaction of service rules in nftables', () => {
     const [web, old] = [servicePort(), servicePort({ id: 'shop/old:http', clusterIp: '10.96.0.8' })];
     const made = written([web, old]);
     assert.match(textOf(made), /^add table ip t\ndelete table ip t\nadd table ip t\n/);
-    made.commit(0);
+    inOneSlice(made.commit(0, SLICE));
     assert.equal(textOf(made), '');
     const fewer = servicePort({ cluster: [{ ip: '10.0.0.1', port: 8080 }] });
     const text = change(made, [web], [fewer]).replaceAll(/[0-9a-f]{12}-/g, '');
@@ -199,7 +202,7 @@ describe('a transaction of service rules in nftables', () => {
       ].join('\n'),
       'the other service still needs the elements of the endpoints',
     );
-    made.commit(0);
+    inOneSlice(made.commit(0, SLICE));
     const removal = change(made, [old], []);
     assert.deepEqual(
       linesOf(removal, 'delete element').map((line) => line.replace('delete element ip t ', '')),
@@ -215,16 +218,16 @@ describe('a transaction of service rules in nftables', () => {
     const port = servicePort();
     const made = written([port]);
     textOf(made);
-    made.commit(0);
+    inOneSlice(made.commit(0, SLICE));
     assert.match(change(made, [port], []), /^flush chain ip t service-/);
-    made.commit(5000);
+    inOneSlice(made.commit(5000, SLICE));
     assert.equal(made.tidy(5999), '');
     assert.match(made.tidy(6000), /^delete chain ip t service-\S+\n$/);
     change(made, [], [port]);
-    made.commit(6500);
+    inOneSlice(made.commit(6500, SLICE));
     assert.equal(made.tidy(60_000), '');
     change(made, [port], []);
-    made.commit(7000);
+    inOneSlice(made.commit(7000, SLICE));
     made.tidied(9000);
     assert.equal(made.tidy(9000), '');
   });
@@ -232,8 +235,8 @@ describe('a transaction of service rules in nftables', () => {
   it('replaces the table when its state is not known', () => {
     const made = written([servicePort()]);
     const first = textOf(made);
-    made.commit(0);
-    made.forget();
+    inOneSlice(made.commit(0, SLICE));
+    inOneSlice(made.forget(SLICE));
     assert.equal(textOf(made), first);
   });
 
@@ -249,12 +252,12 @@ describe('a transaction of service rules in nftables', () => {
       [set, clients],
       ['affinity-60-of-a-service-that-is-gone', clients],
     ]);
-    const text = inOneSlice(made.transaction(remembered));
+    const text = inOneSlice(made.transaction(SLICE, remembered));
     assert.deepEqual(linesOf(text, 'expires'), [
       `add element ip t ${set} { 192.0.2.1 expires 31s, 192.0.2.2 expires 5s }`,
     ]);
-    made.commit(0);
-    assert.equal(inOneSlice(made.transaction(remembered)), '', 'the kernel has them');
+    inOneSlice(made.commit(0, SLICE));
+    assert.equal(inOneSlice(made.transaction(SLICE, remembered)), '', 'the kernel has them');
     assert.equal(written([servicePort()]).hasAffinity, false);
   });
 
@@ -262,7 +265,7 @@ describe('a transaction of service rules in nftables', () => {
     const port = servicePort();
     const made = written([]);
     textOf(made);
-    made.commit(0);
+    inOneSlice(made.commit(0, SLICE));
     const failed = change(made, [], [port]);
     assert.equal(textOf(made), failed);
     const other = servicePort({ id: 'shop/old:http', clusterIp: '10.96.0.8' });
@@ -273,11 +276,27 @@ describe('a transaction of service rules in nftables', () => {
     const port = servicePort({ nodePort: 30_080, externalLocal: true });
     const made = written([port]);
     textOf(made);
-    made.commit(0);
-    made.configure({ ...SETTINGS, podCidrs: ['10.9.0.0/24'] });
+    inOneSlice(made.commit(0, SLICE));
+    inOneSlice(made.configure({ ...SETTINGS, podCidrs: ['10.9.0.0/24'] }, SLICE));
     const text = textOf(made);
     assert.equal(linesOf(text, 'add rule ip t mark-from-outside ip saddr 10.9.0.0/24 return').length, 1);
     assert.equal(linesOf(text, 'add rule ip t external-', 'ip saddr 10.9.0.0/24 goto service-').length, 1);
     assert.doesNotMatch(text, /10\.0\.0\.0\/24|add rule ip t service-/);
+  });
+
+  it('of many services are computed in slices', () => {
+    const count = 600;
+    const changes = Array.from({ length: count }, (_, number) => ({
+      before: [],
+      after: [servicePort({ id: `shop/s${number}:http`, clusterIp: `10.96.${number >> 8}.${number & 255}` })],
+    }));
+    const made = new NftablesTransactions('t', SETTINGS);
+    const spent = { isSpent: true };
+    const pauses = (work: Generator<void, unknown>): number => [...work].length;
+    assert.ok(pauses(made.change(changes, spent)) >= count);
+    assert.ok(pauses(made.forget(spent)) >= count);
+    assert.ok(pauses(made.transaction(spent)) >= count);
+    assert.ok(pauses(made.commit(0, spent)) >= count);
+    assert.ok(pauses(made.configure({ ...SETTINGS, podCidrs: ['10.9.0.0/24'] }, spent)) >= count);
   });
 });
