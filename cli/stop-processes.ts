@@ -29,6 +29,7 @@ export async function endProcess(pid: number, timeoutMs: number): Promise<string
   return unit;
 }
 
+/** Stops a unit of systemd, and waits until it has stopped. Throws `CommandError`. */
 export function stopUnit(unit: string): void {
   if (systemdHost.systemctl('stop', unit) === undefined)
     throw new CommandError(`systemctl cannot stop ${unit}: see 'systemctl status ${unit}'`);

@@ -2,6 +2,10 @@
 import { mkdir, stat, writeFile, chmod } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
+/**
+ * Checks the path of a `hostPath` volume against its type, and creates a missing path for `DirectoryOrCreate`, `FileOrCreate`
+ * and an empty type. Throws the kubelet's error if something else is there.
+ */
 export async function checkHostPath(path: string, type: string): Promise<void> {
   const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;

@@ -24,6 +24,7 @@ const UNITS: ReadonlyMap<string, bigint> = new Map(
 );
 const TIME = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,9})\d*)?(?:Z|([+-])(\d{2}):(\d{2}))$/;
 
+/** Parses an RFC 3339 time. Throws `CelError` for another text or a time outside of the years 1 to 9999. */
 export function parseTimestamp(text: string): Timestamp {
   const refuse = (): CelError => new CelError(`type conversion error from 'string' to 'google.protobuf.Timestamp'`);
   const parts = TIME.exec(text);
@@ -45,6 +46,10 @@ export function formatTimestamp({ ns }: Timestamp): string {
   return `${base}${fraction}Z`;
 }
 
+/**
+ * Parses a duration in Go's form, such as `1h30m` or `-1.5s`. Throws `CelError` for another text or more than 64 bits of
+ * nanoseconds.
+ */
 export function parseDuration(text: string): Duration {
   const refuse = (): CelError => new CelError(`type conversion error from 'string' to 'google.protobuf.Duration'`);
   const negative = text.startsWith('-');

@@ -7,6 +7,10 @@ import { adapt, CelError, type CelValue, Double, hasType, member, MessageValue, 
 export const shownKey = (key: CelValue): string =>
   key instanceof Double || key instanceof Uint ? String(key.value) : String(key as string);
 
+/**
+ * Returns the item of a list or the member of a map; `undefined` if there is none. Throws `CelError` for an index of a list
+ * that is not an integer.
+ */
 export function itemAt(value: CelValue, key: CelValue): CelValue | undefined {
   if (!Array.isArray(value)) {
     if (!hasType(value, map(dyn, dyn)) && !(value instanceof MessageValue)) return undefined;
@@ -25,6 +29,7 @@ export function selectable(value: CelValue, field: string): CelValue | undefined
   return value === null || typeof value !== 'object' ? undefined : member(value, field);
 }
 
+/** Returns a value as the key of a map. Throws `CelError` for a type that no key can have. */
 export function keyOf(value: CelValue): string | bigint | boolean {
   if (typeof value === 'string' || typeof value === 'bigint' || typeof value === 'boolean') return value;
   if (value instanceof Uint) return value.value;

@@ -20,6 +20,10 @@ export class ImageReferenceError extends Error {
   }
 }
 
+/**
+ * Parses `[registry/]repository[:tag][@digest]`. The registry is `docker.io` by default, and the tag `latest` without a
+ * digest. Throws `ImageReferenceError`.
+ */
 export function parseImageReference(image: string): ImageReference {
   const at = image.indexOf('@');
   const digest = at === -1 ? '' : image.slice(at + 1);
@@ -50,6 +54,7 @@ export function parseImageReference(image: string): ImageReference {
   return { registry, repository, tag: tag === '' && digest === '' ? 'latest' : tag, digest };
 }
 
+/** Whether `parseImageReference` accepts the text. */
 export function isImageReference(image: string): boolean {
   try {
     parseImageReference(image);

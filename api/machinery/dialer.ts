@@ -129,6 +129,10 @@ export interface Dialer {
   check(target: DialTarget): void;
 }
 
+/**
+ * Creates the dialer of a process. `isOwn` recognizes its own addresses, which some purposes may not reach. Addresses that
+ * the purpose of a call refuses cause a `DialRefusedError`.
+ */
 export function createDialer({
   isOwn = () => false,
   loopbackTargets = new Set(),

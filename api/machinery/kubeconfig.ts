@@ -174,6 +174,10 @@ export interface AccessOptions {
   readonly interactive?: boolean;
 }
 
+/**
+ * Resolves to the server and the credentials of a context, by default of the current one. Throws `KubeconfigError` with the
+ * file if the kubeconfig lacks one of them.
+ */
 export async function serverAccess(config: LoadedKubeconfig, options: AccessOptions): Promise<ServerAccess> {
   const where = config.files.join(', ');
   const contextName = options.context ?? config.currentContext;

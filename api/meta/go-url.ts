@@ -28,6 +28,7 @@ export function checkRequestUri(text: string): void {
   parse(text, text, true);
 }
 
+/** Whether Go's `url.ParseRequestURI` accepts the text. */
 export function isRequestUri(text: string): boolean {
   try {
     checkRequestUri(text);

@@ -142,12 +142,14 @@ export function readOnly(data: Buffer, tag: number): DerElement {
   return element;
 }
 
+/** Returns the element. Throws `DerError` if it is missing or has another tag. */
 export function expect(element: DerElement | undefined, tag: number): DerElement {
   if (element === undefined) throw new DerError('an element is missing');
   if (element.tag !== tag) throw new DerError(`found tag ${element.tag}, expected ${tag}`);
   return element;
 }
 
+/** Returns an object identifier in its dotted form. Throws `DerError`. */
 export function readOid(element: DerElement): string {
   expect(element, TAG.oid);
   const parts: number[] = [];
@@ -165,6 +167,7 @@ export function readOid(element: DerElement): string {
   return [first, head - first * 40, ...rest].join('.');
 }
 
+/** Throws `DerError` unless the element is a BOOLEAN of one byte. */
 export function readBoolean(element: DerElement): boolean {
   expect(element, TAG.boolean);
   if (element.content.length !== 1) throw new DerError('a BOOLEAN must have one byte');

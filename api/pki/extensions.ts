@@ -66,6 +66,7 @@ export function writeExtension(extension: Extension): Buffer {
   );
 }
 
+/** Reads the sequence of extensions of a certificate or request (RFC 5280, section 4.1). Throws `DerError`. */
 export function readExtensions(list: der.DerElement): Extension[] {
   return der.readAll(der.expect(list, der.TAG.sequence).content).map((item) => {
     const [id, second, third] = der.readAll(der.expect(item, der.TAG.sequence).content);
@@ -111,6 +112,7 @@ export function basicConstraintsExtension(constraints: BasicConstraints): Extens
   return { oid: EXTENSION.basicConstraints, critical: true, value: der.sequence(...parts) };
 }
 
+/** Reads the value of the extension basicConstraints (RFC 5280, section 4.2.1.9). Throws `DerError`. */
 export function readBasicConstraints(value: Buffer): BasicConstraints {
   const parts = der.readAll(der.readOnly(value, der.TAG.sequence).content);
   const first = parts[0];

@@ -71,6 +71,7 @@ export function ipBytes(address: string): Buffer {
   return out;
 }
 
+/** Returns the text of an IP address of 4 or 16 bytes. Throws `DerError` for another length. */
 export function ipText(bytes: Buffer): string {
   if (bytes.length === 4) return [...bytes].join('.');
   if (bytes.length !== 16) throw new der.DerError('an IP address has an invalid length');

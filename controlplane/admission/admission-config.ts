@@ -38,6 +38,10 @@ const NOTHING: AdmissionConfiguration = { ignored: [] };
 
 type Refuse = (why: string) => never;
 
+/**
+ * Reads the file of `--admission-control-config-file` and the files that it names. An empty path is an empty configuration.
+ * Throws an error with the path of the file.
+ */
 export async function loadAdmissionConfiguration(path: string, clock: Clock): Promise<AdmissionConfiguration> {
   if (path === '') return NOTHING;
   const { value } = parseYaml(await readFile(path, 'utf8'));

@@ -4,6 +4,7 @@ import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 
 export const alwaysAdmit = (): AdmissionPlugin => ({ name: 'AlwaysAdmit', handles: () => false });
 
+/** The plugin AlwaysDeny: refuses every write. */
 export function alwaysDeny(): AdmissionPlugin {
   const deny = (attributes: AdmissionAttributes): never => {
     throw refusal(attributes, 'admission control is denying all modifications');

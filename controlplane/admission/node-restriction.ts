@@ -20,6 +20,7 @@ import type { Sources } from '../readers/sources.ts';
 const MIRROR = 'kubernetes.io/config.mirror';
 const LEASES_NAMESPACE = 'kube-node-lease';
 
+/** The plugin NodeRestriction: limits what a user of the group `system:nodes` writes to its own Node and the pods on it. */
 export function nodeRestriction(sources: Sources, authorizer: Authorizer): AdmissionPlugin {
   const podSource = sources.of(pods);
   const nodeSource = sources.of(nodes);

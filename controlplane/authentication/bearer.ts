@@ -40,6 +40,10 @@ function websocketToken(credentials: Credentials): string | undefined {
   return token === '' ? undefined : token;
 }
 
+/**
+ * Authenticates by the header `Authorization: Bearer`. Throws `AuthenticationError` for a token that no authenticator
+ * accepts.
+ */
 export function bearerAuthenticator(tokens: TokenAuthenticator): Authenticator {
   const refused = (error?: unknown): never => {
     const more = error instanceof AuthenticationError ? error.messages : error instanceof Error ? [error.message] : [];

@@ -37,6 +37,7 @@ const VERSIONS = new Set(['v1', 'v1beta1', 'v1alpha1'].map((version) => `apiserv
 const UNIQUE = new Set(['Node', 'RBAC', 'ABAC', 'AlwaysAllow', 'AlwaysDeny']);
 const MAX_TIMEOUT_MS = 30_000;
 
+/** Reads an AuthorizationConfiguration. `path` is for messages. Throws an error with the path and the faulty field. */
 export function loadAuthorizationConfig(
   text: string,
   path: string,

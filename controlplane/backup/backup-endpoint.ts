@@ -17,6 +17,7 @@ import type { Storage } from '../storage/storage.ts';
  */
 export const BACKUP_PATH = '/orchlet/backup';
 
+/** Serves `POST` of `BACKUP_PATH`: copies the storage to a new file of the data directory, and answers with its path. */
 export function installBackup(paths: PathHandlers, storage: Storage, dataDirectory: string): void {
   paths.exact(BACKUP_PATH, async (request) => {
     if (request.exchange.method !== 'POST') throw methodNotAllowed();

@@ -40,6 +40,7 @@ export function gcmSeal(key: Buffer, value: Buffer, context: string): Buffer {
   return Buffer.concat([nonce, cipher.update(value), cipher.final(), cipher.getAuthTag()]);
 }
 
+/** Decrypts a nonce, the ciphertext and its tag with AES-GCM. `context` is the associated data. Throws if they were changed. */
 export function gcmOpen(key: Buffer, sealed: Buffer, context: string): Buffer {
   if (sealed.length < GCM_NONCE_BYTES + GCM_TAG_BYTES) throw new Error('the encrypted value is truncated');
   const decipher = createDecipheriv(gcmName(key), key, sealed.subarray(0, GCM_NONCE_BYTES), {

@@ -11,6 +11,7 @@ const REENCRYPT_PATH = '/orchlet/reencrypt';
 const PAGE = 500;
 const WRITERS = 16;
 
+/** Serves `POST` of `REENCRYPT_PATH`: writes all objects again that are to be encrypted, and answers with their number. */
 export function installReencrypt(paths: PathHandlers, storage: Storage, values: EncryptedValues | undefined): void {
   paths.exact(REENCRYPT_PATH, async (request) => {
     if (request.exchange.method !== 'POST') throw methodNotAllowed();

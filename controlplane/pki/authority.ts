@@ -33,6 +33,10 @@ export interface KeyAndCertificate {
   readonly privateKeyPem: string;
 }
 
+/**
+ * Resolves to the CA in `NAME.crt` and `NAME.key` of the directory. Creates one that is valid for ten years if there is none.
+ * Throws if there is a certificate without its key.
+ */
 export async function ensureAuthority(
   directory: string,
   name: string,

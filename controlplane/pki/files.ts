@@ -21,6 +21,7 @@ export async function writeFileIfRoom(path: string, content: string, mode: numbe
   }
 }
 
+/** Resolves to the content of a file, or to `undefined` if it does not exist. */
 export async function readIfThere(path: string): Promise<string | undefined> {
   try {
     return await readFile(path, 'utf8');

@@ -210,6 +210,7 @@ function printing(strategy: Strategy, struct: StructType): Strategy {
   };
 }
 
+/** Returns the type of a built-in resource. Throws if the schema lacks it, which is a fault of the program. */
 export function structOf(schema: Schema, info: ResourceInfo): StructType {
   const struct = schema.kind(info.group, info.version, info.kind);
   if (struct === undefined) throw new Error(`the schema lacks ${info.kind} of ${info.group}/${info.version}`);

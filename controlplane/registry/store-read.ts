@@ -14,6 +14,10 @@ import { decodeContinue, encodeContinue, expiredContinue, type ContinueToken } f
 import type { GetOptions, ListOptions, ListResult, RequestContext, WatchOptions, WatchSink } from '../model/rest.ts';
 import { catchUp, notFoundIn, unexplained, type StoredResource } from './store.ts';
 
+/**
+ * Returns an object as it is at a resource version or later; an empty one or `0` takes what the cache has. Waits until the
+ * cache has the version. Throws 404, 400 for what is no version, and 504 if the wait takes too long.
+ */
 export function getEntry(
   store: StoredResource,
   context: RequestContext,
@@ -28,6 +32,7 @@ export function getEntry(
   return waitFor(store, revision, context.signal).then(() => currentEntry(store, target.namespace, target.name));
 }
 
+/** Returns the object that the cache has now. Throws 404. */
 export function currentEntry(store: StoredResource, namespace: string, name: string): CacheEntry {
   const entry = store.cache.get(namespace, name);
   if (entry === undefined) throw notFoundIn(store, name);
@@ -179,6 +184,7 @@ export function checkFields(store: StoredResource, selector: FieldSelector): voi
   }
 }
 
+/** Opens a watch from a resource version. Throws 400 for what is no version, and 410 for one that is compacted. */
 export async function watchEntries(
   store: StoredResource,
   context: RequestContext,

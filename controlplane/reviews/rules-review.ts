@@ -7,6 +7,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import type { ResourceRule, RuleResolver } from '../authorization/authorization.ts';
 import type { Reviewer } from './review-rest.ts';
 
+/** Implements SelfSubjectRulesReview. Throws 400 without a namespace. */
 export function rulesReviewer(rules: RuleResolver): Reviewer {
   return ({ object, user }) => {
     const { spec } = object as KubeObject as SelfSubjectRulesReview;

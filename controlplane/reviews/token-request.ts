@@ -47,6 +47,10 @@ export function tokenRequestDefaults(object: KubeObject): void {
   spec.expirationSeconds ??= DEFAULT_SECONDS;
 }
 
+/**
+ * Implements the subresource `token` of service accounts. Throws 404 if the account, or the object that the token is bound
+ * to, does not exist.
+ */
 export function tokenRequester(options: TokenRequestOptions): Reviewer {
   const accounts = options.sources.of(serviceAccounts);
   return async ({ object, namespace, name, context }) => {

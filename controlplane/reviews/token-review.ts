@@ -8,6 +8,7 @@ import { messagesOf } from '../authentication/union.ts';
 import type { Reviewer } from './review-rest.ts';
 import { userInfoJson } from '../model/user-info.ts';
 
+/** Implements TokenReview. `apiAudiences` are the audiences of a review that names none. Throws 400 without a token. */
 export function tokenReviewer(tokens: TokenAuthenticator, apiAudiences: readonly string[]): Reviewer {
   return async ({ object }) => {
     const { spec } = object as KubeObject as TokenReview;

@@ -42,6 +42,7 @@ export function parseListOptions(query: URLSearchParams): ListRequest {
   return options;
 }
 
+/** Throws 422 with all invalid options of a list or watch. */
 export function validateListOptions(options: ListRequest): void {
   const errors = options.watch ? watchErrors(options) : listErrors(options);
   if (errors.length > 0) throw newInvalid({ group: 'meta.k8s.io', resource: 'ListOptions' }, '', errors);

@@ -17,6 +17,7 @@ export interface EtcdStoreParts {
   readonly onWatchFailed: (resource: string) => void;
 }
 
+/** Opens the storage of `--etcd-servers`. Throws `StartError` if the flags do not fit together, or `StorageError`. */
 export async function openEtcdStore(
   { flags, clock, logger, metrics, schema, onFatal }: Setting,
   { encryption, onWatchFailed }: EtcdStoreParts,

@@ -14,6 +14,10 @@ export function agentConnection({ dialer, security }: Pick<Parts, 'dialer' | 'se
   return { dialer, credentials: security.agentCredentials };
 }
 
+/**
+ * Creates and removes the folders of local volumes by calls of the agents. A call rejects if the Node has no address, or with
+ * the answer of the agent.
+ */
 export function volumeAgents(connection: AgentConnection, addressTypes: readonly string[]): VolumeAgents {
   const ask = async (node: Node, name: string, method: 'PUT' | 'DELETE'): Promise<unknown> => {
     const origin = agentOrigin(node, addressTypes);

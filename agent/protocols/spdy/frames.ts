@@ -104,6 +104,7 @@ export function encodeHeaders(headers: Readonly<Record<string, string>>): Buffer
   return Buffer.concat(parts);
 }
 
+/** Decodes a name/value header block of SPDY/3.1 (section 2.6.10). Throws if it is cut off or has more than 1000 headers. */
 export function decodeHeaders(block: Buffer): Record<string, string> {
   const headers: Record<string, string> = Object.create(null) as Record<string, string>;
   let at = 0;

@@ -42,6 +42,9 @@ export interface SandboxOptions {
   readonly name: string;
 }
 
+/**
+ * Returns what the Docker API gets to create a sandbox. Throws `RuntimeError` `unsupported` for a user namespace of the pod.
+ */
 export function sandboxCreateOptions(
   config: SandboxConfig,
   options: SandboxOptions,

@@ -18,6 +18,10 @@ export interface ExecDeps {
   readonly clock: Clock;
 }
 
+/**
+ * Runs a command with the streams of `io`. Resolves to its exit code. Rejects with `RuntimeError` if the signal aborts or the
+ * stream breaks.
+ */
 export async function execStream(
   deps: ExecDeps,
   id: ContainerId,
@@ -45,6 +49,10 @@ export async function execStream(
   return exitCode(deps, exec.id);
 }
 
+/**
+ * Runs a command and collects its output, at most `maxOutputBytes` of each stream. `timeoutMs` 0 means no limit. Rejects with
+ * `RuntimeError` `timeout`, or `unknown` if the signal aborts; the command is killed then.
+ */
 export async function execCollect(
   deps: ExecDeps,
   id: ContainerId,

@@ -21,6 +21,10 @@ export interface ForwardTarget {
   readonly pid: number;
 }
 
+/**
+ * Connects to a port of a sandbox, at its addresses or within its network namespace. Rejects with `RuntimeError` if nothing
+ * listens there.
+ */
 export async function dialPort(target: ForwardTarget, port: number, signal: AbortSignal): Promise<Duplex> {
   const hosts = target.pid === 0 ? ['127.0.0.1', '::1', ...target.ips] : target.ips;
   for (const host of hosts) {

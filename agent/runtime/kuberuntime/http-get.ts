@@ -34,6 +34,10 @@ export interface HttpAnswer {
 /** The server responds with plain HTTP to a TLS handshake. */
 export class PlainHttpError extends Error {}
 
+/**
+ * Requests the target and follows redirects that stay on its host; `leadsAway` reports another one. Rejects with the
+ * kubelet's message `Get "URL": reason`.
+ */
 export async function httpGet(target: HttpGet, signal: AbortSignal, redirects = 0): Promise<HttpAnswer> {
   const shown = `${target.scheme}://${hostPort(target.host, target.port)}${target.path}`;
   let answer: { status: number; body: string; location: string | undefined };

@@ -42,6 +42,10 @@ export interface KillRequest {
   readonly signal: AbortSignal;
 }
 
+/**
+ * Runs the `preStop` hook and stops the container, both within the grace period in seconds. A container that is gone counts
+ * as stopped. Rejects if the runtime fails or the signal aborts.
+ */
 export async function killContainer(deps: KillDeps, request: KillRequest): Promise<void> {
   const { pod, container, id, signal } = request;
   signal.throwIfAborted();

@@ -131,6 +131,7 @@ export async function writeVolumeData(directory: string, data: VolumeData): Prom
   await replaceFile(join(directory, DATA_FILE), JSON.stringify(data), { mode: 0o600 });
 }
 
+/** Reads `vol_data.json`. Resolves to `undefined` if it does not exist. Throws if it cannot be read. */
 export async function readVolumeData(directory: string): Promise<VolumeData | undefined> {
   try {
     const data = await inDirectory(directory, (opened) => opened.readFile(DATA_FILE, LONGEST_DATA_BYTES));

@@ -88,6 +88,10 @@ class ReviewError extends Error {
 const called = (why: string): ReviewError => new ReviewError(`failed to call webhook: ${why}`);
 const invalidResponse = (why: string): ReviewError => new ReviewError(`received invalid webhook response: ${why}`);
 
+/**
+ * Reads the AdmissionReview with which a webhook answers. Throws the errors of kube-apiserver for an answer of another form,
+ * to which the failure policy applies.
+ */
 export function readAnswer(text: string, review: Review, isMutating: boolean): ReviewResult {
   let value: unknown;
   try {

@@ -62,6 +62,10 @@ export function dueTime(
   return { due, missed };
 }
 
+/**
+ * Parses five fields, a macro such as `@daily`, or `@every` with a duration, as robfig/cron does. Times are in the zone.
+ * Throws `ScheduleError`.
+ */
 export function parseSchedule(text: string, timeZone = 'UTC'): Schedule {
   if (text.startsWith(EVERY)) return everySchedule(text.slice(EVERY.length));
   const fields = (MACROS.get(text) ?? text).trim().split(/\s+/);

@@ -10,6 +10,9 @@ import type { ReservedClaim } from './pod-devices.ts';
 const FINALIZER = 'resource.kubernetes.io/delete-protection';
 const ATTEMPTS = 5;
 
+/**
+ * Writes allocations and reservations of resource claims. A write rejects if the claim was replaced by one of the same name.
+ */
 export function claimWrites(client: TypedClient, clock: Clock) {
   const write = async ({ claim, allocation }: ReservedClaim, pod: Pod): Promise<void> => {
     const { namespace = '', name = '', uid } = claim.metadata;

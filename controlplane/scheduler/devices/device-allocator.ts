@@ -49,6 +49,10 @@ interface Slot {
   readonly alternatives: readonly DeviceAlternative[];
 }
 
+/**
+ * Searches devices for all requests of the claims at once. `unavailable`: there are none, or the search took too many steps.
+ * `invalid`: a selector cannot be evaluated.
+ */
 export function allocateDevices(input: AllocationInput): AllocationOutcome {
   const slots = input.claims.flatMap((claim, index): Slot[] =>
     requestsOf(claim).map(({ alternatives }) => ({ claim: index, alternatives })),

@@ -7,6 +7,7 @@ import { type OpenTarget, passBody, requestTarget } from './passed-response.ts';
 
 const MAX_REASON_CHARS = 2048;
 
+/** Streams a log of the agent to the client, by HTTP or by WebSocket. Throws the error of the agent as a Status. */
 export async function streamLog(request: ApiRequest, rest: Rest, target: OpenTarget): Promise<void> {
   const isWebSocket = (request.header('upgrade') ?? '').toLowerCase() === 'websocket';
   // Loaded at the first use, because it is rarely used. It is loaded before the request: an error of the response needs a

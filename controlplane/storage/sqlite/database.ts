@@ -59,6 +59,10 @@ export interface LogDatabase {
   close(): void;
 }
 
+/**
+ * Opens or creates the database, and locks it until the process exits. Throws `StorageError` if another process has it, if it
+ * is damaged, of a newer format, or cannot be written.
+ */
 export function openDatabase(options: WorkerOptions): LogDatabase {
   makeDirectory(dirname(options.file));
   let database: Database.Database | undefined;

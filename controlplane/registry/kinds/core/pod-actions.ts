@@ -34,6 +34,7 @@ export function done(): Entry {
   return unstoredEntry({ kind: 'Status', apiVersion: 'v1', metadata: {}, status: 'Success', code: 201 });
 }
 
+/** Returns how the body of a subresource is decoded. Throws if the schema lacks the kind, which is a fault of the program. */
 export function expectedOf(schema: Schema, group: string, version: string, kind: string): ExpectedKind {
   const struct = schema.kind(group, version, kind);
   if (struct === undefined) throw new Error(`the schema lacks ${kind}`);
