@@ -10,10 +10,10 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { CommitPipeline } from './commit-pipeline.ts';
 import { ExpiryQueue, type Expiry } from './expiry-queue.ts';
-import type { LogBackend, LogMarks, LogRecord, Stamp } from './log-backend.ts';
+import { HistoryStorage, type HistoryStorageOptions } from './history-storage.ts';
+import type { LogBackend, LogMarks, LogRecord } from './log-backend.ts';
 import { RemovalBacklog } from './removal-backlog.ts';
-import { superseded, type ResourceVersions, type VersionChange } from './resource-versions.ts';
-import { RevisionHistory } from './revision-history.ts';
+import { superseded, type VersionChange } from './resource-versions.ts';
 import { StorageHealth } from './storage-health.ts';
 import {
   futureError,
@@ -22,40 +22,31 @@ import {
   StorageError,
   type TransactionWrite,
   type Storage,
-  type StorageList,
-  type StorageWatch,
   type StoredValue,
   type TimedRevision,
-  type WatchObserver,
   type WriteOptions,
 } from './storage.ts';
 import type { RequestedWrite } from './write-queue.ts';
 
-export interface RevisionLogOptions {
+export interface RevisionLogOptions extends HistoryStorageOptions {
   readonly clock: Clock;
-  readonly logger: Logger;
   readonly backend: LogBackend | undefined;
-  readonly stamp?: Stamp | undefined;
   /** The maximum size of superseded values. Beyond it, the oldest history is compacted early. */
   readonly historyLimitBytes?: number;
   /** Called if the outcome of a commit is unknown or the backend is lost. Writes then fail until the process restarts. */
   readonly onFailure?: ((error: Error) => void) | undefined;
-  /** Called when a watch failed and was closed. `resource` is a prefix of keys (`/core/pods/`). */
-  readonly onWatchFailed?: ((resource: string) => void) | undefined;
 }
 
 /** The first revision. Clients take 1 for the beginning of time, so 1 is always compacted history. */
 const FIRST_REVISION = 2;
 const HISTORY_LIMIT_BYTES = 96 * 1024 * 1024;
 
-export class RevisionLog implements Storage {
+export class RevisionLog extends HistoryStorage implements Storage {
   readonly #clock: Clock;
   readonly #logger: Logger;
   readonly #backend: LogBackend | undefined;
   readonly #historyLimitBytes: number;
   readonly #health: StorageHealth;
-  readonly #onWatchFailed: ((resource: string) => void) | undefined;
-  readonly #history: RevisionHistory;
   readonly #expiries: ExpiryQueue;
   #lastCompaction: TimedRevision | undefined;
   readonly #commits: CommitPipeline;
@@ -63,14 +54,10 @@ export class RevisionLog implements Storage {
   #closed: Promise<void> | undefined;
 
   constructor(options: RevisionLogOptions) {
+    super(options, FIRST_REVISION);
     this.#clock = options.clock;
     this.#logger = options.logger;
     this.#backend = options.backend;
-    this.#history = new RevisionHistory({
-      firstRevision: FIRST_REVISION,
-      stamp: options.stamp,
-      watchFailed: (error, prefix) => this.watchFailed(error, prefix),
-    });
     this.#historyLimitBytes = options.historyLimitBytes ?? HISTORY_LIMIT_BYTES;
     this.#health = new StorageHealth({
       clock: options.clock,
@@ -87,7 +74,6 @@ export class RevisionLog implements Storage {
       notify: (changes) => this.#notify(changes),
     });
     this.#commits.startAfter(FIRST_REVISION);
-    this.#onWatchFailed = options.onWatchFailed;
     this.#expiries = new ExpiryQueue(this.#clock, (due) => this.#expire(due));
     this.#removals = new RemovalBacklog({
       clock: options.clock,
@@ -98,7 +84,7 @@ export class RevisionLog implements Storage {
 
   /** Fills the log before its first use with records in order. Yields the revisions of obsolete records. */
   *load(records: Iterable<LogRecord>, compactedRevision: number): Generator<number, void, undefined> {
-    this.#history.beginsAt(compactedRevision);
+    this.history.beginsAt(compactedRevision);
     for (const record of records) {
       const isCompacted = record.revision <= compactedRevision;
       const change = this.#enter(record, { isCompacted });
@@ -108,48 +94,18 @@ export class RevisionLog implements Storage {
 
   /** Ends loading. The newest revision is at least the last one that a record received. */
   loaded({ lastRevision, lastCompaction }: LogMarks): void {
-    this.#history.proceedTo(Math.max(lastRevision, this.#history.compactedRevision));
+    this.history.proceedTo(Math.max(lastRevision, this.history.compactedRevision));
     this.#lastCompaction = lastCompaction;
-    this.#commits.startAfter(this.#history.revision);
-  }
-
-  revision(): number {
-    return this.#history.revision;
-  }
-
-  compactedRevision(): number {
-    return this.#history.compactedRevision;
+    this.#commits.startAfter(this.history.revision);
   }
 
   lastCompaction(): TimedRevision | undefined {
     return this.#lastCompaction;
   }
 
-  counts(): Iterable<readonly [resource: string, count: number]> {
-    return this.#history.counts();
-  }
-
-  async open(resource: string): Promise<ResourceVersions> {
-    this.#assertOpen();
-    return this.#history.of(resource);
-  }
-
-  async get(key: string, options?: { readonly revision?: number }): Promise<StoredValue | undefined> {
-    this.#assertOpen();
-    return this.#history.get(key, options);
-  }
-
-  async list(
-    prefix: string,
-    options?: { readonly revision?: number; readonly limit?: number; readonly startAfter?: string },
-  ): Promise<StorageList> {
-    this.#assertOpen();
-    return this.#history.list(prefix, options);
-  }
-
   async create(key: string, value: Buffer, options: WriteOptions = {}): Promise<StoredValue> {
     return this.#whenSettled(key, options.transactionWrites, (joined) => {
-      const current = this.#history.current(key);
+      const current = this.history.current(key);
       if (current !== undefined) throw new StorageError('exists', `${key} exists`, { current });
       return this.#put({ key, value, previous: undefined, expiresAtMs: options.expiresAtMs }, joined);
     });
@@ -173,14 +129,9 @@ export class RevisionLog implements Storage {
     });
   }
 
-  watch(options: { readonly prefix: string; readonly afterRevision: number }, observer: WatchObserver): StorageWatch {
-    this.#assertOpen();
-    return this.#history.watch(options, observer);
-  }
-
   async compact(revision: number): Promise<void> {
-    this.#assertOpen();
-    if (revision > this.#history.revision) throw futureError(revision, this.#history.revision);
+    this.assertOpen();
+    if (revision > this.history.revision) throw futureError(revision, this.history.revision);
     return this.#compact(revision);
   }
 
@@ -200,7 +151,7 @@ export class RevisionLog implements Storage {
   /** Returns whether there were any changes. */
   async #forgetThrough(revision: number): Promise<boolean> {
     let isAny = false;
-    await this.#history.forgetThrough(revision, {
+    await this.history.forgetThrough(revision, {
       isStopped: () => this.#closed !== undefined,
       // In the same turn, before another compaction drops later history, because records are removed in order of revision.
       dropped: (changes) => {
@@ -218,7 +169,7 @@ export class RevisionLog implements Storage {
   }
 
   #obsolete(revisions: readonly number[]): void {
-    if (this.#backend !== undefined) this.#removals.push(this.#history.compactedRevision, revisions);
+    if (this.#backend !== undefined) this.#removals.push(this.history.compactedRevision, revisions);
   }
 
   async #remove(compacted: number, revisions: readonly number[]): Promise<void> {
@@ -251,11 +202,6 @@ export class RevisionLog implements Storage {
     return this.#health.check(options);
   }
 
-  watchFailed(error: unknown, resource: string): void {
-    this.#logger.error({ err: error, resource }, 'A watch failed and is closed');
-    this.#onWatchFailed?.(resource);
-  }
-
   close(): Promise<void> {
     this.#closed ??= this.#close();
     return this.#closed;
@@ -266,7 +212,7 @@ export class RevisionLog implements Storage {
     this.#health.close();
     await this.#commits.drain();
     await this.#removals.close();
-    this.#history.end(undefined);
+    this.history.end(undefined);
     await this.#backend?.close();
   }
 
@@ -287,7 +233,7 @@ export class RevisionLog implements Storage {
 
   #joined(transactionWrites: readonly TransactionWrite[]): readonly RequestedWrite[] {
     return transactionWrites.flatMap(({ key, value, expectedRevision = 0 }): RequestedWrite[] => {
-      const previous = this.#history.current(key);
+      const previous = this.history.current(key);
       if (value === undefined) return previous === undefined ? [] : [{ key, value, previous, expiresAtMs: undefined }];
       if ((previous?.revision ?? 0) !== expectedRevision) throw occupiedError(key);
       return [{ key, value, previous, expiresAtMs: undefined }];
@@ -295,7 +241,7 @@ export class RevisionLog implements Storage {
   }
 
   #expect(key: string, revision: number): StoredValue {
-    const current = this.#history.current(key);
+    const current = this.history.current(key);
     if (current === undefined) throw new StorageError('not-found', `${key} is gone`);
     if (current.revision === revision) return current;
     throw new StorageError('conflict', `${key} is at revision ${current.revision}, not ${revision}`, { current });
@@ -307,36 +253,36 @@ export class RevisionLog implements Storage {
   ): Promise<StoredValue> {
     const { key, value, previous } = write;
     const revision = await this.#commits.write(write, joined());
-    const stored = this.#history.current(key);
+    const stored = this.history.current(key);
     if (stored?.revision === revision) return stored;
     // The key was written again in the turn that made this value visible.
     return {
       key,
-      value: this.#history.stamped(value, revision),
+      value: this.history.stamped(value, revision),
       createRevision: previous?.createRevision ?? revision,
       revision,
     };
   }
 
   #notify(changes: readonly VersionChange[]): void {
-    this.#history.deliver(changes);
+    this.history.deliver(changes);
     const limitBytes = this.#historyLimitBytes;
-    if (this.#history.historyBytes > limitBytes)
+    if (this.history.historyBytes > limitBytes)
       this.#compactEarly(1 / 4, 'History is compacted early, because too much was overwritten');
   }
 
   /** Drops half of the history. Each probe that finds no room calls this again. */
   #compactForRoom(): void {
-    if (this.#history.historyBytes > 0)
+    if (this.history.historyBytes > 0)
       this.#compactEarly(1 / 2, 'History is compacted early, because the disk is full');
   }
 
   /** `share` is the part of the revisions in the history. */
   #compactEarly(share: number, message: string): void {
-    if (this.#history.isForgetting) return;
-    this.#logger.warn({ bytes: this.#history.historyBytes }, message);
+    if (this.history.isForgetting) return;
+    this.#logger.warn({ bytes: this.history.historyBytes }, message);
     const revision =
-      this.#history.compactedRevision + Math.ceil((this.#history.revision - this.#history.compactedRevision) * share);
+      this.history.compactedRevision + Math.ceil((this.history.revision - this.history.compactedRevision) * share);
     this.#compact(revision).catch((error: unknown) => {
       this.#logger.debug({ err: error }, 'Old revisions were not removed yet');
     });
@@ -345,12 +291,12 @@ export class RevisionLog implements Storage {
   #enter(record: LogRecord, options?: { readonly isCompacted?: boolean }): VersionChange {
     const { key, revision, value, expiresAtMs } = record;
     if (value !== undefined && expiresAtMs !== undefined) this.#expiries.add({ key, revision, atMs: expiresAtMs });
-    return this.#history.enter(record, options);
+    return this.history.enter(record, options);
   }
 
   #expire(due: readonly Expiry[]): void {
     for (const { key, revision } of due) {
-      if (this.#history.current(key)?.revision !== revision) continue;
+      if (this.history.current(key)?.revision !== revision) continue;
       this.delete(key, revision).catch((error: unknown) => {
         const isLater = isStorageError(error, 'full') || isStorageError(error, 'refused');
         if (isLater) this.#expiries.add({ key, revision, atMs: this.#clock.now() + 60_000 });
@@ -359,12 +305,12 @@ export class RevisionLog implements Storage {
     }
   }
 
-  #assertOpen(): void {
+  protected assertOpen(): void {
     if (this.#closed !== undefined) throw new StorageError('closed', 'the storage is closed');
   }
 
   #assertWritable(): void {
-    this.#assertOpen();
+    this.assertOpen();
     if (this.#health.failure !== undefined) {
       throw new StorageError('unusable', 'the storage failed and takes no writes', { cause: this.#health.failure });
     }

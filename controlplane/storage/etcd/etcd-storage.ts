@@ -6,23 +6,18 @@
  * the revisions of its keys, and resolves when the watch has shown it. Everything in memory is complete up to `revision()`.
  * `catchUp` reads the newest revision from a majority of etcd and waits for it.
  */
-import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { LogRecord, Stamp } from '../log-backend.ts';
-import type { ResourceVersions } from '../resource-versions.ts';
-import { RevisionHistory } from '../revision-history.ts';
+import type { LogRecord } from '../log-backend.ts';
+import { HistoryStorage, type HistoryStorageOptions } from '../history-storage.ts';
 import {
   futureError,
   occupiedError,
   type Storage,
   StorageError,
-  type StorageList,
-  type StorageWatch,
   type StoredValue,
   type TimedRevision,
   type TransactionWrite,
-  type WatchObserver,
   type WriteOptions,
 } from '../storage.ts';
 import { COMPACTION_KEY, compactEtcd, compactThrough } from './etcd-compactor.ts';
@@ -35,12 +30,10 @@ import { type EtcdWrite, EtcdWriter } from './etcd-writer.ts';
 import { SharedRead } from './shared-read.ts';
 import { RevisionWaits } from './revision-waits.ts';
 
-export interface EtcdStorageOptions {
+export interface EtcdStorageOptions extends HistoryStorageOptions {
   readonly servers: EtcdServers;
   readonly layout: EtcdValueLayout;
   readonly clock: Clock;
-  readonly logger: Logger;
-  readonly stamp?: Stamp;
   /** The maximum size of superseded values in memory. Beyond it, the oldest history is forgotten early. */
   readonly historyLimitBytes?: number;
   /** How often the history of etcd is compacted. 0 means never. */
@@ -53,8 +46,6 @@ export interface EtcdStorageOptions {
   readonly readyTimeoutMs?: number;
   /** Called if etcd shows an older state than before: the process must restart. */
   readonly onFailure?: ((error: Error) => void) | undefined;
-  /** Called when a watch failed and was closed. `resource` is a prefix of keys (`/core/pods/`). */
-  readonly onWatchFailed?: ((resource: string) => void) | undefined;
   /** Called for a value that cannot be read. It is skipped. */
   readonly onUnreadable?: ((resource: string) => void) | undefined;
 }
@@ -77,9 +68,8 @@ export async function openEtcdStorage(options: EtcdStorageOptions): Promise<Stor
   return storage;
 }
 
-class EtcdStorage implements Storage {
+class EtcdStorage extends HistoryStorage implements Storage {
   readonly #options: EtcdStorageOptions;
-  readonly #history: RevisionHistory;
   readonly #reader: EtcdReader;
   readonly #writer: EtcdWriter;
   readonly #waits: RevisionWaits;
@@ -91,13 +81,9 @@ class EtcdStorage implements Storage {
   #isEnded = false;
 
   constructor(options: EtcdStorageOptions) {
+    super(options, 1);
     this.#options = options;
     const { clock, logger, servers, layout, onUnreadable } = options;
-    this.#history = new RevisionHistory({
-      firstRevision: 1,
-      stamp: options.stamp,
-      watchFailed: (error, prefix) => this.watchFailed(error, prefix),
-    });
     this.#reader = new EtcdReader({ servers, layout, logger, onUnreadable });
     const { leaseReuseSeconds: reuseSeconds = 60, leaseMaxObjects: maxObjects = 1000 } = options;
     this.#writer = new EtcdWriter({
@@ -119,10 +105,10 @@ class EtcdStorage implements Storage {
     const { clock, logger, servers, compactionIntervalMs: intervalMs = 0 } = this.#options;
     const newest = await this.#reader.newestRevision();
     const { revision, records } = await this.#reader.oldestState(newest);
-    for (const record of records) this.#history.enter(record, { isCompacted: true });
-    this.#history.jumpTo(revision, []);
+    for (const record of records) this.history.enter(record, { isCompacted: true });
+    this.history.jumpTo(revision, []);
     background(this.#follow(), { logger, what: 'Following etcd' });
-    await this.#waits.reached(newest, () => this.#history.revision);
+    await this.#waits.reached(newest, () => this.history.revision);
     if (intervalMs === 0) return;
     const { signal } = this.#stop;
     background(compactEtcd({ servers, clock, logger, intervalMs, signal }), { logger, what: 'Compacting etcd' });
@@ -135,7 +121,7 @@ class EtcdStorage implements Storage {
       logger,
       servers,
       signal: this.#stop.signal,
-      applied: () => this.#history.revision,
+      applied: () => this.history.revision,
       verify: async () => void (await this.#newest.get()),
       apply: (events) => this.#take(events),
       reload: () => this.#reload(),
@@ -166,16 +152,16 @@ class EtcdStorage implements Storage {
   /** Shows changes to readers, then to those who wait for them, and then to watches, in one turn of the event loop. */
   #apply(events: readonly EtcdEvent[]): void {
     if (this.#isEnded) return;
-    assertComplete(events, this.#history.revision);
-    const fresh = events.filter(({ revision }) => revision > this.#history.revision);
+    assertComplete(events, this.history.revision);
+    const fresh = events.filter(({ revision }) => revision > this.history.revision);
     const changes = this.#reader.recordsOf(fresh).flatMap((record) => {
       // The key had a value that could not be read.
-      if (record.value === undefined && this.#history.current(record.key) === undefined) return [];
-      return [this.#history.enter(record)];
+      if (record.value === undefined && this.history.current(record.key) === undefined) return [];
+      return [this.history.enter(record)];
     });
-    this.#history.deliver(changes);
-    this.#history.proceedTo(events.at(-1)?.revision ?? 0);
-    this.#waits.applied(this.#history.revision);
+    this.history.deliver(changes);
+    this.history.proceedTo(events.at(-1)?.revision ?? 0);
+    this.#waits.applied(this.history.revision);
     this.#forgetCompacted(fresh);
     this.#forgetEarly();
   }
@@ -184,24 +170,24 @@ class EtcdStorage implements Storage {
   #forgetCompacted(events: readonly EtcdEvent[]): void {
     const compaction = events.findLast(({ key, value }) => key === COMPACTION_KEY && value !== undefined);
     const revision = Number(compaction?.value?.toString() ?? 0);
-    if (Number.isSafeInteger(revision) && revision <= this.#history.revision) this.#forget(revision);
+    if (Number.isSafeInteger(revision) && revision <= this.history.revision) this.#forget(revision);
   }
 
   #forgetEarly(): void {
     const { historyLimitBytes = HISTORY_LIMIT_BYTES, logger } = this.#options;
-    const { historyBytes, compactedRevision, revision } = this.#history;
-    if (historyBytes <= historyLimitBytes || this.#history.isForgetting) return;
+    const { historyBytes, compactedRevision, revision } = this.history;
+    if (historyBytes <= historyLimitBytes || this.history.isForgetting) return;
     logger.warn({ bytes: historyBytes }, 'History is forgotten early, because too much was overwritten');
     this.#forget(compactedRevision + Math.ceil((revision - compactedRevision) / 4));
   }
 
   #forget(revision: number): void {
-    if (revision > this.#history.compactedRevision)
+    if (revision > this.history.compactedRevision)
       background(this.#forgetThrough(revision), { logger: this.#options.logger, what: 'Forgetting history' });
   }
 
   #forgetThrough(revision: number): Promise<void> {
-    return this.#history.forgetThrough(revision, {
+    return this.history.forgetThrough(revision, {
       dropped: () => undefined,
       isStopped: () => this.#isEnded,
     });
@@ -211,7 +197,7 @@ class EtcdStorage implements Storage {
   async #reload(): Promise<void> {
     const { logger } = this.#options;
     const revision = await this.#newest.get();
-    const before = this.#history.revision;
+    const before = this.history.revision;
     logger.warn({ before, revision }, 'etcd was compacted before its changes were read: all objects are loaded again');
     const records = await this.#reader.stateAt(revision, { isStart: false });
     const known = new Map([...this.#currentValues()].map((one) => [one.key, one]));
@@ -220,25 +206,21 @@ class EtcdStorage implements Storage {
     const gone = [...known.values()].map(({ key, createRevision }): LogRecord => {
       return { key, revision, createRevision, value: undefined, expiresAtMs: undefined };
     });
-    this.#history.jumpTo(revision, [...changed, ...gone]);
+    this.history.jumpTo(revision, [...changed, ...gone]);
     this.#waits.applied(revision);
   }
 
   *#currentValues(): Generator<StoredValue, void, undefined> {
-    for (const [resource] of this.#history.counts()) yield* this.#history.of(resource).values();
-  }
-
-  revision(): number {
-    return this.#history.revision;
+    for (const [resource] of this.history.counts()) yield* this.history.of(resource).values();
   }
 
   async catchUp(): Promise<void> {
-    this.#assertOpen();
-    await this.#waits.reached(await this.#newest.get(), () => this.#history.revision);
+    this.assertOpen();
+    await this.#waits.reached(await this.#newest.get(), () => this.history.revision);
   }
 
   async #readNewest(): Promise<number> {
-    const before = this.#history.revision;
+    const before = this.history.revision;
     const newest = await this.#reader.newestRevision();
     if (newest >= before) return newest;
     const why = `etcd is at revision ${newest}, and was at ${before} before: it was restored, or is another cluster`;
@@ -248,35 +230,9 @@ class EtcdStorage implements Storage {
     throw error;
   }
 
-  compactedRevision(): number {
-    return this.#history.compactedRevision;
-  }
-
   /** Servers agree upon compactions of etcd (`etcd-compactor.ts`). */
   lastCompaction(): TimedRevision | undefined {
     return undefined;
-  }
-
-  counts(): Iterable<readonly [resource: string, count: number]> {
-    return this.#history.counts();
-  }
-
-  async open(resource: string): Promise<ResourceVersions> {
-    this.#assertOpen();
-    return this.#history.of(resource);
-  }
-
-  async get(key: string, options?: { readonly revision?: number }): Promise<StoredValue | undefined> {
-    this.#assertOpen();
-    return this.#history.get(key, options);
-  }
-
-  async list(
-    prefix: string,
-    options?: { readonly revision?: number; readonly limit?: number; readonly startAfter?: string },
-  ): Promise<StorageList> {
-    this.#assertOpen();
-    return this.#history.list(prefix, options);
   }
 
   async create(key: string, value: Buffer, options: WriteOptions = {}): Promise<StoredValue> {
@@ -297,18 +253,18 @@ class EtcdStorage implements Storage {
 
   async #put(key: string, value: Buffer, expectedRevision: number, options: WriteOptions): Promise<StoredValue> {
     const { expiresAtMs, transactionWrites = [] } = options;
-    const before = this.#history.current(key);
+    const before = this.history.current(key);
     const revision = await this.#write({ key, value, expectedRevision, expiresAtMs, transactionWrites });
-    const stored = this.#history.current(key);
+    const stored = this.history.current(key);
     if (stored?.revision === revision) return stored;
     // The key was written again in the turn that made this value visible, or the value cannot be read.
     const createRevision = expectedRevision === 0 ? revision : (before?.createRevision ?? revision);
-    return { key, value: this.#history.stamped(value, revision), createRevision, revision };
+    return { key, value: this.history.stamped(value, revision), createRevision, revision };
   }
 
   /** Resolves to the revision of the write when readers see it. */
   async #write(write: EtcdWrite): Promise<number> {
-    this.#assertOpen();
+    this.assertOpen();
     const running = this.#writeUntilDecided(write);
     this.#running.add(running);
     try {
@@ -322,7 +278,7 @@ class EtcdStorage implements Storage {
     for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
       const { succeeded, revision } = await this.#writer.write(write);
       try {
-        await this.#waits.reached(revision, () => this.#history.revision);
+        await this.#waits.reached(revision, () => this.history.revision);
       } catch (cause) {
         if (!succeeded) throw cause;
         throw new StorageError('unknown-outcome', 'the write was stored, but this server does not see it yet', {
@@ -337,7 +293,7 @@ class EtcdStorage implements Storage {
 
   /** Throws the reason why the comparisons failed. Returns if they hold now, because the keys were written again. */
   #assertExpected({ key, expectedRevision, transactionWrites }: EtcdWrite): void {
-    const current = this.#history.current(key);
+    const current = this.history.current(key);
     if (expectedRevision === 0) {
       if (current !== undefined) throw new StorageError('exists', `${key} exists`, { current });
     } else {
@@ -348,19 +304,14 @@ class EtcdStorage implements Storage {
         });
     }
     for (const { key: other, value, expectedRevision: expected = 0 } of transactionWrites) {
-      const isOccupied = value !== undefined && (this.#history.current(other)?.revision ?? 0) !== expected;
+      const isOccupied = value !== undefined && (this.history.current(other)?.revision ?? 0) !== expected;
       if (isOccupied) throw occupiedError(other);
     }
   }
 
-  watch(options: { readonly prefix: string; readonly afterRevision: number }, observer: WatchObserver): StorageWatch {
-    this.#assertOpen();
-    return this.#history.watch(options, observer);
-  }
-
   async compact(revision: number): Promise<void> {
-    this.#assertOpen();
-    if (revision > this.#history.revision) throw futureError(revision, this.#history.revision);
+    this.assertOpen();
+    if (revision > this.history.revision) throw futureError(revision, this.history.revision);
     await compactThrough(this.#options.servers, revision);
     await this.#forgetThrough(revision);
   }
@@ -371,13 +322,8 @@ class EtcdStorage implements Storage {
   }
 
   async check(options: { readonly writes: boolean }): Promise<void> {
-    this.#assertOpen();
+    this.assertOpen();
     await this.#health.check(options);
-  }
-
-  watchFailed(error: unknown, resource: string): void {
-    this.#options.logger.error({ err: error, resource }, 'A watch failed and is closed');
-    this.#options.onWatchFailed?.(resource);
   }
 
   close(): Promise<void> {
@@ -390,11 +336,11 @@ class EtcdStorage implements Storage {
     this.#isEnded = true;
     this.#stop.abort();
     this.#waits.fail(new StorageError('closed', 'the storage is closed'));
-    this.#history.end(undefined);
+    this.history.end(undefined);
     this.#options.servers.close();
   }
 
-  #assertOpen(): void {
+  protected assertOpen(): void {
     if (this.#closing !== undefined) throw new StorageError('closed', 'the storage is closed');
   }
 }

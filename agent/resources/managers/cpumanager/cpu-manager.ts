@@ -4,14 +4,12 @@
  * and only the state file records the policy. The resource managers call it.
  */
 import type { Logger } from '../../../../api/component/logger.ts';
-import { background } from '../../../../api/machinery/background.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import { WakeableLoop } from '../../../../api/machinery/wakeable-loop.ts';
 import type { Container, Pod } from '../../../model/pod.ts';
 import { type CpuSet, formatCpuSet, NO_CPUS, sortedCpus } from '../cpu-set.ts';
-import type { HintProvider } from '../hint-provider.ts';
+import { PolicyManager } from '../policy-manager.ts';
 import type { CpuTopology } from '../topology/host-topology.ts';
-import type { ProviderHints } from '../topologymanager/hints.ts';
 import { CpuState } from './cpu-state.ts';
 import { StaticCpuPolicy, type StaticCpuPolicyOptions } from './static-policy.ts';
 
@@ -42,26 +40,22 @@ export interface CpuCounts {
   readonly sharedMilli: number;
 }
 
-export class CpuManager implements HintProvider {
+export class CpuManager extends PolicyManager<StaticCpuPolicy, CpuState> {
   readonly #options: CpuManagerOptions;
-  readonly #state: CpuState;
-  readonly #policy: StaticCpuPolicy | undefined;
   readonly #topology: CpuTopology;
   /** The CPU set that was last applied to a container, by container id. */
   readonly #applied = new Map<string, string>();
-  #requests = 0;
-  #errors = 0;
   readonly #loop: WakeableLoop;
 
   private constructor(options: CpuManagerOptions, state: CpuState) {
+    const policy = options.policy === 'static' ? new StaticCpuPolicy({ ...options, state }) : undefined;
+    super({ policy, state, logger: options.logger, name: 'CPU manager' });
     this.#options = options;
     this.#loop = new WakeableLoop({
       clock: options.clock,
       onError: (error) => options.logger.warn({ err: error }, 'Cannot reconcile the CPU sets of containers'),
     });
-    this.#state = state;
     this.#topology = options.topology;
-    this.#policy = options.policy === 'static' ? new StaticCpuPolicy({ ...options, state }) : undefined;
   }
 
   /** Throws `StateError` or `PolicyOptionError`. */
@@ -72,79 +66,47 @@ export class CpuManager implements HintProvider {
     return manager;
   }
 
-  get isStatic(): boolean {
-    return this.#policy !== undefined;
-  }
-
   wants(pod: Pod, container: Container): boolean {
-    return (this.#policy?.exclusiveCount(pod, container) ?? 0) > 0;
+    return (this.policy?.exclusiveCount(pod, container) ?? 0) > 0;
   }
 
-  containerHints(pod: Pod, container: Container): ProviderHints {
-    return this.#policy?.containerHints(pod, container) ?? {};
-  }
-
-  podHints(pod: Pod): ProviderHints {
-    return this.#policy?.podHints(pod) ?? {};
-  }
-
-  async allocate(pod: Pod, container: Container): Promise<void> {
-    if (this.#policy === undefined || !this.wants(pod, container)) return;
-    this.#requests++;
-    try {
-      this.#policy.allocate(pod, container);
-    } catch (error) {
-      this.#errors++;
-      throw error;
-    }
-    await this.#state.save();
+  /** The shared pool is another one now, so running containers need other CPU sets. */
+  protected override onChange(): void {
     this.#loop.wake();
-  }
-
-  release(podUid: string): void {
-    if (this.#policy?.release(podUid) !== true) return;
-    background(this.#state.save(), { logger: this.#options.logger, what: 'Writing the state of the CPU manager' });
-    this.#loop.wake();
-  }
-
-  /** The uids of pods that hold CPUs. */
-  pods(): readonly string[] {
-    return this.#state.pods();
   }
 
   /** Returns the container's CPU list for the runtime; empty if the policy sets none. */
   cpus(podUid: string, container: string): string {
-    if (this.#policy === undefined) return '';
-    return formatCpuSet(this.#state.exclusive(podUid, container) ?? this.#state.shared);
+    if (this.policy === undefined) return '';
+    return formatCpuSet(this.state.exclusive(podUid, container) ?? this.state.shared);
   }
 
   /** Returns the exclusive CPUs in ascending order; empty for a container in the shared pool. */
   exclusiveCpus(podUid: string, container: string): readonly number[] {
-    return sortedCpus(this.#state.exclusive(podUid, container) ?? NO_CPUS);
+    return sortedCpus(this.state.exclusive(podUid, container) ?? NO_CPUS);
   }
 
   hasExclusive(podUid: string, container?: string): boolean {
-    const ofPod = this.#state.ofPod(podUid);
+    const ofPod = this.state.ofPod(podUid);
     return container === undefined ? ofPod.size > 0 : ofPod.has(container);
   }
 
   /** Returns all CPUs that can be allocated exclusively. */
   allocatable(): CpuSet {
-    return this.#topology.all.difference(this.#policy?.reserved ?? NO_CPUS);
+    return this.#topology.all.difference(this.policy?.reserved ?? NO_CPUS);
   }
 
   counts(): CpuCounts {
     return {
-      requests: this.#requests,
-      errors: this.#errors,
-      exclusive: this.#state.allExclusive().size,
-      sharedMilli: (this.#policy?.available().size ?? 0) * 1000,
+      ...this.allocationCounts(),
+      exclusive: this.state.allExclusive().size,
+      sharedMilli: (this.policy?.available().size ?? 0) * 1000,
     };
   }
 
   /** Reconciles running containers at every period, and shortly after the shared pool has changed. */
   async run(running: RunningContainers, signal: AbortSignal): Promise<void> {
-    if (this.#policy === undefined) return;
+    if (this.policy === undefined) return;
     await this.#loop.run(signal, async () => {
       await this.reconcile(running);
       return this.#options.reconcileMs;

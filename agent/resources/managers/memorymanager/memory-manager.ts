@@ -5,11 +5,10 @@
  */
 import type { Logger } from '../../../../api/component/logger.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
-import { background } from '../../../../api/machinery/background.ts';
 import type { Container, Pod } from '../../../model/pod.ts';
-import type { AffinityStore, HintProvider } from '../hint-provider.ts';
+import type { AffinityStore } from '../hint-provider.ts';
+import { PolicyManager } from '../policy-manager.ts';
 import type { NumaNode } from '../topology/host-topology.ts';
-import type { ProviderHints } from '../topologymanager/hints.ts';
 import { type MemoryBlock, MemoryState } from './memory-state.ts';
 import { emptyMachineState, reservedMemory } from './reserved-memory.ts';
 import { StaticMemoryPolicy } from './static-policy.ts';
@@ -27,17 +26,9 @@ export interface MemoryManagerOptions {
   readonly affinity: AffinityStore;
 }
 
-export class MemoryManager implements HintProvider {
-  readonly #logger: Logger;
-  readonly #state: MemoryState;
-  readonly #policy: StaticMemoryPolicy | undefined;
-  #requests = 0;
-  #errors = 0;
-
+export class MemoryManager extends PolicyManager<StaticMemoryPolicy, MemoryState> {
   private constructor(logger: Logger, state: MemoryState, policy: StaticMemoryPolicy | undefined) {
-    this.#logger = logger;
-    this.#state = state;
-    this.#policy = policy;
+    super({ policy, state, logger, name: 'memory manager' });
   }
 
   /** Throws `StateError`. */
@@ -55,58 +46,25 @@ export class MemoryManager implements HintProvider {
     return manager;
   }
 
-  get isStatic(): boolean {
-    return this.#policy !== undefined;
-  }
-
   wants(pod: Pod, container: Container): boolean {
-    return Object.keys(this.#policy?.wanted(pod, container) ?? {}).length > 0;
-  }
-
-  containerHints(pod: Pod, container: Container): ProviderHints {
-    return this.#policy?.containerHints(pod, container) ?? {};
-  }
-
-  podHints(pod: Pod): ProviderHints {
-    return this.#policy?.podHints(pod) ?? {};
-  }
-
-  async allocate(pod: Pod, container: Container): Promise<void> {
-    if (this.#policy === undefined || !this.wants(pod, container)) return;
-    this.#requests++;
-    try {
-      this.#policy.allocate(pod, container);
-    } catch (error) {
-      this.#errors++;
-      throw error;
-    }
-    await this.#state.save();
-  }
-
-  release(podUid: string): void {
-    if (this.#policy?.release(podUid) !== true) return;
-    background(this.#state.save(), { logger: this.#logger, what: 'Writing the state of the memory manager' });
-  }
-
-  pods(): readonly string[] {
-    return this.#state.pods();
+    return Object.keys(this.policy?.wanted(pod, container) ?? {}).length > 0;
   }
 
   /** Returns the container's NUMA nodes for the runtime, such as `0,1`; empty if the policy sets none. */
   numaNodes(podUid: string, container: string): string {
-    const nodes = new Set((this.#state.blocks(podUid, container) ?? []).flatMap(({ numaAffinity }) => numaAffinity));
+    const nodes = new Set((this.state.blocks(podUid, container) ?? []).flatMap(({ numaAffinity }) => numaAffinity));
     return [...nodes].sort((left, right) => left - right).join(',');
   }
 
   blocks(podUid: string, container: string): readonly MemoryBlock[] {
-    return this.#state.blocks(podUid, container) ?? [];
+    return this.state.blocks(podUid, container) ?? [];
   }
 
   allocatable(): readonly MemoryBlock[] {
-    return this.#policy?.allocatable() ?? [];
+    return this.policy?.allocatable() ?? [];
   }
 
   counts(): { readonly requests: number; readonly errors: number } {
-    return { requests: this.#requests, errors: this.#errors };
+    return this.allocationCounts();
   }
 }
