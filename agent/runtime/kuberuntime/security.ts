@@ -45,11 +45,23 @@ export function seccompProfile(
   }
 }
 
+/** Docker's word for a container without a profile. A profile of the host cannot have this name. */
+const NO_APP_ARMOR = 'unconfined';
+
+/**
+ * Throws for a profile of the host with the name `unconfined`: Pod Security allows any name there, and a runtime that gets the
+ * name alone would run the container without a profile.
+ */
 function appArmorProfile(pod: Pod, container: Container): SecurityProfile | undefined {
   const chosen: ProfileSpec | undefined =
     container.securityContext?.appArmorProfile ?? pod.spec.securityContext?.appArmorProfile;
   if (chosen === undefined) return undefined;
-  if (chosen.type === 'Localhost') return { type: 'Localhost', localhost: chosen.localhostProfile ?? '' };
+  if (chosen.type === 'Localhost') {
+    const { localhostProfile: localhost = '' } = chosen;
+    if (localhost.trim() === NO_APP_ARMOR)
+      throw new ContainerConfigError(`the host has no AppArmor profile with the name "${NO_APP_ARMOR}"`);
+    return { type: 'Localhost', localhost };
+  }
   return { type: chosen.type === 'Unconfined' ? 'Unconfined' : 'RuntimeDefault' };
 }
 
@@ -107,6 +119,7 @@ export function containerSecurity(
     ...options.extraGroups,
   ];
   const privileged = own?.privileged ?? false;
+  const appArmor = appArmorProfile(pod, container);
   return {
     addCapabilities: own?.capabilities?.add ?? [],
     dropCapabilities: own?.capabilities?.drop ?? [],
@@ -122,9 +135,7 @@ export function containerSecurity(
     seccomp: privileged
       ? { type: 'Unconfined' }
       : seccompProfile(shared?.seccompProfile, own?.seccompProfile, options.settings),
-    ...(appArmorProfile(pod, container) === undefined
-      ? {}
-      : { appArmor: appArmorProfile(pod, container) as SecurityProfile }),
+    ...(appArmor === undefined ? {} : { appArmor }),
     ...seLinux(own?.seLinuxOptions ?? shared?.seLinuxOptions),
   };
 }

@@ -73,6 +73,17 @@ describe('the confinement of a container', () => {
     assert.deepEqual(security({}, { appArmorProfile: { type: 'Unconfined' } }).appArmor, { type: 'Unconfined' });
     assert.equal(security().appArmor, undefined);
   });
+  it('has no AppArmor profile of the host that is named like none', () => {
+    for (const localhostProfile of ['unconfined', ' unconfined '])
+      for (const contexts of [
+        [{ appArmorProfile: { type: 'Localhost', localhostProfile } }],
+        [{}, { appArmorProfile: { type: 'Localhost', localhostProfile } }],
+      ])
+        assert.throws(
+          () => security(contexts[0], contexts[1]),
+          /the host has no AppArmor profile with the name "unconfined"/,
+        );
+  });
 });
 
 describe('the namespaces of a pod', () => {
