@@ -29,6 +29,9 @@ import { readPem } from '../../../../api/pki/pem.ts';
 export type SigningRequest = Kind<{ spec: V1CertificateSigningRequestSpec; status: V1CertificateSigningRequestStatus }>;
 export type Condition = NonNullable<NonNullable<SigningRequest['status']>['conditions']>[number];
 
+/** Returns what identifies a condition in one state. */
+export const stateOf = ({ type, status }: Condition): string => `${type ?? ''}/${status ?? ''}`;
+
 export const conditionsOf = (request: SigningRequest): readonly Condition[] => request.status?.conditions ?? [];
 
 const LEGACY_SIGNER = 'kubernetes.io/legacy-unknown';
@@ -92,8 +95,11 @@ function specErrors({ spec }: SigningRequest, old: SigningRequest | undefined): 
       if (!USAGES.includes(usage)) errors.push(notSupported(`spec.usages[${i}]`, usage, USAGES));
   }
   if (new Set(before).size === before.length) {
-    for (const [i, usage] of usages.entries())
-      if (usages.indexOf(usage) < i) errors.push(duplicate(`spec.usages[${i}]`, usage));
+    const seen = new Set<string>();
+    for (const [i, usage] of usages.entries()) {
+      if (seen.has(usage)) errors.push(duplicate(`spec.usages[${i}]`, usage));
+      seen.add(usage);
+    }
   }
   const signer = spec?.signerName ?? '';
   if (signer === LEGACY_SIGNER && old?.spec?.signerName !== LEGACY_SIGNER) {
@@ -163,20 +169,22 @@ function conditionErrors(request: SigningRequest, old: SigningRequest | undefine
   const mayBeBoth = hasBoth(before);
   const mayRepeat = hasDuplicates(before);
   const mayBeEmpty = before.some(({ type }) => (type ?? '') === '');
-  for (const [i, { type = '', status = '' }] of conditions.entries()) {
+  const known = new Set(before.map(stateOf));
+  const earlier = new Set<string>();
+  for (const [i, condition] of conditions.entries()) {
+    const { type = '', status = '' } = condition;
     const at = `status.conditions[${i}]`;
     if (type === '' && !mayBeEmpty) errors.push(required(`${at}.type`));
     const allowed = FINAL.includes(type) ? ['True'] : ['False', 'True', 'Unknown'];
-    const wasThere = before.some((condition) => condition.type === type && condition.status === status);
-    if (!wasThere) {
+    if (!known.has(stateOf(condition))) {
       if (status === '') errors.push(required(`${at}.status`));
       else if (!allowed.includes(status)) errors.push(notSupported(`${at}.status`, status, allowed));
     }
-    const earlier = conditions.slice(0, i).map((condition) => condition.type ?? '');
-    const opposite = DECISIONS.includes(type) && DECISIONS.some((one) => one !== type && earlier.includes(one));
+    const opposite = DECISIONS.includes(type) && DECISIONS.some((one) => one !== type && earlier.has(one));
     if (opposite && !mayBeBoth)
       errors.push(invalid('status.conditions', type, 'Approved and Denied conditions are mutually exclusive'));
-    if (earlier.includes(type) && !mayRepeat) errors.push(duplicate(`${at}.type`, type));
+    if (earlier.has(type) && !mayRepeat) errors.push(duplicate(`${at}.type`, type));
+    earlier.add(type);
   }
   return errors;
 }

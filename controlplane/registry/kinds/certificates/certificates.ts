@@ -12,6 +12,7 @@ import {
   conditionsOf,
   createErrors,
   type SigningRequest,
+  stateOf,
   updateErrors,
 } from './certificate-validation.ts';
 import { podCertificateRequests } from './pod-certificate-requests.ts';
@@ -34,14 +35,15 @@ function prepareForCreate(object: SigningRequest, context: StrategyContext): voi
 /** Fills in the times that conditions lack. A condition whose status is unchanged keeps the time of its last transition. */
 function fillTimes(object: SigningRequest, old: SigningRequest, nowMs: number): void {
   const now = formatTime(nowMs);
-  for (const condition of conditionsOf(object) as Condition[]) {
+  const times = new Map<string, string>();
+  for (const condition of conditionsOf(old)) {
+    const { lastTransitionTime: time } = condition as { readonly lastTransitionTime?: unknown };
+    if (typeof time === 'string' && !times.has(stateOf(condition))) times.set(stateOf(condition), time);
+  }
+  for (const condition of conditionsOf(object) as (Condition & { lastTransitionTime?: unknown })[]) {
     condition.lastUpdateTime ??= now;
     if (typeof condition.lastTransitionTime === 'string') continue;
-    const before = conditionsOf(old).find(
-      ({ type, status, lastTransitionTime }) =>
-        type === condition.type && status === condition.status && typeof lastTransitionTime === 'string',
-    );
-    condition.lastTransitionTime = before?.lastTransitionTime ?? now;
+    condition.lastTransitionTime = times.get(stateOf(condition)) ?? now;
   }
 }
 
