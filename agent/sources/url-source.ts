@@ -8,6 +8,7 @@ import { createDialer, redirectTarget } from '../../api/machinery/dialer.ts';
 import type { YamlParser } from '../../api/codec/yaml-thread.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, pause } from '../../api/machinery/clock.ts';
+import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
 import type { Pod } from '../model/pod.ts';
 import type { PodSource } from './pod-source.ts';
 import { type PodReader, readManifest } from './static-pod.ts';
@@ -59,14 +60,12 @@ export function createUrlSource(options: UrlSourceOptions): PodSource {
 }
 
 async function readBody(response: IncomingMessage): Promise<Buffer> {
-  const parts: Uint8Array[] = [];
-  let size = 0;
+  const gathered = new GatheredBytes();
   for await (const part of response as AsyncIterable<Buffer>) {
-    size += part.length;
-    if (size > MAX_BYTES) throw new Error(`the answer is larger than ${MAX_BYTES} bytes`);
-    parts.push(part);
+    gathered.push(part);
+    if (gathered.size > MAX_BYTES) throw new Error(`the answer is larger than ${MAX_BYTES} bytes`);
   }
-  return Buffer.concat(parts);
+  return gathered.take();
 }
 
 async function ask(

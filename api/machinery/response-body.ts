@@ -1,14 +1,15 @@
 /** Reads the bodies of responses: whole, or in pieces as watches send them (lines of JSON, frames of bytes). */
 import type { Readable } from 'node:stream';
 import { isStatusError } from '../meta/status-error.ts';
+import { GatheredBytes } from './gathered-bytes.ts';
 
 /** A longer line is not a response of the API. */
 const LARGEST_LINE_BYTES = 512 << 20;
 
 export async function readAll(body: Readable): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of body) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks);
+  const gathered = new GatheredBytes();
+  for await (const chunk of body) gathered.push(chunk as Buffer);
+  return gathered.take();
 }
 
 /** Reading pauses while the consumer is busy, so that the back-pressure reaches the server. */

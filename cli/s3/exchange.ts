@@ -5,6 +5,7 @@
 import { request as requestHttps } from 'node:https';
 import type { IncomingMessage } from 'node:http';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
 import { request as requestHttp } from '../../api/machinery/node-http.ts';
 import { CommandError } from '../command.ts';
 import type { S3Settings } from './settings.ts';
@@ -133,20 +134,18 @@ export class S3Exchange {
   async #shortBody(response: IncomingMessage): Promise<string> {
     const { answerMs } = this.#times;
     const late = this.#clock.after(answerMs, () => response.destroy(new Error(`no end within ${answerMs / 1000} s`)));
-    const chunks: Buffer[] = [];
-    let sizeBytes = 0;
+    const gathered = new GatheredBytes();
     try {
       for await (const chunk of response as AsyncIterable<Buffer>) {
-        sizeBytes += chunk.length;
+        gathered.push(chunk);
         // Leaving the loop destroys the connection.
-        if (sizeBytes > MAX_ANSWER_BYTES)
+        if (gathered.size > MAX_ANSWER_BYTES)
           throw new S3Error(`the S3 server answered with more than ${MAX_ANSWER_BYTES} bytes`, 0);
-        chunks.push(chunk);
       }
     } finally {
       late.cancel();
     }
-    return Buffer.concat(chunks).toString('utf8');
+    return gathered.take().toString('utf8');
   }
 
   #nameOf({ method, key }: S3Request): string {

@@ -10,6 +10,7 @@ import { Agent as HttpsAgent } from 'node:https';
 import { isIP } from 'node:net';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { createDialer, type Dialer, type Purpose } from '../../api/machinery/dialer.ts';
+import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
 import { Agent as HttpAgent } from '../../api/machinery/node-http.ts';
 import type { RequestObserver } from '../../api/machinery/request-observer.ts';
 
@@ -181,18 +182,16 @@ export class WebhookClient {
 }
 
 async function readBody(response: IncomingMessage, maxBytes: number): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let size = 0;
+  const gathered = new GatheredBytes();
   for await (const chunk of response as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > maxBytes) {
+    if (gathered.size + chunk.length > maxBytes) {
       response.destroy();
       throw new WebhookCallError('too-large', `the answer is larger than ${maxBytes} bytes`);
     }
-    chunks.push(chunk);
+    gathered.push(chunk);
   }
   if (!response.complete) throw new WebhookCallError('unreachable', 'unexpected EOF');
-  return Buffer.concat(chunks);
+  return gathered.take();
 }
 
 /** A signal that aborts after `ms`, or with `outer`. */

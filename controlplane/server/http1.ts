@@ -1,7 +1,7 @@
 /** Implements `Exchange` over HTTP/1.1, the only protocol whose requests can be upgraded to a raw connection. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ClientConnection } from '../authentication/authentication.ts';
-import { readWhole } from './whole-body.ts';
+import { IncomingBody, incomingBody } from './incoming-body.ts';
 import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './exchange.ts';
 
 export class Http1Exchange implements Exchange {
@@ -13,6 +13,7 @@ export class Http1Exchange implements Exchange {
   readonly connection: ClientConnection;
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
+  #body: IncomingBody | undefined;
   #upgrade: Upgrade | undefined;
   #taken = false;
 
@@ -29,6 +30,7 @@ export class Http1Exchange implements Exchange {
     this.#request = request;
     this.#response = response;
     this.#upgrade = upgrade;
+    if (this.hasBody) this.#body = incomingBody(this.method, request);
   }
 
   get hasBody(): boolean {
@@ -45,11 +47,12 @@ export class Http1Exchange implements Exchange {
   }
 
   readBody(limit: number, count?: (bytes: number) => void): Promise<Buffer> {
-    return readWhole(this.#request, limit, count);
+    this.#body ??= new IncomingBody(this.#request);
+    return this.#body.whole(limit, count);
   }
 
   bodyStream(): AsyncIterable<Buffer> {
-    return this.#request.iterator({ destroyOnReturn: false });
+    return (this.#body ?? new IncomingBody(this.#request)).parts();
   }
 
   send(status: number, headers: ResponseHeaders, body: Buffer | string | undefined): void {
@@ -77,7 +80,10 @@ export class Http1Exchange implements Exchange {
   }
 
   end(): void {
-    if (!this.closed) this.#response.end();
+    if (this.closed) return;
+    this.#response.end();
+    // The rest of a body that nobody read must not stand before the next request.
+    if (!this.#request.complete) this.#body?.discard();
   }
 
   onDrain(listener: () => void): void {

@@ -4,7 +4,7 @@
  */
 import { constants, sensitiveHeaders, type ServerHttp2Stream, type IncomingHttpHeaders } from 'node:http2';
 import type { ClientConnection } from '../authentication/authentication.ts';
-import { readWhole } from './whole-body.ts';
+import { IncomingBody, incomingBody } from './incoming-body.ts';
 import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './exchange.ts';
 
 /**
@@ -29,6 +29,7 @@ export class Http2Exchange implements Exchange {
   readonly connection: ClientConnection;
   readonly #stream: ServerHttp2Stream;
   readonly #bodyless: boolean;
+  #body: IncomingBody | undefined;
   #answered = false;
 
   constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, arrival: Arrival) {
@@ -39,6 +40,7 @@ export class Http2Exchange implements Exchange {
     this.connection = arrival.connection;
     this.#stream = stream;
     this.#bodyless = arrival.bodyless;
+    if (!arrival.bodyless) this.#body = incomingBody(this.method, stream);
   }
 
   get hasBody(): boolean {
@@ -54,11 +56,12 @@ export class Http2Exchange implements Exchange {
   }
 
   readBody(limit: number, count?: (bytes: number) => void): Promise<Buffer> {
-    return readWhole(this.#stream, limit, count);
+    this.#body ??= new IncomingBody(this.#stream);
+    return this.#body.whole(limit, count);
   }
 
   bodyStream(): AsyncIterable<Buffer> {
-    return this.#stream.iterator({ destroyOnReturn: false });
+    return (this.#body ?? new IncomingBody(this.#stream)).parts();
   }
 
   send(status: number, headers: ResponseHeaders, body: Buffer | string | undefined): void {
@@ -119,6 +122,7 @@ export class Http2Exchange implements Exchange {
 
   /** Drops the received data and does not wait for more, because the stream would stay open as long as the client wants. */
   #refuseRest(): void {
+    this.#body?.discard();
     this.#stream.resume();
     this.#stream.close(constants.NGHTTP2_NO_ERROR);
   }

@@ -72,7 +72,7 @@ const ROWS: Readonly<Record<string, Row>> = {
 const STEPS: readonly (readonly [prefix: string, step: string])[] = [
   ['controlplane/server/flowcontrol/', 'priority and fairness'],
   ['controlplane/server/body.ts', 'body'],
-  ['controlplane/server/whole-body.ts', 'body'],
+  ['controlplane/server/incoming-body.ts', 'body'],
   ['controlplane/server/compressed-runs.ts', 'body'],
   ['controlplane/server/', 'request and response'],
   ['controlplane/authentication/', 'authentication and authorization'],

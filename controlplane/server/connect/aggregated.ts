@@ -4,6 +4,7 @@
 import type { Dialer } from '../../../api/machinery/dialer.ts';
 import { parseJson } from '../../../api/codec/json.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
+import { GatheredBytes } from '../../../api/machinery/gathered-bytes.ts';
 import { type AggregatedTarget, type Aggregator, userHeaders } from '../../aggregation/aggregator.ts';
 import { BackendError } from '../../aggregation/api-service-target.ts';
 import { apiForwardingFault } from '../../../api/machinery/request-path.ts';
@@ -125,17 +126,15 @@ export async function fetchAggregated(
     body: undefined,
     signal: AbortSignal.timeout(CHECK_TIMEOUT_MS),
   });
-  const chunks: Buffer[] = [];
-  let length = 0;
+  const gathered = new GatheredBytes();
   for await (const chunk of message as AsyncIterable<Buffer>) {
-    chunks.push(chunk);
-    length += chunk.length;
-    if (length > maxBytes)
+    gathered.push(chunk);
+    if (gathered.size > maxBytes)
       throw new Error(`https://${target.host}:${target.port}${path} answers with more than ${maxBytes} bytes`);
   }
   if (message.statusCode !== 200) {
     const why = `bad status from https://${target.host}:${target.port}${path}: ${message.statusCode}`;
     throw newStatusError(message.statusCode ?? 502, '', why);
   }
-  return parseJson(Buffer.concat(chunks), { maxValues: MAX_ANSWER_VALUES }).value;
+  return parseJson(gathered.take(), { maxValues: MAX_ANSWER_VALUES }).value;
 }

@@ -1,5 +1,6 @@
 /** Sends requests of the control plane itself to the agents of nodes, with the client certificate that agents trust. */
 import type { Dialer } from '../../../../api/machinery/dialer.ts';
+import { GatheredBytes } from '../../../../api/machinery/gathered-bytes.ts';
 import type { AgentOrigin } from '../../../model/rest.ts';
 
 /** How the server authenticates to node agents, and which of their serving certificates it accepts. */
@@ -73,16 +74,15 @@ export function requestAgent({ dialer, credentials }: AgentConnection, request: 
         signal: AbortSignal.timeout(timeoutMs),
       },
       (response) => {
-        const chunks: Buffer[] = [];
-        let size = 0;
+        const gathered = new GatheredBytes();
         response.on('data', (chunk: Buffer) => {
-          size += chunk.length;
-          if (size > largestBytes) response.destroy(new Error(`the answer has more than ${largestBytes} bytes`));
-          else chunks.push(chunk);
+          if (gathered.size + chunk.length > largestBytes)
+            response.destroy(new Error(`the answer has more than ${largestBytes} bytes`));
+          else gathered.push(chunk);
         });
         response.on('error', failed);
         response.on('end', () => {
-          const text = Buffer.concat(chunks).toString('utf8');
+          const text = gathered.take().toString('utf8');
           if (response.statusCode !== 200) {
             reject(new Error(`the agent answered ${response.statusCode ?? 0}: ${text.slice(0, 200).trim()}`));
             return;
