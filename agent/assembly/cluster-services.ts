@@ -21,7 +21,7 @@ import { IptablesWriter } from '../network/serviceproxy/iptables-writer.ts';
 import { NftablesWriter, SERVICES_TABLE } from '../network/serviceproxy/nftables-writer.ts';
 import type { RuleWriter } from '../network/serviceproxy/rule-writer.ts';
 import { prepareHost, PROXY_LOCK, ServiceProxy } from '../network/serviceproxy/service-proxy.ts';
-import { canonicalRange } from '../network/serviceproxy/addresses.ts';
+import { canonicalRange, familyOf } from '../network/serviceproxy/addresses.ts';
 import type { Place } from '../network/serviceproxy/service-ports.ts';
 import { hostConntrack } from '../network/serviceproxy/udp-connections.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
@@ -183,7 +183,8 @@ async function serviceNetwork(
     nameServer: () =>
       dns === undefined
         ? undefined
-        : { addresses: nameServers().filter((address) => !address.includes(':')), port: dns.port },
+        : { addresses: nameServers().filter((address) => dns?.families.includes(familyOf(address))), port: dns.port },
+    onWritten: (family) => dns?.serve(family),
     prepareHost: prepareHost(logger),
     takeLock: () => takeNamespaceLock(PROXY_LOCK),
   });

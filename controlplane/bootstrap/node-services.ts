@@ -79,14 +79,15 @@ async function ensureDns(client: Client, serviceClusterCidrs: readonly string[],
   await ensureConfigRights(client);
   // A second `kube-dns` service would be refused because of its address, and not because of its name.
   if ((await findObject(client, services, NAMESPACE, NAME)) !== undefined) return;
-  const address = serviceAddress(serviceClusterCidrs, DNS_ADDRESS);
+  const addresses = serviceClusterCidrs.flatMap((range) => serviceAddress([range], DNS_ADDRESS) ?? []);
+  const isDual = serviceClusterCidrs.length > 1;
   try {
-    await createDns(client, address);
+    await createDns(client, addresses, isDual);
   } catch (error) {
     if (!isInvalid(error)) throw error;
     // In an older cluster, another service may have the address.
-    logger.warn({ address }, 'Another service has the usual address of kube-dns, so kube-dns gets another one');
-    await createDns(client, undefined);
+    logger.warn({ addresses }, 'Another service has the usual address of kube-dns, so kube-dns gets another one');
+    await createDns(client, [], isDual);
   }
 }
 
@@ -132,7 +133,7 @@ async function ensureConfigRights(client: Client): Promise<void> {
   });
 }
 
-async function createDns(client: Client, clusterIP: string | undefined): Promise<void> {
+async function createDns(client: Client, clusterIPs: readonly string[], isDual: boolean): Promise<void> {
   await createIfMissing(client, services, {
     apiVersion: 'v1',
     kind: 'Service',
@@ -144,7 +145,8 @@ async function createDns(client: Client, clusterIP: string | undefined): Promise
       annotations: { 'orchlet.local/served-by': 'nodes' },
     },
     spec: {
-      ...(clusterIP === undefined ? {} : { clusterIP }),
+      ...(clusterIPs.length === 0 ? {} : { clusterIP: clusterIPs[0], clusterIPs }),
+      ...(isDual ? { ipFamilyPolicy: 'PreferDualStack' } : {}),
       ports: [
         { name: 'dns', port: 53, protocol: 'UDP', targetPort: 53 },
         { name: 'dns-tcp', port: 53, protocol: 'TCP', targetPort: 53 },

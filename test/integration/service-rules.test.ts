@@ -98,6 +98,8 @@ function connect(name: string, number: number, isPod: boolean): void {
   run('ip', ['-n', NODE, 'link', 'add', port, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', own]);
   run('ip', ['-n', NODE, 'address', 'add', `${gateway}/32`, 'dev', port]);
   run('ip', ['-n', NODE, 'address', 'add', 'fe80::1/64', 'dev', port, 'nodad']);
+  // The name server's responses over UDP come from the address of the interface, as those of the bridge of pods do.
+  if (isPod) run('ip', ['-n', NODE, 'address', 'add', 'fd98:1::1/128', 'dev', port, 'nodad']);
   run('ip', ['-n', NODE, 'link', 'set', port, 'up']);
   run('ip', ['-n', NODE, 'route', 'add', `${v4}/32`, 'dev', port]);
   run('ip', ['-n', NODE, '-6', 'route', 'add', `${v6}/128`, 'dev', port]);
@@ -260,7 +262,7 @@ function scenarios(mode: ProxyMode): void {
       place: () => ({ nodeName: 'here', zone: '', nodeIps: [NODE_ADDRESS] }),
       podCidrs: () => ['10.98.1.0/24', 'fd98:1::/64'],
       localhostNodePorts: true,
-      nameServer: () => ({ addresses: ['10.96.0.53'], port: 5300 }),
+      nameServer: () => ({ addresses: ['10.96.0.53', 'fd96::53'], port: 5300 }),
       takeLock: () => Promise.resolve({ close: () => undefined }),
     });
     void proxy.run(new AbortController().signal);
@@ -357,7 +359,11 @@ function scenarios(mode: ProxyMode): void {
 
   test('lead to the name server by its address alone', async () => {
     assert.equal(await place('c').ask('10.96.0.53', 53, { protocol: 'UDP' }), `node ${addressOf('c')}`);
-    assert.equal(await place('c').ask(NODE_ADDRESS, 5300, { protocol: 'UDP', timeoutMs: DROPPED_MS }), 'none');
+    assert.equal(await place('c').ask('fd96::53', 53, { protocol: 'UDP' }), 'node fd98:1::4');
+    assert.equal(await place('node').ask('10.96.0.53', 53, { protocol: 'UDP' }), 'node 127.0.0.1');
+    assert.equal(await place('node').ask('fd96::53', 53, { protocol: 'UDP' }), 'node ::1');
+    for (const address of [NODE_ADDRESS, '2001:db8:7::1'])
+      assert.equal(await place('c').ask(address, 5300, { protocol: 'UDP', timeoutMs: DROPPED_MS }), 'none');
   });
 
   test(

@@ -1,7 +1,7 @@
 /**
  * The DNS server for the node's pods. It resolves names and addresses of the cluster's domain from the agent's
- * informers, and forwards all other queries to the host's name servers. It serves UDP and TCP on one port. Netfilter
- * rules of the service proxy keep other clients away.
+ * informers, and forwards all other queries to the host's name servers. It serves UDP and TCP, IPv4 and IPv6 on one port.
+ * Netfilter rules of the service proxy keep other clients away: before they are written, no query is answered.
  *
  * It continues to resolve cluster names while the kube-apiserver is not reachable.
  */
@@ -10,6 +10,7 @@ import { isIPv6, createServer, type Server, type Socket } from 'node:net';
 import dnsPacket, { type Answer, type DecodedPacket, type Question } from 'dns-packet';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
+import type { Family } from '../serviceproxy/addresses.ts';
 import { ClientShares } from './client-shares.ts';
 import type { DnsObserver } from './dns-metrics.ts';
 import { type ClusterNames, clusterRecords, reverseRecords } from './records.ts';
@@ -45,6 +46,8 @@ export interface ClusterDnsOptions {
   readonly logger: Logger;
 }
 
+/** All addresses of the host. */
+const ALL_ADDRESSES = ['0.0.0.0', '::'] as const;
 const UPSTREAM_MS = 2000;
 /** The maximum numbers of concurrently forwarded queries. Further ones fail with SERVFAIL. */
 const FORWARDED = { most: 1000, mostOfOne: 200 };
@@ -58,6 +61,8 @@ const MOST_ALIASES = 8;
 
 /** The opcode bits of the flags; 0 is a query. */
 const OPCODE = 0x7800;
+/** The errors of a host without IPv6. */
+const NO_IPV6: ReadonlySet<string> = new Set(['EAFNOSUPPORT', 'EADDRNOTAVAIL', 'EINVAL']);
 const HEADER_BYTES = 12;
 const RESPONSE = 0x8000;
 const NO_ERROR = 0;
@@ -72,10 +77,17 @@ interface Client {
   readonly transport: Transport;
 }
 
+/** The sockets of one address. */
+interface Listener {
+  readonly family: Family;
+  readonly udp: UdpSocket;
+  readonly tcp: Server;
+}
+
 export class ClusterDns {
   readonly #options: ClusterDnsOptions;
-  #udp: UdpSocket | undefined;
-  #tcp: Server | undefined;
+  #listeners: readonly Listener[] = [];
+  readonly #served = new Set<Family>();
   #port = 0;
   readonly #forwarded = new ClientShares(FORWARDED);
   readonly #connections = new ClientShares(CONNECTIONS);
@@ -89,11 +101,21 @@ export class ClusterDns {
     return this.#port;
   }
 
-  /** Binds UDP and TCP to the same port. For port 0 the system chooses it. */
-  async listen(port: number, address = '0.0.0.0'): Promise<void> {
+  /** The families in which this host has the server. */
+  get families(): readonly Family[] {
+    return this.#listeners.map(({ family }) => family);
+  }
+
+  /** Queries of this family are answered from now on, because rules keep all but the pods away. */
+  serve(family: Family): void {
+    this.#served.add(family);
+  }
+
+  /** Binds UDP and TCP of all addresses to the same port. For port 0 the system chooses it. A host may lack IPv6. */
+  async listen(port: number, addresses: readonly string[] = ALL_ADDRESSES): Promise<void> {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        await this.#bind(port, address);
+        for (const address of addresses) await this.#bind(this.#listeners.length === 0 ? port : this.#port, address);
         return;
       } catch (error) {
         await this.close();
@@ -104,42 +126,48 @@ export class ClusterDns {
   }
 
   async #bind(port: number, address: string): Promise<void> {
-    const udp = createSocket(isIPv6(address) ? 'udp6' : 'udp4');
-    this.#udp = udp;
-    await new Promise<void>((resolve, reject) => {
-      udp.once('error', reject).bind(port, address, resolve);
-    });
+    const family = isIPv6(address) ? 'IPv6' : 'IPv4';
+    const udp = family === 'IPv6' ? createSocket({ type: 'udp6', ipv6Only: true }) : createSocket('udp4');
+    const tcp = createServer((socket) => this.#accept(socket, family));
+    const listener = { family, udp, tcp } as const;
+    try {
+      await new Promise<void>((resolve, reject) => {
+        udp.once('error', reject).bind(port, address, resolve);
+      });
+      await new Promise<void>((resolve, reject) => {
+        tcp.once('error', reject).listen({ port: udp.address().port, host: address, ipv6Only: true }, resolve);
+      });
+    } catch (error) {
+      await closeListener(listener);
+      if (family === 'IPv6' && NO_IPV6.has((error as NodeJS.ErrnoException).code ?? '')) return;
+      throw error;
+    }
     udp.removeAllListeners('error');
     udp.on('error', (error) =>
       this.#options.logger.warn({ err: error.message }, 'The UDP socket of the DNS server failed'),
     );
     udp.on('message', (message, peer) => {
+      if (!this.#served.has(family)) return;
       this.#answer(message, { address: peer.address, transport: 'udp' })
         .then((answer) => {
-          if (answer !== undefined && this.#udp === udp) udp.send(answer, peer.port, peer.address);
+          if (answer !== undefined && this.#listeners.includes(listener)) udp.send(answer, peer.port, peer.address);
         })
         .catch(this.#logFailure);
     });
-    const tcp = createServer((socket) => this.#accept(socket));
-    this.#tcp = tcp;
-    await new Promise<void>((resolve, reject) => {
-      tcp.once('error', reject).listen(udp.address().port, address, resolve);
-    });
+    this.#listeners = [...this.#listeners, listener];
     this.#port = udp.address().port;
   }
 
   async close(): Promise<void> {
-    const [udp, tcp] = [this.#udp, this.#tcp];
-    this.#udp = undefined;
-    this.#tcp = undefined;
-    if (udp !== undefined) await new Promise<void>((resolve) => udp.close(resolve));
-    if (tcp?.listening === true) await new Promise<void>((resolve) => tcp.close(() => resolve()));
+    const listeners = this.#listeners;
+    this.#listeners = [];
+    for (const listener of listeners) await closeListener(listener);
   }
 
-  #accept(socket: Socket): void {
+  #accept(socket: Socket, family: Family): void {
     const address = socket.remoteAddress ?? '';
     socket.on('error', () => socket.destroy());
-    if (!this.#connections.take(address)) {
+    if (!this.#served.has(family) || !this.#connections.take(address)) {
       socket.destroy();
       return;
     }
@@ -284,6 +312,11 @@ export class ClusterDns {
     }
     throw last;
   }
+}
+
+async function closeListener({ udp, tcp }: Listener): Promise<void> {
+  await new Promise<void>((resolve) => udp.close(resolve));
+  if (tcp.listening) await new Promise<void>((resolve) => tcp.close(() => resolve()));
 }
 
 /**

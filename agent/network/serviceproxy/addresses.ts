@@ -8,6 +8,11 @@ import { cidrContains, parseCidr, parseIp } from '../../../api/meta/ip-addresses
 
 export type Family = 'IPv4' | 'IPv6';
 
+/** The address of a host for itself. */
+export const LOOPBACK: Readonly<Record<Family, string>> = { IPv4: '127.0.0.1', IPv6: '::1' };
+
+export const familyOf = (address: string): Family => (address.includes(':') ? 'IPv6' : 'IPv4');
+
 /** Ranges that contain the source address of no packet. */
 const NOWHERE = { IPv4: '0.0.0.0/32', IPv6: '::/128' } as const;
 

@@ -6,7 +6,7 @@
  * it goes to.
  */
 import { createHash } from 'node:crypto';
-import type { Family } from './addresses.ts';
+import { type Family, LOOPBACK } from './addresses.ts';
 import type { NameServer, RuleSettings } from './rule-writer.ts';
 import type { Endpoint, ServicePort } from './service-ports.ts';
 
@@ -62,7 +62,7 @@ export interface PortRules {
 
 /** The chains of the nat table that all ports share. */
 export function sharedNatChains(settings: RuleSettings, ports: readonly PortRules[]): [string, string[]][] {
-  const { masqueradeBit, podCidrs, nameServer, nodePortRanges } = settings;
+  const { family, masqueradeBit, podCidrs, nameServer, nodePortRanges } = settings;
   const mark = markOf(masqueradeBit);
   return [
     ['ORC-MASQUERADE', [`-A ORC-MASQUERADE -j MARK --or-mark ${mark}`]],
@@ -78,6 +78,7 @@ export function sharedNatChains(settings: RuleSettings, ports: readonly PortRule
     [
       'ORC-POSTROUTING',
       [
+        ...(nameServer === undefined ? [] : [fromLoopback(nameServer, LOOPBACK[family])]),
         `-A ORC-POSTROUTING -m mark ! --mark ${mark}/${mark} -j RETURN`,
         // Removes the mark again, so that a packet that passes twice through a tunnel is masqueraded once.
         `-A ORC-POSTROUTING -j MARK --xor-mark ${mark}`,
@@ -103,6 +104,10 @@ export function sharedNatChains(settings: RuleSettings, ports: readonly PortRule
     return [`! -d ::1/128 ${local}`];
   }
 }
+
+/** The name server answers the host's own queries from the address of their sender, which conntrack does not expect. */
+const fromLoopback = ({ port }: NameServer, loopback: string): string =>
+  `-A ORC-POSTROUTING -o lo -d ${loopback} -p udp -m udp --dport ${port} -m conntrack --ctstate DNAT -j SNAT --to-source ${loopback}`;
 
 /**
  * Redirects to the address of the interface on which the query arrived. Conntrack recognizes a response from that address.

@@ -11,7 +11,7 @@
  * The hooks run just before those of iptables and Docker, because only the first translation of a connection has an effect.
  */
 import { createHash } from 'node:crypto';
-import type { Family } from './addresses.ts';
+import { type Family, LOOPBACK } from './addresses.ts';
 import type { RuleSettings } from './rule-writer.ts';
 import type { Endpoint, ServicePort } from './service-ports.ts';
 
@@ -123,6 +123,12 @@ function translationChains(settings: RuleSettings): NftChain[] {
     {
       name: 'masquerading',
       rules: [
+        ...(nameServer === undefined
+          ? []
+          : // The name server answers the host's own queries from the address of their sender, which conntrack does not expect.
+            [
+              `oif lo ${ip} daddr ${LOOPBACK[family]} udp dport ${nameServer.port} ct status dnat snat to ${LOOPBACK[family]}`,
+            ]),
         `ct status dnat ${ip} saddr . ${ip} daddr @hairpin masquerade fully-random`,
         `meta mark and ${mark} == 0 return`,
         // Removes the mark again, so that a packet that passes twice through a tunnel is masqueraded once.

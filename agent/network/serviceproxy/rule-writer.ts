@@ -19,7 +19,7 @@ export interface RuleSettings {
   readonly localhostNodePorts: boolean;
   /**
    * Redirects traffic to port 53 of these addresses to `port` of this host, where the agent's name server listens. All
-   * other traffic to that port is dropped.
+   * other traffic to that port is dropped, also where there are no addresses of the family.
    */
   readonly nameServer?: NameServer | undefined;
 }

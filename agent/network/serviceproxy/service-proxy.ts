@@ -39,6 +39,8 @@ export interface ServiceProxyOptions {
   readonly localhostNodePorts?: boolean;
   /** The agent's name server and the addresses that pods send queries to. */
   readonly nameServer?: () => NameServer | undefined;
+  /** Called when the rules of a family are in effect. */
+  readonly onWritten?: (family: Family) => void;
   /** Sets the kernel parameters that the rules need. */
   readonly prepareHost?: (settings: RuleSettings) => Promise<void>;
   /** Resolves to `undefined` while another agent owns the rules of this network namespace. */
@@ -239,7 +241,7 @@ export class ServiceProxy {
   }
 
   async #applyFamily(family: Family, keys: readonly string[], signal: AbortSignal): Promise<void> {
-    const { clock, prepareHost, observer } = this.#options;
+    const { clock, prepareHost, observer, onWritten } = this.#options;
     const writer = this.#writer;
     const table = this.#tables.get(family);
     if (writer === undefined || table === undefined) return;
@@ -257,6 +259,7 @@ export class ServiceProxy {
       observer?.failed(family, writer.mode);
       throw error;
     }
+    onWritten?.(family);
     observer?.synced(family, (clock.monotonic() - startMs) / 1000);
     // At the start, connections of an earlier agent's time are not known to be outdated.
     if (!isFirst) this.#udp.forget(family, changes);
@@ -264,6 +267,7 @@ export class ServiceProxy {
 
   #settings(family: Family): RuleSettings {
     const { masqueradeBit, podCidrs, nameServer, nodePortRanges, localhostNodePorts = false } = this.#options;
+    const server = nameServer?.();
     const ofFamily = (ranges: readonly string[]): string[] =>
       ranges.filter((range) => range.includes(':') === (family === 'IPv6'));
     return {
@@ -272,8 +276,7 @@ export class ServiceProxy {
       podCidrs: ofFamily(podCidrs()),
       nodePortRanges: ofFamily(nodePortRanges?.() ?? []),
       localhostNodePorts: localhostNodePorts && family === 'IPv4' && this.#writer?.mode === 'iptables',
-      // The name server listens on IPv4 only, which the host of every pod has.
-      nameServer: family === 'IPv4' ? nameServer?.() : undefined,
+      nameServer: server && { ...server, addresses: ofFamily(server.addresses) },
     };
   }
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Logger, silentLogger } from '../../../../api/component/logger.ts';
+import type { Service } from '../../../../api/machinery/kinds.ts';
 import { clusterRoleBindings, services } from '../../../../api/machinery/resources.ts';
 import { ensureNodeServices, type NodeServicesOptions } from '../../../../controlplane/bootstrap/node-services.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
@@ -46,6 +47,14 @@ test('the service kube-dns has the pod network that agents set up, as of the las
     'orchlet.local/pod-network': 'wireguard',
     'orchlet.local/pod-ranges': '10.244.0.0/16,fd00:244::/48',
   });
+});
+
+test('the service kube-dns has the tenth address of each range', async () => {
+  const client = new FakeClient(new FakeClock());
+  await ensureNodeServices(client, { ...OPTIONS, serviceClusterCidrs: ['10.96.0.0/16', 'fd00:96::/112'] });
+  const { spec = {} } = (await client.get(services, 'kube-system', 'kube-dns')) as Service;
+  assert.deepEqual([spec.clusterIP, spec.clusterIPs], ['10.96.0.10', ['10.96.0.10', 'fd00:96::a']]);
+  assert.equal(spec.ipFamilyPolicy, 'PreferDualStack');
 });
 
 test('a service kube-dns of another owner stays as it is', async () => {

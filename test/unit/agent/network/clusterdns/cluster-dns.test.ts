@@ -92,7 +92,8 @@ describe('the cluster DNS server', () => {
       clock: systemClock,
       logger: silentLogger,
     });
-    await dns.listen(0, '127.0.0.1');
+    await dns.listen(0, ['127.0.0.1', '::1']);
+    for (const family of dns.families) dns.serve(family);
     resolver = new Resolver({ timeout: 5000, tries: 2 });
     resolver.setServers([`127.0.0.1:${dns.port}`]);
   });
@@ -209,6 +210,59 @@ describe('the cluster DNS server', () => {
     });
     socket.destroy();
     assert.equal(dnsPacket.decode(whole).answers?.length, 120);
+  });
+
+  it('serves IPv6 as it serves IPv4: whole over TCP, truncated over UDP, up to 1,232 bytes with EDNS', async () => {
+    assert.deepEqual(dns.families, ['IPv4', 'IPv6']);
+    const six = new Resolver({ timeout: 5000, tries: 2 });
+    six.setServers([`[::1]:${dns.port}`]);
+    assert.deepEqual(await six.resolve6('web.shop.svc.cluster.local'), ['fd00::7']);
+    assert.equal((await six.resolve4('crowd.shop.svc.cluster.local')).length, 120, 'over TCP');
+    const ask = async (message: Buffer): Promise<Buffer> => {
+      const client = createSocket('udp6');
+      client.send(message, dns.port, '::1');
+      const [answer] = (await once(client, 'message')) as [Buffer];
+      client.close();
+      return answer;
+    };
+    const query = (...additionals: object[]): Buffer =>
+      dnsPacket.encode({
+        ...{ type: 'query', id: 7, questions: [{ type: 'A', name: 'crowd.shop.svc.cluster.local' }] },
+        additionals: additionals as never,
+      });
+    const plain = await ask(query());
+    assert.ok(plain.length <= 512);
+    const large = await ask(query({ type: 'OPT', name: '.', udpPayloadSize: 65_535, flags: 0, options: [] }));
+    assert.ok(large.length <= 1232);
+    for (const answer of [plain, large]) assert.equal(dnsPacket.decode(answer).flag_tc, true);
+    const hostile = Buffer.from([0, 9, 1, 0, 0x27, 0x11, 0, 0, 0, 0, 0, 0]);
+    assert.equal((await ask(hostile)).readUInt16BE(2) & 0xf, 1, 'a format error');
+  });
+
+  it('answers no query of a family before rules keep all but the pods away', async () => {
+    const early = new ClusterDns({
+      ...{ names, domain: 'cluster.local', synced: () => true, upstreams: () => Promise.resolve([]) },
+      ...{ cache, clock: systemClock, logger: silentLogger },
+    });
+    await early.listen(0, ['127.0.0.1', '::1']);
+    const answered = async (type: 'udp4' | 'udp6'): Promise<boolean> => {
+      const client = createSocket(type);
+      const question = dnsPacket.encode({ type: 'query', id: 1, questions: [{ type: 'A', name: 'cluster.local' }] });
+      client.send(question, early.port, type === 'udp4' ? '127.0.0.1' : '::1');
+      const first = await Promise.race([once(client, 'message'), new Promise((resolve) => setTimeout(resolve, 300))]);
+      client.close();
+      return first !== undefined;
+    };
+    try {
+      const refused = connect(early.port, '127.0.0.1').on('error', () => undefined);
+      await once(refused, 'close');
+      early.serve('IPv4');
+      assert.deepEqual([await answered('udp4'), await answered('udp6')], [true, false]);
+      early.serve('IPv6');
+      assert.equal(await answered('udp6'), true);
+    } finally {
+      await early.close();
+    }
   });
 
   it('fails with SERVFAIL while its informers have not synced', async () => {
