@@ -60,7 +60,7 @@ export interface AssembledServerOptions {
 }
 
 export async function assembleServer(options: AssembledServerOptions): Promise<AgentServer> {
-  const { flags, gates, clock, logger, nodeName, client, signal } = options;
+  const { flags, clock, logger, nodeName, client, signal } = options;
   const clientCa = flags.clientCaFile === '' ? undefined : await readFile(flags.clientCaFile, 'utf8');
   const serving = {
     certificateDirectory: options.certificateDirectory,
@@ -73,66 +73,11 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
     logger,
   };
   const pair = await initialServingPair(serving);
-  const server = await startAgentServer({
-    clock,
-    logger,
-    access: createAccess({
-      client,
-      clock,
-      nodeName,
-      hasClientCa: clientCa !== undefined,
-      anonymous: anonymousAccess(options),
-      tokenWebhook: flags.authenticationTokenWebhook,
-      tokenTtlMs: flags.authenticationTokenWebhookCacheTtl,
-      authorization: flags.authorizationMode === 'Webhook' ? 'Webhook' : 'AlwaysAllow',
-      allowedTtlMs: flags.authorizationWebhookCacheAuthorizedTtl,
-      refusedTtlMs: flags.authorizationWebhookCacheUnauthorizedTtl,
-    }),
-    tls: {
-      cert: pair.certificatePem,
-      key: pair.keyPem,
-      clientCa,
-      minVersion: flags.tlsMinVersion === 'VersionTLS13' ? 'TLSv1.3' : 'TLSv1.2',
-      ciphers:
-        flags.tlsCipherSuites.length === 0
-          ? undefined
-          : flags.tlsCipherSuites.map((name) => cipherName(name) ?? name).join(':'),
-      groups: flags.tlsCurvePreferences.length === 0 ? undefined : groupNames(flags.tlsCurvePreferences),
-    },
-    enabled: flags.enableServer && !flags.runonce,
-    address: flags.address,
-    port: flags.port,
-    readOnlyPort: readOnlyPort(options),
-    healthAddress: flags.healthzBindAddress,
-    healthPort: flags.healthzPort,
-    idleTimeoutMs: flags.streamingConnectionIdleTimeout,
-    host: options.host,
-    statistics: options.statistics,
-    explainEviction: options.explainEviction,
-    observe: options.observe,
-    config: options.config,
-    submitted: options.submitted,
-    localVolumes: options.localVolumes,
-    systemLogs: systemLogs(options),
-    splitLogStreams: gates.enabled('PodLogsQuerySplitStreams'),
-    verbosity: flags.enableDebugFlagsHandler ? options.verbosity : undefined,
-    zpages: zpages(options),
-    checkpoint: gates.enabled('ContainerCheckpoint')
-      ? { runtime: options.runtime, rootDirectory: options.rootDirectory, clock }
-      : undefined,
-    debugHandlers: flags.enableDebuggingHandlers,
-  });
-  if (flags.clientCaFile !== '')
+  const server = await startAgentServer(serverOptions(options, pair, clientCa));
+  if (clientCa !== undefined)
     background(
       followClientCa(
-        {
-          file: flags.clientCaFile,
-          first: clientCa ?? '',
-          server,
-          observeQueue: options.observeQueue,
-          clock,
-          logger,
-        },
+        { file: flags.clientCaFile, first: clientCa, server, observeQueue: options.observeQueue, clock, logger },
         signal,
       ),
       { logger, what: 'Following the CAs of clients', signal },
@@ -151,6 +96,60 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
       : keepSelfSigned(keeping, signal);
   background(renewal, { logger, what: 'Renewing the serving certificate', signal });
   return server;
+}
+
+function serverOptions(
+  options: AssembledServerOptions,
+  pair: ServingPair,
+  clientCa: string | undefined,
+): AgentServerOptions {
+  const { flags, gates, clock, logger } = options;
+  const { host, statistics, explainEviction, observe, config, submitted, localVolumes } = options;
+  return {
+    ...{ clock, logger, host, statistics, explainEviction, observe, config, submitted, localVolumes },
+    access: access(options, clientCa !== undefined),
+    tls: tls(flags, pair, clientCa),
+    enabled: flags.enableServer && !flags.runonce,
+    address: flags.address,
+    port: flags.port,
+    readOnlyPort: readOnlyPort(options),
+    healthAddress: flags.healthzBindAddress,
+    healthPort: flags.healthzPort,
+    idleTimeoutMs: flags.streamingConnectionIdleTimeout,
+    systemLogs: systemLogs(options),
+    splitLogStreams: gates.enabled('PodLogsQuerySplitStreams'),
+    verbosity: flags.enableDebugFlagsHandler ? options.verbosity : undefined,
+    zpages: zpages(options),
+    checkpoint: gates.enabled('ContainerCheckpoint')
+      ? { runtime: options.runtime, rootDirectory: options.rootDirectory, clock }
+      : undefined,
+    debugHandlers: flags.enableDebuggingHandlers,
+  };
+}
+
+function access(options: AssembledServerOptions, hasClientCa: boolean): AgentServerOptions['access'] {
+  const { flags, client, clock, nodeName } = options;
+  return createAccess({
+    ...{ client, clock, nodeName, hasClientCa },
+    anonymous: anonymousAccess(options),
+    tokenWebhook: flags.authenticationTokenWebhook,
+    tokenTtlMs: flags.authenticationTokenWebhookCacheTtl,
+    authorization: flags.authorizationMode === 'Webhook' ? 'Webhook' : 'AlwaysAllow',
+    allowedTtlMs: flags.authorizationWebhookCacheAuthorizedTtl,
+    refusedTtlMs: flags.authorizationWebhookCacheUnauthorizedTtl,
+  });
+}
+
+function tls(flags: AgentFlags, pair: ServingPair, clientCa: string | undefined): AgentServerOptions['tls'] {
+  const { tlsCipherSuites: suites, tlsCurvePreferences: curves } = flags;
+  return {
+    cert: pair.certificatePem,
+    key: pair.keyPem,
+    clientCa,
+    minVersion: flags.tlsMinVersion === 'VersionTLS13' ? 'TLSv1.3' : 'TLSv1.2',
+    ciphers: suites.length === 0 ? undefined : suites.map((name) => cipherName(name) ?? name).join(':'),
+    groups: curves.length === 0 ? undefined : groupNames(curves),
+  };
 }
 
 type Exposure = Pick<AssembledServerOptions, 'flags' | 'client' | 'effective'>;

@@ -50,7 +50,7 @@ export function createUrlSource(options: UrlSourceOptions): PodSource {
           if (signal.aborted) return;
           const message = error instanceof Error ? error.message : String(error);
           if (message !== lastError)
-            logger.error({ url }, `Cannot read pods from ${url}, keeping the last ones: ${message}`);
+            logger.error({ url, err: message }, 'Cannot read pods from the URL, keeping the last ones');
           lastError = message;
         }
         await pause(clock, checkMs, signal);

@@ -56,7 +56,7 @@ export function followFile(options: FollowOptions): FollowedFile {
       await take(text, stop.signal);
       counts.inForce(text);
       counts.count('success');
-      logger.info({ path }, `Took up the changed ${what} configuration`);
+      logger.info({ path }, `Reloaded the changed ${what} configuration`);
       return true;
     } catch (error) {
       if (stop.signal.aborted) return false;

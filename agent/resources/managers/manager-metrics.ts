@@ -17,9 +17,26 @@ export interface ManagerMetrics {
 const ADMISSION_BUCKETS_MS = Array.from({ length: 15 }, (_, index) => 0.05 * 2 ** index);
 const DEVICE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
+type Counter = (name: string, help: string, labels?: readonly string[]) => ReturnType<MetricsRegistry['counter']>;
+
 export function registerManagerMetrics(metrics: MetricsRegistry): ManagerMetrics {
-  const counter = (name: string, help: string, labels: readonly string[] = []) =>
-    metrics.counter({ name, help, labels });
+  const counter: Counter = (name, help, labels = []) => metrics.counter({ name, help, labels });
+  const claims = metrics.histogram({
+    name: 'dra_operations_duration_seconds',
+    help: 'Latency histogram in seconds for the duration of handling all ResourceClaims referenced by a pod when the pod starts or stops. Identified by the name of the operation (PrepareResources or UnprepareResources) and separated by the success of the operation.',
+    labels: ['is_error', 'operation_name'],
+    buckets: [0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5, 10, 20, 30, 45],
+  });
+  return {
+    ...topologyMetrics(metrics, counter),
+    ...deviceMetrics(metrics, counter),
+    ...podResourcesMetrics(counter),
+    claim: (operation, failed, tookMs) => claims.with(String(failed), operation).observe(tookMs / 1000),
+    follow: (cpus, memory, prepared) => followManagers(metrics, cpus, memory, prepared),
+  };
+}
+
+function topologyMetrics(metrics: MetricsRegistry, counter: Counter): Pick<ManagerMetrics, 'admission'> {
   const requests = counter(
     'kubelet_topology_manager_admission_requests_total',
     'The number of admission requests where resources have to be aligned.',
@@ -35,6 +52,16 @@ export function registerManagerMetrics(metrics: MetricsRegistry): ManagerMetrics
       buckets: ADMISSION_BUCKETS_MS,
     })
     .with();
+  return {
+    admission({ tookMs, refused }) {
+      requests.inc();
+      if (refused) errors.inc();
+      durations.observe(tookMs);
+    },
+  };
+}
+
+function deviceMetrics(metrics: MetricsRegistry, counter: Counter): Pick<ManagerMetrics, 'device'> {
   const registrations = counter(
     'kubelet_device_plugin_registration_total',
     'Cumulative number of device plugin registrations. Broken down by resource name.',
@@ -46,51 +73,38 @@ export function registerManagerMetrics(metrics: MetricsRegistry): ManagerMetrics
     labels: ['resource_name'],
     buckets: DEVICE_BUCKETS,
   });
-  const asked = counter(
-    'kubelet_pod_resources_endpoint_requests_total',
-    'Cumulative number of requests to the PodResource endpoint. Broken down by server api version.',
-    ['server_api_version'],
-  );
-  const claims = metrics.histogram({
-    name: 'dra_operations_duration_seconds',
-    help: 'Latency histogram in seconds for the duration of handling all ResourceClaims referenced by a pod when the pod starts or stops. Identified by the name of the operation (PrepareResources or UnprepareResources) and separated by the success of the operation.',
-    labels: ['is_error', 'operation_name'],
-    buckets: [0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5, 10, 20, 30, 45],
-  });
-  const byEndpoint = (['list', 'get', 'get_allocatable'] as const).map((endpoint) => {
-    const describe = (kind: string): string => `kubelet_pod_resources_endpoint_${kind}_${endpoint}`;
-    return [
-      endpoint,
-      {
-        all: counter(describe('requests'), `Number of requests to the PodResource ${endpoint} endpoint.`, [
-          'server_api_version',
-        ]),
-        failed: counter(
-          describe('errors'),
-          `Number of requests to the PodResource ${endpoint} endpoint which returned error.`,
-          ['server_api_version'],
-        ),
-      },
-    ] as const;
-  });
-  const endpoints = new Map(byEndpoint);
   return {
-    admission({ tookMs, refused }) {
-      requests.inc();
-      if (refused) errors.inc();
-      durations.observe(tookMs);
-    },
     device(event, resource, tookMs) {
       if (event === 'registration') registrations.with(resource).inc();
       else allocations.with(resource).observe(tookMs / 1000);
     },
+  };
+}
+
+function podResourcesMetrics(counter: Counter): Pick<ManagerMetrics, 'podResources'> {
+  const labels = ['server_api_version'];
+  const requests = counter(
+    'kubelet_pod_resources_endpoint_requests_total',
+    'Cumulative number of requests to the PodResource endpoint. Broken down by server api version.',
+    labels,
+  );
+  const endpoints = new Map(
+    (['list', 'get', 'get_allocatable'] as const).map((endpoint) => {
+      const nameOf = (kind: string): string => `kubelet_pod_resources_endpoint_${kind}_${endpoint}`;
+      const help = `Number of requests to the PodResource ${endpoint} endpoint`;
+      const counters = {
+        requests: counter(nameOf('requests'), `${help}.`, labels),
+        errors: counter(nameOf('errors'), `${help} which returned error.`, labels),
+      };
+      return [endpoint, counters] as const;
+    }),
+  );
+  return {
     podResources(endpoint, failed) {
-      asked.with('v1').inc();
-      endpoints.get(endpoint)?.all.with('v1').inc();
-      if (failed) endpoints.get(endpoint)?.failed.with('v1').inc();
+      requests.with('v1').inc();
+      endpoints.get(endpoint)?.requests.with('v1').inc();
+      if (failed) endpoints.get(endpoint)?.errors.with('v1').inc();
     },
-    claim: (operation, failed, tookMs) => claims.with(String(failed), operation).observe(tookMs / 1000),
-    follow: (cpus, memory, prepared) => followManagers(metrics, cpus, memory, prepared),
   };
 }
 
