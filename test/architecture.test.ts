@@ -33,13 +33,7 @@ const isScript = (path: string): boolean =>
 /**
  * Packages that must not be loaded with the program: imported for types, or on first use. `node-http.ts` says why it is one.
  */
-const LAZY: readonly string[] = [
-  'node:http',
-  '@kubernetes/client-node',
-  '@grpc/grpc-js',
-  'protobufjs',
-  'systeminformation',
-];
+const LAZY: readonly string[] = ['node:http', '@kubernetes/client-node', '@grpc/grpc-js', 'systeminformation'];
 
 interface Source {
   readonly path: string;

@@ -2,6 +2,7 @@
  * Implements the wire format of protobuf: a writer that fills a buffer from its end, so that the length of a message is known
  * when its header is written, and a reader that never reads beyond the bytes that it was given.
  */
+import { isUtf8 } from 'node:buffer';
 import { newBadRequest, type StatusError } from '../meta/status-error.ts';
 import { TOO_MANY_VALUES } from './limits.ts';
 
@@ -163,6 +164,11 @@ export class ProtobufReader {
 
   /** Reads a varint below 2^53. A larger one loses precision, but lengths and tags cannot be that large. */
   varint(): number {
+    const first = this.#bytes[this.#at] ?? 0;
+    if (first < 128 && this.#at < this.#end) {
+      this.#at += 1;
+      return first;
+    }
     let value = 0;
     let factor = 1;
     for (let index = 0; index < 10; index += 1) {
@@ -214,6 +220,15 @@ export class ProtobufReader {
   string(): string {
     const start = this.#length();
     return this.#bytes.toString('utf8', start, this.#at);
+  }
+
+  /** Reads a text that must be valid UTF-8, as proto3 demands and Go checks. */
+  validString(): string {
+    const start = this.#length();
+    const text = this.#bytes.toString('utf8', start, this.#at);
+    // Invalid bytes are read as this character, which can also be in the text itself.
+    if (text.includes('\uFFFD') && !isUtf8(this.#bytes.subarray(start, this.#at))) throw malformed('invalid UTF-8');
+    return text;
   }
 
   /** Returns a view of the bytes without a copy. */

@@ -29,8 +29,6 @@ export interface GrpcClient<M extends MessageTables, T extends MethodTable> {
 }
 
 export interface GrpcInterface<M extends MessageTables, T extends MethodTable> {
-  /** The name of the root of the tables. It is not sent. */
-  readonly packageName: string;
   readonly messages: M;
   readonly methods: T;
 }
@@ -48,14 +46,14 @@ export async function connectGrpc<const M extends MessageTables, const T extends
 }
 
 /** Makes the calls of an interface over a channel, which `close` closes. */
-export async function grpcClient<const M extends MessageTables, const T extends MethodTable>(
+export function grpcClient<const M extends MessageTables, const T extends MethodTable>(
   channel: GrpcChannel,
   endpoint: GrpcInterface<M, T>,
-): Promise<GrpcClient<M, T>> {
-  const codec = await buildCodecs(endpoint.packageName, endpoint.messages);
+): GrpcClient<M, T> {
+  const codec = buildCodecs(endpoint.messages);
   const describe = (method: string): readonly [path: string, request: string, answer: string] => {
     const row = endpoint.methods[method];
-    if (row === undefined) throw new Error(`${endpoint.packageName} has no method ${method}`);
+    if (row === undefined) throw new Error(`the interface has no method ${method}`);
     return [`/${row[0]}/${method.charAt(0).toUpperCase()}${method.slice(1)}`, row[1], row[2]];
   };
   const decode = (message: string, bytes: Buffer): object => {

@@ -106,15 +106,12 @@ export async function startCsiDriver(options: FakeCsiDriverOptions): Promise<Fak
       },
     ]),
   );
-  const stopDriver = await serveGrpc(endpoint, [
-    { packageName: 'csi', messages: CSI_MESSAGES, methods: CSI_METHODS, implementation },
-  ]);
+  const stopDriver = await serveGrpc(endpoint, [{ messages: CSI_MESSAGES, methods: CSI_METHODS, implementation }]);
   const stopRegistration =
     registry === undefined
       ? undefined
       : await serveGrpc(join(registry, `${name}-reg.sock`), [
           {
-            packageName: 'pluginregistration',
             messages: REGISTRATION_MESSAGES,
             methods: REGISTRATION_METHODS,
             implementation: {

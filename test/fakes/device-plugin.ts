@@ -44,7 +44,6 @@ export class FakeDevicePlugin {
       socket: this.socket,
       services: [
         {
-          packageName: 'v1beta1',
           messages: DEVICE_MESSAGES,
           methods: DEVICE_PLUGIN_METHODS,
           handlers: {
@@ -83,7 +82,6 @@ export class FakeDevicePlugin {
   async register(resourceName: string, version = 'v1beta1'): Promise<void> {
     const client = await connectGrpc({
       socket: join(this.#options.directory, 'kubelet.sock'),
-      packageName: 'v1beta1',
       messages: DEVICE_MESSAGES,
       methods: REGISTRATION_METHODS,
     });

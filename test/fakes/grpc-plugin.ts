@@ -19,7 +19,6 @@ export class PluginError extends Error {
 export type PluginMethods = Readonly<Record<string, (request: never) => object | Promise<object>>>;
 
 export interface GrpcService {
-  readonly packageName: string;
   readonly messages: MessageTables;
   readonly methods: MethodTable;
   /** Missing methods respond with Unimplemented. */
@@ -28,8 +27,8 @@ export interface GrpcService {
 
 export async function serveGrpc(socket: string, services: readonly GrpcService[]): Promise<() => Promise<void>> {
   const server = new Server();
-  for (const { packageName, messages, methods, implementation } of services) {
-    const codec = await buildCodecs(packageName, messages);
+  for (const { messages, methods, implementation } of services) {
+    const codec = buildCodecs(messages);
     const definition: Record<string, ServiceDefinition[string]> = {};
     const handlers: UntypedServiceImplementation = {};
     for (const [name, [service, request, answer]] of Object.entries(methods)) {

@@ -159,7 +159,6 @@ for (const [on, skip, cidr] of [
       );
       const client = await connectGrpc({
         socket: join(cluster.directory, 'agent/pod-resources/kubelet.sock'),
-        packageName: 'v1',
         messages: POD_RESOURCES_MESSAGES,
         methods: POD_RESOURCES_METHODS,
       });

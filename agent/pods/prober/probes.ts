@@ -92,7 +92,7 @@ export async function probeGrpc(host: string, port: number, service: string, tim
         output: `timeout: failed to connect service "${address}" within ${within}: context deadline exceeded`,
       };
     }
-    const codec = await buildCodecs('health', HEALTH_MESSAGES);
+    const codec = buildCodecs(HEALTH_MESSAGES);
     const leftMs = Math.max(untilMs - performance.now(), 1);
     const answer = await channel.call(HEALTH_PATH, codec('HealthCheckRequest').encode({ service }), {
       timeoutMs: leftMs,

@@ -28,7 +28,6 @@ type Handler = (request: never) => object | Promise<object>;
 type StreamHandler = (request: never, send: (message: object) => void, signal: AbortSignal) => Promise<void>;
 
 export interface ServedService {
-  readonly packageName: string;
   readonly messages: MessageTables;
   readonly methods: MethodTable;
   readonly handlers: Readonly<Record<string, Handler>>;
@@ -45,7 +44,7 @@ export async function serveGrpc({ socket, services }: ServedSocket): Promise<() 
   const { default: grpc } = await import('@grpc/grpc-js');
   const { Server, ServerCredentials } = grpc;
   const server = new Server();
-  for (const service of services) server.addService(...(await definitionOf(service)));
+  for (const service of services) server.addService(...definitionOf(service));
   await mkdir(dirname(socket), { recursive: true, mode: 0o750 });
   await removeTree(socket);
   await new Promise<void>((resolve, reject) =>
@@ -73,8 +72,8 @@ async function openToGroup(socket: string): Promise<void> {
   });
 }
 
-async function definitionOf(service: ServedService): Promise<[ServiceDefinition, UntypedServiceImplementation]> {
-  const codec = await buildCodecs(service.packageName, service.messages);
+function definitionOf(service: ServedService): [ServiceDefinition, UntypedServiceImplementation] {
+  const codec = buildCodecs(service.messages);
   const definition: Record<string, ServiceDefinition[string]> = {};
   const implementation: UntypedServiceImplementation = {};
   for (const [name, [path, request, answer]] of Object.entries(service.methods)) {

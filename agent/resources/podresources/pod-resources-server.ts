@@ -62,9 +62,8 @@ export async function servePodResources(options: PodResourcesOptions): Promise<(
   return serveGrpc({
     socket: join(options.rootDirectory, 'pod-resources', 'kubelet.sock'),
     services: [
-      { packageName: 'v1alpha1', messages: POD_RESOURCES_MESSAGES, methods: ALPHA_METHODS, handlers: { list } },
+      { messages: POD_RESOURCES_MESSAGES, methods: ALPHA_METHODS, handlers: { list } },
       {
-        packageName: 'v1',
         messages: POD_RESOURCES_MESSAGES,
         methods: POD_RESOURCES_METHODS,
         handlers: {

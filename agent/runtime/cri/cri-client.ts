@@ -57,7 +57,7 @@ interface TaskExit {
 }
 
 export async function connectCri(endpoints: CriEndpoints): Promise<CriClient> {
-  const codec = await buildCodecs('runtime', MESSAGES);
+  const codec = buildCodecs(MESSAGES);
   const open = (endpoint: string): Promise<GrpcChannel> =>
     openChannel({ target: target(endpoint), largestMessageBytes: LARGEST_MESSAGE_BYTES });
   const runtime = await open(endpoints.runtime);
@@ -98,7 +98,7 @@ export async function connectCri(endpoints: CriEndpoints): Promise<CriClient> {
 
 /** Subscribes to containerd's own events of its Kubernetes namespace. */
 async function followExits(runtime: GrpcChannel, signal: AbortSignal, onExit: (id: string) => void): Promise<void> {
-  const codec = await buildCodecs('events', CONTAINERD_MESSAGES);
+  const codec = buildCodecs(CONTAINERD_MESSAGES);
   const request = codec('SubscribeRequest').encode({
     filters: [`namespace==${KUBERNETES_NAMESPACE},topic=="${EXIT_TOPIC}"`],
   });

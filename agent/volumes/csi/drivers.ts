@@ -54,7 +54,6 @@ export class CsiDrivers implements PluginHandler {
   async register({ name, endpoint }: Plugin, signal: AbortSignal): Promise<void> {
     const client: CsiNodeClient = await connectGrpc({
       socket: endpoint,
-      packageName: 'csi',
       messages: CSI_MESSAGES,
       methods: CSI_METHODS,
     });

@@ -152,7 +152,6 @@ export class PluginManager {
   async #register(path: string, entry: Registration, signal: AbortSignal): Promise<void> {
     const client = await connectGrpc({
       socket: path,
-      packageName: 'pluginregistration',
       messages: REGISTRATION_MESSAGES,
       methods: REGISTRATION_METHODS,
     });

@@ -71,8 +71,7 @@ export async function connectEtcd({ servers, tls }: EtcdOptions): Promise<EtcdCl
       largestMessageBytes: LARGEST_MESSAGE_BYTES,
       tls: url.protocol === 'https:' ? tls : undefined,
     });
-    const rpc = await grpcClient(channel, {
-      packageName: 'etcdserverpb',
+    const rpc = grpcClient(channel, {
       messages: ETCD_MESSAGES,
       methods: ETCD_METHODS,
     });

@@ -165,8 +165,8 @@ async function openMember(url: string, tls: GrpcTls): Promise<Member> {
     keepaliveMs: KEEPALIVE_MS,
     tls: parsed.protocol === 'https:' ? tls : undefined,
   });
-  const tables = { packageName: 'etcdserverpb', messages: ETCD_MESSAGES, methods: ETCD_METHODS } as const;
-  return { url, channel, rpc: await grpcClient(channel, tables) };
+  const tables = { messages: ETCD_MESSAGES, methods: ETCD_METHODS } as const;
+  return { url, channel, rpc: grpcClient(channel, tables) };
 }
 
 const isConnected = ({ channel }: Member, timeoutMs: number): Promise<boolean> => channel.connected(timeoutMs);

@@ -31,7 +31,6 @@ export class DeviceEndpoint {
   static async connect(socket: string, signal: AbortSignal): Promise<DeviceEndpoint> {
     const client = await connectGrpc({
       socket,
-      packageName: 'v1beta1',
       messages: DEVICE_MESSAGES,
       methods: DEVICE_PLUGIN_METHODS,
     });

@@ -82,7 +82,7 @@ export class DeviceManager implements HintProvider {
   }
 
   static async start(options: DeviceManagerOptions): Promise<DeviceManager> {
-    const codecs = await buildCodecs('v1beta1', DEVICE_MESSAGES);
+    const codecs = buildCodecs(DEVICE_MESSAGES);
     const manager = new DeviceManager(options, codecs('ContainerAllocateResponse'));
     await mkdir(options.directory, { recursive: true, mode: 0o750 });
     await manager.#restore();

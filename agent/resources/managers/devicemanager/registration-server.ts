@@ -25,7 +25,6 @@ export async function serveRegistration(options: RegistrationServerOptions): Pro
     socket: join(directory, 'kubelet.sock'),
     services: [
       {
-        packageName: 'v1beta1',
         messages: DEVICE_MESSAGES,
         methods: REGISTRATION_METHODS,
         handlers: {

@@ -224,7 +224,6 @@ export class ClaimManager {
     if (plugin === undefined) throw new Error(`DRA driver ${driver} is not registered`);
     const client = await connectGrpc({
       socket: plugin.socket,
-      packageName: 'dra',
       messages: DRA_MESSAGES,
       methods: DRA_METHODS[plugin.version],
     });

@@ -78,7 +78,6 @@ describe('the selection of the container runtime', () => {
     });
     const close = await serveGrpc(path, [
       {
-        packageName: 'runtime',
         messages: MESSAGES,
         methods: Object.fromEntries(
           Object.entries(METHODS).map(([name, [service, ...types]]) => [name, [`runtime.v1.${service}`, ...types]]),

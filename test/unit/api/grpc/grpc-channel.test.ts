@@ -229,7 +229,6 @@ test('bytes that are no message of the table are an error of the call', async (t
   await serve(t, answering([framed(Buffer.from([0x0a, 0x7f]))], { 'grpc-status': '0' }), socket);
   const client = await connectGrpc({
     socket,
-    packageName: 'a',
     messages: { Request: {}, Answer: { name: '1 string' } },
     methods: { get: ['a.B', 'Request', 'Answer'] },
   });

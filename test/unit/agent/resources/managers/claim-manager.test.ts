@@ -57,7 +57,6 @@ async function setUp(t: TestContext, version: keyof typeof DRA_METHODS = 'v1.DRA
     socket,
     services: [
       {
-        packageName: 'dra',
         messages: DRA_MESSAGES,
         methods: DRA_METHODS[version],
         handlers: {

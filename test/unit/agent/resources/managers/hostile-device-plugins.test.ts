@@ -86,7 +86,6 @@ describe('a hostile device plugin', { timeout: 60_000 }, () => {
       const { directory, manager } = await setUp(t);
       const client = await connectGrpc({
         socket: join(directory, 'kubelet.sock'),
-        packageName: 'v1beta1',
         messages: DEVICE_MESSAGES,
         methods: REGISTRATION_METHODS,
       });

@@ -234,7 +234,6 @@ test('the pod-resources socket reports the allocations and the allocatable resou
   t.after(close);
   const client = await connectGrpc({
     socket: join(rig.rootDirectory, 'pod-resources', 'kubelet.sock'),
-    packageName: 'v1',
     messages: POD_RESOURCES_MESSAGES,
     methods: POD_RESOURCES_METHODS,
   });

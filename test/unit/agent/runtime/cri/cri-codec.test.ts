@@ -20,7 +20,7 @@ describe('the wire format of CRI', () => {
   });
 
   it('writes fields by their numbers, and repeated numbers packed', async () => {
-    const codec = await buildCodecs('runtime', MESSAGES);
+    const codec = buildCodecs(MESSAGES);
     assert.equal(
       codec('PortForwardRequest')
         .encode({ podSandboxId: 'a', port: [80, 443] })
@@ -36,7 +36,7 @@ describe('the wire format of CRI', () => {
   });
 
   it('reads an absent field as the default of its type', async () => {
-    const codec = await buildCodecs('runtime', MESSAGES);
+    const codec = buildCodecs(MESSAGES);
     const status = codec('ContainerStatus').decode(Buffer.from('0a0161', 'hex')) as Record<string, unknown>;
     assert.deepEqual(
       [status['id'], status['exitCode'], status['metadata'], status['mounts'], status['labels'], status['startedAt']],
@@ -45,7 +45,7 @@ describe('the wire format of CRI', () => {
   });
 
   it('skips fields that are not in the table', async () => {
-    const codec = await buildCodecs('runtime', MESSAGES);
+    const codec = buildCodecs(MESSAGES);
     const answer = codec('ExecResponse').decode(Buffer.from('0a0175fa3f0178', 'hex')) as { url: string };
     assert.equal(answer.url, 'u');
   });

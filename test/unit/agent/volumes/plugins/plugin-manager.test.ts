@@ -24,7 +24,6 @@ async function plugin(socket: string, info: object): Promise<{ readonly told: To
   const told: Told[] = [];
   const stop = await serveGrpc(socket, [
     {
-      packageName: 'pluginregistration',
       messages: REGISTRATION_MESSAGES,
       methods: REGISTRATION_METHODS,
       implementation: {
