@@ -10,6 +10,7 @@ import { isIP } from 'node:net';
 import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import type * as Grpc from '@grpc/grpc-js';
 import type { Client, ClientReadableStream, ServiceError } from '@grpc/grpc-js';
+import { systemClock } from '../machinery/clock.ts';
 import { GrpcError, statusOf } from './grpc-error.ts';
 
 export interface ChannelOptions {
@@ -80,7 +81,7 @@ export async function openChannel(options: ChannelOptions): Promise<GrpcChannel>
           identity,
           request,
           new grpc.Metadata(),
-          timeoutMs > 0 ? { deadline: wallClock() + timeoutMs } : {},
+          timeoutMs > 0 ? { deadline: deadline(timeoutMs) } : {},
           (error: ServiceError | null, answer?: Buffer) => {
             signal?.removeEventListener('abort', onAbort);
             if (error === null) resolve(answer ?? Buffer.alloc(0));
@@ -124,7 +125,7 @@ export async function openChannel(options: ChannelOptions): Promise<GrpcChannel>
       });
     },
     connected: (timeoutMs) =>
-      new Promise((resolve) => client.waitForReady(wallClock() + timeoutMs, (error) => resolve(error === undefined))),
+      new Promise((resolve) => client.waitForReady(deadline(timeoutMs), (error) => resolve(error === undefined))),
     close: () => client.close(),
   };
 }
@@ -167,10 +168,8 @@ const ofAddress =
   (_name: string, certificate: PeerCertificate): Error | undefined =>
     checkServerIdentity(address, certificate);
 
-/** gRPC expects a deadline as a wall-clock time. */
-function wallClock(): number {
-  return Math.ceil(performance.timeOrigin + performance.now());
-}
+/** gRPC compares deadlines with the wall clock, which may have been set since the start of the process. */
+const deadline = (timeoutMs: number): number => systemClock.now() + timeoutMs;
 
 function cancelled(): GrpcError {
   return new GrpcError('Canceled', 'context canceled');

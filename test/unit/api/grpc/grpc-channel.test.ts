@@ -236,3 +236,33 @@ test('bytes that are no message of the table are an error of the call', async (t
   const error = await failure(client.call('get', {}, { timeoutMs: PATIENCE_MS }));
   assert.deepEqual([error.status, error.details], ['Internal', 'the response is not a valid Answer']);
 });
+
+/** Sets the wall clock, but not the clock that `performance` has had since the start of the process. */
+function setClock(t: TestContext, byMs: number): void {
+  const RealDate = Date;
+  t.after(() => (globalThis.Date = RealDate));
+  globalThis.Date = class extends RealDate {
+    constructor(value?: number | string | Date) {
+      super(value ?? RealDate.now() + byMs);
+    }
+    static override now(): number {
+      return RealDate.now() + byMs;
+    }
+  } as DateConstructor;
+}
+
+for (const [what, byMs] of [
+  ['forward, as on a host without a clock of its own once it hears of the time', 3_600_000],
+  ['back', -3_600_000],
+] as const)
+  test(`calls keep their deadlines when the clock is set ${what}`, { timeout: 60_000 }, async (t) => {
+    setClock(t, byMs);
+    const answered = await channelTo(t, await serve(t, answering([framed(Buffer.from('ok'))], { 'grpc-status': '0' })));
+    assert.equal(await answered.connected(PATIENCE_MS), true);
+    assert.equal(String(await answered.call('/a.B/C', Buffer.alloc(0), { timeoutMs: PATIENCE_MS })), 'ok');
+    const silent = await channelTo(t, await serve(t, () => undefined));
+    await assert.rejects(
+      silent.call('/a.B/C', Buffer.alloc(0), { timeoutMs: 50 }),
+      (error) => error instanceof GrpcError && error.status === 'DeadlineExceeded',
+    );
+  });
