@@ -64,6 +64,16 @@ export const commands: readonly CommandRow[] = [
     load: async () => (await import('./commands/migrate.ts')).migrate,
   },
   {
+    name: 'etcd members',
+    summary: 'show the members of the etcd that orchlet runs',
+    load: async () => (await import('./commands/etcd.ts')).etcdMembers,
+  },
+  {
+    name: 'etcd remove',
+    summary: 'remove a member from the etcd that orchlet runs',
+    load: async () => (await import('./commands/etcd.ts')).etcdRemove,
+  },
+  {
     name: 'images import',
     summary: 'load an image archive into the container runtime',
     load: async () => (await import('./commands/images.ts')).imagesImport,

@@ -44,6 +44,8 @@ const FILES: ReadonlyMap<string, { readonly path: string; readonly isOptional?: 
   ['etcd-ca.crt', { path: 'etcd/ca.crt', isOptional: true }],
   ['etcd-client.crt', { path: 'etcd/client.crt', isOptional: true }],
   ['etcd-client.key', { path: 'etcd/client.key', isOptional: true }],
+  ['embedded-etcd-ca.crt', { path: 'etcd/pki/ca.crt', isOptional: true }],
+  ['embedded-etcd-ca.key', { path: 'etcd/pki/ca.key', isOptional: true }],
   ['flags', { path: 'joined-flags', isOptional: true }],
 ]);
 
@@ -59,10 +61,22 @@ export interface BundleSettings {
   readonly etcdKeyfile: string;
 }
 
+/** The CA of an etcd that orchlet runs, and how a further member joins it. */
+export interface EmbeddedEtcd {
+  readonly caCertificate: Buffer;
+  readonly caKey: Buffer;
+  /** The URLs of its members, for `--etcd-join`. */
+  readonly members: readonly string[];
+}
+
 export const bundleNameOf = (tokenId: string): string => `orchlet-control-plane-${tokenId}`;
 
 /** Reads the files of a control plane. */
-export async function readBundle(dataDirectory: string, settings: BundleSettings): Promise<BundleFiles> {
+export async function readBundle(
+  dataDirectory: string,
+  settings: BundleSettings,
+  etcd?: EmbeddedEtcd,
+): Promise<BundleFiles> {
   const files = new Map<string, Buffer>();
   for (const [name, { path, isOptional }] of FILES) {
     if (!path.startsWith('pki/')) continue;
@@ -82,7 +96,12 @@ export async function readBundle(dataDirectory: string, settings: BundleSettings
     ['etcd-client.key', settings.etcdKeyfile],
   ] as const)
     if (path !== '') files.set(name, await readFile(path));
-  files.set('flags', Buffer.from(flagsOf(settings).join('\n')));
+  if (etcd !== undefined) {
+    files.set('embedded-etcd-ca.crt', etcd.caCertificate);
+    files.set('embedded-etcd-ca.key', etcd.caKey);
+  }
+  const joining = etcd === undefined ? [] : ['--etcd=embedded', `--etcd-join=${etcd.members.join()}`];
+  files.set('flags', Buffer.from([...flagsOf(settings), ...joining].join('\n')));
   return files;
 }
 

@@ -20,6 +20,7 @@ import { storageBackendOf } from './options/storage.ts';
 import { buildAdmission } from './start/admission.ts';
 import { MASTERS } from './start/clients.ts';
 import { closeAll, type Closing } from './start/close-all.ts';
+import { startEmbeddedEtcd } from './start/embedded-etcd.ts';
 import { primaryAddress } from './start/host-address.ts';
 import { OwnEndpoint } from './start/own-endpoint.ts';
 import { openReaders } from './start/readers.ts';
@@ -114,8 +115,10 @@ interface Lifetime {
 
 /** Each phase takes what the phases before it returned. */
 async function start(options: StartOptions, { opened, close, isClosing }: Lifetime): Promise<ControlPlane> {
-  const { flags, logger } = options;
-  const setting = settingOf(options, opened, isClosing);
+  const { logger } = options;
+  const given = settingOf(options, opened, isClosing);
+  const flags = await startEmbeddedEtcd(given);
+  const setting = { ...given, flags };
   const stores = { ...setting, ...(await openStores(setting)) };
   const readers = { ...stores, ...openReaders(setting, stores) };
   const secured = { ...readers, ...(await buildSecurity(readers)) };

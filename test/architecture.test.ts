@@ -111,6 +111,7 @@ const FLOORS: Readonly<Record<string, readonly string[]>> = {
     'pki',
     'scheduler',
     'storage',
+    'etcd',
     'authentication',
     'authorization',
     'aggregation',

@@ -4,9 +4,10 @@ import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openChannel } from '../api/grpc/grpc-channel.ts';
 import { systemClock } from '../api/machinery/clock.ts';
+import { EtcdMembers } from '../controlplane/storage/etcd/etcd-members.ts';
 import { EtcdServers } from '../controlplane/storage/etcd/etcd-servers.ts';
+import { HeldProxy } from './held-proxy.ts';
 import { freePort } from './integration/free-port.ts';
 import { until } from './until.ts';
 
@@ -16,22 +17,28 @@ export const etcdMissing = spawnSync('etcd', ['--version']).error === undefined 
 interface MemberOptions {
   readonly name: string;
   readonly url: string;
+  /** Where the member listens for other members, and where they reach it. */
   readonly peer: string;
+  readonly advertisedPeer: string;
+  readonly proxy: HeldProxy | undefined;
   readonly cluster: string;
   readonly more: readonly string[];
 }
 
 export class EtcdProcess {
   readonly url: string;
+  /** The proxy through which other members reach this one, if the cluster has `hasPeerProxies`. */
+  readonly peers: HeldProxy | undefined;
   readonly #directory = mkdtempSync(join(tmpdir(), 'orchlet-etcd-'));
   readonly #arguments: readonly string[];
   #child: ChildProcess | undefined;
 
-  private constructor({ url, peer, name, cluster, more }: MemberOptions) {
+  private constructor({ url, peer, advertisedPeer, proxy, name, cluster, more }: MemberOptions) {
     this.url = url;
+    this.peers = proxy;
     this.#arguments = [
       ...['--name', name, '--data-dir', join(this.#directory, 'data'), '--listen-client-urls', url],
-      ...['--advertise-client-urls', url, '--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
+      ...['--advertise-client-urls', url, '--listen-peer-urls', peer, '--initial-advertise-peer-urls', advertisedPeer],
       ...['--initial-cluster', cluster, ...more],
     ];
   }
@@ -42,16 +49,20 @@ export class EtcdProcess {
     return etcd;
   }
 
-  /** Starts a cluster of `size` members. */
-  static async cluster(size: number, more: readonly string[] = []): Promise<readonly EtcdProcess[]> {
-    const rows: { readonly name: string; readonly url: string; readonly peer: string }[] = [];
-    for (let at = 0; at < size; at += 1)
-      rows.push({
-        name: `member${at}`,
-        url: `http://127.0.0.1:${await freePort()}`,
-        peer: `http://127.0.0.1:${await freePort()}`,
-      });
-    const cluster = rows.map(({ name, peer }) => `${name}=${peer}`).join(',');
+  /** Starts a cluster of `size` members. With `hasPeerProxies`, each can be cut off from the requests of the others. */
+  static async cluster(
+    size: number,
+    more: readonly string[] = [],
+    { hasPeerProxies = false } = {},
+  ): Promise<readonly EtcdProcess[]> {
+    const rows = await Promise.all(
+      Array.from({ length: size }, async (_, at) => {
+        const [url, peer] = [`http://127.0.0.1:${await freePort()}`, `http://127.0.0.1:${await freePort()}`];
+        const proxy = hasPeerProxies ? await HeldProxy.to(peer) : undefined;
+        return { name: `member${at}`, url, peer, advertisedPeer: proxy?.url ?? peer, proxy };
+      }),
+    );
+    const cluster = rows.map(({ name, advertisedPeer }) => `${name}=${advertisedPeer}`).join(',');
     const members = rows.map((row) => new EtcdProcess({ ...row, cluster, more }));
     await Promise.all(members.map((member) => member.launch()));
     return members;
@@ -76,21 +87,25 @@ export class EtcdProcess {
     return EtcdServers.open({ servers: [this.url], tls: {}, clock: systemClock });
   }
 
+  /** Whether this member leads the cluster. */
+  isLeader(): Promise<boolean> {
+    return this.asMember(async (members) => {
+      const { memberId, leaderId } = await members.status();
+      return memberId === leaderId;
+    });
+  }
+
   /** Ends the alarms, after space was made. */
-  async disarm(): Promise<void> {
-    const channel = await openChannel({ target: this.url.replace('http://', '') });
-    const call = (request: Buffer): Promise<Buffer> =>
-      channel.call('/etcdserverpb.Maintenance/Alarm', request, { timeoutMs: 10_000 });
+  disarm(): Promise<void> {
+    return this.asMember((members) => members.disarm());
+  }
+
+  async asMember<T>(run: (members: EtcdMembers) => Promise<T>): Promise<T> {
+    const members = await EtcdMembers.at(this.url, {});
     try {
-      // Identifiers of members are larger than numbers of JavaScript, so their bytes are copied: `2: {1: member, 2: alarm}`.
-      const answer = await call(Buffer.alloc(0));
-      const at = answer.lastIndexOf(Buffer.from([0x10, 0x01]));
-      const from = answer.lastIndexOf(0x12, at);
-      if (at < 0 || from < 0) return;
-      const member = answer.subarray(from + 3, at);
-      await call(Buffer.concat([Buffer.from([0x08, 0x02, 0x10]), member, Buffer.from([0x18, 0x01])]));
+      return await run(members);
     } finally {
-      channel.close();
+      members.close();
     }
   }
 
@@ -116,6 +131,7 @@ export class EtcdProcess {
 
   async remove(): Promise<void> {
     await this.stop();
+    await this.peers?.close();
     rmSync(this.#directory, { recursive: true, force: true });
   }
 }

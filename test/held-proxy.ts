@@ -1,11 +1,14 @@
 /** A TCP proxy on loopback that tests cut and heal, as a network between a client and a server. */
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
+import { systemClock } from '../api/machinery/clock.ts';
 
 export class HeldProxy {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
   #isCut = false;
+  #isHeld = false;
+  #delayMs = 0;
 
   private constructor(server: Server) {
     this.#server = server;
@@ -32,13 +35,21 @@ export class HeldProxy {
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  /** Keeps all connections open, but passes nothing on. */
+  /** Keeps all connections open and accepts new ones, but passes nothing on. */
   hold(): void {
+    this.#isHeld = true;
     for (const socket of this.#sockets) socket.pause();
+  }
+
+  /** Passes everything on later, in both directions together by `roundTripMs`. */
+  slow(roundTripMs: number): void {
+    this.#delayMs = roundTripMs / 2;
   }
 
   heal(): void {
     this.#isCut = false;
+    this.#isHeld = false;
+    this.#delayMs = 0;
     for (const socket of this.#sockets) socket.resume();
   }
 
@@ -64,7 +75,38 @@ export class HeldProxy {
         this.#sockets.delete(from);
         to.destroy();
       });
-      from.pipe(to);
+      const line = new DelayLine(() => this.#delayMs);
+      from.on('data', (part: Buffer) => line.pass(() => void to.write(part)));
+      from.on('end', () => line.pass(() => void to.end()));
+      if (this.#isHeld) from.pause();
     }
+  }
+}
+
+/** Runs what is passed in order, each after the delay that holds when it is passed. */
+class DelayLine {
+  readonly #delayMs: () => number;
+  readonly #waiting: { readonly atMs: number; readonly run: () => void }[] = [];
+
+  constructor(delayMs: () => number) {
+    this.#delayMs = delayMs;
+  }
+
+  pass(run: () => void): void {
+    const delayMs = this.#delayMs();
+    if (delayMs === 0 && this.#waiting.length === 0) return run();
+    this.#waiting.push({ atMs: performance.now() + delayMs, run });
+    if (this.#waiting.length === 1) this.#wait(delayMs);
+  }
+
+  #wait(ms: number): void {
+    systemClock.after(ms, () => {
+      for (let next = this.#waiting[0]; next !== undefined && next.atMs <= performance.now(); next = this.#waiting[0]) {
+        next.run();
+        this.#waiting.shift();
+      }
+      const [next] = this.#waiting;
+      if (next !== undefined) this.#wait(Math.max(1, next.atMs - performance.now()));
+    });
   }
 }

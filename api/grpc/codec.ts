@@ -16,7 +16,7 @@ export interface MessageCodec {
 }
 
 type Members = Record<string, unknown>;
-type Scalar = 'int32' | 'int64' | 'uint32' | 'uint64' | 'bool' | 'string' | 'bytes';
+type Scalar = 'int32' | 'int64' | 'uint32' | 'uint64' | 'decimal' | 'bool' | 'string' | 'bytes';
 
 interface Field {
   readonly name: string;
@@ -40,6 +40,7 @@ const WIRE_TYPES: Readonly<Record<Scalar, number>> = {
   int64: VARINT,
   uint32: VARINT,
   uint64: VARINT,
+  decimal: VARINT,
   bool: VARINT,
   string: BYTES,
   bytes: BYTES,
@@ -168,6 +169,8 @@ function writeScalar(type: Scalar, value: unknown): void {
     case 'int64':
     case 'uint64':
       return writer.integer(Math.trunc(Number(value)));
+    case 'decimal':
+      return writer.integer(BigInt.asIntN(64, BigInt(String(value))));
   }
 }
 
@@ -176,6 +179,7 @@ const DEFAULTS: Readonly<Record<Scalar, unknown>> = {
   int64: 0,
   uint32: 0,
   uint64: 0,
+  decimal: '0',
   bool: false,
   string: '',
   bytes: Buffer.alloc(0),
@@ -268,5 +272,7 @@ function readScalar(type: Scalar, reader: ProtobufReader): unknown {
       return Number(reader.int64());
     case 'uint64':
       return Number(BigInt.asUintN(64, BigInt(reader.int64())));
+    case 'decimal':
+      return String(BigInt.asUintN(64, BigInt(reader.int64())));
   }
 }

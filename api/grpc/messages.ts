@@ -1,7 +1,8 @@
 /**
  * Derives the types of protobuf messages from tables: `Message: { field: '<number> <type>' }`, where `[]` is a repeated field,
- * `map` maps strings to strings, and enumerations are int32. Every gRPC interface of the agent is such a table (CRI, plugin
- * registration, CSI). The wire codec (`codec.ts`) is built from the same tables.
+ * `map` maps strings to strings, enumerations are int32, and `decimal` is a uint64 as text, for numbers that a number of
+ * JavaScript cannot hold. Every gRPC interface of the agent is such a table (CRI, plugin registration, CSI). The wire codec
+ * (`codec.ts`) is built from the same tables.
  */
 
 export type MessageTables = Readonly<Record<string, Readonly<Record<string, string>>>>;
@@ -9,7 +10,7 @@ export type MessageTables = Readonly<Record<string, Readonly<Record<string, stri
 /** The methods by their names, each with the service and its package, the request and the response. */
 export type MethodTable = Readonly<Record<string, readonly [service: string, request: string, answer: string]>>;
 
-type Scalar<T> = T extends 'string'
+type Scalar<T> = T extends 'string' | 'decimal'
   ? string
   : T extends 'bool'
     ? boolean

@@ -4,6 +4,7 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
 import { backupOptions, checkBackupSchedule, type ScheduledBackups, scheduleBackups } from '../backup-schedule.ts';
+import { closePlane } from '../close-plane.ts';
 import type { Command } from '../command.ts';
 import { logLastResortTo } from '../last-resort.ts';
 import { renewOnHangup } from '../renew-on-hangup.ts';
@@ -48,7 +49,7 @@ export const controlplane: Command = {
       return 0;
     } finally {
       await backups?.stop();
-      await plane.close();
+      await closePlane(plane, { logger });
     }
   },
 };

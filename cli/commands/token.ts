@@ -18,6 +18,7 @@ import {
   tokenSecret,
 } from '../bootstrap-token.ts';
 import { accessFlags, withCluster } from '../cluster-access.ts';
+import { embeddedEtcdOf } from '../embedded-etcd.ts';
 import { bundleFlags, type BundleValues, publishBundle } from '../published-bundle.ts';
 import { LONGEST_LIFE_MS, readBundle } from '../control-plane-bundle.ts';
 import { type Command, CommandError } from '../command.ts';
@@ -102,7 +103,9 @@ export const tokenCreate: Command = {
       expiresAtMs: ttlMs > 0 ? io.clock.now() + ttlMs : undefined,
     });
     return withCluster(parsed, io, async ({ client, server, ca }) => {
-      const files = bundle.controlPlane ? await readBundle(bundle.dataDir, bundle) : undefined;
+      const files = bundle.controlPlane
+        ? await readBundle(bundle.dataDir, bundle, await embeddedEtcdOf(bundle.dataDir))
+        : undefined;
       const created = await client.create(secrets, TOKEN_NAMESPACE, secret);
       const text = formatBootstrapToken(token);
       const joins = async (): Promise<string> =>

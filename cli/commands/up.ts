@@ -16,6 +16,7 @@ import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/op
 import { isPartEnabled } from '../../controlplane/options/parts.ts';
 import { announceAgent } from '../agent-process.ts';
 import { backupOptions, checkBackupSchedule, type ScheduledBackups, scheduleBackups } from '../backup-schedule.ts';
+import { closePlane } from '../close-plane.ts';
 import type { Command } from '../command.ts';
 import { logLastResortTo } from '../last-resort.ts';
 import { admitOwnNode, type OwnPlane } from '../own-node.ts';
@@ -36,6 +37,13 @@ const own = {
     default: false,
     group: 'Node',
     help: 'Leave the pods running when orchlet stops; the next start takes them over.',
+  }),
+  clusterInit: flag({
+    name: 'cluster-init',
+    type: 'boolean',
+    default: false,
+    group: 'API',
+    help: 'Keep the cluster in an etcd that orchlet runs, so that further control planes can join. Same as --controlplane-arg etcd=embedded. The program etcd must be installed.',
   }),
   agentArgs: flag({
     name: 'agent-arg',
@@ -130,7 +138,11 @@ export const up: Command = {
   description:
     'Runs a control plane and a node agent in one process: a cluster of one node. Its state is kept in the data directory.',
   flags,
-  examples: ['orchlet up', 'KUBECONFIG=/var/lib/orchlet/admin.kubeconfig kubectl get nodes'],
+  examples: [
+    'orchlet up',
+    'orchlet up --cluster-init',
+    'KUBECONFIG=/var/lib/orchlet/admin.kubeconfig kubectl get nodes',
+  ],
   async run(parsed) {
     const values = parsed.values as unknown as UpFlags;
     const verbosity = { level: values.verbosity };
@@ -192,7 +204,7 @@ export const up: Command = {
     } finally {
       await backups?.stop();
       await agent?.close();
-      await plane.close();
+      await closePlane(plane, { logger });
     }
   },
 };
@@ -221,7 +233,8 @@ function ownPlaneFlags(
   given: Partial<ControlPlaneFlags>,
 ): Partial<ControlPlaneFlags> {
   const own = `node/${nodeNameOf(agent)}`;
-  return { ...planeFlags(values), ...given, loopbackTargets: [...(given.loopbackTargets ?? []), own] };
+  const etcd = values.clusterInit ? { etcd: 'embedded' } : {};
+  return { ...planeFlags(values), ...etcd, ...given, loopbackTargets: [...(given.loopbackTargets ?? []), own] };
 }
 
 function planeFlags(values: UpFlags): Partial<ControlPlaneFlags> {

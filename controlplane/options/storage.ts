@@ -1,4 +1,5 @@
 /** Defines the flags of the storage. */
+import { isIP } from 'node:net';
 import { flag } from '../../api/component/flags.ts';
 
 const STORAGE = 'Storage';
@@ -25,6 +26,50 @@ export const storageFlags = {
     default: [],
     group: STORAGE,
     help: 'URLs of the etcd servers (https://etcd-1:2379). One is used at a time, and the next one when it does not answer.',
+  }),
+  etcd: flag({
+    name: 'etcd',
+    type: 'string',
+    default: 'external',
+    choices: ['external', 'embedded'],
+    group: STORAGE,
+    help: 'embedded: this control plane runs a member of etcd, with data and certificates in the data directory. The program etcd must be installed. external: etcd is that of --etcd-servers, if any.',
+  }),
+  etcdJoin: flag({
+    name: 'etcd-join',
+    type: 'list',
+    default: [],
+    group: STORAGE,
+    help: 'URLs of members of etcd (https://10.0.0.1:2379) whose cluster the first start with --etcd=embedded joins. Empty: it begins a cluster.',
+  }),
+  etcdAddress: flag({
+    name: 'etcd-address',
+    type: 'string',
+    default: '',
+    group: STORAGE,
+    check: (address) => (address === '' || isIP(address) !== 0 ? undefined : 'must be an IP address'),
+    help: 'Address at which other members reach the etcd of --etcd=embedded. Empty: --advertise-address, or the address of the host.',
+  }),
+  etcdClientPort: flag({
+    name: 'etcd-client-port',
+    type: 'integer',
+    default: 2379,
+    group: STORAGE,
+    help: 'Port of the etcd of --etcd=embedded for control planes.',
+  }),
+  etcdPeerPort: flag({
+    name: 'etcd-peer-port',
+    type: 'integer',
+    default: 2380,
+    group: STORAGE,
+    help: 'Port of the etcd of --etcd=embedded for other members.',
+  }),
+  etcdBinary: flag({
+    name: 'etcd-binary',
+    type: 'string',
+    default: 'etcd',
+    group: STORAGE,
+    help: 'Program of etcd 3.4 or later for --etcd=embedded: a path, or a name in PATH.',
   }),
   etcdServersOverrides: flag({
     name: 'etcd-servers-overrides',
@@ -171,8 +216,9 @@ export const storageFlags = {
 export function storageBackendOf(flags: {
   readonly storageBackend: string;
   readonly etcdServers: readonly string[];
+  readonly etcd: string;
 }): 'sqlite' | 'etcd3' | 'memory' {
-  const { storageBackend, etcdServers } = flags;
+  const { storageBackend, etcdServers, etcd } = flags;
   if (storageBackend === 'memory' || storageBackend === 'etcd3' || storageBackend === 'sqlite') return storageBackend;
-  return etcdServers.length > 0 ? 'etcd3' : 'sqlite';
+  return etcdServers.length > 0 || etcd === 'embedded' ? 'etcd3' : 'sqlite';
 }

@@ -9,7 +9,7 @@ import { readIfThere, writeFileIfRoom } from './files.ts';
 
 export const ADMIN: Wanted = {
   subject: { commonName: 'kubernetes-admin', organizations: ['system:masters'] },
-  usage: 'client auth',
+  usages: ['client auth'],
   lifetimeMs: 365 * 86_400_000,
 };
 

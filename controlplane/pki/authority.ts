@@ -83,7 +83,7 @@ export function readAuthority(pem: string, keyPem: string, path: string): Author
 export interface Wanted {
   readonly subject: DistinguishedName;
   readonly names?: AlternativeNames;
-  readonly usage: 'server auth' | 'client auth';
+  readonly usages: readonly ('server auth' | 'client auth')[];
   readonly lifetimeMs: number;
 }
 
@@ -153,7 +153,7 @@ export async function issue(wanted: Wanted, authority: Authority, nowMs: number)
       notBeforeMs: nowMs - BACKDATE_MS,
       notAfterMs: Math.min(nowMs + wanted.lifetimeMs, authority.certificate.notAfterMs),
       keyUsages: ['digital signature', 'key encipherment'],
-      extendedKeyUsages: [wanted.usage],
+      extendedKeyUsages: wanted.usages,
       basicConstraints: { isCa: false },
       ...(wanted.names === undefined ? {} : { names: wanted.names }),
     },

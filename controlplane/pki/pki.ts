@@ -124,7 +124,7 @@ async function ensureLeaves(
   // Client certificates have no organization, so that a stolen key belongs to no privileged group.
   const client = (commonName: string): Wanted => ({
     subject: { commonName, organizations: [] },
-    usage: 'client auth',
+    usages: ['client auth'],
     lifetimeMs: YEAR_MS,
   });
   const [apiserver, kubeletClient, frontProxyClient] = await Promise.all([
@@ -155,7 +155,7 @@ function servingCertificate(options: PkiOptions): Wanted {
   const service = ['kubernetes', 'kubernetes.default', 'kubernetes.default.svc', `kubernetes.default.svc.${domain}`];
   return {
     subject: { commonName: 'kube-apiserver' },
-    usage: 'server auth',
+    usages: ['server auth'],
     lifetimeMs: YEAR_MS,
     names: {
       dns: [...new Set([...service, 'localhost', ...options.hosts])],

@@ -28,6 +28,9 @@ const isOurs = ({ metadata }: ApiObject): boolean => metadata?.name?.startsWith(
 /** Statuses that guarantee that nothing was written. With all others, the outcome is unknown. */
 const REFUSED = new Set([400, 401, 403, 404, 409, 410, 422, 429]);
 
+/** The messages of errors with which the disk or etcd refuses a write without having written it. */
+const NO_ROOM = /the disk is full|database space exceeded/;
+
 export class Writer {
   readonly #api: Api;
   readonly #random: Random;
@@ -118,7 +121,7 @@ export class Writer {
     const startMs = performance.now();
     const { status, body } = await send();
     const endMs = performance.now();
-    const isFull = status === 500 && body.message?.includes('the disk is full') === true;
+    const isFull = status === 500 && NO_ROOM.test(body.message ?? '');
     const outcome = status === 200 || status === 201 ? 'done' : REFUSED.has(status) || isFull ? 'refused' : 'unknown';
     const revision = outcome === 'done' && value !== undefined ? versionOf(body).revision : undefined;
     this.#recording.operations.push({ kind: 'write', key, value, expected, outcome, revision, startMs, endMs });

@@ -1,7 +1,7 @@
 /*
  * Faults of the disk and of the clock for a process that this library is preloaded into. The byte at offset 0 of the file
  * named by SOAK_FAULTS chooses the fault; the 8 bytes at offset 8 are the seconds by which the wall clock is ahead. Only
- * files whose path contains "orchlet.db" are concerned. Built by plane.ts.
+ * files whose path contains "orchlet.db" are concerned. Built by preloaded-faults.ts.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

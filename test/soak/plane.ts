@@ -3,13 +3,14 @@
  * directory is on a small tmpfs if the user may mount one.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { freePort } from '../integration/free-port.ts';
 import { until } from '../until.ts';
 import { Api } from './api.ts';
+import { type DISK_FAULTS, PreloadedFaults } from './preloaded-faults.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const HOOK = join(import.meta.dirname, 'storage-thread-hook.ts');
@@ -18,23 +19,13 @@ const DISK_MIB = 64;
 /** The exit code after a failure of the storage. */
 const STORAGE_FAILED = 74;
 
-/** The first byte of the control file, as defined in `faults.c`. */
-export const DISK_FAULTS = {
-  none: 0,
-  noRoom: 1,
-  fsyncFails: 2,
-  fsyncHangs: 3,
-  writeFails: 4,
-  shortWrite: 5,
-  quota: 6,
-} as const;
-
 export class SoakPlane {
   readonly api: Api;
   readonly hasOwnDisk: boolean;
   readonly #scratch: string;
   readonly #disk: string;
   readonly #port: number;
+  readonly #faults: PreloadedFaults;
   #child: ChildProcess | undefined;
   #isStopping = false;
   #isTerminating = false;
@@ -53,15 +44,13 @@ export class SoakPlane {
     });
     this.hasOwnDisk = mounted.status === 0;
     this.#port = port;
+    this.#faults = new PreloadedFaults(scratch);
     this.api = new Api(port, TOKEN);
   }
 
   static async start(diskMib = DISK_MIB): Promise<SoakPlane> {
     const scratch = mkdtempSync(join(tmpdir(), 'orchlet-soak-'));
     const plane = new SoakPlane(scratch, await freePort(), diskMib);
-    const built = spawnSync('cc', ['-shared', '-fPIC', '-O1', '-o', join(scratch, 'faults.so'), FAULTS, '-ldl']);
-    if (built.status !== 0) throw new Error(`cc: ${built.stderr.toString()}`);
-    writeFileSync(join(scratch, 'control'), Buffer.alloc(4096));
     writeFileSync(join(scratch, 'tokens.csv'), `${TOKEN},soak,soak,"system:masters"\n`);
     plane.#launch();
     await plane.ready();
@@ -83,14 +72,12 @@ export class SoakPlane {
   }
 
   fault(fault: keyof typeof DISK_FAULTS): void {
-    this.#write(Buffer.from([DISK_FAULTS[fault]]), 0);
+    this.#faults.disk(fault);
   }
 
   /** Sets how far the wall clock is ahead. */
   clockAhead(seconds: number): void {
-    const bytes = Buffer.alloc(8);
-    bytes.writeBigInt64LE(BigInt(seconds));
-    this.#write(bytes, 8);
+    this.#faults.clockAhead(seconds);
   }
 
   /** Returns whether there was a process to kill. */
@@ -143,12 +130,6 @@ export class SoakPlane {
     rmSync(this.#scratch, { recursive: true, force: true });
   }
 
-  #write(bytes: Buffer, at: number): void {
-    const file = openSync(join(this.#scratch, 'control'), 'r+');
-    writeSync(file, bytes, 0, bytes.length, at);
-    closeSync(file);
-  }
-
   #launch(): void {
     this.starts += 1;
     const args = [
@@ -165,8 +146,7 @@ export class SoakPlane {
       env: {
         ...process.env,
         NODE_OPTIONS: `--import=${HOOK}`,
-        LD_PRELOAD: join(this.#scratch, 'faults.so'),
-        SOAK_FAULTS: join(this.#scratch, 'control'),
+        ...this.#faults.environment,
       },
     });
     this.#child = child;
@@ -185,5 +165,3 @@ export class SoakPlane {
     });
   }
 }
-
-const FAULTS = join(import.meta.dirname, 'faults.c');

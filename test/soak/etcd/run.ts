@@ -2,14 +2,15 @@
  * Runs a soak test of several control planes on one etcd cluster: clients send each request to any server while servers and
  * members of etcd are killed, paused and cut off, and then everything that they saw is checked over all servers.
  */
+import { spawnSync } from 'node:child_process';
 import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
-import { compactThrough } from '../../../controlplane/storage/etcd/etcd-compactor.ts';
 import { EtcdProcess } from '../../etcd-process.ts';
 import { until } from '../../until.ts';
 import { count, list, type Recording, Watcher, type WatchManner, Writer } from '../clients.ts';
 import { violations } from '../history.ts';
 import { Random } from '../random.ts';
 import type { SoakReport } from '../run.ts';
+import { CLOCKS_SECONDS, ETCD_FAULTS, type Scene } from './faults.ts';
 import { AnyServer, SoakServer } from './servers.ts';
 
 export interface EtcdSoakOptions {
@@ -29,69 +30,22 @@ const WRITERS = 6;
 const MANNERS: readonly WatchManner[] = ['steady', 'slow', 'reopening', 'steady'];
 const END = 'soak-end';
 
-interface Scene {
-  readonly servers: readonly SoakServer[];
-  readonly members: readonly EtcdProcess[];
-  readonly random: Random;
-}
-
 const sleep = (ms: number): Promise<void> => systemClock.sleep(ms);
 
-export const ETCD_FAULTS: Readonly<Record<string, (scene: Scene) => Promise<void>>> = {
-  async 'server-killed'({ servers, random }) {
-    random.pick(servers).kill('SIGKILL');
-    await sleep(random.between(0, 2000));
-  },
-  async 'server-terminated'({ servers, random }) {
-    random.pick(servers).kill('SIGTERM');
-    await sleep(random.between(0, 2000));
-  },
-  async 'member-killed'({ members, random }) {
-    const member = random.pick(members);
-    await member.stop('SIGKILL');
-    await sleep(random.between(0, 4000));
-    await member.launch();
-  },
-  async 'member-paused'({ members, random }) {
-    const member = random.pick(members);
-    await member.pause();
-    await sleep(random.between(500, 6000));
-    member.resume();
-  },
-  async 'server-cut-off'({ servers, random }) {
-    const { proxies } = random.pick(servers);
-    for (const proxy of proxies) proxy.cut();
-    await sleep(random.between(200, 5000));
-    for (const proxy of proxies) proxy.heal();
-  },
-  /** A server whose connections stay open, but carry nothing. */
-  async 'server-held'({ servers, random }) {
-    const { proxies } = random.pick(servers);
-    for (const proxy of proxies) proxy.hold();
-    await sleep(random.between(500, 8000));
-    for (const proxy of proxies) proxy.heal();
-  },
-  async 'cut-off-and-compacted'({ servers, members, random }) {
-    const { proxies } = random.pick(servers);
-    for (const proxy of proxies) proxy.cut();
-    await sleep(random.between(500, 2000));
-    const etcd = await random.pick(members).connect();
-    try {
-      const { header } = await etcd.run((rpc, options) => rpc.call('range', { key: Buffer.from('x') }, options));
-      await compactThrough(etcd, header?.revision ?? 1);
-    } finally {
-      etcd.close();
-      for (const proxy of proxies) proxy.heal();
-    }
-  },
-};
+/** The settings in which servers of one cluster may differ, for example during an upgrade. */
+const DIFFERENCES: readonly (readonly string[])[] = [
+  [],
+  ['--storage-media-type=application/json', '--runtime-config=api/beta=false'],
+  ['--disable-admission-plugins=LimitRanger,ResourceQuota', '--lease-reuse-duration-seconds=5'],
+];
 
 export async function soakEtcd(options: EtcdSoakOptions): Promise<SoakReport> {
   const { seconds, seed, servers: serverCount = 3, members: memberCount = 3, onProgress = () => undefined } = options;
   const recording: Recording = { operations: [], segments: [], counts: new Map() };
   const random = new Random(seed);
   const alive = keepAlive();
-  const members = await EtcdProcess.cluster(memberCount);
+  const members = await EtcdProcess.cluster(memberCount, [], { hasPeerProxies: true });
+  const hasClocks = spawnSync('cc', ['--version']).status === 0;
   const servers: SoakServer[] = [];
   const problems: string[] = [];
   const writing = new AbortController();
@@ -102,7 +56,14 @@ export async function soakEtcd(options: EtcdSoakOptions): Promise<SoakReport> {
     for (let at = 0; at < serverCount; at += 1) {
       // Each one prefers another member.
       const own = [...etcd.slice(at % memberCount), ...etcd.slice(0, at % memberCount)];
-      servers.push(await SoakServer.start({ etcd: own, more: options.more ?? [], like: servers[0] }));
+      servers.push(
+        await SoakServer.start({
+          etcd: own,
+          more: [...(DIFFERENCES[at % DIFFERENCES.length] ?? []), ...(options.more ?? [])],
+          like: servers[0],
+          clockAheadSeconds: hasClocks ? CLOCKS_SECONDS * ((at % 3) - 1) : undefined,
+        }),
+      );
     }
     const api = new AnyServer(servers, new Random(seed + 1));
     const seen = new Map<string, number>();
@@ -118,7 +79,7 @@ export async function soakEtcd(options: EtcdSoakOptions): Promise<SoakReport> {
       ...writers.map((writer) => writer.run(writing.signal)),
       ...watchers.map((watcher) => watcher.run(watching.signal)),
     ]);
-    await disturb({ servers, members, random }, { recording, seconds, only: options.only ?? [], onProgress });
+    await disturb({ servers, members, random, recording, problems }, { seconds, only: options.only ?? [], onProgress });
     writing.abort();
     for (const server of servers) await server.ready();
     const last = new Writer('end', api, random, recording, seen);
@@ -150,14 +111,13 @@ export async function soakEtcd(options: EtcdSoakOptions): Promise<SoakReport> {
 }
 
 interface Disturbance {
-  readonly recording: Recording;
   readonly seconds: number;
   readonly only: readonly string[];
   readonly onProgress: (line: string) => void;
 }
 
 /** Each fault happens once before any is repeated, in an order that depends on the seed. */
-async function disturb(scene: Scene, { recording, seconds, only, onProgress }: Disturbance): Promise<void> {
+async function disturb(scene: Scene, { seconds, only, onProgress }: Disturbance): Promise<void> {
   const names = only.length === 0 ? Object.keys(ETCD_FAULTS) : only;
   const endMs = performance.now() + seconds * 1000;
   let left: string[] = [];
@@ -170,7 +130,7 @@ async function disturb(scene: Scene, { recording, seconds, only, onProgress }: D
     if (fault === undefined) throw new Error(`there is no fault ${name}: ${Object.keys(ETCD_FAULTS).join(', ')}`);
     onProgress(name);
     await fault(scene);
-    count(recording, `fault ${name}`);
+    count(scene.recording, `fault ${name}`);
     for (const server of scene.servers) await server.ready();
     await sleep(scene.random.between(200, 2000));
   }

@@ -11,6 +11,7 @@ import { HeldProxy } from '../../held-proxy.ts';
 import { freePort } from '../../integration/free-port.ts';
 import { until } from '../../until.ts';
 import { type Answer, Api, type OpenWatch, type WatchFrame } from '../api.ts';
+import { PreloadedFaults } from '../preloaded-faults.ts';
 import type { Random } from '../random.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../../bin/orchlet');
@@ -22,6 +23,8 @@ export interface ServersOptions {
   readonly more?: readonly string[];
   /** The server whose CA and keys this one gets, because all servers of a cluster have the same. */
   readonly like?: SoakServer | undefined;
+  /** How far the wall clock of the server is ahead. It needs a C compiler. */
+  readonly clockAheadSeconds?: number | undefined;
 }
 
 export class SoakServer {
@@ -29,6 +32,7 @@ export class SoakServer {
   readonly proxies: readonly HeldProxy[];
   readonly #directory: string;
   readonly #arguments: readonly string[];
+  readonly #faults: PreloadedFaults | undefined;
   #child: ChildProcess | undefined;
   #isStopping = false;
   #isExpected = false;
@@ -37,9 +41,11 @@ export class SoakServer {
   /** The messages of exits that no fault explains. */
   readonly crashes: string[] = [];
 
-  private constructor(port: number, proxies: readonly HeldProxy[], more: readonly string[]) {
+  private constructor(port: number, proxies: readonly HeldProxy[], { more = [], clockAheadSeconds }: ServersOptions) {
     this.#directory = mkdtempSync(join(tmpdir(), 'orchlet-soak-etcd-'));
     writeFileSync(join(this.#directory, 'tokens.csv'), `${TOKEN},soak,soak,"system:masters"\n`);
+    this.#faults = clockAheadSeconds === undefined ? undefined : new PreloadedFaults(this.#directory);
+    this.#faults?.clockAhead(clockAheadSeconds ?? 0);
     this.proxies = proxies;
     this.api = new Api(port, TOKEN);
     this.#arguments = [
@@ -49,9 +55,10 @@ export class SoakServer {
     ];
   }
 
-  static async start({ etcd, more = [], like }: ServersOptions): Promise<SoakServer> {
+  static async start(options: ServersOptions): Promise<SoakServer> {
+    const { etcd, like } = options;
     const proxies = await Promise.all(etcd.map((url) => HeldProxy.to(url)));
-    const server = new SoakServer(await freePort(), proxies, more);
+    const server = new SoakServer(await freePort(), proxies, options);
     if (like !== undefined) cpSync(like.#keys, server.#keys, { recursive: true });
     server.#launch();
     await server.ready();
@@ -72,6 +79,11 @@ export class SoakServer {
     await until('a ready control plane', ok, timeoutMs).catch((error: unknown) => {
       throw new Error(`${String(error)}:\n${this.#log.slice(-3000)}`);
     });
+  }
+
+  /** Sets how far the wall clock is ahead, if the server was started with another clock than the host's. */
+  clockAhead(seconds: number): void {
+    this.#faults?.clockAhead(seconds);
   }
 
   /** Ends the process, which is started again. */
@@ -95,13 +107,19 @@ export class SoakServer {
 
   #launch(): void {
     this.starts += 1;
-    const child = spawn(ORCHLET, this.#arguments, { stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(ORCHLET, this.#arguments, {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, ...this.#faults?.environment },
+    });
     this.#child = child;
     for (const stream of [child.stdout, child.stderr])
       stream.on('data', (part: Buffer) => (this.#log = (this.#log + part.toString()).slice(-20_000)));
     child.once('exit', (code, signal) => {
       if (this.#isStopping) return;
-      if (!this.#isExpected) this.crashes.push(`exit code ${code}, signal ${signal}:\n${this.#log.slice(-3000)}`);
+      // A start without an etcd fails, and is tried again.
+      const isWithoutEtcd = code === 1 && /\norchlet: (no etcd server|etcd at)[^\n]*\n$/.test(this.#log);
+      if (!this.#isExpected && !isWithoutEtcd)
+        this.crashes.push(`exit code ${code}, signal ${signal}:\n${this.#log.slice(-3000)}`);
       this.#isExpected = false;
       systemClock.after(100, () => {
         if (!this.#isStopping) this.#launch();

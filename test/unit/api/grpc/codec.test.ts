@@ -140,3 +140,12 @@ function lengthOf({ length }: Buffer): Buffer {
   for (; rest >= 128; rest = Math.floor(rest / 128)) bytes.push((rest % 128) + 128);
   return Buffer.from([...bytes, rest]);
 }
+
+test('decimals keep all 64 bits, as text', () => {
+  const members = buildCodecs({ Member: { id: '1 decimal', others: '2 Member[]' } })('Member');
+  const member = { id: '18446744073709551615', others: [{ id: '9007199254740993', others: [] }] };
+  const bytes = members.encode(member);
+  assert.equal(bytes.subarray(0, 11).toString('hex'), '08ffffffffffffffffff01');
+  assert.deepEqual(members.decode(bytes), member);
+  assert.deepEqual(members.decode(Buffer.alloc(0)), { id: '0', others: [] });
+});

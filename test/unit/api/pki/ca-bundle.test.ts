@@ -75,7 +75,7 @@ describe('a signed CA bundle', () => {
 
   it('contains only CAs: a client certificate in it invalidates the bundle', async (t) => {
     const ours = await ensureAuthority(await folder(t), 'ca', 'kubernetes', NOW);
-    const leaf = await issue({ subject: { commonName: 'x' }, usage: 'client auth', lifetimeMs: 1e9 }, ours, NOW);
+    const leaf = await issue({ subject: { commonName: 'x' }, usages: ['client auth'], lifetimeMs: 1e9 }, ours, NOW);
     const certificates = ours.certificatePem + leaf.certificatePem;
     assert.equal(
       verifyCaBundle(signCaBundle({ certificates, issuedAtMs: NOW }, ours.privateKey), ours.certificatePem),

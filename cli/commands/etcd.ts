@@ -1,0 +1,79 @@
+/**
+ * `orchlet etcd members|remove`: the members of an etcd that orchlet runs. Members are added by
+ * `orchlet join --control-plane`.
+ */
+import { quoteText } from '../../api/meta/quote.ts';
+import {
+  findMember,
+  healthOf,
+  hexId,
+  type MemberHealth,
+  removalProblem,
+} from '../../controlplane/etcd/etcd-membership.ts';
+import { type Command, CommandError } from '../command.ts';
+import { dataDirectoryFlag } from '../data-directory.ts';
+import { removeMember, requireOwnEtcd } from '../embedded-etcd.ts';
+import { formatTable } from '../table.ts';
+
+const flags = { dataDir: dataDirectoryFlag('Host') } as const;
+const HEADER = ['ID', 'NAME', 'PEERS', 'VOTES', 'STATE', 'DATABASE', 'VERSION'];
+const MEBIBYTE = 1024 * 1024;
+
+function rowOf({ member, status }: MemberHealth, leaderId: string | undefined): readonly string[] {
+  const answering = member.id === leaderId ? 'leader' : 'answers';
+  return [
+    hexId(member.id),
+    member.name === '' ? '(not started)' : member.name,
+    member.peerUrls.join(),
+    member.isLearner ? 'no' : 'yes',
+    status === undefined ? 'does not answer' : answering,
+    status === undefined ? '-' : `${(status.databaseBytes / MEBIBYTE).toFixed(1)} MiB`,
+    status?.version ?? '-',
+  ];
+}
+
+export const etcdMembers: Command = {
+  name: 'etcd members',
+  summary: 'show the members of the etcd that orchlet runs',
+  description:
+    'Shows the members of the etcd that the control plane of this host runs with --etcd=embedded, and whether they answer. Exits with 1 if the loss of one more member that votes would stop the cluster, although there are three or more.',
+  flags,
+  examples: ['orchlet etcd members'],
+  async run(parsed, io) {
+    const etcd = await requireOwnEtcd(String(parsed.values['dataDir']));
+    const health = await healthOf(etcd.members, etcd.tls);
+    const leaderId = health.find(({ status }) => status !== undefined)?.status?.leaderId;
+    io.stdout.write(
+      formatTable(
+        HEADER,
+        health.map((one) => rowOf(one, leaderId)),
+      ),
+    );
+    const voters = health.filter(({ member }) => !member.isLearner);
+    const spare = voters.filter(({ status }) => status !== undefined).length - (Math.floor(voters.length / 2) + 1);
+    return voters.length >= 3 && spare < 1 ? 1 : 0;
+  },
+};
+
+export const etcdRemove: Command = {
+  name: 'etcd remove',
+  summary: 'remove a member from the etcd that orchlet runs',
+  arguments: { usage: 'MEMBER', least: 1, most: 1 },
+  description:
+    'Removes a member, by its name, its ID or its address, if a majority of the other members answers. The control plane of a removed member stops; to join again, its host needs an empty data directory.',
+  flags,
+  examples: ['orchlet etcd remove 10.0.0.3'],
+  async run(parsed, io) {
+    const [text = ''] = parsed.arguments;
+    const etcd = await requireOwnEtcd(String(parsed.values['dataDir']));
+    const leaving = findMember(etcd.members, text);
+    if (leaving === undefined)
+      throw new CommandError(`there is no one member ${quoteText(text)}: see 'orchlet etcd members'`);
+    const shown = leaving.name === '' ? leaving.peerUrls.join() : leaving.name;
+    const problem = removalProblem(await healthOf(etcd.members, etcd.tls), leaving.id);
+    if (problem !== undefined) throw new CommandError(`${shown} is not removed: ${problem}`);
+    await removeMember(etcd, leaving);
+    io.stdout.write(`${shown} is removed\n`);
+    return 0;
+  },
+};

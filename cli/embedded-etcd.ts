@@ -1,0 +1,54 @@
+/** The etcd that the control plane of a data directory runs (`--etcd=embedded`), for the commands of this host. */
+import { readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import type { GrpcTls } from '../api/grpc/grpc-channel.ts';
+import { certificatePath, etcdPaths, keyPath, readEtcdClient, readMember } from '../controlplane/etcd/etcd-files.ts';
+import { withFirst, withMembers } from '../controlplane/etcd/etcd-membership.ts';
+import type { EtcdMember } from '../controlplane/storage/etcd/etcd-members.ts';
+import { CommandError } from './command.ts';
+import type { EmbeddedEtcd } from './control-plane-bundle.ts';
+
+export interface OwnEtcd {
+  readonly tls: GrpcTls;
+  /** The URLs of the own member and of those that the cluster had when it joined. */
+  readonly ownUrl: string;
+  readonly members: readonly EtcdMember[];
+  /** The URLs of all members that have started. The own one is first. */
+  readonly urls: readonly string[];
+}
+
+/** `undefined` if the control plane of the directory runs no etcd. Throws an `EtcdError` if that does not answer. */
+export async function ownEtcdOf(dataDirectory: string): Promise<OwnEtcd | undefined> {
+  const paths = etcdPaths(resolve(dataDirectory));
+  const [record, tls] = await Promise.all([readMember(paths), readEtcdClient(paths)]);
+  if (record === undefined || tls === undefined) return undefined;
+  const members = await withMembers(record.clientUrl, tls, (etcd) => etcd.list());
+  const all = members.flatMap(({ clientUrls }) => clientUrls.slice(0, 1));
+  return { tls, ownUrl: record.clientUrl, members, urls: [...new Set([record.clientUrl, ...all])] };
+}
+
+export async function requireOwnEtcd(dataDirectory: string): Promise<OwnEtcd> {
+  const etcd = await ownEtcdOf(dataDirectory);
+  if (etcd !== undefined) return etcd;
+  throw new CommandError(
+    `the control plane of ${dataDirectory} runs no etcd: give the --data-dir of one that runs with --etcd=embedded`,
+  );
+}
+
+/** What a further control plane needs to join the etcd of this host. `undefined` if there is none. */
+export async function embeddedEtcdOf(dataDirectory: string): Promise<EmbeddedEtcd | undefined> {
+  const etcd = await ownEtcdOf(dataDirectory);
+  if (etcd === undefined) return undefined;
+  const paths = etcdPaths(resolve(dataDirectory));
+  const [caCertificate, caKey] = await Promise.all([
+    readFile(certificatePath(paths, 'ca')),
+    readFile(keyPath(paths, 'ca')),
+  ]);
+  return { caCertificate, caKey, members: etcd.urls };
+}
+
+/** Removes a member by the first of the others that answers: one that is removed stops at once. */
+export function removeMember(etcd: OwnEtcd, leaving: EtcdMember): Promise<void> {
+  const others = etcd.urls.filter((url) => !leaving.clientUrls.includes(url));
+  return withFirst(others.length === 0 ? etcd.urls : others, etcd.tls, (one) => one.remove(leaving.id));
+}

@@ -1,0 +1,110 @@
+/**
+ * The files of a member of etcd that this control plane runs, below `<data-dir>/etcd`: certificates, the record of the member,
+ * and the data of etcd. Only the owner can read keys and data.
+ *
+ * etcd has a CA of its own: whoever has a certificate of it reads and writes everything, which holds for no certificate of the
+ * cluster's CA. Certificates live as long as that CA, because its key is beside them.
+ */
+import { join } from 'node:path';
+import { parseJson, stringifyJson } from '../../api/codec/json.ts';
+import type { GrpcTls } from '../../api/grpc/grpc-channel.ts';
+import { type Authority, ensureAuthority, ensureCertificate, type Wanted } from '../pki/authority.ts';
+import { readIfThere, writeFileAtomic } from '../pki/files.ts';
+
+/** The common name of the certificates with which members connect to each other. Those of clients have another one. */
+export const PEER_NAME = 'orchlet-etcd-peer';
+const CLIENT_NAME = 'orchlet-etcd-client';
+const SERVER_NAME = 'orchlet-etcd-server';
+const LIFETIME_MS = 3650 * 86_400_000;
+
+export interface EtcdPaths {
+  /** The directory of etcd itself. */
+  readonly data: string;
+  readonly pki: string;
+  readonly member: string;
+  readonly pid: string;
+  readonly log: string;
+}
+
+export function etcdPaths(dataDirectory: string): EtcdPaths {
+  const directory = join(dataDirectory, 'etcd');
+  return {
+    data: join(directory, 'data'),
+    pki: join(directory, 'pki'),
+    member: join(directory, 'member.json'),
+    pid: join(directory, 'etcd.pid'),
+    log: join(directory, 'etcd.log'),
+  };
+}
+
+export type CertificateName = 'ca' | 'server' | 'peer' | 'client';
+
+export const certificatePath = ({ pki }: EtcdPaths, name: CertificateName): string => join(pki, `${name}.crt`);
+export const keyPath = ({ pki }: EtcdPaths, name: CertificateName): string => join(pki, `${name}.key`);
+
+/** Issues what is missing: the CA, and the certificates of a member that others reach at `address`. */
+export async function ensureEtcdCertificates(paths: EtcdPaths, address: string, nowMs: number): Promise<GrpcTls> {
+  const ca = await ensureAuthority(paths.pki, 'ca', 'orchlet-etcd-ca', nowMs);
+  const names = { dns: ['localhost'], ip: [...new Set(['127.0.0.1', address])] };
+  const ensure = (name: CertificateName, wanted: Omit<Wanted, 'lifetimeMs'>) =>
+    ensureWritten({ paths, ca, nowMs }, name, { ...wanted, lifetimeMs: LIFETIME_MS });
+  // etcd connects to itself with the certificate of its server.
+  await ensure('server', { subject: { commonName: SERVER_NAME }, usages: ['server auth', 'client auth'], names });
+  await ensure('peer', { subject: { commonName: PEER_NAME }, usages: ['server auth', 'client auth'], names });
+  const client = await ensure('client', { subject: { commonName: CLIENT_NAME }, usages: ['client auth'] });
+  return {
+    ca: Buffer.from(ca.certificatePem),
+    cert: Buffer.from(client.certificatePem),
+    key: Buffer.from(client.privateKeyPem),
+  };
+}
+
+interface Issuing {
+  readonly paths: EtcdPaths;
+  readonly ca: Authority;
+  readonly nowMs: number;
+}
+
+/** etcd reads the files, so that a certificate in memory alone is of no use. */
+async function ensureWritten({ paths, ca, nowMs }: Issuing, name: CertificateName, wanted: Wanted) {
+  const made = await ensureCertificate(paths.pki, name, wanted, ca, nowMs);
+  if (!made.isWritten) throw new Error(`the disk is full: the certificate ${name} of etcd could not be written`);
+  return made;
+}
+
+/** Reads the certificate with which a client connects. `undefined` where no member was set up. */
+export async function readEtcdClient(paths: EtcdPaths): Promise<GrpcTls | undefined> {
+  const [ca, cert, key] = await Promise.all(
+    [certificatePath(paths, 'ca'), certificatePath(paths, 'client'), keyPath(paths, 'client')].map(readIfThere),
+  );
+  if (ca === undefined || cert === undefined || key === undefined) return undefined;
+  return { ca: Buffer.from(ca), cert: Buffer.from(cert), key: Buffer.from(key) };
+}
+
+/** What a member was set up with. It stays the same until its data are removed. */
+export interface MemberRecord {
+  /** Unique among all members that the cluster ever had: etcd refuses a name of a removed member that comes back. */
+  readonly name: string;
+  /** `https://10.0.0.1:2380`. */
+  readonly peerUrl: string;
+  /** `https://10.0.0.1:2379`. */
+  readonly clientUrl: string;
+  /** `a=https://10.0.0.1:2380,b=…`: the members at the time at which this one was added. */
+  readonly initialCluster: string;
+  /** Whether it was added to a cluster that existed. */
+  readonly isJoined: boolean;
+}
+
+export async function readMember(paths: EtcdPaths): Promise<MemberRecord | undefined> {
+  const text = await readIfThere(paths.member);
+  if (text === undefined) return undefined;
+  const { name, peerUrl, clientUrl, initialCluster, isJoined } = parseJson(text).value as Record<string, unknown>;
+  const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
+  if (!isText(name) || !isText(peerUrl) || !isText(clientUrl) || !isText(initialCluster))
+    throw new Error(`${paths.member} does not describe a member of etcd`);
+  return { name, peerUrl, clientUrl, initialCluster, isJoined: isJoined === true };
+}
+
+export function writeMember(paths: EtcdPaths, record: MemberRecord): Promise<void> {
+  return writeFileAtomic(paths.member, `${stringifyJson(record)}\n`, 0o600);
+}

@@ -1,0 +1,145 @@
+/**
+ * Decides how the members of an etcd cluster change: a member joins without a vote and gets it once it has caught up, and
+ * leaves only if a majority of the others answers. `start/embedded-etcd.ts` joins, and the commands of `orchlet etcd` show and
+ * remove.
+ */
+import type { GrpcTls } from '../../api/grpc/grpc-channel.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { EtcdError } from '../storage/etcd/etcd-client.ts';
+import { type EtcdMember, EtcdMembers, type EtcdStatus } from '../storage/etcd/etcd-members.ts';
+
+export interface MemberHealth {
+  readonly member: EtcdMember;
+  /** What the member itself answered; `undefined` if it did not. */
+  readonly status: EtcdStatus | undefined;
+}
+
+/** Returns why a member must not be removed, or `undefined`. Pure. */
+export function removalProblem(members: readonly MemberHealth[], id: string): string | undefined {
+  const leaving = members.find(({ member }) => member.id === id);
+  if (leaving === undefined || leaving.member.isLearner) return undefined;
+  const rest = members.filter(({ member }) => member.id !== id && !member.isLearner);
+  if (rest.length === 0) return 'it is the only member with a vote, and has all data';
+  const answering = rest.filter(({ status }) => status !== undefined).length;
+  const majority = Math.floor(rest.length / 2) + 1;
+  if (answering >= majority) return undefined;
+  return `only ${answering} of the ${rest.length} other members with a vote answer, and ${majority} are needed to go on`;
+}
+
+/** Finds a member by its name, identifier (hexadecimal, as etcdctl prints it, or decimal), address or URL. */
+export function findMember(members: readonly EtcdMember[], text: string): EtcdMember | undefined {
+  const hosts = ({ peerUrls }: EtcdMember): string[] => peerUrls.map((url) => URL.parse(url)?.hostname ?? '');
+  const isIt = (member: EtcdMember): boolean =>
+    member.name === text || member.id === text || hexId(member.id) === text || member.peerUrls.includes(text);
+  const byAddress = members.filter((member) => hosts(member).includes(text));
+  return members.find(isIt) ?? (byAddress.length === 1 ? byAddress[0] : undefined);
+}
+
+export const hexId = (id: string): string => BigInt(id).toString(16);
+
+const STATUS_MS = 3000;
+
+/** Asks each member for its status. */
+export async function healthOf(members: readonly EtcdMember[], tls: GrpcTls): Promise<readonly MemberHealth[]> {
+  return Promise.all(
+    members.map(async (member): Promise<MemberHealth> => {
+      for (const url of member.clientUrls) {
+        const status = await withMembers(url, tls, (etcd) => etcd.status(STATUS_MS)).catch(() => undefined);
+        if (status !== undefined) return { member, status };
+      }
+      return { member, status: undefined };
+    }),
+  );
+}
+
+/** Calls the member at this URL, and closes the connection. */
+export async function withMembers<T>(url: string, tls: GrpcTls, run: (etcd: EtcdMembers) => Promise<T>): Promise<T> {
+  const etcd = await EtcdMembers.at(url, tls);
+  try {
+    return await run(etcd);
+  } finally {
+    etcd.close();
+  }
+}
+
+/** Calls the first member that answers. Throws `EtcdError` with all answers if none does. */
+export async function withFirst<T>(
+  urls: readonly string[],
+  tls: GrpcTls,
+  run: (etcd: EtcdMembers) => Promise<T>,
+): Promise<T> {
+  const failures: string[] = [];
+  for (const url of urls) {
+    try {
+      return await withMembers(url, tls, run);
+    } catch (error) {
+      if (!(error instanceof EtcdError)) throw error;
+      failures.push(error.message);
+    }
+  }
+  throw new EtcdError(failures.join('; '));
+}
+
+export interface Joining {
+  /** The client URLs of members of the cluster. */
+  readonly servers: readonly string[];
+  readonly tls: GrpcTls;
+  readonly name: string;
+  readonly peerUrl: string;
+}
+
+/**
+ * Adds a member without a vote, or finds the one that an interrupted join added. Resolves to all members in the form of
+ * `--initial-cluster`. A cluster accepts one member at a time.
+ */
+export async function addMember({ servers, tls, name, peerUrl }: Joining): Promise<string> {
+  return withFirst(servers, tls, async (etcd) => {
+    const known = (await etcd.list()).find(({ peerUrls }) => peerUrls.includes(peerUrl));
+    if (known !== undefined && known.name !== '')
+      throw new EtcdError(
+        `the member ${known.name} with the address ${peerUrl} is in the cluster, and its data are not on this host: remove it with 'orchlet etcd remove ${known.name}' on another host first`,
+      );
+    if (known === undefined) await etcd.addLearner(peerUrl);
+    const members = await etcd.list();
+    return members
+      .flatMap((member) => member.peerUrls.map((url) => `${url === peerUrl ? name : member.name}=${url}`))
+      .join(',');
+  });
+}
+
+const PROMOTE_EVERY_MS = 1000;
+
+export interface Promotion extends Joining {
+  readonly clock: Clock;
+  /** How long the member may take to catch up. After that it is removed, because it keeps others from joining. */
+  readonly timeoutMs: number;
+}
+
+/** Resolves when the member has its vote. Throws after it was removed again. */
+export async function promoteMember({ servers, tls, peerUrl, clock, timeoutMs }: Promotion): Promise<void> {
+  const end = clock.monotonic() + timeoutMs;
+  const own = async (etcd: EtcdMembers): Promise<EtcdMember | undefined> =>
+    (await etcd.list()).find(({ peerUrls }) => peerUrls.includes(peerUrl));
+  for (;;) {
+    try {
+      const isDone = await withFirst(servers, tls, async (etcd) => {
+        const member = await own(etcd);
+        if (member === undefined) throw new EtcdError(`the cluster has no member at ${peerUrl} any more`);
+        if (member.isLearner) await etcd.promote(member.id);
+        return true;
+      });
+      if (isDone) return;
+    } catch (error) {
+      if (!(error instanceof EtcdError)) throw error;
+      if (clock.monotonic() < end) await clock.sleep(PROMOTE_EVERY_MS);
+      else {
+        await withFirst(servers, tls, async (etcd) => {
+          const member = await own(etcd);
+          if (member?.isLearner === true) await etcd.remove(member.id);
+        });
+        const why = `the member at ${peerUrl} has not caught up within ${timeoutMs / 1000} s and was removed again`;
+        throw new EtcdError(`${why}: ${error.message}`, { cause: error });
+      }
+    }
+  }
+}

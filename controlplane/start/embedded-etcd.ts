@@ -1,0 +1,212 @@
+/**
+ * Runs a member of etcd beside this control plane (`--etcd=embedded`): the first host of a cluster begins one, further hosts
+ * join it. Resolves to the flags with which the storage connects.
+ */
+import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { chmod, mkdir } from 'node:fs/promises';
+import { isIPv6 } from 'node:net';
+import { hostname } from 'node:os';
+import { join, resolve } from 'node:path';
+import { promisify } from 'node:util';
+import type { GrpcTls } from '../../api/grpc/grpc-channel.ts';
+import {
+  certificatePath,
+  ensureEtcdCertificates,
+  etcdPaths,
+  type EtcdPaths,
+  keyPath,
+  type MemberRecord,
+  PEER_NAME,
+  readMember,
+  writeMember,
+} from '../etcd/etcd-files.ts';
+import { addMember, promoteMember, withMembers } from '../etcd/etcd-membership.ts';
+import { EtcdSupervisor } from '../etcd/etcd-supervisor.ts';
+import { StartError } from '../model/start-error.ts';
+import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
+import { storageBackendOf } from '../options/storage.ts';
+import { EtcdError } from '../storage/etcd/etcd-client.ts';
+import { EtcdServers } from '../storage/etcd/etcd-servers.ts';
+import { isStorageError } from '../storage/storage.ts';
+import { primaryAddress } from './host-address.ts';
+import type { Setting } from './setting.ts';
+
+/** How long a member waits for the others. After a power cut, hosts come back one after another. */
+const QUORUM_MS = 300_000;
+const PROMOTE_MS = 300_000;
+const REPORT_EVERY_MS = 10_000;
+
+/** Returns the flags unchanged unless `--etcd=embedded` is given. Throws a StartError. */
+export async function startEmbeddedEtcd(setting: Setting): Promise<ControlPlaneFlags> {
+  const { flags, clock, logger, onClose, onFatal } = setting;
+  if (flags.etcd !== 'embedded') return flags;
+  const problem = problemOf(flags);
+  if (problem !== undefined) throw new StartError(problem);
+  await checkBinary(flags.etcdBinary);
+  const paths = etcdPaths(resolve(flags.dataDir));
+  await mkdir(paths.data, { recursive: true, mode: 0o700 });
+  await chmod(paths.data, 0o700);
+  const known = await readMember(paths);
+  // A member keeps the address by which the others know it.
+  const address = known === undefined ? addressOf(flags) : new URL(known.peerUrl).hostname.replace(/^\[(.*)\]$/, '$1');
+  const tls = await ensureEtcdCertificates(paths, address, clock.now());
+  try {
+    const member = known ?? (await setUp(flags, paths, { address, tls }));
+    const supervisor = new EtcdSupervisor({
+      binary: flags.etcdBinary,
+      arguments: argumentsOf(member, paths, localUrl(flags)),
+      dataDirectory: paths.data,
+      pidFile: paths.pid,
+      logFile: paths.log,
+      clock,
+      logger,
+      onRemoved: (error) => {
+        logger.error({ err: error, directory: paths.data }, 'This member of etcd was removed from its cluster');
+        onFatal?.(error);
+      },
+    });
+    await supervisor.start();
+    onClose(() => supervisor.close());
+    if (member.isJoined) await becomeVoter(setting, { member, tls });
+    const servers = [localUrl(flags)];
+    await waitForQuorum(setting, { servers, tls, supervisor });
+    return { ...flags, ...connectionFlags(paths, await allServers(localUrl(flags), tls)) };
+  } catch (error) {
+    if (error instanceof EtcdError) throw new StartError(error.message, { cause: error });
+    throw error;
+  }
+}
+
+function problemOf(flags: ControlPlaneFlags): string | undefined {
+  if (flags.etcdServers.length > 0) return '--etcd=embedded and --etcd-servers exclude each other';
+  if (storageBackendOf(flags) !== 'etcd3')
+    return `--etcd=embedded and --storage-backend=${flags.storageBackend} exclude each other`;
+  if (existsSync(join(resolve(flags.dataDir), 'storage/orchlet.db')))
+    return `${flags.dataDir} has a cluster in its database: give another --data-dir, or move the cluster to an etcd with 'orchlet migrate'`;
+  return undefined;
+}
+
+/** Members without a vote exist since etcd 3.4. */
+async function checkBinary(binary: string): Promise<void> {
+  const { stdout } = await promisify(execFile)(binary, ['--version']).catch((cause: unknown) => {
+    throw new StartError(
+      `etcd cannot be run (${binary}): install it (apt install etcd-server), or give --etcd-binary`,
+      { cause },
+    );
+  });
+  const [, major = '0', minor = '0'] = /etcd Version: (\d+)\.(\d+)/.exec(stdout) ?? [];
+  if (Number(major) < 3 || (Number(major) === 3 && Number(minor) < 4))
+    throw new StartError(`${binary} is etcd ${major}.${minor}, and 3.4 or later is needed`);
+}
+
+const addressOf = (flags: ControlPlaneFlags): string => flags.etcdAddress || flags.advertiseAddress || primaryAddress();
+const urlOf = (address: string, port: number): string =>
+  `https://${isIPv6(address) ? `[${address}]` : address}:${port}`;
+const localUrl = (flags: ControlPlaneFlags): string => urlOf('127.0.0.1', flags.etcdClientPort);
+
+interface Own {
+  readonly address: string;
+  readonly tls: GrpcTls;
+}
+
+/** Begins a cluster, or is added to the one of `--etcd-join`. The record is written before etcd starts. */
+async function setUp(flags: ControlPlaneFlags, paths: EtcdPaths, { address, tls }: Own): Promise<MemberRecord> {
+  const name = `${hostname().toLowerCase()}-${randomBytes(4).toString('hex')}`;
+  const peerUrl = urlOf(address, flags.etcdPeerPort);
+  const isJoined = flags.etcdJoin.length > 0;
+  const initialCluster = isJoined
+    ? await addMember({ servers: flags.etcdJoin, tls, name, peerUrl })
+    : `${name}=${peerUrl}`;
+  const record = { name, peerUrl, clientUrl: urlOf(address, flags.etcdClientPort), initialCluster, isJoined };
+  await writeMember(paths, record);
+  return record;
+}
+
+function argumentsOf(member: MemberRecord, paths: EtcdPaths, local: string): readonly string[] {
+  const crt = (name: 'ca' | 'server' | 'peer'): string => certificatePath(paths, name);
+  return [
+    ...['--name', member.name, '--data-dir', paths.data],
+    ...['--listen-peer-urls', member.peerUrl, '--initial-advertise-peer-urls', member.peerUrl],
+    ...[
+      '--listen-client-urls',
+      [...new Set([local, member.clientUrl])].join(),
+      '--advertise-client-urls',
+      member.clientUrl,
+    ],
+    ...['--initial-cluster', member.initialCluster, '--initial-cluster-state', member.isJoined ? 'existing' : 'new'],
+    ...['--cert-file', crt('server'), '--key-file', keyPath(paths, 'server')],
+    ...['--trusted-ca-file', crt('ca'), '--client-cert-auth=true'],
+    ...['--peer-cert-file', crt('peer'), '--peer-key-file', keyPath(paths, 'peer')],
+    ...['--peer-trusted-ca-file', crt('ca'), '--peer-client-cert-auth=true', '--peer-cert-allowed-cn', PEER_NAME],
+    ...['--logger', 'zap', '--log-level', 'warn', '--log-outputs', paths.log],
+  ];
+}
+
+/** A member without a vote refuses most requests, so that the others are asked. */
+async function becomeVoter(
+  { flags, clock, logger }: Setting,
+  { member, tls }: { readonly member: MemberRecord; readonly tls: GrpcTls },
+): Promise<void> {
+  const { name, peerUrl } = member;
+  // A restarted member asks those that it knew when it joined; with a vote, it is done at once.
+  const servers = [...new Set([...flags.etcdJoin, localUrl(flags)])];
+  await promoteMember({ servers, tls, name, peerUrl, clock, timeoutMs: PROMOTE_MS });
+  logger.info({ member: name }, 'This member of etcd has a vote');
+}
+
+interface Waiting {
+  readonly servers: readonly string[];
+  readonly tls: GrpcTls;
+  readonly supervisor: EtcdSupervisor;
+}
+
+/** Resolves when this member reads from a majority. */
+async function waitForQuorum({ clock, logger }: Setting, { servers, tls, supervisor }: Waiting): Promise<void> {
+  const etcd = await EtcdServers.open({ servers, tls, clock });
+  const startedMs = clock.monotonic();
+  let reportedMs = startedMs;
+  try {
+    for (;;) {
+      try {
+        await etcd.run((rpc, options) => rpc.call('range', { key: Buffer.from('/') }, options), { timeoutMs: 2000 });
+        return;
+      } catch (error) {
+        if (!isStorageError(error, 'unavailable')) throw error;
+        const nowMs = clock.monotonic();
+        if (nowMs - startedMs > QUORUM_MS)
+          throw new StartError(
+            `etcd has no majority: ${error.message}; its last line: ${await supervisor.lastLine()}`,
+            {
+              cause: error,
+            },
+          );
+        if (nowMs - reportedMs > REPORT_EVERY_MS) {
+          reportedMs = nowMs;
+          logger.warn({ err: error, lastLine: await supervisor.lastLine() }, 'Waiting for a majority of etcd');
+        }
+        await clock.sleep(200);
+      }
+    }
+  } finally {
+    etcd.close();
+  }
+}
+
+/** The own member first: the others are used while it is down. */
+async function allServers(local: string, tls: GrpcTls): Promise<readonly string[]> {
+  const members = await withMembers(local, tls, (etcd) => etcd.list());
+  const own = await withMembers(local, tls, (etcd) => etcd.status());
+  const others = members.filter(({ id, isLearner }) => id !== own.memberId && !isLearner);
+  return [local, ...others.flatMap(({ clientUrls }) => clientUrls.slice(0, 1))];
+}
+
+function connectionFlags(paths: EtcdPaths, etcdServers: readonly string[]): Partial<ControlPlaneFlags> {
+  return {
+    etcdServers,
+    etcdCafile: certificatePath(paths, 'ca'),
+    etcdCertfile: certificatePath(paths, 'client'),
+    etcdKeyfile: keyPath(paths, 'client'),
+  };
+}
