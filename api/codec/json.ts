@@ -28,6 +28,9 @@ export class JsonSyntaxError extends Error {
   override readonly name = 'JsonSyntaxError';
 }
 
+/** The error for a number that no double holds. The text around it may be valid. */
+export class JsonNumberError extends JsonSyntaxError {}
+
 const MAX_DEPTH = 2000;
 const MAX_DUPLICATES = 100;
 const MAX_DECIMALS = 1000;
@@ -340,7 +343,7 @@ class Parser {
     }
     const number = Number(literal);
     if (!Number.isFinite(number))
-      throw new JsonSyntaxError(`json: cannot unmarshal number ${literal} into Go value of type float64`);
+      throw new JsonNumberError(`json: cannot unmarshal number ${literal} into Go value of type float64`);
     const isDecimal = fraction !== undefined || exponent !== undefined;
     if (isDecimal && Number.isInteger(number) && (this.decimals?.size ?? 0) < MAX_DECIMALS)
       (this.decimals ??= new Map()).set(this.#here(), literal);

@@ -25,6 +25,7 @@ import {
 import type { JsonValue } from '../meta/object.ts';
 import { setMember } from './json.ts';
 import { MAX_VALUES, TOO_MANY_VALUES } from './limits.ts';
+import { folded } from './yaml-fold.ts';
 import { MAX_DEPTH, eventsOf, firstDocument, keepMissingLineEnd } from './yaml-events.ts';
 
 export interface ParsedYaml {
@@ -80,7 +81,9 @@ function resolvePlain(text: string): Exclude<ScalarValue, string> | undefined {
   const plain = text.replaceAll('_', '');
   const integer = INTEGER.exec(plain);
   if (integer !== null) return integerOf(integer);
-  return FLOAT.test(plain) ? Number(plain) : undefined;
+  const number = FLOAT.test(plain) ? Number(plain) : undefined;
+  // A number that no double holds is a text, as in kube-apiserver.
+  return number === undefined || Number.isFinite(number) ? number : undefined;
 }
 
 function integerOf([, sign, hex, binary, octal, decimal]: RegExpExecArray): number | bigint {
@@ -308,7 +311,7 @@ function* block(value: object, indent: number, first: string): Generator<string>
   let lead = first;
   if (Array.isArray(value)) {
     for (const item of value as readonly unknown[]) {
-      if (isScalar(item)) yield `${lead}- ${scalar(item, indent)}\n`;
+      if (isScalar(item)) yield `${lead}- ${foldedScalar(item, indent, `${lead}- `)}\n`;
       else yield* block(item as object, indent + 2, `${lead}- `);
       lead = pad;
     }
@@ -320,7 +323,7 @@ function* block(value: object, indent: number, first: string): Generator<string>
     const simple = isSimpleKey(key);
     const name = `${lead}${simple ? '' : '? '}${scalar(key, indent)}${simple ? '' : `\n${pad}`}:`;
     lead = pad;
-    if (isScalar(member)) yield `${name} ${scalar(member, indent)}\n`;
+    if (isScalar(member)) yield `${name} ${foldedScalar(member, indent, `${name} `)}\n`;
     else if (!simple) yield* block(member as object, indent + 2, `${name} `);
     else {
       const inner = Array.isArray(member) ? indent : indent + 2;
@@ -342,6 +345,12 @@ function scalar(value: unknown, indent: number): string {
   return String(value);
 }
 
+/** Breaks a text of one line that makes its line too long. `before` is what stands before it. */
+function foldedScalar(value: unknown, indent: number, before: string): string {
+  const shown = scalar(value, indent);
+  return typeof value === 'string' && !shown.startsWith('|') ? folded(shown, { before, indent: indent + 2 }) : shown;
+}
+
 // oxlint-disable-next-line no-control-regex
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u0084\u0086-\u009f\u2028\u2029\ufeff\ud800-\udfff]/;
 const PLAIN = /^[^\s\-?:,[\]{}#&*!|>'"%@`][^\n]*$|^[-?:][^\s,[\]{}][^\n]*$/;
@@ -360,7 +369,8 @@ function text(value: string, indent: number): string {
 /** Returns a `|` block with the indicator that keeps trailing newlines. Parsers interpret leading blanks differently. */
 function literal(value: string, indent: number): string {
   const body = trimEnd(value, '\n');
-  if (body === '' || /^[ \n]/.test(body)) return quoteText(value);
+  // Like go-yaml, it shows blanks at the end of a line between quotes.
+  if (body === '' || /^[ \n]| \n| $/.test(body)) return quoteText(value);
   const newlines = value.length - body.length;
   const pad = ' '.repeat(indent + 2);
   const lines = body.split('\n').map((line) => (line === '' ? '' : pad + line));

@@ -206,6 +206,10 @@ export const isConflict = (error: unknown): boolean => isStatusError(error, 'Con
 export const isForbidden = (error: unknown): boolean => isStatusError(error, 'Forbidden');
 export const isInvalid = (error: unknown): boolean => isStatusError(error, 'Invalid');
 /** The requested history is no longer available, and the client must list again. */
+/** Whether a request waited in vain for a resource version that the server has not reached. */
+export const isResourceVersionTooLarge = (error: unknown): boolean =>
+  isStatusError(error, 'Timeout') &&
+  (error.status.details?.causes ?? []).some(({ reason }) => reason === 'ResourceVersionTooLarge');
 export const isExpired = (error: unknown): boolean => isStatusError(error, 'Expired') || isStatusError(error, 'Gone');
 
 /** Resolves to `undefined` if the request fails with an error that one of `expected` accepts. Throws other errors. */

@@ -33,9 +33,10 @@ export function decodeContinue(text: string): ContinueToken {
   const value = parse(Buffer.from(text, 'base64url'), decoded);
   if (value.v !== VERSION) throw refuse(`server does not recognize this encoded version ${String(value.v ?? '')}`);
   const { rv, start } = value;
-  if (typeof rv !== 'number' || rv === 0)
-    throw refuse('incorrect encoded start resourceVersion (version meta.k8s.io/v1)');
-  if (typeof start !== 'string' || start === '') throw refuse('encoded start key empty (version meta.k8s.io/v1)');
+  if (rv !== undefined && typeof rv !== 'number') throw refuse(mistyped(rv, 'rv', 'int64'));
+  if (start !== undefined && typeof start !== 'string') throw refuse(mistyped(start, 'start', 'string'));
+  if (rv === undefined || rv === 0) throw refuse('incorrect encoded start resourceVersion (version meta.k8s.io/v1)');
+  if (start === undefined || start === '') throw refuse('encoded start key empty (version meta.k8s.io/v1)');
   if (start.split('/').includes('..')) throw refuse(start);
   return { revision: rv, after: start.endsWith('\u0000') ? start.slice(0, -1) : start };
 }
@@ -43,7 +44,9 @@ export function decodeContinue(text: string): ContinueToken {
 function parse(raw: Buffer, text: string): { v?: unknown; rv?: unknown; start?: unknown } {
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? value : {};
+    if (value === null) return {};
+    if (typeof value === 'object' && !Array.isArray(value)) return value;
+    throw refuse(`json: cannot unmarshal ${goKind(value)} into Go value of type storage.continueToken`);
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     const first = raw[0];
@@ -52,6 +55,12 @@ function parse(raw: Buffer, text: string): { v?: unknown; rv?: unknown; start?: 
     throw refuse(`invalid character '${shown}' looking for beginning of value`);
   }
 }
+
+const goKind = (value: unknown): string =>
+  Array.isArray(value) ? 'array' : typeof value === 'boolean' ? 'bool' : typeof value;
+
+const mistyped = (value: unknown, field: string, type: string): string =>
+  `json: cannot unmarshal ${goKind(value)} into Go struct field continueToken.${field} of type ${type}`;
 
 /** Returns the 410 for a token with a compacted revision. It contains a token that continues with the newest state. */
 export function expiredContinue(token: ContinueToken): StatusError {

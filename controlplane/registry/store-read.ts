@@ -26,7 +26,7 @@ export function getEntry(
 ): Promise<CacheEntry> | CacheEntry {
   const text = options.resourceVersion;
   if (text === '' || text === '0') return currentEntry(store, target.namespace, target.name);
-  if (!/^\d+$/.test(text)) throw unexplained(`resourceVersion: ${notAVersion(text)}`);
+  if (!isVersion(text)) throw unexplained(`resourceVersion: ${notAVersion(text)}`);
   const revision = Number(text);
   if (revision <= store.cache.revision()) return currentEntry(store, target.namespace, target.name);
   return waitFor(store, revision, context.signal).then(() => currentEntry(store, target.namespace, target.name));
@@ -39,8 +39,17 @@ export function currentEntry(store: StoredResource, namespace: string, name: str
   return entry;
 }
 
-const notAVersion = (text: string): string =>
-  `Invalid value: ${quoteText(text)}: strconv.ParseUint: parsing ${quoteText(text)}: invalid syntax`;
+const MAX_VERSION = 2n ** 64n - 1n;
+/** More digits than a version has. A longer text is not read as a number. */
+const MOST_DIGITS = 1000;
+
+const isVersion = (text: string): boolean =>
+  /^\d+$/.test(text) && text.length <= MOST_DIGITS && BigInt(text) <= MAX_VERSION;
+
+function notAVersion(text: string): string {
+  const why = /^\d+$/.test(text) ? 'value out of range' : 'invalid syntax';
+  return `Invalid value: ${quoteText(text)}: strconv.ParseUint: parsing ${quoteText(text)}: ${why}`;
+}
 
 async function waitFor(store: StoredResource, revision: number, signal: AbortSignal): Promise<void> {
   try {
@@ -77,10 +86,12 @@ function wanted(options: ListOptions): Wanted {
     if (resourceVersion !== '' && resourceVersion !== '0') {
       throw newBadRequest('specifying resource version is not allowed when using continue');
     }
-    return { exact: token.revision < 0 ? undefined : token.revision, notOlderThan: 0, limit, token };
+    // As for a first page, any version means all that is left.
+    const most = resourceVersion === '0' ? 0 : limit;
+    return { exact: token.revision < 0 ? undefined : token.revision, notOlderThan: 0, limit: most, token };
   }
   if (resourceVersion === '') return { exact: undefined, notOlderThan: 0, limit, token: undefined };
-  if (!/^\d+$/.test(resourceVersion)) {
+  if (!isVersion(resourceVersion)) {
     throw newBadRequest(`invalid resource version: resourceVersion: ${notAVersion(resourceVersion)}`);
   }
   const revision = Number(resourceVersion);
@@ -194,7 +205,7 @@ export async function watchEntries(
 ): Promise<CacheWatchHandle> {
   checkFields(store, options.fieldSelector);
   const text = options.resourceVersion;
-  if (text !== '' && !/^\d+$/.test(text)) throw unexplained(`resourceVersion: ${notAVersion(text)}`);
+  if (text !== '' && !isVersion(text)) throw unexplained(`resourceVersion: ${notAVersion(text)}`);
   const revision = Number(text);
   const initial = options.sendInitialEvents ?? revision === 0;
   // Another server may have shown the revision to the client.

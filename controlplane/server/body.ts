@@ -1,5 +1,5 @@
 /** Reads and decodes the body of a write. The registry checks its kind. */
-import { JsonSyntaxError, stringifyJson } from '../../api/codec/json.ts';
+import { JsonNumberError, JsonSyntaxError, stringifyJson } from '../../api/codec/json.ts';
 import { YamlSyntaxError } from '../../api/codec/yaml.ts';
 import { newBadRequest, isStatusError } from '../../api/meta/status-error.ts';
 import { LARGE_BYTES, nextTurn } from '../registry/large-object.ts';
@@ -40,6 +40,10 @@ export async function readBody(request: ApiRequest, rest: Rest, options: BodyOpt
       throw newBadRequest(`Object 'Kind' is missing in '${bytes.toString('utf8')}'`);
     return body;
   } catch (error) {
+    if (error instanceof JsonNumberError && kind === rest.info.kind) {
+      const { version } = rest.info;
+      throw newBadRequest(`${kind} in version "${version}" cannot be handled as a ${kind}: ${error.message}`);
+    }
     throw newBadRequest(
       `the object provided is unrecognized (must be of type ${kind}): ${decodeProblem(error)} (${summary(bytes)})`,
     );

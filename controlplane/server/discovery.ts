@@ -10,6 +10,7 @@ import { encodeJson } from '../../api/codec/json.ts';
 import type { ProtobufCodec } from '../../api/codec/protobuf.ts';
 import { encodeYaml } from '../../api/codec/yaml.ts';
 import { apiVersionOf } from '../../api/meta/object.ts';
+import { isStatusError, newNotAcceptable } from '../../api/meta/status-error.ts';
 import { compareVersions } from '../../api/meta/version-order.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 import type { AggregatedVersion } from '../aggregation/aggregator.ts';
@@ -42,6 +43,8 @@ const FORMATS: ReadonlyMap<string, Format> = new Map([
 ]);
 const TYPES: Readonly<Record<Format, string>> = { json: JSON_TYPE, yaml: YAML_TYPE, protobuf: PROTOBUF_TYPE };
 
+const PRODUCED = [JSON_TYPE, YAML_TYPE, PROTOBUF_TYPE];
+
 interface Wanted {
   readonly format: Format;
   /** The version of `apidiscovery.k8s.io` for the aggregated document, or an empty text for the plain one. */
@@ -70,10 +73,12 @@ export function installDiscovery(paths: PathHandlers, options: DiscoveryOptions)
     '/api/',
     reading((request) => discovery.serve(request, bare(request.info.path), false)),
   );
-  paths.tree(
-    '/apis/',
-    reading((request) => discovery.serve(request, bare(request.info.path), false)),
-  );
+  const serve = reading((request) => discovery.serve(request, bare(request.info.path), false));
+  paths.tree('/apis/', (request) => {
+    const path = bare(request.info.path);
+    // The handlers of groups, and of versions of definitions, answer every method alike.
+    return discovery.isOfDefinitions(path) ? discovery.serve(request, path, false) : serve(request);
+  });
 }
 
 function bare(path: string): string {
@@ -96,7 +101,8 @@ class Discovery {
   }
 
   async serve(request: ApiRequest, path: string, aggregates: boolean): Promise<void> {
-    const wanted = negotiate(request.header('accept'), aggregates);
+    if (!this.#exists(path)) return this.#missing(request, path);
+    const wanted = this.#negotiated(request, path, aggregates);
     const key = `${wanted.format} ${wanted.aggregated} ${path}`;
     let document = this.#documents.get(key);
     if (document === undefined) {
@@ -106,6 +112,32 @@ class Discovery {
       this.#documents.set(key, document);
     }
     await sendDocument(request, document, { negotiated: aggregates, tagged: wanted.aggregated !== '' });
+  }
+
+  #exists(path: string): boolean {
+    const [root, ...parts] = path.split('/').filter((part) => part !== '');
+    if (parts.length === 0) return true;
+    if (parts.length > (root === 'api' ? 1 : 2)) return false;
+    const [group = '', version] = root === 'api' ? ['', ...parts] : parts;
+    const found = root === 'apis' && group === '' ? undefined : this.#grouped().get(group);
+    return found !== undefined && (version === undefined || found.versions.has(version));
+  }
+
+  /** Throws a 406. That of a group of definitions has no details, as another handler sends it. */
+  #negotiated(request: ApiRequest, path: string, aggregates: boolean): Wanted {
+    try {
+      return negotiate(request.header('accept'), aggregates);
+    } catch (error) {
+      if (!isStatusError(error, 'NotAcceptable') || !this.isOfDefinitions(path)) throw error;
+      throw newNotAcceptable(`only the following media types are accepted: ${PRODUCED.join(', ')}`);
+    }
+  }
+
+  /** Whether only definitions have resources in the group of the path. */
+  isOfDefinitions(path: string): boolean {
+    const [root, group = ''] = path.split('/').filter((part) => part !== '');
+    const rows = root === 'apis' ? [...(this.#grouped().get(group)?.versions.values() ?? [])].flat() : [];
+    return rows.length > 0 && rows.every(({ custom }) => custom !== undefined);
   }
 
   /**
@@ -138,20 +170,17 @@ class Discovery {
     return this.#groups;
   }
 
+  /** `path` exists. */
   #plain(path: string): object | undefined {
     const [root, ...parts] = path.split('/').filter((part) => part !== '');
-    if (root === 'api') {
-      if (parts.length === 0) return this.#versions();
-      return parts.length === 1 ? this.#resources('', parts[0] ?? '') : undefined;
-    }
-    const [group = '', version] = parts;
-    if (parts.length > 2) return undefined;
+    const [group = '', version] = root === 'api' ? ['', ...parts] : parts;
+    if (version !== undefined) return this.#resources(group, version);
+    if (root === 'api') return this.#versions();
     if (parts.length === 0) {
       const groups = [...this.#grouped().values()].filter(({ name }) => name !== '');
       return { kind: 'APIGroupList', apiVersion: 'v1', groups: groups.map(groupDocument) };
     }
-    if (version !== undefined) return group === '' ? undefined : this.#resources(group, version);
-    const found = group === '' ? undefined : this.#grouped().get(group);
+    const found = this.#grouped().get(group);
     return found === undefined ? undefined : { kind: 'APIGroup', apiVersion: 'v1', ...groupDocument(found) };
   }
 
@@ -198,14 +227,13 @@ class Discovery {
 
 /** Throws a 406. */
 function negotiate(accept: string | undefined, aggregates: boolean): Wanted {
-  checkProduced(accept, [JSON_TYPE, YAML_TYPE, PROTOBUF_TYPE]);
+  checkProduced(accept, PRODUCED);
   const found = acceptClauses(accept).map((clause) => satisfy(clause, aggregates));
   // kube-apiserver searches every clause for the aggregated form before it considers a plain one.
   const wanted =
     found.find((one) => one !== undefined && one.aggregated !== '') ?? found.find((one) => one !== undefined);
   if (wanted !== undefined) return wanted;
-  const text = `only the following media types are accepted: ${[JSON_TYPE, YAML_TYPE, PROTOBUF_TYPE].join(', ')}`;
-  throw routeError(406, 'NotAcceptable', text);
+  throw routeError(406, 'NotAcceptable', `only the following media types are accepted: ${PRODUCED.join(', ')}`);
 }
 
 function satisfy({ type, params }: AcceptClause, aggregates: boolean): Wanted | undefined {

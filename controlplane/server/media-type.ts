@@ -65,10 +65,19 @@ export function negotiateOutput(accept: string | undefined, scope: NegotiationSc
   if (scope.routeCheck) checkRoute(accept, scope);
   for (const clause of parseAccept(accept)) {
     const match = satisfy(clause, scope);
-    if (match !== undefined) return match;
+    if (match === undefined) continue;
+    // A watch has no other choice once the best form has turned out to be none of a stream.
+    if (scope.watch === 'now' && match.format === 'yaml') throw notAcceptable(STREAMED);
+    return match;
   }
-  throw newNotAcceptable(`only the following media types are accepted: ${PRODUCED.join(', ')}`);
+  throw notAcceptable(PRODUCED);
 }
+
+const notAcceptable = (types: readonly string[]): StatusError =>
+  newNotAcceptable(`only the following media types are accepted: ${types.join(', ')}`);
+
+/** Whether the clause asks for another form of the object. A part of such a request is one for a form that nobody has. */
+const asksForForm = ({ params }: Clause): boolean => params.has('as') || params.has('g') || params.has('v');
 
 /**
  * If no format can be negotiated, an error is sent as JSON. Clauses that ask for another form (`as`) do not apply to errors.
@@ -76,7 +85,7 @@ export function negotiateOutput(accept: string | undefined, scope: NegotiationSc
 export function negotiateError(accept: string | undefined): Format {
   if (accept === undefined || accept === '' || accept === JSON_TYPE) return 'json';
   for (const clause of parseAccept(accept)) {
-    const format = clause.params.has('as') ? undefined : formatOf(clause);
+    const format = asksForForm(clause) ? undefined : formatOf(clause);
     if (format !== undefined) return format;
   }
   return 'json';
@@ -91,11 +100,10 @@ function satisfy(clause: Clause, scope: NegotiationScope): OutputMediaType | und
   const format = formatOf(clause);
   const as = clause.params.get('as');
   if (format === undefined || (format === 'protobuf' && !scope.protobuf && as === undefined)) return undefined;
-  if (scope.watch === 'now' && format === 'yaml') return undefined;
   const pretty = clause.params.get('pretty') === '1';
   const stream = clause.params.get('stream');
   if (stream !== undefined && stream !== 'watch') return undefined;
-  if (as === undefined) return pretty ? { ...PLAIN[format], pretty } : PLAIN[format];
+  if (!asksForForm(clause)) return pretty ? { ...PLAIN[format], pretty } : PLAIN[format];
   const group = clause.params.get('g');
   const version = clause.params.get('v');
   if (group !== 'meta.k8s.io' || (version !== 'v1' && version !== 'v1beta1')) return undefined;

@@ -94,14 +94,19 @@ function unsupported(field: string, value: unknown, supported: readonly string[]
   return new FieldError('FieldValueNotSupported', field, value, `supported values: ${quoted}`);
 }
 
+/**
+ * A watch without `sendInitialEvents` that begins with the newest state, or with any, begins with all objects. Kubernetes
+ * treats it as if it had asked for them, so with bookmarks it is also told where they end.
+ */
 export function watchOptionsOf(options: ListRequest, name: string): WatchOptions {
+  const beginsAnywhere = options.resourceVersion === '' || options.resourceVersion === '0';
   return {
     labelSelector: options.labelSelector,
     fieldSelector: options.fieldSelector,
     resourceVersion: options.resourceVersion,
     resourceVersionMatch: options.resourceVersionMatch,
     allowWatchBookmarks: options.allowWatchBookmarks,
-    sendInitialEvents: options.sendInitialEvents,
+    sendInitialEvents: options.sendInitialEvents ?? (beginsAnywhere ? true : undefined),
     name,
   };
 }

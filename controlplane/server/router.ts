@@ -54,10 +54,21 @@ export class Router {
     if (rest.connect !== undefined) return connectRoute(method, rest, info);
     const verbs = this.#verbsOf(rest, info);
     if (verbs.size === 0) throw notFound();
-    const verb = verbs.get(rest.info.custom === undefined ? method : customMethod(method, info));
+    const verb = rest.info.custom === undefined ? verbs.get(method) : this.#customVerb(verbs, method, rest, info);
     if (verb === undefined) throw rest.info.custom === undefined ? methodNotAllowed() : unsupported(method, rest, info);
     // The verb decides whether the resource can be watched.
     return info.watchPrefix || (verb === 'list' && info.verb === 'watch') ? { rest, verb: 'watch' } : { rest, verb };
+  }
+
+  /**
+   * kube-apiserver's handler of custom resources selects by the verb of the request, which is `get` or `list` for a HEAD and
+   * `create` for a POST to an object. It looks for the name only when it patches.
+   */
+  #customVerb(verbs: MethodVerbs, method: string, rest: Rest, info: RequestInfo): Verb | undefined {
+    const verb = verbs.get(method === 'HEAD' ? 'GET' : method);
+    if (verb !== undefined || info.subresource !== '') return verb;
+    if (method === 'POST' && info.parts.length > 1 && rest.create !== undefined) return 'create';
+    return method === 'PATCH' && info.parts.length === 1 && rest.patch !== undefined ? 'patch' : undefined;
   }
 
   #verbsOf(rest: Rest, info: RequestInfo): MethodVerbs {
@@ -78,7 +89,8 @@ export class Router {
   #find(info: RequestInfo): Rest | undefined {
     const { parts } = info;
     const rest = this.#catalog.find(info.group, info.version, info.resource, info.subresource);
-    if (parts.length > 3 && rest?.subresource?.name !== 'proxy') return undefined;
+    // Of custom resources, what follows the subresource has no meaning.
+    if (parts.length > 3 && rest?.info.custom === undefined && rest?.subresource?.name !== 'proxy') return undefined;
     return rest;
   }
 }
@@ -98,10 +110,6 @@ function scopeFits(rest: Rest, info: RequestInfo): boolean {
 const VERB_OF_METHOD: ReadonlyMap<string, string> = new Map(
   Object.entries({ POST: 'create', PUT: 'update', PATCH: 'patch', DELETE: 'delete', GET: 'get', HEAD: 'get' }),
 );
-
-/** kube-apiserver's handler of custom resources selects by the verb of the request, and that of a HEAD is `get` or `list`. */
-const customMethod = (method: string, { verb }: RequestInfo): string =>
-  method === 'HEAD' && verb !== 'watch' ? 'GET' : method;
 
 /** For custom resources the error names the verb, as that of kube-apiserver's handler of definitions does. */
 function unsupported(method: string, { info: { group, resource } }: Rest, { parts }: RequestInfo): StatusError {

@@ -6,6 +6,10 @@ import { reading, type PathHandlers } from './path-handlers.ts';
 export interface VersionInfo {
   readonly major: string;
   readonly minor: string;
+  readonly emulationMajor: string;
+  readonly emulationMinor: string;
+  readonly minCompatibilityMajor: string;
+  readonly minCompatibilityMinor: string;
   readonly gitVersion: string;
   readonly gitCommit: string;
   readonly gitTreeState: string;

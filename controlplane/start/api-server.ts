@@ -38,6 +38,10 @@ import { StartError } from '../model/start-error.ts';
 export const API_VERSION = {
   major: '1',
   minor: '36',
+  emulationMajor: '1',
+  emulationMinor: '36',
+  minCompatibilityMajor: '1',
+  minCompatibilityMinor: '35',
   gitVersion: 'v1.36.2',
   gitCommit: '',
   gitTreeState: 'clean',

@@ -205,27 +205,29 @@ class ResourceCache implements WatchCache {
       ? this.#objects(this.#versions.rangeAt(revision, prefix, startAfter))
       : this.#present(selection, prefix, startAfter, candidates);
     const entries: CachedObject[] = [];
-    let more = false;
     // Every candidate is in the namespace, because of its prefix.
     const all = selection.everything && selection.name === '';
     for (;;) {
       const { done, value } = found.next();
       if (done === true) break;
       if (all || selects(selection, value)) {
-        more = limit > 0 && entries.length === limit;
-        if (more) break;
         entries.push(value);
+        if (entries.length === limit) break;
       }
       if (all || slice?.isSpent !== true) continue;
       // The cache may change during the pause, but the list shows this state.
       found = [...found].values();
       yield;
     }
-    const counted = more && all;
-    const remaining = counted
-      ? this.#remaining(past ? revision : undefined, prefix, entries.at(-1)?.key ?? startAfter)
-      : undefined;
-    return { entries, revision: revision ?? newest, more, remaining };
+    const last = entries.length === limit && !this.#isOneKey(selection) ? entries.at(-1) : undefined;
+    const remaining = last === undefined ? 0 : this.#remaining(past ? revision : undefined, prefix, last.key);
+    // Like kube-apiserver, it does not look whether what remains is selected.
+    return {
+      entries,
+      revision: revision ?? newest,
+      more: remaining > 0,
+      remaining: all && remaining > 0 ? remaining : undefined,
+    };
   }
 
   *#candidates(

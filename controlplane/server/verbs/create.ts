@@ -10,7 +10,9 @@ export const create: VerbHandler = async (request, rest, context) => {
   const protobuf = hasProtobuf(rest, context.encodings);
   const body = await readBody(request, rest, { ...context, protobuf });
   const options = parseWriteOptions(request.query, 'CreateOptions');
-  const created = await rest.create?.(request, pathNamespace(request, rest), pathName(request), body, options);
+  // A custom resource can be created at the path of an object, whose name then has no meaning.
+  const name = rest.subresource === undefined ? '' : pathName(request);
+  const created = await rest.create?.(request, pathNamespace(request, rest), name, body, options);
   if (created === undefined) return;
   const { status, entry } = isCreatedAs(created) ? created : { status: 201, entry: created };
   sendEntry(request, context.encodings, status, rest, entry, media);

@@ -23,6 +23,7 @@ export const patch: VerbHandler = async (request, rest, context) => {
   const type = TYPES.get((request.header('content-type') ?? '').split(';')[0]?.trim() ?? '');
   const builtIn = hasProtobuf(rest, context.encodings);
   if (type === undefined || (type === 'strategic' && !builtIn)) throw unsupported(builtIn);
+  if (pathName(request) === '') throw newBadRequest('name must be provided');
   const bytes = await receiveBody(request);
   const options = parseWriteOptions(request.query, 'PatchOptions', type === 'apply');
   const decoded = await decodePatch(request, type, bytes, {

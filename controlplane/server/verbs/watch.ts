@@ -2,7 +2,12 @@
  * Handles watches: a stream that begins with code 200 and ends with the client, its timeout, or the compaction of the history
  * that it needs. Later errors are ERROR events.
  */
-import { isExpired, newMethodNotSupported, newStatusError } from '../../../api/meta/status-error.ts';
+import {
+  isExpired,
+  isResourceVersionTooLarge,
+  newMethodNotSupported,
+  newStatusError,
+} from '../../../api/meta/status-error.ts';
 import type { Rest, WatchHandle, WatchOptions, WatchSink } from '../../model/rest.ts';
 import type { Upgrade } from '../exchange.ts';
 import { contentTypeOf, type OutputMediaType } from '../media-type.ts';
@@ -25,7 +30,7 @@ export const watch: VerbHandler = async (request, rest, context) => {
   const list = watchRequest(request);
   validateListOptions(list);
   const timeoutS = list.timeoutSeconds ?? 0;
-  const timeoutMs = (timeoutS > 0 ? timeoutS : SHORTEST_DEFAULT_S * (1 + Math.random())) * 1000;
+  const timeoutMs = (timeoutS === 0 ? SHORTEST_DEFAULT_S * (1 + Math.random()) : Math.max(0, timeoutS)) * 1000;
   // A name in the path (`/watch/…/name`) selects like a field selector.
   const options = watchOptionsOf(list, request.info.parts[1] ?? '');
   const release = context.watchSelectors.take(request.user.name, options);
@@ -137,6 +142,11 @@ async function stream({ request, rest, options, carrier, context, media, timeout
     options.allowWatchBookmarks && timeoutMs > LAST_BOOKMARK_MS
       ? context.clock.after(timeoutMs - LAST_BOOKMARK_MS, () => handle?.bookmark?.())
       : undefined;
+  if (timeoutMs === 0) {
+    start();
+    finish();
+    return;
+  }
   carrier.onClose(finish);
   carrier.onDrain(() => handle?.resume());
   try {
@@ -144,8 +154,8 @@ async function stream({ request, rest, options, carrier, context, media, timeout
   } catch (error) {
     timer.cancel();
     bookmarkTimer?.cancel();
-    // The stream reports compacted history as an event, and not as an error of the request.
-    if (started || isExpired(error)) {
+    // The stream reports versions that are gone or have not come as an event, and not as an error of the request.
+    if (started || isExpired(error) || isResourceVersionTooLarge(error)) {
       sink.onEvents([
         { type: 'ERROR', error: error instanceof Error ? error : newStatusError(500, '', String(error)) },
       ]);

@@ -205,3 +205,51 @@ test('a value is written line by line, as far as its text is read', () => {
     items: Array(1000).fill({ a: ['x', { y: 'z' }] }) as unknown[],
   });
 });
+
+test('a line is broken at the first single space after column 80, as go-yaml breaks it', () => {
+  const words = 'only the following media types are accepted: application/json;stream=watch, application/yaml';
+  assert.equal(
+    stringifyYaml({ message: words, list: [words] }),
+    [
+      'list:',
+      "- 'only the following media types are accepted: application/json;stream=watch, application/yaml'",
+      "message: 'only the following media types are accepted: application/json;stream=watch,",
+      "  application/yaml'",
+      '',
+    ].join('\n'),
+  );
+});
+
+test('a broken text is read as the same text', () => {
+  const word = fc.constantFrom(
+    'a',
+    ' ',
+    '  ',
+    'word',
+    "it's",
+    '"',
+    ': ',
+    '#',
+    '\u00fc',
+    '\u{1f600}',
+    '\\',
+    '-',
+    '\u0001',
+  );
+  fc.assert(
+    fc.property(fc.array(word, { minLength: 30, maxLength: 120 }), fc.nat(60), (parts, width) => {
+      const value = { ['k'.repeat(width + 1)]: parts.join(''), list: [{ a: parts.join(' ') }, parts.join('')] };
+      assert.deepEqual(parseYaml(stringifyYaml(value)).value, value);
+    }),
+  );
+});
+
+test('a long text is broken in linear time', () =>
+  assertLinearTime((size) => void stringifyYaml({ a: `"${'a  b '.repeat(size / 5)}` }), {
+    minBytes: 10_000,
+    maxBytes: 160_000,
+  }));
+
+test('a number that no double holds is a text', () => {
+  assert.deepEqual(parseYaml('a: 1e400').value, { a: '1e400' });
+});

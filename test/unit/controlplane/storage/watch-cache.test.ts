@@ -176,7 +176,18 @@ describe('the watch cache: reads', () => {
     const rest = cache.list({ selection: selectionOf('a'), limit: 2, startAfter: page.entries[1]?.key ?? '' });
     assert.deepEqual([rest.entries.map((entry) => entry.name), rest.more, rest.remaining], [['c'], false, undefined]);
     assert.equal(cache.list({ selection: byLabel({}, 'a'), limit: 1 }).more, true);
+    assert.equal(cache.list({ selection: selectionOf('a'), limit: 3 }).more, false);
     assert.equal(cache.count('a'), 3);
+  });
+
+  it('has another page after a full one as long as objects follow, whether they are selected or not', async () => {
+    const fixture = new Fixture();
+    const cache = await fixture.open();
+    for (const name of ['a', 'b']) await fixture.put(name, name === 'a' ? { color: 'red' } : {});
+    const red = cache.list({ selection: byLabel({ color: 'red' }), limit: 1 });
+    assert.deepEqual([red.entries.map(({ name }) => name), red.more, red.remaining], [['a'], true, undefined]);
+    const after = { selection: byLabel({ color: 'red' }), limit: 1, startAfter: red.entries[0]?.key ?? '' };
+    assert.deepEqual([cache.list(after).entries, cache.list(after).more], [[], false]);
   });
 
   it('selects the same with and without an index, while objects change', async () => {
