@@ -29,6 +29,8 @@ export interface AdmissionAttributes {
   readonly options: Record<string, unknown>;
   readonly dryRun: boolean;
   readonly user: UserInfo;
+  /** The address from which the request comes, if it comes over a connection. */
+  readonly remoteAddress?: string | undefined;
   /** Set if a later plugin changed the object and the chain runs again for the plugins that must see the change. */
   isReinvocation?: boolean;
   setObject(object: KubeObject): void;

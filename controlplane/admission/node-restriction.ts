@@ -12,6 +12,7 @@ import type { Authorizer } from '../authorization/authorization.ts';
 import { nodeNameOf } from '../authorization/node.ts';
 import { podReferences } from '../authorization/pod-references.ts';
 import { requestOf } from './certificates.ts';
+import type { NodeClaims } from './node-claims.ts';
 import { refusal } from './pod-attributes.ts';
 import { podAudiences } from './pod-audiences.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
@@ -20,8 +21,11 @@ import type { Sources } from '../readers/sources.ts';
 const MIRROR = 'kubernetes.io/config.mirror';
 const LEASES_NAMESPACE = 'kube-node-lease';
 
-/** The plugin NodeRestriction: limits what a user of the group `system:nodes` writes to its own Node and the pods on it. */
-export function nodeRestriction(sources: Sources, authorizer: Authorizer): AdmissionPlugin {
+/**
+ * The plugin NodeRestriction: limits what a user of the group `system:nodes` writes to its own Node and the pods on it. `claims`
+ * records what the node claims for the pod network.
+ */
+export function nodeRestriction(sources: Sources, authorizer: Authorizer, claims?: NodeClaims): AdmissionPlugin {
   const podSource = sources.of(pods);
   const nodeSource = sources.of(nodes);
   const uses = podAudiences(sources);
@@ -50,7 +54,8 @@ export function nodeRestriction(sources: Sources, authorizer: Authorizer): Admis
             `unexpected pod subresource ${quoteText(attributes.subresource)}, only 'status' and 'eviction' are allowed`,
           );
         case 'nodes':
-          return nodeObject(attributes, node);
+          nodeObject(attributes, node);
+          return claims?.(attributes, node);
         case 'persistentvolumeclaims':
           if (attributes.subresource === 'status') return claimStatus(attributes, node);
           throw refusal(attributes, `may only update PVC status`);

@@ -24,6 +24,7 @@ import { limitRanger } from './limit-ranger.ts';
 import { namespaceLifecycle } from './namespace-lifecycle.ts';
 import { namespaceAutoProvision, namespaceExists } from './namespace-provision.ts';
 import { nodeDeclaredFeatures } from './node-declared-features.ts';
+import { nodeClaims, type NodeClaimsOptions } from './node-claims.ts';
 import { nodeRestriction } from './node-restriction.ts';
 import { taintNodesByCondition } from './node-taint.ts';
 import { ownerReferencesPermissionEnforcement } from './owner-references.ts';
@@ -66,6 +67,8 @@ export interface PluginsOptions {
   /** `--admission-control-config-file`. */
   readonly configuration: AdmissionConfiguration;
   readonly tolerationSeconds: DefaultTolerationSecondsOptions;
+  /** What NodeRestriction records of nodes; `undefined` in clusters without the services of nodes. */
+  readonly claims?: NodeClaimsOptions | undefined;
   readonly podSecurityMetrics?: PodSecurityMetrics;
   /** `--enable-admission-plugins`, `--disable-admission-plugins`. */
   readonly enable: readonly string[];
@@ -121,8 +124,8 @@ export const PLUGINS: readonly PluginRow[] = [
   on('ServiceAccount', 'sets the service account of pods and mounts its token', ({ sources, clock }) =>
     serviceAccountPlugin(sources, clock),
   ),
-  on('NodeRestriction', 'restricts what node agents can write', ({ sources, authorizer }) =>
-    nodeRestriction(sources, authorizer),
+  on('NodeRestriction', 'restricts what node agents can write', ({ sources, authorizer, claims }) =>
+    nodeRestriction(sources, authorizer, claims === undefined ? undefined : nodeClaims(sources, claims)),
   ),
   on('NodeDeclaredFeatureValidator', 'refuses changes of pods that their node does not support', ({ sources }) =>
     nodeDeclaredFeatures(sources),

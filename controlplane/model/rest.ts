@@ -27,6 +27,8 @@ export interface RequestContext {
   /** The parameter `fieldManager`, or else the part of the User-Agent before the first `/`. */
   readonly fieldManager: string;
   readonly userAgent: string;
+  /** The other end of the connection; `undefined` for requests of this process. */
+  readonly remoteAddress?: string | undefined;
   /** The body is so large that the write is split into several turns of the event loop (`large-object.ts`). */
   readonly isLarge?: boolean;
   /** Adds a `Warning: 299` header once per text. */

@@ -173,6 +173,7 @@ export function admissionAttributes(context: RequestContext, input: AdmissionInp
     options: input.options,
     dryRun: input.dryRun,
     user: context.user,
+    remoteAddress: context.remoteAddress,
     setObject(object) {
       attributes.object = object;
     },

@@ -148,6 +148,10 @@ export class ApiRequest implements RequestContext {
     return Array.isArray(value) ? value[0] : value;
   }
 
+  get remoteAddress(): string {
+    return this.exchange.connection.remoteAddress;
+  }
+
   get userAgent(): string {
     return this.header('user-agent') ?? '';
   }

@@ -1,4 +1,5 @@
 /** The fourth phase of the start: the admission plugins and their chain. */
+import { networkInterfaces } from 'node:os';
 import { clientMetrics } from '../../api/component/client-metrics.ts';
 import { namespaces, resourceQuotas } from '../../api/machinery/resources.ts';
 import { loadAdmissionConfiguration } from '../admission/admission-config.ts';
@@ -61,6 +62,14 @@ export async function buildAdmission(before: Before): Promise<AdmissionPhase> {
       notReadySeconds: flags.defaultNotReadyTolerationSeconds,
       unreachableSeconds: flags.defaultUnreachableTolerationSeconds,
     },
+    claims: flags.nodeServices
+      ? {
+          now: () => clock.now(),
+          hostAddresses: () =>
+            Object.values(networkInterfaces()).flatMap((all) => (all ?? []).map(({ address }) => address)),
+          assignsRanges: flags.clusterCidr.length > 0,
+        }
+      : undefined,
     enable: flags.enableAdmissionPlugins,
     disable: flags.disableAdmissionPlugins,
   });

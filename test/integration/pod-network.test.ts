@@ -100,6 +100,36 @@ describe(
       cluster.setPolicies([]);
     });
 
+    test('a node that claims the address of a newer one cuts it off from nobody', async () => {
+      const order = [
+        'get',
+        'nodes',
+        '--sort-by=.metadata.creationTimestamp',
+        '-o',
+        'jsonpath={.items[*].metadata.name}',
+      ];
+      const [hostile, observer, victim] = cluster
+        .kubectl(order)
+        .split(' ')
+        .map((name) => cluster.host.nodes.find((node) => node.name === name));
+      assert.ok(hostile !== undefined && observer !== undefined && victim !== undefined);
+      await hostile.stopAgent();
+      const status = { addresses: [{ type: 'InternalIP', address: victim.address }] };
+      const metadata = { annotations: { 'orchlet.local/claims': `${victim.address} 2020-01-01T00:00:00.000000Z` } };
+      const patch = ['--subresource=status', '--type=merge', '-p', JSON.stringify({ metadata, status })];
+      cluster.kubectl([
+        ...['--kubeconfig', join(hostile.directory, 'agent.kubeconfig')],
+        ...['patch', 'node', hostile.name, ...patch],
+      ]);
+      const links = (): string => observer.exec('bridge', ['fdb', 'show', 'dev', 'orchlet.vxlan']);
+      await until('the claim', () => !links().includes(hostile.address), 30_000);
+      assert.match(links(), new RegExp(`dst ${victim.address.replaceAll('.', '\\.')} `));
+      const [from, to] = [cluster.podOn(observer.name), cluster.podOn(victim.name)];
+      assert.notEqual(await cluster.probesOf(from).source(to.ips[0] ?? '', { timeoutMs: 5_000 }), '');
+      hostile.startAgent();
+      await cluster.connected();
+    });
+
     test('a node that was cut off is reached again when it is back', async () => {
       const [, , third] = cluster.host.nodes;
       third?.cut(true);

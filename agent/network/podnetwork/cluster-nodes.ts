@@ -2,7 +2,9 @@
  * Decides which nodes of the cluster become peers of this node's pod network. Pure.
  *
  * A node object is written by its node, so a compromised node may claim ranges and addresses that are not its own. Each claim
- * is checked against those of this node and of older nodes, and of two nodes with the same claim the older one keeps it.
+ * is checked against those of this node and of other nodes. Of two nodes with the same address or key, the one has it whose
+ * claim the control plane recorded first (`controlplane/admission/node-claims.ts`): it saw the requests of that node come from
+ * the address. Without a record the older node has it. The control plane assigns the ranges.
  */
 import type { Node } from '../../../api/machinery/kinds.ts';
 import {
@@ -25,6 +27,9 @@ export const PUBLIC_KEY = 'orchlet.local/wireguard-public-key';
 /** `address:port`, where a node receives WireGuard packets. */
 export const ENDPOINT = 'orchlet.local/wireguard-endpoint';
 
+/** Since when a node has its addresses and its key, by the control plane: `CLAIM TIME`, with commas between. */
+export const CLAIMS = 'orchlet.local/claims';
+
 /** The part of a node object that the pod network depends on, as plain data. */
 export interface ClusterNode {
   readonly name: string;
@@ -34,6 +39,8 @@ export interface ClusterNode {
   readonly addresses: readonly string[];
   readonly publicKey: string;
   readonly endpoint: string;
+  /** The annotation `CLAIMS`. Agents of earlier releases stored none. */
+  readonly claims?: string;
 }
 
 /** A node whose claims are valid. Addresses and ranges are in their canonical form. */
@@ -74,8 +81,9 @@ export function clusterNode({ metadata, spec, status }: Node): ClusterNode {
     createdAt: String(metadata.creationTimestamp ?? ''),
     ranges: spec?.podCIDRs ?? (spec?.podCIDR === undefined ? [] : [spec.podCIDR]),
     addresses: (status?.addresses ?? []).filter(({ type }) => type === 'InternalIP').map(({ address }) => address),
-    publicKey: annotations['orchlet.local/wireguard-public-key'] ?? '',
-    endpoint: annotations['orchlet.local/wireguard-endpoint'] ?? '',
+    publicKey: annotations[PUBLIC_KEY] ?? '',
+    endpoint: annotations[ENDPOINT] ?? '',
+    claims: annotations[CLAIMS] ?? '',
   };
 }
 
@@ -90,10 +98,11 @@ export function choosePeers(nodes: readonly ClusterNode[], own: OwnClaims): Peer
   const taken: Claims = { ranges: [...own.ranges], addresses: [...own.hostAddresses] };
   const peers: Peer[] = [];
   const refusals: Refusal[] = [];
-  const others = nodes.filter(({ name }) => name !== own.name).sort(byAge);
+  const others = nodes.filter(({ name, ranges }) => name !== own.name && ranges.length > 0).sort(byAge);
+  // Other API servers let nodes write the record themselves.
+  const holders = holdersOf(others, { isRecorded: own.clusterRanges.length > 0 });
   for (const node of others) {
-    if (node.ranges.length === 0) continue;
-    const checked = checkedPeer(node, taken, own.clusterRanges);
+    const checked = checkedPeer(node, taken, holders, own.clusterRanges);
     if (typeof checked === 'string') {
       refusals.push({ node: node.name, reason: checked });
       continue;
@@ -115,7 +124,40 @@ function byAge(a: ClusterNode, b: ClusterNode): number {
   return a.name < b.name ? -1 : 1;
 }
 
-function checkedPeer(node: ClusterNode, taken: Claims, clusterRanges: readonly Cidr[]): Peer | string {
+/** The names of the nodes that have an address or a key, of those that claim it. */
+type Holders = ReadonlyMap<string, string>;
+
+/** `nodes` are sorted by age. Of the addresses of a node, the first of each family counts. */
+function holdersOf(nodes: readonly ClusterNode[], { isRecorded }: { readonly isRecorded: boolean }): Holders {
+  const found = new Map<string, { readonly name: string; readonly since: string }>();
+  for (const node of nodes) {
+    const record = isRecorded ? recorded(node.claims ?? '') : NO_RECORD;
+    const addresses = node.addresses.flatMap((text) => parseIp(text) ?? []);
+    const used = [4, 6].flatMap((family) => addresses.find((address) => address.family === family) ?? []);
+    for (const claim of [...used.map(formatIp), node.publicKey]) {
+      const since = record.get(claim) ?? UNRECORDED;
+      const holder = found.get(claim);
+      if (holder === undefined || since < holder.since) found.set(claim, { name: node.name, since });
+    }
+  }
+  return new Map([...found].map(([claim, { name }]) => [claim, name]));
+}
+
+/** Later than every time. */
+const UNRECORDED = '~';
+const NO_RECORD: ReadonlyMap<string, string> = new Map();
+
+function recorded(claims: string): ReadonlyMap<string, string> {
+  const pairs = claims.split(',').map((pair) => pair.split(' '));
+  return new Map(pairs.flatMap(([claim = '', since = '']) => (since === '' ? [] : [[claim, since] as const])));
+}
+
+function checkedPeer(
+  node: ClusterNode,
+  taken: Claims,
+  holders: Holders,
+  clusterRanges: readonly Cidr[],
+): Peer | string {
   if (node.ranges.length > MOST_RANGES) return `it has ${node.ranges.length} pod ranges`;
   const ranges: Cidr[] = [];
   for (const text of node.ranges) {
@@ -132,12 +174,13 @@ function checkedPeer(node: ClusterNode, taken: Claims, clusterRanges: readonly C
     const address = parseIp(text);
     if (address === undefined) return `its address ${shown(text)} is not an address`;
     if (addresses.some(({ family }) => family === address.family)) continue;
-    const problem = addressProblem(address, taken, ranges);
+    const isTaken = holders.get(formatIp(address)) !== node.name;
+    const problem = isTaken ? OF_ANOTHER : addressProblem(address, taken, [...clusterRanges, ...ranges]);
     if (problem !== '') return `its address ${shown(text)} ${problem}`;
     addresses.push(address);
   }
   if (addresses.length === 0) return 'it has no address';
-  return { name: node.name, ranges, addresses, ...keyOf(node, addresses) };
+  return { name: node.name, ranges, addresses, ...keyOf(node, addresses, holders) };
 }
 
 function rangeProblem(range: Cidr, taken: readonly Cidr[], clusterRanges: readonly Cidr[]): string {
@@ -151,19 +194,25 @@ function rangeProblem(range: Cidr, taken: readonly Cidr[], clusterRanges: readon
   return other === undefined ? '' : `overlaps ${formatCidr(other)} of another node`;
 }
 
+const OF_ANOTHER = 'is the address of another node';
+
 function addressProblem(address: Ip, taken: Claims, ranges: readonly Cidr[]): string {
   if (isUnspecified(address) || isLoopback(address) || isLinkLocalUnicast(address) || isMulticast(address))
     return 'cannot be the address of a node';
   if (taken.addresses.some(({ family, value }) => family === address.family && value === address.value))
-    return 'is the address of another node';
+    return OF_ANOTHER;
   const range = [...taken.ranges, ...ranges].find((one) => cidrContains(one, address));
   return range === undefined ? '' : `lies in the pod range ${formatCidr(range)}`;
 }
 
 /** The key and the endpoint, which must be an address of the same node. */
-function keyOf({ publicKey, endpoint }: ClusterNode, addresses: readonly Ip[]): Pick<Peer, 'publicKey' | 'endpoint'> {
+function keyOf(
+  { name, publicKey, endpoint }: ClusterNode,
+  addresses: readonly Ip[],
+  holders: Holders,
+): Pick<Peer, 'publicKey' | 'endpoint'> {
   const none = { publicKey: '', endpoint: '' };
-  if (!isKey(publicKey)) return none;
+  if (!isKey(publicKey) || holders.get(publicKey) !== name) return none;
   const [, host = '', port = ''] = /^\[?([0-9a-fA-F.:]+?)\]?:(\d{1,5})$/.exec(endpoint) ?? [];
   const address = parseIp(host);
   const isOwn = addresses.some(({ family, value }) => family === address?.family && value === address.value);

@@ -132,6 +132,41 @@ describe('the peers of the pod network', () => {
       [`b: its address "x${'y'.repeat(59)}" is not an address`],
     ],
   ];
+  const SINCE = '2026-01-05T00:00:00.000000Z';
+  const LATER = '2026-01-06T00:00:00.000000Z';
+  const newer = (more: Partial<ClusterNode> = {}): ClusterNode =>
+    node('newer', { createdAt: '2026-01-04T00:00:00Z', claims: `192.0.2.2 ${SINCE}`, ...more });
+  const refused = 'older: its address "192.0.2.2" is the address of another node';
+
+  it('an older node that claims the address of a newer one loses to the requests that come from there', () => {
+    const older = node('older', { ranges: ['10.244.2.0/24'] });
+    assert.deepEqual(outcome([older, newer()]), ['newer 10.244.1.0/24 192.0.2.2', refused]);
+    // It may also send requests from there, for example by a pod on the other node, but later.
+    const relayed = { ...older, claims: `192.0.2.2 ${LATER}` };
+    assert.deepEqual(outcome([relayed, newer()]), ['newer 10.244.1.0/24 192.0.2.2', refused]);
+    const first = { ...older, claims: `192.0.2.2 ${SINCE}` };
+    assert.deepEqual(outcome([newer({ claims: `192.0.2.2 ${LATER}` }), first]), [
+      'older 10.244.2.0/24 192.0.2.2',
+      'newer: its address "192.0.2.2" is the address of another node',
+    ]);
+  });
+
+  it('an older node that claims an address among the pods of a newer one does not take its range', () => {
+    const older = node('older', { ranges: ['10.244.2.0/24'], addresses: ['10.244.1.7'] });
+    assert.deepEqual(outcome([older, newer()]), [
+      'newer 10.244.1.0/24 192.0.2.2',
+      'older: its address "10.244.1.7" lies in the pod range 10.244.0.0/16',
+    ]);
+  });
+
+  it('records count only in clusters that publish their ranges, since other API servers let nodes write them', () => {
+    const older = node('older', { ranges: ['10.244.2.0/24'] });
+    assert.deepEqual(outcome([older, newer()], { clusterRanges: [] }), [
+      'older 10.244.2.0/24 192.0.2.2',
+      'newer: its address "192.0.2.2" is the address of another node',
+    ]);
+  });
+
   for (const [name, nodes, expected] of cases) it(name, () => assert.deepEqual(outcome(nodes), expected));
 
   it('a range with an address of this host is refused, even within the ranges of the cluster', () => {
@@ -161,6 +196,29 @@ describe('the WireGuard key of a peer', () => {
     assert.deepEqual(keyOf({ publicKey: KEY, endpoint: '[2001:DB8::2]:51820' }), [KEY, '[2001:db8::2]:51820']);
   });
 
+  it('belongs to the node that published it first, and not to an older one that copied it', () => {
+    const of = (name: string, number: number, more: Partial<ClusterNode>): ClusterNode =>
+      node(name, {
+        ranges: [`10.244.${number}.0/24`],
+        addresses: [`192.0.2.${number + 1}`],
+        ...{ publicKey: KEY, endpoint: `192.0.2.${number + 1}:51820`, ...more },
+      });
+    const { peers } = choosePeers(
+      [
+        of('older', 1, { createdAt: '2026-01-01T00:00:00Z' }),
+        of('newer', 2, { claims: `192.0.2.3 2026-01-05T00:00:00Z,${KEY} 2026-01-05T00:00:00Z` }),
+      ],
+      OWN,
+    );
+    assert.deepEqual(
+      peers.map(({ name, publicKey }) => [name, publicKey]),
+      [
+        ['older', ''],
+        ['newer', KEY],
+      ],
+    );
+  });
+
   it('is not used with an endpoint elsewhere, or one that is none', () => {
     for (const endpoint of [
       '192.0.2.1:51820',
@@ -184,7 +242,12 @@ it('a node object is reduced to what the network depends on', () => {
   const object = {
     metadata: {
       ...{ name: 'b', creationTimestamp: '2026-01-01T00:00:00Z' },
-      annotations: { 'orchlet.local/wireguard-public-key': KEY, 'orchlet.local/wireguard-endpoint': 'e', other: 'x' },
+      annotations: {
+        'orchlet.local/wireguard-public-key': KEY,
+        'orchlet.local/wireguard-endpoint': 'e',
+        'orchlet.local/claims': '192.0.2.2 2026-01-01T00:00:00Z',
+        other: 'x',
+      },
     },
     spec: { podCIDR: '10.244.1.0/24' },
     status: {
@@ -197,6 +260,6 @@ it('a node object is reduced to what the network depends on', () => {
   };
   assert.deepEqual(clusterNode(object as never), {
     ...{ name: 'b', createdAt: '2026-01-01T00:00:00Z', ranges: ['10.244.1.0/24'], addresses: ['192.0.2.2'] },
-    ...{ publicKey: KEY, endpoint: 'e' },
+    ...{ publicKey: KEY, endpoint: 'e', claims: '192.0.2.2 2026-01-01T00:00:00Z' },
   });
 });

@@ -1,0 +1,101 @@
+/**
+ * Records since when a node has what it claims for the pod network: an address from which its requests come, and the public key
+ * of WireGuard that it was the first to publish. A node writes its status itself, and any node may claim the address of another
+ * one. Agents believe the node whose claim is recorded first (`agent/network/podnetwork/cluster-nodes.ts`).
+ *
+ * The record is an annotation of the Node. `NodeRestriction` calls this for each write of a node to its own Node and replaces
+ * what the node itself writes there.
+ */
+import { formatMicroTime } from '../../api/machinery/clock.ts';
+import type { Node } from '../../api/machinery/kinds.ts';
+import { nodes } from '../../api/machinery/resources.ts';
+import { canonicalIp, isLoopback, parseIp } from '../../api/meta/ip-addresses.ts';
+import { quoteText } from '../../api/meta/quote.ts';
+import type { Sources } from '../readers/sources.ts';
+import type { AdmissionAttributes } from './admission.ts';
+import { refusal } from './pod-attributes.ts';
+
+/** `CLAIM TIME`, with commas between; a claim is an address or a key. */
+export const CLAIMS = 'orchlet.local/claims';
+const PUBLIC_KEY = 'orchlet.local/wireguard-public-key';
+/** More addresses than a node has. */
+const MOST_ADDRESSES = 64;
+
+export interface NodeClaimsOptions {
+  /** In milliseconds since 1970. */
+  readonly now: () => number;
+  /** The addresses of this host. Requests of a node on this host come from any of them. */
+  readonly hostAddresses: () => readonly string[];
+  /** Whether a controller assigns the pod ranges of nodes, so that no node may choose its own. */
+  readonly assignsRanges: boolean;
+}
+
+export type NodeClaims = (attributes: AdmissionAttributes, node: string) => void;
+
+export function nodeClaims(sources: Sources, { now, hostAddresses, assignsRanges }: NodeClaimsOptions): NodeClaims {
+  const source = sources.of(nodes);
+  const isOfAnother = (key: string, own: string): boolean =>
+    (source.list() as Node[]).some(
+      ({ metadata }) => metadata.name !== own && metadata.annotations?.[PUBLIC_KEY] === key,
+    );
+  return (attributes, name) => {
+    const node = attributes.object as Node | undefined;
+    if (node === undefined) return;
+    const old = attributes.oldObject as Node | undefined;
+    if (assignsRanges && rangesOf(node) !== rangesOf(old))
+      throw refusal(attributes, `node ${quoteText(name)} is not allowed to set its pod ranges`);
+    const known = recorded(old?.metadata.annotations?.[CLAIMS]);
+    const claims = [
+      ...provenAddresses(node, known, originOf(attributes.remoteAddress ?? '', hostAddresses)),
+      ...publishedKeys(node).filter((key) => known.has(key) || !isOfAnother(key, name)),
+    ];
+    const time = formatMicroTime(now());
+    write(node, claims.map((claim) => `${claim} ${known.get(claim) ?? time}`).join(','));
+  };
+}
+
+function rangesOf(node: Node | undefined): string {
+  const { podCIDR, podCIDRs } = node?.spec ?? {};
+  return (podCIDRs ?? (podCIDR === undefined ? [] : [podCIDR])).join();
+}
+
+function recorded(text: string | undefined): ReadonlyMap<string, string> {
+  const pairs = (text ?? '').split(',').map((pair) => pair.split(' '));
+  return new Map(pairs.flatMap(([claim = '', time = '']) => (time === '' ? [] : [[claim, time] as const])));
+}
+
+/** The addresses from which a request may come, if it comes from where it seems to. */
+function originOf(remote: string, hostAddresses: () => readonly string[]): readonly string[] {
+  const address = canonicalIp(remote.replace(/^::ffff:(?=\d+\.)/i, ''));
+  const ip = address === undefined ? undefined : parseIp(address);
+  if (address === undefined || ip === undefined) return [];
+  return isLoopback(ip) ? hostAddresses().flatMap((text) => canonicalIp(text) ?? []) : [address];
+}
+
+/**
+ * The addresses of the node from which the request comes. Addresses of the other family stay proven: a request has only one.
+ */
+function provenAddresses(
+  { status }: Node,
+  known: ReadonlyMap<string, string>,
+  origin: readonly string[],
+): readonly string[] {
+  const isV6 = (address: string): boolean => address.includes(':');
+  const own = (status?.addresses ?? [])
+    .slice(0, MOST_ADDRESSES)
+    .flatMap(({ type, address }) => (type === 'InternalIP' ? (canonicalIp(address) ?? []) : []));
+  return [...new Set(own)].filter((address) =>
+    origin.some((from) => isV6(from) === isV6(address)) ? origin.includes(address) : known.has(address),
+  );
+}
+
+function publishedKeys({ metadata }: Node): readonly string[] {
+  const key = metadata.annotations?.[PUBLIC_KEY] ?? '';
+  return /^[A-Za-z0-9+/]{43}=$/.test(key) ? [key] : [];
+}
+
+function write({ metadata }: Node, claims: string): void {
+  const { [CLAIMS]: _written, ...others } = metadata.annotations ?? {};
+  const annotations = claims === '' ? others : { ...others, [CLAIMS]: claims };
+  if (Object.keys(annotations).length > 0 || metadata.annotations !== undefined) metadata.annotations = annotations;
+}
