@@ -7,6 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
+import { addressScript, TRIAL_INTERFACE } from '../agent/network/podaddresses/address-rules.ts';
 import type { Clock } from '../api/machinery/clock.ts';
 import { quoteText } from '../api/meta/quote.ts';
 
@@ -226,12 +227,25 @@ function checkNftables({ hasCommand, tryInNewNetwork }: Host): Finding {
     };
   const problem = tryInNewNetwork('nft', ['-f', '-'], NFT_TRIAL);
   if (problem === undefined) return { name, verdict: 'ok', text: 'there; whether it works was not tried (not root)' };
-  if (problem === '') return { name, verdict: 'ok', text: 'writes rules' };
+  if (problem === '') return checkBridgeRules(name, tryInNewNetwork('nft', ['-f', '-'], ADDRESS_TRIAL) ?? '');
   return {
     name,
     verdict: 'warn',
     text: `cannot write rules, so that network policies are not enforced: ${problem}`,
     remedy: 'modprobe nf_tables nf_conntrack, or boot a kernel that has them',
+  };
+}
+
+const ADDRESS_TRIAL = addressScript('orchlet_trial', [TRIAL_INTERFACE]);
+
+/** The kernel may lack the rules of bridges alone. */
+function checkBridgeRules(name: string, problem: string): Finding {
+  if (problem === '') return { name, verdict: 'ok', text: 'writes rules' };
+  return {
+    name,
+    verdict: 'warn',
+    text: `cannot write rules of bridges, so that a pod with NET_RAW can pass for another one of its node: ${problem}`,
+    remedy: 'boot a kernel with CONFIG_NF_TABLES_BRIDGE, or take NET_RAW and NET_ADMIN from pods that you do not trust',
   };
 }
 

@@ -46,6 +46,7 @@ import { createNode } from './node.ts';
 import { evictionSettings } from './node-reservations.ts';
 import { createNodeShutdown } from './node-shutdown.ts';
 import { passPodCidrs } from './pod-cidrs.ts';
+import { createPodAddresses } from './pod-addresses.ts';
 import { createPodNetwork, type NodePodNetwork } from './pod-network.ts';
 import { createPods, type Pods } from './pods.ts';
 import { podSources } from './pod-sources.ts';
@@ -297,12 +298,13 @@ async function createPodParts(
   const { desired, table, workers } = state;
   const client = api?.client;
   const services = lifecycle.add(await clusterServices(base, client, checkpoints?.pods, node, registries.own));
-  const network = lifecycle.add(
+  const policies = lifecycle.add(
     createNetworkPolicies(base, {
       ...{ client, node, events, checkpoints: checkpoints?.pods },
       nodesProvideServices: (aborted) => services.providedByNodes(aborted),
     }),
   );
+  const network = lifecycle.add(createPodAddresses(base, { runtime, node, events }, policies));
   const podNetwork = lifecycle.add(
     createPodNetwork(base, {
       ...{ client, node, events, runtime, checkpoints: checkpoints?.pods },

@@ -97,7 +97,8 @@ export function createNetworkPolicies(base: Base, deps: NetworkPolicyDeps): Netw
   const deciding = decide(base, deps, client, { start, off });
   background(deciding, { logger, what: 'Starting the enforcement of network policies', signal });
   return {
-    async admit(pod, ips, aborted) {
+    async admit(pod, sandbox, aborted) {
+      const { ips } = sandbox;
       if (pod.spec.hostNetwork === true || ips.length === 0) return;
       // A static pod may be what the API server needs. Its next sync comes here again.
       const isStatic = (pod.metadata.annotations?.[CONFIG_SOURCE] ?? 'api') !== 'api';

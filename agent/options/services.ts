@@ -51,6 +51,13 @@ export const serviceOptions = {
     group: SERVICES,
     help: "Who enforces network policies on this node. 'none' leaves it to a network plugin. 'auto' does so too, except in a cluster whose kube-dns service is marked as served by nodes: there the agent enforces them with nftables. The rules of an earlier run are removed where it is off.",
   }),
+  bindPodAddresses: option({
+    name: 'bind-pod-addresses',
+    type: 'boolean',
+    default: true,
+    group: SERVICES,
+    help: 'Drop what a pod of this node sends with another address than its own, or with the hardware address of another pod, so that network policies can believe the source of a packet. Concerns pods behind the bridges of the agent. Pods that forward packets of others, such as gateways of a VPN, need false.',
+  }),
   podNetwork: option({
     name: 'pod-network',
     type: 'string',

@@ -318,6 +318,8 @@ export interface Runtime {
   stopSandbox(id: SandboxId): Promise<void>;
   removeSandbox(id: SandboxId): Promise<void>;
   sandboxStatus(id: SandboxId): Promise<SandboxStatus>;
+  /** Resolves to the process that holds the network namespace of a sandbox; 0 if the runtime reports none. */
+  sandboxProcess(id: SandboxId): Promise<number>;
   /** Returns the newest first, like `listContainers`. */
   listSandboxes(filter?: { readonly podUid?: string }): Promise<readonly SandboxStatus[]>;
 

@@ -9,7 +9,7 @@ import type { CommandIo } from '../io.ts';
 import { cgroups } from '../reset/cgroups.ts';
 import { data, hostFiles, logs } from '../reset/files.ts';
 import { mounts } from '../reset/mounts.ts';
-import { kernelParameters, links, podNetwork, policyRules, serviceRules } from '../reset/network.ts';
+import { boundAddresses, kernelParameters, links, podNetwork, policyRules, serviceRules } from '../reset/network.ts';
 import { pods } from '../reset/pods.ts';
 import { processes, units } from '../reset/processes.ts';
 import { type ResetStep, resetTarget } from '../reset/target.ts';
@@ -53,6 +53,7 @@ const STEPS: readonly ResetStep[] = [
   pods,
   serviceRules,
   policyRules,
+  boundAddresses,
   podNetwork,
   links,
   mounts,

@@ -1,10 +1,13 @@
 /** The rules, links and kernel parameters of the agent in the network namespace of this process. */
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { policyTable } from '../../agent/assembly/network-policies.ts';
+import { addressTable } from '../../agent/assembly/pod-addresses.ts';
 import { kernelParameterRecords, restoreKernelParameter } from '../../agent/network/kernel-parameters.ts';
 import { isNamespaceLocked } from '../../agent/network/namespace-lock.ts';
 import { hostNftables } from '../../agent/network/nftables.ts';
+import { bindingsFile } from '../../agent/network/podaddresses/address-binder.ts';
 import {
   POD_NETWORK_LOCK,
   podNetworkDirectory,
@@ -61,6 +64,26 @@ export const policyRules: ResetStep = {
     return (await nft.hasTable(table))
       ? [{ text: `table inet ${table} of nftables`, remove: () => nft.remove(table) }]
       : [];
+  },
+};
+
+export const boundAddresses: ResetStep = {
+  name: 'addresses of pods',
+  async find({ rootDirectory }: ResetTarget) {
+    if (!hasCommand('nft')) return [];
+    const nft = hostNftables();
+    const table = addressTable(rootDirectory);
+    const file = await bindingsFile(table);
+    if (!(await nft.hasTable(table, 'bridge')) && !existsSync(file)) return [];
+    return [
+      {
+        text: `table bridge ${table} of nftables`,
+        async remove() {
+          await nft.remove(table, 'bridge');
+          await rm(file, { force: true });
+        },
+      },
+    ];
   },
 };
 

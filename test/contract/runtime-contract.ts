@@ -3,6 +3,7 @@
  * CRI. It needs an image with a shell and coreutils. It only waits for conditions, so the speed of the runtime does not matter.
  */
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
@@ -84,6 +85,11 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
         [sandbox],
       );
       assert.deepEqual(await runtime.listSandboxes({ podUid: 'nobody' }), []);
+    });
+
+    it('reports a process of a sandbox, where it has one', async () => {
+      const pid = await runtime.sandboxProcess(sandbox);
+      assert.ok(pid === 0 || existsSync(`/proc/${pid}/ns/net`), String(pid));
     });
 
     it('reports objects that do not exist', async () => {

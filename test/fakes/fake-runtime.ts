@@ -145,6 +145,9 @@ export class FakeRuntime implements Runtime {
     const sandbox = this.host.sandboxes.get(id);
     return sandbox === undefined ? Promise.reject(notFound('sandbox', id)) : Promise.resolve(sandbox);
   }
+  sandboxProcess(): Promise<number> {
+    return Promise.resolve(0);
+  }
   listSandboxes(filter: { readonly podUid?: string } = {}): Promise<readonly SandboxStatus[]> {
     return Promise.resolve(
       [...this.host.sandboxes.values()].filter(

@@ -7,6 +7,11 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { HttpClient } from '../../api/machinery/http-client.ts';
+import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
+import { jsonFormat } from '../../api/machinery/object-format.ts';
+import { nodes } from '../../api/machinery/resources.ts';
 import { removePodNetwork } from '../../agent/network/podnetwork/remove-pod-network.ts';
 import { CASES, isAllowed, type Probe } from '../unit/agent/network/policy/policy-cases.ts';
 import { until } from '../until.ts';
@@ -46,6 +51,13 @@ describe(
     test('every pod reaches every other one and its service, in both families, with its own address', async () => {
       assert.ok(cluster.pods.every(({ ips }) => ips.length === 2));
       await cluster.connected();
+    });
+
+    test('every pod is bound to its addresses', () => {
+      const rules = cluster.host.nodes.map((node) => node.exec('nft', ['list', 'ruleset', 'bridge'])).join('\n');
+      for (const { name, ips } of cluster.pods)
+        for (const ip of ips)
+          assert.match(rules, new RegExp(`saddr != \\{[^}]* ${ip.replaceAll('.', '\\.')}[ ,]`), name);
     });
 
     test('a pod reaches what is outside of the cluster with the address of its node', async () => {
@@ -116,11 +128,13 @@ describe(
       await hostile.stopAgent();
       const status = { addresses: [{ type: 'InternalIP', address: victim.address }] };
       const metadata = { annotations: { 'orchlet.local/claims': `${victim.address} 2020-01-01T00:00:00.000000Z` } };
-      const patch = ['--subresource=status', '--type=merge', '-p', JSON.stringify({ metadata, status })];
-      cluster.kubectl([
-        ...['--kubeconfig', join(hostile.directory, 'agent.kubeconfig')],
-        ...['patch', 'node', hostile.name, ...patch],
-      ]);
+      const kubeconfig = await loadKubeconfig(join(hostile.directory, 'agent.kubeconfig'));
+      const client = new HttpClient({
+        ...(await serverAccess(kubeconfig, { clock: systemClock })),
+        ...{ clock: systemClock, format: jsonFormat, userAgent: 'hostile' },
+      });
+      await client.patch(nodes, '', hostile.name, 'merge', { metadata, status }, { subresource: 'status' });
+      client.close();
       const links = (): string => observer.exec('bridge', ['fdb', 'show', 'dev', 'orchlet.vxlan']);
       await until('the claim', () => !links().includes(hostile.address), 30_000);
       assert.match(links(), new RegExp(`dst ${victim.address.replaceAll('.', '\\.')} `));
@@ -232,6 +246,12 @@ describe('the network of pods on two hosts with Docker', { skip: skipWithoutName
 
   test('every pod reaches every other one and its service, with its own address', async () => {
     await cluster.connected();
+  });
+
+  test('every pod is bound to its addresses', () => {
+    const rules = cluster.host.nodes.map((node) => node.exec('nft', ['list', 'ruleset', 'bridge'])).join('\n');
+    for (const { name, ips } of cluster.pods)
+      for (const ip of ips) assert.match(rules, new RegExp(`saddr != \\{[^}]* ${ip.replaceAll('.', '\\.')}[ ,]`), name);
   });
 
   test('a pod reaches what is outside of the cluster with the address of its node', async () => {

@@ -15,6 +15,7 @@ const OPERATIONS: Readonly<Partial<Record<keyof Runtime, string>>> = {
   stopSandbox: 'stop_podsandbox',
   removeSandbox: 'remove_podsandbox',
   sandboxStatus: 'podsandbox_status',
+  sandboxProcess: 'podsandbox_status',
   listSandboxes: 'list_podsandbox',
   createContainer: 'create_container',
   startContainer: 'start_container',

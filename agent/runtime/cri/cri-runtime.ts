@@ -182,6 +182,13 @@ class CriRuntime implements Runtime {
     return this.#states.sandbox(id);
   }
 
+  async sandboxProcess(id: SandboxId): Promise<number> {
+    const { info } = await this.#client.call('podSandboxStatus', { podSandboxId: id, verbose: true });
+    // containerd and CRI-O show it there; the specification leaves the contents to the runtime.
+    const { pid } = JSON.parse(info['info'] ?? '{}') as { readonly pid?: unknown };
+    return typeof pid === 'number' ? pid : 0;
+  }
+
   listSandboxes(filter: { readonly podUid?: string } = {}): Promise<readonly SandboxStatus[]> {
     return this.#states.sandboxes(filter);
   }

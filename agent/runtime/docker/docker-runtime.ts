@@ -307,8 +307,12 @@ class DockerRuntime implements Runtime {
     const status = await this.sandboxStatus(id);
     if (status.state !== 'ready') throw new RuntimeError('not-found', `sandbox ${id} is not running`);
     if (status.networkMode === 'node') return dialPort({ ips: [], pid: 0 }, port, signal);
-    const inspected = await this.#client.call('inspect sandbox', () => this.#client.docker.getContainer(id).inspect());
-    return dialPort({ ips: status.ips, pid: inspected.State.Pid }, port, signal);
+    return dialPort({ ips: status.ips, pid: await this.sandboxProcess(id) }, port, signal);
+  }
+
+  async sandboxProcess(id: SandboxId): Promise<number> {
+    const { State } = await this.#client.call('inspect sandbox', () => this.#client.docker.getContainer(id).inspect());
+    return State.Pid;
   }
 
   listImages(): ReturnType<Runtime['listImages']> {

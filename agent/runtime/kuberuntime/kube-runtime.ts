@@ -20,10 +20,15 @@ import { memoryProblem, resizeOf } from './resize.ts';
 import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
 import { linuxResources } from './resources.ts';
 
+export interface PodSandbox {
+  readonly id: SandboxId;
+  readonly ips: readonly string[];
+}
+
 /** Holds the containers of a pod until the host's rules apply to its addresses. */
 export interface PodNetworkGate {
   /** Rejects if the rules cannot be applied; the next sync tries again. */
-  admit(pod: Pod, ips: readonly string[], signal: AbortSignal): Promise<void>;
+  admit(pod: Pod, sandbox: PodSandbox, signal: AbortSignal): Promise<void>;
   /** The pod's sandbox is gone. */
   forget(pod: Pod): void;
 }
@@ -105,11 +110,11 @@ export class KubeRuntime {
     }
     const { ips } = found ?? (await this.#options.runtime.sandboxStatus(sandboxId));
     try {
-      await this.#options.network.admit(pod, ips, signal);
+      await this.#options.network.admit(pod, { id: sandboxId, ips }, signal);
     } catch (error) {
       if (signal.aborted) throw error;
       const { message } = error as Error;
-      events.event(pod, 'Warning', 'NetworkNotReady', `The pod waits for its network policies: ${message}`);
+      events.event(pod, 'Warning', 'NetworkNotReady', `The pod waits for the rules of its addresses: ${message}`);
       return { errors: [new Error(message, { cause: error })], retryAtMs: undefined };
     }
     const session: Session = {

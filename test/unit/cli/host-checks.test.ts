@@ -37,7 +37,10 @@ function hostWith(facts: HostFacts): Host {
     exists: (path) => !(facts.missing ?? []).includes(path),
     read: (path) => files[path] ?? '',
     hasCommand: (name) => !(facts.missingCommands ?? []).includes(name),
-    tryInNewNetwork: (program) => (facts.trials !== undefined && program in facts.trials ? facts.trials[program] : ''),
+    tryInNewNetwork(program, _args, input) {
+      const name = input.includes('table bridge') && program === 'nft' ? 'nft bridge' : program;
+      return facts.trials !== undefined && name in facts.trials ? facts.trials[name] : '';
+    },
     space: (path) => {
       assert.ok(!(facts.missing ?? []).includes(path), `${path} does not exist`);
       return { freeBytes: (facts.freeGib ?? 100) * GIB, freeInodes: facts.freeInodes ?? 1_000_000 };
@@ -137,6 +140,14 @@ describe('one check reports what a host lacks, with a remedy', () => {
       'warn',
       /cannot write rules.*not supported/,
       /modprobe nf_tables/,
+    ],
+    [
+      'a kernel with the rules of bridges',
+      { trials: { 'nft bridge': 'Error: Could not process rule: Operation not supported' } },
+      'nftables',
+      'warn',
+      /a pod with NET_RAW can pass for another one.*not supported/,
+      /CONFIG_NF_TABLES_BRIDGE/,
     ],
     ['nftables', { missingCommands: ['nft'] }, 'nftables', 'warn', /not enforced/, /^apt-get install nftables/],
   ];

@@ -1,0 +1,72 @@
+/**
+ * `--bind-pod-addresses`: binds the interfaces of this node's pods to the addresses that they were given, so that network
+ * policies can believe the source of a packet. It concerns the bridges that the agent itself configures: its network in Docker,
+ * and the one of its CNI configuration. Pods of other network plugins are left to these.
+ */
+import { createHash } from 'node:crypto';
+import { rm } from 'node:fs/promises';
+import { background } from '../../api/machinery/background.ts';
+import { untilAborted } from '../../api/machinery/clock.ts';
+import type { NodeObject } from '../model/node.ts';
+import { AddressBinder, bindingsFile } from '../network/podaddresses/address-binder.ts';
+import { bridgePorts } from '../network/podaddresses/pod-interface.ts';
+import { hostNftables } from '../network/nftables.ts';
+import { POD_BRIDGE } from '../network/podnetwork/cni-configuration.ts';
+import { dockerBridge, instanceOf } from '../runtime/instance.ts';
+import type { PodNetworkGate } from '../runtime/kuberuntime/kube-runtime.ts';
+import type { Runtime } from '../runtime/runtime.ts';
+import type { Base } from './base.ts';
+import type { AgentEvents } from './events.ts';
+import type { Closing, Part } from './lifecycle.ts';
+
+export interface PodAddressDeps {
+  readonly runtime: Pick<Runtime, 'sandboxProcess'>;
+  readonly node: { node(): NodeObject };
+  readonly events: Pick<AgentEvents, 'aboutNode'>;
+}
+
+/** The name of the table: several agents of one host have tables of their own, each for its own pods. */
+export function addressTable(rootDirectory: string): string {
+  return `orchlet_addresses_${createHash('sha256').update(rootDirectory).digest('hex').slice(0, 12)}`;
+}
+
+/** Returns a gate that binds a pod before it passes `next`. */
+export function createPodAddresses(
+  { flags, clock, logger, nodeName, rootDirectory, signal }: Base,
+  { runtime, node, events }: PodAddressDeps,
+  next: PodNetworkGate,
+): PodNetworkGate & Part {
+  const table = addressTable(rootDirectory);
+  const nft = hostNftables();
+  const removeRules = (): Promise<void> =>
+    // Without nft there are no rules of an earlier run.
+    nft
+      .remove(table, 'bridge')
+      .catch((error: unknown) => logger.debug({ err: error }, 'Cannot remove bound addresses'));
+  if (!flags.bindPodAddresses) {
+    background(removeRules(), { logger, what: 'Removing bound addresses', signal });
+    return { admit: (pod, sandbox, aborted) => next.admit(pod, sandbox, aborted), forget: (pod) => next.forget(pod) };
+  }
+  const own = logger.child({ part: 'pod-addresses' });
+  const binder = new AddressBinder({
+    ...{ nft, table, clock, logger: own },
+    ports: bridgePorts([dockerBridge(instanceOf({ nodeName, rootDirectory })), POD_BRIDGE]),
+    file: () => bindingsFile(table),
+    processOf: (sandboxId) => runtime.sandboxProcess(sandboxId as never),
+    onUnbound: (problem) =>
+      events.aboutNode(node.node(), 'PodAddressesNotBound', `Pods are not bound to their addresses: ${problem}`),
+  });
+  background(binder.run(signal), { logger: own, what: 'Keeping pods bound to their addresses', signal });
+  return {
+    async admit(pod, sandbox, aborted) {
+      if (pod.spec.hostNetwork !== true) await untilAborted(binder.bind(sandbox.id, sandbox.ips), aborted);
+      await next.admit(pod, sandbox, aborted);
+    },
+    forget: (pod) => next.forget(pod),
+    async close({ hostCleared }: Closing) {
+      if (!hostCleared) return;
+      await removeRules();
+      await rm(await bindingsFile(table), { force: true });
+    },
+  };
+}

@@ -1,0 +1,153 @@
+/**
+ * Keeps the table of `address-rules.ts` for the pods of this node. A pod is bound between its sandbox and its first container,
+ * and what was read of it then counts until its port is gone, also for the next process: bindings are stored below `/run`, as
+ * a container may have changed its own interface since.
+ *
+ * The table remains after the agent stops, as pods do.
+ */
+import { mkdir, readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { Logger } from '../../../api/component/logger.ts';
+import { stringifyJson } from '../../../api/codec/json.ts';
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
+import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
+import { canonicalIp } from '../../../api/meta/ip-addresses.ts';
+import { networkNamespace } from '../namespace-lock.ts';
+import type { Nftables } from '../nftables.ts';
+import { addressRulesProblem, addressScript, type PodInterface } from './address-rules.ts';
+import type { BridgePorts } from './pod-interface.ts';
+
+export interface AddressBinderOptions {
+  readonly nft: Pick<Nftables, 'run' | 'problem' | 'hasTable'>;
+  readonly table: string;
+  readonly ports: BridgePorts;
+  /** Where the bindings are stored. */
+  readonly file: () => Promise<string>;
+  /** Resolves to a process in the network namespace of a sandbox; 0 if the runtime reports none. */
+  readonly processOf: (sandboxId: string) => Promise<number>;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Called once if this host cannot bind pods to their addresses. */
+  readonly onUnbound: (problem: string) => void;
+}
+
+/** How often to check the table, because another process may have flushed the ruleset. */
+const INSPECT_MS = 60_000;
+
+export class AddressBinder {
+  readonly #options: AddressBinderOptions;
+  readonly #queue = new SerialQueue();
+  /** By sandbox; `undefined` until they were read from the file. */
+  #bindings: Map<string, PodInterface> | undefined;
+  /** Why the host cannot have the table; `undefined` until it was tried. */
+  #problem: string | undefined;
+
+  constructor(options: AddressBinderOptions) {
+    this.#options = options;
+  }
+
+  /** Keeps the table until the signal aborts. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#options;
+    while (!signal.aborted) {
+      await this.#queue
+        .run(() => this.#inspect())
+        .catch((error: unknown) => {
+          logger.warn({ err: error }, 'Cannot sync the rules that bind pods to their addresses, retrying');
+        });
+      await pause(clock, INSPECT_MS, signal);
+    }
+  }
+
+  /** Resolves when the pod is bound to its addresses, or this host cannot do that. Rejects if it failed; the caller retries. */
+  bind(sandboxId: string, ips: readonly string[]): Promise<void> {
+    return ips.length === 0 ? Promise.resolve() : this.#queue.run(() => this.#bind(sandboxId, ips));
+  }
+
+  async #bind(sandboxId: string, ips: readonly string[]): Promise<void> {
+    const known = await this.#known();
+    if (known.has(sandboxId)) return;
+    const pid = await this.#options.processOf(sandboxId);
+    if (pid === 0 || (await this.#hostProblem()) !== '') return;
+    const found = await this.#options.ports.find(pid, ips).catch(this.#withoutTools);
+    if (found === undefined) return;
+    const given = ips.map((ip) => canonicalIp(ip) ?? ip);
+    const kept = await this.#present(known);
+    for (const [other, { index, addresses }] of kept) {
+      if (index === found.index) throw new Error(`the port ${found.port} is bound to another pod`);
+      // The runtime has reused the addresses of a pod that terminated.
+      if (addresses.some((address) => given.includes(address))) kept.delete(other);
+    }
+    await this.#write(kept.set(sandboxId, found));
+  }
+
+  async #inspect(): Promise<void> {
+    const { nft, table } = this.#options;
+    const known = await this.#known();
+    if (known.size === 0) return;
+    const kept = await this.#present(known);
+    const isThere = kept.size === 0 || (await nft.hasTable(table, 'bridge'));
+    if (kept.size !== known.size || !isThere) await this.#write(kept);
+  }
+
+  /** A binding counts as long as its port exists. */
+  async #present(known: ReadonlyMap<string, PodInterface>): Promise<Map<string, PodInterface>> {
+    const ports = await this.#options.ports.list();
+    return new Map([...known].filter(([, { index, port }]) => ports.get(index) === port));
+  }
+
+  async #write(bindings: Map<string, PodInterface>): Promise<void> {
+    const { nft, table, file } = this.#options;
+    await nft.run(addressScript(table, [...bindings.values()]));
+    const path = await file();
+    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+    await replaceFile(path, `${stringifyJson([...bindings])}\n`, { mode: 0o600 });
+    this.#bindings = bindings;
+  }
+
+  async #known(): Promise<Map<string, PodInterface>> {
+    const known = this.#bindings ?? (await readBindings(await this.#options.file()));
+    this.#bindings = known;
+    return known;
+  }
+
+  async #hostProblem(): Promise<string> {
+    const { nft, table } = this.#options;
+    this.#problem ??= this.#reported(await addressRulesProblem(nft, table));
+    return this.#problem;
+  }
+
+  readonly #withoutTools = (error: unknown): undefined => {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    this.#problem = this.#reported('nsenter or ip is not installed');
+  };
+
+  #reported(problem: string): string {
+    const { logger, onUnbound } = this.#options;
+    if (problem === '') return problem;
+    logger.warn(
+      { problem },
+      'Pods are not bound to their addresses: one with NET_RAW can pass for another one of its node',
+    );
+    onUnbound(problem);
+    return problem;
+  }
+}
+
+/** Where the bindings of a table are stored. A reboot empties it. */
+const BINDINGS = '/run/orchlet/pod-addresses';
+
+export async function bindingsFile(table: string): Promise<string> {
+  return join(BINDINGS, await networkNamespace(), `${table}.json`);
+}
+
+/** The file is the agent's own. One of another boot does not exist. */
+async function readBindings(file: string): Promise<Map<string, PodInterface>> {
+  try {
+    return new Map(JSON.parse(await readFile(file, 'utf8')) as [string, PodInterface][]);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return new Map();
+    throw error;
+  }
+}

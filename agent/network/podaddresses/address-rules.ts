@@ -1,0 +1,94 @@
+/**
+ * Builds the nftables table that binds the interfaces of pods to the addresses that they were given. Pure. A pod with `NET_RAW`
+ * or `NET_ADMIN` could otherwise send from the address of another pod of its node, or answer for it (ARP, neighbor discovery),
+ * and network policies would judge it as that pod.
+ *
+ * The table sees the frames that arrive at a port of a bridge, before the bridge forwards them or the host takes them. A port
+ * without a binding, for example of a pod that has no container yet, may use all addresses that no other port has.
+ */
+import type { Nftables } from '../nftables.ts';
+import { formatIp, type Ip, isLinkLocalUnicast, parseIp } from '../../../api/meta/ip-addresses.ts';
+
+/** The interface of a pod, as the host sees it. */
+export interface PodInterface {
+  /** The name and the index of the port of the bridge. */
+  readonly port: string;
+  readonly index: number;
+  readonly mac: string;
+  /** In canonical form, link-local ones included. */
+  readonly addresses: readonly string[];
+}
+
+/** Before everything else that sees frames of bridges, as br_netfilter does. */
+const PRIORITY = -300;
+/** Port names that need no escape in a script. */
+const PLAIN_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$/;
+const PLAIN_MAC = /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/;
+
+/** The script that replaces the table. Throws if a name could not be part of a script. */
+export function addressScript(table: string, interfaces: readonly PodInterface[]): string {
+  const removal = `add table bridge ${table}\ndelete table bridge ${table}\n`;
+  if (interfaces.length === 0) return removal;
+  for (const { port, mac } of interfaces)
+    if (!PLAIN_NAME.test(port) || !PLAIN_MAC.test(mac)) throw new Error('a port of a pod has an unusual name');
+  const ports = interfaces.map(({ port, index }) => `"${port}" : goto port_${index}`);
+  const all = interfaces.flatMap(({ addresses }) => addresses.flatMap((text) => parseIp(text) ?? []));
+  const bound = (family: 4 | 6): string[] =>
+    textsOf(
+      all.filter((ip) => !isLinkLocalUnicast(ip)),
+      family,
+    );
+  return `${removal}${[
+    `table bridge ${table} {`,
+    ...interfaces.flatMap(portChain),
+    '  chain prerouting {',
+    `    type filter hook prerouting priority ${PRIORITY}; policy accept;`,
+    `    iifname vmap { ${ports.join(', ')} }`,
+    ...unlessEmpty(bound(4), (list) => [`ip saddr { ${list} } drop`, `arp saddr ip { ${list} } drop`]),
+    ...unlessEmpty(bound(6), (list) => [`ip6 saddr { ${list} } drop`]),
+    '  }',
+    '}',
+    '',
+  ].join('\n')}`;
+}
+
+/** Frames of other protocols are dropped: those with a VLAN tag could carry any address to the host. */
+function portChain({ index, mac, addresses }: PodInterface): string[] {
+  const own = addresses.flatMap((text) => parseIp(text) ?? []);
+  const [ipv4, ipv6] = [textsOf(own, 4), textsOf(own, 6)];
+  const targets = own.filter(({ family }) => family === 6).map(({ value }) => `0x${value.toString(16)}`);
+  return [
+    `  chain port_${index} {`,
+    `    ether saddr != ${mac} drop`,
+    // A host asks from 0.0.0.0 whether an address is free.
+    `    arp saddr ether != ${mac} drop`,
+    `    arp saddr ip != { ${['0.0.0.0', ...ipv4].join(', ')} } drop`,
+    ...(ipv4.length === 0 ? ['    ether type ip drop'] : [`    ip saddr != { ${ipv4.join(', ')} } drop`]),
+    '    icmpv6 type { nd-router-advert, nd-redirect } drop',
+    // The target of a neighbor advertisement, which older releases of nft have no name for.
+    `    icmpv6 type nd-neighbor-advert ${targets.length === 0 ? '' : `@th,64,128 != { ${targets.join(', ')} } `}drop`,
+    `    ip6 saddr != { ${['::', ...ipv6].join(', ')} } drop`,
+    '    ether type { arp, ip, ip6 } accept',
+    '    drop',
+    '  }',
+  ];
+}
+
+const textsOf = (ips: readonly Ip[], wanted: 4 | 6): string[] => [
+  ...new Set(ips.filter(({ family }) => family === wanted).map(formatIp)),
+];
+
+function unlessEmpty(list: readonly string[], lines: (joined: string) => readonly string[]): string[] {
+  return list.length === 0 ? [] : lines(list.join(', ')).map((line) => `    ${line}`);
+}
+
+/** Returns why this host cannot have such a table; empty if it can. */
+export function addressRulesProblem(nft: Pick<Nftables, 'problem'>, table: string): Promise<string> {
+  return nft.problem(addressScript(`${table}_trial`, [TRIAL_INTERFACE]));
+}
+
+/** Its rules have every expression. */
+export const TRIAL_INTERFACE: PodInterface = {
+  ...{ port: 'trial', index: 1, mac: '02:00:00:00:00:01' },
+  addresses: ['192.0.2.1', '2001:db8::1'],
+};

@@ -1,0 +1,66 @@
+/** Finds the port of the bridge that leads to a pod, and the addresses of the pod at the other end. */
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { canonicalIp } from '../../../api/meta/ip-addresses.ts';
+import type { PodInterface } from './address-rules.ts';
+
+const execute = promisify(execFile);
+const TIMEOUT_MS = 10_000;
+/** The name of a pod's interface in its own network namespace, with Docker and CRI. */
+const NAME = 'eth0';
+
+/** The part that is read of `ip -j address`. */
+interface Link {
+  readonly ifname?: string;
+  readonly ifindex?: number;
+  /** The index of the other end of the cable. */
+  readonly link_index?: number;
+  readonly address?: string;
+  /** The bridge. */
+  readonly master?: string;
+  readonly addr_info?: readonly { readonly local?: string; readonly scope?: string }[];
+}
+
+export interface BridgePorts {
+  /** The names of the ports of the bridges by their indexes. */
+  list(): Promise<ReadonlyMap<number, string>>;
+  /**
+   * `pid` is a process in the network namespace of the pod that nobody but the runtime controls, and `ips` are the addresses
+   * that the runtime reports. Must run before the pod has a container: one with `NET_ADMIN` can change its interface. Resolves
+   * to `undefined` if the pod is at none of the bridges. Rejects with ENOENT without the tools.
+   */
+  find(pid: number, ips: readonly string[]): Promise<PodInterface | undefined>;
+}
+
+/** `prefix` is a command that runs the tools elsewhere, for example in a network namespace. */
+export function bridgePorts(bridges: readonly string[], prefix: readonly string[] = []): BridgePorts {
+  const read = async (...command: readonly string[]): Promise<readonly Link[]> => {
+    const [program = '', ...args] = command;
+    const { stdout } = await execute(program, args, { timeout: TIMEOUT_MS });
+    return stdout.trim() === '' ? [] : (JSON.parse(stdout) as readonly Link[]);
+  };
+  const list = async (): Promise<ReadonlyMap<number, string>> => {
+    const all = await read(...prefix, 'ip', '-j', 'link', 'show', 'type', 'veth');
+    const ports = all.filter(({ master = '' }) => bridges.includes(master));
+    return new Map(ports.flatMap(({ ifindex, ifname }) => (ifindex === undefined ? [] : [[ifindex, ifname ?? '']])));
+  };
+  return {
+    list,
+    async find(pid, ips) {
+      const inside = ['nsenter', `--net=/proc/${pid}/ns/net`];
+      const [own] = await read(...inside, 'ip', '-j', 'address', 'show', 'dev', NAME);
+      const index = own?.link_index;
+      const port = index === undefined ? undefined : (await list()).get(index);
+      if (own?.address === undefined || index === undefined || port === undefined) return undefined;
+      const given = ips.map((ip) => canonicalIp(ip) ?? ip);
+      const found = (own.addr_info ?? []).flatMap(({ local = '', scope = '' }) => {
+        const ip = canonicalIp(local);
+        return ip === undefined ? [] : [{ ip, isLinkLocal: scope === 'link' }];
+      });
+      const missing = given.find((ip) => !found.some((one) => one.ip === ip));
+      if (missing !== undefined) throw new Error(`the interface of the pod does not have its address ${missing}`);
+      const linkLocal = found.filter(({ isLinkLocal }) => isLinkLocal).map(({ ip }) => ip);
+      return { port, index, mac: own.address, addresses: [...new Set([...given, ...linkLocal])] };
+    },
+  };
+}
