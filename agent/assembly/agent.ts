@@ -301,6 +301,7 @@ async function createPodParts(
   const policies = lifecycle.add(
     createNetworkPolicies(base, {
       ...{ client, node, events, checkpoints: checkpoints?.pods },
+      ownNameServers: () => services.ownNameServers(),
       nodesProvideServices: (aborted) => services.providedByNodes(aborted),
     }),
   );

@@ -33,6 +33,8 @@ export interface ClusterServices {
   readonly lister: ServiceLister;
   /** Name servers of pods with the policy ClusterFirst. */
   readonly nameServers: () => readonly string[];
+  /** Those of them at which this node itself answers. */
+  readonly ownNameServers: () => readonly string[];
   /** Empty if there is none. */
   readonly clusterDomain: () => string;
   /** Whether the nodes of this cluster provide its services. Waits for the API server or a stored state. */
@@ -64,6 +66,7 @@ export async function clusterServices(
     return {
       lister: { synced: () => true, list: () => [] },
       nameServers: () => flags.clusterDns,
+      ownNameServers: () => [],
       clusterDomain: () => flags.clusterDomain,
       providedByNodes: () => Promise.resolve(false),
       annotation: () => '',
@@ -91,6 +94,7 @@ export async function clusterServices(
   return {
     lister: remembered,
     nameServers,
+    ownNameServers: () => (servedByNodes() === undefined ? [] : nameServers()),
     clusterDomain,
     async providedByNodes(aborted) {
       if (!remembered.synced()) await known.synced(aborted);

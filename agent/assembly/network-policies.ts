@@ -26,6 +26,8 @@ export interface NetworkPolicyDeps {
   readonly checkpoints: PodCheckpoints | undefined;
   readonly node: { node(): NodeObject };
   readonly events: Pick<AgentEvents, 'aboutNode'>;
+  /** The addresses at which this node answers the queries of its pods. */
+  readonly ownNameServers: () => readonly string[];
   /** Whether the nodes of this cluster provide its services. Rejects with the signal's reason. */
   readonly nodesProvideServices: (signal: AbortSignal) => Promise<boolean>;
 }
@@ -176,6 +178,7 @@ function createEnforcer(
     checkpoints,
     events,
     node,
+    ownNameServers,
   }: NetworkPolicyDeps & {
     readonly informers: Informers;
     readonly table: string;
@@ -193,6 +196,7 @@ function createEnforcer(
       save: (inputs) => checkpoints?.saveNetworkPolicies(inputs),
     },
     nodeName,
+    nameServers: ownNameServers,
     clock,
     logger: own,
     async prepareHost() {

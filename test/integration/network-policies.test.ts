@@ -34,6 +34,8 @@ import { run } from './running-cluster.ts';
 
 const PREFIX = `orcp${process.pid}`;
 const NODE = `${PREFIX}node`;
+/** The address of the service of the name server, which answers in the node itself. */
+const NAME_SERVER = '10.97.200.53';
 const BRIDGED = '/proc/sys/net/bridge/bridge-nf-call-iptables';
 
 function whyNot(): string | false {
@@ -113,6 +115,8 @@ function connectPlace(name: string, number: number, [v4, v6]: readonly string[],
   run('ip', ['-n', name, '-6', 'route', 'add', 'default', 'via', bridge ? 'fd97::1' : '2001:db8:7::1']);
 }
 
+const SYSTEM = { name: 'kube-system', labels: { 'kubernetes.io/metadata.name': 'kube-system' } };
+
 const nameOf = (pod: Probe['from']): string => (pod === undefined ? 'outside' : `${pod.namespace}/${pod.name}`);
 
 describe('network policies with packets', { skip: whyNot(), timeout: 280_000 }, () => {
@@ -132,7 +136,7 @@ describe('network policies with packets', { skip: whyNot(), timeout: 280_000 }, 
     for (const pod of [...pods, undefined])
       places.set(nameOf(pod), new Place(`${PREFIX}${nameOf(pod).replace('/', '')}`));
     places.set('node', new Place(NODE));
-    for (const { name, labels } of namespaces)
+    for (const { name, labels } of [...namespaces, SYSTEM])
       await client.create(namespacesResource, '', {
         apiVersion: 'v1',
         kind: 'Namespace',
@@ -152,6 +156,7 @@ describe('network policies with packets', { skip: whyNot(), timeout: 280_000 }, 
       table: 'orchlet_policy_test',
       memory: { load: () => Promise.resolve(undefined), save: () => undefined },
       nodeName: 'here',
+      nameServers: () => [NAME_SERVER],
       clock: systemClock,
       logger: silentLogger,
       prepareHost: () =>
@@ -247,6 +252,42 @@ describe('network policies with packets', { skip: whyNot(), timeout: 280_000 }, 
       );
       assert.deepEqual(wrong.flat(), []);
     });
+
+  test('bind the queries of pods to the name server of the node, as they would those to pods of CoreDNS', async () => {
+    await nft.run(`add table ip names
+      add chain ip names pre { type nat hook prerouting priority dstnat; }
+      add rule ip names pre ip daddr ${NAME_SERVER} meta l4proto { tcp, udp } th dport 53 redirect to :81\n`);
+    const query = (of: string, protocol: 'TCP' | 'UDP', timeoutMs: number): Promise<boolean> =>
+      places.get(of)?.ask({ what: 'probe', address: NAME_SERVER, port: 53, protocol, timeoutMs }) ??
+      Promise.resolve(false);
+    const asked = async (egress: object | undefined): Promise<Record<string, boolean>> => {
+      const spec = { podSelector: {}, policyTypes: ['Egress'], ...(egress === undefined ? {} : { egress: [egress] }) };
+      await setPolicies([{ namespace: 'x', name: 'egress', spec: spec as never }]);
+      const [udp, tcp, other] = await Promise.all([
+        query('x/a', 'UDP', 1_500),
+        query('x/a', 'TCP', 1_500),
+        query('y/a', 'UDP', 10_000),
+      ]);
+      assert.ok(other, 'the pods of other namespaces are not concerned');
+      return { udp, tcp };
+    };
+    const dns = [{ protocol: 'UDP', port: 53 }];
+    const coreDns = {
+      namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'kube-system' } },
+      podSelector: { matchLabels: { 'k8s-app': 'kube-dns' } },
+    };
+    assert.deepEqual(await asked(undefined), { udp: false, tcp: false });
+    assert.deepEqual(await asked({ ports: dns }), { udp: true, tcp: false });
+    assert.deepEqual(await asked({ to: [coreDns] }), { udp: true, tcp: true });
+    assert.deepEqual(await asked({ to: [coreDns], ports: [{ protocol: 'TCP', port: 'dns-tcp' }] }), {
+      udp: false,
+      tcp: true,
+    });
+    assert.deepEqual(await asked({ to: [{ podSelector: {} }] }), { udp: false, tcp: false });
+    assert.deepEqual(await asked({ to: [{ ipBlock: { cidr: `${NAME_SERVER}/32` } }] }), { udp: true, tcp: true });
+    await setPolicies([]);
+    assert.ok(await query('x/a', 'UDP', 10_000));
+  });
 
   test('are judged by the pod behind a service', async () => {
     const [xa, xb] = pods;

@@ -10,6 +10,7 @@ import { canonicalIp } from '../../../api/meta/ip-addresses.ts';
 import { fromLabelSelector, type Selector } from '../../../api/meta/selector.ts';
 import { type AddressRange, divideRanges, type PeerRange } from './address-ranges.ts';
 import { ALL_PORTS, type AllowedPorts, allowedPorts, LAST_PORT, type PortRange, PROTOCOLS } from './allowed-ports.ts';
+import { refusedQueries, type RefusedQueries } from './name-servers.ts';
 import { Budget, type PeerMatch, PodIndex, TooManySteps } from './pod-index.ts';
 import type { PolicyInputs, PolicyPeer, PolicyPod, PolicySpec } from './policy-inputs.ts';
 
@@ -27,6 +28,7 @@ export interface CompiledPolicies {
   readonly egress: ReadonlyMap<string, Profile>;
   /** The pods of this node whose peers exceed the limit. They are isolated completely. */
   readonly tooLarge: readonly string[];
+  readonly refusedQueries: readonly RefusedQueries[];
 }
 
 type Rule = NonNullable<PolicySpec['ingress']>[number] & NonNullable<PolicySpec['egress']>[number];
@@ -67,7 +69,8 @@ export function* compileInSlices(
       if (slice.isSpent) yield;
     }
   }
-  return withinLimit(isolated, ranges);
+  const limited = withinLimit(isolated, ranges);
+  return { ...limited, refusedQueries: refusedQueries(limited.egress, inputs.nameServers ?? []) };
 }
 
 interface Isolated {
@@ -79,7 +82,7 @@ interface Isolated {
 const ISOLATED: Profile = { id: profileId([]), peers: [] };
 
 /** The namespaces with the fewest ranges get theirs first, so that nobody uses up the ranges of others. */
-function withinLimit(isolated: readonly Isolated[], maxRanges: number): CompiledPolicies {
+function withinLimit(isolated: readonly Isolated[], maxRanges: number): Omit<CompiledPolicies, 'refusedQueries'> {
   const sizes = new Map<string, { readonly ids: Set<string>; size: number }>();
   for (const { pod, profile } of isolated) {
     if (profile === 'too-large') continue;

@@ -4,7 +4,7 @@
  * Rules match every packet of both directions by the addresses and the port of its connection as conntrack knows them: the
  * original source, and the destination after DNAT, which is the source of the replies. Changed rules therefore apply to
  * existing connections, and traffic to a service is matched by the pod behind it. Traffic of the node itself does not pass the
- * forward hook.
+ * forward hook; of what it receives, only queries to its name server are matched.
  *
  * A packet costs a lookup by its source, one by its destination, one for the peer and one for the port, whatever the number of
  * policies. Names are hashes; nothing of the API's text gets into the script.
@@ -28,6 +28,7 @@ const FACTS = {
     source: 'ct original ip saddr',
     destination: 'ct reply ip saddr',
     plain: 'ip',
+    asked: 'ct original ip daddr',
   },
   6: {
     protocol: 'ip6',
@@ -35,6 +36,7 @@ const FACTS = {
     source: 'ct original ip6 saddr',
     destination: 'ct reply ip6 saddr',
     plain: 'ip6',
+    asked: 'ct original ip6 daddr',
   },
 } as const;
 
@@ -67,6 +69,7 @@ export function* scriptInSlices(
     ...FAMILIES.flatMap((family) => isolationSets(family, compiled)),
     untrackedChain(),
     forwardChain(),
+    ...queryChain(compiled),
   ];
   return `${removal}table inet ${table} {\n${blocks.join('\n')}\n}\n`;
 }
@@ -191,6 +194,30 @@ function untrackedChain(): string {
       ['saddr', 'daddr'].map((side) => `${FACTS[family].plain} ${side} @isolated${family} drop`),
     ),
   ]);
+}
+
+/**
+ * Drops queries to the name server of the node by the address and the port that the pod has chosen: the service proxy has
+ * translated them to a port of the node. It lets no other packets of pods to that port.
+ */
+function queryChain({ refusedQueries }: CompiledPolicies): readonly string[] {
+  if (refusedQueries.length === 0) return [];
+  const name = (family: AddressFamily): string => `refused_queries${family}`;
+  return [
+    ...FAMILIES.map((family) => {
+      const own = refusedQueries.filter((one) => one.family === family);
+      const texts = own.map(({ pod, server, protocol }) => `${pod} . ${server} . ${protocol.toLowerCase()}`).sort();
+      const { type } = FACTS[family];
+      return block('set', name(family), [`type ${type} . ${type} . inet_proto`, ...elements(texts)]);
+    }),
+    block('chain', 'input', [
+      `type filter hook input priority ${PRIORITY}; policy accept;`,
+      ...FAMILIES.map((family) => {
+        const { protocol, source, asked } = FACTS[family];
+        return `meta protocol ${protocol} meta l4proto { tcp, udp } ct original proto-dst 53 ${source} . ${asked} . meta l4proto @${name(family)} drop`;
+      }),
+    ]),
+  ];
 }
 
 function forwardChain(): string {

@@ -42,6 +42,8 @@ export interface PolicyEnforcerOptions {
   readonly table: string;
   readonly memory: PolicyMemory;
   readonly nodeName: string;
+  /** The addresses at which this node answers the queries of its pods. */
+  readonly nameServers?: () => readonly string[];
   readonly clock: Clock;
   readonly logger: Logger;
   /** Sets the kernel parameters that the rules need. */
@@ -272,7 +274,7 @@ export class PolicyEnforcer {
 
   /** Returns `undefined` if nothing is known of the cluster. */
   async #inputs(): Promise<PolicyInputs | undefined> {
-    const { policies, nodeName, memory } = this.#options;
+    const { policies, nodeName, nameServers, memory } = this.#options;
     if (!this.#follows || (policies.size > 0 && this.#informers === undefined)) {
       const last = await memory.load();
       // The first policy of the cluster has just been created, and the pods are being read.
@@ -284,6 +286,7 @@ export class PolicyEnforcer {
       namespaces: policies.size === 0 ? [] : (this.#informers?.namespaces.list() ?? []),
       pods: policies.size === 0 ? [] : (this.#informers?.pods.list() ?? []),
       nodeName,
+      nameServers: nameServers?.() ?? [],
     });
     memory.save(() => inputs);
     return inputs;
@@ -340,6 +343,7 @@ function trialScript(table: string): string {
     ],
     namespaces: [],
     pods: [{ namespace: 'a', name: 'a', labels: {}, ips: ['192.0.2.1', '2001:db8::1'], ports: [], isLocal: true }],
+    nameServers: ['192.0.2.2', '2001:db8::2'],
   });
   return policyScript(`${table}_trial`, compiled);
 }

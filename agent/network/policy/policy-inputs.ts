@@ -3,6 +3,7 @@
  * it, so that a restarted node has rules before the API server responds.
  */
 import type { Namespace, NetworkPolicy, Pod } from '../../../api/machinery/kinds.ts';
+import { nameServerPods } from './name-servers.ts';
 
 export type PolicySpec = NonNullable<NetworkPolicy['spec']>;
 
@@ -29,7 +30,10 @@ export interface PolicyPod {
 export interface PolicyInputs {
   readonly policies: readonly { readonly namespace: string; readonly name: string; readonly spec: PolicySpec }[];
   readonly namespaces: readonly { readonly name: string; readonly labels: Readonly<Record<string, string>> }[];
+  /** The pods of the cluster, and the name server of this node in place of pods of CoreDNS. */
   readonly pods: readonly PolicyPod[];
+  /** The addresses at which this node answers the queries of its pods. Agents of earlier releases stored none. */
+  readonly nameServers?: readonly string[];
 }
 
 /** A pod of this node whose sandbox this agent has seen. Its status may not have the addresses yet. */
@@ -43,6 +47,8 @@ export interface ObservedState {
   readonly namespaces: readonly Namespace[];
   readonly pods: readonly Pod[];
   readonly nodeName: string;
+  /** The addresses of `kube-dns`, if the nodes serve it. */
+  readonly nameServers?: readonly string[];
 }
 
 export const podKey = ({ metadata }: { readonly metadata: Pod['metadata'] }): string =>
@@ -52,7 +58,7 @@ export const podKey = ({ metadata }: { readonly metadata: Pod['metadata'] }): st
  * Reads the inputs from the objects of the API. Pods on the host's network are left out: their traffic is that of the node, and
  * only an ipBlock can match it. Newer pods come first.
  */
-export function policyInputs({ policies, namespaces, pods, nodeName }: ObservedState): PolicyInputs {
+export function policyInputs({ policies, namespaces, pods, nodeName, nameServers = [] }: ObservedState): PolicyInputs {
   const born = ({ metadata }: Pod): string => String(metadata.creationTimestamp ?? '');
   return {
     policies: policies.map(({ metadata, spec }) => ({
@@ -61,10 +67,14 @@ export function policyInputs({ policies, namespaces, pods, nodeName }: ObservedS
       spec: spec ?? {},
     })),
     namespaces: namespaces.map(({ metadata }) => ({ name: metadata.name ?? '', labels: metadata.labels ?? {} })),
-    pods: pods
-      .filter(hasNetwork)
-      .sort((a, b) => (born(a) < born(b) ? 1 : born(a) > born(b) ? -1 : 0))
-      .map((pod) => policyPod(pod, addressesOf(pod), pod.spec?.nodeName === nodeName)),
+    pods: [
+      ...nameServerPods(nameServers),
+      ...pods
+        .filter(hasNetwork)
+        .sort((a, b) => (born(a) < born(b) ? 1 : born(a) > born(b) ? -1 : 0))
+        .map((pod) => policyPod(pod, addressesOf(pod), pod.spec?.nodeName === nodeName)),
+    ],
+    nameServers,
   };
 }
 
