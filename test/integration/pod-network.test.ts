@@ -56,8 +56,7 @@ describe(
     test('every pod is bound to its addresses', () => {
       const rules = cluster.host.nodes.map((node) => node.exec('nft', ['list', 'ruleset', 'bridge'])).join('\n');
       for (const { name, ips } of cluster.pods)
-        for (const ip of ips)
-          assert.match(rules, new RegExp(`saddr != \\{[^}]* ${ip.replaceAll('.', '\\.')}[ ,]`), name);
+        for (const ip of ips) assert.match(rules, new RegExp(`saddr[^\\n]* ${ip.replaceAll('.', '\\.')}[ ,]`), name);
     });
 
     test('a pod reaches what is outside of the cluster with the address of its node', async () => {
@@ -251,7 +250,7 @@ describe('the network of pods on two hosts with Docker', { skip: skipWithoutName
   test('every pod is bound to its addresses', () => {
     const rules = cluster.host.nodes.map((node) => node.exec('nft', ['list', 'ruleset', 'bridge'])).join('\n');
     for (const { name, ips } of cluster.pods)
-      for (const ip of ips) assert.match(rules, new RegExp(`saddr != \\{[^}]* ${ip.replaceAll('.', '\\.')}[ ,]`), name);
+      for (const ip of ips) assert.match(rules, new RegExp(`saddr[^\\n]* ${ip.replaceAll('.', '\\.')}[ ,]`), name);
   });
 
   test('a pod reaches what is outside of the cluster with the address of its node', async () => {
