@@ -41,6 +41,7 @@ import { credentialProviders } from './credentials.ts';
 import { type AgentEvents, createEvents } from './events.ts';
 import { createImages, type Images } from './images.ts';
 import type { Lifecycle } from './lifecycle.ts';
+import { hostListeners } from './host-listeners.ts';
 import { createNetworkPolicies } from './network-policies.ts';
 import { createNode } from './node.ts';
 import { evictionSettings } from './node-reservations.ts';
@@ -285,6 +286,7 @@ interface PodParts {
   readonly shutdown: NodeShutdown;
   readonly eviction: Eviction;
   readonly podNetwork: NodePodNetwork;
+  readonly listeningPorts: NodeStatusSource['listeningPorts'];
 }
 
 async function createPodParts(
@@ -351,7 +353,8 @@ async function createPodParts(
     logger,
     signal,
   });
-  return { pods, pressure, shutdown, eviction, podNetwork };
+  const listeningPorts = hostListeners(services, () => table.active(), logger);
+  return { pods, pressure, shutdown, eviction, podNetwork, listeningPorts };
 }
 
 /** The state of the parts as the node's status shows it. */
@@ -361,13 +364,16 @@ function nodeStatus(
     pressure,
     shutdown,
     podNetwork,
+    listeningPorts,
     resources,
     volumes,
-  }: Pick<PodParts, 'pods' | 'pressure' | 'shutdown' | 'podNetwork'> & Pick<ResourceParts, 'resources' | 'volumes'>,
+  }: Pick<PodParts, 'pods' | 'pressure' | 'shutdown' | 'podNetwork' | 'listeningPorts'> &
+    Pick<ResourceParts, 'resources' | 'volumes'>,
   server: Pick<NodeStatusSource, 'serverPort' | 'servingKeys'>,
 ): NodeStatusSource {
   return {
     ...server,
+    listeningPorts,
     runtimeErrors() {
       const problem = pleg.health();
       return [...runtimeState.runtimeErrors(), ...(problem === '' ? [] : [`PLEG is not healthy: ${problem}`])];

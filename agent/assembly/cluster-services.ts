@@ -11,6 +11,7 @@ import { endpointSlices, services } from '../../api/machinery/resources.ts';
 import { POD_NETWORK, type PodCheckpoints, SERVED_BY } from '../pods/checkpoints/pod-checkpoints.ts';
 import type { ClusterDns } from '../network/clusterdns/cluster-dns.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
+import { LISTENING_PORTS } from '../node/status/node-object.ts';
 import type { NodeObject } from '../model/node.ts';
 import type { ServiceLister } from '../runtime/kuberuntime/environment.ts';
 import { takeNamespaceLock } from '../network/namespace-lock.ts';
@@ -233,6 +234,7 @@ function placeOf(nodeName: string, node: NodeObject, flags: AgentFlags, dns: Ser
     externalIps: addressesOf(node, 'ExternalIP'),
     // The agents of other nodes listen on the same ports.
     reservedPorts: [`TCP ${agentPort}`, ...(networkPort === 0 ? [] : [`UDP ${networkPort}`])],
+    listeningPorts: (node.metadata.annotations?.[LISTENING_PORTS] ?? '').split(','),
   };
 }
 

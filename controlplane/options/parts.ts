@@ -17,6 +17,13 @@ const DISABLEABLE = [
 
 export type Part = (typeof DISABLEABLE)[number];
 
+/** Returns `undefined` if the text is neither a port nor a range of ports. */
+export function portSpan(text: string): { readonly first: number; readonly last: number } | undefined {
+  const [, from = '', to = from] = /^(\d{1,5})(?:-(\d{1,5}))?$/.exec(text) ?? [];
+  const [first, last] = [Number(from), Number(to)];
+  return from === '' || first < 1 || first > last || last > 65_535 ? undefined : { first, last };
+}
+
 export const partsFlags = {
   disable: flag({
     name: 'disable',
@@ -29,6 +36,18 @@ export const partsFlags = {
       return unknown === undefined
         ? undefined
         : `${quoteText(unknown)} cannot be disabled; what can be is ${DISABLEABLE.join(', ')}`;
+    },
+  }),
+  serviceLbReservedPorts: flag({
+    name: 'service-lb-reserved-ports',
+    type: 'list',
+    // ssh, etcd, the API server, VXLAN, agents and the other servers of Kubernetes, WireGuard.
+    default: ['22', '2379-2380', '6443', '8472', '10248-10259', '51820'],
+    group: PARTS,
+    help: "Ports and ranges of ports of the nodes that no service of type LoadBalancer gets, of any protocol. The port of this server and etcd's are never given away.",
+    check(texts) {
+      const wrong = texts.find((text) => portSpan(text) === undefined);
+      return wrong === undefined ? undefined : `${quoteText(wrong)} is neither a port nor a range such as 10248-10259`;
     },
   }),
   manifestsDir: flag({

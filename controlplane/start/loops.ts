@@ -16,7 +16,7 @@ import { controllerOptions } from '../options/controllers.ts';
 import { keepPolicyRights } from '../bootstrap/policy-rights.ts';
 import { keepServiceAddresses, stateOf } from '../bootstrap/service-address-repair.ts';
 import { startScheduler } from '../scheduler/scheduler.ts';
-import { isPartEnabled } from '../options/parts.ts';
+import { isPartEnabled, portSpan } from '../options/parts.ts';
 import { storageBackendOf } from '../options/storage.ts';
 import { agentConnection, volumeAgents } from './volume-agents.ts';
 import { keepPublished } from './published-cluster.ts';
@@ -166,6 +166,7 @@ function startControllerLoops(
     loadBalancers: {
       isEnabled: flags.nodeServices && isPartEnabled(flags, 'service-lb'),
       apiServerPort: flags.securePort,
+      reservedPorts: flags.serviceLbReservedPorts.flatMap((text) => portSpan(text) ?? []),
     },
     observeQueue,
   });

@@ -1,11 +1,11 @@
 /**
  * Queries of pods to the name server of their node. It is a process of the node, which network policies do not concern: a
  * pod and its node may always talk. Users know it as the pods of CoreDNS, whose place it takes, and a policy that denies all
- * egress must stop data in the names of queries. So policies see a pod of that kind with the address of the service `kube-dns`.
+ * egress must stop data in the names of queries. So `policy-inputs.ts` shows policies a pod of that kind with the address of the
+ * service `kube-dns`.
  */
 import { parseIp } from '../../../api/meta/ip-addresses.ts';
 import type { AddressFamily, PeerRange } from './address-ranges.ts';
-import type { PolicyPod } from './policy-inputs.ts';
 
 const PORT = 53;
 const PROTOCOLS = ['UDP', 'TCP'] as const;
@@ -17,20 +17,6 @@ export interface RefusedQueries {
   readonly pod: string;
   readonly server: string;
   readonly protocol: (typeof PROTOCOLS)[number];
-}
-
-/** The pod that selectors of egress rules match; none without addresses. */
-export function nameServerPods(ips: readonly string[]): PolicyPod[] {
-  if (ips.length === 0) return [];
-  return [
-    {
-      ...{ namespace: 'kube-system', name: 'kube-dns', labels: { 'k8s-app': 'kube-dns' }, ips, isLocal: false },
-      ports: [
-        { name: 'dns', protocol: 'UDP', port: PORT },
-        { name: 'dns-tcp', protocol: 'TCP', port: PORT },
-      ],
-    },
-  ];
 }
 
 /** `egress` are the profiles of pods by address. Pure. */

@@ -3,7 +3,6 @@
  * it, so that a restarted node has rules before the API server responds.
  */
 import type { Namespace, NetworkPolicy, Pod } from '../../../api/machinery/kinds.ts';
-import { nameServerPods } from './name-servers.ts';
 
 export type PolicySpec = NonNullable<NetworkPolicy['spec']>;
 
@@ -96,6 +95,20 @@ export function withLocalPods(inputs: PolicyInputs, local: ReadonlyMap<string, L
     .filter(({ namespace, name }) => !local.has(`${namespace}/${name}`))
     .map((pod) => ({ ...pod, ips: own(pod.ips) }));
   return { ...inputs, pods: [...sandboxed, ...others].filter(({ ips }) => ips.length > 0) };
+}
+
+/** The name server of this node as a pod of CoreDNS (`name-servers.ts`), which the selectors of egress rules match. */
+function nameServerPods(ips: readonly string[]): PolicyPod[] {
+  if (ips.length === 0) return [];
+  return [
+    {
+      ...{ namespace: 'kube-system', name: 'kube-dns', labels: { 'k8s-app': 'kube-dns' }, ips, isLocal: false },
+      ports: [
+        { name: 'dns', protocol: 'UDP', port: 53 },
+        { name: 'dns-tcp', protocol: 'TCP', port: 53 },
+      ],
+    },
+  ];
 }
 
 function policyPod(pod: Pod, ips: readonly string[], isLocal: boolean): PolicyPod {

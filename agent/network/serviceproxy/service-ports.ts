@@ -78,6 +78,8 @@ export interface Place {
   readonly externalIps?: readonly string[];
   /** Ports of nodes that no service may have, such as `TCP 10250`: those of agents and of the pod network. */
   readonly reservedPorts?: readonly string[];
+  /** Ports on which processes of this host listen. No service may have them at the addresses of the node. */
+  readonly listeningPorts?: readonly string[];
 }
 
 export type SlicesOf = (namespace: string, service: string) => readonly EndpointSlice[];

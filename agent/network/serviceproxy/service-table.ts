@@ -5,7 +5,7 @@
  * If several services claim the same address and port, the oldest one gets it; a cluster IP belongs to its service before all
  * others. Otherwise a new service could take the traffic of another one, such as queries to the name server. No service gets
  * what the cluster itself needs: the addresses of API servers, the ports of etcd on their hosts, and the ports of agents and of
- * the pod network.
+ * the pod network; nor the ports on which processes of this host listen, at the addresses of the node.
  */
 import type { Service } from '../../../api/machinery/kinds.ts';
 import type { Family } from './addresses.ts';
@@ -129,13 +129,17 @@ export class ServiceTable {
       const claimants = this.#claimants.get(claim);
       return claimants === undefined || claimants.size === 1 || firstOf(claimants.keys()) === port;
     };
-    const reserved = new Set(this.#options.place().reservedPorts ?? []);
+    const { reservedPorts = [], listeningPorts = [], nodeIps = [], externalIps: outside = [] } = this.#options.place();
+    const reserved = new Set(reservedPorts);
+    const listening = new Set(listeningPorts);
+    const ofNode = new Set([...nodeIps, ...outside]);
     return (this.#claimed.get(key) ?? NO_PORTS).flatMap((port) => {
       if (!holds(port, clusterClaim(port))) return [];
       const isFree = (address: string): boolean =>
         !this.#clusterIps.has(address) &&
         !this.#apiServers.has(addressClaim(port, address)) &&
-        !reserved.has(`${port.protocol} ${port.port}`);
+        !reserved.has(`${port.protocol} ${port.port}`) &&
+        !(ofNode.has(address) && listening.has(`${port.protocol} ${port.port}`));
       const isGranted = (address: string): boolean => isFree(address) && holds(port, addressClaim(port, address));
       const externalIps = port.externalIps.filter(isGranted);
       const loadBalancerIps = port.loadBalancerIps.filter(

@@ -73,6 +73,8 @@ export interface NodeStatusSource {
   serverPort(): number;
   /** Returns the hashes of the public keys of the server's certificate. Empty if the server is off. */
   servingKeys(): readonly string[];
+  /** Resolves to the ports on which processes of the host listen, such as `TCP 22`. */
+  listeningPorts(): Promise<readonly string[]>;
 }
 
 export class NodeManager implements NodeInfo {
@@ -257,6 +259,7 @@ export class NodeManager implements NodeInfo {
       }),
       serverPort: source.serverPort(),
       servingKeys: source.servingKeys(),
+      listeningPorts: await source.listeningPorts(),
       runtimeErrors: source.runtimeErrors(),
       networkErrors: source.networkErrors(),
       pressure: (kind) => source.pressure(kind),

@@ -36,6 +36,8 @@ export interface NodeFacts {
   readonly serverPort: number;
   /** The hashes of the public keys of the certificate of the agent's server. Empty if the server is off. */
   readonly servingKeys: readonly string[];
+  /** Ports on which processes of the host listen, such as `TCP 22`. */
+  readonly listeningPorts: readonly string[];
   readonly runtimeErrors: readonly string[];
   readonly networkErrors: readonly string[];
   readonly pressure: (kind: 'memory' | 'disk' | 'pid') => boolean;
@@ -78,9 +80,9 @@ export function withStatus(node: NodeObject, facts: NodeFacts): NodeObject {
   const status = structuredClone(node.status ?? {});
   for (const set of setters) set(status, facts);
   const { annotations = {}, ...metadata } = node.metadata;
-  const { [SERVING_KEYS]: _published, ...others } = annotations;
-  const published = facts.servingKeys.length === 0 ? {} : { [SERVING_KEYS]: facts.servingKeys.join(',') };
-  return { ...node, metadata: { ...metadata, annotations: { ...others, ...published } }, status };
+  const others = Object.entries(annotations).filter(([key]) => !PUBLISHED.has(key));
+  const own = Object.entries(published(facts)).filter(([, value]) => value !== '');
+  return { ...node, metadata: { ...metadata, annotations: Object.fromEntries([...others, ...own]) }, status };
 }
 
 /**
@@ -88,14 +90,28 @@ export function withStatus(node: NodeObject, facts: NodeFacts): NodeObject {
  * administrators can write it.
  */
 const SERVING_KEYS = 'orchlet.local/serving-keys';
+/** The controller for load balancers gives these ports of the node to no service. */
+export const LISTENING_PORTS = 'orchlet.local/listening-ports';
+const PUBLISHED: ReadonlySet<string> = new Set([SERVING_KEYS, LISTENING_PORTS]);
+
+/** An empty value means no annotation. */
+const published = ({ servingKeys, listeningPorts }: PublishedFacts): Readonly<Record<string, string>> => ({
+  [SERVING_KEYS]: servingKeys.join(','),
+  [LISTENING_PORTS]: listeningPorts.join(','),
+});
+
+type PublishedFacts = Pick<NodeFacts, 'servingKeys' | 'listeningPorts'>;
 
 /** Returns the patch of the node's annotations, or `undefined` if they are as they should be. Null removes one. */
 export function annotationChanges(
   { metadata }: NodeObject,
-  { servingKeys }: Pick<NodeFacts, 'servingKeys'>,
+  facts: PublishedFacts,
 ): Readonly<Record<string, string | null>> | undefined {
-  const wanted = servingKeys.length === 0 ? null : servingKeys.join(',');
-  return (metadata.annotations?.[SERVING_KEYS] ?? null) === wanted ? undefined : { [SERVING_KEYS]: wanted };
+  const changed = Object.entries(published(facts)).filter(
+    ([key, value]) => (metadata.annotations?.[key] ?? '') !== value,
+  );
+  if (changed.length === 0) return undefined;
+  return Object.fromEntries(changed.map(([key, value]) => [key, value === '' ? null : value]));
 }
 
 function setAddresses(status: NodeStatus, facts: NodeFacts): void {

@@ -118,7 +118,7 @@ interface HostPort {
   readonly ip: string;
 }
 
-function hostPorts(pod: Pod): readonly HostPort[] {
+export function hostPorts(pod: Pod): readonly HostPort[] {
   return [
     ...pod.spec.containers,
     ...(pod.spec.initContainers ?? []).filter((container) => container.restartPolicy === 'Always'),

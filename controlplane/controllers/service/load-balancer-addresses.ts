@@ -13,6 +13,9 @@ import {
 export const LOAD_BALANCER_CLASS = 'orchlet.local/service-lb';
 /** Nodes with this label receive no traffic of load balancers. */
 const EXCLUDED = 'node.kubernetes.io/exclude-from-external-load-balancers';
+/** Agents publish in it on which ports their hosts listen. */
+const LISTENING_PORTS = 'orchlet.local/listening-ports';
+const MOST_LISTENERS = 256;
 const BEING_REMOVED = 'ToBeDeletedByClusterAutoscaler';
 
 export function isOurs({ metadata, spec }: Service): boolean {
@@ -31,6 +34,8 @@ export interface NodeAddresses {
   readonly addresses: readonly string[];
   /** The port of the agent's server, which no service may have at this node. */
   readonly agentPort: number;
+  /** The ports on which processes of its host listen, such as `TCP 22`. */
+  readonly listeningPorts: readonly string[];
 }
 
 /** Nodes that receive traffic of load balancers, sorted by name. */
@@ -47,6 +52,7 @@ export function balancedNodes(nodes: readonly Node[]): NodeAddresses[] {
       name: metadata.name ?? '',
       addresses: reachableAddresses(status?.addresses ?? []),
       agentPort: status?.daemonEndpoints?.kubeletEndpoint?.Port ?? 0,
+      listeningPorts: (metadata.annotations?.[LISTENING_PORTS] ?? '').split(',').slice(0, MOST_LISTENERS),
     }))
     .toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }
@@ -83,12 +89,14 @@ export function nodesWithEndpoints(slices: readonly EndpointSlice[]): Set<string
 }
 
 /**
- * The nodes at which the service may have its ports. A node states the port of its agent itself, which therefore counts for
- * this node alone.
+ * The nodes at which the service may have its ports. A node states the port of its agent and those of its host itself, which
+ * therefore count for this node alone.
  */
 export function nodesFor(service: Service, nodes: readonly NodeAddresses[]): NodeAddresses[] {
   const ports = new Set(portsOf(service));
-  return nodes.filter(({ agentPort }) => !ports.has(`TCP ${agentPort}`));
+  return nodes.filter(
+    ({ agentPort, listeningPorts }) => ![`TCP ${agentPort}`, ...listeningPorts].some((port) => ports.has(port)),
+  );
 }
 
 /**

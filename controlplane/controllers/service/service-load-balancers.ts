@@ -34,11 +34,18 @@ const SERVICE_NAME = 'kubernetes.io/service-name';
 /** The ports of etcd, which runs on nodes too. */
 const ETCD_PORTS = [2379, 2380] as const;
 
+export interface PortSpan {
+  readonly first: number;
+  readonly last: number;
+}
+
 export interface ServiceLoadBalancersOptions {
   /** If false, the controller only gives back what it served before. */
   readonly isEnabled: boolean;
   /** The port of the API server, which runs on nodes. */
   readonly apiServerPort: number;
+  /** Ports of all protocols that no service gets. */
+  readonly reservedPorts: readonly PortSpan[];
 }
 
 export function serviceLoadBalancers(options: ServiceLoadBalancersOptions): RunController {
@@ -157,13 +164,18 @@ class ServiceLoadBalancers {
       : `port ${conflict.port} of the nodes is in use by the service ${conflict.holder}; this service gets the port when that one no longer needs it`;
   }
 
-  /** Nodes without their agent's port, or without the API server's or etcd's, would take the control plane down. */
+  /** Nodes without ssh would be lost, and without their agent's port, the API server's or etcd's the control plane. */
   #reserved(service: Service): string | undefined {
     const reserved = new Set([this.#options.apiServerPort, ...ETCD_PORTS].map((port) => `TCP ${port}`));
     const port = portsOf(service).find((each) => reserved.has(each));
     if (port !== undefined) return `port ${port} belongs to the API server or to etcd`;
+    const { reservedPorts } = this.#options;
+    const isReserved = ({ port: number }: { readonly port: number }): boolean =>
+      reservedPorts.some(({ first, last }) => first <= number && number <= last);
+    const kept = (service.spec?.ports ?? []).find(isReserved);
+    if (kept !== undefined) return `port ${kept.port} of the nodes is reserved (--service-lb-reserved-ports)`;
     const isNowhere = this.#balanced.length > 0 && nodesFor(service, this.#balanced).length === 0;
-    return isNowhere ? 'one of its ports belongs to the agents of all nodes' : undefined;
+    return isNowhere ? 'on each node, the agent or another process of the host has one of its ports' : undefined;
   }
 
   async #write(service: Service, addresses: readonly string[]): Promise<void> {

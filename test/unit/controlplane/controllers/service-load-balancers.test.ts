@@ -7,6 +7,7 @@ import {
   balancerAddresses,
 } from '../../../../controlplane/controllers/service/load-balancer-addresses.ts';
 import { serviceLoadBalancers } from '../../../../controlplane/controllers/service/service-load-balancers.ts';
+import { partsFlags, portSpan } from '../../../../controlplane/options/parts.ts';
 import { type ControllerTest, controllerTest } from '../../../fakes/fake-controllers.ts';
 
 const FINALIZER = 'service.kubernetes.io/load-balancer-cleanup';
@@ -19,12 +20,16 @@ function node(
     readonly external?: string;
     readonly ready?: string;
     readonly agentPort?: number;
+    readonly listening?: string;
   } = {},
 ): Node {
   return {
     apiVersion: 'v1',
     kind: 'Node',
-    metadata: { name, labels: more.labels ?? {} },
+    metadata: {
+      ...{ name, labels: more.labels ?? {} },
+      ...(more.listening === undefined ? {} : { annotations: { 'orchlet.local/listening-ports': more.listening } }),
+    },
     spec: {},
     status: {
       addresses: [
@@ -64,7 +69,7 @@ async function started(
   ControllerTest & { readonly ips: (name: string) => string[]; readonly found: (name: string) => Service | undefined }
 > {
   const t = controllerTest(objects);
-  await t.start(serviceLoadBalancers({ isEnabled, apiServerPort: 6443 }));
+  await t.start(serviceLoadBalancers({ isEnabled, apiServerPort: 6443, reservedPorts: RESERVED }));
   await t.advance(100);
   const found = (name: string): Service | undefined => t.client.peek(services, 'shop', name) as Service | undefined;
   return {
@@ -74,6 +79,8 @@ async function started(
   };
 }
 
+/** The default of `--service-lb-reserved-ports`. */
+const RESERVED = partsFlags.serviceLbReservedPorts.default.flatMap((text) => portSpan(text) ?? []);
 const NODES = TWO.map((each) => [nodes, each] as const);
 
 describe('the addresses of a load balancer', () => {
@@ -209,7 +216,39 @@ describe('services of type LoadBalancer', () => {
     for (const port of reserved) assert.deepEqual(t.ips(`port-${port}`), []);
     const text = t.events().join('\n');
     assert.equal(text.match(/belongs to the API server or to etcd/g)?.length, 3);
-    assert.match(text, /one of its ports belongs to the agents of all nodes/);
+    assert.match(text, /port 10250 of the nodes is reserved/);
+    await t.stop();
+  });
+
+  it('do not get the port of ssh and other reserved ones, whatever the protocol', async () => {
+    const of = (port: number, protocol: string): Service =>
+      service(`port-${port}-${protocol.toLowerCase()}`, { ports: [{ port, protocol }] });
+    const asked = [of(22, 'TCP'), of(22, 'UDP'), of(10_255, 'TCP'), of(8472, 'UDP'), of(51_820, 'UDP')];
+    const t = await started({
+      objects: [...NODES, ...[...asked, of(23, 'TCP')].map((one) => [services, one] as const)],
+    });
+    for (const { metadata } of asked) assert.deepEqual(t.ips(metadata.name ?? ''), []);
+    assert.equal(t.ips('port-23-tcp').length, 2);
+    const text = t.events().join('\n');
+    assert.equal(
+      text.match(/SyncLoadBalancerFailed .* is reserved \(--service-lb-reserved-ports\)/g)?.length,
+      asked.length,
+    );
+    await t.stop();
+  });
+
+  it('do not get ports on which the host of a node listens, at the addresses of that node', async () => {
+    const busy = node('busy', ['192.0.2.9'], { listening: 'TCP 22,TCP 80,UDP 81' });
+    const udp = service('udp', { ports: [{ port: 81 }] });
+    const t = await started({
+      objects: [...NODES, [nodes, busy], [services, service('web')], [services, udp]],
+    });
+    assert.deepEqual(t.ips('web'), ['192.0.2.1 VIP', '192.0.2.2 VIP']);
+    assert.equal(t.ips('udp').length, 3);
+    for (const each of TWO) await t.client.delete(nodes, '', each.metadata.name ?? '');
+    await t.advance(100);
+    assert.deepEqual(t.ips('web'), []);
+    assert.match(t.events().join('\n'), /the agent or another process of the host has one of its ports/);
     await t.stop();
   });
 

@@ -102,4 +102,5 @@ test('flags that Kubernetes does not have are few and known', () =>
     'node-services',
     'pod-network',
     'scheduler',
+    'service-lb-reserved-ports',
   ]));

@@ -96,7 +96,10 @@ describe('a service that claims what the cluster needs', () => {
     family: 'IPv4',
     service: (key) => known.get(key),
     slicesOf,
-    place: () => ({ nodeName: 'here', zone: '', reservedPorts: ['TCP 10250', 'UDP 8472'] }),
+    place: () => ({
+      ...{ nodeName: 'here', zone: '', nodeIps: ['192.0.2.77'], externalIps: ['203.0.113.77'] },
+      ...{ reservedPorts: ['TCP 10250', 'UDP 8472'], listeningPorts: ['TCP 22'] },
+    }),
   });
   const put = (key: string, spec: object): readonly string[] => {
     const [namespace = '', name = ''] = key.split('/');
@@ -125,6 +128,14 @@ describe('a service that claims what the cluster needs', () => {
     put('default/kubernetes', API);
     for (const port of [2379, 2380]) assert.deepEqual(put('shop/evil', claim('192.0.2.1', 'TCP', port)), []);
     assert.deepEqual(put('shop/evil', claim('192.0.2.9', 'TCP', 2379)), ['192.0.2.9'], 'elsewhere it is free');
+  });
+
+  it('gets no port at an address of this node on which a process of its host listens', () => {
+    for (const address of ['192.0.2.77', '203.0.113.77']) {
+      assert.deepEqual(put('shop/evil', claim(address, 'TCP', 22)), []);
+      assert.deepEqual(put('shop/evil', claim(address, 'UDP', 22)), [address]);
+    }
+    assert.deepEqual(put('shop/evil', claim('203.0.113.1', 'TCP', 22)), ['203.0.113.1'], 'elsewhere it is free');
   });
 
   it('gets no port of agents and of the pod network at any address', () => {

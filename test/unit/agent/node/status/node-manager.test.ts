@@ -80,6 +80,7 @@ function setUp(options: Options = {}, existing?: object): Rig {
     volumesInUse: () => [],
     serverPort: () => 10250,
     servingKeys: () => keys,
+    listeningPorts: () => Promise.resolve([]),
   };
   const abort = new AbortController();
   const running = manager.run(source, abort.signal);

@@ -74,6 +74,7 @@ const facts: NodeFacts = {
   reserved: withEviction({}, thresholds, host),
   serverPort: 20250,
   servingKeys: [],
+  listeningPorts: [],
   runtimeErrors: [],
   networkErrors: [],
   pressure: () => false,

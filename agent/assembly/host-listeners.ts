@@ -1,0 +1,28 @@
+/** The ports that processes of this host need, for the node's status: services of type LoadBalancer do not get them. */
+import type { Logger } from '../../api/component/logger.ts';
+import { listeningPorts } from '../host/listening-ports.ts';
+import type { Pod } from '../model/pod.ts';
+import { hostPorts } from '../pods/workers/node-fit.ts';
+import type { ClusterServices } from './cluster-services.ts';
+
+/** `pods` are those of this node, whose host ports are not meant. In clusters of others nobody needs to know the ports. */
+export function hostListeners(
+  services: Pick<ClusterServices, 'ownNameServers'>,
+  pods: () => readonly Pod[],
+  logger: Logger,
+): () => Promise<readonly string[]> {
+  return async () => {
+    if (services.ownNameServers().length === 0) return [];
+    const ofPods = new Set(
+      pods()
+        .flatMap(hostPorts)
+        .map(({ protocol, port }) => `${protocol} ${port}`),
+    );
+    try {
+      return (await listeningPorts()).filter((port) => !ofPods.has(port));
+    } catch (error) {
+      logger.debug({ err: error }, 'Cannot read the listening ports of this host');
+      return [];
+    }
+  };
+}
