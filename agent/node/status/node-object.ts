@@ -107,9 +107,8 @@ export function annotationChanges(
   { metadata }: NodeObject,
   facts: PublishedFacts,
 ): Readonly<Record<string, string | null>> | undefined {
-  const changed = Object.entries(published(facts)).filter(
-    ([key, value]) => (metadata.annotations?.[key] ?? '') !== value,
-  );
+  const found = new Map(Object.entries(metadata.annotations ?? {}));
+  const changed = Object.entries(published(facts)).filter(([key, value]) => (found.get(key) ?? '') !== value);
   if (changed.length === 0) return undefined;
   return Object.fromEntries(changed.map(([key, value]) => [key, value === '' ? null : value]));
 }
