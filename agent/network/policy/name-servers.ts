@@ -1,8 +1,8 @@
 /**
  * Queries of pods to the name server of their node. It is a process of the node, which network policies do not concern: a
  * pod and its node may always talk. Users know it as the pods of CoreDNS, whose place it takes, and a policy that denies all
- * egress must stop data in the names of queries. So `policy-inputs.ts` shows policies a pod of that kind with the address of the
- * service `kube-dns`.
+ * egress must stop data in the names of queries. So `policy-inputs.ts` shows policies a pod of that kind with the address of
+ * the service `kube-dns`.
  */
 import { parseIp } from '../../../api/meta/ip-addresses.ts';
 import type { AddressFamily, PeerRange } from './address-ranges.ts';
