@@ -22,8 +22,8 @@ const MIRROR = 'kubernetes.io/config.mirror';
 const LEASES_NAMESPACE = 'kube-node-lease';
 
 /**
- * The plugin NodeRestriction: limits what a user of the group `system:nodes` writes to its own Node and the pods on it. `claims`
- * records what the node claims for the pod network.
+ * The plugin NodeRestriction: limits what a user of the group `system:nodes` writes to its own Node and the pods on it.
+ * `claims` records what the node claims for the pod network.
  */
 export function nodeRestriction(sources: Sources, authorizer: Authorizer, claims?: NodeClaims): AdmissionPlugin {
   const podSource = sources.of(pods);

@@ -289,6 +289,54 @@ describe('network policies with packets', { skip: whyNot(), timeout: 280_000 }, 
     assert.ok(await query('x/a', 'UDP', 10_000));
   });
 
+  test('hold for what only pods of one bridge can send each other: link-local, broadcast and multicast packets', async () => {
+    const isolated = { policyTypes: ['Ingress', 'Egress'] as const, podSelector: {} };
+    const others = { matchExpressions: [{ key: 'pod', operator: 'NotIn', values: ['a'] }] };
+    const place = `${PREFIX}xa`;
+    const [own = ''] = /fe80[0-9a-f:]+/.exec(run('ip', ['-n', place, '-6', 'address', 'show', 'dev', 'eth0'])) ?? [];
+    run('ip', [
+      'netns',
+      'exec',
+      place,
+      'nft',
+      'add table inet seen; add chain inet seen in { type filter hook input priority 0; }',
+    ]);
+    const received = async (address: string, match: string): Promise<boolean> => {
+      run('ip', [
+        'netns',
+        'exec',
+        place,
+        'nft',
+        `flush chain inet seen in; add rule inet seen in ${match} udp dport 81 counter`,
+      ]);
+      await places.get('y/a')?.ask({ what: 'probe', address, port: 81, protocol: 'UDP', timeoutMs: 700 });
+      return !run('ip', ['netns', 'exec', place, 'nft', 'list', 'table', 'inet', 'seen']).includes('packets 0 ');
+    };
+    const ways = [
+      [`${own}%eth0`, `ip6 daddr ${own}`],
+      ['10.97.7.255', 'ip daddr 10.97.7.255'],
+      ['255.255.255.255', 'ip daddr 255.255.255.255'],
+      ['224.0.0.1', 'ip daddr 224.0.0.1'],
+      ['ff02::1%eth0', 'ip6 daddr ff02::1'],
+    ] as const;
+    const passed = async (): Promise<string[]> => {
+      const found: string[] = [];
+      for (const [address, match] of ways) if (await received(address, match)) found.push(address);
+      return found;
+    };
+    await setPolicies([]);
+    assert.deepEqual(
+      await passed(),
+      ways.map(([address]) => address),
+    );
+    await setPolicies([
+      { namespace: 'x', name: 'deny', spec: isolated as never },
+      { namespace: 'y', name: 'deny', spec: { ...isolated, podSelector: others } as never },
+    ]);
+    assert.deepEqual(await passed(), []);
+    await setPolicies([]);
+  });
+
   test('are judged by the pod behind a service', async () => {
     const [xa, xb] = pods;
     const translate = ['add table ip s', 'add chain ip s pre { type nat hook prerouting priority dstnat; }'];

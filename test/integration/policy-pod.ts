@@ -39,6 +39,7 @@ function overUdp({ address, port, timeoutMs }: PodRequest): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');
     const send = (): void => socket.send('ping', port, address);
+    socket.bind(0, () => socket.setBroadcast(true));
     const end = (result: boolean): void => {
       clearInterval(again);
       clearTimeout(timer);

@@ -220,12 +220,23 @@ function queryChain({ refusedQueries }: CompiledPolicies): readonly string[] {
   ];
 }
 
+/**
+ * Packets that no router forwards, and that pods of one bridge could send each other all the same. Neither of their addresses
+ * need be one of a pod, so that no policy would match them. Neighbor discovery is accepted before.
+ */
+const ON_LINK = [
+  'ip6 saddr fe80::/10 drop',
+  'ip6 daddr { fe80::/10, ff00::/8 } drop',
+  'meta protocol ip fib daddr type { broadcast, multicast } drop',
+];
+
 function forwardChain(): string {
   return block('chain', 'forward', [
     `type filter hook forward priority ${PRIORITY}; policy accept;`,
     'ct state invalid,untracked goto untracked',
     // An ICMP error about a connection that exists. Its own protocol is not that of the connection.
     'ct state related meta l4proto { icmp, icmpv6 } accept',
+    ...ON_LINK,
     ...FAMILIES.map(
       (family) =>
         `meta protocol ${FACTS[family].protocol} ${FACTS[family].source} . ${FACTS[family].destination} @self${family} accept`,

@@ -89,6 +89,8 @@ function judge(
   if (line === 'drop') return 'drop';
   // The connection is new and tracked.
   if (line.startsWith('type filter hook') || line.startsWith('ct state')) return undefined;
+  // Both addresses are those of pods.
+  if (/^ip6 [sd]addr .* drop$/.test(line) || line.includes('fib daddr type')) return undefined;
   const [, family, rest = ''] = /^meta protocol (ip6?) (.*)$/.exec(line) ?? [];
   if (family !== undefined) {
     if ((family === 'ip6') !== (connection.family === 6)) return undefined;
