@@ -95,8 +95,8 @@ export class EtcdProcess {
     });
   }
 
-  /** Ends the alarms, after space was made. */
-  disarm(): Promise<void> {
+  /** Ends the alarms, after space was made. Resolves to their number. */
+  disarm(): Promise<number> {
     return this.asMember((members) => members.disarm());
   }
 

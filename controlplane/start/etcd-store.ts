@@ -2,6 +2,7 @@
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
 import type { Encryption } from '../encryption/build.ts';
 import { StartError } from '../model/start-error.ts';
+import { EtcdMetrics } from '../storage/etcd/etcd-metrics.ts';
 import { EtcdServers } from '../storage/etcd/etcd-servers.ts';
 import { openEtcdStorage } from '../storage/etcd/etcd-storage.ts';
 import { etcdTlsProblem, readEtcdTls } from '../storage/etcd/etcd-tls.ts';
@@ -46,6 +47,7 @@ export async function openEtcdStore(
     leaseReuseSeconds: flags.leaseReuseDurationSeconds,
     healthTimeoutMs: flags.etcdHealthcheckTimeout,
     readyTimeoutMs: flags.etcdReadycheckTimeout,
+    metrics: new EtcdMetrics(metrics, clock),
     onFailure: onFatal,
     onWatchFailed,
     onUnreadable(resource) {

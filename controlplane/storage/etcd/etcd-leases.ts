@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { StorageError } from '../storage.ts';
+import type { EtcdMetrics } from './etcd-metrics.ts';
 import type { EtcdServers } from './etcd-servers.ts';
 
 export interface EtcdLeasesOptions {
@@ -13,6 +14,7 @@ export interface EtcdLeasesOptions {
   readonly reuseSeconds: number;
   /** The value of `--lease-max-object-count`. */
   readonly maxObjects: number;
+  readonly metrics?: EtcdMetrics | undefined;
 }
 
 const REUSE_SHARE = 0.05;
@@ -38,7 +40,10 @@ export class EtcdLeases {
   /** Resolves to the ID of a lease that expires about `seconds` from now. Concurrent writers share one. */
   async lease(seconds: number): Promise<number> {
     let lease = this.#lease;
-    if (lease === undefined || !this.#isUsable(lease, seconds)) this.#lease = lease = this.#grant(seconds);
+    if (lease === undefined || !this.#isUsable(lease, seconds)) {
+      if (lease !== undefined) this.#options.metrics?.leaseFilled(lease.objects);
+      this.#lease = lease = this.#grant(seconds);
+    }
     lease.objects += 1;
     await lease.granted;
     return lease.id;

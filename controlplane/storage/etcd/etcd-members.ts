@@ -128,11 +128,12 @@ export class EtcdMembers {
     await this.#call((rpc) => rpc.call('alarm', { action: ACTIVATE, memberId, alarm: NOSPACE }, CALL));
   }
 
-  /** Ends all alarms. */
-  async disarm(): Promise<void> {
+  /** Ends all alarms. Resolves to their number. */
+  async disarm(): Promise<number> {
     const { alarms } = await this.#call((rpc) => rpc.call('alarm', { action: GET }, CALL));
     for (const { memberId, alarm } of alarms)
       await this.#call((rpc) => rpc.call('alarm', { action: DEACTIVATE, memberId, alarm }, CALL));
+    return alarms.length;
   }
 
   close(): void {

@@ -12,6 +12,7 @@ import { isStorageError, StorageError } from '../storage.ts';
 import { isSealed, type ValueTransformer } from '../value-transformer.ts';
 import { resourceOf } from '../version-store.ts';
 import { endOf } from './etcd-interface.ts';
+import type { EtcdMetrics, EtcdOperation } from './etcd-metrics.ts';
 import type { EtcdServers } from './etcd-servers.ts';
 import type { EtcdEvent } from './etcd-watch.ts';
 import type { EtcdKeys } from './keys.ts';
@@ -31,6 +32,7 @@ export interface EtcdReaderOptions {
   readonly layout: EtcdValueLayout;
   readonly logger: Logger;
   readonly onUnreadable: ((resource: string) => void) | undefined;
+  readonly metrics?: EtcdMetrics | undefined;
 }
 
 export interface EtcdState {
@@ -52,9 +54,11 @@ export class EtcdReader {
   readonly #layout: EtcdValueLayout;
   readonly #logger: Logger;
   readonly #onUnreadable: ((resource: string) => void) | undefined;
+  readonly #metrics: EtcdMetrics | undefined;
   readonly #unknown = new Set<string>();
 
-  constructor({ servers, layout, logger, onUnreadable }: EtcdReaderOptions) {
+  constructor({ servers, layout, logger, onUnreadable, metrics }: EtcdReaderOptions) {
+    this.#metrics = metrics;
     this.#servers = servers;
     this.#layout = layout;
     this.#logger = logger;
@@ -64,8 +68,13 @@ export class EtcdReader {
   /** Resolves to the newest revision that a majority of the members has. */
   async newestRevision(): Promise<number> {
     const key = Buffer.from(`${this.#layout.prefix}/health`);
-    const { header } = await this.#servers.run((rpc, options) => rpc.call('range', { key, countOnly: true }, options));
+    const read = () => this.#servers.run((rpc, options) => rpc.call('range', { key, countOnly: true }, options));
+    const { header } = await this.#measured('get', read);
     return header?.revision ?? 0;
+  }
+
+  #measured<T>(operation: EtcdOperation, request: () => Promise<T>): Promise<T> {
+    return this.#metrics === undefined ? request() : this.#metrics.measure(operation, '', request);
   }
 
   /** Reads the oldest state from which all changes up to `newest` can be followed, but not one that is very old. */
@@ -159,7 +168,8 @@ export class EtcdReader {
     const rangeEnd = endOf(`${prefix}/`);
     for (;;) {
       const request = { key, rangeEnd, limit: PAGE, revision };
-      const { kvs, more } = await this.#servers.run((rpc, options) => rpc.call('range', request, options));
+      const read = () => this.#servers.run((rpc, options) => rpc.call('range', request, options));
+      const { kvs, more } = await this.#measured('list', read);
       yield kvs.map((kv) => ({
         key: kv.key.toString(),
         value: kv.value,

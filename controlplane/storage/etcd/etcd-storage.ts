@@ -23,6 +23,7 @@ import {
 import { COMPACTION_KEY, compactEtcd, compactThrough } from './etcd-compactor.ts';
 import { EtcdHealth } from './etcd-health.ts';
 import { EtcdLeases } from './etcd-leases.ts';
+import type { EtcdMetrics } from './etcd-metrics.ts';
 import { EtcdReader, type EtcdValueLayout } from './etcd-reader.ts';
 import type { EtcdServers } from './etcd-servers.ts';
 import { assertComplete, type EtcdEvent, followEtcd } from './etcd-watch.ts';
@@ -44,6 +45,7 @@ export interface EtcdStorageOptions extends HistoryStorageOptions {
   /** The values of `--etcd-healthcheck-timeout` and `--etcd-readycheck-timeout`. */
   readonly healthTimeoutMs?: number;
   readonly readyTimeoutMs?: number;
+  readonly metrics?: EtcdMetrics | undefined;
   /** Called if etcd shows an older state than before: the process must restart. */
   readonly onFailure?: ((error: Error) => void) | undefined;
   /** Called for a value that cannot be read. It is skipped. */
@@ -83,14 +85,15 @@ class EtcdStorage extends HistoryStorage implements Storage {
   constructor(options: EtcdStorageOptions) {
     super(options, 1);
     this.#options = options;
-    const { clock, logger, servers, layout, onUnreadable } = options;
-    this.#reader = new EtcdReader({ servers, layout, logger, onUnreadable });
+    const { clock, logger, servers, layout, onUnreadable, metrics } = options;
+    this.#reader = new EtcdReader({ servers, layout, logger, onUnreadable, metrics });
     const { leaseReuseSeconds: reuseSeconds = 60, leaseMaxObjects: maxObjects = 1000 } = options;
     this.#writer = new EtcdWriter({
       servers,
       layout,
       clock,
-      leases: new EtcdLeases({ servers, clock, reuseSeconds, maxObjects }),
+      leases: new EtcdLeases({ servers, clock, reuseSeconds, maxObjects, metrics }),
+      metrics,
     });
     this.#waits = new RevisionWaits(clock);
     this.#health = new EtcdHealth({

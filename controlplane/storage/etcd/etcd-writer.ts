@@ -4,6 +4,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import { isStorageError, StorageError, type TransactionWrite } from '../storage.ts';
 import { COMPARE_MOD_REVISION, COMPARE_VERSION } from './etcd-interface.ts';
 import type { EtcdLeases } from './etcd-leases.ts';
+import type { EtcdMetrics } from './etcd-metrics.ts';
 import type { EtcdValueLayout } from './etcd-reader.ts';
 import type { EtcdServers } from './etcd-servers.ts';
 
@@ -12,6 +13,7 @@ export interface EtcdWriterOptions {
   readonly layout: EtcdValueLayout;
   readonly clock: Clock;
   readonly leases: EtcdLeases;
+  readonly metrics?: EtcdMetrics | undefined;
 }
 
 export interface EtcdWrite {
@@ -68,9 +70,10 @@ export class EtcdWriter {
       ],
       success: operations,
     };
-    const { header, succeeded } = await this.#options.servers.run((rpc, options) => rpc.call('txn', request, options), {
-      isWrite: true,
-    });
+    const { servers, metrics } = this.#options;
+    const send = () => servers.run((rpc, options) => rpc.call('txn', request, options), { isWrite: true });
+    const kind = value === undefined ? 'delete' : expectedRevision === 0 ? 'create' : 'update';
+    const { header, succeeded } = await (metrics === undefined ? send() : metrics.measure(kind, key, send));
     return { succeeded, revision: header?.revision ?? 0 };
   }
 

@@ -133,7 +133,7 @@ export const ETCD_FAULTS: Readonly<Record<string, (scene: Scene) => Promise<void
 };
 
 /** While etcd has no space, writes end with a clear error, reads go on, and deletions succeed. */
-async function withoutSpace({ servers, members, random, problems }: Scene): Promise<void> {
+async function withoutSpace({ servers, members, random, recording, problems }: Scene): Promise<void> {
   const { api } = random.pick(servers);
   const member = random.pick(members);
   const name = `full-${random.between(0, 1e9)}`;
@@ -156,7 +156,13 @@ async function withoutSpace({ servers, members, random, problems }: Scene): Prom
   } catch (error) {
     problems.push(String(error));
   } finally {
-    await member.disarm();
+    let ended = 0;
+    await until('the end of all alarms', async () => {
+      const found = await member.disarm();
+      ended += found;
+      return found === 0;
+    });
+    if (ended > 1) count(recording, 'alarms that came back');
   }
   const again = async (): Promise<boolean> => (await api.call('POST', MAPS, { metadata: { name } })).status === 201;
   await until('a write after the alarm', again, 20_000).catch((error: unknown) => problems.push(String(error)));
