@@ -1,6 +1,6 @@
 /**
- * Matches nodes against what pods require of them: node selectors, affinity terms, taints and tolerations. Pure. The scheduler
- * and the agent's admission use it.
+ * Matches nodes against what pods require of them: node selectors, affinity terms, taints and tolerations. Pure. The scheduler,
+ * the controllers and the agent's admission use it.
  */
 import type { Node, Pod } from '../machinery/kinds.ts';
 import { ownMember } from '../meta/own-member.ts';
@@ -60,12 +60,13 @@ export function matchesTerm(term: NodeSelectorTerm, node: SelectableNode): boole
   });
 }
 
+/** Whether one of the terms matches. */
 export function matchesNodeSelector(selector: NodeSelector, node: SelectableNode): boolean {
   return selector.nodeSelectorTerms.some((term) => matchesTerm(term, node));
 }
 
 /** Whether the node matches `spec.nodeSelector` and the required node affinity. */
-export function podSelectsNode(pod: Pod, node: SelectableNode): boolean {
+export function podSelectsNode(pod: { readonly spec?: Spec | undefined }, node: SelectableNode): boolean {
   for (const [key, value] of Object.entries(pod.spec?.nodeSelector ?? {})) {
     if (ownMember(node.labels, key) !== value) return false;
   }
@@ -73,6 +74,7 @@ export function podSelectsNode(pod: Pod, node: SelectableNode): boolean {
   return required === undefined || matchesNodeSelector(required, node);
 }
 
+/** Whether key, value and effect of the taint match. The time of the toleration is up to the caller. */
 export function tolerates(toleration: Toleration, taint: Taint): boolean {
   if (toleration.effect !== undefined && toleration.effect !== '' && toleration.effect !== taint.effect) return false;
   const operator = toleration.operator ?? 'Equal';

@@ -1,12 +1,11 @@
 /**
  * The decisions of daemon sets: which nodes get a pod, which pods are created and deleted, and the status. Pure.
  */
-import type { V1NodeSelectorTerm, V1Toleration } from '@kubernetes/client-node';
+import type { V1Toleration } from '@kubernetes/client-node';
+import { podSelectsNode, toleratesTaint } from '../../../api/kinds/node-selection.ts';
 import { scaledValue } from '../../../api/meta/intstr.ts';
 import type { DaemonSet, Node, Pod } from '../../../api/machinery/kinds.ts';
-import { ownMember } from '../../../api/meta/own-member.ts';
 import { REVISION_HASH } from '../controller-revisions.ts';
-import { tolerates } from '../node/taint-eviction.ts';
 import { isPodAvailable, isPodFinished, isPodReady, isPodTerminating } from '../pod-state.ts';
 
 const ALWAYS_TOLERATED: readonly V1Toleration[] = [
@@ -38,47 +37,12 @@ export function shouldRun(set: DaemonSet, node: Node): { readonly run: boolean; 
   const spec = set.spec?.template.spec;
   const no = { run: false, stay: false };
   if ((spec?.nodeName ?? '') !== '' && spec?.nodeName !== node.metadata.name) return no;
-  const labels = node.metadata.labels ?? {};
-  if (Object.entries(spec?.nodeSelector ?? {}).some(([key, value]) => ownMember(labels, key) !== value)) return no;
-  const terms = spec?.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
-  if (terms !== undefined && !terms.some((term) => matchesTerm(term, node))) return no;
+  const { name = '', labels = {} } = node.metadata;
+  if (!podSelectsNode({ spec }, { name, labels })) return no;
   const tolerations = tolerationsOf(set);
-  const untolerated = (node.spec?.taints ?? []).filter(
-    (taint) => !tolerations.some((toleration) => tolerates(toleration, taint)),
-  );
+  const untolerated = (node.spec?.taints ?? []).filter((taint) => !toleratesTaint(tolerations, taint));
   if (untolerated.some(({ effect }) => effect === 'NoExecute')) return no;
   return { run: !untolerated.some(({ effect }) => effect === 'NoSchedule'), stay: true };
-}
-
-function matchesTerm(term: V1NodeSelectorTerm, node: Node): boolean {
-  const { matchExpressions = [], matchFields = [] } = term;
-  if (matchExpressions.length === 0 && matchFields.length === 0) return false;
-  const test = (value: string | undefined, operator: string, values: readonly string[]): boolean => {
-    switch (operator) {
-      case 'In':
-        return value !== undefined && values.includes(value);
-      case 'NotIn':
-        return value === undefined || !values.includes(value);
-      case 'Exists':
-        return value !== undefined;
-      case 'DoesNotExist':
-        return value === undefined;
-      case 'Gt':
-        return value !== undefined && Number(value) > Number(values[0]);
-      case 'Lt':
-        return value !== undefined && Number(value) < Number(values[0]);
-      default:
-        return false;
-    }
-  };
-  return (
-    matchExpressions.every(({ key, operator, values = [] }) =>
-      test(ownMember(node.metadata.labels, key), operator, values),
-    ) &&
-    matchFields.every(
-      ({ key, operator, values = [] }) => key === 'metadata.name' && test(node.metadata.name, operator, values),
-    )
-  );
 }
 
 /** The node of a daemon's pod, before and after it is scheduled. */

@@ -1,6 +1,6 @@
 /** Deletes pods that do not tolerate a `NoExecute` taint of their node, or tolerate it only for a time that is over. */
 import { stringifyJson } from '../../../api/codec/json.ts';
-import type { V1Toleration } from '@kubernetes/client-node';
+import { tolerates } from '../../../api/kinds/node-selection.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
@@ -9,14 +9,6 @@ import { nodes, pods } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { indexByNode, podsOn } from './node-lifecycle.ts';
 import type { Taint } from './node-health.ts';
-
-export function tolerates(toleration: V1Toleration, taint: Taint): boolean {
-  const { effect = '', key = '', operator = '', value = '' } = toleration;
-  if (effect !== '' && effect !== taint.effect) return false;
-  if (key !== '' && key !== taint.key) return false;
-  if (key === '') return operator === 'Exists';
-  return operator === 'Exists' || value === (taint.value ?? '');
-}
 
 /** The time at which the pod is evicted, in ms since the epoch; `undefined` for never. The shortest toleration decides. */
 function evictionTime(pod: Pod, taints: readonly Taint[], taintedAtMs: number): number | undefined {

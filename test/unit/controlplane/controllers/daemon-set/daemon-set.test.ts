@@ -1,6 +1,6 @@
 /** Which pods of a daemon set are created and deleted when pods fail, nodes change and updates surge. */
 import assert from 'node:assert/strict';
-import { it } from 'node:test';
+import { describe, it } from 'node:test';
 import { formatTime } from '../../../../../api/machinery/clock.ts';
 import type { DaemonSet, Node, Pod } from '../../../../../api/machinery/kinds.ts';
 import { daemonSets, nodes, pods } from '../../../../../api/machinery/resources.ts';
@@ -9,6 +9,7 @@ import {
   computeDaemonStatus,
   type DaemonInput,
   planDaemons,
+  shouldRun,
 } from '../../../../../controlplane/controllers/daemon-set/daemon-set-core.ts';
 import { runDaemonSets } from '../../../../../controlplane/controllers/daemon-set/daemon-set.ts';
 import { planUpdate } from '../../../../../controlplane/controllers/daemon-set/rolling-update.ts';
@@ -234,4 +235,61 @@ it('the status counts the first pod of a node', () => {
   );
   const { numberReady, updatedNumberScheduled } = computeDaemonStatus(input);
   assert.deepEqual([numberReady, updatedNumberScheduled], [0, undefined]);
+});
+
+describe('a node gets a daemon', () => {
+  const labels = { zone: 'a', cores: '8', version: '1.5', empty: '' };
+  const labeled = { metadata: { name: 'n', labels } } as unknown as Node;
+  const selecting = (spec: object): DaemonSet =>
+    ({ spec: { template: { spec: { containers: [], ...spec } } } }) as unknown as DaemonSet;
+  const requiring = (term: object): DaemonSet =>
+    selecting({
+      affinity: { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [term] } } },
+    });
+  const label = (key: string, operator: string, ...values: string[]): DaemonSet =>
+    requiring({ matchExpressions: [{ key, operator, values }] });
+  const field = (operator: string, ...values: string[]): DaemonSet =>
+    requiring({ matchFields: [{ key: 'metadata.name', operator, values }] });
+
+  for (const [why, set, run] of [
+    ['if nothing is required of it', selecting({}), true],
+    ['if the template names it', selecting({ nodeName: 'n' }), true],
+    ['unless the template names another one', selecting({ nodeName: 'm' }), false],
+    ['if it has the labels of the node selector', selecting({ nodeSelector: { zone: 'a' } }), true],
+    ['unless it has another value', selecting({ nodeSelector: { zone: 'b' } }), false],
+    ['unless the label is a member that every object inherits', selecting({ nodeSelector: { toString: '' } }), false],
+    ['if its label is In the values', label('zone', 'In', 'a', 'b'), true],
+    ['unless its label is NotIn the values', label('zone', 'NotIn', 'a'), false],
+    ['if it lacks a label that is NotIn the values', label('rack', 'NotIn', 'a'), true],
+    ['if a label Exists', label('zone', 'Exists'), true],
+    ['unless a label that must not exist does', label('zone', 'DoesNotExist'), false],
+    ['if its label is greater', label('cores', 'Gt', '4'), true],
+    ['unless its label is not less', label('cores', 'Lt', '8'), false],
+    ['unless the label to compare is no integer', label('version', 'Gt', '1'), false],
+    ['unless the label to compare is empty', label('empty', 'Gt', '-1'), false],
+    ['unless the operator is unknown', label('zone', 'Like', 'b'), false],
+    ['if its name is In the values', field('In', 'n'), true],
+    ['unless its name is NotIn the values', field('NotIn', 'n'), false],
+    ['unless the term is empty', requiring({}), false],
+  ] as const)
+    it(why, () => assert.deepEqual(shouldRun(set, labeled), { run, stay: run }));
+
+  it('only if the daemon tolerates its taints, except those of its pressure and readiness', () => {
+    const tainted = (key: string, effect: string): Node =>
+      ({ metadata: { name: 'n' }, spec: { taints: [{ key, effect }] } }) as unknown as Node;
+    const set = selecting({ tolerations: [{ key: 'own', operator: 'Exists' }] });
+    assert.deepEqual(shouldRun(set, tainted('other', 'NoSchedule')), { run: false, stay: true });
+    assert.deepEqual(shouldRun(set, tainted('other', 'NoExecute')), { run: false, stay: false });
+    assert.deepEqual(shouldRun(set, tainted('other', 'PreferNoSchedule')), { run: true, stay: true });
+    assert.deepEqual(shouldRun(set, tainted('own', 'NoExecute')), { run: true, stay: true });
+    for (const [key, effect] of [
+      ['not-ready', 'NoExecute'],
+      ['disk-pressure', 'NoSchedule'],
+      ['unschedulable', 'NoSchedule'],
+    ] as const)
+      assert.deepEqual(shouldRun(set, tainted(`node.kubernetes.io/${key}`, effect)), { run: true, stay: true });
+    const withoutNetwork = tainted('node.kubernetes.io/network-unavailable', 'NoSchedule');
+    assert.equal(shouldRun(set, withoutNetwork).run, false);
+    assert.equal(shouldRun(selecting({ hostNetwork: true }), withoutNetwork).run, true);
+  });
 });
