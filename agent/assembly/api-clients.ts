@@ -119,7 +119,7 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
   return { client, events, heartbeats, close: () => all.forEach((each) => each.close()) };
 }
 
-/** The kubeconfig names the file that rotation replaces: it was written by the bootstrap, or for the purpose. */
+/** Whether a user of the kubeconfig has the certificate file that the rotation replaces. */
 function usesRotatedPair({ users }: LoadedKubeconfig, certificateDirectory: string): boolean {
   return [...users.values()].some(
     ({ value }) => value['client-certificate'] === currentPath(certificateDirectory, CLIENT_PAIR),
@@ -157,7 +157,7 @@ function rotate(
   );
 }
 
-/** The limits of Kubernetes' own client for zero. */
+/** For 0, the defaults of client-go apply, as in the kubelet. */
 const limits = (qps: number, burst: number): { readonly qps: number; readonly burst: number } => ({
   qps: qps === 0 ? 5 : qps,
   burst: burst === 0 ? 10 : burst,

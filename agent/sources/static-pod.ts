@@ -125,7 +125,7 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
   const uid = isNamed ? pod.metadata.uid : digest([nodeName, source, origin, JSON.stringify(value)]);
   const annotations = {
     ...pod.metadata.annotations,
-    // Like the kubelet's, it is the uid. A uid that the manifest names does not change with the content.
+    // The hash is the uid, as in the kubelet. A uid of the manifest stays when the content changes, so it is no hash.
     [ANNOTATION_CONFIG_HASH]: isNamed ? digest([JSON.stringify(value)]) : uid,
     [ANNOTATION_CONFIG_SOURCE]: source,
     [ANNOTATION_CONFIG_SEEN]: formatTime(clock.now()),

@@ -85,7 +85,7 @@ export const reset: Command = {
     const isDry = parsed.values['dryRun'] === true;
     if (!isDry && process.getuid?.() !== 0) throw new CommandError("run as root: rules, mounts and cgroups are root's");
     const isPurge = parsed.values['purge'] === true;
-    // The units know nothing of a directory that is named.
+    // The units start orchlet with its usual directories, so they stay if another directory is given.
     const steps = [processes, ...(isNamed ? [] : [units]), ...STEPS, ...(isPurge ? [data] : [])];
     if (!isDry && parsed.values['force'] !== true) await confirm(io, isPurge ? dataDirectory : undefined);
     let removed = 0;

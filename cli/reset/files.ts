@@ -71,7 +71,7 @@ export const data: ResetStep = {
       if (!(await isOurs(directory))) {
         found.push({
           text: `${directory}, which does not look like a directory of orchlet`,
-          remove: () => Promise.reject(new Error('remove it by hand if nobody else uses it')),
+          remove: () => Promise.reject(new Error('remove it by hand if no other program uses it')),
         });
         continue;
       }

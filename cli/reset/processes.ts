@@ -17,7 +17,7 @@ export const processes: ResetStep = {
     const found: Leftover[] = [];
     if (agent !== undefined)
       found.push({
-        text: `running pods of process ${agent}, which end by priority`,
+        text: `running pods of process ${agent}, which terminate by priority`,
         remove: () => endPods(agent, rootDirectory, timeoutMs),
       });
     for (const pid of new Set([agent, plane].filter((one) => one !== undefined)))

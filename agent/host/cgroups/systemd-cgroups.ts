@@ -103,7 +103,7 @@ export class SystemdCgroups implements CgroupManager {
   remove(name: string): Promise<void> {
     return this.#changes.run(async () => {
       const { files } = this.#options;
-      // To stop a slice is to kill what runs in it.
+      // Stopping a slice kills all processes in it.
       if (await files.isUsed(name)) return;
       if (this.#given.delete(name) || this.#exists(cgroupPath(name)))
         await this.#call('StopUnit', 'ss', [name, 'replace']).catch((error: unknown) => this.#warn(error));

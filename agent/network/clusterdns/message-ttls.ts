@@ -1,9 +1,9 @@
 /**
- * Reads from a DNS response, without decoding it, how long it may be cached, and where its TTLs are, which shrink with its age
- * (RFC 1035, 2308). The cache calls it. Messages come from name servers of others.
+ * Reads from a DNS response how long it may be cached, and the positions of its TTLs, which shrink with its age (RFC 1035,
+ * 2308). The response is not decoded, because it comes from another name server and may be hostile. The cache calls it.
  */
 export interface MessageTtls {
-  /** How long the response may be cached. */
+  /** How long the response may be cached: the shortest TTL, or that of a denial. */
   readonly seconds: number;
   /** Whether it states that the name, or records of the type, do not exist. */
   readonly isDenial: boolean;
@@ -19,7 +19,10 @@ const NO_SUCH_NAME = 3;
 const SOA = 6;
 const OPT = 41;
 
-/** Returns `undefined` for a response that is malformed, truncated or an error, or denies something for an unlimited time. */
+/**
+ * Returns `undefined` for a response that must not be cached: malformed, truncated, an error, or a denial without the SOA
+ * record that limits it.
+ */
 export function messageTtls(message: Buffer): MessageTtls | undefined {
   if (message.length < HEADER_BYTES) return undefined;
   const flags = message.readUInt16BE(2);

@@ -1,7 +1,7 @@
 /**
  * Caches the responses of other name servers. A response is reused for the same query, byte for byte except its id, so that
- * the options of clients need no interpretation. Equal queries that come meanwhile wait for the same response, which also ends
- * loops: a query that comes back to this server waits for itself, until its time is over.
+ * the options of clients need no interpretation. Equal queries that arrive meanwhile wait for the same response. This also ends
+ * loops: a query that another server sends back to this one waits for itself until it times out.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { answersQuestion, messageTtls } from './message-ttls.ts';
@@ -14,7 +14,7 @@ export interface CacheObserver {
 export interface ResponseCacheOptions {
   readonly clock: Clock;
   readonly observer?: CacheObserver;
-  /** The most responses, and their most bytes. */
+  /** The maximum number of responses, and of their bytes together. */
   readonly most?: { readonly responses: number; readonly bytes: number };
 }
 
@@ -35,7 +35,7 @@ const LONGEST_QUERY_BYTES = 512;
 
 export class ResponseCache {
   readonly #options: ResponseCacheOptions;
-  /** The least recently stored first. */
+  /** In the order in which they were stored, the oldest first. */
   readonly #entries = new Map<string, Entry>();
   readonly #pending = new Map<string, Promise<Buffer>>();
   #bytes = 0;
@@ -92,7 +92,7 @@ export class ResponseCache {
 
   #store(key: string, response: Buffer): void {
     const ttls = messageTtls(response);
-    // A server that sets 0 wants to be asked each time.
+    // A TTL of 0 forbids caching (RFC 1035, section 3.2.1).
     if (ttls === undefined || ttls.seconds === 0) return;
     const storedMs = this.#options.clock.monotonic();
     const seconds = Math.min(MOST_SECONDS, Math.max(LEAST_SECONDS, ttls.seconds));

@@ -1,4 +1,4 @@
-/** Keeps the rules of the pod network on this host as they must be for the ranges and addresses of the nodes. */
+/** Keeps the rules of the pod network on this host in sync with the nodes' ranges and addresses. `PodNetwork` calls it. */
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Cidr } from '../../../api/meta/ip-addresses.ts';
 import type { Nftables } from '../nftables.ts';

@@ -37,7 +37,7 @@ export interface Jump {
   readonly isLast: boolean;
 }
 
-/** Docker drops packets to containers that come from other hosts in the raw table. */
+/** Docker drops packets from other hosts to containers in the raw table, so those of other nodes are accepted before. */
 export function jumps({ bridge }: Pick<RuleInputs, 'bridge'>): readonly Jump[] {
   return [
     { table: 'nat', from: 'POSTROUTING', to: MASQUERADE, isLast: false },
@@ -68,7 +68,7 @@ export function packetRules(inputs: RuleInputs): string {
     ...(bridge === '' ? raw : []),
     '*nat',
     `:${MASQUERADE} - [0:0]`,
-    // A mark that the service proxy has not taken off yet.
+    // The service proxy masquerades packets with its mark.
     `-A ${MASQUERADE} -m mark --mark ${mark}/${mark} -j RETURN`,
     ...cluster.map((to) => `-A ${MASQUERADE} -s ${own} -d ${to} -j ACCEPT`),
     `-A ${MASQUERADE} -s ${own} ! -d ${family === 4 ? '224.0.0.0/4' : 'ff00::/8'} -j MASQUERADE --random-fully`,
@@ -88,8 +88,8 @@ export function packetRules(inputs: RuleInputs): string {
 /**
  * Drops packets with the address of a pod that do not arrive over the link of pods: a sender that reaches this host could
  * otherwise pass its firewall and network policies. The reverse path filter of the kernel is off on many hosts.
- * Pods may forge their source too (`NET_RAW`): where there is a tunnel, what has the address of another node's pod is not
- * forwarded to other nodes.
+ * Pods may forge their source too (`NET_RAW`): with a tunnel, packets with the address of another node's pod that do not come
+ * from the tunnel are not forwarded.
  */
 function spoofed({ range, peerRanges, tunnel, uplink }: RuleInputs): string[] {
   const own = formatCidr(range);
@@ -100,7 +100,7 @@ function spoofed({ range, peerRanges, tunnel, uplink }: RuleInputs): string[] {
   ];
 }
 
-/** Joins neighbors: the ranges of a cluster of many nodes become few. The addresses are exactly those of the ranges. */
+/** Joins adjacent ranges, so that a cluster of many nodes has few. The result has exactly the addresses of the ranges. */
 export function mergedRanges(ranges: readonly Cidr[]): Cidr[] {
   const sorted = ranges.toSorted((a, b) =>
     a.base < b.base ? -1 : a.base > b.base ? 1 : a.prefixLength - b.prefixLength,

@@ -186,7 +186,7 @@ function isolationSets(family: AddressFamily, { ingress, egress }: CompiledPolic
   ];
 }
 
-/** Packets that belong to no connection cannot be judged, so that isolated pods neither send nor receive them. */
+/** Packets that belong to no connection match no rule of peers, so isolated pods neither send nor receive them. */
 function untrackedChain(): string {
   return block('chain', 'untracked', [
     `icmpv6 type { ${NEIGHBOR_DISCOVERY} } accept`,

@@ -6,7 +6,7 @@ import { fromLabelSelector, type Selector } from '../../../api/meta/selector.ts'
 import { type AddressRange, addressRange, ALL_ADDRESSES, blockRanges } from './address-ranges.ts';
 import type { PolicyInputs, PolicyPeer, PolicyPod } from './policy-inputs.ts';
 
-/** What is left of the steps of a namespace. */
+/** The steps that the policies of one namespace may still take. */
 export class Budget {
   #left: number;
 

@@ -242,7 +242,7 @@ export class PolicyEnforcer {
 
   async #apply(): Promise<void> {
     const { clock } = this.#options;
-    // Without a pod that waits, the rules in the kernel are the better ones until the cluster has been read.
+    // Until the cluster has been read, the rules in the kernel are newer than the stored state. Only a waiting pod needs rules.
     if (!this.#follows && this.#waiters.length === 0) {
       this.#changedMs = undefined;
       return;

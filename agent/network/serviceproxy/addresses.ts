@@ -16,7 +16,7 @@ export const familyOf = (address: string): Family => (address.includes(':') ? 'I
 /** Ranges that contain the source address of no packet. */
 const NOWHERE = { IPv4: '0.0.0.0/32', IPv6: '::/128' } as const;
 
-/** Returns the one spelling of the address, or `undefined` if the text is no address of this family. */
+/** Returns the canonical form of the address, or `undefined` if the text is no address of this family. */
 export function canonicalAddress(text: string, family: Family): string | undefined {
   if (family === 'IPv6')
     return isIPv6(text) && !text.includes('%') ? new URL(`http://[${text}]`).hostname.slice(1, -1) : undefined;
@@ -40,7 +40,7 @@ export function canonicalRange(text: string, family: Family): string | undefined
     : NOWHERE[family];
 }
 
-/** Whether the range contains the address; both have their one spelling. */
+/** Whether the range contains the address. Both are in canonical form. */
 export function isWithin(address: string, range: string): boolean {
   const [cidr, ip] = [parseCidr(range), parseIp(address)];
   return cidr !== undefined && ip !== undefined && cidrContains(cidr, ip);

@@ -102,7 +102,7 @@ const published = ({ servingKeys, listeningPorts }: PublishedFacts): Readonly<Re
 
 type PublishedFacts = Pick<NodeFacts, 'servingKeys' | 'listeningPorts'>;
 
-/** Returns the patch of the node's annotations, or `undefined` if they are as they should be. Null removes one. */
+/** Returns the patch of the node's annotations, or `undefined` if nothing differs. Null removes an annotation. */
 export function annotationChanges(
   { metadata }: NodeObject,
   facts: PublishedFacts,
@@ -146,13 +146,13 @@ function setCapacity(status: NodeStatus, facts: NodeFacts): void {
   }
   Object.assign(amounts, facts.deviceCapacity.capacity);
   Object.assign(allocatable, facts.deviceCapacity.allocatable);
-  // Extended resources stay that others wrote into the capacity, and pods may have all of them.
+  // Other programs may write extended resources into the capacity. They stay, and are allocatable completely.
   const others = foreign(status.capacity);
   status.capacity = { ...others, ...amounts };
   status.allocatable = { ...others, ...allocatable };
 }
 
-/** Nothing is less than nothing. */
+/** Formats thousandths of a core. A reservation above the capacity leaves 0, not a negative number. */
 function milli(value: number): string {
   const amount = Math.max(0, value);
   return amount % 1000 === 0 ? String(amount / 1000) : `${amount}m`;

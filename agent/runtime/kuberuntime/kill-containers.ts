@@ -33,7 +33,7 @@ export interface KillRequest {
   readonly id: ContainerId;
   readonly name?: string;
   readonly podIp: string;
-  /** '' for the usual message of the event. */
+  /** The message of the event; empty for the kubelet's usual one. */
   readonly message: string;
   /** Overrides the pod's grace period. */
   readonly gracePeriodSeconds?: number;

@@ -19,7 +19,7 @@ export interface EtcdCompactorOptions {
   readonly signal: AbortSignal;
 }
 
-/** What a server knows of the last compaction: its number, and the newest revision at that time. */
+/** What a server has read at its last turn: the version of the key `compact_rev_key`, and the newest revision of etcd. */
 interface Turn {
   readonly version: number;
   readonly revision: number;

@@ -38,7 +38,7 @@ export interface Contents {
 
 const LIST_PAGE = 500;
 const WRITERS = 64;
-/** What kube-apiserver gives events by default (`--event-ttl`). */
+/** How long kube-apiserver keeps events by default (`--event-ttl`). */
 const EVENT_SECONDS = 3600;
 const EVENTS = '/core/events/';
 const PROGRESS_EVERY = 1000;
@@ -53,7 +53,7 @@ export async function contentsOf(storage: Storage): Promise<Contents> {
 }
 
 export interface Copied extends Contents {
-  /** By how much the newest revision of etcd is below that of the storage. */
+  /** The difference between the newest revision of the storage and that of etcd; 0 if etcd has reached it. */
   readonly missingRevisions: number;
 }
 

@@ -62,7 +62,8 @@ describe('an inventory', () => {
     await inventory.write(client);
     await inventory.write(client);
     assert.equal(client.calls.length, 1, 'what has not changed is not written again');
-    assert.deepEqual((client.calls[0]?.patch as KubeObject)['data'], {
+    const patch = client.calls[0]?.patch as { readonly data?: unknown } | undefined;
+    assert.deepEqual(patch?.data, {
       path: PATH,
       installation: 'here',
       objects: JSON.stringify(entry),
