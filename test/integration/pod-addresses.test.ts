@@ -6,7 +6,6 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { isIPv4 } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -16,8 +15,8 @@ import { bridgePorts } from '../../agent/network/podaddresses/pod-interface.ts';
 import { hostNftables } from '../../agent/network/nftables.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { ipBytes } from '../../api/pki/names.ts';
 import { until } from '../until.ts';
+import { checksum, ip, packet } from './raw-packets.ts';
 import { run } from './running-cluster.ts';
 
 const NODE = `orcad${process.pid}`;
@@ -55,22 +54,6 @@ bind($s, pack("SnlSCCa8", 17, 3, $i, 0, 0, 0, "")) or die $!;
 for (@ARGV) { defined send($s, pack("H*", $_), 0) or die $! }`;
 
 const hex = (mac: string): string => mac.replaceAll(':', '');
-const ip = (address: string): string => ipBytes(address).toString('hex');
-const checksum = (data: Buffer): string => {
-  let sum = 0;
-  for (let at = 0; at < data.length; at += 2) sum += data.readUInt16BE(at);
-  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >>> 16);
-  return (~sum & 0xffff).toString(16).padStart(4, '0');
-};
-
-/** A UDP packet without a payload, with the type of its frame. */
-function packet(from: string, to: string): string {
-  const udp = '0001000200080000';
-  if (!isIPv4(from)) return `86dd60000000000811ff${ip(from)}${ip(to)}${udp}`;
-  const header = (sum: string): string => `4500001c00000000ff11${sum}${ip(from)}${ip(to)}`;
-  return `0800${header(checksum(Buffer.from(header('0000'), 'hex')))}${udp}`;
-}
-
 const arpReply = (of: string, mac: string, to: { readonly ip: string; readonly mac: string }): string =>
   `08060001080006040002${hex(mac)}${ip(of)}${hex(to.mac)}${ip(to.ip)}`;
 
@@ -168,6 +151,7 @@ describe('the addresses of pods on one bridge', { skip, timeout: 120_000 }, () =
     'an IPv4 packet of nobody': () => arrives(packet(FREE[0], other.ips[0]), `ip saddr ${FREE[0]}`),
     'an IPv6 packet of nobody': () => arrives(packet(FREE[1], other.ips[1]), `ip6 saddr ${FREE[1]}`),
     'a packet of the node': () => arrives(packet(NODE_IPS[0], other.ips[0]), `ip saddr ${NODE_IPS[0]}`),
+    'an IPv6 packet without a source': () => arrives(packet('::', other.ips[1]), 'ip6 saddr :: meta l4proto udp'),
     'a packet from the link-local address of another pod': () =>
       arrives(packet(linkLocal(victim), other.ips[1]), `ip6 saddr ${linkLocal(victim)}`),
     'a frame with the hardware address of another pod': () =>
@@ -195,6 +179,11 @@ describe('the addresses of pods on one bridge', { skip, timeout: 120_000 }, () =
       poisons(attacker.ips[0], arpReply(attacker.ips[0], attacker.mac, { ip: NODE_IPS[0], mac: nodeMac })),
     'a neighbor advertisement': () =>
       poisons(attacker.ips[1], advertisement(attacker.ips[1], attacker.mac, attacker.ips[1])),
+    'the question whether an IPv6 address is free': () =>
+      arrives(
+        neighborMessage(135, '::', 'ff02::1:ff00:2', `00000000${ip(attacker.ips[1])}`),
+        'ip6 saddr :: icmpv6 type nd-neighbor-solicit',
+      ),
     'the question whether an address is free': () =>
       arrives(
         `08060001080006040001${hex(attacker.mac)}${ip('0.0.0.0')}${'00'.repeat(6)}${ip(attacker.ips[0])}`,

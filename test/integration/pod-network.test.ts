@@ -13,10 +13,15 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import { jsonFormat } from '../../api/machinery/object-format.ts';
 import { nodes } from '../../api/machinery/resources.ts';
 import { removePodNetwork } from '../../agent/network/podnetwork/remove-pod-network.ts';
+import type { PolicyPod } from '../../agent/network/policy/policy-inputs.ts';
 import { CASES, isAllowed, type Probe } from '../unit/agent/network/policy/policy-cases.ts';
 import { until } from '../until.ts';
 import { skipWithoutNamespaces } from './namespaced-nodes.ts';
 import { PodsOfHosts } from './pods-of-hosts.ts';
+import { packet } from './raw-packets.ts';
+
+/** The identifier of the agents' VXLAN. */
+const VXLAN_ID = (7842).toString(16).padStart(6, '0');
 
 /** Policies without addresses, which differ from run to run. */
 const POLICIES = ['default deny in both directions', 'a named port with egress', 'both sides at once'];
@@ -72,6 +77,36 @@ describe(
         assert.match(links, /orchlet\.vxlan/);
         assert.match(node.exec('ip', ['link', 'show', 'dev', 'orchlet.pods']), /mtu 1450/);
       }
+    });
+
+    test('a node sends through the tunnel with the addresses of its own pods alone', async () => {
+      const [a, b] = cluster.host.nodes;
+      const [target, own, others] = ['a', 'b', 'c'].map((name) => cluster.podOn(name));
+      assert.ok(a && b && target && own && others);
+      const mac = /link\/ether (\S+)/.exec(a.exec('ip', ['link', 'show', 'orchlet.vxlan']))?.[1] ?? '';
+      const seen = 'table inet seen { chain in { type filter hook prerouting priority -300; }; }';
+      /** Sends an encapsulated packet of UDP, and returns whether it leaves the tunnel. */
+      const arrives = async (family: 0 | 1, source: PolicyPod): Promise<boolean> => {
+        const [from = '', to = ''] = [source.ips[family], target.ips[family]];
+        a.exec('nft', [
+          `${seen}; flush chain inet seen in; add rule inet seen in iifname orchlet.vxlan ip${family === 0 ? '' : '6'} saddr ${from} udp dport 2 counter`,
+        ]);
+        const frame = `08000000${VXLAN_ID}00${mac.replaceAll(':', '')}020000000001${packet(from, to)}`;
+        const script = `const s = require('node:dgram').createSocket('udp4');
+          s.send(Buffer.from('${frame}', 'hex'), 8472, '${a.address}', () => s.close());`;
+        b.exec(process.execPath, ['-e', script]);
+        await systemClock.sleep(200);
+        return !a.exec('nft', ['list', 'table', 'inet', 'seen']).includes('packets 0 ');
+      };
+      for (const family of [0, 1] as const) {
+        assert.ok(await arrives(family, own), 'a packet of its own pod');
+        assert.ok(!(await arrives(family, others)), 'a packet of a pod of another node');
+        assert.ok(!(await arrives(family, target)), 'a packet of a pod of the node that receives it');
+      }
+      // The agent writes it again.
+      a.exec('nft', ['delete', 'table', 'inet', 'orchlet_pod_network']);
+      assert.ok(await arrives(0, others), 'without the rules of the tunnel it arrives');
+      a.exec('nft', ['delete', 'table', 'inet', 'seen']);
     });
 
     let probed = 0;

@@ -52,6 +52,10 @@ export function addressScript(table: string, interfaces: readonly PodInterface[]
   ].join('\n')}`;
 }
 
+/** What a host sends from `::` before it has an address: the question whether it is free, and reports of groups. */
+const FROM_NOWHERE =
+  'nd-neighbor-solicit, nd-router-solicit, mld-listener-report, mld-listener-done, mld2-listener-report';
+
 /** Frames of other protocols are dropped: those with a VLAN tag could carry any address to the host. */
 function portChain({ index, mac, addresses }: PodInterface): string[] {
   const own = addresses.flatMap((text) => parseIp(text) ?? []);
@@ -67,7 +71,8 @@ function portChain({ index, mac, addresses }: PodInterface): string[] {
     '    icmpv6 type { nd-router-advert, nd-redirect } drop',
     // The target of a neighbor advertisement, which older releases of nft have no name for.
     `    icmpv6 type nd-neighbor-advert ${targets.length === 0 ? '' : `@th,64,128 != { ${targets.join(', ')} } `}drop`,
-    `    ip6 saddr != { ${['::', ...ipv6].join(', ')} } drop`,
+    `    ip6 saddr :: icmpv6 type { ${FROM_NOWHERE} } accept`,
+    ipv6.length === 0 ? '    ether type ip6 drop' : `    ip6 saddr != { ${ipv6.join(', ')} } drop`,
     '    ether type { arp, ip, ip6 } accept',
     '    drop',
     '  }',

@@ -102,8 +102,7 @@ export class NodeRules {
   /** Runs before the link is created. Where nft does not work, the network works without this protection. */
   async guard(peers: readonly Peer[]): Promise<void> {
     const { mode, port, nft, logger } = this.#options;
-    const addresses = peers.flatMap((peer) => peer.addresses);
-    const script = mode === 'vxlan' && addresses.length > 0 ? guardScript(port, addresses) : '';
+    const script = mode === 'vxlan' && peers.length > 0 ? guardScript(port, peers) : '';
     try {
       if (this.#guarded === script && (script === '' || (await nft.hasTable(GUARD_TABLE)))) return;
       await (script === '' ? nft.remove(GUARD_TABLE) : nft.run(script));

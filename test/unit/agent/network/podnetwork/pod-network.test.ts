@@ -305,6 +305,18 @@ describe('the pod network of a node', () => {
     one.stop.abort();
   });
 
+  it('admits from a node the addresses of its own pods alone, inside of its packets', async () => {
+    const one = await started();
+    await one.client.create(nodes, '', nodeObject('b', 2));
+    await settle(one);
+    const script = one.state.guards.at(-1) ?? '';
+    assert.match(script, /192\.0\.2\.2 : goto peer_0/);
+    // 10.244.2.0/24 and 192.0.2.2.
+    const sources = /@th,224,16 0x0800 @th,336,24 0xaf402 accept\n.*@th,336,32 0xc0000202 accept\n {4}drop/;
+    assert.match(script, sources);
+    one.stop.abort();
+  });
+
   it('forwards nothing of pods to the port of the tunnel of another node', async () => {
     const one = await started();
     await one.client.create(nodes, '', nodeObject('b', 2));
