@@ -1,11 +1,12 @@
 /** Serves `log`: passes the agent's response on as text or as WebSocket messages. An error of the agent becomes a Status. */
-import { text } from 'node:stream/consumers';
 import { newInternalError, newStatusError } from '../../../api/meta/status-error.ts';
 import type { Rest } from '../../model/rest.ts';
 import type { ApiRequest } from '../request.ts';
-import { type OpenTarget, passBody, requestTarget } from './passed-response.ts';
+import { beginningOf, type OpenTarget, passBody, requestTarget } from './passed-response.ts';
 
 const MAX_REASON_CHARS = 2048;
+/** A character has four bytes at most. */
+const MAX_REASON_BYTES = 4 * MAX_REASON_CHARS;
 
 /** Streams a log of the agent to the client, by HTTP or by WebSocket. Throws the error of the agent as a Status. */
 export async function streamLog(request: ApiRequest, rest: Rest, target: OpenTarget): Promise<void> {
@@ -22,7 +23,7 @@ export async function streamLog(request: ApiRequest, rest: Rest, target: OpenTar
   });
   const status = message.statusCode ?? 500;
   if (status < 200 || status > 206) {
-    const reason = (await text(message)).slice(0, MAX_REASON_CHARS).trim();
+    const reason = (await beginningOf(message, MAX_REASON_BYTES)).slice(0, MAX_REASON_CHARS).trim();
     throw refusal(status, reason, rest, request.info.parts[1] ?? '');
   }
   const upgrade = webSocket === undefined ? undefined : request.exchange.takeUpgrade();

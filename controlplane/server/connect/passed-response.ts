@@ -3,9 +3,13 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import { writeOut } from '../../../api/machinery/back-pressure.ts';
 import { type Dialer, DialRefusedError, type Purpose } from '../../../api/machinery/dialer.ts';
+import { GatheredBytes } from '../../../api/machinery/gathered-bytes.ts';
 import { newBadRequest, newServiceUnavailable } from '../../../api/meta/status-error.ts';
 import type { ConnectTarget, Origin } from '../../model/rest.ts';
 import type { Exchange } from '../exchange.ts';
+
+/** The size in which arrived chunks are written together. */
+const WRITTEN_BYTES = 16 * 1024;
 
 /** TLS settings of one connection to a target. */
 export interface TargetTls {
@@ -104,13 +108,26 @@ async function sendBody(request: ClientRequest, body: AsyncIterable<Buffer> | un
   request.end();
 }
 
-/** Resolves when the body is passed on, or the client is disconnected. */
+/**
+ * Resolves when the body is passed on, or the client is disconnected. What has arrived is written at once: a chunk of one byte
+ * that waits for a slow client costs as much as a large one.
+ */
 export function passBody(message: Readable, exchange: Exchange): Promise<void> {
   return new Promise((resolve) => {
-    message.on('data', (chunk: Buffer) => {
-      if (!exchange.write(chunk)) message.pause();
+    let waits = false;
+    const pass = (): void => {
+      while (!waits) {
+        // Without a size Node.js returns one chunk, and a size above that of its buffer makes the buffer larger.
+        const arrived = message.read(Math.min(message.readableLength, WRITTEN_BYTES)) as Buffer | null;
+        if (arrived === null) return;
+        waits = !exchange.write(arrived);
+      }
+    };
+    message.on('readable', pass);
+    exchange.onDrain(() => {
+      waits = false;
+      pass();
     });
-    exchange.onDrain(() => message.resume());
     exchange.onClose(() => {
       message.destroy();
       resolve();
@@ -124,4 +141,14 @@ export function passBody(message: Readable, exchange: Exchange): Promise<void> {
       resolve();
     });
   });
+}
+
+/** Resolves to the beginning of a body, and closes the connection: the target decides how long the body is. */
+export async function beginningOf(message: Readable, mostBytes: number): Promise<string> {
+  const gathered = new GatheredBytes();
+  for await (const part of message as AsyncIterable<Buffer>) {
+    gathered.push(part);
+    if (gathered.size >= mostBytes) break;
+  }
+  return gathered.take().subarray(0, mostBytes).toString('utf8');
 }

@@ -1,6 +1,6 @@
 /** Tunnels, logs and proxies to a target, through the port of the server. */
 import assert from 'node:assert/strict';
-import { createServer, type IncomingMessage, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { once } from 'node:events';
@@ -43,6 +43,20 @@ function subresource(name: string, plain: boolean): Rest {
   };
 }
 
+/** Writes as long as somebody reads, and counts what was written. */
+let writtenBytes = 0;
+function writeWithoutEnd(response: ServerResponse): void {
+  const part = Buffer.alloc(64 * 1024, 'x');
+  response.on('error', () => undefined);
+  const write = (): void => {
+    if (response.destroyed || writtenBytes > 256 * 1024 * 1024) return;
+    writtenBytes += part.length;
+    if (response.write(part)) setImmediate(write);
+    else response.once('drain', write);
+  };
+  write();
+}
+
 const PAGE = '<html>é <a href="/rewriteme">test</a></html>';
 
 before(async () => {
@@ -52,6 +66,7 @@ before(async () => {
     request.on('end', () => {
       seen.push({ url: request.url ?? '', headers: request.headers, body: Buffer.concat(chunks).toString() });
       if (request.url?.endsWith('/missing') === true) response.writeHead(404).end('container is gone');
+      else if (request.url?.endsWith('/endless') === true) writeWithoutEnd(response.writeHead(500));
       else if (request.url?.endsWith('/moved') === true) response.writeHead(302, { location: '/proxy/p/there' }).end();
       else if (request.url?.endsWith('/page') === true)
         response.writeHead(200, { 'content-type': 'text/html; charset=utf-8' }).end(PAGE);
@@ -159,6 +174,13 @@ test('logs are streamed as text, and what the agent refuses is a Status', async 
   const refused = await fake.json('GET', '/api/v1/namespaces/n/pods/missing/log');
   assert.equal(refused.status, 404);
   assert.equal(refused.body['message'], 'container is gone');
+});
+
+test('of an error of the agent that has no end, the beginning is read', async () => {
+  const refused = await fake.json('GET', '/api/v1/namespaces/n/pods/endless/log');
+  assert.equal(refused.status, 500);
+  assert.match(String(refused.body['message']), /^Internal error occurred: x{2000}|^x{2000}/);
+  assert.ok(writtenBytes < 16 * 1024 * 1024, `${writtenBytes} bytes`);
 });
 
 for (const [protocol, isBase64] of [
