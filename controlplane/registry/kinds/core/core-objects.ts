@@ -155,9 +155,8 @@ const CONFIG_KEYS: ReadonlyMap<string, string> = new Map(
 function mergeStringData(object: Secret): void {
   const { stringData } = object;
   if (stringData === undefined) return;
-  for (const [key, text] of Object.entries(stringData)) {
-    object.data = { ...object.data, [key]: Buffer.from(text ?? '').toString('base64') };
-  }
+  const encoded = Object.entries(stringData).map(([key, text]) => [key, Buffer.from(text ?? '').toString('base64')]);
+  if (encoded.length > 0) object.data = { ...object.data, ...Object.fromEntries(encoded) };
   delete object.stringData;
 }
 

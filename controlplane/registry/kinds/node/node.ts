@@ -9,11 +9,11 @@ import {
   resourceNameErrors,
   resourceValueErrors,
 } from '../../../../api/kinds/resource-validation.ts';
+import { stringifyJson } from '../../../../api/codec/json.ts';
 import { tolerationErrors } from '../../../../api/kinds/scheduling-validation.ts';
 import { DEPRECATED_LABELS } from '../../../../api/kinds/pod-warnings.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { duplicate, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
-import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { dnsLabelErrors } from '../../../../api/meta/names.ts';
 import { validateLabels } from '../../../../api/meta/selector.ts';
 import { runtimeClassColumns } from './columns.ts';
@@ -53,9 +53,12 @@ function schedulingErrors(scheduling: Scheduling): FieldError[] {
     const operator = error.type === 'FieldValueNotSupported' && error.field.endsWith('.operator');
     errors.push(operator ? unsupportedValue(error.field, error.value, OPERATORS) : error);
   }
+  const seen = new Set<string>();
   for (const [index, toleration] of tolerations.entries()) {
-    if (tolerations.slice(0, index).some((before) => semanticEqual(before, toleration)))
-      errors.push(duplicate(`${path}[${index}]`, toleration));
+    const { key = '', operator = '', value = '', effect = '', tolerationSeconds: seconds = null } = toleration;
+    const text = stringifyJson([key, operator, value, effect, seconds]);
+    if (seen.has(text)) errors.push(duplicate(`${path}[${index}]`, toleration));
+    seen.add(text);
   }
   return errors;
 }

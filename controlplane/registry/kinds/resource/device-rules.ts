@@ -198,5 +198,10 @@ export function bindingConditionErrors(bound: readonly string[], failed: readonl
 }
 
 function repeated(field: string, items: readonly string[]): FieldError[] {
-  return items.flatMap((item, index) => (items.indexOf(item) < index ? [duplicate(`${field}[${index}]`, item)] : []));
+  const seen = new Set<string>();
+  return items.flatMap((item, index) => {
+    const isRepeated = seen.has(item);
+    seen.add(item);
+    return isRepeated ? [duplicate(`${field}[${index}]`, item)] : [];
+  });
 }

@@ -2,6 +2,7 @@
 import type { V1StorageClass, V1VolumeAttributesClass } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { duplicate, tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
+import { stringifyJson } from '../../../../api/codec/json.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { validateLabelName } from '../../../../api/meta/selector.ts';
@@ -38,20 +39,21 @@ type StorageClass = Kind<
 function topologyErrors(topologies: StorageClass['allowedTopologies']): FieldError[] {
   const errors: FieldError[] = [];
   // kube-apiserver treats an empty term as a duplicate of the missing one.
-  const seen: unknown[] = [{}];
+  const seen = new Set(['[]']);
   for (const [index, term] of (topologies ?? []).entries()) {
     const at = `allowedTopologies[${index}].matchLabelExpressions`;
     const keys = new Set<string>();
-    const values: Record<string, string[]> = {};
+    const values = new Map<string, readonly string[]>();
     for (const [place, expression] of (term.matchLabelExpressions ?? []).entries()) {
       const { key = '', values: list = [] } = expression;
       errors.push(...topologyExpressionErrors(key, list, `${at}[${place}]`));
       if (keys.has(key)) errors.push(duplicate(`${at}[${place}].key`, key));
       keys.add(key);
-      values[key] = [...list].sort();
+      values.set(key, [...list].sort());
     }
-    if (seen.some((other) => jsonEqual(other, values))) errors.push(duplicate(at, ''));
-    seen.push(values);
+    const text = stringifyJson([...values].sort(([a], [b]) => (a < b ? -1 : 1)));
+    if (seen.has(text)) errors.push(duplicate(at, ''));
+    seen.add(text);
   }
   return errors;
 }
@@ -59,8 +61,11 @@ function topologyErrors(topologies: StorageClass['allowedTopologies']): FieldErr
 function topologyExpressionErrors(key: string, values: readonly string[], at: string): FieldError[] {
   const errors: FieldError[] = [];
   if (values.length === 0) errors.push(required(`${at}.values`));
-  for (const [index, value] of values.entries())
-    if (values.indexOf(value) !== index) errors.push(duplicate(`${at}.values[${index}]`, value));
+  const seen = new Set<string>();
+  for (const [index, value] of values.entries()) {
+    if (seen.has(value)) errors.push(duplicate(`${at}.values[${index}]`, value));
+    seen.add(value);
+  }
   errors.push(...validateLabelName(key, `${at}.key`));
   return errors;
 }
