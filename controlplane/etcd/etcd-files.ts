@@ -2,8 +2,8 @@
  * The files of a member of etcd that this control plane runs, below `<data-dir>/etcd`: certificates, the record of the member,
  * and the data of etcd. Only the owner can read keys and data.
  *
- * etcd has a CA of its own: whoever has a certificate of it reads and writes everything, which holds for no certificate of the
- * cluster's CA. Certificates live as long as that CA, because its key is beside them.
+ * etcd has a CA of its own, because every client with a certificate of that CA may read and write everything. Certificates are
+ * valid as long as the CA, because its key is in the same directory.
  */
 import { join } from 'node:path';
 import { parseJson, stringifyJson } from '../../api/codec/json.ts';
@@ -11,7 +11,7 @@ import type { GrpcTls } from '../../api/grpc/grpc-channel.ts';
 import { type Authority, ensureAuthority, ensureCertificate, type Wanted } from '../pki/authority.ts';
 import { readIfThere, writeFileAtomic } from '../pki/files.ts';
 
-/** The common name of the certificates with which members connect to each other. Those of clients have another one. */
+/** The common name of the certificates with which members connect to each other. etcd refuses other names there. */
 export const PEER_NAME = 'orchlet-etcd-peer';
 const CLIENT_NAME = 'orchlet-etcd-client';
 const SERVER_NAME = 'orchlet-etcd-server';
@@ -42,7 +42,10 @@ export type CertificateName = 'ca' | 'server' | 'peer' | 'client';
 export const certificatePath = ({ pki }: EtcdPaths, name: CertificateName): string => join(pki, `${name}.crt`);
 export const keyPath = ({ pki }: EtcdPaths, name: CertificateName): string => join(pki, `${name}.key`);
 
-/** Issues what is missing: the CA, and the certificates of a member that others reach at `address`. */
+/**
+ * Issues what is missing: the CA, and the certificates of a member that others reach at `address`. Resolves to the credentials
+ * of a client.
+ */
 export async function ensureEtcdCertificates(paths: EtcdPaths, address: string, nowMs: number): Promise<GrpcTls> {
   const ca = await ensureAuthority(paths.pki, 'ca', 'orchlet-etcd-ca', nowMs);
   const names = { dns: ['localhost'], ip: [...new Set(['127.0.0.1', address])] };
@@ -81,7 +84,7 @@ export async function readEtcdClient(paths: EtcdPaths): Promise<GrpcTls | undefi
   return { ca: Buffer.from(ca), cert: Buffer.from(cert), key: Buffer.from(key) };
 }
 
-/** What a member was set up with. It stays the same until its data are removed. */
+/** The record of a member, which stays the same until its data are removed. */
 export interface MemberRecord {
   /** Unique among all members that the cluster ever had: etcd refuses a name of a removed member that comes back. */
   readonly name: string;
@@ -95,6 +98,7 @@ export interface MemberRecord {
   readonly isJoined: boolean;
 }
 
+/** Resolves to `undefined` if no member was set up. Throws if the record is damaged. */
 export async function readMember(paths: EtcdPaths): Promise<MemberRecord | undefined> {
   const text = await readIfThere(paths.member);
   if (text === undefined) return undefined;

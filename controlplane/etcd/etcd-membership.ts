@@ -10,7 +10,7 @@ import { type EtcdMember, EtcdMembers, type EtcdStatus } from '../storage/etcd/e
 
 export interface MemberHealth {
   readonly member: EtcdMember;
-  /** What the member itself answered; `undefined` if it did not. */
+  /** The status that the member itself reports; `undefined` if it does not answer. */
   readonly status: EtcdStatus | undefined;
 }
 
@@ -35,11 +35,12 @@ export function findMember(members: readonly EtcdMember[], text: string): EtcdMe
   return members.find(isIt) ?? (byAddress.length === 1 ? byAddress[0] : undefined);
 }
 
+/** The identifier as etcdctl prints it. */
 export const hexId = (id: string): string => BigInt(id).toString(16);
 
 const STATUS_MS = 3000;
 
-/** Asks each member for its status. */
+/** Reads the status of each member from itself. A member that does not answer within three seconds has none. */
 export async function healthOf(members: readonly EtcdMember[], tls: GrpcTls): Promise<readonly MemberHealth[]> {
   return Promise.all(
     members.map(async (member): Promise<MemberHealth> => {

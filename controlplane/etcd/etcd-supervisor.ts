@@ -1,10 +1,10 @@
 /**
- * Runs etcd as a child process: starts it again when it exits, and ends it when the control plane closes.
+ * Runs etcd as a child process: starts it again when it exits, and stops it when the control plane closes.
  * `start/embedded-etcd.ts` starts it.
  *
- * A control plane that is killed leaves its etcd behind, which goes on as a member. The next start ends that process by the
- * file of its identifier before it starts another one, because two cannot have the same data. etcd logs to a file: a pipe
- * would break with the control plane, and a Go program that writes to a broken pipe is killed.
+ * The etcd of a control plane that is killed goes on as a member. The next start finds it by the file of its process id, and
+ * stops it before it starts another one, because two cannot have the same data. etcd logs to a file: a pipe would break with
+ * the control plane, and a Go program that writes to a broken pipe is killed.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -56,9 +56,9 @@ export class EtcdSupervisor {
     return (await tailOf(this.#options.logFile)).trim().split('\n').at(-1) ?? '';
   }
 
-  /** Ends what an earlier process left behind, and starts etcd. Resolves before it answers. */
+  /** Stops the etcd of an earlier control plane, and starts another one. Resolves before it answers. Throws `StartError`. */
   async start(): Promise<void> {
-    await endLeftBehind(this.#options);
+    await stopLeftBehind(this.#options);
     this.#running = this.#supervise();
     const { logger } = this.#options;
     background(this.#running, { logger, what: 'Running etcd' });
@@ -84,19 +84,19 @@ export class EtcdSupervisor {
     const backoff = new Backoff(RESTART);
     while (!this.#stop.signal.aborted) {
       const startedMs = clock.monotonic();
-      const how = await this.#runOnce();
+      const exit = await this.#runOnce();
       if (this.#stop.signal.aborted) return;
       if (REMOVED.test(await tailOf(this.#options.logFile))) {
         onRemoved(new Error('this member was removed from the etcd cluster: remove its data to join again'));
         return;
       }
       if (clock.monotonic() - startedMs > STEADY_MS) backoff.reset();
-      logger.error({ how, lastLine: await this.lastLine() }, 'etcd exited and is started again');
+      logger.error({ exit, lastLine: await this.lastLine() }, 'etcd exited and is started again');
       await pause(clock, backoff.next(), this.#stop.signal);
     }
   }
 
-  /** Resolves to how the process ended. */
+  /** Resolves to the exit code or the signal of the process, as text. */
   async #runOnce(): Promise<string> {
     const { binary, arguments: given, pidFile } = this.#options;
     const child = spawn(binary, given, { stdio: 'ignore', env: ownEnvironment() });
@@ -147,7 +147,7 @@ function ownEnvironment(): NodeJS.ProcessEnv {
 }
 
 /** Throws a StartError while another control plane runs the process. */
-async function endLeftBehind({ pidFile, dataDirectory, clock, logger }: EtcdSupervisorOptions): Promise<void> {
+async function stopLeftBehind({ pidFile, dataDirectory, clock, logger }: EtcdSupervisorOptions): Promise<void> {
   const pid = Number((await readFile(pidFile, 'utf8').catch(() => '')).trim());
   if (!Number.isInteger(pid) || pid <= 1 || !(await isEtcdOf(pid, dataDirectory))) return;
   const parent = await parentOf(pid);
@@ -159,7 +159,7 @@ async function endLeftBehind({ pidFile, dataDirectory, clock, logger }: EtcdSupe
     throw new StartError(
       `process ${parent} runs the etcd of ${dataDirectory}: stop it first, or give another --data-dir`,
     );
-  logger.warn({ pid }, 'An etcd that an earlier process left behind is stopped');
+  logger.warn({ pid }, 'Stopping the etcd of an earlier control plane');
   process.kill(pid, 'SIGTERM');
   const end = clock.monotonic() + STOP_MS;
   while (await isEtcdOf(pid, dataDirectory)) {

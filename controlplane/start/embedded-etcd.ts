@@ -144,13 +144,13 @@ function argumentsOf(member: MemberRecord, paths: EtcdPaths, local: string): rea
   ];
 }
 
-/** A member without a vote refuses most requests, so that the others are asked. */
+/** Waits until the member has a vote. A member without one refuses most requests, so the other members are called. */
 async function becomeVoter(
   { flags, clock, logger }: Setting,
   { member, tls }: { readonly member: MemberRecord; readonly tls: GrpcTls },
 ): Promise<void> {
   const { name, peerUrl } = member;
-  // A restarted member asks those that it knew when it joined; with a vote, it is done at once.
+  // The members that were known when this one joined may be gone, so its own address is tried as well.
   const servers = [...new Set([...flags.etcdJoin, localUrl(flags)])];
   await promoteMember({ servers, tls, name, peerUrl, clock, timeoutMs: PROMOTE_MS });
   logger.info({ member: name }, 'This member of etcd has a vote');
@@ -194,7 +194,7 @@ async function waitForQuorum({ clock, logger }: Setting, { servers, tls, supervi
   }
 }
 
-/** The own member first: the others are used while it is down. */
+/** Returns the own member first. The others are used while it is down. */
 async function allServers(local: string, tls: GrpcTls): Promise<readonly string[]> {
   const members = await withMembers(local, tls, (etcd) => etcd.list());
   const own = await withMembers(local, tls, (etcd) => etcd.status());
