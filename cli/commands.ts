@@ -74,6 +74,11 @@ export const commands: readonly CommandRow[] = [
     load: async () => (await import('./commands/etcd.ts')).etcdRemove,
   },
   {
+    name: 'etcd snapshot',
+    summary: 'save the data of the etcd that orchlet runs to a file',
+    load: async () => (await import('./commands/etcd.ts')).etcdSnapshot,
+  },
+  {
     name: 'images import',
     summary: 'load an image archive into the container runtime',
     load: async () => (await import('./commands/images.ts')).imagesImport,

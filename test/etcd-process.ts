@@ -87,6 +87,10 @@ export class EtcdProcess {
     return EtcdServers.open({ servers: [this.url], tls: {}, clock: systemClock });
   }
 
+  get pid(): number {
+    return this.#child?.pid ?? 0;
+  }
+
   /** Whether this member leads the cluster. */
   isLeader(): Promise<boolean> {
     return this.asMember(async (members) => {

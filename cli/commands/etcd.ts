@@ -1,7 +1,9 @@
 /**
- * `orchlet etcd members|remove`: the members of an etcd that orchlet runs. Members are added by
+ * `orchlet etcd members|remove|snapshot`: the members of an etcd that orchlet runs. Members are added by
  * `orchlet join --control-plane`.
  */
+import { randomBytes } from 'node:crypto';
+import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { quoteText } from '../../api/meta/quote.ts';
 import {
   findMember,
@@ -9,6 +11,7 @@ import {
   hexId,
   type MemberHealth,
   removalProblem,
+  withMembers,
 } from '../../controlplane/etcd/etcd-membership.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
@@ -74,6 +77,32 @@ export const etcdRemove: Command = {
     if (problem !== undefined) throw new CommandError(`${shown} is not removed: ${problem}`);
     await removeMember(etcd, leaving);
     io.stdout.write(`${shown} is removed\n`);
+    return 0;
+  },
+};
+
+export const etcdSnapshot: Command = {
+  name: 'etcd snapshot',
+  summary: 'save the data of the etcd that orchlet runs to a file',
+  arguments: { usage: 'FILE', least: 1, most: 1 },
+  description:
+    'Saves a consistent copy of all data of etcd to FILE, readable by its owner alone, and checks it. It is the file of etcdctl snapshot save, which etcdutl snapshot restore reads. Keys and certificates are not in it: keep the data directory as well.',
+  flags,
+  examples: ['orchlet etcd snapshot /root/etcd.db'],
+  async run(parsed, io) {
+    const [place = ''] = parsed.arguments;
+    const etcd = await requireOwnEtcd(String(parsed.values['dataDir']));
+    const partial = `${place}.${randomBytes(4).toString('hex')}.part`;
+    const file = openSync(partial, 'wx', 0o600);
+    try {
+      const bytes = await withMembers(etcd.ownUrl, etcd.tls, (one) => one.snapshot((part) => writeSync(file, part)));
+      fsyncSync(file);
+      renameSync(partial, place);
+      io.stdout.write(`${place} has the data of etcd (${(bytes / MEBIBYTE).toFixed(1)} MiB)\n`);
+    } finally {
+      closeSync(file);
+      rmSync(partial, { force: true });
+    }
     return 0;
   },
 };

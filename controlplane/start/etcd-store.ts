@@ -9,9 +9,13 @@ import { etcdTlsProblem, readEtcdTls } from '../storage/etcd/etcd-tls.ts';
 import { etcdKeys } from '../storage/etcd/keys.ts';
 import { etcdValues } from '../storage/etcd/values.ts';
 import { stampRevision } from '../storage/object-bytes.ts';
-import type { Storage } from '../storage/storage.ts';
+import { isStorageError, type Storage } from '../storage/storage.ts';
 import { plainValues } from '../storage/value-transformer.ts';
 import type { Setting } from './setting.ts';
+
+/** systemd expects a start within 90 s. */
+const AVAILABLE_WITHIN_MS = 30_000;
+const RETRY_MS = 1000;
 
 export interface EtcdStoreParts {
   readonly encryption: Encryption | undefined;
@@ -30,31 +34,50 @@ export async function openEtcdStore(
     help: 'Number of stored object decode errors split by object type',
     labels: ['group', 'resource'],
   });
-  return openEtcdStorage({
-    servers: await EtcdServers.open({ servers: flags.etcdServers, tls: await readEtcdTls(flags), clock }),
-    layout: {
-      prefix: flags.etcdPrefix,
-      keys: etcdKeys(flags.etcdPrefix),
-      values: etcdValues(schema, createProtobufCodec(schema, { writesZeros: true }), {
-        isJson: flags.storageMediaType === 'application/json',
-      }),
-      transformer: encryption?.values ?? plainValues,
-    },
-    clock,
-    logger,
-    stamp: stampRevision,
-    compactionIntervalMs: flags.etcdCompactionInterval,
-    leaseReuseSeconds: flags.leaseReuseDurationSeconds,
-    healthTimeoutMs: flags.etcdHealthcheckTimeout,
-    readyTimeoutMs: flags.etcdReadycheckTimeout,
-    metrics: new EtcdMetrics(metrics, clock),
-    onFailure: onFatal,
-    onWatchFailed,
-    onUnreadable(resource) {
-      const [, group = '', name = ''] = resource.split('/');
-      unreadable.with(group === 'core' ? '' : group, name).inc();
-    },
-  });
+  const open = async (): Promise<Storage> =>
+    openEtcdStorage({
+      servers: await EtcdServers.open({ servers: flags.etcdServers, tls: await readEtcdTls(flags), clock }),
+      layout: {
+        prefix: flags.etcdPrefix,
+        keys: etcdKeys(flags.etcdPrefix),
+        values: etcdValues(schema, createProtobufCodec(schema, { writesZeros: true }), {
+          isJson: flags.storageMediaType === 'application/json',
+        }),
+        transformer: encryption?.values ?? plainValues,
+      },
+      clock,
+      logger,
+      stamp: stampRevision,
+      compactionIntervalMs: flags.etcdCompactionInterval,
+      leaseReuseSeconds: flags.leaseReuseDurationSeconds,
+      healthTimeoutMs: flags.etcdHealthcheckTimeout,
+      readyTimeoutMs: flags.etcdReadycheckTimeout,
+      metrics: new EtcdMetrics(metrics, clock),
+      onFailure: onFatal,
+      onWatchFailed,
+      onUnreadable(resource) {
+        const [, group = '', name = ''] = resource.split('/');
+        unreadable.with(group === 'core' ? '' : group, name).inc();
+      },
+    });
+  return whenAvailable(open, { clock, logger });
+}
+
+/** After a power cut, control planes start before etcd has a leader again. A new process for each attempt would cost more. */
+export async function whenAvailable<T>(
+  open: () => Promise<T>,
+  { clock, logger }: Pick<Setting, 'clock' | 'logger'>,
+): Promise<T> {
+  const end = clock.monotonic() + AVAILABLE_WITHIN_MS;
+  for (;;) {
+    try {
+      return await open();
+    } catch (error) {
+      if (!isStorageError(error, 'unavailable') || clock.monotonic() >= end) throw error;
+      logger.warn({ err: error }, 'etcd cannot be read yet; trying again');
+      await clock.sleep(RETRY_MS);
+    }
+  }
 }
 
 function problemOf(flags: Setting['flags']): string | undefined {

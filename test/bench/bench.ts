@@ -14,6 +14,7 @@ import { hostile } from './hostile.ts';
 import { h2load, openHttp, type Http, type LoadOptions } from './load.ts';
 import { configMap, createPods, MAPS, pod, PODS, PROTOBUF, TABLE } from './objects.ts';
 import { scale } from './scale.ts';
+import { storage } from './storage.ts';
 import { startServer, type Server, type ServerOptions } from './server.ts';
 
 const MIB = 1024 * 1024;
@@ -236,9 +237,10 @@ const groups: Readonly<Record<string, () => Promise<void>>> = {
   agent: () => agent(print),
   executable: () => executable(print),
   installed: () => installed(print),
+  storage: () => storage(print),
 };
 /** Groups that take minutes, or need a container runtime and root. They run only if `--only` names them. */
-const onDemand: ReadonlySet<string> = new Set(['scale', 'up', 'idle', 'agent', 'executable', 'installed']);
+const onDemand: ReadonlySet<string> = new Set(['scale', 'up', 'idle', 'agent', 'executable', 'installed', 'storage']);
 const byDefault = Object.keys(groups).filter((name) => !onDemand.has(name));
 
 const usage = `usage: npm run bench -- [--only GROUP,GROUP] [--json] [--against COMMIT [--rounds N]]

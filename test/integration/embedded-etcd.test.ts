@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -172,6 +173,17 @@ describe('control planes with their own etcd', { skip: etcdMissing, timeout: 240
       [rows.length, rows.filter((row) => / yes +(answers|leader) /.test(row)).length, status],
       [3, 3, 0],
     );
+  });
+
+  it('are saved to a file that only its owner reads, and that etcd can restore', () => {
+    const file = join(scratch, 'saved.db');
+    const saved = orchlet('etcd', 'snapshot', file, '--data-dir', at(0).directory);
+    assert.equal(saved.status, 0, saved.stderr);
+    assert.equal(statSync(file).mode & 0o777, 0o600);
+    const content = readFileSync(file);
+    assert.ok(content.includes('/registry/configmaps/default/before'));
+    const hash = createHash('sha256').update(content.subarray(0, -32)).digest();
+    assert.deepEqual(content.subarray(-32), hash, 'as etcdctl writes and checks it');
   });
 
   it('go on when one is killed, whose etcd votes on until the next start takes its place', async () => {

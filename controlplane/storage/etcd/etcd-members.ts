@@ -2,6 +2,7 @@
  * Reads and changes the members of an etcd cluster (API v3 over gRPC): who they are, which one leads, and alarms.
  * `etcd-membership.ts` decides what may be changed; commands and tests call both.
  */
+import { createHash } from 'node:crypto';
 import { openChannel, type GrpcTls } from '../../../api/grpc/grpc-channel.ts';
 import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
 import { GrpcError } from '../../../api/grpc/grpc-error.ts';
@@ -55,6 +56,8 @@ const MESSAGES = {
   AlarmRequest: { action: '1 int32', memberId: '2 decimal', alarm: '3 int32' },
   AlarmMember: { memberId: '1 decimal', alarm: '2 int32' },
   AlarmResponse: { header: '1 ResponseHeader', alarms: '2 AlarmMember[]' },
+  SnapshotRequest: {},
+  SnapshotResponse: { header: '1 ResponseHeader', remainingBytes: '2 decimal', blob: '3 bytes' },
 } as const;
 
 const METHODS = {
@@ -64,9 +67,11 @@ const METHODS = {
   memberPromote: ['etcdserverpb.Cluster', 'MemberIdRequest', 'MembersResponse'],
   status: ['etcdserverpb.Maintenance', 'StatusRequest', 'StatusResponse'],
   alarm: ['etcdserverpb.Maintenance', 'AlarmRequest', 'AlarmResponse'],
+  snapshot: ['etcdserverpb.Maintenance', 'SnapshotRequest', 'SnapshotResponse'],
 } as const;
 
 const CALL = { timeoutMs: 10_000 };
+const HASH_BYTES = 32;
 const GET = 0;
 const ACTIVATE = 1;
 const DEACTIVATE = 2;
@@ -134,6 +139,37 @@ export class EtcdMembers {
     for (const { memberId, alarm } of alarms)
       await this.#call((rpc) => rpc.call('alarm', { action: DEACTIVATE, memberId, alarm }, CALL));
     return alarms.length;
+  }
+
+  /**
+   * Passes the database of the member to `write`, part by part. It ends with the SHA-256 of what comes before, which is checked
+   * here. Resolves to the number of bytes. Throws `EtcdError` if it breaks off or is damaged.
+   */
+  async snapshot(write: (part: Buffer) => void): Promise<number> {
+    const hash = createHash('sha256');
+    // The last bytes are held back, because they may be those of the hash.
+    let held = Buffer.alloc(0);
+    let bytes = 0;
+    let remaining = '';
+    await this.#call((rpc) =>
+      rpc.stream(
+        'snapshot',
+        {},
+        ({ blob, remainingBytes }) => {
+          write(blob);
+          bytes += blob.length;
+          remaining = remainingBytes;
+          held = Buffer.concat([held, blob]);
+          const end = Math.max(0, held.length - HASH_BYTES);
+          hash.update(held.subarray(0, end));
+          held = Buffer.from(held.subarray(end));
+        },
+        { signal: new AbortController().signal },
+      ),
+    );
+    if (remaining !== '0' || !hash.digest().equals(held))
+      throw new EtcdError(`the snapshot of etcd at ${this.#url} is incomplete or damaged`);
+    return bytes;
   }
 
   close(): void {

@@ -74,7 +74,7 @@ export class SoakServer {
   }
 
   /** Resolves when `/readyz` is ok, over any number of restarts. */
-  async ready(timeoutMs = 60_000): Promise<void> {
+  async ready(timeoutMs = 180_000): Promise<void> {
     const ok = async (): Promise<boolean> => (await this.api.call('GET', '/readyz', undefined, 5000)).status === 200;
     await until('a ready control plane', ok, timeoutMs).catch((error: unknown) => {
       throw new Error(`${String(error)}:\n${this.#log.slice(-3000)}`);
@@ -116,8 +116,8 @@ export class SoakServer {
       stream.on('data', (part: Buffer) => (this.#log = (this.#log + part.toString()).slice(-20_000)));
     child.once('exit', (code, signal) => {
       if (this.#isStopping) return;
-      // A start without an etcd fails, and is tried again.
-      const isWithoutEtcd = code === 1 && /\norchlet: (no etcd server|etcd at)[^\n]*\n$/.test(this.#log);
+      // A start that does not find an etcd with a leader in time fails, and is tried again.
+      const isWithoutEtcd = code === 1 && /\norchlet: (no etcd server|etcd at|Timeout: )[^\n]*\n$/.test(this.#log);
       if (!this.#isExpected && !isWithoutEtcd)
         this.crashes.push(`exit code ${code}, signal ${signal}:\n${this.#log.slice(-3000)}`);
       this.#isExpected = false;
