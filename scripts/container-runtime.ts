@@ -186,6 +186,13 @@ export function ensureConntrack(say: (text: string) => void): void {
   installPackages(['conntrack'], 'the tests of services need conntrack');
 }
 
+/** Installs the tools by which the agent limits local volumes. */
+export function ensureQuotaTools(say: (text: string) => void): void {
+  if (has('setquota')) return;
+  say('installing quota with apt');
+  installPackages(['quota'], 'the tests of local volumes need setquota');
+}
+
 /** The image archive for a host without a registry, made once. */
 export function ensureImages(directory: string, say: (text: string) => void): string {
   const archive = join(directory, 'orchlet-images.tar');

@@ -15,6 +15,7 @@ import {
   ensureConntrack,
   ensureEtcd,
   ensureImages,
+  ensureQuotaTools,
   ensureRegistry,
   ensureWireguard,
   findRuntime,
@@ -170,6 +171,7 @@ async function startRuntimes(directory: string, env: NodeJS.ProcessEnv, runtimes
   ensureWireguard(say);
   ensureEtcd(say);
   ensureConntrack(say);
+  ensureQuotaTools(say);
 }
 
 /** Runs failed files again, alone, if they are few. Those that pass then are flaky. */

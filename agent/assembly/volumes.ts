@@ -14,6 +14,7 @@ import type { StaticObjects } from '../sources/static-objects.ts';
 import { fieldValue, resourceValue } from '../runtime/kuberuntime/downward-api.ts';
 import { PodCertificates } from '../volumes/pod-certificates.ts';
 import { LocalVolumes } from '../volumes/local-volumes.ts';
+import { hostFolderLimits } from '../host/project-quota.ts';
 import { hostMounter } from '../volumes/mounter.ts';
 import { PodObjects } from '../volumes/pod-objects.ts';
 import { noReferencedObjects, WatchedObjects } from '../volumes/referenced-objects.ts';
@@ -84,7 +85,7 @@ export async function createVolumes(base: Base, parts: VolumeParts): Promise<Age
 /** The volumes that the control plane makes on this node. */
 export function createLocalVolumes({ flags, clock, logger, rootDirectory }: Base): LocalVolumes {
   const root = flags.localVolumesDir === '' ? join(rootDirectory, 'local-volumes') : resolve(flags.localVolumesDir);
-  return new LocalVolumes({ root, clock, logger });
+  return new LocalVolumes({ root, limits: hostFolderLimits, clock, logger });
 }
 
 async function createCsi(

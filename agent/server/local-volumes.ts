@@ -1,15 +1,28 @@
-/** Serves `PUT` and `DELETE /localVolumes/<name>`, by which the control plane makes and removes local volumes of this node. */
+/**
+ * Serves `PUT` and `DELETE /localVolumes/<name>`, by which the control plane makes and removes local volumes of this node. The
+ * query `capacity=BYTES` of `PUT` limits a volume, also one that exists.
+ */
 import type { FastifyInstance } from 'fastify';
+import { newBadRequest } from '../../api/meta/status-error.ts';
 import type { LocalVolumes } from '../volumes/local-volumes.ts';
 
 export function installLocalVolumes(app: FastifyInstance, volumes: Pick<LocalVolumes, 'create' | 'remove'>): void {
   app.put('/localVolumes/:name', async (request, reply) => {
     const { name } = request.params as { name: string };
-    return reply.send({ path: await volumes.create(name) });
+    const { capacity } = request.query as { capacity?: unknown };
+    return reply.send(await volumes.create(name, bytesOf(capacity)));
   });
   app.delete('/localVolumes/:name', async (request, reply) => {
     const { name } = request.params as { name: string };
     await volumes.remove(name);
     return reply.send({ kind: 'Status', apiVersion: 'v1', metadata: {}, status: 'Success' });
   });
+}
+
+/** Control planes of earlier versions send none. */
+function bytesOf(capacity: unknown): bigint | undefined {
+  if (capacity === undefined) return undefined;
+  if (typeof capacity !== 'string' || !/^\d{1,19}$/.test(capacity))
+    throw newBadRequest('capacity is not a number of bytes');
+  return BigInt(capacity);
 }

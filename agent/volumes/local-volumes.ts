@@ -3,6 +3,8 @@
  * name, never by path, and each step goes by descriptors, so that nothing outside of the root is made or removed.
  *
  * A folder that is removed gets another name at once. Its content follows in the background, after restarts as well.
+ *
+ * Where the filesystem has project quotas, the capacity of a volume is a limit.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
@@ -10,11 +12,13 @@ import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { SerialQueue } from '../../api/machinery/serial-queue.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { dnsSubdomainErrors } from '../../api/meta/names.ts';
 import { newBadRequest } from '../../api/meta/status-error.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { ifMissing, inDirectory } from '../files/beneath.ts';
+import type { FolderLimits } from '../host/project-quota.ts';
 
 /** Names of API objects do not begin with a dot. */
 const REMOVED = '.removed-';
@@ -25,11 +29,20 @@ const SWEEP_MS = 3_600_000;
 
 export interface LocalVolumesOptions {
   readonly root: string;
+  readonly limits: FolderLimits;
   readonly clock: Clock;
   readonly logger: Logger;
 }
 
+export interface LocalVolume {
+  readonly path: string;
+  /** Why the volume may use more than its capacity; an empty string if it may not. */
+  readonly unlimited: string;
+}
+
 export class LocalVolumes {
+  /** A project is chosen among those that no other folder has. */
+  readonly #limiting = new SerialQueue();
   readonly #options: LocalVolumesOptions;
   readonly #loop: WakeableLoop;
 
@@ -43,14 +56,44 @@ export class LocalVolumes {
     });
   }
 
-  /** Makes a folder unless it exists, and returns its path. Rejects if an entry of another type has the name. */
-  async create(name: string): Promise<string> {
+  /**
+   * Makes a folder unless it exists, and limits it to its capacity in bytes, if that is given. Rejects if an entry of another
+   * type has the name.
+   */
+  async create(name: string, capacity?: bigint): Promise<LocalVolume> {
     checkName(name);
     const { root, logger } = this.#options;
     await mkdir(root, { recursive: true, mode: ROOT_MODE });
     await inDirectory(root, async (directory) => (await directory.make(name, VOLUME_MODE)).close());
-    logger.info({ volume: name }, 'Local volume created');
-    return join(root, name);
+    const unlimited = capacity === undefined ? 'its capacity is not known' : await this.#limit(name, capacity);
+    logger.info({ volume: name, ...(unlimited === '' ? {} : { unlimited }) }, 'Local volume created');
+    return { path: join(root, name), unlimited };
+  }
+
+  /** Returns why the folder is not limited; an empty string if it is. */
+  #limit(name: string, capacity: bigint): Promise<string> {
+    const { root, limits } = this.#options;
+    return this.#limiting.run(async () => {
+      try {
+        const problem = await limits.problem(root);
+        if (problem === '') await limits.limit(join(root, name), capacity);
+        return problem;
+      } catch (error) {
+        return (error as Error).message;
+      }
+    });
+  }
+
+  /** A limit that stays would count for the next volume with the same project. */
+  async #lift(name: string): Promise<void> {
+    const { root, limits, logger } = this.#options;
+    await this.#limiting.run(async () => {
+      try {
+        if ((await limits.problem(root)) === '') await limits.lift(join(root, name));
+      } catch (error) {
+        logger.warn({ volume: name, err: error }, 'The quota of a removed local volume stays');
+      }
+    });
   }
 
   /** Removes a folder. One that does not exist is no error. Rejects if something is mounted there. */
@@ -63,6 +106,7 @@ export class LocalVolumes {
       return true;
     }).catch(ifMissing);
     if (isThere !== true) return;
+    await this.#lift(removed);
     logger.info({ volume: name }, 'Local volume removed');
     this.#loop.wake();
   }

@@ -18,6 +18,8 @@ import { apiServerFinding, checkNetwork } from '../network-checks.ts';
 import { hostProbes } from '../network-probes.ts';
 import { checkPodNetwork, podNetworkHost } from '../pod-network-checks.ts';
 import { checkManifests } from '../manifest-checks.ts';
+import { checkLocalVolumes } from '../volume-checks.ts';
+import { hostFolderLimits } from '../../agent/host/project-quota.ts';
 
 function portFault(text: string): string | undefined {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
@@ -166,23 +168,30 @@ export const doctor: Command = {
       return report(findings, parsed, io);
     }
     if (parsed.values['export'] !== '') throw new UsageError('--export goes with --data');
+    const dataDirectory = resolve(String(parsed.values['dataDir']));
+    const rootDirectory = await agentRoot(dataDirectory);
     const findings: Finding[] = [
       await describeHost(),
       ...checkHost(localHost(io.clock), String(parsed.values['dataDir'])),
       await checkRuntime(),
       ...(await checkPodNetwork(podNetworkHost())),
-      ...(await checkManifests(resolve(String(parsed.values['dataDir'])))),
-      ...(parsed.values['network'] === true ? await checkCluster(resolve(String(parsed.values['dataDir'])), io) : []),
+      await checkLocalVolumes(join(rootDirectory, 'local-volumes'), hostFolderLimits),
+      ...(await checkManifests(dataDirectory)),
+      ...(parsed.values['network'] === true ? await checkCluster(dataDirectory, rootDirectory, io) : []),
       ...(await Promise.all((parsed.values['ports'] as readonly string[]).map((port) => checkPort(Number(port))))),
     ];
     return report(findings, parsed, io);
   },
 };
 
-/** Empty if this host has no kubeconfig of a cluster. */
-async function checkCluster(dataDirectory: string, io: CommandIo): Promise<readonly Finding[]> {
+/** The root directory of the agent of this host. */
+async function agentRoot(dataDirectory: string): Promise<string> {
   const usual = join(dataDirectory, 'agent');
-  const rootDirectory = existsSync(usual) ? usual : await agentDirectory();
+  return existsSync(usual) ? usual : agentDirectory();
+}
+
+/** Empty if this host has no kubeconfig of a cluster. */
+async function checkCluster(dataDirectory: string, rootDirectory: string, io: CommandIo): Promise<readonly Finding[]> {
   const kubeconfig = kubeconfigOfHost(dataDirectory, rootDirectory);
   if (kubeconfig === undefined) return [];
   let server = '';

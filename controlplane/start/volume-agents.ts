@@ -8,6 +8,7 @@ import { agentOrigin } from '../registry/kinds/core/connections.ts';
 
 const TIMEOUT_MS = 10_000;
 const LARGEST_BYTES = 64 << 10;
+const LONGEST_REASON = 300;
 
 /** Agents know the API server by its client certificate. */
 export function agentConnection({ dialer, security }: Pick<Parts, 'dialer' | 'security'>): AgentConnection {
@@ -19,24 +20,26 @@ export function agentConnection({ dialer, security }: Pick<Parts, 'dialer' | 'se
  * the answer of the agent.
  */
 export function volumeAgents(connection: AgentConnection, addressTypes: readonly string[]): VolumeAgents {
-  const ask = async (node: Node, name: string, method: 'PUT' | 'DELETE'): Promise<unknown> => {
+  const ask = async (node: Node, name: string, method: 'PUT' | 'DELETE', query = ''): Promise<unknown> => {
     const origin = agentOrigin(node, addressTypes);
     if (origin === undefined) throw new Error('the node has no address yet');
     return requestAgent(connection, {
       node: node.metadata.name ?? '',
       origin,
       method,
-      path: join('/localVolumes', encodeURIComponent(name)),
+      path: join('/localVolumes', encodeURIComponent(name)) + query,
       timeoutMs: TIMEOUT_MS,
       largestBytes: LARGEST_BYTES,
     });
   };
   return {
-    async create(node, name) {
-      const { path } = (await ask(node, name, 'PUT')) as { readonly path?: unknown };
+    async create(node, name, capacity) {
+      const answer = await ask(node, name, 'PUT', `?capacity=${capacity}`);
+      // Agents of earlier versions limit nothing, and do not report it.
+      const { path, unlimited = 'its agent is of an earlier version' } = answer as Record<string, unknown>;
       if (typeof path !== 'string' || !isAbsolute(path) || normalize(path) !== path || !path.endsWith(`/${name}`))
         throw new Error('the agent answered without the path of the volume');
-      return path;
+      return { path, unlimited: String(unlimited).slice(0, LONGEST_REASON) };
     },
     async remove(node, name) {
       await ask(node, name, 'DELETE');

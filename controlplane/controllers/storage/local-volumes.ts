@@ -9,7 +9,7 @@ import { referenceTo } from '../../../api/machinery/event-recorder.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { Node, PersistentVolume, PersistentVolumeClaim, StorageClass } from '../../../api/machinery/kinds.ts';
 import { nodes, persistentVolumeClaims, persistentVolumes, storageClasses } from '../../../api/machinery/resources.ts';
-import { compareQuantities, parseQuantity } from '../../../api/meta/quantity.ts';
+import { compareQuantities, parseQuantity, wholeUnits } from '../../../api/meta/quantity.ts';
 import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { classOf } from './volume-matching.ts';
@@ -31,10 +31,17 @@ const RETRY = { baseDelayMs: 1_000, maxDelayMs: 60_000 };
 const WORKERS = 4;
 const MODES: ReadonlySet<string> = new Set(['ReadWriteOnce', 'ReadWriteOncePod']);
 
+export interface LocalFolder {
+  /** On the node. */
+  readonly path: string;
+  /** Why the folder may hold more than its capacity, in the words of the agent; an empty string if it may not. */
+  readonly unlimited: string;
+}
+
 /** The agents of nodes. Each call rejects with a text for the user. */
 export interface VolumeAgents {
-  /** Makes the folder unless it exists. Resolves to its path on the node. */
-  create(node: Node, name: string): Promise<string>;
+  /** Makes the folder unless it exists, and limits it to the capacity in bytes. */
+  create(node: Node, name: string, capacity: bigint): Promise<LocalFolder>;
   /** Removes the folder if it exists. */
   remove(node: Node, name: string): Promise<void>;
 }
@@ -124,15 +131,20 @@ class LocalProvisioner {
     if (nodeName === undefined) return;
     const node = this.#caches.nodes.get('', nodeName);
     if (node === undefined) return this.#chooseAgain(claim, nodeName);
+    let unlimited: string;
     try {
-      const path = await this.#agents.create(node, volumeName);
-      await this.#createVolume(claim, storageClass, { name: volumeName, path, node });
+      const folder = await this.#agents.create(node, volumeName, bytesOf(requestOf(claim)));
+      unlimited = folder.unlimited;
+      await this.#createVolume(claim, storageClass, { name: volumeName, path: folder.path, node });
     } catch (error) {
       const message = `failed to provision volume with StorageClass "${storageClass.metadata.name}" on node ${nodeName}: ${(error as Error).message}`;
       this.#recordClaimEvent(claim, 'Warning', 'ProvisioningFailed', message);
       throw error;
     }
     this.#recordClaimEvent(claim, 'Normal', 'ProvisioningSucceeded', `Successfully provisioned volume ${volumeName}`);
+    if (unlimited === '') return;
+    const message = `volume ${volumeName} may use more than ${requestOf(claim)} on node ${nodeName}: ${unlimited}`;
+    this.#recordClaimEvent(claim, 'Normal', 'CapacityNotLimited', message);
   }
 
   async #createVolume(
@@ -141,7 +153,7 @@ class LocalProvisioner {
     { name, path, node }: { readonly name: string; readonly path: string; readonly node: Node },
   ): Promise<void> {
     const { namespace = '', name: claimName = '', uid = '', resourceVersion = '' } = claim.metadata;
-    const storage = claim.spec?.resources?.requests?.['storage'] ?? '0';
+    const storage = requestOf(claim);
     const volume: PersistentVolume = {
       apiVersion: 'v1',
       kind: 'PersistentVolume',
@@ -182,7 +194,7 @@ class LocalProvisioner {
     await this.#environment.client.patch(persistentVolumeClaims, namespace, name, 'merge', { metadata });
   }
 
-  /** The size of a folder is a number alone, so that it grows in the API. */
+  /** The agent raises the limit of the folder, if it has one, before the API shows the new size. */
   async #expand(claim: PersistentVolumeClaim): Promise<void> {
     const volume = this.#caches.volumes.get('', claim.spec?.volumeName ?? '');
     const wanted = claim.spec?.resources?.requests?.['storage'];
@@ -190,6 +202,7 @@ class LocalProvisioner {
     if (volume === undefined || !isOurs(volume) || volume.spec?.claimRef?.uid !== claim.metadata.uid) return;
     if (claim.status?.phase !== 'Bound' || wanted === undefined || has === undefined || !isLarger(wanted, has)) return;
     const { client } = this.#environment;
+    await this.#raiseLimit(claim, volume, wanted);
     if (isLarger(wanted, volume.spec?.capacity?.['storage'] ?? '0')) {
       const spec = { capacity: { storage: wanted } };
       await client.patch(persistentVolumes, '', volume.metadata.name ?? '', 'merge', { spec });
@@ -198,6 +211,17 @@ class LocalProvisioner {
     const status = { capacity: { storage: wanted } };
     await client.patch(persistentVolumeClaims, namespace, name, 'merge', { status }, { subresource: 'status' });
     this.#recordClaimEvent(claim, 'Normal', 'VolumeResizeSuccessful', 'Resize volume succeeded');
+  }
+
+  async #raiseLimit(claim: PersistentVolumeClaim, volume: PersistentVolume, wanted: string): Promise<void> {
+    const node = this.#caches.nodes.get('', volume.metadata.annotations?.[MADE_ON] ?? '');
+    if (node === undefined) return;
+    try {
+      await this.#agents.create(node, volume.metadata.name ?? '', bytesOf(wanted));
+    } catch (error) {
+      this.#recordClaimEvent(claim, 'Warning', 'VolumeResizeFailed', (error as Error).message);
+      throw error;
+    }
   }
 
   async syncVolume(name: string): Promise<void> {
@@ -268,6 +292,9 @@ function claimFault({ spec = {} }: PersistentVolumeClaim, { volumeBindingMode }:
 function isOurs({ metadata, spec }: PersistentVolume): boolean {
   return metadata.annotations?.[PROVISIONED_BY] === LOCAL_PROVISIONER && spec?.local !== undefined;
 }
+
+const requestOf = ({ spec }: PersistentVolumeClaim): string => spec?.resources?.requests?.['storage'] ?? '0';
+const bytesOf = (quantity: string): bigint => wholeUnits(parseQuantity(quantity));
 
 function isLarger(a: string, b: string): boolean {
   return compareQuantities(parseQuantity(a), parseQuantity(b)) > 0;

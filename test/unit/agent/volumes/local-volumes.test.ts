@@ -15,6 +15,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { LocalVolumes } from '../../../../agent/volumes/local-volumes.ts';
+import type { FolderLimits } from '../../../../agent/host/project-quota.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { until } from '../../../until.ts';
@@ -25,15 +26,26 @@ let stop: AbortController;
 let volumes: LocalVolumes;
 let running: Promise<void>;
 
+/** Folders with limits in bytes. */
+let limited: Map<string, bigint>;
+let problem = '';
+const limits: FolderLimits = {
+  problem: () => Promise.resolve(problem),
+  limit: async (folder, bytes) => void limited.set(folder, bytes),
+  lift: async (folder) => void limited.set(folder, 0n),
+};
+
 function start(): void {
   stop = new AbortController();
-  volumes = new LocalVolumes({ root, clock: systemClock, logger: silentLogger });
+  volumes = new LocalVolumes({ root, limits, clock: systemClock, logger: silentLogger });
   running = volumes.run(stop.signal);
 }
 
 beforeEach(() => {
   base = mkdtempSync(join(tmpdir(), 'orchlet-local-'));
   root = join(base, 'volumes');
+  limited = new Map();
+  problem = '';
   start();
 });
 afterEach(async () => {
@@ -45,20 +57,20 @@ afterEach(async () => {
 const modeOf = (path: string): number => statSync(path).mode & 0o7777;
 
 test('a volume is a folder that any user of a container may write to, below a root that nobody else enters', async () => {
-  const path = await volumes.create('pvc-1');
+  const { path } = await volumes.create('pvc-1');
   assert.equal(path, join(root, 'pvc-1'));
   assert.deepEqual([modeOf(path), modeOf(root)], [0o777, 0o700]);
 });
 
 test('a volume that exists keeps its content and mode', async () => {
-  const path = await volumes.create('pvc-1');
+  const { path } = await volumes.create('pvc-1');
   writeFileSync(join(path, 'data'), 'x');
-  assert.equal(await volumes.create('pvc-1'), path);
+  assert.equal((await volumes.create('pvc-1')).path, path);
   assert.deepEqual(readdirSync(path), ['data']);
 });
 
 test('a removed volume is renamed at once, and its content is removed afterwards', async () => {
-  const path = await volumes.create('pvc-1');
+  const { path } = await volumes.create('pvc-1');
   mkdirSync(join(path, 'a/b'), { recursive: true });
   writeFileSync(join(path, 'a/b/c'), 'x');
   await volumes.remove('pvc-1');
@@ -81,7 +93,7 @@ test('links in a volume are removed, and what they lead to stays', async () => {
   const outside = join(base, 'outside');
   mkdirSync(outside);
   writeFileSync(join(outside, 'precious'), 'x');
-  const path = await volumes.create('pvc-1');
+  const { path } = await volumes.create('pvc-1');
   symlinkSync(outside, join(path, 'link'));
   await volumes.remove('pvc-1');
   await until('an empty root', () => readdirSync(root).length === 0);
@@ -108,3 +120,24 @@ for (const name of ['..', '.', '', '/etc', '../outside', 'a/b', '.removed-x', 'A
     assert.equal(existsSync(root), false);
   });
 }
+
+test('a volume is limited to its capacity, which may change, and a removed one is not', async () => {
+  const { path, unlimited } = await volumes.create('pvc-1', 1_000n);
+  assert.equal(unlimited, '');
+  assert.equal(limited.get(path), 1_000n);
+  await volumes.create('pvc-1', 2_000n);
+  assert.equal(limited.get(path), 2_000n);
+  await volumes.remove('pvc-1');
+  const [[removed, bytes] = []] = [...limited].filter(([folder]) => folder !== path);
+  assert.match(removed ?? '', /\.removed-/);
+  assert.equal(bytes, 0n);
+});
+
+test('a volume that cannot be limited is made, with the reason', async () => {
+  problem = '/ (ext4) is mounted without project quotas (prjquota)';
+  const { path, unlimited } = await volumes.create('pvc-1', 1_000n);
+  assert.equal(unlimited, problem);
+  assert.ok(existsSync(path));
+  await volumes.remove('pvc-1');
+  assert.equal(limited.size, 0);
+});

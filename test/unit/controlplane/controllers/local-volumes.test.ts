@@ -35,12 +35,15 @@ const claim = (
 interface Calls {
   readonly made: string[];
   fails: boolean;
+  /** Why agents do not limit volumes. */
+  unlimited: string;
 }
 
 async function start(
   objects: Parameters<typeof controllerTest>[0] & object,
+  unlimited = '',
 ): Promise<ControllerTest & { readonly calls: Calls }> {
-  const calls: Calls = { made: [], fails: false };
+  const calls: Calls = { made: [], fails: false, unlimited };
   const t = controllerTest(objects);
   const called = (what: string): void => {
     if (calls.fails) throw new Error('the agent did not answer');
@@ -48,9 +51,9 @@ async function start(
   };
   await t.start(
     localVolumes({
-      async create({ metadata }, name) {
-        called(`create ${metadata.name} ${name}`);
-        return `/root/${name}`;
+      async create({ metadata }, name, capacity) {
+        called(`create ${metadata.name} ${name} ${capacity}`);
+        return { path: `/root/${name}`, unlimited: calls.unlimited };
       },
       async remove({ metadata }, name) {
         called(`remove ${metadata.name} ${name}`);
@@ -108,7 +111,7 @@ describe('the class of local volumes', () => {
 
 test('a claim gets a folder on the node that the scheduler chose', async () => {
   const t = await withClaim(claim());
-  assert.deepEqual(t.calls.made, ['create a pvc-u']);
+  assert.deepEqual(t.calls.made, ['create a pvc-u 1073741824']);
   const { spec } = volumeOf(t) ?? assert.fail();
   assert.equal(spec?.local?.path, '/root/pvc-u');
   assert.equal(spec?.claimRef?.uid, 'u');
@@ -166,7 +169,7 @@ test('a request to an agent that does not respond is retried', async () => {
       async create(_node, name) {
         asked += 1;
         if (asked < 3) throw new Error('the agent did not answer');
-        return `/root/${name}`;
+        return { path: `/root/${name}`, unlimited: '' };
       },
       remove: async () => undefined,
     }),
@@ -250,6 +253,46 @@ test('the volume of a node that is gone is removed from the API, with an event',
   await t.stop();
 });
 
+test('the agent raises the limit of a volume before the API shows its new size', async () => {
+  const grown: PersistentVolumeClaim = {
+    ...claim({ volumeName: 'pvc-u', resources: { requests: { storage: '3Gi' } } }),
+    status: { phase: 'Bound', capacity: { storage: '1Gi' } },
+  };
+  const volume = bound({}, 'Bound');
+  const annotations = { ...volume.metadata.annotations, 'orchlet.local/node': 'a' };
+  const t = await start({
+    objects: [
+      [nodes, node('a')],
+      [storageClasses, storageClass()],
+      [persistentVolumes, { ...volume, metadata: { ...volume.metadata, annotations } }],
+    ],
+  });
+  t.calls.fails = true;
+  await t.client.create(persistentVolumeClaims, 'n', grown);
+  await t.advance(1_000);
+  assert.equal(volumeOf(t)?.spec?.capacity?.['storage'], '1Gi');
+  assert.match(t.events().join('\n'), /VolumeResizeFailed.*the agent did not answer/);
+  t.calls.fails = false;
+  await t.advance(10_000);
+  assert.deepEqual(t.calls.made, [`create a pvc-u ${3n << 30n}`]);
+  assert.equal(volumeOf(t)?.spec?.capacity?.['storage'], '3Gi');
+  await t.stop();
+});
+
+test('an event says why the size of a volume is no limit', async () => {
+  const objects = [
+    [nodes, node('a')],
+    [storageClasses, storageClass()],
+    [persistentVolumeClaims, claim()],
+  ] as const;
+  const t = await start({ objects } as never, '/ (ext4) is mounted without project quotas');
+  assert.match(t.events().join('\n'), /CapacityNotLimited.* 1Gi on node a: \/ \(ext4\) is mounted without/);
+  await t.stop();
+  const limited = await start({ objects } as never);
+  assert.doesNotMatch(limited.events().join('\n'), /CapacityNotLimited/);
+  await limited.stop();
+});
+
 test('a claim that requests more storage is expanded', async () => {
   const grown: PersistentVolumeClaim = {
     ...claim({ volumeName: 'pvc-u', resources: { requests: { storage: '3Gi' } } }),
@@ -263,6 +306,7 @@ test('a claim that requests more storage is expanded', async () => {
     ],
   });
   await t.advance(1_000);
+  assert.deepEqual(t.calls.made, [], 'the volume names no node');
   assert.equal(volumeOf(t)?.spec?.capacity?.['storage'], '3Gi');
   assert.equal(t.client.peek(persistentVolumeClaims, 'n', 'c')?.status?.capacity?.['storage'], '3Gi');
   await t.stop();

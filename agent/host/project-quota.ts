@@ -1,0 +1,130 @@
+/**
+ * Limits the sizes of folders by project quotas of their filesystem (ext4, XFS). Node.js has no ioctl(2) and quotactl(2), so
+ * that `chattr`, `lsattr` (e2fsprogs) and `setquota` (quota) call them. A limit is the same for all users, and `statfs` of the
+ * folder shows it. It does not stop processes with CAP_SYS_RESOURCE, nor users who may change the project of their files, as
+ * root of a container without a user namespace may.
+ */
+import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { readFile, realpath } from 'node:fs/promises';
+import { basename, dirname } from 'node:path';
+import { promisify } from 'node:util';
+
+export interface FolderLimits {
+  /** Returns an empty string if folders below this existing one can be limited, else the reason. Changes nothing. */
+  problem(root: string): Promise<string>;
+  /** Limits a folder, or changes its limit. Files that exist already do not count. */
+  limit(folder: string, bytes: bigint): Promise<void>;
+  /** Removes the limit of a folder, if it has one. */
+  lift(folder: string): Promise<void>;
+}
+
+const execute = promisify(execFile);
+const TIMEOUT_MS = 10_000;
+const LONGEST_OUTPUT_BYTES = 16 << 20;
+/** Our projects begin here; administrators and other programs number theirs from below. */
+const FIRST_PROJECT = 2 ** 30;
+const BLOCK_BYTES = 1024n;
+/** The quota tools count blocks in 64 bits. */
+const MOST_BLOCKS = 2n ** 53n;
+const OPTIONS = ['prjquota', 'pquota'];
+
+export const hostFolderLimits: FolderLimits = {
+  async problem(root) {
+    const mount = mountOf(await readFile('/proc/self/mountinfo', 'utf8'), await realpath(root));
+    if (mount === undefined) return `the filesystem of ${root} is not known`;
+    if (!mount.options.some((option) => OPTIONS.includes(option)))
+      return `${mount.path} (${mount.type}) is mounted without project quotas (prjquota)`;
+    for (const [tool, wanted] of [
+      ['setquota', 'quota'],
+      ['chattr', 'e2fsprogs'],
+    ] as const)
+      if (!(await isInstalled(tool))) return `${tool} is not installed (package ${wanted})`;
+    return '';
+  },
+  async limit(folder, bytes) {
+    const project = (await projectOf(folder)) ?? (await freeProject(folder));
+    await run('chattr', ['-p', String(project), '+P', '--', folder]);
+    await setLimit(folder, project, (bytes + BLOCK_BYTES - 1n) / BLOCK_BYTES);
+  },
+  async lift(folder) {
+    const project = await projectOf(folder);
+    if (project !== undefined) await setLimit(folder, project, 0n);
+  },
+};
+
+export interface MountPoint {
+  readonly path: string;
+  readonly type: string;
+  readonly options: readonly string[];
+}
+
+/** Finds the mount of a path in `/proc/self/mountinfo`. The last of several mounts at one place covers the others. */
+export function mountOf(mountinfo: string, path: string): MountPoint | undefined {
+  let found: MountPoint | undefined;
+  for (const line of mountinfo.split('\n')) {
+    const [before = '', after = ''] = line.split(' - ');
+    const [, , , , mountPoint = ''] = before.split(' ');
+    const [type = '', , options = ''] = after.split(' ');
+    // Spaces and backslashes in paths are written as octal numbers.
+    const at = mountPoint.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(parseInt(octal, 8)));
+    const contains = at === '/' || path === at || path.startsWith(`${at}/`);
+    if (mountPoint !== '' && contains && at.length >= (found?.path.length ?? 0))
+      found = { path: at, type, options: options.split(',') };
+  }
+  return found;
+}
+
+/** The projects in the output of `lsattr -pa`, by the names of the entries. */
+export function projectsIn(listed: string): Map<string, number> {
+  const found = new Map<string, number>();
+  for (const line of listed.split('\n')) {
+    const [, project = '', path = ''] = /^ *(\d+) \S+ (.+)$/.exec(line) ?? [];
+    if (path !== '') found.set(basename(path), Number(project));
+  }
+  return found;
+}
+
+async function projectsBeside(folder: string): Promise<Map<string, number>> {
+  return projectsIn(await run('lsattr', ['-pa', '--', dirname(folder)]));
+}
+
+/** Returns the project that an earlier call has chosen. */
+async function projectOf(folder: string): Promise<number | undefined> {
+  const project = (await projectsBeside(folder)).get(basename(folder)) ?? 0;
+  return project < FIRST_PROJECT ? undefined : project;
+}
+
+/** Volumes that are removed keep their project until they are empty. */
+async function freeProject(folder: string): Promise<number> {
+  const taken = new Set((await projectsBeside(folder)).values());
+  let project = FIRST_PROJECT + (createHash('sha256').update(basename(folder)).digest().readUInt32BE() >>> 2);
+  while (taken.has(project)) project += 1;
+  return project;
+}
+
+async function setLimit(folder: string, project: number, blocks: bigint): Promise<void> {
+  const mount = mountOf(await readFile('/proc/self/mountinfo', 'utf8'), await realpath(folder));
+  if (mount === undefined) throw new Error(`the filesystem of ${folder} is not known`);
+  const hard = String(blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks);
+  await run('setquota', ['-P', String(project), '0', hard, '0', '0', mount.path]);
+}
+
+async function isInstalled(tool: string): Promise<boolean> {
+  return execute(tool, ['--version'], { timeout: TIMEOUT_MS }).then(
+    () => true,
+    // A tool that does not know the option exits with a number.
+    (error: unknown) => (error as { code?: unknown }).code !== 'ENOENT',
+  );
+}
+
+async function run(tool: string, args: readonly string[]): Promise<string> {
+  try {
+    return (await execute(tool, args, { timeout: TIMEOUT_MS, maxBuffer: LONGEST_OUTPUT_BYTES })).stdout;
+  } catch (error) {
+    const { stderr = '' } = error as { stderr?: string };
+    throw new Error(`${tool}: ${stderr.trim().split('\n').join('; ').slice(0, 500) || (error as Error).message}`, {
+      cause: error,
+    });
+  }
+}
