@@ -8,7 +8,10 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, describe, test } from 'node:test';
 import { hostNftables } from '../../agent/network/nftables.ts';
+import { compilePolicies } from '../../agent/network/policy/compile-policies.ts';
+import { policyScript } from '../../agent/network/policy/nft-ruleset.ts';
 import { PolicyEnforcer } from '../../agent/network/policy/policy-enforcer.ts';
+import { policyInputs, withLocalPods } from '../../agent/network/policy/policy-inputs.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { Informers } from '../../api/machinery/informer.ts';
@@ -34,6 +37,7 @@ import { run } from './running-cluster.ts';
 
 const PREFIX = `orcp${process.pid}`;
 const NODE = `${PREFIX}node`;
+const TABLE = 'orchlet_policy_test';
 /** The address of the service of the name server, which answers in the node itself. */
 const NAME_SERVER = '10.97.200.53';
 const BRIDGED = '/proc/sys/net/bridge/bridge-nf-call-iptables';
@@ -124,7 +128,8 @@ describe('network policies with packets', { skip: whyNot(), timeout: 280_000 }, 
   const client = new FakeClient(new FakeClock());
   const informers = new Informers({ client, clock: systemClock, logger: silentLogger });
   const nft = hostNftables(['ip', 'netns', 'exec', NODE]);
-  let applied = 0;
+  /** The script in effect. */
+  let newest = '';
   let enforcer: PolicyEnforcer;
   let probed = 0;
 
@@ -150,10 +155,10 @@ describe('network policies with packets', { skip: whyNot(), timeout: 280_000 }, 
         ...nft,
         async run(script) {
           await nft.run(script);
-          applied++;
+          newest = script;
         },
       },
-      table: 'orchlet_policy_test',
+      table: TABLE,
       memory: { load: () => Promise.resolve(undefined), save: () => undefined },
       nodeName: 'here',
       nameServers: () => [NAME_SERVER],
@@ -173,7 +178,7 @@ describe('network policies with packets', { skip: whyNot(), timeout: 280_000 }, 
         ).then(() => undefined),
     });
     void enforcer.run(new AbortController().signal);
-    await until('the first rules', () => (applied > 0 ? true : undefined));
+    await until('the first rules', () => (newest !== '' ? true : undefined));
     // The processes have started when they answer themselves.
     for (const pod of [...pods, undefined])
       await until(
@@ -211,7 +216,6 @@ describe('network policies with packets', { skip: whyNot(), timeout: 280_000 }, 
 
   /** Replaces the policies, and waits until the rules are in effect. */
   async function setPolicies(policies: (typeof CASES)[number][1]): Promise<void> {
-    const before = applied;
     const { items } = await client.list(networkPolicies);
     for (const { metadata } of items)
       await client.delete(networkPolicies, metadata.namespace ?? '', metadata.name ?? '');
@@ -222,7 +226,15 @@ describe('network policies with packets', { skip: whyNot(), timeout: 280_000 }, 
         metadata: { name, namespace },
         spec,
       } as never);
-    if (items.length + policies.length > 0) await until('rules', () => (applied > before ? true : undefined), 30_000);
+    const inputs = policyInputs({
+      policies: (await client.list(networkPolicies)).items,
+      namespaces: (await client.list(namespacesResource)).items,
+      pods: (await client.list(podsResource)).items,
+      ...{ nodeName: 'here', nameServers: [NAME_SERVER] },
+    } as never);
+    // The enforcer may write rules for a part of the changes first.
+    const expected = policyScript(TABLE, compilePolicies(withLocalPods(inputs, new Map())));
+    await until('rules', () => (newest === expected ? true : undefined), 30_000);
     await systemClock.sleep(50);
   }
 
